@@ -127,7 +127,7 @@ class _Child(Generic[R, E]):
             await stdin.drain()
 
     async def events(self) -> AsyncIterator[E]:
-        """What the process says, until it ends; a garbled message ends it."""
+        """The process's messages until it ends; a malformed one is a ProtocolError."""
         stdout = self._process.stdout
         if stdout is None:
             return
@@ -140,7 +140,7 @@ class _Child(Generic[R, E]):
             self._process.kill()
 
     async def wait(self) -> str:
-        """Reap the process and remove its folder; how it ended, in words."""
+        """Reap the process and remove its folder; its end in words."""
         try:
             status = await self._process.wait()
         finally:
@@ -165,7 +165,6 @@ class MonitorChild(_Child[MonitorRequest, MonitorEvent]):
 
 
 def _remove_old_logs(folder: Path) -> None:
-    """A run leaves a log: an agent that serves for years has room for the last ones."""
     logs = [*folder.glob("engine-*.log"), *folder.glob("monitor-*.log")]
     logs.sort(key=lambda path: path.stat().st_mtime)
     for path in logs[:-_MOST_LOGS]:

@@ -129,8 +129,6 @@ async def _leave(session: AgentSession, link: _Link, order: LeaveFleet) -> None:
 
 
 class _Link:
-    """One connection after another."""
-
     def __init__(
         self,
         address: str,
@@ -162,7 +160,7 @@ class _Link:
         return self._stub is not None
 
     async def keep(self) -> None:
-        """Stay connected until cancelled; FleetError when we are refused for good."""
+        """Stay connected until cancelled; FleetError when refused for good."""
         back_off_s = _BACK_OFF_S[0]
         while True:
             connected_at = time.monotonic()
@@ -212,7 +210,6 @@ class _Link:
             raise error
 
     async def leave(self, reason: str) -> None:
-        """Tell the coordinator, if it is there."""
         if self._stub is None or self._session_id is None:
             return
         request = pb.LeaveRequest(session_id=self._session_id, reason=reason)
@@ -229,7 +226,7 @@ class _Link:
             _log.info("the connection broke while leaving")
 
     async def _connect_once(self) -> None:
-        """Register and work over one channel until something breaks."""
+        """Register, and work over one channel until something breaks."""
         async with aio_channel(self._address, self._tls) as channel:
             stub = AgentServiceStub(channel)  # type: ignore[no-untyped-call]
             reply = await self._register(stub)
@@ -332,7 +329,6 @@ class _Link:
         )
 
     async def _deliver(self, stub: AgentServiceStub) -> None:
-        """Empty the spool, oldest report first, each until it is acknowledged."""
         spool = self._session.spool
         while True:
             self._session.has_reports.clear()

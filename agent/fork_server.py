@@ -122,7 +122,7 @@ def fork_server() -> Iterator[ForkServer | None]:
 
 
 def _serve(control: socket.socket) -> int:
-    """Fork what is asked for, until the agent is gone."""
+    """Fork on request until the agent is gone."""
     # the agent decides what a signal to the terminal's process group means
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
@@ -188,7 +188,6 @@ class ForkedProcess:
 
     @classmethod
     async def of(cls, pid: int, requests: int, events: int) -> ForkedProcess:
-        """The process at the other ends of two pipes."""
         loop = asyncio.get_running_loop()
         stdout = asyncio.StreamReader()
         await loop.connect_read_pipe(

@@ -37,7 +37,7 @@ def usable_cores() -> int:
 
 
 def host_facts() -> dict[str, Any]:
-    """Facts that do not change while the agent runs; for the run's manifest."""
+    """Facts that do not change while the agent runs."""
     api = ldap.get_option(ldap.OPT_API_INFO)
     major, minor = divmod(api["vendor_version"], 10000)
     return {
@@ -115,7 +115,6 @@ class HostSampler:
         self._throttled_ns = _throttled_ns()
 
     def sample(self) -> HostInterval:
-        """Close an interval."""
         cpu, throttled_ns = psutil.cpu_times(), _throttled_ns()
         figures = HostInterval()
         utilisation, steal = _cpu_shares(self._cpu, cpu)
@@ -130,7 +129,7 @@ class HostSampler:
 
 
 def _cpu_shares(before: Any, after: Any) -> tuple[float | None, float | None]:
-    """Shares of all cores' time, not idle and stolen, between two psutil.cpu_times."""
+    """Ratios of all cores' time between two psutil.cpu_times: not idle, and stolen."""
     # guest time is already in user and nice
     names = [name for name in after._fields if not name.startswith("guest")]
     spent = {name: getattr(after, name) - getattr(before, name) for name in names}

@@ -21,7 +21,6 @@ from ldapslam.transport.messages import build_version
 def agent_registry(
     session: AgentSession, is_connected: Callable[[], bool]
 ) -> CollectorRegistry:
-    """What an agent shows of itself."""
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     registry.register(_AgentCollector(session, is_connected))

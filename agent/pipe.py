@@ -59,11 +59,10 @@ class Pipe(Generic[R, E]):
         os._exit(EXIT_ORPHANED)
 
     def next(self) -> R:
-        """The next request, once there is one."""
         return self._requests.get()
 
     def next_before(self, mono_ns: int | None) -> R | None:
-        """The next request; None when there is none by then."""
+        """The next request; None when there is none in time."""
         if mono_ns is None:
             return self.next()
         left_s = max(0, mono_ns - time.monotonic_ns()) / 1e9
@@ -81,7 +80,7 @@ class Pipe(Generic[R, E]):
 
 
 def _own_pipe(request_type: type[R], event_type: type[E]) -> Pipe[R, E]:
-    """Frames on the original stdin and stdout, which nothing else can then reach."""
+    """Frames on the original stdin and stdout, which nothing else can reach then."""
     requests, events = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -134,7 +133,7 @@ def serve(
 
 
 def end(status: int) -> NoReturn:
-    """Of the whole process."""
+    """End the whole process."""
     logging.shutdown()
     # not sys.exit: the thread that reads stdin holds its lock until the agent closes it
     os._exit(status)

@@ -64,18 +64,16 @@ class AgentSession:
 
     @property
     def runs(self) -> dict[str, str]:
-        """The runs under way -> their states."""
+        """Live runs -> their states."""
         return {slot.run_id: str(slot.state) for slot in self._slots if slot.run_id}
 
     def post(self, event: AgentRunEvent) -> None:
-        """Have every slot take an event, after those already posted."""
         for slot in self._slots:
             slot.post(event)
         if isinstance(event, machine.CoordinatorHeard):
             self.monitored.heard()
 
     def take_command(self, command: agent_pb2.Command) -> None:
-        """An order of the coordinator."""
         kind = command.WhichOneof("kind")
         self.monitored.take_command(command)
         if kind == "prepare":
@@ -92,7 +90,7 @@ class AgentSession:
             _log.warning("unknown command %d", command.number)
 
     def _slot_for(self, run_id: str) -> Slot:
-        """Its own slot, a free one, or one that will say that it is busy."""
+        """The run's slot, a free one, or one that will refuse."""
         taken = set(map(id, self._slot_of.values()))
         free = [slot for slot in self._slots if id(slot) not in taken]
         return self._slot_of.get(run_id) or (free or self._slots)[0]
@@ -103,19 +101,19 @@ class AgentSession:
             slot.post(event)
 
     def slot_idle(self, slot: Slot) -> None:
-        """For the slot: it has nothing to do."""
+        """Called by a slot that has nothing to do."""
         for run_id in [name for name, one in self._slot_of.items() if one is slot]:
             del self._slot_of[run_id]
 
     def slot_left(self, order: machine.LeaveFleet) -> None:
-        """For a slot: it takes no more runs."""
+        """Called by a slot that takes no more runs."""
         self._left.append(order)
         at_once = [one for one in self._left if one.at_once]
         if (at_once or len(self._left) >= len(self._slots)) and not self.leaving.done():
             self.leaving.set_result((at_once or self._left)[0])
 
     async def serve(self) -> None:
-        """Work until cancelled; then nothing of ours is left running."""
+        """Work until cancelled; no process is left then."""
         # folders of runs whose agent was killed
         shutil.rmtree(self.settings.work_folder, ignore_errors=True)
         self._tell_of_entries_left()
@@ -137,7 +135,7 @@ class AgentSession:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def _tell_of_entries_left(self) -> None:
-        """Of runs that could not remove what they added: their process was killed."""
+        """Runs whose process was killed may have left entries."""
         spool = self.spool.folder
         for folder in folders_left(spool):
             _log.error(
@@ -188,17 +186,15 @@ class Slot:
         return self._machine.state
 
     def post(self, event: AgentRunEvent, source: EngineChild | None = None) -> None:
-        """Have the machine take an event, after those already posted."""
         self._events.put_nowait((event, source))
 
     def prepare(self, run: RunAssignment) -> None:
-        """Have the machine take a run."""
         self._assignments[run.run_id] = run
         self._attempts[run.run_id] = run.attempt
         self.post(machine.PrepareReceived(run.run_id, run.coordinator_timeout_ns))
 
     async def serve(self) -> None:
-        """Work until cancelled; then nothing of ours is left running."""
+        """Work until cancelled; no process is left then."""
         try:
             while True:
                 event, source = await self._events.get()
@@ -286,7 +282,6 @@ class Slot:
             self.post(machine.StopReceived(run_id, self.spool.trouble))
 
     def _kill(self) -> None:
-        """End the engine's process; its listener reaps it."""
         if self._child is not None:
             self._child.kill()
             self._child = None
@@ -330,7 +325,7 @@ class Slot:
         listener.add_done_callback(self._listeners.discard)
 
     async def _listen(self, child: EngineChild, run_id: str) -> None:
-        """Post what a process says, and its end."""
+        """Post a process's messages, and its end."""
         try:
             async for message in child.events():
                 event = _engine_event(message)

@@ -104,7 +104,6 @@ class Spool:
 
     @property
     def size_bytes(self) -> int:
-        """What the reports on disk take."""
         with self._guard:
             return sum(self._sizes.values())
 
@@ -161,13 +160,12 @@ class Spool:
             return number, entry
 
     def remove(self, number: int) -> None:
-        """The report was acknowledged."""
         self._path(number).unlink(missing_ok=True)
         self._forget(number)
         self._write_kept()
 
     def reject(self, number: int) -> None:
-        """The report will never be accepted: kept aside for a person to look at."""
+        """Keep a refused report aside, for a person."""
         aside = self.folder / _REJECTED
         aside.mkdir(exist_ok=True)
         path = self._path(number)
@@ -178,7 +176,7 @@ class Spool:
             old.unlink(missing_ok=True)
 
     def _write_kept(self) -> None:
-        """There is more room than before: what is in memory only may find some."""
+        """Write what is in memory, as far as there is room now."""
         with self._guard:
             kept = [(n, entry) for n, entry in self._pending.items() if entry]
         for number, entry in kept:

@@ -23,7 +23,6 @@ _log = logging.getLogger(__name__)
 
 
 def command_of(module: str) -> tuple[str, ...]:
-    """The command that runs a module as a child."""
     # -P: the current folder is not a place to import from
     return sys.executable, "-P", "-m", module
 

@@ -13,7 +13,6 @@ from ldapslam.base.errors import ConfigError
 
 
 def make_private_folder(folder: Path) -> None:
-    """Make it, with its parents; what is there is closed to others."""
     with errors_of(folder):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.chmod(0o700)

@@ -70,7 +70,6 @@ def _utc(time_s: float) -> str:
 
 
 def _named(record: logging.LogRecord) -> LogFields:
-    """The arguments that the call's format names: `run %s`, `agent %s`."""
     found: LogFields = {}
     if not isinstance(record.args, tuple) or not isinstance(record.msg, str):
         return found
@@ -84,13 +83,12 @@ def _named(record: logging.LogRecord) -> LogFields:
 
 
 def format_of_parent() -> str:
-    """The format that the process which started this one has."""
     chosen = os.environ.get(FORMAT_VARIABLE, "")
     return chosen if chosen in FORMATS else FORMATS[0]
 
 
 def set_up_log(log_format: str, *, level: int = logging.WARNING) -> LogFields:
-    """Have this process and its children log so, to stderr; fields to fill in."""
+    """Set up logging to stderr for this process and its children; fields to fill in."""
     fields: LogFields = {}
     as_json = log_format == "json"
     logging.basicConfig(stream=sys.stderr)
@@ -110,7 +108,6 @@ def set_up_log(log_format: str, *, level: int = logging.WARNING) -> LogFields:
 
 
 def is_json() -> bool:
-    """Whether this process logs JSON."""
     return any(
         isinstance(handler.formatter, JsonFormatter)
         for handler in logging.getLogger().handlers
@@ -118,7 +115,7 @@ def is_json() -> bool:
 
 
 def _take_what_would_be_printed() -> None:
-    """What else writes to stderr: warnings, threads that fail."""
+    """Log warnings and failed threads, which would be printed."""
     logging.captureWarnings(True)
     warnings.formatwarning = _one_line
     threading.excepthook = _log_thread

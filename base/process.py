@@ -71,11 +71,9 @@ class Fork:
         self._status: int | None = None
 
     def poll(self) -> int | None:
-        """The exit status, or minus the signal; None while it runs."""
         return self.wait(0.0)
 
     def wait(self, timeout_s: float | None = None) -> int | None:
-        """As `poll`, once it has ended or the time is over."""
         if self._status is None and select.select([self._pidfd], [], [], timeout_s)[0]:
             _, status = os.waitpid(self.pid, 0)
             self._status = os.waitstatus_to_exitcode(status)
@@ -120,7 +118,7 @@ def _close_inherited() -> None:
 
 
 def _show_title(words: Sequence[str]) -> None:
-    """Have `ps` show these arguments, in the room of those that the parent has."""
+    """Have `ps` show these arguments, in place of the parent's."""
     fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
     first, last = map(int, fields[_ARGUMENTS])
     if last > first > 0:

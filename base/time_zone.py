@@ -48,12 +48,12 @@ def parse_utc(text: str) -> datetime:
 
 
 def clock_text(moment: datetime) -> str:
-    """A time of day for a line of text."""
     return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def first_instant(reading: datetime, zone: tzinfo) -> datetime:
-    """When a zone's clock first shows a reading; after the gap that it lies in."""
+    """The first instant at which a zone's clock shows a reading, or the end of its
+    gap."""
     instant = reading.replace(tzinfo=zone, fold=0).astimezone(UTC)
     if instant.astimezone(zone).replace(tzinfo=None, fold=0) == reading:
         return instant
@@ -63,7 +63,6 @@ def first_instant(reading: datetime, zone: tzinfo) -> datetime:
 
 
 def reading_exists(reading: datetime, zone: tzinfo) -> bool:
-    """Whether the zone's clock ever shows it."""
     instant = first_instant(reading, zone)
     return instant.astimezone(zone).replace(tzinfo=None, fold=0) == reading
 
@@ -75,7 +74,7 @@ def offset_of(zone: tzinfo, instant: datetime) -> timedelta:
 
 
 def next_change(zone: tzinfo, start: datetime, end: datetime) -> datetime | None:
-    """The first instant in (start, end] with another offset than at the start."""
+    """The first instant in (start, end] with another offset than the start's."""
     offset = offset_of(zone, start)
     while start < end:
         step = min(start + _STEP, end)

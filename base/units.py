@@ -81,7 +81,6 @@ class Rate:
 
 
 def parse_duration(value: Any) -> int:
-    """Nanoseconds of a text such as '250ms', '1.5s' or '1h30m'."""
     what = "a duration such as '250ms' or '10m'"
     if _is_number(value):
         raise expected(what, value, f"write the unit: {value}s, {value}ms or {value}us")
@@ -116,7 +115,6 @@ def format_duration(duration_ns: int) -> str:
 
 
 def parse_rate(value: Any) -> Rate:
-    """The rate of a text such as '500/s', '2.5k/s' or '90/m'."""
     what = "a rate such as '500/s' or '10k/s'"
     if _is_number(value):
         raise expected(what, value, f"write the unit: {value}/s")
@@ -172,7 +170,6 @@ def format_ratio(ratio: float) -> str:
 
 
 def parse_size(value: Any) -> int:
-    """Bytes of a text such as '500MB' or '2GiB'."""
     what = "a size such as '500MB' or '2GiB'"
     if _is_number(value):
         raise expected(what, value, f"write the unit: {value}B, {value}MB")

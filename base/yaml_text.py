@@ -32,7 +32,6 @@ _Dumper.add_representer(str, _text)
 
 
 def tree_lines(tree: Mapping[str, Any], indent: int = 0) -> Iterator[str]:
-    """The lines of a mapping."""
     text = yaml.dump(
         dict(tree),
         Dumper=_Dumper,

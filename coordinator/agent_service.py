@@ -119,7 +119,7 @@ class AgentService(AgentServiceServicer):
         )
 
     def _take_up(self, agent: str, runs: dict[str, str]) -> None:
-        """Its part of runs that a coordinator before this one began."""
+        """Resume its parts of runs of an earlier coordinator."""
         for run_id, state in runs.items():
             run = self._fleet.runs.get(run_id)
             if run is not None and run.has_live_part(agent):
@@ -311,7 +311,7 @@ class AgentService(AgentServiceServicer):
         return record
 
     def _live_part(self, report: _Report) -> ActiveRun | None:
-        """The run that the report is of, when it is live and the agent part of it."""
+        """The report's run, if it is live and the agent is in it."""
         run = self._fleet.runs.get(report.run_id)
         return run if run is not None and report.agent in run.record.agents else None
 
@@ -334,7 +334,7 @@ class AgentService(AgentServiceServicer):
     def _fail_part(
         self, report: agent_pb2.ProgressReport, error: LdapSlamError
     ) -> None:
-        """Without this step of its agent the run would wait in vain."""
+        """The run would wait in vain for this step of its agent."""
         run, link = self._live_part(report), self._fleet.links.get(report.agent)
         if run is None:
             return
@@ -350,7 +350,7 @@ def _is_stale(
     report: agent_pb2.ProgressReport | monitor_pb2.MonitorReport,
     run: ActiveRun,
 ) -> bool:
-    """Of an earlier process of the agent, or of an attempt before this one."""
+    """From an earlier process of the agent, or an earlier attempt."""
     if run.is_of_now(report.agent, report.epoch, report.attempt):
         return False
     _log.info("run %s: a stale report of agent %s", report.run_id, report.agent)
@@ -360,7 +360,7 @@ def _is_stale(
 def _progress(
     report: agent_pb2.ProgressReport,
 ) -> tuple[run_machine.RunEvent, dict[str, object]]:
-    """The machine's event of a report, and the facts that came with it."""
+    """The machine's event of a report, and its facts."""
     agent = report.agent
     match report.WhichOneof("kind"):
         case "ready":

@@ -108,13 +108,13 @@ class Coordinator:
         active.resume(plan, self._own_t0_ns(plan, record.t0_utc), events, run.agents)
 
     def _forget(self, run_id: str) -> None:
-        """What there is of a run that was half taken up."""
+        """Remove a run that was recovered in part."""
         self.fleet.runs.pop(run_id, None)
         self.fleet.feed(fleet_machine.RunWithdrawn(run_id))
         self.fleet.feed(fleet_machine.RunEnded(run_id))
 
     def _own_t0_ns(self, plan: Resume, t0_utc: str | None) -> int:
-        """T0 in our clock: the same as then, if this host was not started meanwhile."""
+        """T0 in our clock, unless this host has booted since."""
         if plan.boot_id == boot_id() or t0_utc is None:
             return plan.t0_mono_ns
         since = datetime.now(UTC) - datetime.fromisoformat(t0_utc)

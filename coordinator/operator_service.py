@@ -118,7 +118,6 @@ class OperatorService(OperatorServiceServicer):
         return self.agents()
 
     def agents(self) -> pb.ListAgentsReply:
-        """Every agent that has registered with this coordinator, by name."""
         now_ns = self._fleet.now_ns()
         reply = pb.ListAgentsReply()
         for record in self._fleet.machine.agents():

@@ -153,7 +153,6 @@ class RunQueue:
         return [_waiting_run(run) for run in (*queued, *others)]
 
     async def release(self, run_id: str) -> None:
-        """The run's time has come."""
         run = self._fleet.runs.get(run_id)
         if run is None or run.is_released:
             return
@@ -167,7 +166,6 @@ class RunQueue:
             self.queue(run, may_wait=True)
 
     async def drop(self, run_id: str, reason: str) -> None:
-        """The run will never begin."""
         run = self._fleet.runs.get(run_id)
         if run is not None and run.state is RunState.QUEUED:
             self._give_up(run, reason)
@@ -189,18 +187,18 @@ class RunQueue:
             self._fleet.feed(fleet_machine.RunWithdrawn(run_id))
 
     def hold(self, run_ids: frozenset[str]) -> None:
-        """These may not be given agents now."""
+        """Do not give agents to these runs now."""
         self._held = run_ids
         self._fleet.feed(fleet_machine.HoldRuns(run_ids))
 
     def explain(self, run_id: str, reason: str) -> None:
-        """What a waiting run waits for."""
+        """Set the reason why a run waits."""
         run = self._fleet.runs.get(run_id)
         if run is not None and run.state is RunState.QUEUED:
             run.set_queue_reason(reason)
 
     def ask_before(self, hold_reason: Callable[[WaitingRun], str]) -> None:
-        """Ask of each run whether it may be given agents, before it is."""
+        """Set the function that says why a run may not be given agents."""
         self._hold_reason = hold_reason
 
 
@@ -226,7 +224,6 @@ def _waiting_run(run: ActiveRun) -> WaitingRun:
 
 
 def _what_for(request: pb.SubmitJobRequest) -> str:
-    """What a run waits for, for its detail."""
     parts = []
     if request.not_before_utc:
         parts.append(f"not before {request.not_before_utc}")
@@ -261,7 +258,6 @@ class StoreNeed:
 
 
 def need_of(plan: Mapping[str, Any], agents: int) -> StoreNeed:
-    """Of a run with this plan (`report_plan`)."""
     streams = plan["streams"]
     operations = sum(len(stream["operations"]) for stream in streams)
     report_bytes = (
@@ -274,7 +270,7 @@ def need_of(plan: Mapping[str, Any], agents: int) -> StoreNeed:
 
 
 def check_store_room(need: StoreNeed, *, free_bytes: int | None, store: str) -> None:
-    """FleetError when the reports would not fit; None: nobody knows what is free."""
+    """FleetError when the reports would not fit; None: unknown room."""
     if free_bytes is None or need.needed_bytes + RESERVE_BYTES <= free_bytes:
         return
     raise FleetError(

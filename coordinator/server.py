@@ -78,8 +78,6 @@ class ServedCoordinator:
 
 
 class _Interceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]
-    """Serves what `wrap` makes of a method's handler."""
-
     def __init__(self, wrap: Callable[[str, Any], Any]) -> None:
         self._wrap = wrap
 
@@ -196,7 +194,7 @@ def _check(
 def _enrolment_server(
     enrol: Enrolment | None, tls: TlsFiles | None, audit: AuditLog
 ) -> tuple[grpc.aio.Server | None, str | None]:
-    """Where those who have no certificate yet get one, and its address."""
+    """The server for strangers, and its address."""
     if enrol is None or tls is None:
         return None, None
     options = dict(CHANNEL_OPTIONS)
@@ -251,7 +249,7 @@ def _listen(
 
 @contextlib.contextmanager
 def _private_sockets() -> Iterator[None]:
-    """A Unix socket is for its owner: whoever can connect can start load."""
+    """Make Unix sockets private: whoever connects can start load."""
     before = os.umask(0o177)
     try:
         yield

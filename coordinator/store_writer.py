@@ -60,7 +60,7 @@ class StoreWriter:
     def submit(
         self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
     ) -> asyncio.Future[T]:
-        """`call`, for now to have it done in this order and later to see to it."""
+        """As `call`, to be awaited later."""
         work = partial(function, *args, **kwargs)
         future = self._executor.submit(self._do, work)
         return asyncio.wrap_future(future)
@@ -74,7 +74,7 @@ class StoreWriter:
         return await asyncio.wrap_future(answer)
 
     def _add_reports(self) -> None:
-        """All that have come by now; the calls of the others then find none."""
+        """Add all waiting reports; later calls then find none."""
         taken: list[_Waiting] = []
         while self._reports and len(taken) < _MOST_TOGETHER:
             taken.append(self._reports.popleft())
@@ -102,7 +102,7 @@ class StoreWriter:
     def post(
         self, function: Callable[P, object], *args: P.args, **kwargs: P.kwargs
     ) -> None:
-        """Have it done, as soon as there is room; another error is logged."""
+        """Write it as soon as there is room; other errors are logged."""
         self._executor.submit(self._keep, partial(function, *args, **kwargs))
 
     def _do(self, work: Callable[[], T]) -> T:
@@ -115,7 +115,7 @@ class StoreWriter:
         self._write_kept()
 
     def _write_kept(self) -> None:
-        """As much as there is room for, in the order in which it was posted."""
+        """Write what there is room for, in order."""
         while self._kept:
             try:
                 self._kept[0]()
@@ -141,7 +141,6 @@ class StoreWriter:
             raise StoreFull(self.store.url, f"{len(self._kept)} writes wait for room")
 
     async def export(self, run_id: str) -> AsyncGenerator[bytes, None]:
-        """The run's archive in chunks, of what is committed now."""
         loop = asyncio.get_running_loop()
         with ThreadPoolExecutor(1, thread_name_prefix="export") as executor:
             chunks = _export(self._url, run_id)

@@ -57,7 +57,6 @@ def histograms_of(operation: pb.OperationInterval) -> dict[tuple[str, str], byte
 def histogram_messages(
     packed: Mapping[tuple[str, str], bytes],
 ) -> list[pb.Histogram]:
-    """The inverse of `histograms_of`."""
     return [
         pb.Histogram(
             metric=METRICS.index(metric) + 1,  # type: ignore[arg-type]

@@ -87,14 +87,12 @@ _STATUS_OF: tuple[tuple[type[LdapSlamError], grpc.StatusCode], ...] = (
 
 
 def status_code(error: LdapSlamError) -> grpc.StatusCode:
-    """What a client that knows only gRPC sees."""
     return next(code for cls, code in _STATUS_OF if isinstance(error, cls))
 
 
 def status_of(
     error: LdapSlamError,
 ) -> tuple[grpc.StatusCode, str, tuple[tuple[str, bytes], ...]]:
-    """Code, details and trailing metadata with which a server refuses a call."""
     if isinstance(error, JobErrors) and len(error.faults) > _MAX_FAULTS:
         error = JobErrors(error.faults[:_MAX_FAULTS])
     failure = failure_message(error).SerializeToString()
@@ -132,7 +130,7 @@ def rpc_errors(address: str) -> Iterator[None]:
 
 
 def readable(message: _Message | None, address: str) -> _Message:
-    """What `address` sent. Of what it cannot read, gRPC's asyncio gives None."""
+    """What `address` sent; gRPC's asyncio gives None for what it cannot parse."""
     if message is None:
         raise CoordinatorUnreachable(address, "what it sent cannot be read")
     return message

@@ -42,7 +42,6 @@ class TlsFiles:
     revoked: Path | None = None
 
     def identity(self) -> Identity:
-        """Our own name and role; ConfigError when the files cannot be used."""
         certificate = read_certificates(self.certificate)[0]
         read_certificates(self.authority)
         try:
@@ -140,8 +139,6 @@ def server_credentials(
 
 
 class _ServerFiles:
-    """Reads a server's files again when they have changed; on gRPC's threads."""
-
     def __init__(self, files: TlsFiles, asks_for_certificates: bool) -> None:
         self._files = files
         self._asks_for_certificates = asks_for_certificates
@@ -155,7 +152,7 @@ class _ServerFiles:
         return grpc.ssl_server_certificate_configuration([pair], roots)
 
     def changed(self) -> grpc.ServerCertificateConfiguration | None:
-        """What to use from now on; None for what there is."""
+        """The new files' configuration; None: unchanged."""
         with self._lock:
             stamps = self._now()
             if stamps == self._stamps:

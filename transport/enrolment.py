@@ -47,7 +47,6 @@ _LOOK_EVERY_S = 600.0
 
 
 def identity_files(spool: Path) -> TlsFiles:
-    """Where the agent on this spool keeps what it joined with."""
     folder = spool.with_name(f"{spool.name}.tls")
     return TlsFiles(folder / "cert.pem", folder / "key.pem", folder / "ca.pem")
 
@@ -91,7 +90,7 @@ def join(token: JoinToken, address: str, files: TlsFiles) -> None:
 
 
 def _token_file(files: TlsFiles) -> Path:
-    """Has the id of the token that the certificate was got with; it opens nothing."""
+    """The id of the token that was used; it opens nothing."""
     return files.certificate.with_name("token-id")
 
 
@@ -143,7 +142,6 @@ def _is_due(identity: Identity, now_utc: datetime) -> bool:
 
 
 def _checked(reply: pb.EnrolReply, own: PublicKeyTypes, name: str) -> Identity:
-    """ConfigError when the certificate is not one for our key and name."""
     try:
         certificate = x509.load_pem_x509_certificate(reply.certificate_pem)
         is_ours = certificate_pem(certificate) == reply.certificate_pem

@@ -53,12 +53,10 @@ def build_version() -> str:
 
 
 def describe_version(protocol_version: int, build: str) -> str:
-    """As the handshake names it in a refusal."""
     return f"protocol {protocol_version} (ldapslam {build})"
 
 
 def failure_message(error: LdapSlamError) -> pb.Failure:
-    """The message that `error_of` makes an equal error of."""
     data = error.to_dict()
     return pb.Failure(
         error_class=data["class"],
@@ -83,12 +81,11 @@ def error_of(failure: pb.Failure) -> LdapSlamError:
 
 
 def facts_json(facts: Mapping[str, Any]) -> str:
-    """Facts as they travel; a value that JSON does not know becomes its text."""
+    """Facts as JSON; values that JSON does not know become texts."""
     return json.dumps(facts, default=str, sort_keys=True)
 
 
 def decode_facts(text: str) -> dict[str, Any]:
-    """The facts of a peer."""
     try:
         facts = json.loads(text or "{}", parse_float=_finite, parse_constant=_finite)
         # half a surrogate pair is valid JSON and no text

@@ -46,7 +46,7 @@ class Location:
 
 
 def host_and_port(uri: str) -> tuple[str, int]:
-    """Of an ldap:// or ldaps:// URI that check_uri accepted."""
+    """Host and port of an ldap:// or ldaps:// URI that check_uri accepted."""
     scheme, _, rest = uri.partition("://")
     host, colon, port = rest.rpartition(":")
     if not colon or port.endswith("]"):
@@ -62,7 +62,8 @@ def resolve(host: str, port: int) -> list[str]:
 
 
 def reach(uri: str, resolver: Resolver = resolve) -> Location:
-    """Where a URI's server is; TargetUnreachable when its name does not resolve."""
+    """The location of a URI's server; TargetUnreachable when its name does not
+    resolve."""
     if uri.startswith("ldapi:"):
         return Location(uri, (), 0, is_name_safe=True)
     host, port = host_and_port(uri)
@@ -88,7 +89,7 @@ def _is_numeric(host: str) -> bool:
 
 
 def allowed(uri: str, limits: AgentLimits, agent: str, resolver: Resolver) -> Location:
-    """Where the server is, as far as the rules allow it; TargetNotAllowed."""
+    """The location of the server, with its allowed addresses; TargetNotAllowed."""
     rules = limits.targets
     if uri.startswith("ldapi:"):
         path = socket_path(uri)
@@ -167,7 +168,8 @@ def _location(
 
 
 def _check_name(stream: StreamPlan, location: Location, agent: str) -> None:
-    """Where a name is resolved again, somebody else must vouch for it."""
+    """TargetNotAllowed when a name that is resolved again has nobody to vouch for
+    it."""
     if (
         location.is_name_safe
         or not goes_by_name(stream, location.uri)
@@ -186,7 +188,7 @@ def _check_name(stream: StreamPlan, location: Location, agent: str) -> None:
 
 
 def goes_by_name(stream: StreamPlan, uri: str) -> bool:
-    """Whether somebody beside the engine resolves the name of this server."""
+    """Whether python-ldap or a program resolves the name of this server again."""
     if uri.startswith("ldaps:"):
         return True  # the questions before the run, at least
     is_program = (

@@ -37,7 +37,7 @@ _RESERVED_FILES = 64
 
 
 def workers_for(request: pb.PrepareEngine, limits: AgentLimits) -> int:
-    """How many engine threads there may be; has this process keep to its CPUs."""
+    """The number of engine threads; binds this process to its CPUs."""
     keep_to_cpus(limits)
     if not request.workers:
         return max(1, usable_cores() - 1)
@@ -47,7 +47,7 @@ def workers_for(request: pb.PrepareEngine, limits: AgentLimits) -> int:
 
 
 def keep_to_cpus(limits: AgentLimits) -> None:
-    """Have this process, and all that it starts, run on no more than is allowed."""
+    """Bind this process, and its children, to the allowed CPUs."""
     usable = sorted(os.sched_getaffinity(0))
     allowed = limits.cpus(usable)
     if allowed != usable:
@@ -88,7 +88,7 @@ def ask_servers(
 
 
 def raise_open_files() -> int:
-    """Take as many open files as this process may have; how many."""
+    """Raise the limit of open files as far as possible; the new limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         # one who may not is left with what there is
@@ -133,7 +133,6 @@ class Room:
 
 
 def room_for(plan: AgentPlan, workers: int, coordinator_timeout_ns: int) -> Room:
-    """For this agent's part of a run."""
     operations = sum(len(stream.request_names) for stream in plan.streams)
     report_bytes = (
         REPORT_BYTES

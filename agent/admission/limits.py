@@ -56,7 +56,6 @@ class AgentLimits:
         return json.dumps(self.document(), sort_keys=True)
 
     def document(self) -> dict[str, Any]:
-        """What is limited, with the units in the names."""
         values = asdict(self) | {"targets": [rule.text for rule in self.targets]}
         return {
             name: value for name, value in values.items() if value not in (None, ())
@@ -72,7 +71,6 @@ class AgentLimits:
         return cls(**values)
 
     def allows_log(self, path: str) -> bool:
-        """Whether a job's monitor may read this file."""
         return ANY_PATH in self.logs or os.path.realpath(path) in self.logs
 
     def allows_import(self, path: str) -> bool:
@@ -83,7 +81,6 @@ class AgentLimits:
         )
 
     def allows_program(self, path: str) -> bool:
-        """Whether an import may run this file, which is one of those allowed itself."""
         return ANY_PATH in self.imports or os.path.realpath(path) in map(
             os.path.realpath, self.imports
         )
@@ -149,7 +146,7 @@ def _peak_rate_per_s(stream: StreamPlan) -> float | None:
 
 
 def check_part(part: Part, limits: AgentLimits, agent: str) -> None:
-    """AgentLimitExceeded when it is more than a run of this agent may have."""
+    """AgentLimitExceeded when the part is more than one run of this agent may have."""
     each = f" ({limits.max_runs} runs at a time)" if limits.max_runs > 1 else ""
     if limits.max_connections is not None:
         most = limits.max_connections // limits.max_runs
@@ -197,7 +194,7 @@ def _check_rate(part: Part, most_per_s: float, agent: str, each: str) -> None:
 
 
 def describe_limits(document: Mapping[str, Any]) -> list[str]:
-    """What `limits_json` says, a phrase for each limit; what is not one is left out."""
+    """A phrase for each limit in `limits_json`, without what is not a limit."""
     formats: dict[str, Callable[[Any], str]] = {
         "max_connections": lambda value: f"{value:,} connections",
         "max_rate_per_s": lambda value: f"{value:g}/s",

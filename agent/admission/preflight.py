@@ -133,7 +133,7 @@ def preflight(
 
 
 def control_operations(facts: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
-    """URI -> operation -> how many the preflight of these facts cost that server."""
+    """URI -> operation -> number that the preflight of these facts cost that server."""
     totals: dict[str, Counter[str]] = {}
     for target in facts:
         totals.setdefault(target["uri"], Counter()).update(target["control_operations"])
@@ -149,8 +149,6 @@ def _probe(stream: StreamPlan, uri: str) -> Probe:
 
 
 class _Attempt:
-    """The steps towards one server."""
-
     def __init__(self, probe: Probe, location: Location) -> None:
         self.probe = probe
         self.location = location
@@ -205,7 +203,6 @@ class _Attempt:
         return (error.strerror or str(error)).lower()
 
     def connect(self) -> Any:
-        """A bound connection."""
         uri = self.probe.uri
         settings = replace(self.settings, addresses={uri: self.location.text})
         try:
@@ -273,7 +270,7 @@ class _Attempt:
     def require(
         self, marker: Marker, connection: Any, naming_contexts: Sequence[str]
     ) -> None:
-        """TargetMarkerMissing when a tree that the job touches has no marker entry."""
+        """TargetMarkerMissing when a tree of the job has no marker entry."""
         uri = self.probe.uri
         for dn in marker.entries(uri, naming_contexts):
             self.operations["search"] += 1
@@ -288,7 +285,6 @@ class _Attempt:
                 raise marker.missing(uri, dn, "not found")
 
     def look_for(self, population: PopulationRecord, connection: Any) -> dict[str, Any]:
-        """The fact that the server holds it; PopulationMismatch when it does not."""
         tree = DirectoryTree(
             connection, self.probe.uri, population.base, note_request=self._note
         )

@@ -100,7 +100,7 @@ class RunProcess:
                 engine.close()
 
     def _ask_targets(self) -> list[dict[str, Any]]:
-        """After this agent's operator: nothing is connected to without his leave."""
+        """Check the operator's limits before anything is connected."""
         self._plan, locations = admit(
             self._plan, self._request, self._limits, self._workers
         )
@@ -222,7 +222,7 @@ def stop_on_request(pipe: Pipe, engine: Part) -> Iterator[Lease]:
 
 
 def _has_no_file_left() -> bool:
-    """Asked after a failed connect: libldap does not hand that reason on."""
+    """Whether a failed connect ran out of files: libldap does not tell."""
     try:
         os.close(os.open(os.devnull, os.O_RDONLY))
     except OSError as error:
@@ -252,7 +252,7 @@ def typed_error(error: Exception, plan: AgentPlan) -> Exception:
 
 
 def main(make_run: Callable[[Pipe, pb.PrepareEngine], RunProcess] = RunProcess) -> int:
-    """Serve one run; the exit status. `make_run` is another one's in tests."""
+    """Serve one run; the exit status. Tests replace `make_run`."""
     return serve(pb.EngineRequest, pb.EngineEvent, make_run)
 
 

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 
 def native_streams(plan: AgentPlan) -> tuple[StreamPlan, ...]:
-    """The plan's streams that the engine drives, in the order of its numbers."""
     return tuple(stream for stream in plan.streams if stream.engine == "native")
 
 
@@ -183,7 +182,7 @@ class Composite:
     def _number(
         self, native: dict[str, Any] | None, python: dict[str, Any] | None
     ) -> None:
-        """Give streams and workers the numbers that they have in the whole."""
+        """Give streams and workers the numbers of the whole plan."""
         if native is not None:
             for row in (*native["operations"], *native["streams"]):
                 row["stream"] = self._numbers[row["stream"]]

@@ -82,7 +82,6 @@ class CleanUpReport:
     error: str | None = None
 
     def facts(self) -> dict[str, Any]:
-        """For the run's manifest."""
         facts = dataclasses.asdict(self)
         del facts["control_operations"]
         facts["left_entries"] = facts.pop("named")
@@ -91,8 +90,6 @@ class CleanUpReport:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """An entry that may be there."""
-
     ledger: LedgerFile
     record: LedgerRecord
     dn: str
@@ -159,7 +156,7 @@ class _Cleaner:
         self._done: set[int] = set()
 
     def clean(self, stream: CleanUpStream, entries: list[_Entry]) -> None:
-        """Each of the role's servers in turn may have what the one before has not."""
+        """Delete them from each of the role's servers in turn."""
         reasons: dict[int, str] = {}
         for uri in stream.uris:
             if not entries:
@@ -185,7 +182,7 @@ class _Cleaner:
         entries: list[_Entry],
         reasons: dict[int, str],
     ) -> None:
-        """Delete them there; `reasons` says why one was not."""
+        """Delete the entries there; `reasons` gets why one was not."""
         levels: dict[int, list[_Entry]] = {}
         for entry in entries:
             levels.setdefault(depth(entry.dn), []).append(entry)
@@ -238,7 +235,7 @@ class _Server:
         self.reasons: dict[int, str] = {}
 
     def delete(self, entries: list[_Entry], deleted: Callable[[_Entry], None]) -> None:
-        """Of one depth; those that may be others' are looked at first."""
+        """Delete entries of one depth; doubtful ones are looked up first."""
         known = [entry for entry in entries if entry.record.state is State.ADDED]
         doubtful = [entry for entry in entries if entry.record.state in IN_DOUBT]
         if self._is_later:
@@ -305,7 +302,7 @@ class _Server:
         return []
 
     def _look_up(self, entries: list[_Entry]) -> list[_Entry]:
-        """Of the entries those that are the run's."""
+        """The entries that are the run's."""
 
         def send(entry: _Entry) -> int:
             self._count(self._uri, "search")
@@ -453,7 +450,6 @@ class RunLedgers:
             note_begin(self.folder, begun_s)
 
     def note_alive(self) -> None:
-        """Requests may be under way now."""
         if self.folder is not None:
             note_alive(self.folder)
 
@@ -502,7 +498,7 @@ def run_ledgers(folder: str, run_id: str, plan: AgentPlan) -> Iterator[RunLedger
 
 @contextlib.contextmanager
 def _repeated(call: Callable[[], None]) -> Iterator[None]:
-    """Within, `call` is made every two seconds; after it, no more."""
+    """Within, call every two seconds; not after it."""
     over = threading.Event()
 
     def work() -> None:

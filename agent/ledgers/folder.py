@@ -76,7 +76,6 @@ def run_name(run_id: str) -> str:
 
 
 def run_folder(spool: Path, run_id: str) -> Path:
-    """Of one run; ConfigError."""
     return spool / FOLDER / run_name(run_id)
 
 
@@ -111,13 +110,13 @@ def _write_plan(folder: Path, content: Mapping[str, Any]) -> None:
 
 
 def note_begin(folder: Path, begun_s: float) -> None:
-    """No add is sent before that moment: later than what make_folder wrote."""
+    """No add is sent before that moment."""
     content = json.loads((folder / _PLAN).read_text(encoding="utf-8"))
     _write_plan(folder, {**content, "begun_s": begun_s})
 
 
 def note_alive(folder: Path) -> None:
-    """The load is under way now; to be told about once a second."""
+    """Called about once a second during the load."""
     os.utime(folder / _LOCK)
 
 
@@ -138,7 +137,7 @@ def _stream_content(folder: Path, number: int, stream: StreamPlan) -> dict[str, 
 
 
 def read_plan(folder: Path, *, resolve_anew: bool = False) -> CleanUpPlan:
-    """What make_folder wrote; resolve_anew: but not where the servers then were."""
+    """The plan that make_folder wrote; `resolve_anew` drops the servers' addresses."""
     path = folder / _PLAN
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -203,7 +202,6 @@ def ledgers_to_clean(folder: Path, plan: CleanUpPlan) -> dict[int, list[Path]]:
 
 
 def entries_left(folder: Path) -> int:
-    """How many entries of the run may still be in a directory."""
     count = 0
     for paths in ledgers_to_clean(folder, read_plan(folder)).values():
         for path in paths:
@@ -213,7 +211,7 @@ def entries_left(folder: Path) -> int:
 
 
 def folders_left(spool: Path) -> list[Path]:
-    """Of runs that did not remove what they added, oldest first."""
+    """Folders of runs that did not remove their entries, oldest first."""
     folders = (spool / FOLDER).glob(f"*/{_PLAN}")
     return [path.parent for path in sorted(folders, key=lambda p: p.stat().st_mtime)]
 
@@ -282,7 +280,6 @@ class LedgerFile:
             )
 
     def records(self) -> Iterator[LedgerRecord]:
-        """All of them, in the order in which they were written."""
         if self._map is None:
             return
         for segment in range(0, len(self._map), SEGMENT_BYTES):
@@ -302,11 +299,9 @@ class LedgerFile:
                 offset = begin + length + -length % _ALIGNMENT
 
     def left(self) -> int:
-        """How many entries may still be there."""
         return sum(record.state in LEFT for record in self.records())
 
     def mark_gone(self, record: LedgerRecord) -> None:
-        """The entry is known not to exist any more."""
         if self._map is not None:
             self._map[record.offset] = State.GONE
 

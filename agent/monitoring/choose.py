@@ -69,7 +69,6 @@ def monitors_for(
 
 
 def uris_of(job: Job, wanted: Wanted) -> list[str]:
-    """Of the servers that the monitor is about."""
     if wanted.role is not None:
         return list(job.targets[wanted.role])
     return [uri for uris in job.targets.values() for uri in uris]
@@ -106,7 +105,7 @@ def _entry_name(job: Job, wanted: Wanted) -> str:
 
 
 def directory_table(directory: Directory) -> Table:
-    """What the server is, and so what can be read of it; TargetError."""
+    """The table for the kind of this server; TargetError."""
     attributes = ("objectClass", "vendorName", "vendorVersion", "namingContexts")
     found = directory.read("", ldap.SCOPE_BASE, attributes)
     root_dse = found[0][1] if found else {}

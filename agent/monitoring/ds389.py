@@ -119,7 +119,7 @@ _RUV = re.compile(rb"\{replica \d+[^}]*\} [0-9a-f]+ ([0-9a-f]{8})[0-9a-f]+")
 
 
 def ds389_table(directory: Directory) -> Table:
-    """What this server can be asked for; TargetError when it has no monitor to see."""
+    """The table of this server; TargetError when its monitor is hidden."""
     monitor = directory.read(_MONITOR, attributes=("version", "startTime"))
     if not monitor:
         raise TargetError(
@@ -169,7 +169,7 @@ def _databases(directory: Directory) -> list[tuple[str, str]]:
 
 
 def _known(directory: Directory, dn: str) -> Columns:
-    """What the entry has of all that a database is known to say."""
+    """The columns whose attributes the entry has."""
     has = {name for _, entry in directory.read(dn) for name in entry}
     figures = (*_CACHES, *_DATABASE, *_BACK_END_CACHES)
     return tuple(one for one in figures if one[0] in has)

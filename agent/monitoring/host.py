@@ -128,7 +128,7 @@ def _disks() -> _Part:
 
 
 def _disk_counters() -> dict[str, Any]:
-    """None of a host without disks is an empty mapping."""
+    """psutil gives None for a host without disks."""
     return dict(psutil.disk_io_counters(perdisk=True) or {})
 
 
@@ -279,7 +279,6 @@ class ProcessId:
 
 
 def processes_of(program: str) -> list[ProcessId]:
-    """Those whose command has this name, by their start."""
     found = []
     for pid in _pids():
         if program in _names(pid) and (one := identify(pid)) is not None:
@@ -326,7 +325,7 @@ def command_line(pid: int) -> tuple[str, ...]:
 
 
 def boot_s() -> float:
-    """When the host began, in s since 1970, to a second."""
+    """The host's boot, in s since 1970, to a second."""
     for line in (_PROC / "stat").read_bytes().splitlines():
         if line.startswith(b"btime "):
             return float(line.split()[1])
@@ -334,7 +333,7 @@ def boot_s() -> float:
 
 
 def figures_of(process: ProcessId, boot_time_s: float) -> dict[str, float] | None:
-    """What the kernel says of it, by metric; None when it has ended."""
+    """Metrics of a process; None when it has ended."""
     fields = _stat(process.pid)
     if fields is None or fields[0] in (b"Z", b"X"):
         return None
@@ -360,7 +359,7 @@ def _pids() -> Iterator[int]:
 
 
 def _names(pid: int) -> set[str]:
-    """The kernel's (which is cut at 15 characters), and that of the command."""
+    """The kernel's name (cut at 15 characters), and the command's."""
     names = set()
     try:
         names.add(os.fsdecode((_PROC / str(pid) / "comm").read_bytes().rstrip(b"\n")))
@@ -401,7 +400,6 @@ _STATUS_KEYS = {
 
 
 def _status(pid: int) -> dict[str, float]:
-    """What `status` alone has."""
     found = {}
     for key, words in _lines(_PROC / str(pid) / "status"):
         if key in _STATUS_KEYS:

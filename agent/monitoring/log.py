@@ -128,7 +128,7 @@ class LogMonitor:
         self._counts["lines_of_another_kind"] += unusable["lines of another kind"]
 
     def _closed(self, lines: list[str]) -> list[str]:
-        """Without an object at their end whose own end is yet to come."""
+        """Without an incomplete object at their end."""
         self._open_object = []
         for place in range(len(lines) - 1, -1, -1):
             text = lines[place].rstrip()
@@ -146,7 +146,6 @@ class LogMonitor:
 
 
 def _result(code: int | None) -> str:
-    """Name of the metric of a result code; None: any that has no name."""
     return f"results[{_OTHER_CODE if code is None else NAMES[code]}]"
 
 

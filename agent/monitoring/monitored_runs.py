@@ -52,21 +52,19 @@ class MonitoredRun:
         self._heard_s = time.monotonic()
 
     def start(self, t0_mono_ns: int) -> None:
-        """Samples are taken from then on."""
         start = pb.StartMonitor(t0_mono_ns=t0_mono_ns)
         self._requests.put_nowait(pb.MonitorRequest(start=start))
 
     def conclude(self, *, verify: bool) -> None:
-        """No load is left: it is to say what it finds, and to end."""
+        """Ask for the last findings: no load is left."""
         conclude = pb.ConcludeMonitor(verify=verify)
         self._requests.put_nowait(pb.MonitorRequest(conclude=conclude))
 
     def heard(self) -> None:
-        """The coordinator is there."""
         self._heard_s = time.monotonic()
 
     def end_if_orphaned(self) -> None:
-        """Called now and then: nobody may be left to say that the run is over."""
+        """Called now and then: perhaps nobody can end the run any more."""
         if time.monotonic() - self._heard_s > self._coordinator_timeout_s:
             self.end()
 
@@ -145,7 +143,7 @@ class MonitoredRuns:
         self._telling: set[asyncio.Task[None]] = set()
 
     def take_command(self, command: agent_pb2.Command) -> None:
-        """An order of the coordinator, if it is one about monitors."""
+        """Execute an order about monitors."""
         match command.WhichOneof("kind"):
             case "monitor":
                 self._monitor(command.monitor.run)
@@ -166,7 +164,6 @@ class MonitoredRuns:
 
     @property
     def runs(self) -> list[str]:
-        """Those that are observed."""
         return list(self._running)
 
     def heard(self) -> None:
@@ -178,7 +175,7 @@ class MonitoredRuns:
             monitored.end_if_orphaned()
 
     async def end_all(self) -> None:
-        """When the agent leaves: what they have said is in the spool afterwards."""
+        """The agent leaves: the last words are in the spool afterwards."""
         tasks = [task for _, task in self._running.values()]
         for monitored, _ in list(self._running.values()):
             monitored.end()

@@ -93,7 +93,6 @@ class MonitorProcess:
         return found
 
     def _read_uris(self) -> list[str]:
-        """Servers whose counts are read: by the run's first agent alone."""
         return self._servers.counted() if self._is_first else []
 
     def _watch(self) -> list[Watched]:
@@ -109,7 +108,6 @@ class MonitorProcess:
     # The load.
 
     def _serve(self) -> pb.ConcludeMonitor:
-        """Pass samples on until monitoring is to be concluded."""
         while True:
             request = self._pipe.next_before(time.monotonic_ns() + _FLUSH_NS)
             if request is None:
@@ -155,7 +153,7 @@ class MonitorProcess:
 
 @contextlib.contextmanager
 def signs_of_life(pipe: Pipe) -> Iterator[None]:
-    """Within, the run hears that its monitor is at work; nothing else is sent."""
+    """Within, the run hears regularly that its monitor is at work."""
     is_over = threading.Event()
 
     def tell() -> None:
@@ -196,7 +194,6 @@ def _sample(one: MonitorSample) -> pb.MonitorSample:
 
 
 def main() -> int:
-    """Serve one run; the exit status."""
     return serve(pb.MonitorRequest, pb.MonitorEvent, MonitorProcess)
 
 
@@ -247,7 +244,6 @@ class Sampling:
             self._threads.append(thread)
 
     def taken(self) -> list[MonitorSample]:
-        """The samples since the last call."""
         samples = []
         while True:
             try:
@@ -256,7 +252,7 @@ class Sampling:
                 return samples
 
     def stop(self) -> None:
-        """No more samples; one that is under way is awaited for a while."""
+        """Take no more samples; wait a while for those under way."""
         self._over.set()
         until_s = time.monotonic() + _JOIN_S
         stuck: list[str] = []

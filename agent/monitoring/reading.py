@@ -124,14 +124,14 @@ def _value(source: Source, entry: Entry) -> float:
 
 
 def folded(dn: str) -> str:
-    """A DN in a form that compares equal however a server writes it."""
+    """A DN in lower case without spaces at its commas, for comparing."""
     return ",".join(part.strip() for part in dn.lower().split(","))
 
 
 def entry_table(
     dn: str, attributes: Iterable[str], counters: Iterable[str]
 ) -> Callable[[Directory], Table]:
-    """Numbers of one entry: those that go up and down, and those that count."""
+    """The metrics of one entry: gauges and counters."""
     metrics = [
         *(Metric(name, "1", "gauge") for name in attributes),
         *(Metric(name, "1", "counter") for name in counters),
@@ -163,7 +163,6 @@ def distinct(sources: Iterable[Source]) -> tuple[Source, ...]:
 
 
 def number(values: Sequence[bytes]) -> float:
-    """The first value, if it is a number, of 64 bits at most."""
     try:
         found = float(values[0])
     except ValueError:
@@ -210,7 +209,6 @@ def source(
 
 
 def started(dn: str, attribute: str) -> Source:
-    """When the server began, by which restarts are noticed."""
     return source(dn, attribute, STARTED, "s since 1970", convert=time_s)
 
 
@@ -221,7 +219,6 @@ def newest_change(suffix: str, attribute: str, convert: Convert) -> Source:
 
 
 def text(entry: Entry, attribute: str) -> str | None:
-    """The first value of an attribute."""
     values = entry.get(attribute.lower())
     return values[0].decode("utf-8", "replace") if values else None
 
@@ -269,7 +266,7 @@ class TargetAccess:
     note_request: Callable[[str], None]
 
     def bound_as(self, bind: Bind | None) -> TargetAccess:
-        """The same with the password of `bind` resolved; ConfigError. None: itself."""
+        """With the bind's password resolved (ConfigError); itself without a bind."""
         if bind is None:
             return self
         return dataclasses.replace(self, access=self.access.bound_as(bind))
@@ -334,7 +331,6 @@ class Directory:
         return found
 
     def close(self) -> None:
-        """Unbind, if it is connected."""
         if self._connection is None:
             return
         is_heard = not _has_hung_up(self._connection)
@@ -352,7 +348,6 @@ class Directory:
 
 
 def _has_hung_up(connection: Any) -> bool:
-    """Has the server closed it, as far as this host knows?"""
     try:
         fileno = connection.get_option(ldap.OPT_DESC)
     except (ldap.LDAPError, ValueError):

@@ -57,11 +57,10 @@ class ObservedServers:
         ]
 
     def control(self, uri: str) -> Counter[str]:
-        """What the monitor asked of the server so far, by kind."""
+        """The number of requests to the server so far, by kind."""
         return self._controls.setdefault(uri, Counter())
 
     def target(self, uri: str) -> TargetAccess:
-        """For a monitor."""
         return TargetAccess(self._access(uri), self._note(uri))
 
     def access(self, uri: str) -> ConnectionSettings:
@@ -86,7 +85,6 @@ class ObservedServers:
         return replace(access, addresses={uri: location.text})
 
     def is_local(self, uri: str) -> bool:
-        """Whether the server is on this host."""
         return uri.startswith("ldapi:") or shares_host(self._location(uri).addresses)
 
     def _location(self, uri: str) -> Location:
@@ -133,7 +131,7 @@ class ServerReadings:
     def _read_all(
         self, uris: Sequence[str], read: Callable[[str], dict[str, Any]]
     ) -> None:
-        """All at once: what one takes to settle is no matter of how many there are."""
+        """Read all servers at once, as each may take long to settle."""
 
         def found_of(uri: str) -> dict[str, Any]:
             try:
@@ -165,7 +163,7 @@ class ServerReadings:
 
 
 def _settled(connection: ControlConnection, kind: ServerKind) -> ServerCounts:
-    """A reading with all that was sent to the server before, unbinds as well."""
+    """Read until the counts rise by no more than this monitor's own requests."""
     control = connection.control
     until_s = time.monotonic() + _SETTLE_LIMIT_S
     counts, asked = read_counts(connection, kind), control.copy()
@@ -183,7 +181,7 @@ def _settled(connection: ControlConnection, kind: ServerKind) -> ServerCounts:
 
 
 def failure_of(what: str, error: Exception) -> dict[str, Any]:
-    """The reason, as what is found has it; in the log too."""
+    """The failure as a fact; logs it too."""
     if isinstance(error, LdapSlamError):
         _log.warning("%s: %s", what, error)
         return {"failure": str(error)}

@@ -87,7 +87,7 @@ _CSN_TIME = re.compile(rb"(\d{14}\.\d+Z)#")
 
 
 def slapd_table(directory: Directory, root_dse: Entry) -> Table:
-    """What this slapd can be asked for; TargetError when it has no monitor to see."""
+    """The table of this slapd; TargetError when its monitor is hidden."""
     if not directory.read(_BASE, attributes=("cn",)):
         raise TargetError(
             f"server {directory.uri!r} shows no cn=Monitor",
@@ -153,7 +153,7 @@ def _operations() -> list[Source]:
 
 
 def _of_database(dn: str, entry: Entry) -> list[Source]:
-    """Of an mdb database that holds a suffix."""
+    """Columns of an mdb database that holds a suffix."""
     suffix = text(entry, "namingContexts")
     if suffix is None or "olmmdbpagesmax" not in entry:
         return []
@@ -167,7 +167,7 @@ def _not_indexed(values: Sequence[bytes]) -> float:
 
 
 def _of_consumer(dn: str, entry: Entry) -> list[Source]:
-    """Of a syncrepl consumer."""
+    """Metrics of a syncrepl consumer."""
     provider = text(entry, "olmSRProviderURIList")
     if provider is None:
         return []

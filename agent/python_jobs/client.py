@@ -110,7 +110,6 @@ class ClientProcess:
         self._closed = threading.Event()
 
     def serve(self) -> None:
-        """All of it; raises what the host is told as `failed`."""
         job = self._prepare()
         self._send("ready")
         message = self._channel.recv()
@@ -137,7 +136,7 @@ class ClientProcess:
         self._send("ended")
 
     def _check_stopped(self, error: RunStopped) -> None:
-        """RunAborted when it is the class's own: a client less is a load of its own."""
+        """RunAborted when the class itself raised it: a client less is another load."""
         is_over = time.monotonic_ns() >= self._recorder.end_ns()
         if not is_over and not self._client._stopping.is_set():
             raise RunAborted(
@@ -233,7 +232,7 @@ class ClientProcess:
             sessions_left -= 1
 
     def _own_sessions(self) -> int:
-        """Below zero: no end."""
+        """The client's part of `count`; below zero: unlimited."""
         total, clients = self._plan.total_operations, self._plan.total_connections
         return share(total, clients, self._client.number) if total else -1
 
@@ -252,7 +251,7 @@ class ClientProcess:
             self._session(job, due_ns)
 
     def _wait_until(self, due_ns: int) -> None:
-        """RunStopped: the load ends before."""
+        """RunStopped when the load ends before."""
         stopping = self._client._stopping
         while True:
             now_ns, end_ns = time.monotonic_ns(), self._recorder.end_ns()
@@ -302,7 +301,7 @@ class ClientProcess:
         return self._connected_ns
 
     def _tally_down(self, since_ns: int, wait_s: float) -> int:
-        """Wait, and count the time without a connection as it passes; until when."""
+        """Wait, and count the time without connection meanwhile; returns the end."""
         end_ns = time.monotonic_ns() + round(wait_s * 1e9)
         while True:
             now_ns = time.monotonic_ns()
@@ -334,7 +333,6 @@ class ClientProcess:
             self._channel.send((kind, *content))
 
     def _listen(self) -> None:
-        """The second thread."""
         try:
             while self._channel.recv()[0] == "stop":
                 self._client._stopping.set()
@@ -346,7 +344,6 @@ class ClientProcess:
 
 
 def main(stream: ClientStream, index: int, channel: Channel) -> int:
-    """The process's whole life after the fork; its exit status."""
     class_path = stream.python.class_path
     try:
         ClientProcess(stream, index, channel).serve()

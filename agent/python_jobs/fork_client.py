@@ -117,7 +117,6 @@ class ForkedSearch(PythonJob):
 
 
 def _template(base: str, search_filter: str) -> Template:
-    """The texts of both, a line each."""
     template = compile_template(
         *parse_pattern(base).nodes, b"\n", *parse_pattern(search_filter).nodes
     )
@@ -154,14 +153,13 @@ def _tls_environment(client: Client) -> dict[str, str]:
 
 
 def _requests(client: Client, status: int) -> list[str]:
-    """What the program asked the server, as far as its exit status tells."""
+    """Kinds of requests of the program, as far as its exit status tells."""
     asked = ["extended"] if client.access.tls.start_tls else []
     searched = [] if status == _INVALID_CREDENTIALS else ["search"]
     return [*asked, "bind", *searched, "unbind"]
 
 
 def _read_until(process: subprocess.Popen[bytes], deadline_s: float) -> bytes | None:
-    """All that the process writes; None when it has not ended in time."""
     if process.stdout is None:
         return b""
     chunks: list[bytes] = []

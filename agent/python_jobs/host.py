@@ -48,7 +48,6 @@ _HINT = "install the class on every agent, or set PYTHONPATH for the agent"
 
 
 def find_class(plan: PythonPlan) -> type[PythonJob]:
-    """Import the class that the job names; ConfigError says why that cannot be."""
     path = plan.class_path
     module_name, colon, class_name = path.partition(":")
     if not (module_name and colon and class_name):
@@ -91,7 +90,6 @@ class Usage:
         self.take(0)
 
     def take(self, wall_ns: int) -> dict[str, int]:
-        """The row of an engine's worker."""
         with contextlib.suppress(OSError, ValueError, IndexError):
             cpu_ns = time.clock_gettime_ns(self._clock)
             # of the main thread: runnable, but not running
@@ -298,7 +296,7 @@ class Host:
         return max(known_ns) if len(known_ns) == len(errors_ns) else None
 
     def _take_end(self, child: _Child) -> None:
-        """A client that ended without a word."""
+        """A client ended without a last message."""
         if self._is_final:
             child.is_ended = True
             return
@@ -327,7 +325,7 @@ class Host:
                 break
 
     def _close(self) -> dict[str, Any]:
-        """The snapshot of the interval, as the engine's."""
+        """The interval's snapshot in the engine's form."""
         operations: list[dict[str, Any]] = []
         streams = []
         start_ns = end_ns = self._closed_ns
@@ -360,7 +358,6 @@ class Host:
 
 
 def main(descriptor: int) -> int:
-    """Serve one run; the exit status."""
     end_with_parent(os.getppid())
     parent = Channel(descriptor)
     try:

@@ -111,7 +111,6 @@ class PythonJob:
         """Called once, before the run starts; not measured."""
 
     def run(self, client: Client) -> None:
-        """One session of one virtual client."""
         raise NotImplementedError
 
     def drain(self, client: Client) -> None:
@@ -389,7 +388,6 @@ class Client:
             self._send_note(kind, json.loads(text))
 
     def ran_program(self, *, cpu_ns: int, run_queue_ns: int) -> None:
-        """Count a program that the class ran as work of this client."""
         self._counters[0] += cpu_ns
         self._counters[1] += run_queue_ns
 
@@ -419,7 +417,6 @@ class Client:
             self._current._call_ends(code)
 
     def _received(self, kind: int | None, messages: Any) -> None:
-        """Counts the entries and references of a result."""
         operation = self._current
         if operation is None or not messages or kind not in _ENTRY_KINDS:
             return
@@ -429,7 +426,7 @@ class Client:
 
 
 def _depth(value: Any) -> int:
-    """Of lists and mappings within each other; 0 of what is neither."""
+    """Depth of nested lists and mappings; 0 for other values."""
     if isinstance(value, Mapping):
         value = list(value.values())
     if not isinstance(value, list | tuple):

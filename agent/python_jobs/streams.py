@@ -61,7 +61,6 @@ class PythonStreams:
         self._notes: list[tuple[str, str, dict[str, Any]]] = []
 
     def prepare(self) -> None:
-        """Import the classes, connect and set up all clients."""
         limit_s = SET_UP_LIMIT_S
         for stream in self._streams.values():
             if stream.connections > MAX_CLIENTS:
@@ -145,7 +144,7 @@ class PythonStreams:
                 self._channel.send(message)
 
     def _take_message(self, deadline_s: float) -> bool:
-        """False: there was none in time."""
+        """False: none came in time."""
         channel = self._channel
         if channel is None:
             raise RunAborted("the Python streams are closed")
@@ -173,7 +172,6 @@ class PythonStreams:
         return True
 
     def close(self) -> None:
-        """End the host, and with it what is left of the clients."""
         if self._channel is not None:
             self._channel.close()
             self._channel = None

@@ -86,7 +86,7 @@ class WaitForDirectory(PythonJob):
             connection.unbind_s()
 
     def _say(self, reason: str) -> None:
-        """Into the engine's log, each reason once."""
+        """Log each reason once."""
         if reason != self._last_reason:
             _log.warning("still waiting: %s", reason)
         self._last_reason = reason

@@ -104,7 +104,7 @@ class ReplicationProbe(PythonJob):
             watch.expect(self._number, client.observe(name, write.sent_ns))
 
     def drain(self, client: Client) -> None:
-        """Until each mark is seen or overdue, or the run waits no longer."""
+        """Wait until each number is seen or overdue, or the drain is nearly over."""
         until_s = time.monotonic() + client.drain_s * _DRAIN_SHARE
         watches = self._watches.values()
         while any(one.is_waiting for one in watches) and time.monotonic() < until_s:
@@ -153,7 +153,7 @@ class ReplicationProbe(PythonJob):
                 connection.unbind_s()
 
     def examine_replica(self, uri: str, access: ConnectionSettings, dn: str) -> str:
-        """How the server tells of changes of an entry, as Watch has it; TargetError."""
+        """The method by which the server tells of changes; TargetError."""
         watch = Watch(
             uri,
             access,
@@ -180,7 +180,7 @@ _HINTS = {
 
 
 def values_of(connection: Any, uri: str, dn: str, attribute: str) -> list[bytes] | None:
-    """Of the attribute; None where there is no such entry. TargetError."""
+    """The attribute's values; None where there is no such entry. TargetError."""
     try:
         found = connection.search_s(dn, ldap.SCOPE_BASE, "(objectClass=*)", [attribute])
     except ldap.NO_SUCH_OBJECT:
@@ -198,13 +198,12 @@ def values_of(connection: Any, uri: str, dn: str, attribute: str) -> list[bytes]
 
 
 def require_writable(connection: Any, uri: str, dn: str, attribute: str) -> None:
-    """Of an entry that is there; TargetError."""
     if (error := _write_error(connection, dn, attribute)) is not None:
         raise _refused(uri, f"{attribute} of {dn!r} be written", error) from error
 
 
 def add_entry(connection: Any, uri: str, dn: str) -> None:
-    """A device, named by its cn; TargetError."""
+    """Add a device, named by its cn; TargetError."""
     name, value, _ = str2dn(dn)[0][0]
     try:
         connection.add_s(dn, [("objectClass", [b"device"]), (name, [value.encode()])])

@@ -125,7 +125,6 @@ class Watch:
         return bool(self._expected)
 
     def give_up(self) -> None:
-        """What is expected is lost: nobody looks any more."""
         with self._guard:
             observations = list(self._expected.values())
             self._expected.clear()
@@ -133,7 +132,7 @@ class Watch:
             observation.lost()
 
     def end(self) -> None:
-        """Have the thread end, which may take a while; `close` waits for it."""
+        """Tell the thread to end, which `close` waits for."""
         self._closing.set()
 
     def close(self) -> None:
@@ -207,7 +206,7 @@ class Watch:
         )
 
     def _control(self) -> LDAPControl | None:
-        """What makes the server tell of changes; None: it is to be polled."""
+        """The control of the search; None: the server is polled."""
         if self.poll_s is not None:
             self.method = POLL
             return None
@@ -245,18 +244,17 @@ class Watch:
             self._give_up_overdue()
 
     def _looks_no_more(self) -> None:
-        """When marks come there is not known from now on."""
+        """From now on arrivals are not seen."""
         with self._guard:
             self._looking_since_ns = _NEVER_NS
         self.give_up()
 
     def _looks_again(self) -> None:
-        """What was written until now may be there already."""
+        """Earlier values may be there already."""
         with self._guard:
             self._looking_since_ns = time.monotonic_ns()
 
     def _take_turn(self) -> None:
-        """Wait a while for messages of the search, and take what there is."""
         if self._stamp is None:
             return
         received_ns = self._stamp.wait(_TURN_S)
@@ -264,7 +262,7 @@ class Watch:
             self._take_messages(received_ns)
 
     def _take_messages(self, received_ns: int) -> set[int]:
-        """Take all that have come; their kinds, as `ldap` names them."""
+        """Take all messages that have come; their kinds, as `ldap` names them."""
         kinds: set[int] = set()
         while True:
             kind, messages, _, _ = self._connection.result3(

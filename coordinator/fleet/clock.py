@@ -45,7 +45,7 @@ class ClockSample:
 
     @property
     def is_plausible(self) -> bool:
-        """False when a clock went backwards or the sample was made up."""
+        """False when a clock went back, or the sample was made up."""
         if max(map(abs, (self.t1, self.t2, self.t3, self.t4))) > _LATEST_NS:
             return False
         return self.t4 >= self.t1 and self.t3 >= self.t2 and self.rtt_ns >= 0

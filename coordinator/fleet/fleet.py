@@ -314,7 +314,7 @@ class _Entry:
 
 @dataclass(slots=True)
 class _Targets:
-    """Servers that are taken, by whom they may be shared."""
+    """Servers in use: alone, or shared by runs that allow it."""
 
     alone: set[str] = field(default_factory=set)
     shared: set[str] = field(default_factory=set)
@@ -375,11 +375,10 @@ class Fleet:
         return QueueState.UNKNOWN if entry is None else entry.state
 
     def queue(self) -> list[str]:
-        """The waiting runs, in the order in which they are taken."""
         return [run_id for run_id, _ in self._waiting()]
 
     def refusal(self, run_id: str, selection: Selection) -> RefuseRun | None:
-        """What the answer to such a submission would be now; None: it is taken."""
+        """Why such a submission would be refused now; None: it would be taken."""
         serving = [record.candidate() for record in self._serving()]
         fitting = [candidate for candidate in serving if selection.fits(candidate)]
         if selection.can_have(fitting):
@@ -389,7 +388,7 @@ class Fleet:
         return RefuseRun(run_id, str(selection), available, ineligible)
 
     def agents_for(self, selection: Selection) -> int:
-        """How many agents such a run would have, as things are now; at least one."""
+        """How many agents such a run would have now; at least one."""
         needed = selection.needed(len(self._fitting(selection)))
         return needed if selection.most is None else min(needed, selection.most)
 
@@ -595,7 +594,6 @@ class Fleet:
         return sorted(waiting, key=lambda item: -item[1].priority)
 
     def _assign(self) -> list[Command]:
-        """Give agents to waiting runs, the first in the queue first."""
         commands: list[Command] = []
         taken = _Targets()
         for entry in self._runs.values():

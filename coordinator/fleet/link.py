@@ -70,7 +70,6 @@ class AgentLink:
         self._commands = [item for item in self._commands if item.number > number]
 
     def close(self) -> None:
-        """End the session: its command stream ends."""
         self._is_closed = True
         self._changed.set()
 
@@ -107,7 +106,7 @@ class AgentLink:
         return None if estimate is None else self._known(estimate)
 
     def _known(self, estimate: ClockOffset) -> ClockOffset:
-        """Nothing, exactly, where both have one clock; unless that cannot be true."""
+        """Offset 0 where both have one clock, unless that cannot be true."""
         if self.identity.shares_clock and abs(estimate.offset_ns) <= estimate.bound_ns:
             return ClockOffset(0, 0)
         return estimate

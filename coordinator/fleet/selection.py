@@ -49,7 +49,7 @@ class Selection:
         )
 
     def ineligible(self, candidates: Iterable[Candidate]) -> tuple[str, ...]:
-        """Why some of these do not fit, for people; none when agents are named."""
+        """Why candidates do not fit, for people; none when agents are named."""
         restricted: list[str] = []
         unlabelled: list[str] = []
         for candidate in candidates:
@@ -70,13 +70,13 @@ class Selection:
         return tuple(found)
 
     def needed(self, candidates: int) -> int:
-        """How many agents make a run of `candidates` fitting ones; at least one."""
+        """Agents needed, when this many fit; at least one."""
         if self.names:
             return len(self.names)
         return max(1, candidates if self.count is None else self.count)
 
     def can_have(self, fitting: Sequence[Candidate]) -> bool:
-        """Whether these, if they were free, would do."""
+        """Whether these would be enough, if they were free."""
         if len(fitting) < self.needed(len(fitting)):
             return False
         return len({candidate.host for candidate in fitting}) >= self.hosts

@@ -70,7 +70,6 @@ class HealthService(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
         return int(self._statuses.get(service, _Response.SERVICE_UNKNOWN))
 
     async def set_serving(self, is_serving: bool) -> None:
-        """Of all services; whoever watches is told."""
         status = _Response.SERVING if is_serving else _Response.NOT_SERVING
         async with self._changed:
             self._statuses = dict.fromkeys(SERVICES, status)

@@ -158,11 +158,10 @@ class Metrics(Extension):
             run.ended_s = run.ended_s or self._now_s()
 
     def states(self) -> Counter[str]:
-        """State -> live runs."""
         return Counter(run.state for run in self._runs.values() if run.ended_s is None)
 
     def shown(self) -> Iterator[RunFigures]:
-        """The runs with figures, the newest first, as many as are shown."""
+        """The runs with statistics, the newest first, up to the limits."""
         self._forget()
         streams, shown = 0, 0
         for run in reversed(self._runs.values()):
@@ -185,7 +184,7 @@ class Metrics(Extension):
 
 
 class _OnLoop(Collector):
-    """Asks the loop's thread, from whichever thread the scrape is in."""
+    """Collects on the loop, from the thread of the scrape."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, families: Callable[[], list[Metric]]
@@ -214,7 +213,6 @@ def _build() -> Iterator[Metric]:
 
 
 def fleet_families(fleet: pb.ListAgentsReply) -> Iterator[Metric]:
-    """Agents by state, and each that is there."""
     states = GaugeMetricFamily("ldapslam_agents", "Agents by state.", labels=["state"])
     counts = Counter(agent.state for agent in fleet.agents)
     for state in sorted({*counts, *_PRESENT}):
@@ -257,7 +255,7 @@ def fleet_families(fleet: pb.ListAgentsReply) -> Iterator[Metric]:
 
 
 def run_families(runs: Metrics) -> Iterator[Metric]:
-    """Runs by state, and the last interval of each that goes."""
+    """Runs by state, and the last interval of each live run."""
     live = GaugeMetricFamily(
         "ldapslam_runs", "Runs that have not ended, by state.", labels=["state"]
     )
@@ -317,7 +315,6 @@ def run_families(runs: Metrics) -> Iterator[Metric]:
 
 
 def store_families(store: Store) -> Iterator[Metric]:
-    """How large the store is, and how writing to it goes."""
     writes = store.writes
     if store.path is not None:
         yield GaugeMetricFamily(

@@ -160,7 +160,7 @@ class Notifier(Extension):
             self.run_judged(record, reasons)
 
     async def stop(self) -> None:
-        """Let what is being sent end; nothing is tried again."""
+        """Let what is being sent end; no retries."""
         self._ending.set()
         if self._pending:
             await asyncio.wait(self._pending, timeout=STOP_GRACE_S)

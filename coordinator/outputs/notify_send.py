@@ -21,7 +21,8 @@ _MAX_REASON = 300
 
 
 def work(question: dict[str, Any]) -> dict[str, Any]:
-    """Of `check` (name -> URL) the names that apprise cannot use; else send."""
+    """Answers `check` (name -> URL) with the names that apprise cannot use; else
+    sends."""
     import apprise
 
     # its warnings are part of the answer, where the URL's secrets are taken out

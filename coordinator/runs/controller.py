@@ -103,7 +103,7 @@ class ActiveRun:
         events: Iterable[EventRecord],
         agents: Mapping[str, Mapping[str, Any]],
     ) -> None:
-        """Be the run that another coordinator began."""
+        """Continue the run of another coordinator."""
         self._events = list(events)
         self._live = LiveStatistics(
             agent for agent, part in plan.parts.items() if not part.is_over
@@ -133,7 +133,7 @@ class ActiveRun:
             self._execute(command)
 
     def wait_again(self, events: Iterable[EventRecord]) -> None:
-        """Be in the queue, as the run was or has to be again."""
+        """Wait in the queue again."""
         self._events = list(events)
         if self.record.state != RunState.QUEUED:
             text = "queued again: the coordinator was restarted before the load began"
@@ -149,11 +149,10 @@ class ActiveRun:
         return self._machine.state
 
     def feed_later(self, event: machine.RunEvent) -> None:
-        """After this round of commands, or of runs, not within it."""
+        """Not within this round of commands or runs."""
         asyncio.get_running_loop().call_soon(self.feed, event)
 
     def feed(self, event: machine.RunEvent) -> None:
-        """Have the machine take an event, and do what it decides."""
         before, watches = dict(self._machine.parts), dict(self._machine.watches)
         commands = self._machine.handle(event, self._now_ns())
         for agent, part in self._machine.parts.items():
@@ -167,7 +166,7 @@ class ActiveRun:
             self._execute(command)
 
     def take_up_part(self, agent: str, state: str) -> None:
-        """An agent of a resumed run has registered; `state` is what it is at."""
+        """An agent of a resumed run has registered in this state."""
         if state in ("preparing", "ready") and self.state is not RunState.PREPARING:
             error = RunAborted("the order to start was lost with the coordinator")
             self._stop((agent,), error.reason, abandon=True)
@@ -181,7 +180,7 @@ class ActiveRun:
         return watch is not machine.Watch.ENDED
 
     def take_up_monitor(self, agent: str) -> None:
-        """The agent, which monitors the run, has registered: orders may be lost."""
+        """The agent's monitor has registered again: orders may be lost."""
         if not self.has_open_watch(agent):
             self._end_monitors((agent,))
         elif self._machine.is_concluding:
@@ -223,11 +222,9 @@ class ActiveRun:
             self._writer.post(self._writer.store.add_clock_samples, self.run_id, rows)
 
     def announce(self) -> None:
-        """Tell observers that the run is there."""
         self._notify(status=self.status())
 
     def set_queue_reason(self, detail: str) -> None:
-        """What the run, which is in the queue, waits for."""
         self._set_state(RunState.QUEUED, detail)
         self._notify(status=self.status())
 
@@ -239,7 +236,6 @@ class ActiveRun:
     # Watchers.
 
     def subscribe(self) -> Updates:
-        """A queue that gets the status now and every update from now on."""
         updates: Updates = asyncio.Queue()
         updates.put_nowait(pb.RunUpdate(status=self.status()))
         if self.concluded.is_set():
@@ -267,17 +263,16 @@ class ActiveRun:
     # What agents report beyond the machine's events.
 
     def add_snapshot(self, agent: str, snapshot: Snapshot) -> None:
-        """Show an interval that was committed."""
         for figures in self._live.add(agent, snapshot):
             self._notify(figures=figures)
 
     def drop_agent(self, agent: str) -> None:
-        """Show intervals without waiting for this agent."""
+        """Do not wait for this agent's intervals."""
         for figures in self._live.drop(agent):
             self._notify(figures=figures)
 
     def add_facts(self, agent: str, facts: Mapping[str, Any]) -> None:
-        """Keep an agent's facts; those about servers are the run's as well."""
+        """Keep an agent's facts; those about servers are the run's too."""
         self._put_agent(agent, facts)
         for target in facts.get("targets") or ():
             known = {key: target[key] for key in SERVER_FACTS if key in target}
@@ -294,12 +289,11 @@ class ActiveRun:
             )
 
     def add_monitor_facts(self, facts: Mapping[str, Any]) -> None:
-        """Keep what a monitor found."""
         if facts:
             self._set_manifest(**merged(self.record.manifest, facts))
 
     def add_clock_drift(self, agent: str) -> None:
-        """The agent's part has ended: see how far its clock went meanwhile."""
+        """The agent's part has ended: how far did its clock drift?"""
         link, before = self._fleet.link(agent), self._offsets.get(agent)
         after = link.clock_offset(self._now_ns()) if link else None
         if before is None or after is None:
@@ -312,7 +306,6 @@ class ActiveRun:
         self._put_agent(agent, facts)
 
     def add_event(self, kind: str, text: str) -> None:
-        """Add a line to the run's log."""
         _log.warning("run %s: %s: %s", self.run_id, kind, text)
         event = EventRecord(utc_text(datetime.now(UTC)), kind, text)
         self._events.append(event)
@@ -360,7 +353,7 @@ class ActiveRun:
                 _log.debug("run %s, %s: refused %r", self.run_id, state, event)
 
     def _assign(self, agents: tuple[str, ...]) -> None:
-        """These are the run's agents, in a new attempt at it."""
+        """Begin a new attempt with these agents."""
         self.record = replace(self.record, agents=agents)
         self._writer.post(self._writer.store.set_run_agents, self.run_id, agents)
         attempt = secrets.randbits(62) + 1
@@ -440,7 +433,7 @@ class ActiveRun:
         self._starting = asyncio.create_task(self._order_start(orders))
 
     async def _order_start(self, orders: Mapping[str, int]) -> None:
-        """Once it is stored: the next coordinator must know that there may be load."""
+        """Order the start once it is stored, for the next coordinator to know."""
         try:
             await self._writer.flush()
         except StoreError as error:
@@ -482,7 +475,7 @@ class ActiveRun:
         )
 
     async def _close(self, written: asyncio.Future[None]) -> None:
-        """Tell of the end when it is stored: what watchers see of it is there."""
+        """Conclude once the end is stored."""
         try:
             for attempt in range(1, _END_ATTEMPTS + 1):
                 try:
@@ -504,7 +497,7 @@ class ActiveRun:
             self._fleet.run_concluded(self)
 
     def _store_end(self, record: RunRecord, error: LdapSlamError | None) -> None:
-        """On the store's thread; any number of times."""
+        """On the store's thread; may be repeated."""
         store = self._writer.store
         if error is not None:
             store.set_manifest(record.run_id, {"failure": error.to_dict()})
@@ -541,7 +534,6 @@ def status_message(
     error: LdapSlamError | None,
     planned_ns: int,
 ) -> pb.RunStatus:
-    """A run as operators see it."""
     return pb.RunStatus(
         run_id=record.run_id,
         job_name=record.job_name,

@@ -67,7 +67,6 @@ _WITH_LOAD = (RunState.READY, RunState.RUNNING, RunState.DRAINING)
 
 
 def recovery_of(run: OpenRun) -> Close | Requeue | Resume:
-    """What to do with one open run."""
     if run.submission is None:
         return Close()
     record = run.record

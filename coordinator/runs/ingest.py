@@ -132,7 +132,7 @@ def _check_distinct(what: str, keys: Iterable[Hashable]) -> None:
 
 
 def _check_histograms(snapshot: pb.Snapshot) -> None:
-    """All of a report at once, which is quicker than one by one."""
+    """All histograms at once, which is quicker."""
     for row in snapshot.operations:
         keys = [(one.metric, one.outcome) for one in row.histograms]
         _check_distinct("histogram", keys)
@@ -277,7 +277,7 @@ class MonitorNews:
 
 
 def monitor_news(report: monitor_pb2.MonitorReport) -> MonitorNews:
-    """What a report says; ProtocolError when it cannot be kept."""
+    """The news of a report; ProtocolError when it cannot be stored."""
     agent, event = report.agent, report.event
     match event.WhichOneof("kind"):
         case "ready":

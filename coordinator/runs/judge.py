@@ -80,7 +80,7 @@ class Verdicts:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def judge(self, record: RunRecord) -> None:
-        """Have it done, in its own time: it is the last that happens to a run."""
+        """Judge a run in the background; the last that happens to it."""
         task = asyncio.create_task(self._judge_run(record))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -97,7 +97,6 @@ class Verdicts:
                 self.judge(record)
 
     async def wait(self) -> None:
-        """Until all are judged."""
         if self._tasks:
             await asyncio.wait(self._tasks)
 

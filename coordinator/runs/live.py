@@ -34,7 +34,7 @@ class LiveStatistics:
         self._done_up_to = -1
 
     def add(self, agent: str, snapshot: Snapshot) -> list[IntervalFigures]:
-        """Take an agent's snapshot; figures of the intervals this completes."""
+        """Take an agent's snapshot; the intervals that it completes."""
         if snapshot.index <= self._done_up_to:
             return []  # late: its interval was shown without it
         self._open.setdefault(snapshot.index, {})[agent] = snapshot
@@ -44,7 +44,6 @@ class LiveStatistics:
         return self._complete()
 
     def drop(self, agent: str) -> list[IntervalFigures]:
-        """The agent is no part of the run any more."""
         self._expected.discard(agent)
         return self._complete()
 
@@ -139,7 +138,7 @@ def _percentile_us(times: Histogram, p: float) -> float | None:
 
 
 def _response_times(row: OperationInterval) -> Iterable[common_pb2.Histogram]:
-    """Of successes; of expected results where the row has no success."""
+    """The successes' times; those of expected results where there is no success."""
     found = {
         histogram.outcome: histogram
         for histogram in row.histograms

@@ -365,7 +365,7 @@ class Run:
         now_ns: int,
         monitors_ended: Collection[str] = (),
     ) -> list[Command]:
-        """Be the run that another coordinator began: READY or beyond, not ended."""
+        """Continue the run of another coordinator: READY or beyond."""
         self.state = state
         self.parts = dict(parts)
         self.t0_ns = t0_ns
@@ -473,7 +473,7 @@ class Run:
         return min(lead_ns, _LOCAL_LEAD_NS + len(self.parts) * _LOCAL_LEAD_PER_AGENT_NS)
 
     def _begin_anew(self) -> list[Command]:
-        """All are decided; those that are ready are enough, and others are missing."""
+        """Begin again with the agents that are ready."""
         ready = tuple(
             agent for agent, part in self.parts.items() if part is Part.PREPARED
         )
@@ -491,7 +491,6 @@ class Run:
         ]
 
     def _is_expendable(self, agent: str) -> bool:
-        """Whether the run may do without an agent that cannot be made ready."""
         quorum = self._limits.quorum
         if quorum is None or self.state is not RunState.PREPARING:
             return False
@@ -607,7 +606,7 @@ class Run:
         now_ns: int,
         reason: str = "",
     ) -> list[Command]:
-        """The agent's part is over before its time."""
+        """The agent's part ended early."""
         noted = RecordEvent(kind, f"agent {agent!r}: {reason or error}")
         self.parts[agent] = Part.LOST
         has_others = any(part is not Part.LOST for part in self.parts.values())
@@ -623,7 +622,7 @@ class Run:
         error: LdapSlamError | None,
         now_ns: int,
     ) -> list[Command]:
-        """Bring the run down to `outcome`, unless it is on its way down already."""
+        """Go to `outcome`, unless the run is on its way down already."""
         is_first = self.ending.is_planned
         if is_first:
             self.ending = Ending(outcome, detail, error)
@@ -642,7 +641,7 @@ class Run:
         return [*self._enter(RunState.DRAINING, detail), stop]
 
     def _abandon(self, late: tuple[str, ...], now_ns: int) -> list[Command]:
-        """The drain took too long: end without those that are still at it."""
+        """The drain took too long: end without the late agents."""
         waited_ns = self._limits.grace_ns + self._limits.slack_ns
         error = AgentUnreachable(late[0], waited_ns / 1e9)
         if self.ending.is_planned:
@@ -656,7 +655,7 @@ class Run:
         ]
 
     def _without_monitors(self, now_ns: int) -> list[Command]:
-        """They took too long: go on with those that did not."""
+        """Monitors took too long: go on without them."""
         late = self._watching()
         if not self.is_concluding:
             late = tuple(a for a in late if self.watches[a] is Watch.ASSIGNED)
@@ -710,11 +709,9 @@ class Run:
         return tuple(agent for agent, part in self.parts.items() if not part.is_over)
 
     def _watching(self) -> tuple[str, ...]:
-        """Agents whose monitors are there."""
         return tuple(a for a, watch in self.watches.items() if watch is not Watch.ENDED)
 
     def _late(self) -> tuple[str, ...]:
-        """Agents that the current state waits for."""
         awaited = {RunState.PREPARING: Part.PREPARED, RunState.READY: Part.STARTED}
         there = awaited.get(self.state)
         return tuple(agent for agent in self._live() if self.parts[agent] is not there)

@@ -68,7 +68,7 @@ class Submission:
 
     @property
     def lease_ns(self) -> int:
-        """How long agents keep up the load without being heard."""
+        """How long agents keep up the load without hearing of the coordinator."""
         return self.assignment.coordinator_timeout_ns
 
 
@@ -93,7 +93,7 @@ def load_submission(
 
 
 def check_channels(names: Iterable[str], known: Collection[str]) -> None:
-    """ConfigError when the operator of the coordinator has not named a channel."""
+    """ConfigError for a channel that the operator has not named."""
     for name in names:
         if name not in known:
             raise ConfigError(
@@ -104,7 +104,7 @@ def check_channels(names: Iterable[str], known: Collection[str]) -> None:
 
 
 def is_usable(name: str) -> bool:
-    """A name that can be seen, on one line, and is not too long for a table."""
+    """Whether it is visible, on one line and short enough for a table."""
     return bool(name.strip()) and len(name) <= MAX_NAME and name.isprintable()
 
 
@@ -113,7 +113,7 @@ def new_run_id(now_utc: datetime) -> str:
 
 
 def reload_submission(request: SubmitJobRequest, record: RunRecord) -> Submission:
-    """The run of `record`, which another coordinator made of the request."""
+    """The run that another coordinator made of the request."""
     return _submission(_load_job(request), request, record)
 
 
@@ -170,7 +170,7 @@ def check_version(who: str, protocol_version: int, build: str) -> None:
 
 
 def _upgrade_hint(theirs: tuple[int, str], ours: tuple[int, str]) -> str:
-    """Which side is to follow: in an upgrade the coordinator goes first."""
+    """Which side to upgrade: the coordinator goes first."""
     order = [
         (protocol, [int(number) for number in re.findall(r"\d+", build)])
         for protocol, build in (theirs, ours)
@@ -189,7 +189,7 @@ def _upgrade_hint(theirs: tuple[int, str], ours: tuple[int, str]) -> str:
 
 
 def selection_of(job: Job) -> Selection:
-    """The fleet's notion of a job's `agents`: each has a connection of some stream."""
+    """The agents that a job asks for; each has a connection of some stream."""
     agents = job.agents
     return Selection(
         count=agents.count,
@@ -205,7 +205,6 @@ COMPARE_NS = 3600 * 1_000_000_000
 
 
 def limits_of(job: Job) -> RunLimits:
-    """The times that decide the run's transitions."""
     return RunLimits(
         planned_ns=phase_spans(job.run)[-1].end_ns,
         grace_ns=job.run.drain_ns,
@@ -259,7 +258,6 @@ _NS_PER_S = 1e9
 
 
 def report_plan(job: Job) -> dict[str, Any]:
-    """The `plan` of a RunRecord."""
     # one agent drives every stream, and its share of a total is all of it
     whole = agent_plan(job, agent_index=0, agent_count=1, seed=0)
     return {
@@ -280,7 +278,7 @@ def report_plan(job: Job) -> dict[str, Any]:
 
 
 def _counted(job: Job) -> dict[str, Any]:
-    """The servers whose own counts belong into the books, as the job has monitors."""
+    """Servers whose own counts are reconciled: those with directory monitors."""
     uris = [
         uri
         for monitor in job.monitors
@@ -327,7 +325,7 @@ def _stream(job: Job, stream: Stream, planned: StreamPlan) -> dict[str, Any]:
 
 
 def _watched(planned: StreamPlan) -> dict[str, Any]:
-    """Operation -> server, of a class that watches others than its target."""
+    """Operation -> server, for a class that watches other servers than its target."""
     if planned.python is None or not planned.python.watched:
         return {}
     number = planned.python.watched
@@ -336,7 +334,7 @@ def _watched(planned: StreamPlan) -> dict[str, Any]:
 
 
 def _rates(job: Job, stream: Stream, planned: StreamPlan) -> dict[str, float | None]:
-    """Mean over the part of the measure phase in which the stream is at work."""
+    """Mean over the part of the measure phase in which the stream works."""
     measure = measure_span(job.run)
     start_ns = max(measure.start_ns, planned.start_ns)
     end_ns = min(measure.end_ns, planned.end_ns or measure.end_ns)

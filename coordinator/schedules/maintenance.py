@@ -114,7 +114,7 @@ def hold_of(
     planned: timedelta,
     now: datetime,
 ) -> Hold | None:
-    """What keeps a run of this length from beginning now; None: nothing does."""
+    """Why a run of this length may not begin now; None: it may."""
     concerned = [window for window in windows if window.concerns(targets)]
     needed = planned + PREPARATION
     begin, holder = now, None

@@ -91,7 +91,6 @@ def times(rule: Rule, after: datetime) -> Iterator[datetime]:
 
 
 def next_time(rule: Rule, after: datetime) -> datetime | None:
-    """The rule's first time later than `after`."""
     return next(times(rule, after), None)
 
 
@@ -144,7 +143,7 @@ def _even_times(cron: str, zone: tzinfo, after: datetime) -> Iterator[datetime]:
 
 
 def _readings(cron: str, after: datetime) -> Iterator[datetime]:
-    """Readings later than this one, to the minute."""
+    """Readings after this one, to the minute."""
     iterator = _iterator(cron, after.replace(fold=0))
     try:
         while True:

@@ -95,7 +95,7 @@ class Policy:
         return now - due > self.grace
 
     def begin(self, due: datetime, settled: datetime) -> datetime:
-        """When the run of a time begins: when it was due, or when it is made up for."""
+        """When the time's run begins: as due, or late."""
         return settled if self.is_missed(due, settled) else due
 
     def replaces(self, due: datetime, settled: datetime) -> bool:
@@ -308,7 +308,7 @@ def next_step(
 
 
 def condition_met(condition: str, ending: Ending, now: datetime) -> bool | None:
-    """Whether a run ended as asked (any, pass, fail); None: it is not known yet."""
+    """Whether a run ended as asked (any, pass, fail); None: not known yet."""
     if ending.state not in FINAL_STATES:
         return None
     if condition == "any":

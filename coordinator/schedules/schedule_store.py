@@ -67,11 +67,10 @@ class Entry:
 
     @property
     def is_at_once(self) -> bool:
-        """Its one time is whenever it is active, and does not pass before."""
+        """Its one time is whenever it is active."""
         return self.request.rule.once and not self.request.rule.from_utc
 
     def look_ahead(self) -> None:
-        """Find the next time, from what is settled."""
         is_ticking = self.state in (State.ACTIVE, State.PAUSED)
         self.next_due = next_time(self.plan.rule, self.settled) if is_ticking else None
 
@@ -89,7 +88,6 @@ class ScheduleStore:
         self._adding = asyncio.Lock()
 
     async def load(self) -> None:
-        """What the store has."""
         for record in await self._writer.call(store_agenda.schedules, self._store):
             try:
                 entry = await asyncio.to_thread(entry_of, record)
@@ -106,14 +104,13 @@ class ScheduleStore:
             self._keep_window(window_id, message)
 
     async def refresh_open_runs(self, entry: Entry) -> None:
-        """Which of the schedule's runs have not ended, as the store knows."""
+        """Read the schedule's open runs from the store."""
         found = await self._writer.call(
             store_agenda.open_runs, self._store, entry.schedule_id
         )
         entry.open_runs = {run: parse_utc(due) for run, due in found.items()}
 
     def find(self, name: str) -> Entry:
-        """The schedule of an id, a name, or the beginning of an id."""
         by_name = {entry.name: entry for entry in self.entries.values()}
         return _found("schedule", "schedule list", name, self.entries, by_name)
 
@@ -151,7 +148,7 @@ class ScheduleStore:
         return entry
 
     async def set_state(self, entry: Entry, state: State, settled: datetime) -> None:
-        """`settled`: times up to there are no concern of this state."""
+        """Times up to `settled` do not matter in this state."""
         settled = entry.settled if entry.is_at_once else max(settled, entry.settled)
         await self._writer.call(
             store_agenda.set_state,
@@ -262,7 +259,7 @@ def entry_of(record: ScheduleRecord) -> Entry:
 
 
 def run_request(job: operator_pb2.SubmitJobRequest) -> operator_pb2.SubmitJobRequest:
-    """A schedule's job, to be submitted by this build, whichever one created it."""
+    """A schedule's job as a submission of this build."""
     request = operator_pb2.SubmitJobRequest()
     request.CopyFrom(job)
     request.protocol_version = PROTOCOL_VERSION
@@ -273,7 +270,6 @@ def run_request(job: operator_pb2.SubmitJobRequest) -> operator_pb2.SubmitJobReq
 
 
 def check_name(name: str) -> None:
-    """ConfigError when it cannot be a name."""
     if not is_usable(name):
         raise ConfigError(
             f"name {name[:MAX_NAME]!r} cannot be used",

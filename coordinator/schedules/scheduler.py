@@ -97,20 +97,18 @@ class Scheduler:
         self._ticker: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Load, settle what passed while no coordinator was there, begin to tick."""
+        """Load, settle what passed without a coordinator, begin to tick."""
         await self.load()
         await self._try_tick()
         self._ticker = asyncio.create_task(self._tick_for_ever())
 
     async def load(self) -> None:
-        """Take up what the store has; `tick` does the rest."""
         await self.schedules.load()
         self._queue.ask_before(self.hold_reason)
         store = self._writer.store
         self._unfinished = await self._writer.call(store_agenda.unfinished, store)
 
     async def stop(self) -> None:
-        """No more runs; what waits is the next coordinator's."""
         if self._ticker is not None:
             self._ticker.cancel()
             await asyncio.gather(self._ticker, return_exceptions=True)
@@ -130,7 +128,6 @@ class Scheduler:
             _log.exception("the scheduler failed; it goes on")
 
     async def tick(self) -> None:
-        """Settle what is due, release what may begin."""
         async with self._lock:
             now = self._now_utc()
             try:
@@ -174,7 +171,7 @@ class Scheduler:
         self._unfinished.remove(fire)
 
     def upcoming(self, entry: Entry) -> Iterator[datetime]:
-        """The schedule's times from now on, whatever its state is."""
+        """The schedule's next times, whatever its state."""
         return times(entry.plan.rule, max(entry.settled, self._now_utc()))
 
     # Times that are due.
@@ -227,7 +224,7 @@ class Scheduler:
             await self._settle(entry, batch)
 
     async def _settle(self, entry: Entry, fires: list[FireRecord]) -> list[FireRecord]:
-        """Times become settled for good; those that were not yet."""
+        """Settle times for good; those that were not settled before."""
         settled_utc = fires[-1].due_utc
         new = await self._writer.call(
             store_agenda.settle,
@@ -332,7 +329,7 @@ class Scheduler:
                 self._explain(run.run_id, hold_reason)
 
     async def _look_again(self, waiting: Sequence[WaitingRun], now: datetime) -> None:
-        """What observers tell may have been missed: ask the store."""
+        """Ask the store, as observers may have missed something."""
         self._looked_utc = now
         self._endings = {
             run_id: ending
@@ -364,7 +361,7 @@ class Scheduler:
             self._explained[run_id] = reason
 
     def hold_reason(self, run: WaitingRun, now: datetime | None = None) -> str:
-        """What keeps a run from beginning now, beside its own conditions; or empty."""
+        """Why a run may not begin now, beside its own conditions; or empty."""
         now = self._now_utc() if now is None else now
         hold = hold_of(
             list(self.schedules.windows.values()),

@@ -45,17 +45,17 @@ _caller: ContextVar[Caller] = ContextVar("caller", default=NOBODY)
 
 
 def caller() -> Caller:
-    """Who makes the call that is being answered."""
+    """The caller of the current call."""
     return _caller.get()
 
 
 def caller_name(fallback: str) -> str:
-    """The name in the caller's certificate, or what it said itself."""
+    """The name in the caller's certificate, or else `fallback`."""
     return _caller.get().who or fallback
 
 
 def enter(who: Caller) -> None:
-    """From now on `who` is the caller, in this task and those that it starts."""
+    """Make `who` the caller in this task and in those that it starts."""
     _caller.set(who)
 
 
@@ -116,7 +116,6 @@ _OWN_NAME = {
 
 
 def check_role(method: str, who: Caller) -> None:
-    """AccessRefused when the caller's role may not call the method."""
     if not who.is_certified and who.role == LOCAL:
         return
     roles = ROLES.get(method, frozenset())
@@ -130,7 +129,6 @@ def check_role(method: str, who: Caller) -> None:
 
 
 def check_own_name(method: str, who: Caller, request: Any) -> None:
-    """AccessRefused when an agent speaks for another one."""
     field = _OWN_NAME.get(method)
     if field is None or not who.is_certified:
         return

@@ -37,7 +37,6 @@ class Allowance:
         self._at_s = now_s
 
     def take(self, now_s: float) -> bool:
-        """True when there was a token."""
         gained = max(0.0, now_s - self._at_s) * self._per_s
         self._level = min(self._burst, self._level + gained)
         self._at_s = now_s
@@ -61,7 +60,7 @@ class AuditLog:
     async def note(
         self, action: str, subject: str, detail: str = "", *, by: str = ""
     ) -> None:
-        """Keep what the present caller did; `by` is the name that it gave itself."""
+        """Keep what the current caller did; `by` is the name it gave itself."""
         await self._writer.call(
             audit.add,
             self._writer.store,
@@ -69,7 +68,7 @@ class AuditLog:
         )
 
     def refused(self, who: Caller, subject: str, reason: str) -> None:
-        """Keep that somebody was refused, unless there are too many of them."""
+        """Keep a refusal, unless there are too many."""
         if not self._allowance.take(self._now_s()):
             self._left_out += 1
             return

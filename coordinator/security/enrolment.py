@@ -50,7 +50,7 @@ class Attempts:
         self._hosts: OrderedDict[str, Allowance] = OrderedDict()
 
     def take(self, peer: str) -> bool:
-        """False: too many of this host, or of all."""
+        """False: too many attempts of this host, or of all."""
         host, now_s = _host(peer), self._now_s()
         allowance = self._hosts.pop(host, None)
         allowance = allowance or Allowance(_BURST, _HOST_PER_S, now_s)
@@ -148,7 +148,7 @@ class RenewalService(CertificateServiceServicer):
 
 
 def _host(peer: str) -> str:
-    """Of `ipv4:192.0.2.7:4711` the host; of IPv6 the /64, all of which one host has."""
+    """The host of a peer such as `ipv4:192.0.2.7:4711`; of IPv6 its /64."""
     address = unquote(peer.partition(":")[2].rpartition(":")[0]).strip("[]")
     try:
         host = ipaddress.ip_address(address.partition("%")[0])

@@ -60,7 +60,7 @@ class Guard:
         self._ended: dict[asyncio.Task[Any], AccessRefused] = {}
 
     def guarded(self, method: str, handler: Handler | None) -> Handler | None:
-        """The handler, behind the door; None when there is no such method."""
+        """The handler behind the checks; None without such a method."""
         if handler is None:
             return None
         # read by us: nothing is parsed for somebody who may not call
@@ -112,7 +112,7 @@ class Guard:
     async def _admit(
         self, method: str, handler: Handler, content: bytes, context: Context
     ) -> tuple[Any, Identity | None]:
-        """Let a call in, as whom it is, and read its request; refuse it otherwise."""
+        """Check the caller and read its request."""
         who, identity = Caller("", STRANGER, _peer(context)), None
         try:
             identity = self._identity(context)
@@ -132,7 +132,7 @@ class Guard:
         return request, identity
 
     def _identity(self, context: Context) -> Identity | None:
-        """Of the certificate that the call's connection showed; None of a local one."""
+        """The certificate's identity; None for a local caller."""
         found = context.auth_context()
         pem = next(iter(found.get("x509_pem_cert") or ()), None)
         if pem is not None:
@@ -176,7 +176,6 @@ class Guard:
 
 
 def read_request(deserialise: Callable[[bytes], _Message], content: bytes) -> _Message:
-    """A message of a peer; ProtocolError."""
     try:
         return deserialise(content)
     except DecodeError as error:
@@ -204,7 +203,7 @@ async def _refuse(context: Context, error: LdapSlamError) -> NoReturn:
 
 @contextlib.asynccontextmanager
 async def errors_to(context: Context) -> AsyncIterator[None]:
-    """Within, an error refuses the call: ours as it is, another one as our failure."""
+    """Within, an error refuses the call; an unexpected one as our failure."""
     try:
         yield
     except CallEnded:

@@ -22,7 +22,7 @@ from ldapslam.results.store import Store
 
 @contextlib.contextmanager
 def owned_store(store: Store) -> Iterator[None]:
-    """Be the store's only coordinator within; ConfigError when there is another."""
+    """Own the store alone within; ConfigError when another coordinator does."""
     what, remedy = f"store {store.url!r}", "give another --store"
     if store.path is not None:
         with _owned_file(store.path, what, remedy):
@@ -36,7 +36,7 @@ def owned_store(store: Store) -> Iterator[None]:
 
 @contextlib.contextmanager
 def owned_socket(path: Path) -> Iterator[None]:
-    """Be the only one to listen there; what a dead process left behind is no one's."""
+    """Own the address alone within; a dead process's socket is free."""
     with _owned_file(path, f"address 'unix:{path}'", "listen on another address"):
         yield
 

@@ -80,7 +80,6 @@ class Issued:
     is_revoked: bool
 
     def state(self, now_utc: datetime) -> str:
-        """valid, expired or revoked."""
         if self.is_revoked:
             return "revoked"
         return "expired" if now_utc > self.identity.not_after_utc else "valid"
@@ -136,11 +135,11 @@ class Authority:
         return self.folder / "crl.pem"
 
     def bundle(self, name: str) -> Path:
-        """Folder of what NAME needs."""
         return self.folder / "issued" / name
 
     def issued(self) -> list[Issued]:
-        """All that were ever signed, by name; first those not revoked, the newest."""
+        """All certificates, by name; of each first the unrevoked ones, the newest
+        first."""
         revoked = {entry.serial_number for entry in self._revoked()}
         found = []
         for certificate in self._certificates():
@@ -151,7 +150,6 @@ class Authority:
         return sorted(found, key=lambda one: (one.identity.name, one.is_revoked))
 
     def valid(self, name: str) -> Issued | None:
-        """The newest certificate of NAME that is neither expired nor revoked."""
         now_utc = self._now_utc()
         for one in self.issued():
             if one.identity.name == name and one.state(now_utc) == "valid":
@@ -231,7 +229,6 @@ class Authority:
     def token(
         self, name: str, role: Role, lifetime: timedelta, enrol: str = ""
     ) -> JoinToken:
-        """A token with which NAME can be enrolled, once."""
         self._check_new(name, role, ())
         made = tokens.new_token(name, role, self.authority_pem, enrol)
         until_utc = self._now_utc() + lifetime
@@ -270,7 +267,7 @@ class Authority:
             return self._sign(public_key, name, role, (), JOINED_LIFETIME)
 
     def renew_for(self, name: str, role: Role, request_pem: bytes) -> Signed:
-        """A new certificate for somebody who has shown the old one; AccessRefused."""
+        """A new certificate for the holder of the old one; AccessRefused."""
         public_key = request_key(request_pem)
         with locked(self.folder):
             if self.valid(name) is None:  # revoked a moment ago
@@ -309,7 +306,6 @@ class Authority:
             yield read_certificate(path)
 
     def _last(self, name: str) -> tuple[Issued, x509.Certificate]:
-        """The newest certificate of NAME, revoked or not."""
         for one in self.issued():
             if one.identity.name == name:
                 return one, read_certificate(self._register_path(one.identity.serial))
@@ -401,7 +397,7 @@ class Authority:
 
 
 def _holder(token_path: Path) -> str | None:
-    """Whom a token is for; None when the file is no token."""
+    """The name in a token's file, or None."""
     try:
         return str(json.loads(token_path.read_bytes())["name"])
     except (OSError, ValueError, KeyError, TypeError):

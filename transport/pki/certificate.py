@@ -84,7 +84,6 @@ class Identity:
 
 
 def check_name(name: str) -> None:
-    """ConfigError when it cannot be a name in a certificate."""
     if not _NAME.fullmatch(name):
         raise ConfigError(
             f"name {name[:80]!r} cannot be used",
@@ -190,7 +189,6 @@ def build_leaf(
 
 
 def hosts_of(certificate: x509.Certificate) -> list[str]:
-    """Names and addresses that the certificate is valid for."""
     try:
         names = certificate.extensions.get_extension_for_class(
             x509.SubjectAlternativeName
@@ -204,7 +202,6 @@ def hosts_of(certificate: x509.Certificate) -> list[str]:
 
 
 def build_request(key: ec.EllipticCurvePrivateKey, name: str) -> bytes:
-    """A certificate request (PKCS #10, PEM)."""
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     request = x509.CertificateSigningRequestBuilder().subject_name(subject)
     return request.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM)
@@ -232,7 +229,6 @@ def request_key(request_pem: bytes) -> CertificatePublicKeyTypes:
 
 
 def public_key_bytes(key: PublicKeyTypes) -> bytes:
-    """For comparing keys."""
     return key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
 
 

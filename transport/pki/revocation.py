@@ -51,7 +51,6 @@ class Revocations:
             _log.info("%s: %d certificates are revoked", self._path, len(self._revoked))
 
     def has(self, identity: Identity) -> bool:
-        """True when this certificate is revoked."""
         return (identity.issuer, identity.serial) in self._revoked
 
     def _read(self, path: Path) -> frozenset[tuple[bytes, int]]:
