@@ -34,7 +34,7 @@ def load_assignment(run: RunAssignment, folder: Path) -> Job:
 
 
 def _paths(run: RunAssignment, folder: Path) -> dict[str, Path]:
-    # never by their names, which are the peer's
+    # not by their names, which come from the peer
     return {
         name: folder / f"file-{number}" for number, name in enumerate(sorted(run.files))
     }

@@ -34,7 +34,7 @@ from ldapslam.transport.messages import encode_frame, read_frame_async
 
 _log = logging.getLogger(__name__)
 
-#: Of child processes, in an agent's folder of logs.
+#: Logs of child processes that an agent keeps.
 _MOST_LOGS = 200
 
 
@@ -78,7 +78,7 @@ class _Child(Generic[R, E]):
             with open(log_path, "ab", opener=private) as log:
                 process = await cls._new_process(log.fileno(), forks, command)
         except BaseException as error:
-            # a thread goes on, whoever is cancelled
+            # the thread goes on after a cancellation
             await asyncio.wait([storing])
             shutil.rmtree(folder, ignore_errors=True)
             if isinstance(error, OSError):

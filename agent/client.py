@@ -47,18 +47,18 @@ from ldapslam.transport.messages import PROTOCOL_VERSION, build_version, facts_j
 
 _log = logging.getLogger(__name__)
 
-#: What runs with an agent; it can ask whether the coordinator answers.
+#: A sidecar of the agent; it can ask whether the coordinator answers.
 Beside = Callable[[AgentSession, Callable[[], bool]], AbstractContextManager[object]]
 
 _CALL_TIMEOUT_S = 3.0
 #: A commit may wait for the store's disk.
 _REPORT_TIMEOUT_S = 15.0
 _BACK_OFF_S = (0.1, 2.0)
-#: Between attempts while the coordinator's store takes nothing.
+#: Between attempts while the store takes nothing.
 _STORE_PAUSE_S = 2.0
-#: Exchanges right after registration: the first run must find a good clock estimate.
+#: Exchanges after registration, for a good first clock estimate.
 _FIRST_SAMPLES = 8
-#: A refusal may be about our own previous connection; persistent, it is final.
+#: A refusal may be about our own previous connection; after this it is final.
 _REFUSED_FOR_S = 10.0
 
 
@@ -148,9 +148,9 @@ class _Link:
         self._samples: list[pb.ClockSample] = []
         self._stub: AgentServiceStub | None = None
         self._is_away = False
-        #: Whether the last connection was of use: a report was taken over it.
+        #: Whether a report was taken over the last connection.
         self._has_delivered = False
-        #: Kind of the error that was last noted.
+        #: Class of the error that was logged last.
         self._reason: type[LdapSlamError] | None = None
         self._refused_at_s: float | None = None
         self._explaining: asyncio.Task[None] | None = None
@@ -179,7 +179,7 @@ class _Link:
             lasted_s = time.monotonic() - connected_at
             if self._has_delivered or lasted_s > _BACK_OFF_S[1]:
                 back_off_s = _BACK_OFF_S[0]
-            # a fleet that lost its coordinator must not come back in step
+            # agents must not reconnect all at once
             await asyncio.sleep(back_off_s * random.uniform(0.5, 1.0))
             back_off_s = min(2 * back_off_s, _BACK_OFF_S[1])
 
@@ -195,7 +195,7 @@ class _Link:
 
     def _note(self, error: LdapSlamError) -> None:
         """Log why the connection ended; raise when trying again is useless."""
-        # once for each time the coordinator goes away, not for each attempt
+        # once for each absence, not for each attempt
         is_news = not self._is_away or type(error) is not self._reason
         _log.log(logging.WARNING if is_news else logging.DEBUG, "%s", error)
         self._is_away, self._reason = True, type(error)
@@ -280,7 +280,7 @@ class _Link:
         self._is_away, self._refused_at_s = False, None
         if not reply.resumed:
             self._last_command = 0
-            # of another coordinator's clock, perhaps
+            # they may be of another coordinator's clock
             self._samples = []
         return reply
 
@@ -341,7 +341,7 @@ class _Link:
                 with rpc_errors(self._address):
                     reply = readable(await _send(stub, entry), self._address)
             except StoreError as error:
-                # the coordinator is there, its store is not: no reason to hang up
+                # the coordinator is there: keep the connection
                 _log.warning("report %d is not taken yet: %s", number, error)
                 await asyncio.sleep(_STORE_PAUSE_S)
                 continue

@@ -26,7 +26,7 @@ from collections.abc import Iterator
 
 from ldapslam.base.process import Fork, end_with_parent, has_threads
 
-#: Modules whose `main` is forked.
+#: -
 ENGINE = "ldapslam.agent.engine.process"
 MONITOR = "ldapslam.agent.monitoring.process"
 
@@ -36,7 +36,7 @@ _END_TIMEOUT_S = 1.0
 #: A fork takes milliseconds; the first one may import.
 _ANSWER_TIMEOUT_S = 30.0
 
-#: stdin, stdout and stderr.
+#: -
 Descriptors = tuple[int, int, int]
 
 
@@ -78,7 +78,7 @@ class ForkServer:
             pid = await asyncio.shield(asking)
             return await ForkedProcess.of(pid, ours_in, ours_out)
         except BaseException:
-            # a thread goes on, whoever is cancelled
+            # the thread goes on after a cancellation
             await asyncio.wait([asking])
             os.close(ours_in)
             os.close(ours_out)
@@ -93,13 +93,13 @@ class ForkServer:
     def _ask(self, module: str, descriptors: Descriptors) -> int:
         libc = ctypes.CDLL(None)
         with self._one_at_a_time:
-            # only now: an agent must not inherit what other processes leave behind
+            # only now: an agent must not inherit other orphans
             libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
             try:
                 socket.send_fds(self._control, [module.encode()], descriptors)
                 answer = self._control.recv(_MAX_MESSAGE_BYTES)
             except TimeoutError:
-                # an answer that comes later would be taken for the next one's
+                # a late answer would be taken for the next one's
                 self._server.send_signal(signal.SIGKILL)
                 raise
             finally:
@@ -126,7 +126,7 @@ def _serve(control: socket.socket) -> int:
     # the agent decides what a signal to the terminal's process group means
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    # as -P does: the current folder is not a place to import from
+    # as -P: no imports from the current folder
     if not sys.flags.safe_path:
         del sys.path[0]
     importlib.import_module(ENGINE)
@@ -137,7 +137,7 @@ def _serve(control: socket.socket) -> int:
             return 0
         for one in descriptors:
             os.set_inheritable(one, False)
-        # for this process and those after it
+        # -
         importlib.import_module(request.decode())
         requests, events, log = descriptors
         pid = _fork_for_agent(control, request.decode(), (requests, events, log))

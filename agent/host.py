@@ -130,7 +130,7 @@ class HostSampler:
 
 def _cpu_shares(before: Any, after: Any) -> tuple[float | None, float | None]:
     """Ratios of all cores' time between two psutil.cpu_times: not idle, and stolen."""
-    # guest time is already in user and nice
+    # user and nice include guest time
     names = [name for name in after._fields if not name.startswith("guest")]
     spent = {name: getattr(after, name) - getattr(before, name) for name in names}
     total = sum(spent.values())

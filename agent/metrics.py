@@ -34,7 +34,7 @@ class _AgentCollector(Collector):
         self._meter = HostMeter(session.spool)
 
     def describe(self) -> list[Metric]:
-        # else the registry would collect once to know the names
+        # without this the registry would collect once to learn the names
         return []
 
     def collect(self) -> Iterator[Metric]:

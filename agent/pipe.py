@@ -55,7 +55,7 @@ class Pipe(Generic[R, E]):
                 self._requests.put(request)
         except LdapSlamError as error:
             _log.error("%s", error)
-        # os._exit: the main thread may be in the engine, and nobody is left to tell
+        # the main thread may be in the engine
         os._exit(EXIT_ORPHANED)
 
     def next(self) -> R:
@@ -110,7 +110,7 @@ def serve(
         signal.signal(number, signal.SIG_IGN)
     pipe = _own_pipe(request_type, event_type)
     request = pipe.next()
-    # only now: a process of the fork server is the agent's child once it has a request
+    # only now: before its request, a forked process is not the agent's child
     end_with_parent()
     if request.WhichOneof("kind") != "prepare":
         _log.error("expected a request to prepare")
@@ -135,5 +135,5 @@ def serve(
 def end(status: int) -> NoReturn:
     """End the whole process."""
     logging.shutdown()
-    # not sys.exit: the thread that reads stdin holds its lock until the agent closes it
+    # sys.exit would wait for the lock of the thread that reads stdin
     os._exit(status)

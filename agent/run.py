@@ -31,13 +31,13 @@ from typing import Any
 
 from ldapslam.base.errors import FleetError, LdapSlamError, RunAborted
 
-#: Heartbeats come every second: silence that is shorter says nothing.
+#: Heartbeats come every second, so shorter silence means nothing.
 LEAST_COORDINATOR_TIMEOUT_NS = 3_000_000_000
-#: A year: with it, times are still numbers that a message holds.
+#: A year: later times do not fit into messages.
 MOST_COORDINATOR_TIMEOUT_NS = 366 * 86_400 * 1_000_000_000
-#: The engine's process ends its load by itself so long after the agent would have.
+#: The engine's process ends its load this much after the agent would.
 LEASE_SLACK_NS = 1_000_000_000
-#: A run that is being drained gets its job's grace and this much more.
+#: A drain has the job's grace and this much more.
 DRAIN_SLACK_NS = 20_000_000_000
 
 
@@ -79,7 +79,7 @@ class EngineReady(AgentRunEvent):
     facts: Mapping[str, Any]
     #: Planned intervals; the drain follows them.
     interval_count: int
-    #: What requests in flight get to complete.
+    #: Time for requests in flight.
     grace_ns: int
 
 
@@ -91,9 +91,9 @@ class EngineStarted(AgentRunEvent):
 @dataclass(frozen=True, slots=True)
 class IntervalClosed(AgentRunEvent):
     index: int
-    #: A message that the machine passes on unread.
+    #: Passed on unread.
     snapshot: Any
-    #: The engine's last one: before the plan's end when all counts are reached.
+    #: The engine's last one: early when all counts are reached.
     is_final: bool = False
 
 
@@ -107,7 +107,7 @@ class CleanUpProgressed(AgentRunEvent):
 @dataclass(frozen=True, slots=True)
 class EngineFinished(AgentRunEvent):
     facts: Mapping[str, Any]
-    #: Why it ended before its time without having been told, or empty.
+    #: Why it ended early by itself, or empty.
     early_reason: str = ""
 
 
@@ -232,7 +232,7 @@ class AgentRun:
 
     def __init__(self) -> None:
         self.state = AgentRunState.IDLE
-        #: The run being served; None when idle.
+        #: -
         self.run_id: str | None = None
         self._timeout_ns = 0
         self._grace_ns = 0
@@ -273,7 +273,7 @@ class AgentRun:
             return [RefuseEvent(event, self.state)]
         return self._steps[type(event)](event, now_ns)
 
-    # Orders.
+    # -
 
     def _on_prepare(self, event: PrepareReceived, now_ns: int) -> list[Command]:
         if event.run_id == self.run_id:
@@ -321,7 +321,7 @@ class AgentRun:
             return [LeaveFleet(event.reason)]
         return self._stop(event.reason, now_ns)
 
-    # The engine's process.
+    # -
 
     def _on_ready(self, event: EngineReady, now_ns: int) -> list[Command]:
         self.state = AgentRunState.READY
@@ -342,7 +342,7 @@ class AgentRun:
         if is_over and self.state is not AgentRunState.DRAINING:
             self._drain(now_ns)
             if not event.is_final:
-                # there is no more load to hold a lease for; the drain has a limit
+                # only the drain is left, which has a limit
                 commands.append(ExtendLease(now_ns + self._grace_ns + DRAIN_SLACK_NS))
         return [*commands, ReportInterval(self._run(), sequence, event.snapshot)]
 
@@ -368,7 +368,7 @@ class AgentRun:
         )
         return self._end_failed(error)
 
-    # Time, and the lease.
+    # -
 
     def _on_heard(self, event: CoordinatorHeard, now_ns: int) -> list[Command]:
         self._heard_ns = now_ns

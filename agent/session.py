@@ -55,7 +55,7 @@ class AgentSession:
         self.leaving: asyncio.Future[machine.LeaveFleet]
         self.leaving = asyncio.get_running_loop().create_future()
         self._slots = [Slot(self, now_ns) for _ in range(settings.max_runs)]
-        #: Run -> the slot that has it, from the order to prepare on.
+        #: From the order to prepare on.
         self._slot_of: dict[str, Slot] = {}
         self._left: list[machine.LeaveFleet] = []
         self.monitored = MonitoredRuns(settings, spool, self.has_reports)
@@ -114,13 +114,13 @@ class AgentSession:
 
     async def serve(self) -> None:
         """Work until cancelled; no process is left then."""
-        # folders of runs whose agent was killed
+        # of runs whose agent was killed
         shutil.rmtree(self.settings.work_folder, ignore_errors=True)
         self._tell_of_entries_left()
         tasks = [asyncio.create_task(slot.serve()) for slot in self._slots]
         try:
             while True:
-                # one that failed ends the agent
+                # a slot that failed ends the agent
                 done, _ = await asyncio.wait(
                     tasks, timeout=_TICK_S, return_when=asyncio.FIRST_COMPLETED
                 )
@@ -155,7 +155,7 @@ class AgentSession:
         return not len(self.spool)
 
 
-#: An engine's process gets so long to exit after its last word.
+#: Time for an engine's process to exit.
 _EXIT_TIMEOUT_S = 2.0
 
 
@@ -172,7 +172,7 @@ class Slot:
         self._events: asyncio.Queue[tuple[AgentRunEvent, EngineChild | None]]
         self._events = asyncio.Queue()
         self._assignments: dict[str, RunAssignment] = {}
-        #: Run -> which of the coordinator's attempts at it.
+        #: Run -> the coordinator's attempt.
         self._attempts: dict[str, int] = {}
         self._child: EngineChild | None = None
         self._listeners: set[asyncio.Task[None]] = set()
@@ -205,7 +205,7 @@ class Slot:
                     self._agent.slot_idle(self)
         finally:
             if self._machine.run_id is None and self._listeners:
-                # the run is over: its process is about to end by itself
+                # the process is about to exit
                 await asyncio.wait(self._listeners, timeout=_EXIT_TIMEOUT_S)
             self._kill()
             await asyncio.gather(*self._listeners, return_exceptions=True)
@@ -217,7 +217,7 @@ class Slot:
             case machine.StartEngine(t0_mono_ns):
                 start = engine_pb2.StartEngine(t0_mono_ns=t0_mono_ns)
                 await self._tell(engine_pb2.EngineRequest(start=start))
-                # only now: the connection keeps each command until the next one
+                # only now: gRPC keeps a command until the next one
                 trim_heap()
             case machine.ExtendLease(until_mono_ns):
                 lease = engine_pb2.ExtendLease(until_mono_ns=until_mono_ns)
@@ -277,7 +277,7 @@ class Slot:
         is_on_disk = await asyncio.to_thread(self.spool.append, entry)
         self._agent.has_reports.set()
         if not is_on_disk and self._machine.run_id is not None:
-            # what cannot be kept must not be measured; what was, is in memory
+            # what cannot be stored must not be measured
             run_id = self._machine.run_id
             self.post(machine.StopReceived(run_id, self.spool.trouble))
 

@@ -28,11 +28,11 @@ class AgentSettings:
     workers: int | None = None
     #: Ask for SCHED_FIFO in open loops.
     realtime: bool = True
-    #: Folder of the engine processes' logs; None: below the spool.
+    #: Folder of child processes' logs; None: below the spool.
     logs: Path | None = None
-    #: How long a leaving agent tries to deliver its spool.
+    #: Time to deliver the spool when leaving.
     leave_timeout_s: float = 15.0
-    #: What starts the processes of runs; None: each is a new program.
+    #: Starts the processes of runs; None: each is a new program.
     forks: ForkServer | None = None
     #: Another program than our engine process, for tests.
     engine_command: Sequence[str] | None = None

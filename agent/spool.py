@@ -30,7 +30,7 @@ from ldapslam.proto.agent_pb2 import SpoolEntry
 _log = logging.getLogger(__name__)
 _NAME = re.compile(r"(\d{12})\.report")
 _REJECTED = "rejected"
-#: For a person to look at: the last ones are enough.
+#: -
 _MOST_REJECTED = 100
 
 
@@ -40,7 +40,7 @@ class Spool:
     def __init__(self, folder: Path, quota_bytes: int | None = None) -> None:
         self.folder = folder
         self._quota_bytes = quota_bytes
-        #: Why the last report is not on disk.
+        #: -
         self.trouble = ""
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -52,7 +52,7 @@ class Spool:
             ) from error
         try:
             self._claim()
-            #: Counts the agent processes that used this folder, from 1.
+            #: Counts the agent processes on this folder, from 1.
             self.epoch = self._next_epoch()
             self._pending = self._left_behind()
             self._sizes = {number: self._size(number) for number in self._pending}
@@ -65,7 +65,7 @@ class Spool:
         except BaseException:
             self._lock_file.close()
             raise
-        # reports are appended and removed by different threads
+        # several threads use it
         self._guard = threading.Lock()
         self._next_number = max(self._pending, default=0) + 1
 
@@ -99,7 +99,7 @@ class Spool:
             for path in self.folder.iterdir()
             if (match := _NAME.fullmatch(path.name))
         )
-        # None: read when it is its turn
+        # read later
         return OrderedDict.fromkeys(numbers)
 
     @property

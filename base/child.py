@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 def command_of(module: str) -> tuple[str, ...]:
-    # -P: the current folder is not a place to import from
+    # -P: no imports from the current folder
     return sys.executable, "-P", "-m", module
 
 

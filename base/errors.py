@@ -65,7 +65,7 @@ class LdapSlamError(Exception):
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
-        #: The remedy, or None.
+        #: -
         self.hint = hint
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -110,7 +110,7 @@ class JobError(LdapSlamError):
     ) -> None:
         place = ":".join(str(part) for part in (file, line, column) if part is not None)
         super().__init__(": ".join(filter(None, (place, path, reason))), hint=hint)
-        #: What is wrong and what was found, without the position.
+        #: -
         self.reason = reason
         #: Job file as the user named it, or `--set:N` for the N-th override.
         self.file = file
@@ -242,7 +242,7 @@ class NotEnoughAgents(FleetError):
         )
         self.wanted = wanted
         self.available = list(available)
-        #: Why other agents would not do; None in stores of earlier versions.
+        #: None in stores of earlier versions.
         self.ineligible = list(ineligible or ())
 
 

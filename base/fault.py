@@ -92,7 +92,7 @@ def got(value: Any) -> str:
         return "a list" if value else "an empty list"
     if isinstance(value, float) and not math.isfinite(value):
         return ".nan" if math.isnan(value) else ".inf"
-    # A backslash is shown as it is written: filters and DNs are full of them.
+    # show a backslash as it is written: filters and DNs have many
     text = repr(value).replace("\\\\", "\\")
     if len(text) > _SHOWN_CHARACTERS:
         text = f"{text[:_SHOWN_CHARACTERS]}…"

@@ -23,7 +23,7 @@ import warnings
 from datetime import UTC, datetime
 from typing import Any
 
-#: Says to child processes which format it is.
+#: Tells child processes the format.
 FORMAT_VARIABLE = "LDAPSLAM_LOG_FORMAT"
 FORMATS = ("text", "json")
 
@@ -34,7 +34,7 @@ _PLACEHOLDER = re.compile(
     r"%%|(?:\b(run|agent) (?=%[sr]))?%[-+ #0]*\d*(?:\.\d+)?[a-zA-Z]"
 )
 
-#: Name -> value, in every line of a process.
+#: -
 LogFields = dict[str, str]
 
 
@@ -95,7 +95,7 @@ def set_up_log(log_format: str, *, level: int = logging.WARNING) -> LogFields:
     root = logging.getLogger()
     root.setLevel(level)
     for handler in root.handlers:
-        # not those that another one has put there, such as a test
+        # not the handlers of others, such as tests
         if type(handler) is logging.StreamHandler:
             handler.setFormatter(
                 JsonFormatter(fields) if as_json else logging.Formatter(_TEXT)

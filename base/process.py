@@ -19,9 +19,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-#: Exit status of a process whose parent has gone.
+#: Exit status of a process whose parent is gone.
 EXIT_ORPHANED = 3
-#: Exit status of a fork that raised.
+#: -
 _EXIT_RAISED = 70
 
 _PR_SET_PDEATHSIG = 1
@@ -90,7 +90,7 @@ def _be_child(
 ) -> NoReturn:
     status = _EXIT_RAISED
     try:
-        # out of the way first: one of them may have the number of another's place
+        # moved first: one may have the number of another's target
         for place, one in enumerate(
             [fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, 3) for one in descriptors]
         ):

@@ -113,7 +113,7 @@ class ActiveFleet:
                 )
                 run.drop_agent(loss.name)
 
-    # What runs ask for (conduct.Fleet).
+    # -
 
     def link(self, agent: str) -> AgentLink | None:
         return self.links.get(agent)
@@ -121,7 +121,7 @@ class ActiveFleet:
     def requeue(self, run_id: str, agents: tuple[str, ...]) -> None:
         """The run begins again with these agents."""
         event = fleet_machine.RunRequeued(run_id, agents)
-        # after this round of the run's commands, not within it
+        # after this round of commands
         asyncio.get_running_loop().call_soon(self.feed, event)
 
     def release_agents(self, run_id: str, agents: tuple[str, ...]) -> None:
@@ -134,7 +134,7 @@ class ActiveFleet:
         self.feed(fleet_machine.RunEnded(run.run_id))
         self._verdicts.judge(run.record)
 
-    # Runs.
+    # -
 
     def new_run(self, submission: Submission) -> ActiveRun:
         run = ActiveRun(submission, self, self.writer, self.now_ns, self._observers)

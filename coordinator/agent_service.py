@@ -37,9 +37,9 @@ from ldapslam.transport.messages import ProtocolError, decode_facts, error_of
 _log = logging.getLogger(__name__)
 
 HEARTBEAT_INTERVAL_NS = 1_000_000_000
-#: Characters of why a report was refused.
+#: -
 _MAX_REASON = 500
-#: Of a run, in its events; further ones are in the log alone.
+#: Refusals in a run's events; the log has all.
 _MOST_REFUSALS = 100
 _MAX_RUNS = 64
 
@@ -94,7 +94,7 @@ class AgentService(AgentServiceServicer):
             request.host_id,
         )
         commands = self._fleet.machine.handle(event, self._fleet.now_ns())
-        # a loss is that of the session before: it ends before the new one begins
+        # a lost session ends before the new one begins
         losses = [c for c in commands if isinstance(c, fleet_machine.ReportLoss)]
         for loss in losses:
             self._fleet.execute(loss)
@@ -240,7 +240,7 @@ class AgentService(AgentServiceServicer):
             link = self._fleet.links.get(report.agent)
             is_of_now = link is not None and link.identity.epoch == report.epoch
             if is_of_now and report.WhichOneof("kind") in ("finished", "failed"):
-                # the agent is through with it, whatever there is to say against it
+                # the agent has ended its part, whatever the report says
                 self._release(report)
             return self._refuse_report(report, error)
         run = self._fleet.runs.get(report.run_id)
@@ -252,7 +252,7 @@ class AgentService(AgentServiceServicer):
             is_known = part is run_machine.Part.ENDED
             if isinstance(event, run_machine.AgentPrepared):
                 is_known = part is not run_machine.Part.ASSIGNED
-            # what is counted in them is counted once, however often it is said
+            # a repeated report must not be counted again
             if facts and not is_known:
                 run.add_facts(report.agent, facts)
             if is_end:
@@ -318,7 +318,7 @@ class AgentService(AgentServiceServicer):
     def _refuse_report(
         self, report: _Report, error: LdapSlamError
     ) -> agent_pb2.ReportReply:
-        # it names what the report has, of any length
+        # a peer may make it long
         reason = str(error)[:_MAX_REASON]
         run_id = report.run_id[:MAX_NAME]
         _log.warning("a report of run %r was refused: %s", run_id, reason)
@@ -375,7 +375,7 @@ def _progress(
         case "finished":
             finished = report.finished
             facts = agent_facts(finished.facts_json)
-            # counted once already, when the agent was ready
+            # the report `ready` had them already
             facts.pop("control_operations", None)
             return run_machine.AgentFinished(agent, finished.early_reason), facts
         case "failed":

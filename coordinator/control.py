@@ -31,7 +31,7 @@ from ldapslam.results.submissions import OpenRun
 _log = logging.getLogger(__name__)
 
 _TICK_S = 0.25
-#: A tick so late says that this process stood still, not that agents were silent.
+#: A later tick means that this process stood still.
 _STALL_S = 1.0
 _CLOCK_INTERVAL_S = 10.0
 
@@ -91,7 +91,7 @@ class Coordinator:
         if not isinstance(plan, Resume):
             active.wait_again(events)
             is_waiting = bool(request.not_before_utc or request.after_run)
-            # one that was given agents before was released before
+            # it was given agents before
             active.is_released = not is_waiting or record.state != "queued"
             if active.is_released:
                 self.queue.queue(active, may_wait=True)
@@ -125,7 +125,7 @@ class Coordinator:
         coordinator."""
         runs = [] if leave_runs else list(self.fleet.runs.values())
         for run in runs:
-            # what only waits has a time of its own, and is kept for the next one
+            # queued runs are kept for the next coordinator
             if run.state is not run_machine.RunState.QUEUED:
                 run.feed(
                     run_machine.CancelRequested("the coordinator, which is stopping")
@@ -160,17 +160,17 @@ class Coordinator:
                     for run in self.fleet.runs.values():
                         run.sample_clocks()
             except Exception:
-                # a defect; but time must not stand still for all the others
+                # a defect; time must go on
                 _log.exception("the coordinator's clock")
 
     def _pass_time(self, *, is_stalled: bool) -> None:
         if not is_stalled:
-            # after a stall, what agents sent meanwhile is taken first
+            # after a stall, agents' messages are taken first
             self.fleet.feed(fleet_machine.TimePassed())
         for run in list(self.fleet.runs.values()):
             try:
                 if not run.state.is_final:
                     run.feed(run_machine.TimePassed())
             except Exception:
-                # a defect; but time must not stand still for all the others
+                # a defect; time must go on for the other runs
                 _log.exception("run %s: its clock", run.run_id)

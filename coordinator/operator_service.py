@@ -49,7 +49,7 @@ class OperatorService(OperatorServiceServicer):
         )
         if request.after_run:
             submission.request.after_run = await self._full_id(request.after_run)
-        # to its end even if the caller goes away: no record without a run
+        # completed even when the caller leaves: no record without a run
         await asyncio.shield(self._queue.accept(submission))
         run_id = submission.run_id
         await self._audit.note(

@@ -28,7 +28,7 @@ from ldapslam.proto import operator_pb2 as pb
 from ldapslam.results.records import SubmissionRecord
 from ldapslam.results.upkeep import room_bytes
 
-#: A run that begins by itself waits so long for agents that are just coming back.
+#: A scheduled run waits this long for agents that return.
 _LEAST_WAIT_NS = 60_000_000_000
 
 
@@ -37,11 +37,11 @@ class WaitingRun:
     """A run in the queue."""
 
     run_id: str
-    #: Its servers (`server_of`).
+    #: -
     targets: frozenset[str]
     #: Length of the plan, with its drain.
     planned_ns: int
-    #: May begin, as far as time and order are concerned; waits for agents and targets.
+    #: Only agents, targets and room are missing.
     is_released: bool
     not_before_utc: str | None = None
     after_run: str | None = None
@@ -53,7 +53,7 @@ class RunQueue:
     def __init__(self, fleet: ActiveFleet) -> None:
         self._fleet = fleet
         self._writer = fleet.writer
-        #: Waiting runs that may not be given agents, and what is asked of new ones.
+        #: Waiting runs that may not be given agents.
         self._held: frozenset[str] = frozenset()
         self._hold_reason: Callable[[WaitingRun], str] = lambda _: ""
 
@@ -66,7 +66,7 @@ class RunQueue:
             self._check_agents(submission)
         if not is_waiting:
             await self._check_room(submission)
-        # first of all: load whose results could not be stored must not begin
+        # first: load whose results cannot be stored must not begin
         kept = SubmissionRecord(
             request.SerializeToString(),
             request.not_before_utc or None,
@@ -130,7 +130,7 @@ class RunQueue:
             )
         )
 
-    # What the scheduler asks for.
+    # -
 
     async def submit_scheduled(
         self, request: pb.SubmitJobRequest, schedule_id: str, run_id: str
@@ -237,11 +237,11 @@ def _what_for(request: pb.SubmitJobRequest) -> str:
 #: An operation's counters and histograms.
 OPERATION_BYTES = 5_000
 STREAM_BYTES = 500
-#: Of the report itself, with its workers and the host's figures.
+#: The report without its rows.
 REPORT_BYTES = 1_000
-#: Of a run without a known length.
+#: Assumed for a run without a known length.
 COUNTED_INTERVALS = 3_600
-#: Kept free, for the database's log and for other runs' ends.
+#: Kept free for the database's log and for the ends of runs.
 RESERVE_BYTES = 16 << 20
 
 

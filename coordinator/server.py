@@ -55,11 +55,11 @@ from ldapslam.transport.pki.revocation import Revocations
 
 _log = logging.getLogger(__name__)
 
-#: Calls in progress get so long when the server stops.
+#: Time for open calls when the server stops.
 _STOP_GRACE_S = 1.0
-#: Live runs get so long to drain when the coordinator is told to end.
+#: Time for live runs to drain at the end.
 _DRAIN_TIMEOUT_S = 60.0
-#: Strangers may call for enrolment: little at a time, and few at once.
+#: Strangers call enrolment: small requests, few at once.
 _MAX_ENROLMENT_BYTES = 64 * 1024
 _MAX_ENROLMENTS = 8
 
@@ -68,7 +68,7 @@ _MAX_ENROLMENTS = 8
 class ServedCoordinator:
     """A coordinator that is being served."""
 
-    #: As clients dial them; a port 0 has become the real one.
+    #: A port 0 has become the real one.
     addresses: Sequence[str]
     enrolment_address: str | None
 

@@ -22,12 +22,12 @@ from ldapslam.results.store import Store
 
 _log = logging.getLogger(__name__)
 
-#: Writes that wait for room; runs end when there is none, so there are few.
+#: Writes that wait for room; runs end without it, so they are few.
 _MOST_KEPT = 100_000
-#: Reports in one transaction.
+#: -
 _MOST_TOGETHER = 64
 
-#: A report, and who waits for its commit.
+#: A report, and the future of its commit.
 _Waiting = tuple[str, IntervalRecord, Future[bool]]
 
 P = ParamSpec("P")
@@ -40,10 +40,10 @@ class StoreWriter:
     def __init__(self, url: str) -> None:
         self._url = url
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="store")
-        # of the store's thread
+        # -
         self._kept: deque[Callable[[], object]] = deque()
         self._has_room = True
-        #: Reports that wait for their commit, with who waits for it.
+        #: -
         self._reports: deque[_Waiting] = deque()
         try:
             self.store = self._executor.submit(Store.open, url).result()
@@ -84,7 +84,7 @@ class StoreWriter:
         try:
             found = self._do(partial(self.store.add_intervals, reports))
         except Exception:
-            # whose fault it is shows when each is alone
+            # each alone shows which one fails
             for run_id, record, answer in taken:
                 self._answer(answer, partial(self.store.add_interval, run_id, record))
             return
@@ -148,7 +148,7 @@ class StoreWriter:
                 while chunk := await loop.run_in_executor(executor, next, chunks, b""):
                     yield chunk
             finally:
-                # on the same thread: after a chunk that nobody waits for any more
+                # on the same thread, after a chunk that is being read
                 await loop.run_in_executor(executor, chunks.close)
 
     async def close(self) -> None:

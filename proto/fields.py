@@ -33,15 +33,15 @@ METRICS = _values(pb.Metric.DESCRIPTOR)
 OUTCOMES = _values(pb.Outcome.DESCRIPTOR)
 
 OPERATION_COUNTERS = _fields(pb.OperationInterval, FieldDescriptor.TYPE_UINT64)
-#: With the gauges, and with `down_ns`.
+#: With the gauges and `down_ns`.
 STREAM_COUNTERS = _fields(pb.StreamInterval, FieldDescriptor.TYPE_UINT64)
-#: Values at the interval's end; they are not added up.
+#: Not added up.
 GAUGES = ("in_flight", "backlog")
-#: What is counted of a stream's connections.
+#: -
 CONNECTION_COUNTERS = tuple(
     name for name in STREAM_COUNTERS if name not in GAUGES and not name.endswith("_ns")
 )
-#: Packed histograms of a connection's set-up: all of it, and its steps.
+#: Packed histograms of set-ups: the whole, and its steps.
 SET_UP_TIMES = _fields(pb.StreamInterval, FieldDescriptor.TYPE_BYTES)
 WORKER_COUNTERS = _fields(pb.WorkerInterval, FieldDescriptor.TYPE_UINT64)
 

@@ -41,18 +41,18 @@ from ldapslam.transport.messages import (
 
 _Message = TypeVar("_Message")
 
-#: Raised by a call's context: the call was ended, or its client has gone.
+#: The call was ended, or its client has gone.
 CallEnded = grpc.aio.BaseError
 
-#: Key of the serialised Failure in a refused call's trailing metadata.
+#: -
 FAILURE_KEY = "ldapslam-failure-bin"
 
-#: Largest Failure on the wire; metadata beyond gRPC's 8 KiB needs both sides' consent.
+#: Metadata beyond gRPC's 8 KiB needs both sides' consent.
 _MAX_METADATA_BYTES = 1024 * 1024
 _MAX_FAULTS = 200
 _MAX_STATUS_CHARACTERS = 1000
 
-#: Settings of both ends. so_reuseport would let two coordinators share one port.
+#: so_reuseport would let two coordinators share one port.
 CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),

@@ -38,7 +38,7 @@ class TlsFiles:
     certificate: Path
     key: Path
     authority: Path
-    #: Revoked certificates, for a coordinator; None: nobody's is.
+    #: For a coordinator; None: no certificate is revoked.
     revoked: Path | None = None
 
     def identity(self) -> Identity:
@@ -161,7 +161,7 @@ class _ServerFiles:
                 check_server(self._files)
                 configuration = self.read()
             except ConfigError:
-                # being written, or wrong: the last good ones stay in use
+                # being written, or wrong: keep the last good ones
                 return None
             self._stamps = stamps
             return configuration

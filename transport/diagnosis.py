@@ -15,7 +15,7 @@ from ldapslam.transport.codec import rpc_errors
 from ldapslam.transport.credentials import TlsFiles
 
 _TIMEOUT_S = 2.0
-#: What a peer that speaks plain text makes of a handshake.
+#: A plain-text peer's answers to a handshake.
 _NO_TLS = ("WRONG_VERSION_NUMBER", "UNEXPECTED_EOF", "RECORD_LAYER_FAILURE")
 
 
@@ -112,7 +112,7 @@ def _not_taken(how: str) -> tuple[str, str]:
 
 
 def _is_plain(failure: ssl.SSLError) -> bool:
-    # one that was not raised by OpenSSL has no reason
+    # only OpenSSL's errors have a reason
     reason = getattr(failure, "reason", "")
     text = f"{reason} {failure}".upper().replace(" ", "_")
     return any(sign in text for sign in _NO_TLS)

@@ -40,9 +40,9 @@ from ldapslam.transport.pki.token import JoinToken
 _log = logging.getLogger(__name__)
 
 _CALL_TIMEOUT_S = 15.0
-#: Of a certificate's life: then it is renewed.
+#: Ratio of a certificate's life.
 _RENEWED_AFTER = 2 / 3
-#: Between attempts, and between looks at the clock, which may be set.
+#: Between attempts and checks of the clock, which may be set.
 _LOOK_EVERY_S = 600.0
 
 

@@ -27,10 +27,10 @@ from ldapslam.proto.fields import (
     WORKER_COUNTERS,
 )
 
-#: Raised with each incompatible change of the .proto files.
+#: Raised with each incompatible change.
 PROTOCOL_VERSION = 4
 
-#: Largest message in either direction; a snapshot of 100 operations is below 10 MB.
+#: A snapshot of 100 operations is below 10 MB.
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 
 
@@ -88,7 +88,7 @@ def facts_json(facts: Mapping[str, Any]) -> str:
 def decode_facts(text: str) -> dict[str, Any]:
     try:
         facts = json.loads(text or "{}", parse_float=_finite, parse_constant=_finite)
-        # half a surrogate pair is valid JSON and no text
+        # half a surrogate pair is valid JSON but no text
         json.dumps(facts, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         raise ProtocolError("facts are not JSON") from None

@@ -37,7 +37,7 @@ class _Server(ThreadingHTTPServer):
         super().__init__(place, handler)
 
     def server_bind(self) -> None:
-        # not HTTPServer's: it would look up the name of the address
+        # HTTPServer's would look up the address's name
         socketserver.TCPServer.server_bind(self)
         self.server_name = str(self.server_address[0])
         self.server_port = int(self.server_address[1])

@@ -36,7 +36,7 @@ class Location:
     #: yet.
     addresses: tuple[str, ...]
     port: int
-    #: Whether the name is allowed as such, or is an address itself.
+    #: Whether the name is allowed, or is an address itself.
     is_name_safe: bool
 
     @property
@@ -137,7 +137,7 @@ def with_locations(
     resolve."""
     locations: dict[str, Location] = {}
     streams: list[StreamPlan] = []
-    # those first whose servers must be there
+    # servers that must be there come first
     for stream in sorted(plan.streams, key=_may_be_absent):
         for uri in stream.uris:
             if uri not in locations:

@@ -32,7 +32,7 @@ from ldapslam.jobs.model import Job
 from ldapslam.jobs.plan import AgentPlan
 from ldapslam.proto import engine_pb2 as pb
 
-#: Open files besides connections: of threads, libraries, logs.
+#: Open files of threads, libraries and logs.
 _RESERVED_FILES = 64
 
 
@@ -61,7 +61,7 @@ def admit(
     FleetError, TargetNotAllowed or TargetUnreachable."""
     agent = request.agent
     check_part(part_of(plan), limits, agent)
-    # it lies in the spool
+    # -
     folder = request.files_folder
     check_room(
         room_for(plan, workers, request.run.coordinator_timeout_ns),
@@ -91,7 +91,7 @@ def raise_open_files() -> int:
     """Raise the limit of open files as far as possible; the new limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
-        # one who may not is left with what there is
+        # without the right to raise it, the limit stays
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
             soft = hard
@@ -109,14 +109,14 @@ def check_open_files(plan: AgentPlan, limit: int) -> None:
         )
 
 
-#: An operation's counters and histograms of five times, of its usual outcomes.
+#: An operation's counters, and the histograms of its usual outcomes.
 OPERATION_BYTES = 20_000
 #: A stream's gauges and the histograms of its set-ups.
 STREAM_BYTES = 6_000
 WORKER_BYTES = 100
-#: Of the report itself, and what a file system rounds up to.
+#: The report without its rows, rounded up by the file system.
 REPORT_BYTES = 4_096
-#: Kept free for others on the disk, and for the last reports of runs before.
+#: Kept free for other users of the disk, and for reports of earlier runs.
 RESERVE_BYTES = 4 << 20
 
 
@@ -142,7 +142,7 @@ def room_for(plan: AgentPlan, workers: int, coordinator_timeout_ns: int) -> Room
     )
     ends_ns = plan.boundaries_ns
     first_ns = ends_ns[0] if ends_ns else 1
-    # the lease is looked at between intervals: one more; and the drain
+    # the lease is checked between intervals: one more; and the drain
     reports = min(len(ends_ns), -(-coordinator_timeout_ns // first_ns) + 1) + 1
     return Room(report_bytes, reports)
 

@@ -32,19 +32,19 @@ class AgentLimits:
     """None: not limited."""
 
     targets: tuple[TargetRule, ...] = DEFAULT_RULES
-    #: Connections at a time, over all runs.
+    #: Of all runs together.
     max_connections: int | None = None
-    #: Requests per second, over all runs.
+    #: -
     max_rate_per_s: float | None = None
     #: From T0 to the end of the plan's last phase.
     max_duration_ns: int | None = None
-    #: Of the host's CPUs, 0 to 1.
+    #: Ratio of the host's CPUs, 0 to 1.
     max_cpu_ratio: float | None = None
-    #: Of an entry that must be below each naming context that a job touches.
+    #: RDN of an entry that must be below each naming context of a job.
     marker_rdn: str | None = None
-    #: Of the reports that wait to be delivered.
+    #: -
     spool_quota_bytes: int | None = None
-    #: Runs at a time.
+    #: -
     max_runs: int = 1
     #: Logs that monitors may read: paths, or ANY_PATH.
     logs: tuple[str, ...] = ()
@@ -101,7 +101,7 @@ class Part:
     connections: int
     #: The highest rate of requests that are due; None: nothing bounds it.
     peak_rate_per_s: float | None
-    #: Names of the streams that have no bound.
+    #: Names of streams without a limit of their rate.
     unbounded: tuple[str, ...]
     duration_ns: int
 

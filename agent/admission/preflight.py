@@ -75,7 +75,7 @@ class Probe:
 
     uri: str
     connection: ConnectionSettings = _ANONYMOUS
-    #: What it must hold.
+    #: -
     population: PopulationRecord | None = None
 
 
@@ -142,7 +142,7 @@ def control_operations(facts: list[dict[str, Any]]) -> dict[str, dict[str, int]]
 
 def _probe(stream: StreamPlan, uri: str) -> Probe:
     given = stream.connection
-    # a SASL mechanism's password is no simple bind's, which would show it as it is
+    # a SASL password must not be sent by a simple bind
     bind = given.bind if given.bind.mechanism is None else BindSettings()
     tls = replace(given.tls, cert_file=None, key_file=None)
     return Probe(uri, ConnectionSettings(tls, bind, given.connect_timeout_ns))
@@ -152,10 +152,10 @@ class _Attempt:
     def __init__(self, probe: Probe, location: Location) -> None:
         self.probe = probe
         self.location = location
-        #: With the password.
+        #: -
         self.settings = probe.connection.resolved()
         self.timeout_s = probe.connection.connect_timeout_ns / 1e9
-        #: What the server was asked so far; counted when sent.
+        #: Requests so far, counted when sent.
         self.operations: Counter[str] = Counter()
 
     def reach(self) -> list[str]:

@@ -43,7 +43,7 @@ _EXPECTED = (
 class TargetRule:
     """One rule; of host, networks, socket and is_any exactly one says which servers."""
 
-    #: As the operator wrote it.
+    #: -
     text: str
     host: str | None = None
     networks: tuple[_Network, ...] = ()

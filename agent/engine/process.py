@@ -107,7 +107,7 @@ class RunProcess:
         return ask_servers(self._plan, self._job, self._limits, locations)
 
     def _new_engine(self) -> Engine:
-        # imported late: a missing or broken module is then a failure like others
+        # late, so that a broken module is a failure like others
         module = importlib.import_module("ldapslam.agent._engine")
         engine: Engine = module.Engine(
             self._plan, workers=self._workers, realtime=self._request.realtime
@@ -148,7 +148,7 @@ class RunProcess:
         while (left_ns := t0_mono_ns - time.monotonic_ns()) > 0:
             time.sleep(left_ns / 1e9)
         sampler = HostSampler()
-        # the last worker's own; this thread may wake later than all of them
+        # the last worker's error; this thread may wake later
         while (error_ns := engine.facts()["start_error_ns"]) is None:
             time.sleep(_START_POLL_S)
         self._pipe.send(started=pb.EngineStarted(start_error_ns=error_ns))
@@ -186,7 +186,7 @@ class RunProcess:
 class Lease:
     """The agent's word that load is still wanted."""
 
-    #: Why the load was ended for want of it, or empty.
+    #: Why the load ended without the agent's word, or empty.
     over_reason: str = ""
 
 

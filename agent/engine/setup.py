@@ -127,7 +127,7 @@ def compose(
         add_streams(native, plan, ledger_folder=ledger_folder)
     if native is not None and not has_python:
         return native
-    # imported late: most runs have no Python streams
+    # late: most runs have no Python streams
     from ldapslam.agent.python_jobs.streams import PythonStreams
 
     return Composite(native, numbers, PythonStreams(plan, limits))
@@ -140,13 +140,13 @@ class Composite:
         self, native: Part | None, numbers: Sequence[int], python: Part
     ) -> None:
         self._numbers = numbers
-        # classes first: an import that fails is quicker than ten thousand connections
+        # classes first: their imports fail sooner than connections
         self._parts: dict[str, Part] = {"python": python}
         if native is not None:
             self._parts["native"] = native
         self._taken: dict[str, dict[str, Any]] = {}
         self._ended: set[str] = set()
-        #: Native workers, of which Python's are told apart by their numbers.
+        #: Python's workers have the numbers after the native ones.
         self._native_workers = 0
 
     def prepare(self) -> None:

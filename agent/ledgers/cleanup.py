@@ -48,12 +48,12 @@ from ldapslam.jobs.plan import AgentPlan
 
 _log = logging.getLogger(__name__)
 
-#: Deletes under way on the connection.
+#: -
 WINDOW = 64
 CLOCK_TOLERANCE_S = 2.0
-#: A server may be so late with the last adds of a run that has ended.
+#: How late a server may be with the last adds of a run.
 LATE_ADDS_S = 60.0
-#: DNs that a report names; the ledgers have the others.
+#: DNs that a report names.
 _NAMED = 20
 _ATTEMPTS = 5
 _PAUSE_S = 0.2
@@ -69,16 +69,16 @@ class CleanUpReport:
 
     entries: int = 0
     deleted: int = 0
-    #: Deleted by others meanwhile, or never added.
+    #: Deleted by others, or never added.
     already_gone: int = 0
-    #: Could not be deleted, or may be somebody else's.
+    #: Not deleted, or perhaps another's.
     left: int = 0
     #: Some of those left: {"dn": …, "reason": …}.
     named: list[dict[str, str]] = field(default_factory=list)
     seconds: float = 0.0
-    #: URI -> operation -> how many the clean-up cost that server.
+    #: URI -> operation -> number that the clean-up cost that server.
     control_operations: dict[str, Counter[str]] = field(default_factory=dict)
-    #: Why it ended early, or None.
+    #: -
     error: str | None = None
 
     def facts(self) -> dict[str, Any]:
@@ -152,7 +152,7 @@ class _Cleaner:
         self._report = report
         self._progress = progress
         self._told_s = time.monotonic()
-        #: Deleted entries, by identity.
+        #: -
         self._done: set[int] = set()
 
     def clean(self, stream: CleanUpStream, entries: list[_Entry]) -> None:
@@ -188,13 +188,13 @@ class _Cleaner:
             levels.setdefault(depth(entry.dn), []).append(entry)
         server = _Server(uri, stream, self._plan, self._count)
         try:
-            # children first, and all of them before their parents
+            # children first
             for level in sorted(levels, reverse=True):
                 server.delete(levels[level], lambda entry: self._deleted(entry))
         finally:
             server.close()
             for number, reason in server.reasons.items():
-                # where it was refused it is; that another server has none is no news
+                # a refusal says more than the entry's absence elsewhere
                 if reason != _GONE or number not in reasons:
                     reasons[number] = reason
 
@@ -231,7 +231,7 @@ class _Server:
         self._is_later = time.time() > run.ended_s + LATE_ADDS_S
         self._count = count
         self._connection: Any = None
-        #: Why an entry was not deleted here, by its identity.
+        #: -
         self.reasons: dict[int, str] = {}
 
     def delete(self, entries: list[_Entry], deleted: Callable[[_Entry], None]) -> None:
@@ -440,7 +440,7 @@ class RunLedgers:
 
     def __init__(self, folder: Path | None) -> None:
         self.folder = folder
-        #: URI -> operation -> what the clean-up cost that server.
+        #: URI -> operation -> number that the clean-up cost that server.
         self.operations: Operations = {}
         self._is_clean = folder is None
 
@@ -492,7 +492,7 @@ def run_ledgers(folder: str, run_id: str, plan: AgentPlan) -> Iterator[RunLedger
         try:
             yield ledgers
         finally:
-            # of a run that failed: nobody is there to be told
+            # -
             ledgers.clean_up(lambda left: None)
 
 

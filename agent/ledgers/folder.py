@@ -51,18 +51,18 @@ class CleanUpStream:
     name: str
     uris: tuple[str, ...]
     connection: ConnectionSettings
-    #: For each of its ledgers, whether its entries are to be removed.
+    #: For each ledger, whether its entries are to be removed.
     ledgers: tuple[bool, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class CleanUpPlan:
     run_id: str
-    #: Before this moment (seconds since 1970) the run had added nothing.
+    #: The run added nothing before this, in s since 1970.
     begun_s: float
-    #: At this moment it was last known to be under way.
+    #: The run was last known to be live at this time.
     ended_s: float
-    #: By the number that the engine gave the stream.
+    #: By the engine's numbers.
     streams: tuple[CleanUpStream, ...]
 
 
@@ -123,7 +123,7 @@ def note_alive(folder: Path) -> None:
 def _stream_content(folder: Path, number: int, stream: StreamPlan) -> dict[str, Any]:
     connection = stream.connection
     if connection.tls.ca_file is not None:
-        # the run's own copy goes with its folder; this one may be moved with ours
+        # the run's own copy is removed with its folder
         ca_file = f"ca-{number}.pem"
         shutil.copyfile(connection.tls.ca_file, folder / ca_file)
         tls = dataclasses.replace(connection.tls, ca_file=ca_file)
@@ -249,7 +249,7 @@ class State(IntEnum):
     FAILED = 5
 
 
-#: The entry may exist, or not.
+#: -
 IN_DOUBT = (State.SENT, State.TAKEN)
 LEFT = (*IN_DOUBT, State.ADDED)
 
@@ -270,7 +270,7 @@ class LedgerFile:
         self.path = path
         with open(path, "r+b") as file:
             size = os.fstat(file.fileno()).st_size
-            #: None: an empty file cannot be mapped, and holds nothing.
+            #: None: an empty file, which cannot be mapped.
             self._map = mmap.mmap(file.fileno(), size) if size else None
         if self._map is not None and self._map[: len(_MAGIC)] != _MAGIC:
             self.close()

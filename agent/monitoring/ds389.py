@@ -52,7 +52,7 @@ _SERVER: Columns = (
     ("entriessent", "entries_sent", "1", "counter"),
     ("bytessent", "bytes_sent", "bytes", "counter"),
 )
-#: Attributes that are added, by spaces; `unauthbinds` are a part of the simple ones.
+#: The server's values are added; `unauthbinds` are part of the simple ones.
 _COUNTS: Columns = (
     ("simpleauthbinds strongauthbinds", "bind_initiated", "operations", "counter"),
     ("searchops", "search_initiated", "operations", "counter"),

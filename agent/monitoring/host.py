@@ -27,7 +27,7 @@ from ldapslam.base.uri import DEFAULT_PORTS
 _VIRTUAL_DISKS = ("loop", "ram", "zram", "sr", "fd")
 _SYS_BLOCK = Path("/sys/block")
 _SNMP = Path("/proc/net/snmp")
-#: Field of psutil -> metric, unit, and what its values are multiplied with.
+#: psutil field -> metric, unit, scale.
 _DISK = {
     "read_bytes": ("disk_read", "bytes", 1.0),
     "write_bytes": ("disk_written", "bytes", 1.0),
@@ -81,7 +81,7 @@ _Part = tuple[list[Metric], Callable[[], list[float]]]
 
 
 def _cpu() -> _Part:
-    # guest time is already in user and nice
+    # user and nice include guest time
     names = [
         name for name in psutil.cpu_times()._fields if not name.startswith("guest")
     ]
@@ -229,7 +229,7 @@ class ProcessMonitor:
                 hint="`processes` has names of programs, such as slapd or ns-slapd",
             )
         self._process, self._command = process, command_line(process.pid)
-        # no arguments: they may be secrets
+        # without arguments, which may be secrets
         return {"pid": process.pid, "command": "".join(self._command[:1])}
 
     def sample(self) -> Sequence[float]:
@@ -263,7 +263,7 @@ class ProcessMonitor:
 _PROC = Path("/proc")
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-#: Of `stat`, behind the name in brackets: proc(5) counts from 3 there.
+#: Fields of `stat` after the name; proc(5) counts from 3 there.
 _MINFLT, _MAJFLT, _UTIME, _STIME, _THREADS, _START = (
     place - 3 for place in (10, 12, 14, 15, 20, 22)
 )
@@ -274,7 +274,7 @@ class ProcessId:
     """One process: its number is another's one day, with another start."""
 
     pid: int
-    #: In ticks since the host's boot.
+    #: -
     start_ticks: int
 
 
@@ -297,7 +297,7 @@ def listening_at(uris: Iterable[str]) -> set[int]:
         else:
             port = place.rpartition(":")[2] if ":" in place.rpartition("]")[2] else ""
             ports.add(int(port or DEFAULT_PORTS[scheme]))
-    # an address is a pair, a path or nothing: more than the stubs know
+    # an address is a pair, a path or empty, which the stubs do not know
     sockets: list[Any] = psutil.net_connections("tcp")
     local: list[Any] = psutil.net_connections("unix") if paths else []
     return {
@@ -437,7 +437,7 @@ def _lines(path: Path) -> Iterator[tuple[bytes, list[bytes]]]:
 def _open_files(pid: int) -> int | None:
     folder = _PROC / str(pid) / "fd"
     try:
-        # Linux 6.2 and later have the number there; before, it is zero
+        # Linux 6.2 and later give the number, earlier ones zero
         return folder.stat().st_size or len(os.listdir(folder))
     except OSError:
         return None

@@ -24,7 +24,7 @@ from ldapslam.jobs.replay.log import REQUESTS
 
 _CHUNK_BYTES = 1 << 20
 _TAIL_BYTES = 1 << 16
-#: More are none of 389-DS's.
+#: A longer object is not 389-DS's.
 _LINES_OF_AN_OBJECT = 1_000
 _OTHER_CODE = "another"
 
@@ -107,7 +107,7 @@ class LogMonitor:
 
     def _count(self, text: bytes) -> None:
         known = 0
-        # equal ones are many: each is looked at once
+        # look at equal ones once
         for found, number in Counter(_LINE.findall(text)).items():
             bind, result, code, entries, connection, word = found
             known += number
@@ -156,7 +156,7 @@ class Follower:
         self._path = path
         self._file: BinaryIO | None = None
         self._rest = b""
-        #: What comes next is the rest of a line that began before, or is too long.
+        #: The next bytes end a line that began earlier or is too long.
         self._is_within_line = False
 
     def open_at_end(self) -> None:
@@ -202,7 +202,7 @@ class Follower:
             self._file = self._opened()
         chunk = self._file.read(_CHUNK_BYTES)
         if not chunk and self._is_replaced():
-            # what was written to it before another took its place
+            # the last lines before the replacement
             chunk = self._file.read(_CHUNK_BYTES)
             if not chunk:
                 self.close()

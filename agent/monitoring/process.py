@@ -105,7 +105,7 @@ class MonitorProcess:
         )
         return self._sampling.open(monitors)
 
-    # The load.
+    # -
 
     def _serve(self) -> pb.ConcludeMonitor:
         while True:
@@ -122,7 +122,7 @@ class MonitorProcess:
         if samples:
             self._pipe.send(samples=pb.MonitorSamples(samples=samples))
 
-    # Replication.
+    # -
 
     def _verify(self) -> dict[str, Any]:
         assert self._job.verify is not None
@@ -197,9 +197,9 @@ def main() -> int:
     return serve(pb.MonitorRequest, pb.MonitorEvent, MonitorProcess)
 
 
-#: A server that does not answer is waited for; more of them than that, one by one.
+#: Monitors opened at the same time; each may have to wait for its server.
 _OPENED_AT_A_TIME = 32
-#: What a monitor gets to end the sample that it is at.
+#: Time for a sample under way at the end.
 _JOIN_S = 5.0
 
 

@@ -44,7 +44,7 @@ class Query(NamedTuple):
     scope: int
     attributes: tuple[str, ...]
     filter_text: str = "(objectClass=*)"
-    #: It finds one entry below the base, which sources know by the base's name.
+    #: The entry is below the base; sources know it by the base's name.
     finds_one: bool = False
 
 
@@ -52,7 +52,7 @@ class Source(NamedTuple):
     """A metric, and where its value is."""
 
     metric: Metric
-    #: As `folded` has it.
+    #: -
     dn: str
     #: In lower case; their values are added.
     attributes: tuple[str, ...]
@@ -159,7 +159,7 @@ def distinct(sources: Iterable[Source]) -> tuple[Source, ...]:
     )
 
 
-# What values mean.
+# -
 
 
 def number(values: Sequence[bytes]) -> float:
@@ -262,7 +262,7 @@ class TargetAccess:
     """How to come to one server: TLS, addresses and the job's own bind."""
 
     access: ConnectionSettings
-    #: Hears the kind of every request, for the books.
+    #: Gets the kind of every request, for the reconciliation.
     note_request: Callable[[str], None]
 
     def bound_as(self, bind: Bind | None) -> TargetAccess:

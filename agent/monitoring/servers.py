@@ -104,7 +104,7 @@ class ObservedServers:
 
 _log = logging.getLogger(__name__)
 
-#: A server is through with what it was sent when two readings so far apart agree.
+#: A server has settled when two readings at this interval agree.
 _SETTLE_S = 0.1
 _SETTLE_LIMIT_S = 5.0
 
@@ -116,7 +116,7 @@ class ServerReadings:
         self._servers = servers
         self._uris = uris
         self._tallies: dict[str, Counter[str]] = {}
-        #: URI -> what is known of it so far, JSON-able.
+        #: -
         self.found: dict[str, dict[str, Any]] = {uri: {} for uri in uris}
 
     def before(self) -> None:

@@ -25,10 +25,10 @@ from ldapslam.jobs.requests.template import Template, compile_template
 
 PROGRAM = "ldapsearch"
 _INVALID_CREDENTIALS = 49
-#: From here on an exit status is no result code: -1 of libldap is 255.
+#: Higher exit statuses are no result codes: libldap's -1 is 255.
 _NO_RESULT_CODE = 128
 _READ_BYTES = 1 << 16
-#: A directory that is not there is not asked in a tight loop.
+#: Pause after a failed search.
 _BACK_OFF_S = 0.1
 
 
@@ -68,7 +68,7 @@ class ForkedSearch(PythonJob):
         if access.tls.start_tls:
             command.append("-ZZ")
         if access.bind.dn is not None:
-            # not on the command line, which everybody on the host can read
+            # other users can read command lines
             self._password_file = os.memfd_create("password", os.MFD_CLOEXEC)
             os.write(self._password_file, access.bind.secret)
             command += ["-D", access.bind.dn, "-y", f"/dev/fd/{self._password_file}"]
@@ -180,7 +180,7 @@ def _reap(client: Client, process: subprocess.Popen[bytes]) -> int:
     """The exit status; what the process took of the CPUs is the client's."""
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     try:
-        # of a process that has ended but was not waited for, the kernel still knows
+        # a zombie still has its statistics
         text = Path(f"/proc/{process.pid}/schedstat").read_text(encoding="ascii")
         cpu_ns, run_queue_ns = (int(word) for word in text.split()[:2])
         client.ran_program(cpu_ns=cpu_ns, run_queue_ns=run_queue_ns)

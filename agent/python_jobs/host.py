@@ -42,7 +42,7 @@ from ldapslam.base import process
 from ldapslam.base.errors import ConfigError, LdapSlamError, RunAborted
 from ldapslam.jobs.plan import AgentPlan, PythonPlan, StreamPlan
 
-#: A class gets so long for tear_down.
+#: Time for a class's tear_down.
 _TEAR_DOWN_LIMIT_NS = 10_000_000_000
 _HINT = "install the class on every agent, or set PYTHONPATH for the agent"
 
@@ -92,14 +92,14 @@ class Usage:
     def take(self, wall_ns: int) -> dict[str, int]:
         with contextlib.suppress(OSError, ValueError, IndexError):
             cpu_ns = time.clock_gettime_ns(self._clock)
-            # of the main thread: runnable, but not running
+            # the main thread's: runnable, but not running
             self._own = cpu_ns, int(self._schedstat.read_text("ascii").split()[1])
         cpu_ns, run_queue_ns = map(sum, zip(self._own, self._programs, strict=True))
         before, self._last = self._last, (cpu_ns, run_queue_ns)
         cpu_ns, run_queue_ns = cpu_ns - before[0], run_queue_ns - before[1]
         return {
             "wall_ns": wall_ns,
-            # a client has one thing to do at a time: what is not this is waiting
+            # a client does one thing at a time: the rest is waiting
             "busy_ns": min(wall_ns, cpu_ns + run_queue_ns),
             "spin_ns": 0,
             "cpu_ns": cpu_ns,
@@ -116,7 +116,7 @@ class _Child:
     usage: Usage
     is_ready: bool = False
     start_error_ns: int | None = None
-    #: All sessions that it was to have are over.
+    #: Its sessions are over.
     is_idle: bool = False
     is_ended: bool = False
 
@@ -208,7 +208,7 @@ class Host:
         usage = Usage(pid, stream.counters[index][:2])
         return _Child(pid, stream, Channel(ours.detach()), usage)
 
-    # Messages.
+    # -
 
     def _wait_for(self, is_met: Callable[[_Child], bool], until_ns: int) -> None:
         while not all(map(is_met, self._children)):
@@ -313,7 +313,7 @@ class Host:
         self._parent.send(("failed", error.to_dict()))
         os._exit(1)  # the kernel ends the clients
 
-    # Intervals.
+    # -
 
     def _close_intervals(self) -> None:
         for boundary_ns in self._plan.boundaries_ns:
@@ -374,5 +374,5 @@ def main(descriptor: int) -> int:
 
 
 if __name__ == "__main__":
-    # not sys.exit: threads of an imported module must not hold the process
+    # sys.exit would wait for threads of imported modules
     os._exit(main(int(sys.argv[1])))

@@ -48,7 +48,7 @@ TIME_OUT = -5
 LOST = -1
 _LOST = frozenset({LOST, -2, -11})
 
-#: Notes travel with the agent's facts.
+#: -
 MAX_NOTES = 100
 MAX_NOTE_CHARACTERS = 4_000
 MAX_NOTE_DEPTH = 4
@@ -91,11 +91,11 @@ class RunStopped(Exception):
 class PythonJob:
     """Base of the classes that a job of `type: python` names."""
 
-    #: What `run` records, by the names that reports show; at least one.
+    #: What `run` records, as reports name it; at least one.
     operations: ClassVar[tuple[str, ...]] = ()
-    #: False: no connection is made, `client.connection` cannot be used.
+    #: False: there is no `client.connection`.
     connects: ClassVar[bool] = True
-    #: False: what it does is no load; its processes are not judged as a generator's.
+    #: False: its processes are not judged as a load generator's.
     is_load: ClassVar[bool] = True
 
     @classmethod
@@ -124,7 +124,7 @@ class PythonJob:
 class Connection(SimpleLDAPObject):  # type: ignore[misc]
     """A python-ldap connection that tells its client of every call into libldap."""
 
-    #: None while the connection is set up and closed.
+    #: None during set-up and close.
     client: Client | None = None
 
     def _ldap_call(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -151,11 +151,11 @@ class Operation:
         self._client = client
         self._number = number
         self._expected = expected
-        #: Of the engine's recorder; 0 before the block.
+        #: The engine's handle; 0 before the block.
         self._handle = 0
         self._sent_ns = 0
         self._received_ns = 0
-        #: The result code to record; None: that of python-ldap, or success.
+        #: None: the result code of python-ldap, or success.
         self.result_code: int | None = None
         self._last_code = 0
 
@@ -202,7 +202,7 @@ class Operation:
             self._end(UNRESOLVED, 0, done_ns, done_ns)
             return
         else:
-            # the class may have dealt with a result code; that nothing came it cannot
+            # a class may handle result codes, but not a missing response
             is_kept = self._last_code in (*_SUCCESS_CODES, TIME_OUT, *_LOST)
             code = self._last_code if is_kept else 0
         if self.result_code is not None:
@@ -219,7 +219,7 @@ class Operation:
         self._end(outcome, code, now_ns, now_ns)
         if code != TIME_OUT and code not in _LOST:
             raise ClassFault(f"libldap refused a request: its error {code}")
-        # as in the engine: on what does not answer any more nothing is sent either
+        # as in the engine: nothing more is sent without a response
         self._client._is_lost = True
 
     def _end(self, outcome: int, code: int, received_ns: int, done_ns: int) -> None:
@@ -231,7 +231,7 @@ class Operation:
         return SUCCEEDED if code in _SUCCESS_CODES else FAILED
 
     def _call_begins(self, requests: int) -> None:
-        # what the class did before its first request was its own, and is send lag
+        # the class's own time before its first request is send lag
         first_ns = 0 if self._sent_ns else time.monotonic_ns()
         self._sent_ns = self._sent_ns or first_ns
         self._client._recorder.update(self._handle, first_ns, requests, 0, 0)
@@ -247,7 +247,7 @@ class Observation:
 
     def __init__(self, recorder: SharedRecorder, operation: int, begun_ns: int) -> None:
         self._recorder = recorder
-        #: CLOCK_MONOTONIC.
+        #: -
         self.begun_ns = begun_ns
         self._handle = recorder.begin(operation, begun_ns, 0, begun_ns, True)
 
@@ -287,20 +287,20 @@ class Client:
         drain_s: float = 0.0,
         limits: AgentLimits | None = None,
     ) -> None:
-        #: Its number among the stream's clients in the whole run, and their number.
+        #: Its number in the whole run, and the number of clients.
         self.number = number
         self.total = total
-        #: The server it belongs to.
+        #: -
         self.uri = uri
         #: All servers of the stream's role.
         self.uris = uris
-        #: How the stream's connections are made, secrets included.
+        #: -
         self.access = access
         #: The stream's `request_timeout`; python-ldap has it already.
         self.request_timeout_s = request_timeout_s
-        #: Longest that the run waits, after its load, for what is under way.
+        #: The longest wait after the load.
         self.drain_s = drain_s
-        #: What the agent's operator allows beside the servers.
+        #: The limits of the agent's operator.
         self.limits = limits or AgentLimits()
         #: Seeded by the run's seed, the stream and the number.
         self.random = random.Random(seed)
@@ -318,7 +318,7 @@ class Client:
         #: a pause.
         self._due_ns = 0
         self._slot_free_ns = 0
-        #: The failure that is already recorded; what else leaves `run` is a defect.
+        #: The recorded failure; any other that leaves `run` is a defect.
         self._recorded: BaseException | None = None
         self._in_session = False
         self._is_lost = False
@@ -391,7 +391,7 @@ class Client:
         self._counters[0] += cpu_ns
         self._counters[1] += run_queue_ns
 
-    # Below: for Operation, Connection and client.py.
+    # -
 
     def _number_of(self, name: str) -> int:
         try:

@@ -23,15 +23,15 @@ from ldapslam.agent.admission.limits import AgentLimits
 from ldapslam.base.errors import ConfigError, FleetError, LdapSlamError, RunAborted
 from ldapslam.jobs.plan import AgentPlan
 
-#: Each client is a process: of more, the host's scheduler is what is measured.
+#: With more processes the host's scheduler would be measured.
 MAX_CLIENTS = 1_000
-#: A class gets so long to be imported and set up, beyond what connecting may take.
+#: Time to import and set up a class, beyond connecting.
 SET_UP_LIMIT_S = 60.0
 _END_LIMIT_S = 2.0
-#: -P: the current folder is not a place to import from.
+#: -
 _HOST_COMMAND = (sys.executable, "-P", "-m", "ldapslam.agent.python_jobs.host")
 _NOTES_CHARACTERS = 400_000
-#: As the engine's: a stop is so far ahead that all hear of it before.
+#: As the engine's: a stop is announced this much ahead.
 _STOP_AHEAD_NS = 10_000_000
 
 

@@ -27,10 +27,10 @@ from ldapslam.directory.access import connect, target_error
 from ldapslam.jobs.connection_settings import ConnectionSettings
 from ldapslam.jobs.requests.dn import split_rdn
 
-#: For a new entry to come to all replicas.
+#: For a new entry to reach all replicas.
 _ARRIVAL_LIMIT_S = 20.0
 _DRAIN_TURN_S = 0.01
-#: What is left is for the tear-down, which the run cuts short with its drain.
+#: The rest is for the tear-down, within the run's drain.
 _DRAIN_SHARE = 0.8
 
 
@@ -55,7 +55,7 @@ class ReplicationProbe(PythonJob):
         self._word = ""
         self._number = 0
         self._watches: dict[str, Watch] = {}
-        #: None: the entry is ours.
+        #: None: the probe added the entry.
         self._values_before: list[bytes] | None = None
 
     def set_up(self, client: Client) -> None:
@@ -116,7 +116,7 @@ class ReplicationProbe(PythonJob):
         for watch in self._watches.values():
             watch.end()
         try:
-            # before anything that a silent replica could hold up
+            # before a silent replica can delay it
             self._restore_entry(client)
         finally:
             for watch in self._watches.values():
@@ -171,7 +171,7 @@ class ReplicationProbe(PythonJob):
         return watch.method
 
 
-#: What goes for the parent need not for a new entry.
+#: These errors may concern the parent only.
 _OF_ONE_ENTRY = (ldap.INSUFFICIENT_ACCESS, ldap.OBJECT_CLASS_VIOLATION)
 _HINTS = {
     ldap.REFERRAL: "it takes no writes: the probe's target is the supplier",

@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 _SYNC_OID = SyncRequestControl.controlType
 _PERSISTENT_OID = PersistentSearchControl.controlType
-#: A turn of the thread: how late it may hear of its end, and give up what is overdue.
+#: How late the thread ends, and gives up what is overdue.
 _TURN_S = 0.05
 _RECONNECT_S = 0.5
 #: Limits for the refusal of a persistent search, which is silent until something
@@ -143,7 +143,7 @@ class Watch:
         self.give_up()
         self._disconnect()
 
-    # The connection.
+    # -
 
     def _connect(self) -> None:
         self._connection = connect(
@@ -184,13 +184,13 @@ class Watch:
                 if received_ns is None:
                     continue
                 kinds = self._take_messages(received_ns)
-                # the entry alone may be that of a common search, whose end is to come
+                # an entry alone may be of a common search, which will end
                 if ldap.RES_INTERMEDIATE in kinds or (kinds and not must_answer):
                     return
             if must_answer:
                 raise self._tells_nothing()
         except (
-            # slapd knows the control as soon as the module is loaded
+            # slapd knows the control when the module is loaded
             ldap.UNAVAILABLE_CRITICAL_EXTENSION,
             ldap.UNWILLING_TO_PERFORM,
             _SearchEnded,
@@ -223,7 +223,7 @@ class Watch:
             return PersistentSearchControl(criticality=True, changesOnly=True)
         raise self._tells_nothing()
 
-    # The thread.
+    # -
 
     def _watch(self) -> None:
         while not self._closing.is_set():

@@ -24,9 +24,9 @@ from dataclasses import dataclass
 
 #: Largest relative drift between two hosts' monotonic clocks: 100 parts per million.
 DRIFT_LIMIT = 100e-6
-#: Exchanges kept for each agent.
+#: -
 WINDOW = 64
-#: No host runs for seventy years; what follows from such times fits into 64 bits.
+#: Later times are made up, and would not fit into 64 bits.
 _LATEST_NS = 2**61
 
 

@@ -54,9 +54,9 @@ from ldapslam.coordinator.fleet.selection import Candidate, Selection
 
 #: An idle agent, or one that hung up, is lost after this. Heartbeats come every second.
 LOST_AFTER_NS = 4_000_000_000
-#: An agent's own clock decides when its lease is over; its last words take a while.
+#: The agent's clock ends the lease; its last report takes a while.
 LEASE_SLACK_NS = 5_000_000_000
-#: A run that begins anew, or was held, then waits so long for agents that went away.
+#: Then the run waits this long for agents that went away.
 PATIENCE_NS = 60_000_000_000
 
 
@@ -82,12 +82,12 @@ class FleetEvent:
 @dataclass(frozen=True, slots=True)
 class AgentRegistered(FleetEvent):
     name: str
-    #: Random, one for each process.
+    #: Random for each process.
     instance: str
     labels: Mapping[str, str] = field(default_factory=dict)
-    #: The runs the agent is busy with, as it says.
+    #: -
     runs: tuple[str, ...] = ()
-    #: Counts the processes that used the agent's spool.
+    #: Number of the process on the agent's spool.
     epoch: int = 0
     #: Runs that it takes at a time.
     max_runs: int = 1
@@ -139,9 +139,9 @@ class RunSubmitted(FleetEvent):
     selection: Selection
     targets: frozenset[str]
     priority: int = 0
-    #: True: other such runs may load the same targets meanwhile.
+    #: Other sharing runs may load the same targets.
     is_sharing: bool = False
-    #: How long its agents keep up the load without being heard.
+    #: How long agents keep up the load without the coordinator.
     lease_ns: int = 60_000_000_000
     #: Whether it may wait for agents; until `agents_until_ns`, or without limit.
     may_wait: bool = False
@@ -154,7 +154,7 @@ class RunRecovered(FleetEvent):
 
     run_id: str
     targets: frozenset[str]
-    #: Agents whose part has not ended -> the epoch in which they took it.
+    #: Agents with an open part -> the epoch in which they took it.
     agents: Mapping[str, int]
     is_sharing: bool = False
     lease_ns: int = 60_000_000_000
@@ -192,9 +192,9 @@ class Command:
 @dataclass(frozen=True, slots=True)
 class AssignRun(Command):
     run_id: str
-    #: In the order of their index in the run.
+    #: In the order of their indexes.
     agents: tuple[str, ...]
-    #: Wanted and free, but without a share of the load.
+    #: Free, but without a part of the load.
     left_out: tuple[str, ...] = ()
 
 
@@ -202,9 +202,9 @@ class AssignRun(Command):
 class RefuseRun(Command):
     run_id: str
     wanted: str
-    #: Those that would do, were there enough; all, for a run that names some.
+    #: Agents that fit; all serving ones for a run that names some.
     available: tuple[str, ...]
-    #: Why others that serve would not do.
+    #: Why others do not fit.
     ineligible: tuple[str, ...] = ()
 
 
@@ -266,7 +266,7 @@ class AgentRecord:
     """What the fleet knows of one agent."""
 
     name: str
-    #: Empty: of a recovered run, and not registered since.
+    #: Empty: of a recovered run, not registered yet.
     instance: str
     heard_ns: int
     epoch: int = 0
@@ -274,7 +274,7 @@ class AgentRecord:
     max_runs: int = 1
     is_restricted: bool = False
     host_id: str = ""
-    #: Run -> how long the agent keeps up its load without being heard.
+    #: Run -> its lease in ns.
     runs: dict[str, int] = field(default_factory=dict)
     #: When its connection ended; None while it stands.
     hung_up_ns: int | None = None
@@ -396,7 +396,7 @@ class Fleet:
         serving = (AgentState.IDLE, AgentState.ASSIGNED)
         return (record for record in self.agents() if record.state in serving)
 
-    # Agents.
+    # -
 
     def _on_registered(self, event: AgentRegistered, now_ns: int) -> list[Command]:
         commands: list[Command] = []
@@ -441,14 +441,14 @@ class Fleet:
 
     def _on_hung_up(self, event: AgentHungUp, now_ns: int) -> list[Command]:
         record = self._agents[event.name]
-        # of a silent agent it is our own end that gave the connection up
+        # we closed a silent agent's connection ourselves
         if not record.is_silent:
             record.hung_up_ns = now_ns
         return []
 
     def _on_listens(self, event: AgentListens, now_ns: int) -> list[Command]:
         record = self._agents[event.name]
-        # the end of its last connection may have been noticed after it was back
+        # the old connection's end may be noticed after the new one's begin
         record.hung_up_ns = None
         return []
 
@@ -521,7 +521,7 @@ class Fleet:
         record.is_silent = False
         return ReportLoss(record.name, run_ids, now_ns - record.heard_ns, reason)
 
-    # Runs.
+    # -
 
     def _on_submitted(self, event: RunSubmitted, now_ns: int) -> list[Command]:
         if event.run_id in self._runs:
@@ -555,7 +555,7 @@ class Fleet:
         entry.selection = replace(
             entry.selection, names=event.agents, count=None, hosts=1
         )
-        # one of them may be gone for good by now
+        # one of them may be gone
         entry.agents_until_ns = max(now_ns + PATIENCE_NS, entry.agents_until_ns or 0)
         return self._assign()
 
@@ -571,7 +571,7 @@ class Fleet:
         if event.run_ids == self._held:
             return []
         for run_id in self._held - event.run_ids:
-            # its agents may have been away for the same reason
+            # its agents may have been away too
             entry = self._runs.get(run_id)
             if entry is not None and entry.agents_until_ns is not None:
                 until_ns = max(now_ns + PATIENCE_NS, entry.agents_until_ns)
@@ -590,7 +590,7 @@ class Fleet:
             for run_id, entry in self._runs.items()
             if entry.state is QueueState.WAITING
         ]
-        # stable: of one priority the oldest first
+        # stable: the oldest first in each priority
         return sorted(waiting, key=lambda item: -item[1].priority)
 
     def _assign(self) -> list[Command]:
@@ -612,7 +612,7 @@ class Fleet:
                 for record in fitting
                 if record.has_room
                 and record.name not in reserved
-                # its end of the attempt before is still to come
+                # its earlier attempt has not ended there
                 and run_id not in record.runs
             ]
             names = entry.selection.choose(free, len(fitting))
@@ -633,5 +633,5 @@ class Fleet:
 def _is_same_process(record: AgentRecord, event: AgentRegistered) -> bool:
     if record.instance:
         return record.instance == event.instance
-    # known by its run only, of the coordinator before
+    # of the earlier coordinator, known by its run only
     return record.epoch == event.epoch

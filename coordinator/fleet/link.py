@@ -27,7 +27,7 @@ class AgentIdentity:
     build: str
     labels: Mapping[str, str] = field(default_factory=dict)
     host_facts: Mapping[str, Any] = field(default_factory=dict)
-    #: What its operator allows.
+    #: -
     limits: Mapping[str, Any] = field(default_factory=dict)
     #: True: its CLOCK_MONOTONIC is ours.
     shares_clock: bool = False
@@ -46,11 +46,11 @@ class AgentLink:
         self._commands: list[pb.Command] = []
         self._last_number = 0
         self._changed = asyncio.Event()
-        #: The stream that serves the session; an older one ends.
+        #: Only the newest stream serves the session.
         self._stream_number = 0
         self._open_streams = 0
         self._is_closed = False
-        #: How busy the host is, as it said last.
+        #: -
         self.load: pb.HostLoad | None = None
 
     @property

@@ -18,7 +18,7 @@ class Candidate:
     host_id: str = ""
     #: True: only for runs that name it.
     is_restricted: bool = False
-    #: Runs that it has a part in.
+    #: -
     runs: int = 0
 
     @property
@@ -30,15 +30,15 @@ class Candidate:
 class Selection:
     """The agents a job asks for: by number, by name, by label, or all there are."""
 
-    #: That many, any; None: every one that fits.
+    #: None: all that fit.
     count: int | None = None
-    #: Exactly these.
+    #: -
     names: tuple[str, ...] = ()
     #: Those that carry all of these labels.
     labels: Mapping[str, str] = field(default_factory=dict)
-    #: The load can be spread over so many at most; None: over any number.
+    #: The load needs no more; None: no limit.
     most: int | None = None
-    #: They must be on so many hosts at least.
+    #: The least number of hosts.
     hosts: int = 1
 
     def fits(self, candidate: Candidate) -> bool:

@@ -32,7 +32,7 @@ SERVICES = (
 )
 
 CHECK_EVERY_S = 5.0
-#: Longer than a busy store is waited for (10 s).
+#: A busy store waits for 10 s.
 _CHECK_TIMEOUT_S = 15.0
 
 _Response = health_pb2.HealthCheckResponse
@@ -44,7 +44,7 @@ class HealthService(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
     def __init__(self) -> None:
         self._statuses = dict.fromkeys(SERVICES, _Response.NOT_SERVING)
         self._changed = asyncio.Condition()
-        # knows how to refuse, and has no services but the one without a name
+        # only used to refuse unknown services
         self._refusing = health.aio.HealthServicer()
 
     async def Check(

@@ -34,15 +34,15 @@ from ldapslam.results.upkeep import file_bytes
 from ldapslam.transport.messages import build_version
 from ldapslam.transport.metrics_server import exposed
 
-#: The event loop has so long to answer.
+#: Time for the event loop to answer.
 _ANSWER_TIMEOUT_S = 5.0
 _NS_PER_S = 1e9
 _US_PER_S = 1e6
-#: Agents of these states are there.
+#: States of agents that are present.
 _PRESENT = frozenset({"idle", "assigned", "silent"})
 
 
-#: Figures of an ended run are shown so long.
+#: How long an ended run is shown.
 KEPT_S = 60.0
 MAX_RUNS = 100
 MAX_STREAMS = 500
@@ -86,11 +86,11 @@ class Metrics(Extension):
     ) -> None:
         self._place = place
         self._now_s = now_s
-        #: Runs that ended before may be judged now; they are not news.
+        #: Runs that ended earlier are no news when judged now.
         self._since_utc = (
             utc_text(datetime.now(UTC)) if since_utc is None else since_utc
         )
-        #: In the order in which they were first heard of.
+        #: -
         self._runs: dict[str, RunFigures] = {}
         #: (state, verdict or "none") -> runs that ended since the start.
         self.ended: Counter[tuple[str, str]] = Counter()
@@ -108,7 +108,7 @@ class Metrics(Extension):
 
     async def stop(self) -> None:
         if self._exposed is not None:
-            # it waits for what is being answered, which needs this loop
+            # it waits for answers that need this loop
             await asyncio.to_thread(self._exposed.__exit__, None, None, None)
 
     def _families(self, coordinator: Coordinator) -> list[Metric]:
@@ -119,7 +119,7 @@ class Metrics(Extension):
             *store_families(coordinator.writer.store),
         ]
 
-    # What happens to runs.
+    # -
 
     def run_changed(self, status: pb.RunStatus) -> None:
         run = self._runs.get(status.run_id)
@@ -137,7 +137,7 @@ class Metrics(Extension):
         run = self._runs.get(run_id)
         if run is None:
             return
-        # a drain is as long as it happens to be: its rates mean nothing
+        # a drain's length is arbitrary, so its rates mean nothing
         is_drain = figures.phase == DRAIN and run.interval is not None
         if not is_drain:
             run.interval = figures
@@ -193,7 +193,7 @@ class _OnLoop(Collector):
         self._families = families
 
     def describe(self) -> list[Metric]:
-        # else the registry would collect once to know the names
+        # without this the registry would collect once to learn the names
         return []
 
     def collect(self) -> Iterator[Metric]:

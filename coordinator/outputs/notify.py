@@ -37,18 +37,18 @@ _log = logging.getLogger(__name__)
 
 #: Pauses between attempts: five attempts in a quarter of an hour.
 BACK_OFF_S = (5.0, 30.0, 120.0, 600.0)
-#: For one attempt.
+#: -
 LIMIT_S = 60.0
-#: Notifications that are being sent when the coordinator ends have this long.
+#: Time for notifications under way at the end.
 STOP_GRACE_S = 5.0
 
 _MAX_PROCESSES = 2
-#: More notifications than this at a time are not tried at all.
+#: More at a time are not tried.
 _MAX_PENDING = 500
 #: A run that ended earlier is no news.
 _NEWS_FOR = timedelta(hours=1)
 _MAX_REASONS = 20
-#: Kinds of events.
+#: -
 _TOLD, _FAILED = "notified", "notify_failed"
 _TYPES = {"PASS": "success", "FAIL": "failure", "INVALID": "warning"}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -58,9 +58,9 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 class NotifySettings:
     """What the operator of a coordinator decides."""
 
-    #: Name -> URL, or where the URL is.
+    #: URL, or a reference to it.
     channels: Mapping[str, str | SecretRef] = field(default_factory=dict)
-    #: Channels that are told of every run.
+    #: For every run.
     always: tuple[str, ...] = ()
     #: For receivers to follow; {run_id} is the run's.
     link: str | None = None
@@ -148,7 +148,7 @@ class Notifier(Extension):
         self._ending = asyncio.Event()
         self._processes = asyncio.Semaphore(_MAX_PROCESSES)
         self._pending: set[asyncio.Task[None]] = set()
-        #: Runs that were judged before the start.
+        #: -
         self._early: list[tuple[RunRecord, Sequence[str]]] = []
 
     async def check(self) -> None:

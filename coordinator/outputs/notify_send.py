@@ -13,10 +13,10 @@ from urllib.parse import unquote
 
 from ldapslam.base.child import answer, command_of
 
-#: For notify.py.
+#: -
 COMMAND = command_of(__name__)
 
-#: Characters of why a notification was not sent.
+#: -
 _MAX_REASON = 300
 
 
@@ -25,7 +25,7 @@ def work(question: dict[str, Any]) -> dict[str, Any]:
     sends."""
     import apprise
 
-    # its warnings are part of the answer, where the URL's secrets are taken out
+    # its warnings go into the answer, without the URL's secrets
     logging.getLogger("apprise").propagate = False
     if "check" in question:
         return {
@@ -54,7 +54,7 @@ def work(question: dict[str, Any]) -> dict[str, Any]:
     return {"why": without_secrets(said, url)[:_MAX_REASON] or "it was not taken"}
 
 
-#: Of a shorter piece only whole words are left out: it may be part of any word.
+#: Shorter parts are left out as whole words only.
 _SHORT = 6
 
 

@@ -37,10 +37,10 @@ from ldapslam.transport.messages import failure_message
 
 _log = logging.getLogger(__name__)
 
-#: The final state is written so often, a busy store having its own patience each time.
+#: Attempts to write the final state; each waits for a busy store.
 _END_ATTEMPTS = 5
 _END_PAUSE_S = 1.0
-#: Figures that a watcher may leave unread before it gets no more.
+#: Statistics that a watcher may leave unread before it gets no more.
 _MOST_UNREAD = 1000
 #: A watcher's queue; None ends it.
 Updates = asyncio.Queue[pb.RunUpdate | None]
@@ -71,7 +71,7 @@ class ActiveRun:
     ) -> None:
         self.submission = submission
         self.record = submission.record
-        #: May begin as far as time and order are concerned.
+        #: Time and order allow it to begin.
         self.is_released = True
         #: Set when the final state is in the store, or cannot be written.
         self.concluded = asyncio.Event()
@@ -91,9 +91,9 @@ class ActiveRun:
         self._starting: asyncio.Task[None] | None = None
         self._observers = observers
         self._clock_at_ns: dict[str, int] = {}
-        #: Agent -> the epoch in which it was given its part, and in which attempt.
+        #: Agent -> epoch and attempt of its part.
         self._given: dict[str, tuple[int, int]] = {}
-        #: Reports of its agents that could not be taken.
+        #: -
         self.refusals = 0
 
     def resume(
@@ -156,7 +156,7 @@ class ActiveRun:
         before, watches = dict(self._machine.parts), dict(self._machine.watches)
         commands = self._machine.handle(event, self._now_ns())
         for agent, part in self._machine.parts.items():
-            # in the store before the agent's report is acknowledged
+            # stored before the report is acknowledged
             if before.get(agent, part) is not part:
                 self._put_agent(agent, {"part": str(part)})
         for agent, watch in self._machine.watches.items():
@@ -233,7 +233,7 @@ class ActiveRun:
             self.record, self._events, self._error, self.submission.limits.planned_ns
         )
 
-    # Watchers.
+    # -
 
     def subscribe(self) -> Updates:
         updates: Updates = asyncio.Queue()
@@ -248,7 +248,7 @@ class ActiveRun:
 
     def _notify(self, **update: Any) -> None:
         for updates in self._watchers:
-            # one that does not read must not fill our memory; figures are in the store
+            # a watcher that does not read must not fill the memory
             if "figures" not in update or updates.qsize() < _MOST_UNREAD:
                 updates.put_nowait(pb.RunUpdate(**update))
         for observer in self._observers:
@@ -260,7 +260,7 @@ class ActiveRun:
             except Exception:
                 _log.exception("run %s: an observer failed", self.run_id)
 
-    # What agents report beyond the machine's events.
+    # -
 
     def add_snapshot(self, agent: str, snapshot: Snapshot) -> None:
         for figures in self._live.add(agent, snapshot):
@@ -301,7 +301,7 @@ class ActiveRun:
         drift_ns = abs(after.offset_ns - before.offset_ns)
         facts = {"clock_drift_us": drift_ns / 1000}
         if agent not in self._clock_at_ns:
-            # too short for samples, which say how well it was known at each time
+            # without samples, which say how well it was known at each time
             facts["clock_offset_bound_us"] = max(after.bound_ns, before.bound_ns) / 1000
         self._put_agent(agent, facts)
 
@@ -314,7 +314,7 @@ class ActiveRun:
         )
         self._notify(event=event_message(event))
 
-    # Commands of the machine.
+    # -
 
     def _execute(self, command: machine.Command) -> None:
         match command:
@@ -509,7 +509,7 @@ class ActiveRun:
         )
         submissions.forget(store, record.run_id)
 
-    # The store.
+    # -
 
     def _set_state(self, state: RunState, detail: str, **times: str) -> None:
         if state is RunState.RUNNING:

@@ -57,9 +57,9 @@ class Resume:
     #: boot.
     t0_mono_ns: int
     boot_id: str
-    #: What draining was to end in.
+    #: -
     ending: Ending = field(default_factory=Ending)
-    #: Agent whose part has not ended -> the epoch in which it took it.
+    #: Agent with an open part -> the epoch in which it took it.
     awaited: Mapping[str, int] = field(default_factory=dict)
 
 

@@ -43,7 +43,7 @@ def interval_record(report: IntervalReport, plan: Mapping[str, Any]) -> Interval
     snapshot = report.snapshot
     _check_key("epoch", report.epoch)
     _check_key("sequence", report.sequence)
-    # the drain follows the planned ones
+    # the drain is one more
     if snapshot.index > len(plan["boundaries_ns"]):
         raise ProtocolError(f"the plan has no interval {snapshot.index}")
     if not 0 <= snapshot.end_ns - snapshot.start_ns <= _MAX_COUNTER:
@@ -241,7 +241,7 @@ def _facts(text: str, max_depth: int, shape: type[_Shape] = _Shape) -> dict[str,
     try:
         shape.model_validate(facts)
     except ValidationError as error:
-        # a peer may have made any number of them: they are not listed
+        # a peer may cause any number of errors: do not list them
         wrong = error.error_count()
         raise ProtocolError(f"{wrong} facts are not of the expected type") from None
     return facts
@@ -257,12 +257,12 @@ def _check_depth(value: object, left: int) -> None:
             _check_depth(one, left - 1)
 
 
-#: Characters of the name of a monitor or metric, and of a unit.
+#: -
 _MAX_NAME = 500
 _MAX_MONITORS = 1000
 _MAX_METRICS = 5000
 _MAX_NS = (1 << 63) - 1
-#: Not allowed, or not to be had.
+#: Not allowed, or not available.
 _REFUSALS = (ConfigError, FleetError, TargetError)
 
 

@@ -20,11 +20,11 @@ from ldapslam.results.records import FINAL_STATES, RunRecord
 
 _log = logging.getLogger(__name__)
 
-#: Twelve hours of four agents took 70 s, on two cores that were busy with others.
+#: Twelve hours of four agents took 70 s on two busy cores.
 LIMIT_S = 300.0
 
 _VERDICTS = ("PASS", "FAIL", "INVALID")
-#: Of the runs that ended without a verdict, this many are judged after a start.
+#: Runs without a verdict that a start judges.
 _JUDGED_AT_START = 20
 
 
@@ -32,11 +32,11 @@ _JUDGED_AT_START = 20
 class Judgement:
     #: PASS, FAIL or INVALID; None: the run never began, or could not be judged.
     verdict: str | None = None
-    #: Why the verdict is not PASS.
+    #: -
     reasons: tuple[str, ...] = ()
 
 
-#: Judges the run of an id; takes its time.
+#: -
 Judge = Callable[[str], Awaitable[Judgement]]
 
 

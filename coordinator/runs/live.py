@@ -39,7 +39,7 @@ class LiveStatistics:
             return []  # late: its interval was shown without it
         self._open.setdefault(snapshot.index, {})[agent] = snapshot
         if snapshot.final:
-            # of a drain there may be one agent's only: the plan is over for it
+            # its plan is over: the drain may be one agent's only
             self._expected.discard(agent)
         return self._complete()
 
@@ -64,7 +64,7 @@ class LiveStatistics:
         names = dict.fromkeys(
             row.stream for snapshot in snapshots for row in snapshot.operations
         )
-        # what sends nothing for want of connections
+        # streams without connections send nothing
         names |= dict.fromkeys(
             row.stream
             for snapshot in snapshots

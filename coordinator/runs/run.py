@@ -45,7 +45,7 @@ from typing import Any
 
 from ldapslam.base.errors import AgentLost, AgentUnreachable, LdapSlamError, RunAborted
 
-#: The store's disk may take a while, and agents of one host share its CPUs.
+#: The disk takes a while, and agents of one host share its CPUs.
 _LOCAL_LEAD_NS = 400_000_000
 _LOCAL_LEAD_PER_AGENT_NS = 20_000_000
 
@@ -98,20 +98,20 @@ class RunLimits:
     grace_ns: int
     #: False: `on_agent_loss: continue`.
     stop_on_loss: bool = True
-    #: All agents are to be ready within.
+    #: Time for all agents to become ready.
     prepare_ns: int = 120_000_000_000
-    #: So many ready agents are enough when others cannot be had; None: all are needed.
+    #: Enough ready agents when others fail; None: all are needed.
     quorum: int | None = None
     #: From the last agent's readiness to T0: the order is stored, then sent. Shorter on
     #: the coordinator's host.
     start_lead_ns: int = 1_000_000_000
-    #: Beyond what is planned, for messages on their way.
+    #: For messages on their way.
     slack_ns: int = 30_000_000_000
-    #: Whether there are monitors.
+    #: -
     monitored: bool = False
-    #: What they get to see the servers before the load.
+    #: Time for monitors to read the servers before the load.
     monitor_prepare_ns: int = 30_000_000_000
-    #: What they get, beyond the slack, to see replicas become equal after it.
+    #: Time, beyond the slack, for replicas to become equal.
     verify_ns: int = 0
 
 
@@ -135,7 +135,7 @@ class RunEvent:
 @dataclass(frozen=True, slots=True)
 class AgentsAssigned(RunEvent):
     agents: tuple[str, ...]
-    #: All of them run on the coordinator's host: no network is between.
+    #: All run on the coordinator's host.
     are_local: bool = False
 
 
@@ -154,9 +154,9 @@ class MonitorProgressed(RunEvent):
 @dataclass(frozen=True, slots=True)
 class MonitorEnded(RunEvent):
     agent: str
-    #: Why it saw nothing more, or empty.
+    #: -
     reason: str = ""
-    #: What it was refused with, if it was: no other try would go better.
+    #: The reason of a refusal, which another try would not change.
     refusal: LdapSlamError | None = None
 
 
@@ -181,7 +181,7 @@ class CleanUpProgressed(RunEvent):
 @dataclass(frozen=True, slots=True)
 class AgentFinished(RunEvent):
     agent: str
-    #: Why before the plan's end, or empty.
+    #: -
     early_reason: str = ""
 
 
@@ -237,7 +237,7 @@ class MonitorServers(Command):
 @dataclass(frozen=True, slots=True)
 class ConcludeMonitors(Command):
     agents: tuple[str, ...]
-    #: Whether replicas are to become equal; False after a run that went wrong.
+    #: Whether to wait for equal replicas; False after a failure.
     verify: bool
 
 
@@ -318,9 +318,9 @@ class Run:
 
     def __init__(self, limits: RunLimits) -> None:
         self.state = RunState.QUEUED
-        #: Agent -> how far it is; in the order of the agents' indexes.
+        #: In the order of the agents' indexes.
         self.parts: dict[str, Part] = {}
-        #: Agent -> how far its monitor is; those of all agents, or of none.
+        #: For all agents, or none.
         self.watches: dict[str, Watch] = {}
         #: Agents have ended, and monitors are awaited.
         self.is_concluding = False
@@ -330,9 +330,9 @@ class Run:
         self._are_told = False
         self._are_local = False
         self._deadline_ns: int | None = None
-        #: However busy monitors are.
+        #: -
         self._conclude_until_ns = 0
-        #: What the run will have been once its agents are gone.
+        #: The result once the agents are gone.
         self.ending = Ending()
         active = (RunState.PREPARING, RunState.READY, RunState.RUNNING)
         live = (*active, RunState.DRAINING)
@@ -382,7 +382,7 @@ class Run:
             self._deadline_ns = self._drain_deadline_ns(now_ns)
         lost = [agent for agent, part in parts.items() if part is Part.LOST]
         if lost and ending.is_planned and self._limits.stop_on_loss:
-            # it ended between the two entries in the store
+            # the coordinator ended between two writes
             error = AgentLost(lost[0], 0.0)
             return self._stop(RunState.FAILED, str(error), error, now_ns)
         return [] if self._live() else self._conclude(now_ns)
@@ -520,7 +520,7 @@ class Run:
 
     def _on_finished(self, event: AgentFinished, now_ns: int) -> list[Command]:
         reason = event.early_reason
-        # while another's start is on its way, a fast agent may be through
+        # a fast agent may end while another's start is on its way
         if self.parts[event.agent] is not Part.STARTED and self.state in _BEFORE_LOAD:
             reason = reason or "no load was started"
         if not reason or not self.ending.is_planned:
@@ -549,7 +549,7 @@ class Run:
             self.ending = Ending(RunState.CANCELLED, detail)
             return [noted, *self._conclude(now_ns)]
         if self.is_concluding:
-            # the load has had its end; what is cancelled is to wait for the replicas
+            # only the wait for replicas is cancelled
             return [noted, EndMonitors(self._watching()), *self._end()]
         if self.state is RunState.DRAINING:
             return [RefuseEvent(event, self.state)]

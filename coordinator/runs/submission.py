@@ -40,7 +40,7 @@ from ldapslam.transport.messages import (
 )
 
 _SEED_BITS = 64
-#: Characters of a name: of an agent, a schedule, a window.
+#: Characters of an agent's, schedule's or window's name.
 MAX_NAME = 64
 
 
@@ -50,16 +50,16 @@ class Submission:
 
     job: Job
     record: RunRecord
-    #: What every agent gets; index and count are filled in for each.
+    #: Without index and count.
     assignment: RunAssignment
     selection: Selection
     limits: RunLimits
-    #: Its servers (`server_of`): no two runs at a time, unless both share them.
+    #: Its servers (`server_of`), for one run at a time unless both share.
     targets: frozenset[str]
     is_sharing: bool
-    #: As it was sent, for a coordinator after this one.
+    #: As sent, for the next coordinator.
     request: SubmitJobRequest
-    #: How long the run may wait for agents that are not there; 0: not at all.
+    #: 0: not at all.
     wait_for_agents_ns: int
 
     @property
@@ -200,7 +200,7 @@ def selection_of(job: Job) -> Selection:
     )
 
 
-#: Longest that entries of servers are compared, after they had to be equal.
+#: Longest comparison of entries after replicas became equal.
 COMPARE_NS = 3600 * 1_000_000_000
 
 
@@ -258,7 +258,7 @@ _NS_PER_S = 1e9
 
 
 def report_plan(job: Job) -> dict[str, Any]:
-    # one agent drives every stream, and its share of a total is all of it
+    # one agent has all streams, and the whole of each total
     whole = agent_plan(job, agent_index=0, agent_count=1, seed=0)
     return {
         "phases": [
@@ -296,7 +296,7 @@ def _verify(job: Job) -> dict[str, Any]:
 
 def _stream(job: Job, stream: Stream, planned: StreamPlan) -> dict[str, Any]:
     compiled = {operation.name: operation for operation in planned.operations}
-    #: Operation that begins a session -> how often it is sent in one.
+    #: Operation that begins a session -> its number in one.
     first: dict[str, int] = {}
     for script in planned.scripts:
         numbers = [number for number, _ in script.steps]
@@ -308,7 +308,7 @@ def _stream(job: Job, stream: Stream, planned: StreamPlan) -> dict[str, Any]:
         "uris": list(job.targets[stream.target]),
         **_watched(planned),
         "engine": planned.engine,
-        # what a replay sends is its log's: perhaps not every operation
+        # a replay may not send every operation
         "is_replay": planned.replay is not None,
         "model": planned.model,
         **_rates(job, stream, planned),

@@ -17,11 +17,11 @@ from ldapslam.base.uri import server_of
 from ldapslam.coordinator.schedules.recurrence import Rule, check_cron, times
 from ldapslam.proto import schedule_pb2 as pb
 
-#: From the queue to T0 a run takes so long at most, or has failed.
+#: Longest time from the queue to T0.
 PREPARATION = timedelta(minutes=2)
-#: Of a window that comes again and again.
+#: For regular windows.
 _LONGEST = timedelta(days=31)
-#: A run that finds no room between so many windows in a row finds none.
+#: A run without room between that many windows has none.
 _MOST_SPANS = 400
 _KEPT = 4
 
@@ -31,7 +31,7 @@ class Hold:
     """No run may begin."""
 
     window: str
-    #: When it may; None: there is no room for it between the windows.
+    #: None: there is no room between the windows.
     until: datetime | None
 
     def __str__(self) -> str:
@@ -44,12 +44,12 @@ class Hold:
 class Window:
     window_id: str
     name: str
-    #: Each begin; a rule without an end, or one time.
+    #: A rule without end, or one time.
     begins: Rule | datetime
     length: timedelta
     #: Servers (`server_of`); empty: all.
     targets: frozenset[str] = frozenset()
-    #: The span that was found last, and for when.
+    #: The last spans found, for the times asked.
     _found: list[tuple[datetime, tuple[datetime, datetime]]] = field(
         default_factory=list, compare=False, repr=False
     )
@@ -60,7 +60,7 @@ class Window:
     def first_span(self, now: datetime) -> tuple[datetime, datetime] | None:
         """Begin and end of the first window that is not over."""
         for asked, span in self._found:
-            # asked each second for each run that waits, and mostly the same
+            # asked each second for each waiting run
             if asked <= now < span[1]:
                 return span
         first = next(self.spans(now), None)

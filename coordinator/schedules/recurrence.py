@@ -33,10 +33,10 @@ _FIELDS = 5
 _HOUR = 1
 _MAX_CHARACTERS = 500
 _ALIAS = re.compile(r"@(hourly|daily|midnight|weekly|monthly|yearly|annually)\Z")
-#: croniter's own: values by hash or by chance, which would not be the same twice.
+#: croniter's random values would not repeat.
 _DRAWN = re.compile(r"(?:^|[\s,])[hr](?:[\s,(/]|$)", re.IGNORECASE)
 _TICK = timedelta(microseconds=1)
-#: A rule with no time in so many years has none.
+#: -
 _MAX_YEARS = 10
 
 _UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -49,9 +49,9 @@ class Rule:
     cron: str | None = None
     every: timedelta | None = None
     zone: tzinfo = UTC
-    #: Where `every` is counted from; or the one time.
+    #: Origin of `every`, or the one time.
     anchor: datetime = _UNIX_EPOCH
-    #: No time before, none after; each may be one.
+    #: Inclusive.
     first: datetime | None = None
     last: datetime | None = None
 
@@ -126,7 +126,7 @@ def _clock_times(cron: str, zone: tzinfo, after: datetime) -> Iterator[datetime]
 def _even_times(cron: str, zone: tzinfo, after: datetime) -> Iterator[datetime]:
     position, is_included = after, False
     while True:
-        # as long as the offset lasts, readings and instants go in step
+        # within one offset readings and instants advance together
         offset = offset_of(zone, position)
         reading = position.astimezone(timezone(offset)).replace(tzinfo=None)
         change = None

@@ -31,14 +31,14 @@ from ldapslam.proto import schedule_pb2 as pb
 from ldapslam.results.records import FINAL_STATES
 
 DEFAULT_GRACE = timedelta(minutes=1)
-#: So many missed times are made up for, the latest.
+#: Only the latest missed times are made up for.
 MOST_MADE_UP = 100
-#: A run that ended so long ago without a verdict gets none.
+#: Then a run without a verdict gets none.
 VERDICT_PATIENCE = timedelta(minutes=10)
 
 _MIN_PERIOD_NS = 1_000_000_000
 _MAX_SPAN_NS = 366 * 86_400_000_000_000
-#: A schedule's first time is so near to its creation.
+#: How far ahead a schedule's first time may be.
 _MAX_AHEAD = timedelta(days=3660)
 _NS_PER_US = 1000
 
@@ -251,7 +251,7 @@ def _lateness(due: datetime, now: datetime) -> str:
     return str(timedelta(seconds=max(0, round((now - due).total_seconds()))))
 
 
-# Runs that wait.
+# -
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +262,7 @@ class Ending:
     verdict: str | None = None
     t0_utc: str | None = None
     finished_utc: str | None = None
-    #: No verdict will come any more.
+    #: -
     is_judged: bool = False
 
 

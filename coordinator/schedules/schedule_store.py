@@ -46,11 +46,11 @@ class Entry:
     #: Its servers (`server_of`), and the length of a run with its drain.
     targets: frozenset[str]
     planned: timedelta
-    #: Every time up to here is settled.
+    #: Times up to this are settled.
     settled: datetime
-    #: The first one that is not; None: there is none, or it does not matter.
+    #: None: there is none, or it does not matter.
     next_due: datetime | None = None
-    #: Runs that have not ended -> the time that they were made for.
+    #: Open run -> its time.
     open_runs: dict[str, datetime] = field(default_factory=dict)
 
     @property
@@ -79,9 +79,9 @@ class ScheduleStore:
     def __init__(self, writer: StoreWriter) -> None:
         self._writer = writer
         self._store = writer.store
-        #: By id.
+        #: -
         self.entries: dict[str, Entry] = {}
-        #: Of another version of ours, which this one cannot read -> why.
+        #: Written by another version -> why it cannot be read.
         self.unusable: dict[str, tuple[ScheduleRecord, LdapSlamError]] = {}
         self.windows: dict[str, Window] = {}
         self.window_messages: dict[str, schedule_pb2.MaintenanceWindow] = {}

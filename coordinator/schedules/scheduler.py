@@ -63,9 +63,9 @@ from ldapslam.results.records import FINAL_STATES, RunRecord, utc_text
 _log = logging.getLogger(__name__)
 
 TICK_S = 1.0
-#: Times settled in one transaction.
+#: -
 _BATCH = 500
-#: What observers are told is checked against the store so often.
+#: Interval between checks of the store.
 _REFRESH = timedelta(seconds=30)
 
 
@@ -84,15 +84,15 @@ class Scheduler:
         self._queue = queue
         self._now_utc = now_utc
         self._audit = audit
-        #: Held by whoever changes the schedules.
+        #: Held during changes of the schedules.
         self._lock = asyncio.Lock()
         #: Times whose runs are being submitted, after a crash or while the store is
         #: busy.
         self._unfinished: list[FireRecord] = []
-        #: Of runs that others wait for.
+        #: -
         self._endings: dict[str, Ending | None] = {}
         self._looked_utc: datetime | None = None
-        #: Run that waits -> what it was last said to wait for.
+        #: Waiting run -> the reason that was set last.
         self._explained: dict[str, str] = {}
         self._ticker: asyncio.Task[None] | None = None
 
@@ -122,7 +122,7 @@ class Scheduler:
         try:
             await self.tick()
         except StoreError as error:
-            # the next tick finds what is left
+            # the next tick continues
             _log.error("the scheduler has to wait: %s", error)
         except Exception:
             _log.exception("the scheduler failed; it goes on")
@@ -141,7 +141,7 @@ class Scheduler:
         possible."""
         async with self._lock:
             now = self._now_utc()
-            # a schedule that cannot go on can still be paused or removed
+            # a broken schedule can still be paused or removed
             with contextlib.suppress(Exception):
                 await self._settle_all(now)
             yield now
@@ -174,7 +174,7 @@ class Scheduler:
         """The schedule's next times, whatever its state."""
         return times(entry.plan.rule, max(entry.settled, self._now_utc()))
 
-    # Times that are due.
+    # -
 
     async def _settle_due(self, entry: Entry, now: datetime) -> None:
         while entry.next_due is not None and entry.next_due <= now:
@@ -308,7 +308,7 @@ class Scheduler:
             by = f"schedule {entry.name}"
             await self._audit.note(action, subject, text, by=by)
 
-    # Runs that wait.
+    # -
 
     async def _see_to_waiting(self, now: datetime) -> None:
         waiting = self._queue.waiting()
@@ -393,7 +393,7 @@ class Scheduler:
             )
         return self._endings[run_id]
 
-    # What happens to runs.
+    # -
 
     def run_changed(self, status: pb.RunStatus) -> None:
         if status.state in FINAL_STATES:

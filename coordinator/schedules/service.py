@@ -111,7 +111,7 @@ class ScheduleService(ScheduleServiceServicer):
         request.created_by = caller_name(said_by)
         async with self._scheduler.settled() as now:
             window = await self._schedules.add_window(request, now)
-        # from now on, not from the next tick
+        # at once, not with the next tick
         await self._scheduler.tick()
         await self._audit.note("maintenance", window.window_id, window.name, by=said_by)
         return self._schedules.window_messages[window.window_id]
@@ -150,7 +150,7 @@ class ScheduleService(ScheduleServiceServicer):
         fires = await self._writer.call(
             store_agenda.fires, self._writer.store, entry.schedule_id, _LATEST_FIRES
         )
-        # nothing becomes of a disabled one's times
+        # -
         is_disabled = entry.state is State.DISABLED
         upcoming = () if is_disabled else self._scheduler.upcoming(entry)
         return pb.ScheduleStatus(

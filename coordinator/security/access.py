@@ -18,7 +18,7 @@ from ldapslam.transport.pki.certificate import Role
 
 #: Role of a caller without a certificate.
 LOCAL = "local"
-#: Role of somebody of whom nothing is known.
+#: -
 STRANGER = "none"
 
 
@@ -26,11 +26,11 @@ STRANGER = "none"
 class Caller:
     """Who makes a call."""
 
-    #: Name in the certificate; empty without one.
+    #: -
     who: str
     #: A Role, LOCAL or STRANGER.
     role: str
-    #: Where the call comes from, as gRPC writes it.
+    #: -
     peer: str
 
     @property
@@ -38,7 +38,7 @@ class Caller:
         return bool(self.who)
 
 
-#: What is done without a call, such as by a schedule.
+#: The caller of schedules.
 NOBODY = Caller("", LOCAL, "")
 
 _caller: ContextVar[Caller] = ContextVar("caller", default=NOBODY)
@@ -94,7 +94,7 @@ _BY_SERVICE: Mapping[str, Mapping[str, frozenset[Role]]] = {
         "ListAudit": _READER,
     },
     "ldapslam.v1.CertificateService": {"Renew": _AGENT},
-    # served on the enrolment address alone, without this table
+    # served on the enrolment address alone
     "ldapslam.v1.EnrolmentService": {"Enrol": frozenset()},
     "grpc.health.v1.Health": {"Check": _ANYONE, "List": _ANYONE, "Watch": _ANYONE},
 }

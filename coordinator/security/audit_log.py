@@ -20,10 +20,10 @@ from ldapslam.results.records import utc_text
 
 _log = logging.getLogger(__name__)
 
-#: So many refusals at once, and so many each minute.
+#: Refusals at once, and per minute.
 _BURST = 50
 _PER_MINUTE = 5
-#: Characters in a line of the log.
+#: -
 _MAX_LOGGED = 300
 
 

@@ -28,10 +28,10 @@ from ldapslam.proto.enrolment_pb2_grpc import (
 from ldapslam.transport.pki.authority import Authority
 from ldapslam.transport.pki.certificate import Role
 
-#: Attempts of one host: so many at once, then one in so long.
+#: Attempts of one host: at once, and per second.
 _BURST = 5
 _HOST_PER_S = 0.2
-#: Of all of them together.
+#: All hosts together.
 _TOTAL_BURST = 50
 _TOTAL_PER_S = 5.0
 _MAX_HOSTS = 1024
@@ -46,7 +46,7 @@ class Attempts:
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s
         self._total = Allowance(_TOTAL_BURST, _TOTAL_PER_S, now_s())
-        #: By host, the one that called last at the end.
+        #: The last caller at the end.
         self._hosts: OrderedDict[str, Allowance] = OrderedDict()
 
     def take(self, peer: str) -> bool:
@@ -57,7 +57,7 @@ class Attempts:
         self._hosts[host] = allowance
         if len(self._hosts) > _MAX_HOSTS:
             self._hosts.popitem(last=False)
-        # first the host's own: one that asks without end takes nothing from others
+        # the host's own first: it takes nothing from others
         return allowance.take(now_s) and self._total.take(now_s)
 
 
@@ -65,7 +65,7 @@ class Attempts:
 class Enrolment:
     """Where strangers enrol, and who signs for them."""
 
-    #: HOST:PORT.
+    #: -
     listen: str
     authority: Authority
     attempts: Attempts = field(default_factory=Attempts)
@@ -113,7 +113,7 @@ class RenewalService(CertificateServiceServicer):
         self._enrolment = enrolment
         self._audit = audit
         self._now_s = now_s
-        #: By name; as many as there are holders of certificates.
+        #: -
         self._allowances: dict[str, Allowance] = {}
 
     async def Renew(self, request: pb.RenewRequest, context: Context) -> pb.EnrolReply:

@@ -32,7 +32,7 @@ from ldapslam.transport.pki.revocation import Revocations
 
 _log = logging.getLogger(__name__)
 
-#: How often open calls' certificates, and the list of revoked ones, are looked at.
+#: Interval between checks of open calls and of the list of revoked ones.
 _LOOK_EVERY_S = 1.0
 
 #: A grpc.RpcMethodHandler, a named tuple; grpc brings no types.
@@ -55,7 +55,7 @@ class Guard:
         self._audit = audit
         self._revocations = revocations
         self._now_utc = now_utc
-        #: Tasks of the open calls with a certificate; why those were ended that were.
+        #: Open calls with a certificate; why some of them were ended.
         self._open: dict[asyncio.Task[Any], Identity] = {}
         self._ended: dict[asyncio.Task[Any], AccessRefused] = {}
 
@@ -63,7 +63,7 @@ class Guard:
         """The handler behind the checks; None without such a method."""
         if handler is None:
             return None
-        # read by us: nothing is parsed for somebody who may not call
+        # nothing is parsed for callers who are refused
         raw = handler._replace(request_deserializer=None)
         if handler.unary_unary is not None:
             return raw._replace(unary_unary=self._unary(method, handler))
@@ -79,7 +79,7 @@ class Guard:
             try:
                 await asyncio.to_thread(self._revocations.refresh)
             except Exception:
-                # a defect; but open calls must still end when a certificate does
+                # a defect; open calls must still end with their certificate
                 _log.exception("the list of revoked certificates")
             for task, identity in list(self._open.items()):
                 try:
@@ -102,7 +102,7 @@ class Guard:
             async with errors_to(context):
                 request, identity = await self._admit(method, handler, content, context)
                 answer = handler.unary_stream(request, context)
-                # closed with the call, not when it is collected as garbage
+                # not when it is collected as garbage
                 async with self._held(method, identity, context), aclosing(answer):
                     async for item in answer:
                         await context.write(item)

@@ -63,7 +63,7 @@ def _owned_file(path: Path, what: str, remedy: str) -> Iterator[None]:
         try:
             yield
         finally:
-            # still locked: nobody can have it by now
+            # still locked: nobody else has it
             lock_path.unlink(missing_ok=True)
 
 

@@ -58,7 +58,7 @@ from ldapslam.transport.pki.token import JoinToken
 
 AUTHORITY_LIFETIME = timedelta(days=3650)
 LEAF_LIFETIME = timedelta(days=365)
-#: Of agents that joined by token: they renew by themselves.
+#: Agents with a join token renew by themselves.
 JOINED_LIFETIME = timedelta(days=30)
 
 
@@ -170,7 +170,7 @@ class Authority:
             self._check_free(name)
             signed = self._sign(key.public_key(), name, role, hosts, lifetime)
             folder = self.bundle(name)
-            # an expired one's
+            # -
             shutil.rmtree(folder, ignore_errors=True)
             make_private_folder(folder)
             write_private(folder / KEY_FILE, key_pem(key))
@@ -224,7 +224,7 @@ class Authority:
             shutil.rmtree(self.bundle(name), ignore_errors=True)
         return len(serials) + len(unused)
 
-    # Joining.
+    # -
 
     def token(
         self, name: str, role: Role, lifetime: timedelta, enrol: str = ""
@@ -261,7 +261,7 @@ class Authority:
                 self._check_free(name)
             except ConfigError as error:
                 raise AccessRefused(str(error), hint=error.hint) from error
-            # before it is signed: should that fail, the token is gone, never good twice
+            # before signing: a failure loses the token, never allows it twice
             with errors_of(path):
                 path.unlink()
             return self._sign(public_key, name, role, (), JOINED_LIFETIME)
@@ -299,7 +299,7 @@ class Authority:
             return None
         return name, role, path
 
-    # The register.
+    # -
 
     def _certificates(self) -> Iterator[x509.Certificate]:
         for path in sorted((self.folder / "certificates").glob("*.pem")):
@@ -344,7 +344,7 @@ class Authority:
         )
         identity = identity_of(certificate)
         content = certificate_pem(certificate)
-        # first into the register: what is not in it cannot be revoked
+        # first the register: others cannot be revoked
         write_private(self._register_path(identity.serial), content)
         return Signed(identity, content, self.authority_pem)
 
@@ -370,7 +370,7 @@ class Authority:
                 hint=f"ldapslam pki renew {name}, or revoke it first",
             )
 
-    # The list of the revoked.
+    # -
 
     def _revoked(self) -> list[x509.RevokedCertificate]:
         path = self.revoked_file
@@ -387,7 +387,7 @@ class Authority:
             x509.CertificateRevocationListBuilder()
             .issuer_name(self.certificate.subject)
             .last_update(now_utc - BACKDATE)
-            # it is renewed when it changes, not by time
+            # it is renewed with each change
             .next_update(self.certificate.not_valid_after_utc)
         )
         for entry in entries:

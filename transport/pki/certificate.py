@@ -37,10 +37,10 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from ldapslam.base.errors import AccessRefused, ConfigError
 from ldapslam.base.time_zone import clock_text
 
-#: Names in the folder that `ldapslam pki issue` makes.
+#: Files of `ldapslam pki issue`.
 CERTIFICATE_FILE, KEY_FILE, AUTHORITY_FILE = "cert.pem", "key.pem", "ca.pem"
 _ROLE_PREFIX = "urn:ldapslam:role:"
-#: File names, log lines and host names are made of it.
+#: Used in file names, log lines and host names.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}", re.ASCII)
 _MAX_PEM_BYTES = 1 << 20
 _MIN_RSA_BITS = 2048
@@ -61,7 +61,7 @@ class Identity:
 
     name: str
     role: Role
-    #: Both together are unique; the issuer as DER.
+    #: DER; unique with the serial number.
     issuer: bytes
     serial: int
     not_before_utc: datetime
