@@ -26,7 +26,6 @@ from collections.abc import Iterator
 
 from ldapslam.base.process import Fork, end_with_parent, has_threads
 
-#: -
 ENGINE = "ldapslam.agent.engine.process"
 MONITOR = "ldapslam.agent.monitoring.process"
 
@@ -36,7 +35,6 @@ _END_TIMEOUT_S = 1.0
 #: A fork takes milliseconds; the first one may import.
 _ANSWER_TIMEOUT_S = 30.0
 
-#: -
 Descriptors = tuple[int, int, int]
 
 
@@ -137,7 +135,6 @@ def _serve(control: socket.socket) -> int:
             return 0
         for one in descriptors:
             os.set_inheritable(one, False)
-        # -
         importlib.import_module(request.decode())
         requests, events, log = descriptors
         pid = _fork_for_agent(control, request.decode(), (requests, events, log))

@@ -232,7 +232,6 @@ class AgentRun:
 
     def __init__(self) -> None:
         self.state = AgentRunState.IDLE
-        #: -
         self.run_id: str | None = None
         self._timeout_ns = 0
         self._grace_ns = 0
@@ -272,8 +271,6 @@ class AgentRun:
         ):
             return [RefuseEvent(event, self.state)]
         return self._steps[type(event)](event, now_ns)
-
-    # -
 
     def _on_prepare(self, event: PrepareReceived, now_ns: int) -> list[Command]:
         if event.run_id == self.run_id:
@@ -321,8 +318,6 @@ class AgentRun:
             return [LeaveFleet(event.reason)]
         return self._stop(event.reason, now_ns)
 
-    # -
-
     def _on_ready(self, event: EngineReady, now_ns: int) -> list[Command]:
         self.state = AgentRunState.READY
         self._planned_intervals = event.interval_count
@@ -367,8 +362,6 @@ class AgentRun:
             hint="the agent's log folder has the engine's last words",
         )
         return self._end_failed(error)
-
-    # -
 
     def _on_heard(self, event: CoordinatorHeard, now_ns: int) -> list[Command]:
         self._heard_ns = now_ns

@@ -30,7 +30,6 @@ from ldapslam.proto.agent_pb2 import SpoolEntry
 _log = logging.getLogger(__name__)
 _NAME = re.compile(r"(\d{12})\.report")
 _REJECTED = "rejected"
-#: -
 _MOST_REJECTED = 100
 
 
@@ -40,7 +39,6 @@ class Spool:
     def __init__(self, folder: Path, quota_bytes: int | None = None) -> None:
         self.folder = folder
         self._quota_bytes = quota_bytes
-        #: -
         self.trouble = ""
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -65,7 +65,6 @@ class LdapSlamError(Exception):
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
-        #: -
         self.hint = hint
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -110,7 +109,6 @@ class JobError(LdapSlamError):
     ) -> None:
         place = ":".join(str(part) for part in (file, line, column) if part is not None)
         super().__init__(": ".join(filter(None, (place, path, reason))), hint=hint)
-        #: -
         self.reason = reason
         #: Job file as the user named it, or `--set:N` for the N-th override.
         self.file = file

@@ -34,7 +34,6 @@ _PLACEHOLDER = re.compile(
     r"%%|(?:\b(run|agent) (?=%[sr]))?%[-+ #0]*\d*(?:\.\d+)?[a-zA-Z]"
 )
 
-#: -
 LogFields = dict[str, str]
 
 

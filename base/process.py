@@ -21,7 +21,6 @@ from typing import NoReturn
 
 #: Exit status of a process whose parent is gone.
 EXIT_ORPHANED = 3
-#: -
 _EXIT_RAISED = 70
 
 _PR_SET_PDEATHSIG = 1

@@ -113,8 +113,6 @@ class ActiveFleet:
                 )
                 run.drop_agent(loss.name)
 
-    # -
-
     def link(self, agent: str) -> AgentLink | None:
         return self.links.get(agent)
 
@@ -133,8 +131,6 @@ class ActiveFleet:
         self.runs.pop(run.run_id, None)
         self.feed(fleet_machine.RunEnded(run.run_id))
         self._verdicts.judge(run.record)
-
-    # -
 
     def new_run(self, submission: Submission) -> ActiveRun:
         run = ActiveRun(submission, self, self.writer, self.now_ns, self._observers)

@@ -37,7 +37,6 @@ from ldapslam.transport.messages import ProtocolError, decode_facts, error_of
 _log = logging.getLogger(__name__)
 
 HEARTBEAT_INTERVAL_NS = 1_000_000_000
-#: -
 _MAX_REASON = 500
 #: Refusals in a run's events; the log has all.
 _MOST_REFUSALS = 100

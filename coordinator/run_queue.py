@@ -37,7 +37,6 @@ class WaitingRun:
     """A run in the queue."""
 
     run_id: str
-    #: -
     targets: frozenset[str]
     #: Length of the plan, with its drain.
     planned_ns: int
@@ -129,8 +128,6 @@ class RunQueue:
                 self._fleet.now_ns() + wait_ns if wait_ns else None,
             )
         )
-
-    # -
 
     async def submit_scheduled(
         self, request: pb.SubmitJobRequest, schedule_id: str, run_id: str

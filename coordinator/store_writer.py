@@ -24,7 +24,6 @@ _log = logging.getLogger(__name__)
 
 #: Writes that wait for room; runs end without it, so they are few.
 _MOST_KEPT = 100_000
-#: -
 _MOST_TOGETHER = 64
 
 #: A report, and the future of its commit.
@@ -40,10 +39,8 @@ class StoreWriter:
     def __init__(self, url: str) -> None:
         self._url = url
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="store")
-        # -
         self._kept: deque[Callable[[], object]] = deque()
         self._has_room = True
-        #: -
         self._reports: deque[_Waiting] = deque()
         try:
             self.store = self._executor.submit(Store.open, url).result()

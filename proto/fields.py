@@ -37,7 +37,6 @@ OPERATION_COUNTERS = _fields(pb.OperationInterval, FieldDescriptor.TYPE_UINT64)
 STREAM_COUNTERS = _fields(pb.StreamInterval, FieldDescriptor.TYPE_UINT64)
 #: Not added up.
 GAUGES = ("in_flight", "backlog")
-#: -
 CONNECTION_COUNTERS = tuple(
     name for name in STREAM_COUNTERS if name not in GAUGES and not name.endswith("_ns")
 )

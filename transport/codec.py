@@ -44,7 +44,6 @@ _Message = TypeVar("_Message")
 #: The call was ended, or its client has gone.
 CallEnded = grpc.aio.BaseError
 
-#: -
 FAILURE_KEY = "ldapslam-failure-bin"
 
 #: Metadata beyond gRPC's 8 KiB needs both sides' consent.

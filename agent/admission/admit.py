@@ -61,7 +61,6 @@ def admit(
     FleetError, TargetNotAllowed or TargetUnreachable."""
     agent = request.agent
     check_part(part_of(plan), limits, agent)
-    # -
     folder = request.files_folder
     check_room(
         room_for(plan, workers, request.run.coordinator_timeout_ns),

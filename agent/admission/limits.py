@@ -34,7 +34,6 @@ class AgentLimits:
     targets: tuple[TargetRule, ...] = DEFAULT_RULES
     #: Of all runs together.
     max_connections: int | None = None
-    #: -
     max_rate_per_s: float | None = None
     #: From T0 to the end of the plan's last phase.
     max_duration_ns: int | None = None
@@ -42,9 +41,7 @@ class AgentLimits:
     max_cpu_ratio: float | None = None
     #: RDN of an entry that must be below each naming context of a job.
     marker_rdn: str | None = None
-    #: -
     spool_quota_bytes: int | None = None
-    #: -
     max_runs: int = 1
     #: Logs that monitors may read: paths, or ANY_PATH.
     logs: tuple[str, ...] = ()

@@ -75,7 +75,6 @@ class Probe:
 
     uri: str
     connection: ConnectionSettings = _ANONYMOUS
-    #: -
     population: PopulationRecord | None = None
 
 
@@ -152,7 +151,6 @@ class _Attempt:
     def __init__(self, probe: Probe, location: Location) -> None:
         self.probe = probe
         self.location = location
-        #: -
         self.settings = probe.connection.resolved()
         self.timeout_s = probe.connection.connect_timeout_ns / 1e9
         #: Requests so far, counted when sent.

@@ -43,7 +43,6 @@ _EXPECTED = (
 class TargetRule:
     """One rule; of host, networks, socket and is_any exactly one says which servers."""
 
-    #: -
     text: str
     host: str | None = None
     networks: tuple[_Network, ...] = ()

@@ -48,7 +48,6 @@ from ldapslam.jobs.plan import AgentPlan
 
 _log = logging.getLogger(__name__)
 
-#: -
 WINDOW = 64
 CLOCK_TOLERANCE_S = 2.0
 #: How late a server may be with the last adds of a run.
@@ -78,7 +77,6 @@ class CleanUpReport:
     seconds: float = 0.0
     #: URI -> operation -> number that the clean-up cost that server.
     control_operations: dict[str, Counter[str]] = field(default_factory=dict)
-    #: -
     error: str | None = None
 
     def facts(self) -> dict[str, Any]:
@@ -152,7 +150,6 @@ class _Cleaner:
         self._report = report
         self._progress = progress
         self._told_s = time.monotonic()
-        #: -
         self._done: set[int] = set()
 
     def clean(self, stream: CleanUpStream, entries: list[_Entry]) -> None:
@@ -231,7 +228,6 @@ class _Server:
         self._is_later = time.time() > run.ended_s + LATE_ADDS_S
         self._count = count
         self._connection: Any = None
-        #: -
         self.reasons: dict[int, str] = {}
 
     def delete(self, entries: list[_Entry], deleted: Callable[[_Entry], None]) -> None:
@@ -492,7 +488,6 @@ def run_ledgers(folder: str, run_id: str, plan: AgentPlan) -> Iterator[RunLedger
         try:
             yield ledgers
         finally:
-            # -
             ledgers.clean_up(lambda left: None)
 
 

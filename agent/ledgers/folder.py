@@ -249,7 +249,6 @@ class State(IntEnum):
     FAILED = 5
 
 
-#: -
 IN_DOUBT = (State.SENT, State.TAKEN)
 LEFT = (*IN_DOUBT, State.ADDED)
 

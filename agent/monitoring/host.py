@@ -274,7 +274,6 @@ class ProcessId:
     """One process: its number is another's one day, with another start."""
 
     pid: int
-    #: -
     start_ticks: int
 
 

@@ -105,8 +105,6 @@ class MonitorProcess:
         )
         return self._sampling.open(monitors)
 
-    # -
-
     def _serve(self) -> pb.ConcludeMonitor:
         while True:
             request = self._pipe.next_before(time.monotonic_ns() + _FLUSH_NS)
@@ -121,8 +119,6 @@ class MonitorProcess:
         samples = [_sample(one) for one in self._sampling.taken()]
         if samples:
             self._pipe.send(samples=pb.MonitorSamples(samples=samples))
-
-    # -
 
     def _verify(self) -> dict[str, Any]:
         assert self._job.verify is not None

@@ -52,7 +52,6 @@ class Source(NamedTuple):
     """A metric, and where its value is."""
 
     metric: Metric
-    #: -
     dn: str
     #: In lower case; their values are added.
     attributes: tuple[str, ...]
@@ -157,9 +156,6 @@ def distinct(sources: Iterable[Source]) -> tuple[Source, ...]:
         )
         for (name, dn), one in by_place.items()
     )
-
-
-# -
 
 
 def number(values: Sequence[bytes]) -> float:

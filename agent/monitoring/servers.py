@@ -116,7 +116,6 @@ class ServerReadings:
         self._servers = servers
         self._uris = uris
         self._tallies: dict[str, Counter[str]] = {}
-        #: -
         self.found: dict[str, dict[str, Any]] = {uri: {} for uri in uris}
 
     def before(self) -> None:

@@ -60,7 +60,6 @@ _SET_UP_COUNTERS = {"bind": "binds", "extended": "extended"}
 class ClientStream:
     """A stream of this agent, as its clients inherit it from their host."""
 
-    #: -
     plan: StreamPlan
     python: PythonPlan
     run: AgentPlan
@@ -144,8 +143,6 @@ class ClientProcess:
                 hint="`return` ends a session; only `count` ends a stream early",
             ) from error
 
-    # -
-
     def _prepare(self) -> PythonJob:
         pause_ns = self._client.number * self._plan.connection.connect_spacing_ns
         time.sleep(pause_ns / 1e9)
@@ -193,7 +190,6 @@ class ClientProcess:
         )
         connection.timeout = client.request_timeout_s
         connection.set_option(ldap.OPT_TIMEOUT, connection.timeout)
-        # -
         connection.client = client
         self._connected_ns = time.monotonic_ns()
         self._recorder.connected(self._connected_ns - begun_ns)
@@ -209,8 +205,6 @@ class ClientProcess:
         self._recorder.count("unbinds")
         with contextlib.suppress(ldap.LDAPError):
             connection.unbind_s()
-
-    # -
 
     def _run(self, job: PythonJob, t0_ns: int) -> None:
         plan = self._plan

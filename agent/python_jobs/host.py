@@ -208,8 +208,6 @@ class Host:
         usage = Usage(pid, stream.counters[index][:2])
         return _Child(pid, stream, Channel(ours.detach()), usage)
 
-    # -
-
     def _wait_for(self, is_met: Callable[[_Child], bool], until_ns: int) -> None:
         while not all(map(is_met, self._children)):
             left_ns = until_ns - time.monotonic_ns()
@@ -312,8 +310,6 @@ class Host:
         error.args = (f"stream {stream!r}: {error.args[0]}", *error.args[1:])
         self._parent.send(("failed", error.to_dict()))
         os._exit(1)  # the kernel ends the clients
-
-    # -
 
     def _close_intervals(self) -> None:
         for boundary_ns in self._plan.boundaries_ns:

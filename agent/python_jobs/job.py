@@ -48,7 +48,6 @@ TIME_OUT = -5
 LOST = -1
 _LOST = frozenset({LOST, -2, -11})
 
-#: -
 MAX_NOTES = 100
 MAX_NOTE_CHARACTERS = 4_000
 MAX_NOTE_DEPTH = 4
@@ -247,7 +246,6 @@ class Observation:
 
     def __init__(self, recorder: SharedRecorder, operation: int, begun_ns: int) -> None:
         self._recorder = recorder
-        #: -
         self.begun_ns = begun_ns
         self._handle = recorder.begin(operation, begun_ns, 0, begun_ns, True)
 
@@ -290,11 +288,9 @@ class Client:
         #: Its number in the whole run, and the number of clients.
         self.number = number
         self.total = total
-        #: -
         self.uri = uri
         #: All servers of the stream's role.
         self.uris = uris
-        #: -
         self.access = access
         #: The stream's `request_timeout`; python-ldap has it already.
         self.request_timeout_s = request_timeout_s
@@ -390,8 +386,6 @@ class Client:
     def ran_program(self, *, cpu_ns: int, run_queue_ns: int) -> None:
         self._counters[0] += cpu_ns
         self._counters[1] += run_queue_ns
-
-    # -
 
     def _number_of(self, name: str) -> int:
         try:

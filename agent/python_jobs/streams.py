@@ -28,7 +28,6 @@ MAX_CLIENTS = 1_000
 #: Time to import and set up a class, beyond connecting.
 SET_UP_LIMIT_S = 60.0
 _END_LIMIT_S = 2.0
-#: -
 _HOST_COMMAND = (sys.executable, "-P", "-m", "ldapslam.agent.python_jobs.host")
 _NOTES_CHARACTERS = 400_000
 #: As the engine's: a stop is announced this much ahead.

@@ -143,8 +143,6 @@ class Watch:
         self.give_up()
         self._disconnect()
 
-    # -
-
     def _connect(self) -> None:
         self._connection = connect(
             self.uri, self.access, note_request=self.note_request
@@ -222,8 +220,6 @@ class Watch:
             self.method = PERSISTENT_SEARCH
             return PersistentSearchControl(criticality=True, changesOnly=True)
         raise self._tells_nothing()
-
-    # -
 
     def _watch(self) -> None:
         while not self._closing.is_set():

@@ -24,7 +24,6 @@ from dataclasses import dataclass
 
 #: Largest relative drift between two hosts' monotonic clocks: 100 parts per million.
 DRIFT_LIMIT = 100e-6
-#: -
 WINDOW = 64
 #: Later times are made up, and would not fit into 64 bits.
 _LATEST_NS = 2**61

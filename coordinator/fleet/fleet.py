@@ -85,7 +85,6 @@ class AgentRegistered(FleetEvent):
     #: Random for each process.
     instance: str
     labels: Mapping[str, str] = field(default_factory=dict)
-    #: -
     runs: tuple[str, ...] = ()
     #: Number of the process on the agent's spool.
     epoch: int = 0
@@ -396,8 +395,6 @@ class Fleet:
         serving = (AgentState.IDLE, AgentState.ASSIGNED)
         return (record for record in self.agents() if record.state in serving)
 
-    # -
-
     def _on_registered(self, event: AgentRegistered, now_ns: int) -> list[Command]:
         commands: list[Command] = []
         record = self._agents.get(event.name)
@@ -520,8 +517,6 @@ class Fleet:
         record.runs = {}
         record.is_silent = False
         return ReportLoss(record.name, run_ids, now_ns - record.heard_ns, reason)
-
-    # -
 
     def _on_submitted(self, event: RunSubmitted, now_ns: int) -> list[Command]:
         if event.run_id in self._runs:

@@ -27,7 +27,6 @@ class AgentIdentity:
     build: str
     labels: Mapping[str, str] = field(default_factory=dict)
     host_facts: Mapping[str, Any] = field(default_factory=dict)
-    #: -
     limits: Mapping[str, Any] = field(default_factory=dict)
     #: True: its CLOCK_MONOTONIC is ours.
     shares_clock: bool = False
@@ -50,7 +49,6 @@ class AgentLink:
         self._stream_number = 0
         self._open_streams = 0
         self._is_closed = False
-        #: -
         self.load: pb.HostLoad | None = None
 
     @property

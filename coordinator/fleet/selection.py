@@ -18,7 +18,6 @@ class Candidate:
     host_id: str = ""
     #: True: only for runs that name it.
     is_restricted: bool = False
-    #: -
     runs: int = 0
 
     @property
@@ -32,7 +31,6 @@ class Selection:
 
     #: None: all that fit.
     count: int | None = None
-    #: -
     names: tuple[str, ...] = ()
     #: Those that carry all of these labels.
     labels: Mapping[str, str] = field(default_factory=dict)

@@ -90,7 +90,6 @@ class Metrics(Extension):
         self._since_utc = (
             utc_text(datetime.now(UTC)) if since_utc is None else since_utc
         )
-        #: -
         self._runs: dict[str, RunFigures] = {}
         #: (state, verdict or "none") -> runs that ended since the start.
         self.ended: Counter[tuple[str, str]] = Counter()
@@ -118,8 +117,6 @@ class Metrics(Extension):
             *run_families(self),
             *store_families(coordinator.writer.store),
         ]
-
-    # -
 
     def run_changed(self, status: pb.RunStatus) -> None:
         run = self._runs.get(status.run_id)

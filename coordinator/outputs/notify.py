@@ -37,7 +37,6 @@ _log = logging.getLogger(__name__)
 
 #: Pauses between attempts: five attempts in a quarter of an hour.
 BACK_OFF_S = (5.0, 30.0, 120.0, 600.0)
-#: -
 LIMIT_S = 60.0
 #: Time for notifications under way at the end.
 STOP_GRACE_S = 5.0
@@ -48,7 +47,6 @@ _MAX_PENDING = 500
 #: A run that ended earlier is no news.
 _NEWS_FOR = timedelta(hours=1)
 _MAX_REASONS = 20
-#: -
 _TOLD, _FAILED = "notified", "notify_failed"
 _TYPES = {"PASS": "success", "FAIL": "failure", "INVALID": "warning"}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -148,7 +146,6 @@ class Notifier(Extension):
         self._ending = asyncio.Event()
         self._processes = asyncio.Semaphore(_MAX_PROCESSES)
         self._pending: set[asyncio.Task[None]] = set()
-        #: -
         self._early: list[tuple[RunRecord, Sequence[str]]] = []
 
     async def check(self) -> None:

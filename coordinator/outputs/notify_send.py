@@ -13,10 +13,8 @@ from urllib.parse import unquote
 
 from ldapslam.base.child import answer, command_of
 
-#: -
 COMMAND = command_of(__name__)
 
-#: -
 _MAX_REASON = 300
 
 

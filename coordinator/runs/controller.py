@@ -93,7 +93,6 @@ class ActiveRun:
         self._clock_at_ns: dict[str, int] = {}
         #: Agent -> epoch and attempt of its part.
         self._given: dict[str, tuple[int, int]] = {}
-        #: -
         self.refusals = 0
 
     def resume(
@@ -233,8 +232,6 @@ class ActiveRun:
             self.record, self._events, self._error, self.submission.limits.planned_ns
         )
 
-    # -
-
     def subscribe(self) -> Updates:
         updates: Updates = asyncio.Queue()
         updates.put_nowait(pb.RunUpdate(status=self.status()))
@@ -259,8 +256,6 @@ class ActiveRun:
                     observer.interval_measured(self.run_id, update["figures"])
             except Exception:
                 _log.exception("run %s: an observer failed", self.run_id)
-
-    # -
 
     def add_snapshot(self, agent: str, snapshot: Snapshot) -> None:
         for figures in self._live.add(agent, snapshot):
@@ -313,8 +308,6 @@ class ActiveRun:
             self._writer.store.add_event, self.run_id, kind, text, event.at_utc
         )
         self._notify(event=event_message(event))
-
-    # -
 
     def _execute(self, command: machine.Command) -> None:
         match command:
@@ -508,8 +501,6 @@ class ActiveRun:
             finished_utc=record.finished_utc,
         )
         submissions.forget(store, record.run_id)
-
-    # -
 
     def _set_state(self, state: RunState, detail: str, **times: str) -> None:
         if state is RunState.RUNNING:

@@ -57,7 +57,6 @@ class Resume:
     #: boot.
     t0_mono_ns: int
     boot_id: str
-    #: -
     ending: Ending = field(default_factory=Ending)
     #: Agent with an open part -> the epoch in which it took it.
     awaited: Mapping[str, int] = field(default_factory=dict)

@@ -257,7 +257,6 @@ def _check_depth(value: object, left: int) -> None:
             _check_depth(one, left - 1)
 
 
-#: -
 _MAX_NAME = 500
 _MAX_MONITORS = 1000
 _MAX_METRICS = 5000

@@ -32,11 +32,9 @@ _JUDGED_AT_START = 20
 class Judgement:
     #: PASS, FAIL or INVALID; None: the run never began, or could not be judged.
     verdict: str | None = None
-    #: -
     reasons: tuple[str, ...] = ()
 
 
-#: -
 Judge = Callable[[str], Awaitable[Judgement]]
 
 

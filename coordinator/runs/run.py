@@ -107,7 +107,6 @@ class RunLimits:
     start_lead_ns: int = 1_000_000_000
     #: For messages on their way.
     slack_ns: int = 30_000_000_000
-    #: -
     monitored: bool = False
     #: Time for monitors to read the servers before the load.
     monitor_prepare_ns: int = 30_000_000_000
@@ -154,7 +153,6 @@ class MonitorProgressed(RunEvent):
 @dataclass(frozen=True, slots=True)
 class MonitorEnded(RunEvent):
     agent: str
-    #: -
     reason: str = ""
     #: The reason of a refusal, which another try would not change.
     refusal: LdapSlamError | None = None
@@ -181,7 +179,6 @@ class CleanUpProgressed(RunEvent):
 @dataclass(frozen=True, slots=True)
 class AgentFinished(RunEvent):
     agent: str
-    #: -
     early_reason: str = ""
 
 
@@ -330,7 +327,6 @@ class Run:
         self._are_told = False
         self._are_local = False
         self._deadline_ns: int | None = None
-        #: -
         self._conclude_until_ns = 0
         #: The result once the agents are gone.
         self.ending = Ending()

@@ -36,7 +36,6 @@ _ALIAS = re.compile(r"@(hourly|daily|midnight|weekly|monthly|yearly|annually)\Z"
 #: croniter's random values would not repeat.
 _DRAWN = re.compile(r"(?:^|[\s,])[hr](?:[\s,(/]|$)", re.IGNORECASE)
 _TICK = timedelta(microseconds=1)
-#: -
 _MAX_YEARS = 10
 
 _UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

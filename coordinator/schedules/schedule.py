@@ -251,9 +251,6 @@ def _lateness(due: datetime, now: datetime) -> str:
     return str(timedelta(seconds=max(0, round((now - due).total_seconds()))))
 
 
-# -
-
-
 @dataclass(frozen=True, slots=True)
 class Ending:
     """What is known of a run that another one waits for."""
@@ -262,7 +259,6 @@ class Ending:
     verdict: str | None = None
     t0_utc: str | None = None
     finished_utc: str | None = None
-    #: -
     is_judged: bool = False
 
 

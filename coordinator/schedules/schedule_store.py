@@ -79,7 +79,6 @@ class ScheduleStore:
     def __init__(self, writer: StoreWriter) -> None:
         self._writer = writer
         self._store = writer.store
-        #: -
         self.entries: dict[str, Entry] = {}
         #: Written by another version -> why it cannot be read.
         self.unusable: dict[str, tuple[ScheduleRecord, LdapSlamError]] = {}

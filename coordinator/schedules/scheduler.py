@@ -63,7 +63,6 @@ from ldapslam.results.records import FINAL_STATES, RunRecord, utc_text
 _log = logging.getLogger(__name__)
 
 TICK_S = 1.0
-#: -
 _BATCH = 500
 #: Interval between checks of the store.
 _REFRESH = timedelta(seconds=30)
@@ -89,7 +88,6 @@ class Scheduler:
         #: Times whose runs are being submitted, after a crash or while the store is
         #: busy.
         self._unfinished: list[FireRecord] = []
-        #: -
         self._endings: dict[str, Ending | None] = {}
         self._looked_utc: datetime | None = None
         #: Waiting run -> the reason that was set last.
@@ -173,8 +171,6 @@ class Scheduler:
     def upcoming(self, entry: Entry) -> Iterator[datetime]:
         """The schedule's next times, whatever its state."""
         return times(entry.plan.rule, max(entry.settled, self._now_utc()))
-
-    # -
 
     async def _settle_due(self, entry: Entry, now: datetime) -> None:
         while entry.next_due is not None and entry.next_due <= now:
@@ -308,8 +304,6 @@ class Scheduler:
             by = f"schedule {entry.name}"
             await self._audit.note(action, subject, text, by=by)
 
-    # -
-
     async def _see_to_waiting(self, now: datetime) -> None:
         waiting = self._queue.waiting()
         if self._looked_utc is None or abs(now - self._looked_utc) >= _REFRESH:
@@ -392,8 +386,6 @@ class Scheduler:
                 else Ending(end.state, end.verdict, end.t0_utc, end.finished_utc)
             )
         return self._endings[run_id]
-
-    # -
 
     def run_changed(self, status: pb.RunStatus) -> None:
         if status.state in FINAL_STATES:

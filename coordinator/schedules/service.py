@@ -150,7 +150,6 @@ class ScheduleService(ScheduleServiceServicer):
         fires = await self._writer.call(
             store_agenda.fires, self._writer.store, entry.schedule_id, _LATEST_FIRES
         )
-        # -
         is_disabled = entry.state is State.DISABLED
         upcoming = () if is_disabled else self._scheduler.upcoming(entry)
         return pb.ScheduleStatus(

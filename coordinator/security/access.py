@@ -18,7 +18,6 @@ from ldapslam.transport.pki.certificate import Role
 
 #: Role of a caller without a certificate.
 LOCAL = "local"
-#: -
 STRANGER = "none"
 
 
@@ -26,11 +25,9 @@ STRANGER = "none"
 class Caller:
     """Who makes a call."""
 
-    #: -
     who: str
     #: A Role, LOCAL or STRANGER.
     role: str
-    #: -
     peer: str
 
     @property

@@ -23,7 +23,6 @@ _log = logging.getLogger(__name__)
 #: Refusals at once, and per minute.
 _BURST = 50
 _PER_MINUTE = 5
-#: -
 _MAX_LOGGED = 300
 
 

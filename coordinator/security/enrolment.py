@@ -65,7 +65,6 @@ class Attempts:
 class Enrolment:
     """Where strangers enrol, and who signs for them."""
 
-    #: -
     listen: str
     authority: Authority
     attempts: Attempts = field(default_factory=Attempts)
@@ -113,7 +112,6 @@ class RenewalService(CertificateServiceServicer):
         self._enrolment = enrolment
         self._audit = audit
         self._now_s = now_s
-        #: -
         self._allowances: dict[str, Allowance] = {}
 
     async def Renew(self, request: pb.RenewRequest, context: Context) -> pb.EnrolReply:

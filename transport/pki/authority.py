@@ -170,7 +170,6 @@ class Authority:
             self._check_free(name)
             signed = self._sign(key.public_key(), name, role, hosts, lifetime)
             folder = self.bundle(name)
-            # -
             shutil.rmtree(folder, ignore_errors=True)
             make_private_folder(folder)
             write_private(folder / KEY_FILE, key_pem(key))
@@ -223,8 +222,6 @@ class Authority:
                     path.unlink()
             shutil.rmtree(self.bundle(name), ignore_errors=True)
         return len(serials) + len(unused)
-
-    # -
 
     def token(
         self, name: str, role: Role, lifetime: timedelta, enrol: str = ""
@@ -299,8 +296,6 @@ class Authority:
             return None
         return name, role, path
 
-    # -
-
     def _certificates(self) -> Iterator[x509.Certificate]:
         for path in sorted((self.folder / "certificates").glob("*.pem")):
             yield read_certificate(path)
@@ -369,8 +364,6 @@ class Authority:
                 f"{clock_text(holder.identity.not_after_utc)}",
                 hint=f"ldapslam pki renew {name}, or revoke it first",
             )
-
-    # -
 
     def _revoked(self) -> list[x509.RevokedCertificate]:
         path = self.revoked_file
