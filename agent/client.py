@@ -48,7 +48,7 @@ from ldapslam.transport.messages import PROTOCOL_VERSION, build_version, facts_j
 _log = logging.getLogger(__name__)
 
 #: A sidecar of the agent; it can ask whether the coordinator answers.
-Beside = Callable[[AgentSession, Callable[[], bool]], AbstractContextManager[object]]
+Sidecar = Callable[[AgentSession, Callable[[], bool]], AbstractContextManager[object]]
 
 _CALL_TIMEOUT_S = 3.0
 #: A commit may wait for the store's disk.
@@ -69,7 +69,7 @@ async def serve_agent(
     insecure: bool = False,
     tls: TlsFiles | None = None,
     has_joined: bool = False,
-    beside: Beside | None = None,
+    sidecar: Sidecar | None = None,
 ) -> None:
     """Be an agent of `coordinator` until a signal ends it.
 
@@ -84,8 +84,8 @@ async def serve_agent(
     with spool, contextlib.ExitStack() as ending:
         session = AgentSession(settings, spool)
         link = _Link(coordinator, session, tls, has_joined=has_joined)
-        if beside is not None:
-            ending.enter_context(beside(session, lambda: link.is_connected))
+        if sidecar is not None:
+            ending.enter_context(sidecar(session, lambda: link.is_connected))
         serving = asyncio.create_task(session.serve())
         dialling = asyncio.create_task(link.keep())
         loop = asyncio.get_running_loop()

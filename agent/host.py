@@ -108,7 +108,7 @@ class HostMeter:
 
 
 class HostSampler:
-    """Figures of the time since the last sample, or since it was made."""
+    """The load since the last sample, or since its creation."""
 
     def __init__(self) -> None:
         self._cpu = psutil.cpu_times()
@@ -116,16 +116,16 @@ class HostSampler:
 
     def sample(self) -> HostInterval:
         cpu, throttled_ns = psutil.cpu_times(), _throttled_ns()
-        figures = HostInterval()
+        interval = HostInterval()
         utilisation, steal = _cpu_shares(self._cpu, cpu)
         if utilisation is not None:
-            figures.cpu_utilisation = utilisation
+            interval.cpu_utilisation = utilisation
         if steal is not None:
-            figures.steal_share = steal
+            interval.steal_share = steal
         if throttled_ns is not None and self._throttled_ns is not None:
-            figures.throttled_ns = max(0, throttled_ns - self._throttled_ns)
+            interval.throttled_ns = max(0, throttled_ns - self._throttled_ns)
         self._cpu, self._throttled_ns = cpu, throttled_ns
-        return figures
+        return interval
 
 
 def _cpu_shares(before: Any, after: Any) -> tuple[float | None, float | None]:

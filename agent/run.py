@@ -154,7 +154,7 @@ class StartEngine(Command):
 
 @dataclass(frozen=True, slots=True)
 class ExtendLease(Command):
-    """The engine's process may go on so long without hearing of us."""
+    """The engine's process may go on until then without word of the agent."""
 
     until_mono_ns: int
 

@@ -33,7 +33,7 @@ from ldapslam.transport.pki.certificate import (
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """Who we are, and whom we trust; PEM files."""
+    """Our certificate and key, and the trusted authority; PEM files."""
 
     certificate: Path
     key: Path

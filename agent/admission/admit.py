@@ -151,20 +151,20 @@ def check_room(
 ) -> None:
     """FleetError when the reports would not fit the spool's disk, or its quota."""
     needed = room.needed_bytes
-    figures = (
+    needs = (
         f"the run's reports may need {format_size(needed)} ({room.reports:,} of "
         f"{format_size(room.report_bytes)})"
     )
     if quota_bytes is not None and needed > quota_bytes:
         raise FleetError(
-            f"agent {agent!r} has too little room in its spool: {figures}, the quota "
+            f"agent {agent!r} has too little room in its spool: {needs}, the quota "
             f"is {format_size(quota_bytes)}",
             hint="raise `spool-quota` in the agent's settings, or give the job a "
             "longer `run.interval` or a shorter `coordinator_timeout`",
         )
     if needed + RESERVE_BYTES > free_bytes:
         raise FleetError(
-            f"agent {agent!r} has too little room in its spool: {figures} beside a "
+            f"agent {agent!r} has too little room in its spool: {needs} beside a "
             f"reserve of {format_size(RESERVE_BYTES)}, the disk of {folder!r} has "
             f"{format_size(free_bytes)} left",
             hint="make room there, choose another folder with --spool, or give the job "

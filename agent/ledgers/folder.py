@@ -46,7 +46,7 @@ _LEDGER = re.compile(r"(\d+)-(\d+)-(\d+)\.ledger")
 
 @dataclass(frozen=True, slots=True)
 class CleanUpStream:
-    """A stream that added entries: where, and as whom."""
+    """A stream that added entries, its servers and its identity."""
 
     name: str
     uris: tuple[str, ...]

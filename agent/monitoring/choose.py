@@ -91,17 +91,16 @@ def _entry_name(job: Job, wanted: Wanted) -> str:
     """Its DN, with the attributes read where another monitor reads others of that
     entry."""
 
-    def figures(one: Wanted) -> str:
+    def attributes_of(one: Wanted) -> str:
         return ", ".join([*one.attributes, *(f"{name}/s" for name in one.counters)])
 
     kinds = {
-        figures(one)
+        attributes_of(one)
         for one in job.monitors
         if (one.entry, one.role) == (wanted.entry, wanted.role)
     }
-    return (
-        f"{wanted.entry} ({figures(wanted)})" if len(kinds) > 1 else f"{wanted.entry}"
-    )
+    name = f"{wanted.entry}"
+    return f"{name} ({attributes_of(wanted)})" if len(kinds) > 1 else name
 
 
 def directory_table(directory: Directory) -> Table:

@@ -171,8 +171,8 @@ def _databases(directory: Directory) -> list[tuple[str, str]]:
 def _known(directory: Directory, dn: str) -> Columns:
     """The columns whose attributes the entry has."""
     has = {name for _, entry in directory.read(dn) for name in entry}
-    figures = (*_CACHES, *_DATABASE, *_BACK_END_CACHES)
-    return tuple(one for one in figures if one[0] in has)
+    columns = (*_CACHES, *_DATABASE, *_BACK_END_CACHES)
+    return tuple(one for one in columns if one[0] in has)
 
 
 def _agreements(directory: Directory) -> list[tuple[str, str]]:

@@ -233,20 +233,20 @@ class ProcessMonitor:
         return {"pid": process.pid, "command": "".join(self._command[:1])}
 
     def sample(self) -> Sequence[float]:
-        figures = self._figures()
-        if figures is None:
+        statistics = self._statistics()
+        if statistics is None:
             pid = self._process.pid if self._process else None
             self._process = self._successor() or self._process
-            figures = self._figures()
-            if figures is None:
+            statistics = self._statistics()
+            if statistics is None:
                 raise TargetError(f"process {pid} of {self._program!r} has ended")
-        return [figures.get(metric.name, math.nan) for metric in self.metrics]
+        return [statistics.get(metric.name, math.nan) for metric in self.metrics]
 
     def close(self) -> None:
         """Nothing is held."""
 
-    def _figures(self) -> dict[str, float] | None:
-        return figures_of(self._process, self._boot_s) if self._process else None
+    def _statistics(self) -> dict[str, float] | None:
+        return statistics_of(self._process, self._boot_s) if self._process else None
 
     def _successor(self) -> ProcessId | None:
         """The latest of the program; of the same command line, once that is known."""
@@ -331,14 +331,14 @@ def boot_s() -> float:
     return 0.0
 
 
-def figures_of(process: ProcessId, boot_time_s: float) -> dict[str, float] | None:
+def statistics_of(process: ProcessId, boot_time_s: float) -> dict[str, float] | None:
     """Metrics of a process; None when it has ended."""
     fields = _stat(process.pid)
     if fields is None or fields[0] in (b"Z", b"X"):
         return None
     if int(fields[_START]) != process.start_ticks:
         return None
-    figures = {
+    statistics = {
         "started": boot_time_s + process.start_ticks / _TICKS_PER_S,
         "cpu_user": int(fields[_UTIME]) / _TICKS_PER_S,
         "cpu_system": int(fields[_STIME]) / _TICKS_PER_S,
@@ -346,9 +346,9 @@ def figures_of(process: ProcessId, boot_time_s: float) -> dict[str, float] | Non
         "minor_faults": float(fields[_MINFLT]),
         "major_faults": float(fields[_MAJFLT]),
     }
-    figures |= _process_memory(process.pid) | _status(process.pid) | _io(process.pid)
+    statistics |= _process_memory(process.pid) | _status(process.pid) | _io(process.pid)
     files = _open_files(process.pid)
-    return figures if files is None else {**figures, "open_files": float(files)}
+    return statistics if files is None else {**statistics, "open_files": float(files)}
 
 
 def _pids() -> Iterator[int]:

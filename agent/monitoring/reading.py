@@ -232,7 +232,7 @@ MISSING = math.nan
 
 
 class Monitor(Protocol):
-    """One source of figures; `name` is unique in the run."""
+    """A source of metrics; `name` is unique in the run."""
 
     @property
     def name(self) -> str: ...
@@ -269,7 +269,7 @@ class TargetAccess:
 
 
 class Directory:
-    """A connection to a server that is made anew when it was lost."""
+    """A connection to a server, made again after a loss."""
 
     def __init__(self, uri: str, target: TargetAccess) -> None:
         self.uri = uri

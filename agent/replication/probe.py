@@ -95,10 +95,10 @@ class ReplicationProbe(PythonJob):
 
     def run(self, client: Client) -> None:
         self._number += 1
-        mark = f"{self._word} {self._number}".encode()
+        value = f"{self._word} {self._number}".encode()
         with client.operation("write") as write:
             client.connection.modify_s(
-                self._dn, [(ldap.MOD_REPLACE, self._attribute, [mark])]
+                self._dn, [(ldap.MOD_REPLACE, self._attribute, [value])]
             )
         for name, watch in self._watches.items():
             watch.expect(self._number, client.observe(name, write.sent_ns))

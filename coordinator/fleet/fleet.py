@@ -22,8 +22,8 @@ An agent:
     absent -- RunRecovered --> silent
 
 An agent whose process ends hangs up: the kernel closes its connection. One that is only
-silent may be cut off, and goes on with its load until its lease is over: so long its
-runs go on too.
+silent may be cut off, and goes on with its load until its lease is over, and so
+do its runs.
 
 A run, as far as the fleet is concerned:
 
@@ -161,7 +161,7 @@ class RunRecovered(FleetEvent):
 
 @dataclass(frozen=True, slots=True)
 class RunRequeued(FleetEvent):
-    """The run is to begin anew, with these agents."""
+    """The run is to begin again, with these agents."""
 
     run_id: str
     agents: tuple[str, ...]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What becomes of runs that a coordinator left open, when the next one starts. Pure.
+"""Recovers the runs that an earlier coordinator left open. Pure.
 
     queued, preparing            -> queued again: no load has begun
     ready, T0 not told           -> queued again

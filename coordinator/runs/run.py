@@ -32,7 +32,7 @@ decided by what led there first. It is left when every agent has ended or is gon
 agents that are overdue then are abandoned; an agent that reports progress with its
 clean-up gives all of them more time. With no agent to wait for it is passed over.
 
-With a quorum, agents that cannot be made ready are left out, and the run begins anew
+With a quorum, agents that cannot be made ready are left out, and the run begins again
 with those that can: each agent's share of the load depends on how many there are.
 """
 
@@ -226,7 +226,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class MonitorServers(Command):
-    """On these agents; the run begins anew for all of them."""
+    """On these agents; the run begins again for all of them."""
 
     agents: tuple[str, ...]
 
@@ -274,7 +274,7 @@ class ReleaseAgents(Command):
 
 @dataclass(frozen=True, slots=True)
 class RequeueRun(Command):
-    """The run is to begin anew with these agents, once they have ended their part."""
+    """The run is to begin again with these agents, once they have ended their part."""
 
     agents: tuple[str, ...]
 
@@ -457,7 +457,7 @@ class Run:
         if any(part is Part.ASSIGNED for part in self.parts.values()):
             return []
         if any(part is Part.LOST for part in self.parts.values()):
-            return self._begin_anew()
+            return self._begin_again()
         self.t0_ns = now_ns + self._start_lead_ns()
         self._deadline_ns = self.t0_ns + self._limits.slack_ns
         return [*self._enter(RunState.READY), StartAgents(self._live(), self.t0_ns)]
@@ -468,13 +468,13 @@ class Run:
             return lead_ns
         return min(lead_ns, _LOCAL_LEAD_NS + len(self.parts) * _LOCAL_LEAD_PER_AGENT_NS)
 
-    def _begin_anew(self) -> list[Command]:
+    def _begin_again(self) -> list[Command]:
         """Begin again with the agents that are ready."""
         ready = tuple(
             agent for agent, part in self.parts.items() if part is Part.PREPARED
         )
         missing = [agent for agent in self.parts if agent not in ready]
-        text = f"begins anew without {', '.join(missing)}"
+        text = f"begins again without {', '.join(missing)}"
         monitors = self._watching()
         self.parts, self.watches, self._are_told = {}, {}, False
         self._deadline_ns = None
@@ -498,7 +498,7 @@ class Run:
         event = RecordEvent("agent_left_out", text)
         if any(part is Part.ASSIGNED for part in self.parts.values()):
             return [event]
-        return [event, *self._begin_anew()]
+        return [event, *self._begin_again()]
 
     def _on_started(self, event: AgentStarted, now_ns: int) -> list[Command]:
         if self.state is not RunState.READY:

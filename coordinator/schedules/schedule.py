@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What becomes of a schedule's times, and of runs that wait. Pure: no I/O, no clock.
+"""Decides about a schedule's times, and about runs that wait. Pure, without clock.
 
 A time of a schedule, once it is due, is settled for good:
 
@@ -85,7 +85,7 @@ _OVERLAPS = {
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What becomes of times that cannot be kept as planned."""
+    """How to treat times that cannot be kept."""
 
     misfire: Misfire = Misfire.SKIP
     grace: timedelta = DEFAULT_GRACE
@@ -114,7 +114,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What becomes of one time."""
+    """The outcome of one time."""
 
     due: datetime
     outcome: Outcome

@@ -482,7 +482,7 @@ def preparing(*prepared: str, limits: RunLimits = QUORUM) -> Run:
 
 
 def begins_anew(*agents: str, without: str) -> list[Command]:
-    text = f"begins anew without {without}"
+    text = f"begins again without {without}"
     return [
         RecordEvent("quorum", text),
         StopAgents(agents, text),
