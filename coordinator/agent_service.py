@@ -68,7 +68,6 @@ class AgentService(AgentServiceServicer):
             instance=request.instance_id,
             epoch=request.epoch,
             build=request.build,
-            labels=dict(request.labels),
             host_facts=decode_facts(request.host_facts_json),
             limits=decode_facts(request.limits_json),
             shares_clock=bool(request.clock_id) and request.clock_id == clock_id(),
@@ -85,7 +84,7 @@ class AgentService(AgentServiceServicer):
         event = fleet_machine.AgentRegistered(
             name,
             identity.instance,
-            identity.labels,
+            dict(request.labels),
             tuple(dict.fromkeys(part.run_id for part in request.runs[:_MAX_RUNS])),
             identity.epoch,
             min(max(1, request.max_runs), _MAX_RUNS),

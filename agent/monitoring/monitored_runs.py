@@ -11,6 +11,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from ldapslam.agent.children import MonitorChild
 from ldapslam.agent.settings import AgentSettings
@@ -26,24 +27,16 @@ _log = logging.getLogger(__name__)
 #: Beyond the coordinator timeout: the load is over by then.
 _ORPHAN_SLACK_S = 900.0
 
-Report = Callable[[pb.MonitorReport], Awaitable[None]]
+Say = Callable[[pb.MonitorEvent], Awaitable[None]]
 
 
 class MonitoredRun:
     """One run's monitor on this agent."""
 
-    def __init__(
-        self,
-        run: RunAssignment,
-        settings: AgentSettings,
-        spool: Spool,
-        report: Report,
-    ) -> None:
+    def __init__(self, run: RunAssignment, settings: AgentSettings, say: Say) -> None:
         self.run_id = run.run_id
-        self._attempt = run.attempt
         self._settings = settings
-        self._spool = spool
-        self._report = report
+        self._say = say
         self._child: MonitorChild | None = None
         self._has_ended = False
         self._is_unwanted = False
@@ -118,17 +111,6 @@ class MonitoredRun:
         _log.error("run %s: monitor: %s", self.run_id, reason)
         await self._say(pb.MonitorEvent(failed=failure_message(RunAborted(reason))))
 
-    async def _say(self, event: pb.MonitorEvent) -> None:
-        await self._report(
-            pb.MonitorReport(
-                run_id=self.run_id,
-                agent=self._settings.name,
-                epoch=self._spool.epoch,
-                attempt=self._attempt,
-                event=event,
-            )
-        )
-
 
 class MonitoredRuns:
     """All monitors of an agent."""
@@ -196,7 +178,8 @@ class MonitoredRuns:
         before = self._running.pop(run_id, None)
         if before is not None:
             before[1].cancel()  # of an earlier attempt
-        monitored = MonitoredRun(run, self._settings, self._spool, self._keep)
+        say = partial(self._report, run_id, run.attempt)
+        monitored = MonitoredRun(run, self._settings, say)
         task = asyncio.create_task(monitored.serve(run))
         self._running[run_id] = monitored, task
         task.add_done_callback(lambda done: self._forget(run_id, done))
@@ -209,17 +192,19 @@ class MonitoredRuns:
 
     def _say_that_none_is_there(self, run_id: str) -> None:
         error = RunAborted("the agent has no monitor of the run any more")
+        event = pb.MonitorEvent(failed=failure_message(error))
+        task = asyncio.create_task(self._report(run_id, 0, event))
+        self._telling.add(task)
+        task.add_done_callback(self._telling.discard)
+
+    async def _report(self, run_id: str, attempt: int, event: pb.MonitorEvent) -> None:
         report = pb.MonitorReport(
             run_id=run_id,
             agent=self._settings.name,
             epoch=self._spool.epoch,
-            event=pb.MonitorEvent(failed=failure_message(error)),
+            attempt=attempt,
+            event=event,
         )
-        task = asyncio.create_task(self._keep(report))
-        self._telling.add(task)
-        task.add_done_callback(self._telling.discard)
-
-    async def _keep(self, report: pb.MonitorReport) -> None:
         entry = agent_pb2.SpoolEntry(monitor=report)
         await asyncio.to_thread(self._spool.append, entry)
         self._has_reports.set()

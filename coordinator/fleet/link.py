@@ -25,7 +25,6 @@ class AgentIdentity:
     instance: str
     epoch: int
     build: str
-    labels: Mapping[str, str] = field(default_factory=dict)
     host_facts: Mapping[str, Any] = field(default_factory=dict)
     limits: Mapping[str, Any] = field(default_factory=dict)
     #: True: its CLOCK_MONOTONIC is ours.
