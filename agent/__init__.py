@@ -1,3 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One load generator on one host: runs what a coordinator sends, and delivers its
-reports."""
+"""One load generator on one host: runs jobs and delivers its reports."""

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run's job on its way from the agent to a child process, and there.
+"""Moves a run's job from the agent to a child process.
 
-The files that a job names may be feeds of a million lines: the agent writes them to
-the child's folder, and neither process keeps their bytes. The engine maps those that
-it draws from.
+The files of a job may have millions of lines: the agent writes them to the child's
+folder, neither process keeps their bytes, and the engine maps them.
 """
 
 from __future__ import annotations
@@ -35,15 +34,15 @@ def load_assignment(run: RunAssignment, folder: Path) -> Job:
 
 
 def _paths(run: RunAssignment, folder: Path) -> dict[str, Path]:
-    # never by their names, which are the peer's
+    # not by their names, which come from the peer
     return {
         name: folder / f"file-{number}" for number, name in enumerate(sorted(run.files))
     }
 
 
 def trim_heap() -> None:
-    """Give the kernel back what an assignment with large files left of the heap: the C
-    library keeps what is free below anything that is in use."""
+    """Return free heap to the kernel, which the C library keeps after a large
+    assignment."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's own
     if trim is not None:
         trim(0)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The agent's side of its child processes: launch, talk, listen, end.
 
-A process gets pipes for stdin and stdout and a log file for stderr. It is always
-reaped, and its folder removed, whatever way it ends.
+A process has pipes for stdin and stdout and a log file for stderr. It is always reaped,
+and its folder removed.
 """
 
 from __future__ import annotations
@@ -12,46 +12,41 @@ import contextlib
 import logging
 import shutil
 import signal
-import sys
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from google.protobuf.message import Message
 
 from ldapslam.agent.assignment import store_files
-from ldapslam.agent.fork_server import ENGINE, OBSERVER, ForkedProcess, ForkServer
-from ldapslam.agent.spool import private
+from ldapslam.agent.fork_server import ENGINE, MONITOR, ForkedProcess, ForkServer
+from ldapslam.base.child import command_of
 from ldapslam.base.errors import EngineError
+from ldapslam.base.files import private
 from ldapslam.proto import engine_pb2 as pb
 from ldapslam.proto.common_pb2 import RunAssignment
-from ldapslam.proto.observation_pb2 import (
-    ObserverEvent,
-    ObserverRequest,
-    PrepareObserver,
+from ldapslam.proto.monitor_pb2 import (
+    MonitorEvent,
+    MonitorRequest,
 )
-from ldapslam.transport.frames import encode_frame, read_frame_async
+from ldapslam.transport.messages import encode_frame, read_frame_async
 
 _log = logging.getLogger(__name__)
 
-#: Of child processes, in an agent's folder of logs.
+#: Logs of child processes that an agent keeps.
 _MOST_LOGS = 200
 
 
-def command_of(module: str) -> Sequence[str]:
-    """The program that a module is."""
-    # -P: the current folder is not a place to import from
-    return sys.executable, "-P", "-m", module
+R = TypeVar("R", pb.EngineRequest, MonitorRequest)
+E = TypeVar("E", pb.EngineEvent, MonitorEvent)
 
 
-E = TypeVar("E", bound=Message)
-
-
-class _Child(Generic[E]):
+class _Child(Generic[R, E]):
     """One process. Iterate over `events` to the end."""
 
-    _module: str
+    _module: ClassVar[str]
+    _request_type: type[R]
     _event_type: type[E]
 
     def __init__(
@@ -61,14 +56,18 @@ class _Child(Generic[E]):
         self._folder = folder
 
     @classmethod
-    async def _start(
+    async def launch(
         cls,
         run: RunAssignment,
+        prepare: Message,
+        *,
         work: Path,
         log_path: Path,
-        forks: ForkServer | None,
+        forks: ForkServer | None = None,
         command: Sequence[str] | None = None,
     ) -> Self:
+        """Start the process and give it the run and `prepare`. The run's files move
+        below `work`. `command` replaces our own program."""
         work.mkdir(parents=True, exist_ok=True, mode=0o700)
         log_path.parent.mkdir(parents=True, exist_ok=True)
         _remove_old_logs(log_path.parent)
@@ -79,13 +78,24 @@ class _Child(Generic[E]):
             with open(log_path, "ab", opener=private) as log:
                 process = await cls._new_process(log.fileno(), forks, command)
         except BaseException as error:
-            # a thread goes on, whoever is cancelled
+            # the thread goes on after a cancellation
             await asyncio.wait([storing])
             shutil.rmtree(folder, ignore_errors=True)
             if isinstance(error, OSError):
                 raise EngineError(f"the process did not start: {error}") from error
             raise
-        return cls(process, folder)
+        child = cls(process, folder)
+        request: Any = cls._request_type()
+        request.prepare.CopyFrom(prepare)
+        request.prepare.run.CopyFrom(run)
+        request.prepare.files_folder = str(folder)
+        try:
+            await child.send(request)
+        except BaseException:
+            child.kill()
+            await child.wait()
+            raise
+        return child
 
     @classmethod
     async def _new_process(
@@ -103,20 +113,6 @@ class _Child(Generic[E]):
             stderr=log,
         )
 
-    async def _prepare(
-        self, request: pb.EngineRequest | ObserverRequest, run: RunAssignment
-    ) -> None:
-        """Give the process the run, with what else `request.prepare` says. It ends when
-        it cannot be given all of it."""
-        request.prepare.run.CopyFrom(run)
-        request.prepare.files_folder = str(self._folder)
-        try:
-            await self.send(request)
-        except BaseException:
-            self.kill()
-            await self.wait()
-            raise
-
     @property
     def pid(self) -> int:
         return self._process.pid
@@ -131,7 +127,7 @@ class _Child(Generic[E]):
             await stdin.drain()
 
     async def events(self) -> AsyncIterator[E]:
-        """What the process says, until it ends; a garbled message ends it."""
+        """The process's messages until it ends; a malformed one is a ProtocolError."""
         stdout = self._process.stdout
         if stdout is None:
             return
@@ -144,7 +140,7 @@ class _Child(Generic[E]):
             self._process.kill()
 
     async def wait(self) -> str:
-        """Reap the process and remove its folder; how it ended, in words."""
+        """Reap the process and remove its folder; its end in words."""
         try:
             status = await self._process.wait()
         finally:
@@ -156,61 +152,20 @@ class _Child(Generic[E]):
         return f"exit status {status}"
 
 
-class EngineChild(_Child[pb.EngineEvent]):
-    """One engine process."""
-
+class EngineChild(_Child[pb.EngineRequest, pb.EngineEvent]):
     _module = ENGINE
+    _request_type = pb.EngineRequest
     _event_type = pb.EngineEvent
 
-    @classmethod
-    async def launch(
-        cls,
-        run: RunAssignment,
-        prepare: pb.PrepareEngine,
-        *,
-        work: Path,
-        log_path: Path,
-        forks: ForkServer | None = None,
-        command: Sequence[str] | None = None,
-    ) -> EngineChild:
-        """Start the process and give it the run, with what else `prepare` says; the
-        run's files go below `work`, and are no longer in `run`. `command` is another
-        program than ours."""
-        child = await cls._start(run, work, log_path, forks, command)
-        await child._prepare(pb.EngineRequest(prepare=prepare), run)
-        return child
 
-
-class ObserverChild(_Child[ObserverEvent]):
-    """One observer process (observer_process.py)."""
-
-    _module = OBSERVER
-    _event_type = ObserverEvent
-
-    @classmethod
-    async def launch(
-        cls,
-        run: RunAssignment,
-        prepare: PrepareObserver,
-        *,
-        work: Path,
-        log_path: Path,
-        forks: ForkServer | None = None,
-    ) -> ObserverChild:
-        """As that of the engine."""
-        child = await cls._start(run, work, log_path, forks)
-        await child._prepare(ObserverRequest(prepare=prepare), run)
-        return child
+class MonitorChild(_Child[MonitorRequest, MonitorEvent]):
+    _module = MONITOR
+    _request_type = MonitorRequest
+    _event_type = MonitorEvent
 
 
 def _remove_old_logs(folder: Path) -> None:
-    """A run leaves a log: an agent that serves for years has room for the last ones."""
-    logs = [*folder.glob("engine-*.log"), *folder.glob("observer-*.log")]
+    logs = [*folder.glob("engine-*.log"), *folder.glob("monitor-*.log")]
     logs.sort(key=lambda path: path.stat().st_mtime)
     for path in logs[:-_MOST_LOGS]:
         path.unlink(missing_ok=True)
-
-
-def remove_left_over(work: Path) -> None:
-    """Folders of runs whose agent was killed."""
-    shutil.rmtree(work, ignore_errors=True)

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The agent's connection to its coordinator, and the agent as a program.
 
-Dials, registers, takes commands, sends heartbeats with clock samples, and empties the
-spool; when any of it fails, dials again with back-off. Whether load goes on meanwhile
-is the state machine's business (its lease), not this file's. No grpc.RpcError leaves
+Registers, takes commands, sends heartbeats with clock samples and empties the spool;
+reconnects with back-off. The lease of the load is in run.py. No grpc.RpcError leaves
 it.
 """
 
@@ -18,6 +17,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager
+from typing import Any
 
 from ldapslam.agent.host import HostMeter, host_facts, host_id
 from ldapslam.agent.run import (
@@ -47,18 +47,18 @@ from ldapslam.transport.messages import PROTOCOL_VERSION, build_version, facts_j
 
 _log = logging.getLogger(__name__)
 
-#: What runs with an agent; it can ask whether the coordinator answers.
-Beside = Callable[[AgentSession, Callable[[], bool]], AbstractContextManager[object]]
+#: A sidecar of the agent; it can ask whether the coordinator answers.
+Sidecar = Callable[[AgentSession, Callable[[], bool]], AbstractContextManager[object]]
 
 _CALL_TIMEOUT_S = 3.0
 #: A commit may wait for the store's disk.
 _REPORT_TIMEOUT_S = 15.0
 _BACK_OFF_S = (0.1, 2.0)
-#: Between attempts while the coordinator's store takes nothing.
+#: Between attempts while the store takes nothing.
 _STORE_PAUSE_S = 2.0
-#: Exchanges right after registration: the first run must find a good clock estimate.
+#: Exchanges after registration, for a good first clock estimate.
 _FIRST_SAMPLES = 8
-#: A refusal may be about our own previous connection; persistent, it is final.
+#: A refusal may be about our own previous connection; after this it is final.
 _REFUSED_FOR_S = 10.0
 
 
@@ -69,13 +69,12 @@ async def serve_agent(
     insecure: bool = False,
     tls: TlsFiles | None = None,
     has_joined: bool = False,
-    beside: Beside | None = None,
+    sidecar: Sidecar | None = None,
 ) -> None:
     """Be an agent of `coordinator` until a signal ends it.
 
-    SIGTERM and SIGINT drain: the run's load stops, its reports are delivered. A second
-    one ends the engine at once and leaves the reports in the spool. A certificate that
-    was got with a join token is renewed. `beside` is entered for as long. Raises
+    SIGTERM and SIGINT drain; a second one ends the engine at once and leaves the
+    reports in the spool. A certificate that came with a join token is renewed.
     FleetError when the coordinator refuses this agent.
     """
     if tls is None:
@@ -85,8 +84,8 @@ async def serve_agent(
     with spool, contextlib.ExitStack() as ending:
         session = AgentSession(settings, spool)
         link = _Link(coordinator, session, tls, has_joined=has_joined)
-        if beside is not None:
-            ending.enter_context(beside(session, lambda: link.is_connected))
+        if sidecar is not None:
+            ending.enter_context(sidecar(session, lambda: link.is_connected))
         serving = asyncio.create_task(session.serve())
         dialling = asyncio.create_task(link.keep())
         loop = asyncio.get_running_loop()
@@ -110,33 +109,16 @@ async def serve_agent(
             await asyncio.gather(dialling, serving, return_exceptions=True)
 
 
-def run_agent(
-    coordinator: str,
-    settings: AgentSettings,
-    *,
-    insecure: bool = False,
-    tls: TlsFiles | None = None,
-    has_joined: bool = False,
-    beside: Beside | None = None,
-) -> None:
-    """`serve_agent` as the whole program: with an event loop of its own."""
-    asyncio.run(
-        serve_agent(
-            coordinator,
-            settings,
-            insecure=insecure,
-            tls=tls,
-            has_joined=has_joined,
-            beside=beside,
-        )
-    )
+def run_agent(coordinator: str, settings: AgentSettings, **options: Any) -> None:
+    """`serve_agent` as the whole program, with these options of it."""
+    asyncio.run(serve_agent(coordinator, settings, **options))
 
 
 async def _leave(session: AgentSession, link: _Link, order: LeaveFleet) -> None:
     _log.info("leaving: %s", order.reason)
     if order.at_once:
         return
-    await session.end_observations()
+    await session.monitored.end_all()
     if not await session.wait_until_delivered(session.settings.leave_timeout_s):
         _log.warning(
             "%d reports stay in the spool %s for the next agent on it",
@@ -147,8 +129,6 @@ async def _leave(session: AgentSession, link: _Link, order: LeaveFleet) -> None:
 
 
 class _Link:
-    """One connection after another."""
-
     def __init__(
         self,
         address: str,
@@ -168,9 +148,9 @@ class _Link:
         self._samples: list[pb.ClockSample] = []
         self._stub: AgentServiceStub | None = None
         self._is_away = False
-        #: Whether the last connection was of use: a report was taken over it.
+        #: Whether a report was taken over the last connection.
         self._has_delivered = False
-        #: Kind of the error that was last noted.
+        #: Class of the error that was logged last.
         self._reason: type[LdapSlamError] | None = None
         self._refused_at_s: float | None = None
         self._explaining: asyncio.Task[None] | None = None
@@ -180,7 +160,7 @@ class _Link:
         return self._stub is not None
 
     async def keep(self) -> None:
-        """Stay connected until cancelled; FleetError when we are refused for good."""
+        """Stay connected until cancelled; FleetError when refused for good."""
         back_off_s = _BACK_OFF_S[0]
         while True:
             connected_at = time.monotonic()
@@ -199,13 +179,13 @@ class _Link:
             lasted_s = time.monotonic() - connected_at
             if self._has_delivered or lasted_s > _BACK_OFF_S[1]:
                 back_off_s = _BACK_OFF_S[0]
-            # a fleet that lost its coordinator must not come back in step
+            # agents must not reconnect all at once
             await asyncio.sleep(back_off_s * random.uniform(0.5, 1.0))
             back_off_s = min(2 * back_off_s, _BACK_OFF_S[1])
 
     def _note_with_reason(self, error: CoordinatorUnreachable) -> None:
-        """Log it when it is known whether certificates are the reason; to find that out
-        may take seconds, for which the next attempt does not wait."""
+        """Log it once its reason is known; that may take seconds, so the next attempt
+        does not wait."""
         self._is_away, self._reason, self._refused_at_s = True, type(error), None
 
         async def find_out() -> None:
@@ -215,7 +195,7 @@ class _Link:
 
     def _note(self, error: LdapSlamError) -> None:
         """Log why the connection ended; raise when trying again is useless."""
-        # once for each time the coordinator goes away, not for each attempt
+        # once for each absence, not for each attempt
         is_news = not self._is_away or type(error) is not self._reason
         _log.log(logging.WARNING if is_news else logging.DEBUG, "%s", error)
         self._is_away, self._reason = True, type(error)
@@ -230,7 +210,6 @@ class _Link:
             raise error
 
     async def leave(self, reason: str) -> None:
-        """Tell the coordinator, if it is there."""
         if self._stub is None or self._session_id is None:
             return
         request = pb.LeaveRequest(session_id=self._session_id, reason=reason)
@@ -247,7 +226,7 @@ class _Link:
             _log.info("the connection broke while leaving")
 
     async def _connect_once(self) -> None:
-        """Register and work over one channel until something breaks."""
+        """Register, and work over one channel until something breaks."""
         async with aio_channel(self._address, self._tls) as channel:
             stub = AgentServiceStub(channel)  # type: ignore[no-untyped-call]
             reply = await self._register(stub)
@@ -287,7 +266,7 @@ class _Link:
                 pb.RunPart(run_id=run_id, state=state)
                 for run_id, state in session.runs.items()
             ],
-            observed_runs=session.observed_runs,
+            monitored_runs=session.monitored.runs,
             max_runs=session.settings.max_runs,
             restricted=session.settings.restricted,
             host_id=host_id(),
@@ -301,7 +280,7 @@ class _Link:
         self._is_away, self._refused_at_s = False, None
         if not reply.resumed:
             self._last_command = 0
-            # of another coordinator's clock, perhaps
+            # they may be of another coordinator's clock
             self._samples = []
         return reply
 
@@ -350,7 +329,6 @@ class _Link:
         )
 
     async def _deliver(self, stub: AgentServiceStub) -> None:
-        """Empty the spool, oldest report first, each until it is acknowledged."""
         spool = self._session.spool
         while True:
             self._session.has_reports.clear()
@@ -363,7 +341,7 @@ class _Link:
                 with rpc_errors(self._address):
                     reply = readable(await _send(stub, entry), self._address)
             except StoreError as error:
-                # the coordinator is there, its store is not: no reason to hang up
+                # the coordinator is there: keep the connection
                 _log.warning("report %d is not taken yet: %s", number, error)
                 await asyncio.sleep(_STORE_PAUSE_S)
                 continue
@@ -379,7 +357,7 @@ async def _send(stub: AgentServiceStub, entry: pb.SpoolEntry) -> pb.ReportReply 
     calls = {
         "interval": stub.ReportInterval,
         "progress": stub.ReportProgress,
-        "observation": stub.ReportObservation,
+        "monitor": stub.ReportMonitor,
     }
     kind = entry.WhichOneof("kind")
     reply: pb.ReportReply | None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts the engine's and the observer's processes of an agent quickly.
+"""Starts the engine's and the monitor's processes of an agent quickly.
 
     agent ── fork ── fork server ── fork ── (fork, exits) ── engine process
       └────────────────── its parent, once that has exited ───────┘
@@ -26,9 +26,8 @@ from collections.abc import Iterator
 
 from ldapslam.base.process import Fork, end_with_parent, has_threads
 
-#: Modules whose `main` is forked.
 ENGINE = "ldapslam.agent.engine.process"
-OBSERVER = "ldapslam.agent.monitoring.process"
+MONITOR = "ldapslam.agent.monitoring.process"
 
 _PR_SET_CHILD_SUBREAPER = 36
 _MAX_MESSAGE_BYTES = 256
@@ -36,7 +35,6 @@ _END_TIMEOUT_S = 1.0
 #: A fork takes milliseconds; the first one may import.
 _ANSWER_TIMEOUT_S = 30.0
 
-#: stdin, stdout and stderr.
 Descriptors = tuple[int, int, int]
 
 
@@ -63,8 +61,7 @@ class ForkServer:
         self._server.wait(_END_TIMEOUT_S)
 
     async def launch(self, module: str, log: int) -> ForkedProcess:
-        """A process that runs the `main` of a module, with `log` as its stderr;
-        OSError when the server is gone."""
+        """A process that runs `main` of a module; OSError when the server is gone."""
         requests, ours_in = os.pipe()
         try:
             ours_out, events = os.pipe()
@@ -79,7 +76,7 @@ class ForkServer:
             pid = await asyncio.shield(asking)
             return await ForkedProcess.of(pid, ours_in, ours_out)
         except BaseException:
-            # a thread goes on, whoever is cancelled
+            # the thread goes on after a cancellation
             await asyncio.wait([asking])
             os.close(ours_in)
             os.close(ours_out)
@@ -94,13 +91,13 @@ class ForkServer:
     def _ask(self, module: str, descriptors: Descriptors) -> int:
         libc = ctypes.CDLL(None)
         with self._one_at_a_time:
-            # only now: an agent must not inherit what other processes leave behind
+            # only now: an agent must not inherit other orphans
             libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
             try:
                 socket.send_fds(self._control, [module.encode()], descriptors)
                 answer = self._control.recv(_MAX_MESSAGE_BYTES)
             except TimeoutError:
-                # an answer that comes later would be taken for the next one's
+                # a late answer would be taken for the next one's
                 self._server.send_signal(signal.SIGKILL)
                 raise
             finally:
@@ -112,8 +109,8 @@ class ForkServer:
 
 @contextlib.contextmanager
 def fork_server() -> Iterator[ForkServer | None]:
-    """A fork server while an agent serves; None where this process has threads, which
-    a debugger may have started."""
+    """A fork server while an agent serves; None when this process has threads
+    already."""
     server = None if has_threads() else ForkServer()
     try:
         yield server
@@ -123,11 +120,11 @@ def fork_server() -> Iterator[ForkServer | None]:
 
 
 def _serve(control: socket.socket) -> int:
-    """Fork what is asked for, until the agent is gone."""
+    """Fork on request until the agent is gone."""
     # the agent decides what a signal to the terminal's process group means
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    # as -P does: the current folder is not a place to import from
+    # as -P: no imports from the current folder
     if not sys.flags.safe_path:
         del sys.path[0]
     importlib.import_module(ENGINE)
@@ -138,7 +135,6 @@ def _serve(control: socket.socket) -> int:
             return 0
         for one in descriptors:
             os.set_inheritable(one, False)
-        # for this process and those after it
         importlib.import_module(request.decode())
         requests, events, log = descriptors
         pid = _fork_for_agent(control, request.decode(), (requests, events, log))
@@ -189,7 +185,6 @@ class ForkedProcess:
 
     @classmethod
     async def of(cls, pid: int, requests: int, events: int) -> ForkedProcess:
-        """The process at the other ends of two pipes."""
         loop = asyncio.get_running_loop()
         stdout = asyncio.StreamReader()
         await loop.connect_read_pipe(

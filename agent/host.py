@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the agent knows of its host: static facts, and its load interval by interval.
+"""The agent's host: facts, and its load. Reads /proc, /sys and the cgroup.
 
-Reads /proc, /sys and the cgroup's files; what a host does not have is None or left out,
-never an error. The sampler runs in the engine's process, so that its intervals are the
-engine's; the meter runs in the agent's, whether there is a run or not.
+What a host does not have is None or left out. The sampler runs in the engine's process,
+for its intervals; the meter in the agent's.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ def usable_cores() -> int:
 
 
 def host_facts() -> dict[str, Any]:
-    """Facts that do not change while the agent runs; for the run's manifest."""
+    """Facts that do not change while the agent runs."""
     api = ldap.get_option(ldap.OPT_API_INFO)
     major, minor = divmod(api["vendor_version"], 10000)
     return {
@@ -59,11 +58,10 @@ def host_facts() -> dict[str, Any]:
 
 
 def host_id() -> str:
-    """The same text for all agents of one host, containers included, and no other's.
+    """The same text for all agents of one host, containers included.
 
-    The kernel's boot id: containers see their host's, while /etc/machine-id is copied
-    with images and missing in many. It changes when the host boots. Hashed, because
-    systemd asks that machine ids not be shown.
+    The kernel's boot id: containers share it, while /etc/machine-id is copied with
+    images. Hashed, because systemd asks that machine ids not be shown.
     """
     own = boot_id() or _text(_MACHINE_ID) or socket.gethostname()
     return hashlib.sha256(f"ldapslam {own}".encode()).hexdigest()[:16]
@@ -92,8 +90,8 @@ class HostMeter:
         self._cpu = psutil.cpu_times()
 
     def load(self) -> HostLoad:
-        """Of the time since the last call. Takes well below a millisecond, and longer
-        only where the spool's file system hangs: keep it off the event loop."""
+        """The load since the last call. May block where the spool's file system
+        hangs."""
         cpu = psutil.cpu_times()
         before, self._cpu = self._cpu, cpu
         load = HostLoad(
@@ -110,30 +108,29 @@ class HostMeter:
 
 
 class HostSampler:
-    """Figures of the time since the last sample, or since it was made."""
+    """The load since the last sample, or since its creation."""
 
     def __init__(self) -> None:
         self._cpu = psutil.cpu_times()
         self._throttled_ns = _throttled_ns()
 
     def sample(self) -> HostInterval:
-        """Close an interval."""
         cpu, throttled_ns = psutil.cpu_times(), _throttled_ns()
-        figures = HostInterval()
+        interval = HostInterval()
         utilisation, steal = _cpu_shares(self._cpu, cpu)
         if utilisation is not None:
-            figures.cpu_utilisation = utilisation
+            interval.cpu_utilisation = utilisation
         if steal is not None:
-            figures.steal_share = steal
+            interval.steal_share = steal
         if throttled_ns is not None and self._throttled_ns is not None:
-            figures.throttled_ns = max(0, throttled_ns - self._throttled_ns)
+            interval.throttled_ns = max(0, throttled_ns - self._throttled_ns)
         self._cpu, self._throttled_ns = cpu, throttled_ns
-        return figures
+        return interval
 
 
 def _cpu_shares(before: Any, after: Any) -> tuple[float | None, float | None]:
-    """Shares of all cores' time, not idle and stolen, between two psutil.cpu_times."""
-    # guest time is already in user and nice
+    """Ratios of all cores' time between two psutil.cpu_times: not idle, and stolen."""
+    # user and nice include guest time
     names = [name for name in after._fields if not name.startswith("guest")]
     spent = {name: getattr(after, name) - getattr(before, name) for name in names}
     total = sum(spent.values())

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An agent's figures for Prometheus: its connection, its runs, its spool, its host.
+"""An agent's metrics for Prometheus: connection, runs, spool, host.
 
-Under the names that the coordinator gives the same figures of its agents, but read here
-and now, also while the coordinator is away. Made when they are asked for, in the thread
-of who asks.
+Under the coordinator's names, but read here, also while the coordinator is away.
 """
 
 from __future__ import annotations
@@ -23,7 +21,6 @@ from ldapslam.transport.messages import build_version
 def agent_registry(
     session: AgentSession, is_connected: Callable[[], bool]
 ) -> CollectorRegistry:
-    """What an agent shows of itself."""
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     registry.register(_AgentCollector(session, is_connected))
@@ -37,7 +34,7 @@ class _AgentCollector(Collector):
         self._meter = HostMeter(session.spool)
 
     def describe(self) -> list[Metric]:
-        # else the registry would collect once to know the names
+        # without this the registry would collect once to learn the names
         return []
 
     def collect(self) -> Iterator[Metric]:

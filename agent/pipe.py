@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A child process of an agent: its side of the pipe, and its whole course.
+"""A child process of an agent: its side of the pipe, and its life.
 
-Frames come on stdin and go out on stdout, both taken away so that nothing else can
-reach them; whatever prints goes to stderr, the log. When the agent dies, its end of
-stdin closes and the process ends at once; should the thread that notices be stuck, the
-kernel's parent-death signal does it.
+Frames come on stdin and go out on stdout, which nothing else can reach; prints go to
+stderr, the log. When the agent dies, its end of stdin closes and the process ends; the
+kernel's parent-death signal is the second guard.
 """
 
 from __future__ import annotations
@@ -23,8 +22,7 @@ from google.protobuf.message import Message
 from ldapslam.base.errors import EngineError, LdapSlamError
 from ldapslam.base.log_format import format_of_parent, set_up_log
 from ldapslam.base.process import EXIT_ORPHANED, end_with_parent
-from ldapslam.transport.frames import encode_frame, read_frame
-from ldapslam.transport.messages import failure_message
+from ldapslam.transport.messages import encode_frame, failure_message, read_frame
 
 _log = logging.getLogger(__name__)
 
@@ -57,15 +55,14 @@ class Pipe(Generic[R, E]):
                 self._requests.put(request)
         except LdapSlamError as error:
             _log.error("%s", error)
-        # os._exit: the main thread may be in the engine, and nobody is left to tell
+        # the main thread may be in the engine
         os._exit(EXIT_ORPHANED)
 
     def next(self) -> R:
-        """The next request, once there is one."""
         return self._requests.get()
 
     def next_before(self, mono_ns: int | None) -> R | None:
-        """The next request; None when there is none by then."""
+        """The next request; None when there is none in time."""
         if mono_ns is None:
             return self.next()
         left_s = max(0, mono_ns - time.monotonic_ns()) / 1e9
@@ -83,7 +80,7 @@ class Pipe(Generic[R, E]):
 
 
 def _own_pipe(request_type: type[R], event_type: type[E]) -> Pipe[R, E]:
-    """Frames on the original stdin and stdout, which nothing else can then reach."""
+    """Frames on the original stdin and stdout, which nothing else can reach then."""
     requests, events = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -105,15 +102,15 @@ def serve(
     event_type: type[E],
     make: Callable[[Pipe[R, E], Any], Course],
 ) -> int:
-    """Take the request to prepare, `make` of it what is to be executed, and do that;
-    the exit status. What fails is the last event, `failed`."""
+    """Take the request to prepare, execute what `make` makes of it; the exit status. A
+    failure is the last event, `failed`."""
     log_fields = set_up_log(format_of_parent())
     # the agent decides what a signal to the terminal's process group means
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     pipe = _own_pipe(request_type, event_type)
     request = pipe.next()
-    # only now: a process of the fork server is the agent's child once it has a request
+    # only now: before its request, a forked process is not the agent's child
     end_with_parent()
     if request.WhichOneof("kind") != "prepare":
         _log.error("expected a request to prepare")
@@ -136,7 +133,7 @@ def serve(
 
 
 def end(status: int) -> NoReturn:
-    """Of the whole process."""
+    """End the whole process."""
     logging.shutdown()
-    # not sys.exit: the thread that reads stdin holds its lock until the agent closes it
+    # sys.exit would wait for the lock of the thread that reads stdin
     os._exit(status)

@@ -13,7 +13,7 @@ and returns RefuseEvent: orders come from the network and may be late or repeate
     preparing, ready, armed --StopReceived--> idle     (the engine is killed: no load)
     any but idle -- EngineFailed, EngineExited --> idle
     any but idle -- StopReceived to abandon --> idle
-    armed, running -- TimePassed, coordinator away for orphan_grace --> draining
+    armed, running -- TimePassed, coordinator away for coordinator_timeout --> draining
     preparing, ready -- TimePassed, the same --> idle
     draining -- TimePassed, engine overdue --> idle
 
@@ -31,13 +31,13 @@ from typing import Any
 
 from ldapslam.base.errors import FleetError, LdapSlamError, RunAborted
 
-#: Heartbeats come every second: silence that is shorter says nothing.
-LEAST_ORPHAN_GRACE_NS = 3_000_000_000
-#: A year: with it, times are still numbers that a message holds.
-MOST_ORPHAN_GRACE_NS = 366 * 86_400 * 1_000_000_000
-#: The engine's process ends its load by itself so long after the agent would have.
+#: Heartbeats come every second, so shorter silence means nothing.
+LEAST_COORDINATOR_TIMEOUT_NS = 3_000_000_000
+#: A year: later times do not fit into messages.
+MOST_COORDINATOR_TIMEOUT_NS = 366 * 86_400 * 1_000_000_000
+#: The engine's process ends its load this much after the agent would.
 LEASE_SLACK_NS = 1_000_000_000
-#: A run that is being drained gets its job's grace and this much more.
+#: A drain has the job's grace and this much more.
 DRAIN_SLACK_NS = 20_000_000_000
 
 
@@ -50,20 +50,24 @@ class AgentRunState(StrEnum):
     DRAINING = "draining"
 
 
+class AgentRunEvent:
+    """What happened."""
+
+
 @dataclass(frozen=True, slots=True)
-class PrepareReceived:
+class PrepareReceived(AgentRunEvent):
     run_id: str
-    orphan_grace_ns: int
+    coordinator_timeout_ns: int
 
 
 @dataclass(frozen=True, slots=True)
-class StartReceived:
+class StartReceived(AgentRunEvent):
     run_id: str
     t0_mono_ns: int
 
 
 @dataclass(frozen=True, slots=True)
-class StopReceived:
+class StopReceived(AgentRunEvent):
     run_id: str
     reason: str
     #: True: at once, without drain.
@@ -71,140 +75,127 @@ class StopReceived:
 
 
 @dataclass(frozen=True, slots=True)
-class EngineReady:
+class EngineReady(AgentRunEvent):
     facts: Mapping[str, Any]
     #: Planned intervals; the drain follows them.
     interval_count: int
-    #: What requests in flight get to complete.
+    #: Time for requests in flight.
     grace_ns: int
 
 
 @dataclass(frozen=True, slots=True)
-class EngineStarted:
+class EngineStarted(AgentRunEvent):
     start_error_ns: int
 
 
 @dataclass(frozen=True, slots=True)
-class IntervalClosed:
+class IntervalClosed(AgentRunEvent):
     index: int
-    #: A message that the machine passes on unread.
+    #: Passed on unread.
     snapshot: Any
-    #: The engine's last one: before the plan's end when all counts are reached.
+    #: The engine's last one: early when all counts are reached.
     is_final: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class CleanUpProgressed:
+class CleanUpProgressed(AgentRunEvent):
     """The engine's process removes what the run added."""
 
     entries_left: int
 
 
 @dataclass(frozen=True, slots=True)
-class EngineFinished:
+class EngineFinished(AgentRunEvent):
     facts: Mapping[str, Any]
-    #: Why it ended before its time without having been told, or empty.
+    #: Why it ended early by itself, or empty.
     early_reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class EngineFailed:
+class EngineFailed(AgentRunEvent):
     error: LdapSlamError
 
 
 @dataclass(frozen=True, slots=True)
-class EngineExited:
+class EngineExited(AgentRunEvent):
     """The process is gone without a last word; `how` says with which status."""
 
     how: str
 
 
 @dataclass(frozen=True, slots=True)
-class CoordinatorHeard:
+class CoordinatorHeard(AgentRunEvent):
     pass
 
 
 @dataclass(frozen=True, slots=True)
-class TimePassed:
+class TimePassed(AgentRunEvent):
     pass
 
 
 @dataclass(frozen=True, slots=True)
-class TerminateRequested:
+class TerminateRequested(AgentRunEvent):
     reason: str
 
 
-AgentRunEvent = (
-    PrepareReceived
-    | StartReceived
-    | StopReceived
-    | EngineReady
-    | EngineStarted
-    | IntervalClosed
-    | CleanUpProgressed
-    | EngineFinished
-    | EngineFailed
-    | EngineExited
-    | CoordinatorHeard
-    | TimePassed
-    | TerminateRequested
-)
+class Command:
+    """What has to be done."""
 
 
 @dataclass(frozen=True, slots=True)
-class LaunchEngine:
+class LaunchEngine(Command):
     run_id: str
 
 
 @dataclass(frozen=True, slots=True)
-class StartEngine:
+class StartEngine(Command):
     t0_mono_ns: int
 
 
 @dataclass(frozen=True, slots=True)
-class ExtendLease:
-    """The engine's process may go on so long without hearing of us."""
+class ExtendLease(Command):
+    """The engine's process may go on until then without word of the agent."""
 
     until_mono_ns: int
 
 
 @dataclass(frozen=True, slots=True)
-class DrainEngine:
+class DrainEngine(Command):
     pass
 
 
 @dataclass(frozen=True, slots=True)
-class KillEngine:
+class KillEngine(Command):
     pass
 
 
 @dataclass(frozen=True, slots=True)
-class ReportReady:
+class ReportReady(Command):
     run_id: str
     facts: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class ReportStarted:
+class ReportStarted(Command):
     run_id: str
     start_error_ns: int
 
 
 @dataclass(frozen=True, slots=True)
-class ReportInterval:
+class ReportInterval(Command):
     run_id: str
     sequence: int
     snapshot: Any
 
 
 @dataclass(frozen=True, slots=True)
-class ReportCleanUp:
+class ReportCleanUp(Command):
     run_id: str
     entries_left: int
 
 
 @dataclass(frozen=True, slots=True)
-class ReportFinished:
+class ReportFinished(Command):
     run_id: str
     early_reason: str
     interval_count: int
@@ -212,39 +203,23 @@ class ReportFinished:
 
 
 @dataclass(frozen=True, slots=True)
-class ReportFailed:
+class ReportFailed(Command):
     run_id: str
     error: LdapSlamError
 
 
 @dataclass(frozen=True, slots=True)
-class LeaveFleet:
+class LeaveFleet(Command):
     reason: str
     #: True: do not wait for the spool to be delivered.
     at_once: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class RefuseEvent:
+class RefuseEvent(Command):
     event: AgentRunEvent
     state: AgentRunState
 
-
-Command = (
-    LaunchEngine
-    | StartEngine
-    | ExtendLease
-    | DrainEngine
-    | KillEngine
-    | ReportReady
-    | ReportStarted
-    | ReportInterval
-    | ReportCleanUp
-    | ReportFinished
-    | ReportFailed
-    | LeaveFleet
-    | RefuseEvent
-)
 
 _S = AgentRunState
 _BUSY = (_S.PREPARING, _S.READY, _S.ARMED, _S.RUNNING, _S.DRAINING)
@@ -257,9 +232,8 @@ class AgentRun:
 
     def __init__(self) -> None:
         self.state = AgentRunState.IDLE
-        #: The run being served; None when idle.
         self.run_id: str | None = None
-        self._orphan_grace_ns = 0
+        self._timeout_ns = 0
         self._grace_ns = 0
         self._planned_intervals = 0
         self._reported_intervals = 0
@@ -298,8 +272,6 @@ class AgentRun:
             return [RefuseEvent(event, self.state)]
         return self._steps[type(event)](event, now_ns)
 
-    # Orders.
-
     def _on_prepare(self, event: PrepareReceived, now_ns: int) -> list[Command]:
         if event.run_id == self.run_id:
             return []
@@ -308,8 +280,8 @@ class AgentRun:
             return [ReportFailed(event.run_id, FleetError(f"the agent is {doing}"))]
         self.state = AgentRunState.PREPARING
         self.run_id = event.run_id
-        grace_ns = min(event.orphan_grace_ns, MOST_ORPHAN_GRACE_NS)
-        self._orphan_grace_ns = max(grace_ns, LEAST_ORPHAN_GRACE_NS)
+        grace_ns = min(event.coordinator_timeout_ns, MOST_COORDINATOR_TIMEOUT_NS)
+        self._timeout_ns = max(grace_ns, LEAST_COORDINATOR_TIMEOUT_NS)
         self._grace_ns = 0
         self._planned_intervals = self._reported_intervals = 0
         self._heard_ns = now_ns
@@ -346,8 +318,6 @@ class AgentRun:
             return [LeaveFleet(event.reason)]
         return self._stop(event.reason, now_ns)
 
-    # The engine's process.
-
     def _on_ready(self, event: EngineReady, now_ns: int) -> list[Command]:
         self.state = AgentRunState.READY
         self._planned_intervals = event.interval_count
@@ -367,7 +337,7 @@ class AgentRun:
         if is_over and self.state is not AgentRunState.DRAINING:
             self._drain(now_ns)
             if not event.is_final:
-                # there is no more load to hold a lease for; the drain has a limit
+                # only the drain is left, which has a limit
                 commands.append(ExtendLease(now_ns + self._grace_ns + DRAIN_SLACK_NS))
         return [*commands, ReportInterval(self._run(), sequence, event.snapshot)]
 
@@ -393,14 +363,12 @@ class AgentRun:
         )
         return self._end_failed(error)
 
-    # Time, and the lease.
-
     def _on_heard(self, event: CoordinatorHeard, now_ns: int) -> list[Command]:
         self._heard_ns = now_ns
         return [self._lease()] if self.state in (_S.ARMED, _S.RUNNING) else []
 
     def _lease(self) -> ExtendLease:
-        return ExtendLease(self._heard_ns + self._orphan_grace_ns + LEASE_SLACK_NS)
+        return ExtendLease(self._heard_ns + self._timeout_ns + LEASE_SLACK_NS)
 
     def _on_time(self, event: TimePassed, now_ns: int) -> list[Command]:
         if self.state is AgentRunState.DRAINING:
@@ -409,7 +377,7 @@ class AgentRun:
             error = RunAborted("the engine did not end its drain in time")
             return [KillEngine(), *self._end_failed(error)]
         away_ns = now_ns - self._heard_ns
-        if away_ns < self._orphan_grace_ns:
+        if away_ns < self._timeout_ns:
             return []
         return self._stop(f"no coordinator for {away_ns / 1e9:.0f} s", now_ns)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ldapslam.agent.admission.limits import AgentLimits
 from ldapslam.agent.fork_server import ForkServer
+from ldapslam.agent.ledgers.folder import run_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +28,11 @@ class AgentSettings:
     workers: int | None = None
     #: Ask for SCHED_FIFO in open loops.
     realtime: bool = True
-    #: Folder of the engine processes' logs; None: below the spool.
+    #: Folder of child processes' logs; None: below the spool.
     logs: Path | None = None
-    #: How long a leaving agent tries to deliver its spool.
+    #: Time to deliver the spool when leaving.
     leave_timeout_s: float = 15.0
-    #: What starts the processes of runs; None: each is a new program.
+    #: Starts the processes of runs; None: each is a new program.
     forks: ForkServer | None = None
     #: Another program than our engine process, for tests.
     engine_command: Sequence[str] | None = None
@@ -40,3 +41,14 @@ class AgentSettings:
     def limits_json(self) -> str:
         """For the engine's processes and the coordinator."""
         return replace(self.limits, max_runs=self.max_runs).to_json()
+
+    @property
+    def work_folder(self) -> Path:
+        """Where the files of live runs are."""
+        return self.spool / "work"
+
+    def log_path(self, kind: str, run_id: str) -> Path:
+        """The log of a child process (engine, monitor); ConfigError when the id is no
+        name."""
+        name = f"{kind}-{Path(self.name).name}-{run_name(run_id)}.log"
+        return (self.logs or self.spool / "logs") / name

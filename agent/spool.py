@@ -1,45 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reports on disk, from before they are sent until they are acknowledged.
 
-One folder belongs to one agent process at a time (it is locked). One file is one
-report, named by its number; it appears whole or not at all, because it is written
-aside, synced and then renamed. What a killed agent left behind is delivered by the next
-one on the same folder. The folder also keeps the epoch, which tells the incarnations of
-an agent apart. Calls block on the disk; the caller keeps them off the event loop.
+A folder belongs to one agent process at a time (a lock). A file is one report, named by
+its number and written whole: aside, synced, renamed. The next agent on the folder
+delivers what a killed one left; the epoch tells these processes apart. Calls block on
+the disk.
 
-A quota bounds what intervals may take; the few reports of a run's progress may always
-be written. What the disk or the quota refuses stays in memory, until it is delivered or
-there is room: whoever appends is told, and sees to it that no more is measured.
+A quota bounds intervals; the few reports of progress are always written. What the disk
+or the quota refuses stays in memory until it is delivered or there is room; the run
+then ends.
 """
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import logging
-import os
 import re
 import threading
 from collections import OrderedDict
 from pathlib import Path
-from types import TracebackType
 
 from google.protobuf.message import DecodeError
 
 from ldapslam.base.errors import ConfigError
+from ldapslam.base.files import private, write_whole
 from ldapslam.base.units import format_size
 from ldapslam.proto.agent_pb2 import SpoolEntry
 
 _log = logging.getLogger(__name__)
 _NAME = re.compile(r"(\d{12})\.report")
 _REJECTED = "rejected"
-#: For a person to look at: the last ones are enough.
 _MOST_REJECTED = 100
-
-
-def private(path: str, flags: int) -> int:
-    """Opener of files for their owner only, in folders that may be anyone's."""
-    return os.open(path, flags, 0o600)
 
 
 class Spool:
@@ -48,7 +39,6 @@ class Spool:
     def __init__(self, folder: Path, quota_bytes: int | None = None) -> None:
         self.folder = folder
         self._quota_bytes = quota_bytes
-        #: Why the last report is not on disk.
         self.trouble = ""
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -60,7 +50,7 @@ class Spool:
             ) from error
         try:
             self._claim()
-            #: Counts the agent processes that used this folder, from 1.
+            #: Counts the agent processes on this folder, from 1.
             self.epoch = self._next_epoch()
             self._pending = self._left_behind()
             self._sizes = {number: self._size(number) for number in self._pending}
@@ -73,7 +63,7 @@ class Spool:
         except BaseException:
             self._lock_file.close()
             raise
-        # reports are appended and removed by different threads
+        # several threads use it
         self._guard = threading.Lock()
         self._next_number = max(self._pending, default=0) + 1
 
@@ -98,7 +88,7 @@ class Spool:
                 hint="write a number above all that this agent ever used, or give a "
                 "new --spool",
             ) from None
-        self._write(path, str(epoch).encode())
+        write_whole(path, str(epoch).encode())
         return epoch
 
     def _left_behind(self) -> OrderedDict[int, SpoolEntry | None]:
@@ -107,18 +97,16 @@ class Spool:
             for path in self.folder.iterdir()
             if (match := _NAME.fullmatch(path.name))
         )
-        # None: read when it is its turn
+        # read later
         return OrderedDict.fromkeys(numbers)
 
     @property
     def size_bytes(self) -> int:
-        """What the reports on disk take."""
         with self._guard:
             return sum(self._sizes.values())
 
     def append(self, entry: SpoolEntry) -> bool:
-        """Add a report. False: the disk or the quota refused it (`trouble` says why),
-        it is kept in memory only."""
+        """Add a report. False: it is kept in memory only (`trouble` says why)."""
         content = entry.SerializeToString()
         with self._guard:
             number = self._next_number
@@ -126,7 +114,7 @@ class Spool:
         trouble = self._over_quota(entry, len(content))
         if not trouble:
             try:
-                self._write(self._path(number), content)
+                write_whole(self._path(number), content)
             except OSError as error:
                 trouble = f"its disk took no report: {error.strerror or error}"
         with self._guard:
@@ -170,13 +158,12 @@ class Spool:
             return number, entry
 
     def remove(self, number: int) -> None:
-        """The report was acknowledged."""
         self._path(number).unlink(missing_ok=True)
         self._forget(number)
         self._write_kept()
 
     def reject(self, number: int) -> None:
-        """The report will never be accepted: kept aside for a person to look at."""
+        """Keep a refused report aside, for a person."""
         aside = self.folder / _REJECTED
         aside.mkdir(exist_ok=True)
         path = self._path(number)
@@ -187,7 +174,7 @@ class Spool:
             old.unlink(missing_ok=True)
 
     def _write_kept(self) -> None:
-        """There is more room than before: what is in memory only may find some."""
+        """Write what is in memory, as far as there is room now."""
         with self._guard:
             kept = [(n, entry) for n, entry in self._pending.items() if entry]
         for number, entry in kept:
@@ -195,7 +182,7 @@ class Spool:
             try:
                 if self._over_quota(entry, len(content)):
                     return
-                self._write(self._path(number), content)
+                write_whole(self._path(number), content)
             except OSError:
                 return
             with self._guard:
@@ -218,12 +205,7 @@ class Spool:
     def __enter__(self) -> Spool:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _path(self, number: int) -> Path:
@@ -231,22 +213,3 @@ class Spool:
 
     def _size(self, number: int) -> int:
         return self._path(number).stat().st_size
-
-    def _write(self, path: Path, content: bytes) -> None:
-        aside = path.with_suffix(".new")
-        try:
-            with open(aside, "wb", opener=private) as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError:
-            # half a report would take the room that the next one needs
-            with contextlib.suppress(OSError):
-                aside.unlink(missing_ok=True)
-            raise
-        aside.replace(path)
-        folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)

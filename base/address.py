@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Addresses of a coordinator as people write them: HOST:PORT, [IPv6]:PORT, unix:/PATH.
+"""Addresses of a coordinator: HOST:PORT, [IPv6]:PORT, unix:/PATH.
 
-Without mutual TLS the wire is open: whoever reaches the port can start load. So a
-plain-text address has to be one that only this host reaches, unless the operator says
-otherwise.
+Whoever reaches a port without mutual TLS can start load: plain text needs a local
+address, unless the operator allows it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A child process that answers one question: JSON on its stdin, JSON on its stdout.
+"""A child process that answers one question: JSON on stdin, JSON on stdout.
 
-For work that is slow, large or out of our hands: its memory and whatever hangs in it
-end with the process. Nothing secret is in its arguments, which other users can read.
+For work that is slow, large or foreign: its memory and its hangs end with the process.
+Its arguments hold no secret.
 """
 
 from __future__ import annotations
@@ -23,18 +23,15 @@ _log = logging.getLogger(__name__)
 
 
 def command_of(module: str) -> tuple[str, ...]:
-    """The command that runs a module as a child."""
-    # -P: the current folder is not a place to import from
+    # -P: no imports from the current folder
     return sys.executable, "-P", "-m", module
 
 
 async def ask(
     command: Sequence[str], question: Mapping[str, Any], limit_s: float
 ) -> dict[str, Any]:
-    """The child's answer; OSError or ValueError when there is none.
-
-    The child is killed at its limit, and when the caller is cancelled.
-    """
+    """The child's answer; OSError or ValueError without one. The child is killed at its
+    limit, and when the caller is cancelled."""
     process = await asyncio.create_subprocess_exec(
         *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
     )

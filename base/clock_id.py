@@ -10,10 +10,8 @@ _TIME_NAMESPACE = Path("/proc/self/ns/time")
 
 
 def clock_id() -> str:
-    """The same text for processes with one CLOCK_MONOTONIC; empty: not known.
-
-    It counts from the kernel's start, plus what the process's time namespace adds.
-    """
+    """The same text for processes with one CLOCK_MONOTONIC, which counts from the boot
+    plus the offset of the time namespace; empty: unknown."""
     boot = boot_id()
     try:
         return f"{boot} {_TIME_NAMESPACE.readlink()}" if boot else ""

@@ -5,11 +5,12 @@ LdapSlamError
   JobError, JobErrors      a fault of a job file; all the faults of a job file
   ConfigError              settings, options; ConfigErrors: several at once
   FleetError               CoordinatorUnreachable AgentUnreachable AgentLost
-                           AgentVersionMismatch NotEnoughAgents ClockOffsetTooLarge
-                           AccessRefused AgentLimitExceeded
+                           AgentVersionMismatch NotEnoughAgents AccessRefused
+                           AgentLimitExceeded
   TargetError              TargetUnreachable BindRejected TlsHandshakeFailed
                            TargetNotAllowed TargetMarkerMissing
-  RunError                 RunAborted GeneratorSaturated
+                           PopulationMismatch
+  RunError                 RunAborted
   StoreError               NoStore RunNotFound SchemaTooNew StoreBusy StoreFull
   ReportError
   EngineError              a broken invariant of the C engine; never expected
@@ -64,12 +65,10 @@ class LdapSlamError(Exception):
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
-        #: The remedy, or None.
         self.hint = hint
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Subclasses build their message from values: calling them with `args` would
-        # not work, so unpickling fills a new object instead.
+        # Subclasses build their message from values, so `args` cannot call them again.
         return _restore, (type(self), self.args, self.__dict__)
 
     def to_dict(self) -> dict[str, Any]:
@@ -82,10 +81,8 @@ class LdapSlamError(Exception):
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> LdapSlamError:
-        """The error that `to_dict` was made of.
-
-        The root when the class is unknown or its values are not what it takes.
-        """
+        """The error that `to_dict` was made of; the root when its class or values are
+        wrong."""
         given = {name: _unplain(value) for name, value in data["values"].items()}
         given.setdefault("hint", None)
         cls = _classes().get(data["class"], LdapSlamError)
@@ -112,7 +109,6 @@ class JobError(LdapSlamError):
     ) -> None:
         place = ":".join(str(part) for part in (file, line, column) if part is not None)
         super().__init__(": ".join(filter(None, (place, path, reason))), hint=hint)
-        #: What is wrong and what was found, without the position.
         self.reason = reason
         #: Job file as the user named it, or `--set:N` for the N-th override.
         self.file = file
@@ -244,21 +240,8 @@ class NotEnoughAgents(FleetError):
         )
         self.wanted = wanted
         self.available = list(available)
-        #: Why other agents would not do; None in stores of earlier versions.
+        #: None in stores of earlier versions.
         self.ineligible = list(ineligible or ())
-
-
-class ClockOffsetTooLarge(FleetError):
-    def __init__(self, agent: str, bound_ns: int, limit_ns: int) -> None:
-        super().__init__(
-            f"the clock offset of agent {agent!r} is known only to "
-            f"{bound_ns / 1e6:.3f} ms, the limit is {limit_ns / 1e6:.3f} ms",
-            hint="use a quieter network path to the coordinator, or raise "
-            "`validity.clock_offset`",
-        )
-        self.agent = agent
-        self.bound_ns = bound_ns
-        self.limit_ns = limit_ns
 
 
 class TargetError(LdapSlamError):
@@ -267,14 +250,44 @@ class TargetError(LdapSlamError):
     exit_code = ExitCode.TARGET
 
 
-class TargetUnreachable(TargetError):
+class _TargetFault(TargetError):
+    """What a server and a detail say. The texts may name both."""
+
+    _message: ClassVar[str]
+    _hint: ClassVar[str | None] = None
+
     def __init__(self, uri: str, detail: str, *, hint: str | None = None) -> None:
-        super().__init__(
-            f"target {uri!r} cannot be reached: {detail}",
-            hint=hint or "is the directory running, and is the host and port right?",
-        )
+        message = self._message.format(uri=uri, detail=detail)
+        super().__init__(message, hint=hint or self._hint)
         self.uri = uri
         self.detail = detail
+
+
+class TargetUnreachable(_TargetFault):
+    _message = "target {uri!r} cannot be reached: {detail}"
+    _hint = "is the directory running, and is the host and port right?"
+
+
+class TlsHandshakeFailed(_TargetFault):
+    _message = "TLS with target {uri!r} failed: {detail}"
+    _hint = "check the server's certificate, its host name and `tls.ca_file`"
+
+
+class TargetMarkerMissing(_TargetFault):
+    """The directory does not say of itself that it may be loaded."""
+
+    _message = "target {uri!r} may not be loaded: {detail}"
+
+
+class PopulationMismatch(_TargetFault):
+    """A server does not hold the job's population."""
+
+    _message = "target {uri!r} does not hold the job's population: {detail}"
+    _hint = (
+        "load it again (`ldapslam data load`); `ldapslam data verify` names every "
+        "difference. `data fingerprint --ignore ATTRIBUTE` leaves out what runs "
+        "change; an identity that may not read all attributes sees other entries"
+    )
 
 
 class BindRejected(TargetError):
@@ -299,17 +312,6 @@ class BindRejected(TargetError):
         self.diagnostic_message = diagnostic_message
 
 
-class TlsHandshakeFailed(TargetError):
-    def __init__(self, uri: str, detail: str, *, hint: str | None = None) -> None:
-        super().__init__(
-            f"TLS with target {uri!r} failed: {detail}",
-            hint=hint
-            or "check the server's certificate, its host name and `tls.ca_file`",
-        )
-        self.uri = uri
-        self.detail = detail
-
-
 class TargetNotAllowed(TargetError):
     def __init__(
         self, uri: str, agent: str, detail: str = "", *, hint: str | None = None
@@ -324,30 +326,6 @@ class TargetNotAllowed(TargetError):
         self.detail = detail
 
 
-class TargetMarkerMissing(TargetError):
-    """The directory does not say of itself that it may be loaded."""
-
-    def __init__(self, uri: str, detail: str, *, hint: str | None = None) -> None:
-        super().__init__(f"target {uri!r} may not be loaded: {detail}", hint=hint)
-        self.uri = uri
-        self.detail = detail
-
-
-class PopulationMismatch(TargetError):
-    """A server does not hold the entries that the run is about."""
-
-    def __init__(self, uri: str, detail: str) -> None:
-        super().__init__(
-            f"target {uri!r} does not hold the job's population: {detail}",
-            hint="load it again (`ldapslam data load`); `ldapslam data verify` names "
-            "every difference. What runs may change is left aside by "
-            "`data fingerprint --ignore ATTRIBUTE`; an identity that may not read all "
-            "attributes sees other entries",
-        )
-        self.uri = uri
-        self.detail = detail
-
-
 class RunError(LdapSlamError):
     """A run did not come to its end as planned."""
 
@@ -358,17 +336,6 @@ class RunAborted(RunError):
     def __init__(self, reason: str, *, hint: str | None = None) -> None:
         super().__init__(f"the run was stopped early: {reason}", hint=hint)
         self.reason = reason
-
-
-class GeneratorSaturated(RunError):
-    def __init__(self, send_lag_p99_ns: int, limit_ns: int) -> None:
-        super().__init__(
-            f"the generator was late: send lag p99 {send_lag_p99_ns / 1e6:.3f} ms, "
-            f"limit {limit_ns / 1e6:.3f} ms",
-            hint="lower the rate, or spread it over more agents",
-        )
-        self.send_lag_p99_ns = send_lag_p99_ns
-        self.limit_ns = limit_ns
 
 
 class StoreError(LdapSlamError):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One wrong value, before it has a position: what was expected, what was found.
+"""One wrong value, before it has a position.
 
-The parsers of this package raise `Fault`; load.py adds file, line, column and field,
-and makes `base.errors.JobError` of it. A `ValueError`, so that pydantic collects it.
+Parsers raise `Fault`; load.py makes `base.errors.JobError` of it, with file, line,
+column and field. A `ValueError`, so that pydantic collects it.
 """
 
 from __future__ import annotations
@@ -56,19 +56,18 @@ class Collected:
 
     @contextmanager
     def each(self) -> Iterator[None]:
-        """Keep what is raised within."""
         try:
             yield
         except Fault as fault:
             self.add(fault)
 
     def add(self, fault: Fault) -> None:
-        """What is found wrong twice is one fault."""
+        """Equal faults are kept once."""
         for one in fault.faults if isinstance(fault, Faults) else (fault,):
             self._faults.setdefault(one.reason, one)
 
     def stop(self) -> None:
-        """Raise what was found, if there is something."""
+        """Raise the faults, if any."""
         faults = list(self._faults.values())
         if len(faults) > 1:
             raise Faults(faults)
@@ -82,7 +81,7 @@ def expected(what: str, value: Any, hint: str | None = None) -> Fault:
 
 
 def got(value: Any) -> str:
-    """A value from a job file as its reader would call it, shortened."""
+    """A value as the reader of a job file knows it, shortened."""
     if value is None:
         return "nothing"
     if isinstance(value, bool):
@@ -93,7 +92,7 @@ def got(value: Any) -> str:
         return "a list" if value else "an empty list"
     if isinstance(value, float) and not math.isfinite(value):
         return ".nan" if math.isnan(value) else ".inf"
-    # A backslash is shown as it is written: filters and DNs are full of them.
+    # show a backslash as it is written: filters and DNs have many
     text = repr(value).replace("\\\\", "\\")
     if len(text) > _SHOWN_CHARACTERS:
         text = f"{text[:_SHOWN_CHARACTERS]}…"
@@ -121,7 +120,6 @@ def one_of(words: Sequence[str]) -> str:
 
 
 def path_text(path: Iterable[str | int]) -> str:
-    """A path as messages show it: streams[0].load.open.rate."""
     text = ""
     for step in path:
         if isinstance(step, int):

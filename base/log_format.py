@@ -23,9 +23,7 @@ import warnings
 from datetime import UTC, datetime
 from typing import Any
 
-from ldapslam.base.masking import without_passwords
-
-#: Says to child processes which format it is.
+#: Tells child processes the format.
 FORMAT_VARIABLE = "LDAPSLAM_LOG_FORMAT"
 FORMATS = ("text", "json")
 
@@ -36,7 +34,6 @@ _PLACEHOLDER = re.compile(
     r"%%|(?:\b(run|agent) (?=%[sr]))?%[-+ #0]*\d*(?:\.\d+)?[a-zA-Z]"
 )
 
-#: Name -> value, in every line of a process.
 LogFields = dict[str, str]
 
 
@@ -72,7 +69,6 @@ def _utc(time_s: float) -> str:
 
 
 def _named(record: logging.LogRecord) -> LogFields:
-    """The arguments that the call's format names: `run %s`, `agent %s`."""
     found: LogFields = {}
     if not isinstance(record.args, tuple) or not isinstance(record.msg, str):
         return found
@@ -86,20 +82,19 @@ def _named(record: logging.LogRecord) -> LogFields:
 
 
 def format_of_parent() -> str:
-    """The format that the process which started this one has."""
     chosen = os.environ.get(FORMAT_VARIABLE, "")
     return chosen if chosen in FORMATS else FORMATS[0]
 
 
 def set_up_log(log_format: str, *, level: int = logging.WARNING) -> LogFields:
-    """Have this process and its children log so, to stderr; fields to fill in."""
+    """Set up logging to stderr for this process and its children; fields to fill in."""
     fields: LogFields = {}
     as_json = log_format == "json"
     logging.basicConfig(stream=sys.stderr)
     root = logging.getLogger()
     root.setLevel(level)
     for handler in root.handlers:
-        # not those that another one has put there, such as a test
+        # not the handlers of others, such as tests
         if type(handler) is logging.StreamHandler:
             handler.setFormatter(
                 JsonFormatter(fields) if as_json else logging.Formatter(_TEXT)
@@ -112,7 +107,6 @@ def set_up_log(log_format: str, *, level: int = logging.WARNING) -> LogFields:
 
 
 def is_json() -> bool:
-    """Whether this process logs JSON."""
     return any(
         isinstance(handler.formatter, JsonFormatter)
         for handler in logging.getLogger().handlers
@@ -120,7 +114,7 @@ def is_json() -> bool:
 
 
 def _take_what_would_be_printed() -> None:
-    """What else writes to stderr: warnings, threads that fail."""
+    """Log warnings and failed threads, which would be printed."""
     logging.captureWarnings(True)
     warnings.formatwarning = _one_line
     threading.excepthook = _log_thread
@@ -143,4 +137,20 @@ def _log_thread(failed: threading.ExceptHookArgs) -> None:
         "thread %s failed",
         failed.thread.name if failed.thread else "?",
         exc_info=(failed.exc_type, failed.exc_value, failed.exc_traceback),
+    )
+
+
+# The password of scheme://user:password@host, even with an unescaped `@`, and of
+# `?password=…`; braces hold a reference.
+_PASSWORD = re.compile(
+    r"(?<=://)([^:/@\s]*):[^@\n]*(?:@[^@/\s]*)*@"
+    r"|(password=)(?!\{)[^&\s]+",
+    re.IGNORECASE,
+)
+
+
+def without_passwords(text: str) -> str:
+    """A text, such as an argument, with the passwords of its URLs masked."""
+    return _PASSWORD.sub(
+        lambda found: f"{found[2]}***" if found[2] else f"{found[1]}:***@", text
     )

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Child processes: made by fork, and ended with their parent.
 
-A fork shares what its parent has imported, so it starts in milliseconds where a new
-Python takes a second. It is safe only while the parent has one thread: before gRPC is
-used, before an event loop runs.
+A fork shares its parent's imports, so it starts in milliseconds. It is safe only while
+the parent has one thread: before gRPC and event loops.
 """
 
 from __future__ import annotations
@@ -20,25 +19,22 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-#: Exit status of a process whose parent has gone.
+#: Exit status of a process whose parent is gone.
 EXIT_ORPHANED = 3
-#: Exit status of a fork that raised.
 _EXIT_RAISED = 70
 
 _PR_SET_PDEATHSIG = 1
-#: The arguments' first and last address, among the fields of /proc/PID/stat after the
-#: program's name.
+#: First and last address of the arguments, in /proc/PID/stat after the name.
 _ARGUMENTS = slice(45, 47)
 
 
 def end_with_parent(
     parent: int | None = None, number: signal.Signals = signal.SIGKILL
 ) -> None:
-    """Have the kernel send this process a signal when its parent ends, whatever ends
-    it; exit at once when `parent` is no longer the parent.
+    """Have the kernel send this process a signal when its parent ends; exit when
+    `parent` has ended already.
 
-    The signal follows the parent's *thread* that made the process: that must live as
-    long as the process should, as the main thread does.
+    The signal follows the parent's *thread* that made the process: that must live on.
     """
     parent = os.getppid() if parent is None else parent
     libc = ctypes.CDLL(None, use_errno=True)
@@ -74,11 +70,9 @@ class Fork:
         self._status: int | None = None
 
     def poll(self) -> int | None:
-        """The exit status, or minus the signal; None while it runs."""
         return self.wait(0.0)
 
     def wait(self, timeout_s: float | None = None) -> int | None:
-        """As `poll`, once it has ended or the time is over."""
         if self._status is None and select.select([self._pidfd], [], [], timeout_s)[0]:
             _, status = os.waitpid(self.pid, 0)
             self._status = os.waitstatus_to_exitcode(status)
@@ -95,7 +89,7 @@ def _be_child(
 ) -> NoReturn:
     status = _EXIT_RAISED
     try:
-        # out of the way first: one of them may have the number of another's place
+        # moved first: one may have the number of another's target
         for place, one in enumerate(
             [fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, 3) for one in descriptors]
         ):
@@ -115,8 +109,7 @@ def _be_child(
 
 
 def _close_inherited() -> None:
-    """Close what exec leaves open and Python has not opened itself: descriptors that
-    this program was started with."""
+    """Close inherited descriptors that Python did not open itself."""
     for name in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):
             if int(name) > 2 and os.get_inheritable(int(name)):
@@ -124,7 +117,7 @@ def _close_inherited() -> None:
 
 
 def _show_title(words: Sequence[str]) -> None:
-    """Have `ps` show these arguments, in the room of those that the parent has."""
+    """Have `ps` show these arguments, in place of the parent's."""
     fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
     first, last = map(int, fields[_ARGUMENTS])
     if last > first > 0:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Secrets by reference: a job names where a password is, never the password.
 
-References are resolved on the agent, just before it binds. A resolved secret is never
-logged, stored, put in a message or sent to a peer.
+Agents resolve references just before a bind. A resolved secret is never logged, stored,
+shown or sent to a peer.
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ class SecretRef:
         """The secret itself; ConfigError when it is not there or empty."""
         secret = self._from_env(self.env) if self.env else self._from_file()
         if not secret:
-            # A simple bind with an empty password is an anonymous one that looks
-            # like a success (RFC 4513 section 5.1.2).
+            # an empty password makes a simple bind an anonymous one (RFC 4513 5.1.2)
             raise ConfigError(
                 f"the secret {self} is empty", hint="a password cannot be empty"
             )

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Time zones: what their clocks read, and when they change. Pure.
 
-Instants are aware datetimes in UTC; readings of a clock are naive. At a change forward
-some readings do not exist (a gap), at one backward some exist twice.
+Instants are aware datetimes in UTC, readings naive. A change forward skips readings (a
+gap), one backward repeats some.
 """
 
 from __future__ import annotations
@@ -14,6 +14,10 @@ from ldapslam.base.errors import ConfigError
 
 #: No zone changes its clock and back again within.
 _STEP = timedelta(hours=12)
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
 
 
 def zone_named(name: str) -> tzinfo:
@@ -44,12 +48,12 @@ def parse_utc(text: str) -> datetime:
 
 
 def clock_text(moment: datetime) -> str:
-    """A time of day for a line of text."""
     return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def first_instant(reading: datetime, zone: tzinfo) -> datetime:
-    """When a zone's clock first shows a reading; after the gap that it lies in."""
+    """The first instant at which a zone's clock shows a reading, or the end of its
+    gap."""
     instant = reading.replace(tzinfo=zone, fold=0).astimezone(UTC)
     if instant.astimezone(zone).replace(tzinfo=None, fold=0) == reading:
         return instant
@@ -59,7 +63,6 @@ def first_instant(reading: datetime, zone: tzinfo) -> datetime:
 
 
 def reading_exists(reading: datetime, zone: tzinfo) -> bool:
-    """Whether the zone's clock ever shows it."""
     instant = first_instant(reading, zone)
     return instant.astimezone(zone).replace(tzinfo=None, fold=0) == reading
 
@@ -71,7 +74,7 @@ def offset_of(zone: tzinfo, instant: datetime) -> timedelta:
 
 
 def next_change(zone: tzinfo, start: datetime, end: datetime) -> datetime | None:
-    """The first instant in (start, end] with another offset than at the start."""
+    """The first instant in (start, end] with another offset than the start's."""
     offset = offset_of(zone, start)
     while start < end:
         step = min(start + _STEP, end)
@@ -82,8 +85,7 @@ def next_change(zone: tzinfo, start: datetime, end: datetime) -> datetime | None
 
 
 def _change(zone: tzinfo, before: datetime, after: datetime) -> datetime:
-    """The instant of the change between: the first with the later offset. Zones change
-    on whole seconds."""
+    """The first instant with the later offset. Zones change on whole seconds."""
     offset = offset_of(zone, before)
     low, high = int(before.timestamp()), -int(-after.timestamp() // 1)
     while high - low > 1:

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quantities with their units, as job files write them: durations, rates, shares,
-sizes.
+"""Quantities with units, as in job files: durations, rates, ratios, sizes.
 
-All arithmetic is exact: durations are whole nanoseconds, a rate is a fraction of events
-per nanosecond. A number without its unit is a fault. `parse_x(format_x(v)) == v` holds
-for every value that parse_x can return.
+Arithmetic is exact: durations are whole nanoseconds, a rate is a fraction of events per
+nanosecond. A number without unit is a fault. `parse_x(format_x(v)) == v` for every
+value that parse_x returns.
 """
 
 from __future__ import annotations
@@ -45,11 +44,11 @@ _NUMBER = r"\d{1,18}(?:\.\d{1,9})?"
 _RATE_NUMBER = r"\d{1,12}(?:\.\d{1,6})?"
 DURATION_PATTERN = rf"^(?:{_NUMBER}(?:d|h|m|s|ms|us|ns))+$"
 RATE_PATTERN = rf"^{_RATE_NUMBER}[kM]?/(?:s|m|h)$"
-SHARE_PATTERN = rf"^{_NUMBER}%$"
+RATIO_PATTERN = rf"^{_NUMBER}%$"
 
 _DURATION_PART = re.compile(rf"({_NUMBER})(ms|us|ns|d|h|m|s)", re.ASCII)
 _RATE = re.compile(rf"({_RATE_NUMBER})([kM]?)/([smh])", re.ASCII)
-_SHARE = re.compile(rf"({_NUMBER})%", re.ASCII)
+_RATIO = re.compile(rf"({_NUMBER})%", re.ASCII)
 #: Units of a size in bytes, largest first.
 SIZE_UNITS: dict[str, int] = {
     "TiB": 1 << 40,
@@ -82,7 +81,6 @@ class Rate:
 
 
 def parse_duration(value: Any) -> int:
-    """Nanoseconds of a text such as '250ms', '1.5s' or '1h30m'."""
     what = "a duration such as '250ms' or '10m'"
     if _is_number(value):
         raise expected(what, value, f"write the unit: {value}s, {value}ms or {value}us")
@@ -117,7 +115,6 @@ def format_duration(duration_ns: int) -> str:
 
 
 def parse_rate(value: Any) -> Rate:
-    """The rate of a text such as '500/s', '2.5k/s' or '90/m'."""
     what = "a rate such as '500/s' or '10k/s'"
     if _is_number(value):
         raise expected(what, value, f"write the unit: {value}/s")
@@ -151,29 +148,28 @@ def format_rate(rate: Rate) -> str:
     raise Fault(f"a rate of {rate.per_s}/s has no exact text")
 
 
-def parse_share(value: Any) -> float:
-    """A share between 0 and 1 of a text such as '0.1%'."""
+def parse_ratio(value: Any) -> float:
+    """A ratio from 0 to 1 of a text such as '0.1%'."""
     what = "a percentage such as '98%'"
     if _is_number(value):
         hint = f"write the unit: {value}%"
         if 0 < value < 1:
-            hint = f"write {format_share(value)}, or {value}% if you mean that"
+            hint = f"write {format_ratio(value)}, or {value}% if you mean that"
         raise expected(what, value, hint)
-    match = _SHARE.fullmatch(value.strip()) if isinstance(value, str) else None
+    match = _RATIO.fullmatch(value.strip()) if isinstance(value, str) else None
     if match is None:
         raise expected(what, value, "a number from 0 to 100 and a percent sign")
-    share = Fraction(match[1]) / 100
-    if share > 1:
+    ratio = Fraction(match[1]) / 100
+    if ratio > 1:
         raise expected("at most '100%'", value)
-    return float(share)
+    return float(ratio)
 
 
-def format_share(share: float) -> str:
-    return f"{_plain_decimal(Decimal(repr(share)) * 100)}%"
+def format_ratio(ratio: float) -> str:
+    return f"{_plain_decimal(Decimal(repr(ratio)) * 100)}%"
 
 
 def parse_size(value: Any) -> int:
-    """Bytes of a text such as '500MB' or '2GiB'."""
     what = "a size such as '500MB' or '2GiB'"
     if _is_number(value):
         raise expected(what, value, f"write the unit: {value}B, {value}MB")

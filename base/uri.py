@@ -49,10 +49,8 @@ def check_uri(text: str) -> str:
 
 
 def server_of(uri: str) -> str:
-    """The same text for all URIs that are one server's by their looks; of any text.
-
-    Names are not looked up. Both default ports are one server's, whatever the scheme.
-    """
+    """The same text for all URIs of one server by their looks, as names are not looked
+    up; both default ports count as one server's."""
     scheme, _, rest = uri.partition("://")
     if scheme == "ldapi":
         return f"ldapi:{socket_path(uri)}"
@@ -71,8 +69,7 @@ def socket_path(uri: str) -> str:
 
 
 def canonical_host(host: str) -> str:
-    """One text for an address however it is written, without brackets, and for the
-    names and addresses of loopback."""
+    """One text for each way to write an address, without brackets, and for loopback."""
     try:
         address = ip_address(host)
     except ValueError:

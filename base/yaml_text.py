@@ -32,7 +32,6 @@ _Dumper.add_representer(str, _text)
 
 
 def tree_lines(tree: Mapping[str, Any], indent: int = 0) -> Iterator[str]:
-    """The lines of a mapping."""
     text = yaml.dump(
         dict(tree),
         Dumper=_Dumper,
@@ -46,8 +45,7 @@ def tree_lines(tree: Mapping[str, Any], indent: int = 0) -> Iterator[str]:
 
 
 def comment_lines(text: str, indent: int = 0) -> Iterator[str]:
-    """A text as comment lines. It may come from anywhere: no character of it can end
-    the comment."""
+    """A text from anywhere as comment lines; no character of it can end the comment."""
     prefix = f"{' ' * indent}# "
     shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
     for line in textwrap.wrap(

@@ -28,10 +28,10 @@ from pathlib import Path
 import psutil
 
 from ldapslam.agent.host import host_facts
-from ldapslam.agent.monitoring.base import TargetAccess
 from ldapslam.agent.monitoring.choose import monitors_for
 from ldapslam.agent.monitoring.log import LogMonitor
-from ldapslam.agent.monitoring.sampling import Sampling
+from ldapslam.agent.monitoring.process import Sampling
+from ldapslam.agent.monitoring.reading import TargetAccess
 from ldapslam.base.units import NS_PER_S
 from ldapslam.jobs.connection_settings import BindSettings, ConnectionSettings
 from ldapslam.jobs.load import load_job_text

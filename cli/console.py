@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import click
 
 from ldapslam.base.errors import ConfigErrors, JobErrors, LdapSlamError
-from ldapslam.base.masking import without_passwords as without_passwords
+from ldapslam.base.log_format import without_passwords as without_passwords
 
 
 @dataclass

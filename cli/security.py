@@ -21,7 +21,11 @@ import click
 from ldapslam.base.address import check_plaintext, is_unix
 from ldapslam.base.errors import ConfigError
 from ldapslam.cli.console import add_options
-from ldapslam.transport.pki.files import AUTHORITY_FILE, CERTIFICATE_FILE, KEY_FILE
+from ldapslam.transport.pki.certificate import (
+    AUTHORITY_FILE,
+    CERTIFICATE_FILE,
+    KEY_FILE,
+)
 
 if TYPE_CHECKING:
     from ldapslam.transport.credentials import TlsFiles

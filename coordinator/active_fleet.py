@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The live agents and runs of a coordinator, and what its fleet machine decides.
+"""The live agents and runs of a coordinator. Executes the commands of fleet.py.
 
-Carries out the commands of fleet.py as runs/controller.py does those of run.py. On the
-event loop; only the store has a thread of its own (store_writer.py).
+On the event loop; only the store has a thread (store_writer.py).
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ class ActiveFleet:
             self.execute(command)
 
     def _are_local(self, agents: Sequence[str]) -> bool:
-        """No network and no other run's reports are between the order and the start."""
+        """Whether neither network nor other runs can delay the start."""
         links = [self.links.get(agent) for agent in agents]
         return len(self.runs) == 1 and all(
             link is not None and link.identity.shares_clock for link in links
@@ -113,34 +112,26 @@ class ActiveFleet:
                 )
                 run.drop_agent(loss.name)
 
-    # What runs ask for (conduct.Fleet).
-
     def link(self, agent: str) -> AgentLink | None:
-        """The agent's session, if it has one."""
         return self.links.get(agent)
 
     def requeue(self, run_id: str, agents: tuple[str, ...]) -> None:
-        """The run begins anew with these agents."""
+        """The run begins again with these agents."""
         event = fleet_machine.RunRequeued(run_id, agents)
-        # after this round of the run's commands, not within it
+        # after this round of commands
         asyncio.get_running_loop().call_soon(self.feed, event)
 
     def release_agents(self, run_id: str, agents: tuple[str, ...]) -> None:
-        """They have no part in the run."""
         for agent in agents:
             event = fleet_machine.AgentReleased(agent, run_id)
             asyncio.get_running_loop().call_soon(self.feed, event)
 
     def run_concluded(self, run: ActiveRun) -> None:
-        """Its end is committed."""
         self.runs.pop(run.run_id, None)
         self.feed(fleet_machine.RunEnded(run.run_id))
         self._verdicts.judge(run.record)
 
-    # Runs.
-
     def new_run(self, submission: Submission) -> ActiveRun:
-        """A run that is not queued yet."""
         run = ActiveRun(submission, self, self.writer, self.now_ns, self._observers)
         self.runs[submission.run_id] = run
         run.announce()
@@ -149,7 +140,7 @@ class ActiveFleet:
     async def close_record(
         self, record: RunRecord, kind: str, error: LdapSlamError
     ) -> None:
-        """End a run that never was, or is no more, in this process."""
+        """End a run that is not live in this process."""
         store, run_id = self.writer.store, record.run_id
         now_utc = utc_text(datetime.now(UTC))
         self.writer.post(store.add_event, run_id, kind, str(error), now_utc)

@@ -24,13 +24,11 @@ from ldapslam.coordinator.fleet.fleet import AgentState
 from ldapslam.coordinator.fleet.link import AgentIdentity, AgentLink
 from ldapslam.coordinator.runs import run as run_machine
 from ldapslam.coordinator.runs.controller import ActiveRun
-from ldapslam.coordinator.runs.facts import agent_facts
-from ldapslam.coordinator.runs.ingest import interval_record
-from ldapslam.coordinator.runs.observing import observed
+from ldapslam.coordinator.runs.ingest import agent_facts, interval_record, monitor_news
 from ldapslam.coordinator.runs.submission import MAX_NAME, check_version, is_usable
 from ldapslam.coordinator.security.access import caller
 from ldapslam.coordinator.security.guard import Context
-from ldapslam.proto import agent_pb2, observation_pb2
+from ldapslam.proto import agent_pb2, monitor_pb2
 from ldapslam.proto.agent_pb2_grpc import AgentServiceServicer
 from ldapslam.results.monitor_rows import add_monitor_samples, describe_monitors
 from ldapslam.results.records import RunRecord
@@ -39,16 +37,13 @@ from ldapslam.transport.messages import ProtocolError, decode_facts, error_of
 _log = logging.getLogger(__name__)
 
 HEARTBEAT_INTERVAL_NS = 1_000_000_000
-#: Characters of why a report was refused.
 _MAX_REASON = 500
-#: Of a run, in its events; further ones are in the log alone.
+#: Refusals in a run's events; the log has all.
 _MOST_REFUSALS = 100
 _MAX_RUNS = 64
 
 _Report = (
-    agent_pb2.IntervalReport
-    | agent_pb2.ProgressReport
-    | observation_pb2.ObservationReport
+    agent_pb2.IntervalReport | agent_pb2.ProgressReport | monitor_pb2.MonitorReport
 )
 
 
@@ -73,7 +68,6 @@ class AgentService(AgentServiceServicer):
             instance=request.instance_id,
             epoch=request.epoch,
             build=request.build,
-            labels=dict(request.labels),
             host_facts=decode_facts(request.host_facts_json),
             limits=decode_facts(request.limits_json),
             shares_clock=bool(request.clock_id) and request.clock_id == clock_id(),
@@ -90,7 +84,7 @@ class AgentService(AgentServiceServicer):
         event = fleet_machine.AgentRegistered(
             name,
             identity.instance,
-            identity.labels,
+            dict(request.labels),
             tuple(dict.fromkeys(part.run_id for part in request.runs[:_MAX_RUNS])),
             identity.epoch,
             min(max(1, request.max_runs), _MAX_RUNS),
@@ -98,7 +92,7 @@ class AgentService(AgentServiceServicer):
             request.host_id,
         )
         commands = self._fleet.machine.handle(event, self._fleet.now_ns())
-        # a loss is that of the session before: it ends before the new one begins
+        # a lost session ends before the new one begins
         losses = [c for c in commands if isinstance(c, fleet_machine.ReportLoss)]
         for loss in losses:
             self._fleet.execute(loss)
@@ -113,7 +107,7 @@ class AgentService(AgentServiceServicer):
                 self._fleet.execute(command)
         if not is_resumed:
             self._take_up(name, {part.run_id: part.state for part in request.runs})
-            self._take_up_observers(link, request.observed_runs[:_MAX_RUNS])
+            self._take_up_monitors(link, request.monitored_runs[:_MAX_RUNS])
         _log.info("agent %s registered, epoch %d", name, identity.epoch)
         return agent_pb2.RegisterReply(
             session_id=link.session_id,
@@ -123,27 +117,27 @@ class AgentService(AgentServiceServicer):
         )
 
     def _take_up(self, agent: str, runs: dict[str, str]) -> None:
-        """Its part of runs that a coordinator before this one began."""
+        """Resume its parts of runs of an earlier coordinator."""
         for run_id, state in runs.items():
             run = self._fleet.runs.get(run_id)
             if run is not None and run.has_live_part(agent):
                 run.take_up_part(agent, state)
 
-    def _take_up_observers(self, link: AgentLink, run_ids: Sequence[str]) -> None:
-        """Of a new session: those that no run here waits for end, others hear what they
-        may have missed, and those that are gone are not waited for."""
+    def _take_up_monitors(self, link: AgentLink, run_ids: Sequence[str]) -> None:
+        """Observers of runs that are over here end, others get lost orders again; runs
+        do not wait for those that are gone."""
         name = link.identity.name
         for run_id in run_ids:
             run = self._fleet.runs.get(run_id)
             if run is not None:
-                run.observing.take_up(name)
+                run.take_up_monitor(name)
             else:
-                end = agent_pb2.EndObservation(run_id=run_id)
-                link.send(agent_pb2.Command(end_observation=end))
+                end = agent_pb2.EndMonitoring(run_id=run_id)
+                link.send(agent_pb2.Command(end_monitoring=end))
         for run_id, run in self._fleet.runs.items():
-            if run_id not in run_ids and run.observing.has_open_watch(name):
+            if run_id not in run_ids and run.has_open_watch(name):
                 reason = "the agent was started again"
-                run.feed_later(run_machine.ObserverEnded(name, reason))
+                run.feed_later(run_machine.MonitorEnded(name, reason))
 
     async def Commands(
         self, request: agent_pb2.CommandsRequest, context: Context
@@ -244,7 +238,7 @@ class AgentService(AgentServiceServicer):
             link = self._fleet.links.get(report.agent)
             is_of_now = link is not None and link.identity.epoch == report.epoch
             if is_of_now and report.WhichOneof("kind") in ("finished", "failed"):
-                # the agent is through with it, whatever there is to say against it
+                # the agent has ended its part, whatever the report says
                 self._release(report)
             return self._refuse_report(report, error)
         run = self._fleet.runs.get(report.run_id)
@@ -256,7 +250,7 @@ class AgentService(AgentServiceServicer):
             is_known = part is run_machine.Part.ENDED
             if isinstance(event, run_machine.AgentPrepared):
                 is_known = part is not run_machine.Part.ASSIGNED
-            # what is counted in them is counted once, however often it is said
+            # a repeated report must not be counted again
             if facts and not is_known:
                 run.add_facts(report.agent, facts)
             if is_end:
@@ -269,32 +263,32 @@ class AgentService(AgentServiceServicer):
         await self._writer.flush()
         return agent_pb2.ReportReply(status=agent_pb2.ReportReply.STATUS_COMMITTED)
 
-    async def ReportObservation(
-        self, report: observation_pb2.ObservationReport, context: Context
+    async def ReportMonitor(
+        self, report: monitor_pb2.MonitorReport, context: Context
     ) -> agent_pb2.ReportReply:
-        """Commit what an observer found, and have the run's machine hear of it."""
+        """Commit what a monitor found, and tell the run's machine."""
         store, run_id, agent = self._writer.store, report.run_id, report.agent
         run = self._live_part(report)
         if run is not None and _is_stale(report, run):
             return agent_pb2.ReportReply(status=agent_pb2.ReportReply.STATUS_DUPLICATE)
         try:
             record = await self._reporters_run(run_id, agent)
-            news = await asyncio.to_thread(observed, report)
+            news = await asyncio.to_thread(monitor_news, report)
         except (ProtocolError, RunNotFound) as error:
             if run is not None:
-                run.observing.refuse(agent, str(error)[:_MAX_REASON])
+                run.refuse_monitor(agent, str(error)[:_MAX_REASON])
             return self._refuse_report(report, error)
         call = self._writer.call
         if news.monitors:
             await call(describe_monitors, store, run_id, agent, news.monitors)
         samples = news.samples
-        if run is None:  # it is over, for all that an observer may say
+        if run is None:  # it is over, whatever a monitor may say
             samples = [one for one in samples if one.at_ns <= record.planned_ns]
         if samples:
             await call(add_monitor_samples, store, run_id, agent, samples)
         if run is not None:
-            if run.observing.has_open_watch(agent):
-                run.add_observation(news.facts)
+            if run.has_open_watch(agent):
+                run.add_monitor_facts(news.facts)
             run.feed(news.event)
         await self._writer.flush()
         return agent_pb2.ReportReply(status=agent_pb2.ReportReply.STATUS_COMMITTED)
@@ -315,14 +309,14 @@ class AgentService(AgentServiceServicer):
         return record
 
     def _live_part(self, report: _Report) -> ActiveRun | None:
-        """The run that the report is of, when it is live and the agent part of it."""
+        """The report's run, if it is live and the agent is in it."""
         run = self._fleet.runs.get(report.run_id)
         return run if run is not None and report.agent in run.record.agents else None
 
     def _refuse_report(
         self, report: _Report, error: LdapSlamError
     ) -> agent_pb2.ReportReply:
-        # it names what the report has, of any length
+        # a peer may make it long
         reason = str(error)[:_MAX_REASON]
         run_id = report.run_id[:MAX_NAME]
         _log.warning("a report of run %r was refused: %s", run_id, reason)
@@ -338,7 +332,7 @@ class AgentService(AgentServiceServicer):
     def _fail_part(
         self, report: agent_pb2.ProgressReport, error: LdapSlamError
     ) -> None:
-        """Without this step of its agent the run would wait in vain."""
+        """The run would wait in vain for this step of its agent."""
         run, link = self._live_part(report), self._fleet.links.get(report.agent)
         if run is None:
             return
@@ -351,10 +345,10 @@ class AgentService(AgentServiceServicer):
 
 
 def _is_stale(
-    report: agent_pb2.ProgressReport | observation_pb2.ObservationReport,
+    report: agent_pb2.ProgressReport | monitor_pb2.MonitorReport,
     run: ActiveRun,
 ) -> bool:
-    """Of an earlier process of the agent, or of an attempt before this one."""
+    """From an earlier process of the agent, or an earlier attempt."""
     if run.is_of_now(report.agent, report.epoch, report.attempt):
         return False
     _log.info("run %s: a stale report of agent %s", report.run_id, report.agent)
@@ -364,7 +358,7 @@ def _is_stale(
 def _progress(
     report: agent_pb2.ProgressReport,
 ) -> tuple[run_machine.RunEvent, dict[str, object]]:
-    """The machine's event of a report, and the facts that came with it."""
+    """The machine's event of a report, and its facts."""
     agent = report.agent
     match report.WhichOneof("kind"):
         case "ready":
@@ -379,7 +373,7 @@ def _progress(
         case "finished":
             finished = report.finished
             facts = agent_facts(finished.facts_json)
-            # counted once already, when the agent was ready
+            # the report `ready` had them already
             facts.pop("control_operations", None)
             return run_machine.AgentFinished(agent, finished.early_reason), facts
         case "failed":

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The coordinator without its wire: its parts, and how it starts, keeps time, stops.
-
-All on one event loop; only the store has a thread (store_writer.py).
-"""
+"""The coordinator without gRPC: its parts, its start, its clock, its stop."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ from ldapslam.coordinator.observer import Observer
 from ldapslam.coordinator.operator_service import OperatorService
 from ldapslam.coordinator.run_queue import RunQueue
 from ldapslam.coordinator.runs import run as run_machine
-from ldapslam.coordinator.runs.crash_recovery import Close, Resume, adoption_of
+from ldapslam.coordinator.runs.crash_recovery import Close, Resume, recovery_of
 from ldapslam.coordinator.runs.judge import Judge, Verdicts
 from ldapslam.coordinator.runs.submission import reload_submission
 from ldapslam.coordinator.security.audit_log import AuditLog
@@ -33,7 +30,7 @@ from ldapslam.results.records import OpenRun
 _log = logging.getLogger(__name__)
 
 _TICK_S = 0.25
-#: A tick so late says that this process stood still, not that agents were silent.
+#: A later tick means that this process stood still.
 _STALL_S = 1.0
 _CLOCK_INTERVAL_S = 10.0
 
@@ -66,7 +63,7 @@ class Coordinator:
         store = self.writer.store
         for run in await self.writer.call(store.open_runs):
             try:
-                await self._adopt(run)
+                await self._recover(run)
             except Exception as error:
                 if isinstance(error, LdapSlamError):
                     failure = error
@@ -80,10 +77,10 @@ class Coordinator:
         await self._verdicts.judge_those_left()
         self._ticker = asyncio.create_task(self._tick())
 
-    async def _adopt(self, run: OpenRun) -> None:
+    async def _recover(self, run: OpenRun) -> None:
         """LdapSlamError when the run has to end."""
         record = run.record
-        plan = adoption_of(run)
+        plan = recovery_of(run)
         if isinstance(plan, Close) or run.submission is None:
             raise RunAborted("the coordinator was restarted")
         request = pb.SubmitJobRequest.FromString(run.submission.request)
@@ -93,13 +90,13 @@ class Coordinator:
         if not isinstance(plan, Resume):
             active.wait_again(events)
             is_waiting = bool(request.not_before_utc or request.after_run)
-            # one that was given agents before was released before
+            # it was given agents before
             active.is_released = not is_waiting or record.state != "queued"
             if active.is_released:
                 self.queue.queue(active, may_wait=True)
             return
         self.fleet.feed(
-            fleet_machine.RunAdopted(
+            fleet_machine.RunRecovered(
                 record.run_id,
                 submission.targets,
                 plan.awaited,
@@ -110,24 +107,24 @@ class Coordinator:
         active.resume(plan, self._own_t0_ns(plan, record.t0_utc), events, run.agents)
 
     def _forget(self, run_id: str) -> None:
-        """What there is of a run that was half taken up."""
+        """Remove a run that was recovered in part."""
         self.fleet.runs.pop(run_id, None)
         self.fleet.feed(fleet_machine.RunWithdrawn(run_id))
         self.fleet.feed(fleet_machine.RunEnded(run_id))
 
     def _own_t0_ns(self, plan: Resume, t0_utc: str | None) -> int:
-        """T0 in our clock: the same as then, if this host was not started meanwhile."""
+        """T0 in our clock, unless this host has booted since."""
         if plan.boot_id == boot_id() or t0_utc is None:
             return plan.t0_mono_ns
         since = datetime.now(UTC) - datetime.fromisoformat(t0_utc)
         return self.fleet.now_ns() - round(since.total_seconds() * 1e9)
 
     async def stop(self, timeout_s: float = 0.0, *, leave_runs: bool = False) -> None:
-        """Cancel what is live and give it so long to drain; or leave it to the next
-        coordinator on the store."""
+        """Cancel live runs and give them time to drain, or leave them to the next
+        coordinator."""
         runs = [] if leave_runs else list(self.fleet.runs.values())
         for run in runs:
-            # what only waits has a time of its own, and is kept for the next one
+            # queued runs are kept for the next coordinator
             if run.state is not run_machine.RunState.QUEUED:
                 run.feed(
                     run_machine.CancelRequested("the coordinator, which is stopping")
@@ -162,17 +159,17 @@ class Coordinator:
                     for run in self.fleet.runs.values():
                         run.sample_clocks()
             except Exception:
-                # a defect; but time must not stand still for all the others
+                # a defect; time must go on
                 _log.exception("the coordinator's clock")
 
     def _pass_time(self, *, is_stalled: bool) -> None:
         if not is_stalled:
-            # after a stall, what agents sent meanwhile is taken first
+            # after a stall, agents' messages are taken first
             self.fleet.feed(fleet_machine.TimePassed())
         for run in list(self.fleet.runs.values()):
             try:
                 if not run.state.is_final:
                     run.feed(run_machine.TimePassed())
             except Exception:
-                # a defect; but time must not stand still for all the others
+                # a defect; time must go on for the other runs
                 _log.exception("run %s: its clock", run.run_id)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is served beside the coordinator itself: further services, and their background.
+"""A service beside the coordinator's own, with its background tasks.
 
-An extension is made before the coordinator, which it observes, and started with it.
+It is made before the coordinator, which it observes, and started with it.
 """
 
 from __future__ import annotations
@@ -19,12 +19,10 @@ class Extension(Observer):
         """ConfigError when it cannot work; asked before anything is opened."""
 
     async def start(self, coordinator: Coordinator, server: Any) -> None:
-        """Add services to the server (a grpc.aio.Server; every method needs its roles
-        in access.ROLES), begin what runs in the background.
-
-        The coordinator has taken up its runs by then; no call comes before it returns.
-        """
+        """Add services to the server (grpc.aio.Server; each method needs its roles in
+        access.ROLES), begin background tasks. Runs are taken up already; no call comes
+        before it returns."""
 
     async def stop(self) -> None:
-        """End it, also when the start failed. The coordinator has stopped, its store
-        writer is still there."""
+        """End it, also when the start failed; the coordinator has stopped, its store is
+        open."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who is told what happens to runs.
+"""The interface of those who are told of a coordinator's runs.
 
-All calls are made on the coordinator's event loop and must not block it; an observer's
-error is logged and changes nothing.
+Calls come on the event loop and must not block it; an error is logged and changes
+nothing.
 """
 
 from __future__ import annotations
@@ -23,5 +23,5 @@ class Observer:
         """Every agent has reported this interval."""
 
     def run_judged(self, record: RunRecord, reasons: Sequence[str]) -> None:
-        """A run is over for good: its end and its verdict are stored. `reasons`: why
-        the verdict is not PASS."""
+        """The run's end and verdict are stored. `reasons`: why the verdict is not
+        PASS."""

@@ -48,7 +48,7 @@ class OperatorService(OperatorServiceServicer):
         )
         if request.after_run:
             submission.request.after_run = await self._full_id(request.after_run)
-        # to its end even if the caller goes away: no record without a run
+        # completed even when the caller leaves: no record without a run
         await asyncio.shield(self._queue.accept(submission))
         run_id = submission.run_id
         await self._audit.note(
@@ -117,7 +117,6 @@ class OperatorService(OperatorServiceServicer):
         return self.agents()
 
     def agents(self) -> pb.ListAgentsReply:
-        """Every agent that has registered with this coordinator, by name."""
         now_ns = self._fleet.now_ns()
         reply = pb.ListAgentsReply()
         for record in self._fleet.machine.agents():

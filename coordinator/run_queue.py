@@ -1,30 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The queue: runs that wait for a time, for another run, for agents and targets.
+"""The queue: runs that wait for a time, another run, agents, targets or room.
 
-Operators and the scheduler put runs in; the fleet machine decides which one is next.
+Operators and the scheduler put runs in; the fleet machine decides which one is next. A
+run begins only when the store has room for its reports:
+
+    bytes of a report x (intervals and the drain) x agents
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 from ldapslam.base.errors import FleetError, LdapSlamError, NotEnoughAgents, StoreFull
+from ldapslam.base.units import format_size
 from ldapslam.coordinator.active_fleet import ActiveFleet
 from ldapslam.coordinator.fleet import fleet as fleet_machine
 from ldapslam.coordinator.runs import run as run_machine
 from ldapslam.coordinator.runs.controller import ActiveRun
 from ldapslam.coordinator.runs.run import RunState
 from ldapslam.coordinator.runs.submission import Submission, load_submission
-from ldapslam.coordinator.store_room import check_store_room, need_of
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.results.records import SubmissionRecord
 from ldapslam.results.upkeep import room_bytes
 
-#: A run that begins by itself waits so long for agents that are just coming back.
+#: A scheduled run waits this long for agents that return.
 _LEAST_WAIT_NS = 60_000_000_000
 
 
@@ -33,11 +37,10 @@ class WaitingRun:
     """A run in the queue."""
 
     run_id: str
-    #: Its servers (`server_of`).
     targets: frozenset[str]
     #: Length of the plan, with its drain.
     planned_ns: int
-    #: May begin, as far as time and order are concerned; waits for agents and targets.
+    #: Only agents, targets and room are missing.
     is_released: bool
     not_before_utc: str | None = None
     after_run: str | None = None
@@ -49,7 +52,7 @@ class RunQueue:
     def __init__(self, fleet: ActiveFleet) -> None:
         self._fleet = fleet
         self._writer = fleet.writer
-        #: Waiting runs that may not be given agents, and what is asked of new ones.
+        #: Waiting runs that may not be given agents.
         self._held: frozenset[str] = frozenset()
         self._hold_reason: Callable[[WaitingRun], str] = lambda _: ""
 
@@ -62,7 +65,7 @@ class RunQueue:
             self._check_agents(submission)
         if not is_waiting:
             await self._check_room(submission)
-        # first of all: load whose results could not be stored must not begin
+        # first: load whose results cannot be stored must not begin
         kept = SubmissionRecord(
             request.SerializeToString(),
             request.not_before_utc or None,
@@ -126,14 +129,11 @@ class RunQueue:
             )
         )
 
-    # What the scheduler asks for.
-
     async def submit_scheduled(
         self, request: pb.SubmitJobRequest, schedule_id: str, run_id: str
     ) -> None:
-        """Queue a run of a schedule under an id that is already stored, so that a crash
-        neither loses nor doubles it. It may wait for agents. LdapSlamError as `accept`.
-        """
+        """Queue a run of a schedule under a stored id, so that a crash neither loses
+        nor doubles it. It may wait for agents."""
         submission = await asyncio.to_thread(
             load_submission,
             request,
@@ -150,7 +150,6 @@ class RunQueue:
         return [_waiting_run(run) for run in (*queued, *others)]
 
     async def release(self, run_id: str) -> None:
-        """The run's time has come."""
         run = self._fleet.runs.get(run_id)
         if run is None or run.is_released:
             return
@@ -164,7 +163,6 @@ class RunQueue:
             self.queue(run, may_wait=True)
 
     async def drop(self, run_id: str, reason: str) -> None:
-        """The run will never begin."""
         run = self._fleet.runs.get(run_id)
         if run is not None and run.state is RunState.QUEUED:
             self._give_up(run, reason)
@@ -186,18 +184,18 @@ class RunQueue:
             self._fleet.feed(fleet_machine.RunWithdrawn(run_id))
 
     def hold(self, run_ids: frozenset[str]) -> None:
-        """These may not be given agents now."""
+        """Do not give agents to these runs now."""
         self._held = run_ids
         self._fleet.feed(fleet_machine.HoldRuns(run_ids))
 
     def explain(self, run_id: str, reason: str) -> None:
-        """What a waiting run waits for."""
+        """Set the reason why a run waits."""
         run = self._fleet.runs.get(run_id)
         if run is not None and run.state is RunState.QUEUED:
             run.set_queue_reason(reason)
 
     def ask_before(self, hold_reason: Callable[[WaitingRun], str]) -> None:
-        """Ask of each run whether it may be given agents, before it is."""
+        """Set the function that says why a run may not be given agents."""
         self._hold_reason = hold_reason
 
 
@@ -223,7 +221,6 @@ def _waiting_run(run: ActiveRun) -> WaitingRun:
 
 
 def _what_for(request: pb.SubmitJobRequest) -> str:
-    """What a run waits for, for its detail."""
     parts = []
     if request.not_before_utc:
         parts.append(f"not before {request.not_before_utc}")
@@ -232,3 +229,53 @@ def _what_for(request: pb.SubmitJobRequest) -> str:
         which = "" if condition == "any" else f", if that is a {condition}"
         parts.append(f"after run {request.after_run}{which}")
     return ", ".join(parts)
+
+
+#: An operation's counters and histograms.
+OPERATION_BYTES = 5_000
+STREAM_BYTES = 500
+#: The report without its rows.
+REPORT_BYTES = 1_000
+#: Assumed for a run without a known length.
+COUNTED_INTERVALS = 3_600
+#: Kept free for the database's log and for the ends of runs.
+RESERVE_BYTES = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class StoreNeed:
+    """What a run's reports take in the store."""
+
+    report_bytes: int
+    reports: int
+
+    @property
+    def needed_bytes(self) -> int:
+        return self.report_bytes * self.reports
+
+
+def need_of(plan: Mapping[str, Any], agents: int) -> StoreNeed:
+    streams = plan["streams"]
+    operations = sum(len(stream["operations"]) for stream in streams)
+    report_bytes = (
+        REPORT_BYTES + OPERATION_BYTES * operations + STREAM_BYTES * len(streams)
+    )
+    intervals = len(plan["boundaries_ns"])
+    if all(stream.get("count") for stream in streams):
+        intervals = min(intervals, COUNTED_INTERVALS)
+    return StoreNeed(report_bytes, (intervals + 1) * agents)
+
+
+def check_store_room(need: StoreNeed, *, free_bytes: int | None, store: str) -> None:
+    """FleetError when the reports would not fit; None: unknown room."""
+    if free_bytes is None or need.needed_bytes + RESERVE_BYTES <= free_bytes:
+        return
+    raise FleetError(
+        f"the coordinator has too little room in its store: the run may bring "
+        f"{format_size(need.needed_bytes)} ({need.reports:,} reports of "
+        f"{format_size(need.report_bytes)}) beside a reserve of "
+        f"{format_size(RESERVE_BYTES)}, the disk of {store!r} has "
+        f"{format_size(free_bytes)} left",
+        hint="make room there, remove old runs with `ldapslam store prune`, or give "
+        "the job a longer `run.interval`",
+    )

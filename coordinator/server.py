@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The coordinator on its addresses, and as a program.
 
-Opens the addresses (a Unix socket for its owner, TLS where there are certificates,
-plain text only where nobody else can reach it), puts the guard before every method, and
-serves the coordinator's own services and those of its extensions. The only module of
-the coordinator that imports grpc; no grpc.RpcError leaves it.
+Opens the addresses (a private Unix socket, TLS with certificates, plain text only where
+nobody else can reach it), puts the guard before every method and serves the coordinator
+and its extensions. The coordinator's only module that imports grpc.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from ldapslam.base.address import check_plaintext, grpc_target, is_unix, split_host_port
+from ldapslam.base.address import check_plaintext, grpc_target, is_unix
 from ldapslam.base.errors import ConfigError
 from ldapslam.coordinator.control import Coordinator
 from ldapslam.coordinator.extension import Extension
@@ -56,11 +55,11 @@ from ldapslam.transport.pki.revocation import Revocations
 
 _log = logging.getLogger(__name__)
 
-#: Calls in progress get so long when the server stops.
+#: Time for open calls when the server stops.
 _STOP_GRACE_S = 1.0
-#: Live runs get so long to drain when the coordinator is told to end.
+#: Time for live runs to drain at the end.
 _DRAIN_TIMEOUT_S = 60.0
-#: Strangers may call for enrolment: little at a time, and few at once.
+#: Strangers call enrolment: small requests, few at once.
 _MAX_ENROLMENT_BYTES = 64 * 1024
 _MAX_ENROLMENTS = 8
 
@@ -69,7 +68,7 @@ _MAX_ENROLMENTS = 8
 class ServedCoordinator:
     """A coordinator that is being served."""
 
-    #: As clients dial them; a port 0 has become the real one.
+    #: A port 0 has become the real one.
     addresses: Sequence[str]
     enrolment_address: str | None
 
@@ -79,24 +78,19 @@ class ServedCoordinator:
 
 
 class _Interceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]
-    def __init__(self, guard: Guard) -> None:
-        self._guard = guard
+    def __init__(self, wrap: Callable[[str, Any], Any]) -> None:
+        self._wrap = wrap
 
     async def intercept_service(
         self, continuation: Callable[[Any], Awaitable[Any]], handler_call_details: Any
     ) -> Any:
         handler = await continuation(handler_call_details)
-        return self._guard.guarded(handler_call_details.method, handler)
+        return self._wrap(handler_call_details.method, handler)
 
 
-class _Unread(grpc.aio.ServerInterceptor):  # type: ignore[misc]
-    """Leaves requests to the service: what gRPC cannot read it logs without end."""
-
-    async def intercept_service(
-        self, continuation: Callable[[Any], Awaitable[Any]], handler_call_details: Any
-    ) -> Any:
-        handler = await continuation(handler_call_details)
-        return handler and handler._replace(request_deserializer=None)
+def _unread(method: str, handler: Any) -> Any:
+    """Leave parsing to the service: gRPC logs every request that it cannot read."""
+    return handler and handler._replace(request_deserializer=None)
 
 
 @contextlib.asynccontextmanager
@@ -116,10 +110,9 @@ async def serve(
 ) -> AsyncIterator[ServedCoordinator]:
     """A coordinator on these addresses (HOST:PORT, unix:/PATH), until the block ends.
 
-    With `tls` every address but a Unix socket is served over mutual TLS. Live runs are
-    cancelled at the end and get `drain_timeout_s` to come to theirs, or are left to the
-    next coordinator. ConfigError when an address or a certificate cannot be used;
-    StoreError when the store cannot.
+    With `tls` every address but a Unix socket has mutual TLS. Live runs are cancelled
+    at the end and drain for `drain_timeout_s`, or are left to the next coordinator.
+    ConfigError for an unusable address or certificate; StoreError.
     """
     _check(listen, insecure, tls, enrol)
     for extension in extensions:
@@ -139,7 +132,7 @@ async def serve(
             )
         guard = Guard(audit, revocations)
         server = grpc.aio.server(
-            options=list(CHANNEL_OPTIONS), interceptors=[_Interceptor(guard)]
+            options=list(CHANNEL_OPTIONS), interceptors=[_Interceptor(guard.guarded)]
         )
         add_AgentServiceServicer_to_server(  # type: ignore[no-untyped-call]
             coordinator.agents, server
@@ -201,7 +194,7 @@ def _check(
 def _enrolment_server(
     enrol: Enrolment | None, tls: TlsFiles | None, audit: AuditLog
 ) -> tuple[grpc.aio.Server | None, str | None]:
-    """Where those who have no certificate yet get one, and its address."""
+    """The server for strangers, and its address."""
     if enrol is None or tls is None:
         return None, None
     options = dict(CHANNEL_OPTIONS)
@@ -211,14 +204,14 @@ def _enrolment_server(
     )
     server = grpc.aio.server(
         options=list(options.items()),
-        interceptors=[_Unread()],
+        interceptors=[_Interceptor(_unread)],
         maximum_concurrent_rpcs=_MAX_ENROLMENTS,
     )
     add_EnrolmentServiceServicer_to_server(  # type: ignore[no-untyped-call]
         EnrolmentService(enrol, audit), server
     )
     credentials = server_credentials(tls, asks_for_certificates=False)
-    return server, _bind_host(server, enrol.listen, credentials)
+    return server, _listen(server, enrol.listen, credentials)
 
 
 def _bind(
@@ -229,40 +222,34 @@ def _bind(
 ) -> str:
     if not is_unix(address):
         credentials = None if tls is None else server_credentials(tls)
-        return _bind_host(server, address, credentials)
-    # gRPC would take the socket of a coordinator that lives
+        return _listen(server, address, credentials)
+    # gRPC would take the socket of a live coordinator
     owned.enter_context(owned_socket(Path(address.removeprefix("unix:"))))
     with _private_sockets():
-        _add_port(server, address, None)
-    return address
+        return _listen(server, address, None)
 
 
-def _bind_host(
+def _listen(
     server: grpc.aio.Server, address: str, credentials: grpc.ServerCredentials | None
 ) -> str:
-    port = _add_port(server, address, credentials)
-    host, _ = split_host_port(address)
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _add_port(
-    server: grpc.aio.Server, address: str, credentials: grpc.ServerCredentials | None
-) -> int:
+    """The address as clients dial it: a port 0 has become the real one."""
     target = grpc_target(address)
     try:
         if credentials is None:
-            return int(server.add_insecure_port(target))
-        return int(server.add_secure_port(target, credentials))
+            port = server.add_insecure_port(target)
+        else:
+            port = server.add_secure_port(target, credentials)
     except RuntimeError as error:
         raise ConfigError(
             f"cannot listen on {address!r}: {error}",
             hint="is another coordinator running there?",
         ) from error
+    return address if is_unix(address) else f"{target.rpartition(':')[0]}:{port}"
 
 
 @contextlib.contextmanager
 def _private_sockets() -> Iterator[None]:
-    """A Unix socket is for its owner: whoever can connect can start load."""
+    """Make Unix sockets private: whoever connects can start load."""
     before = os.umask(0o177)
     try:
         yield
@@ -277,8 +264,8 @@ def run_coordinator(
     on_ready: Callable[[Sequence[str]], None] | None = None,
     **options: Any,
 ) -> None:
-    """`serve` as the whole program, with these options of it, until SIGTERM or SIGINT,
-    which drain; a second one ends at once."""
+    """`serve` as the whole program until SIGTERM or SIGINT, which drain; a second one
+    ends it."""
     asyncio.run(_serve_until_signal(listen, store_url, on_ready, options))
 
 

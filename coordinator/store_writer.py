@@ -1,12 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The store as the event loop uses it: one thread, one write after the other.
+"""The store for the event loop: one thread, one write after the other.
 
-Writes happen in the order in which they were posted, whether awaited or not: a run's
-final state is never in the store before its last interval. What takes long and only
-reads, an export, has a thread and a connection of its own: commits do not wait for it.
-
-A store without room refuses what is awaited. What is only posted is kept, and written
-in its order when there is room again: a run's log and its end are not lost by it.
+Writes happen in the order in which they were posted. An export only reads, so it has
+its own thread and connection. A store without room refuses what is awaited; what is
+only posted is kept and written in order when there is room again.
 """
 
 from __future__ import annotations
@@ -25,12 +22,11 @@ from ldapslam.results.store import Store
 
 _log = logging.getLogger(__name__)
 
-#: Writes that wait for room; runs end when there is none, so there are few.
+#: Writes that wait for room; runs end without it, so they are few.
 _MOST_KEPT = 100_000
-#: Reports in one transaction.
 _MOST_TOGETHER = 64
 
-#: A report, and who waits for its commit.
+#: A report, and the future of its commit.
 _Waiting = tuple[str, IntervalRecord, Future[bool]]
 
 P = ParamSpec("P")
@@ -43,10 +39,8 @@ class StoreWriter:
     def __init__(self, url: str) -> None:
         self._url = url
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="store")
-        # of the store's thread
         self._kept: deque[Callable[[], object]] = deque()
         self._has_room = True
-        #: Reports that wait for their commit, with who waits for it.
         self._reports: deque[_Waiting] = deque()
         try:
             self.store = self._executor.submit(Store.open, url).result()
@@ -63,24 +57,21 @@ class StoreWriter:
     def submit(
         self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
     ) -> asyncio.Future[T]:
-        """`call`, for now to have it done in this order and later to see to it."""
+        """As `call`, to be awaited later."""
         work = partial(function, *args, **kwargs)
         future = self._executor.submit(self._do, work)
         return asyncio.wrap_future(future)
 
     async def add_interval(self, run_id: str, record: IntervalRecord) -> bool:
-        """`Store.add_interval`, together with the reports that come meanwhile.
-
-        A commit waits for the disk, which takes one of many reports as long as one of
-        a single one. Each is answered when it is durable.
-        """
+        """`Store.add_interval`, in one transaction with others that wait: a commit of
+        many takes as long as of one. Each is answered when it is durable."""
         answer: Future[bool] = Future()
         self._reports.append((run_id, record, answer))
         self._executor.submit(self._add_reports)
         return await asyncio.wrap_future(answer)
 
     def _add_reports(self) -> None:
-        """All that have come by now; the calls of the others then find none."""
+        """Add all waiting reports; later calls then find none."""
         taken: list[_Waiting] = []
         while self._reports and len(taken) < _MOST_TOGETHER:
             taken.append(self._reports.popleft())
@@ -90,7 +81,7 @@ class StoreWriter:
         try:
             found = self._do(partial(self.store.add_intervals, reports))
         except Exception:
-            # whose fault it is shows when each is alone
+            # each alone shows which one fails
             for run_id, record, answer in taken:
                 self._answer(answer, partial(self.store.add_interval, run_id, record))
             return
@@ -108,7 +99,7 @@ class StoreWriter:
     def post(
         self, function: Callable[P, object], *args: P.args, **kwargs: P.kwargs
     ) -> None:
-        """Have it done, as soon as there is room; another error is logged."""
+        """Write it as soon as there is room; other errors are logged."""
         self._executor.submit(self._keep, partial(function, *args, **kwargs))
 
     def _do(self, work: Callable[[], T]) -> T:
@@ -121,7 +112,7 @@ class StoreWriter:
         self._write_kept()
 
     def _write_kept(self) -> None:
-        """As much as there is room for, in the order in which it was posted."""
+        """Write what there is room for, in order."""
         while self._kept:
             try:
                 self._kept[0]()
@@ -138,8 +129,8 @@ class StoreWriter:
                 self._has_room = True
 
     async def flush(self) -> None:
-        """Return when everything posted so far is committed; StoreFull when some of it
-        waits for room."""
+        """Return when everything posted is committed; StoreFull when some waits for
+        room."""
         await self.call(self._check_room)
 
     def _check_room(self) -> None:
@@ -147,7 +138,6 @@ class StoreWriter:
             raise StoreFull(self.store.url, f"{len(self._kept)} writes wait for room")
 
     async def export(self, run_id: str) -> AsyncGenerator[bytes, None]:
-        """The run's archive in chunks, of what is committed now."""
         loop = asyncio.get_running_loop()
         with ThreadPoolExecutor(1, thread_name_prefix="export") as executor:
             chunks = _export(self._url, run_id)
@@ -155,7 +145,7 @@ class StoreWriter:
                 while chunk := await loop.run_in_executor(executor, next, chunks, b""):
                     yield chunk
             finally:
-                # on the same thread: after a chunk that nobody waits for any more
+                # on the same thread, after a chunk that is being read
                 await loop.run_in_executor(executor, chunks.close)
 
     async def close(self) -> None:

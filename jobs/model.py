@@ -521,8 +521,8 @@ class Job(Section):
         default="stop",
         description="what happens when an agent is lost; the run is INVALID either way",
     )
-    orphan_grace_ns: Duration = Field(
-        alias="orphan_grace",
+    coordinator_timeout_ns: Duration = Field(
+        alias="coordinator_timeout",
         default=60 * NS_PER_S,
         description="how long agents keep up the load without their coordinator",
     )

@@ -1,5 +1,5 @@
 from ldapslam.proto import common_pb2 as _common_pb2
-from ldapslam.proto import observation_pb2 as _observation_pb2
+from ldapslam.proto import monitor_pb2 as _monitor_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -10,7 +10,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class RegisterRequest(_message.Message):
-    __slots__ = ("protocol_version", "build", "name", "instance_id", "epoch", "labels", "host_facts_json", "runs", "max_runs", "restricted", "host_id", "limits_json", "clock_id", "observed_runs")
+    __slots__ = ("protocol_version", "build", "name", "instance_id", "epoch", "labels", "host_facts_json", "runs", "max_runs", "restricted", "host_id", "limits_json", "clock_id", "monitored_runs")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -31,7 +31,7 @@ class RegisterRequest(_message.Message):
     HOST_ID_FIELD_NUMBER: _ClassVar[int]
     LIMITS_JSON_FIELD_NUMBER: _ClassVar[int]
     CLOCK_ID_FIELD_NUMBER: _ClassVar[int]
-    OBSERVED_RUNS_FIELD_NUMBER: _ClassVar[int]
+    MONITORED_RUNS_FIELD_NUMBER: _ClassVar[int]
     protocol_version: int
     build: str
     name: str
@@ -45,8 +45,8 @@ class RegisterRequest(_message.Message):
     host_id: str
     limits_json: str
     clock_id: str
-    observed_runs: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, protocol_version: _Optional[int] = ..., build: _Optional[str] = ..., name: _Optional[str] = ..., instance_id: _Optional[str] = ..., epoch: _Optional[int] = ..., labels: _Optional[_Mapping[str, str]] = ..., host_facts_json: _Optional[str] = ..., runs: _Optional[_Iterable[_Union[RunPart, _Mapping]]] = ..., max_runs: _Optional[int] = ..., restricted: bool = ..., host_id: _Optional[str] = ..., limits_json: _Optional[str] = ..., clock_id: _Optional[str] = ..., observed_runs: _Optional[_Iterable[str]] = ...) -> None: ...
+    monitored_runs: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, protocol_version: _Optional[int] = ..., build: _Optional[str] = ..., name: _Optional[str] = ..., instance_id: _Optional[str] = ..., epoch: _Optional[int] = ..., labels: _Optional[_Mapping[str, str]] = ..., host_facts_json: _Optional[str] = ..., runs: _Optional[_Iterable[_Union[RunPart, _Mapping]]] = ..., max_runs: _Optional[int] = ..., restricted: bool = ..., host_id: _Optional[str] = ..., limits_json: _Optional[str] = ..., clock_id: _Optional[str] = ..., monitored_runs: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class RunPart(_message.Message):
     __slots__ = ("run_id", "state")
@@ -77,30 +77,30 @@ class CommandsRequest(_message.Message):
     def __init__(self, session_id: _Optional[str] = ..., last_command: _Optional[int] = ...) -> None: ...
 
 class Command(_message.Message):
-    __slots__ = ("number", "prepare", "start", "stop", "observe", "conclude", "end_observation")
+    __slots__ = ("number", "prepare", "start", "stop", "monitor", "conclude", "end_monitoring")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     PREPARE_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
     STOP_FIELD_NUMBER: _ClassVar[int]
-    OBSERVE_FIELD_NUMBER: _ClassVar[int]
+    MONITOR_FIELD_NUMBER: _ClassVar[int]
     CONCLUDE_FIELD_NUMBER: _ClassVar[int]
-    END_OBSERVATION_FIELD_NUMBER: _ClassVar[int]
+    END_MONITORING_FIELD_NUMBER: _ClassVar[int]
     number: int
     prepare: _common_pb2.RunAssignment
     start: StartRun
     stop: StopRun
-    observe: ObserveRun
-    conclude: ConcludeObservation
-    end_observation: EndObservation
-    def __init__(self, number: _Optional[int] = ..., prepare: _Optional[_Union[_common_pb2.RunAssignment, _Mapping]] = ..., start: _Optional[_Union[StartRun, _Mapping]] = ..., stop: _Optional[_Union[StopRun, _Mapping]] = ..., observe: _Optional[_Union[ObserveRun, _Mapping]] = ..., conclude: _Optional[_Union[ConcludeObservation, _Mapping]] = ..., end_observation: _Optional[_Union[EndObservation, _Mapping]] = ...) -> None: ...
+    monitor: MonitorRun
+    conclude: ConcludeMonitoring
+    end_monitoring: EndMonitoring
+    def __init__(self, number: _Optional[int] = ..., prepare: _Optional[_Union[_common_pb2.RunAssignment, _Mapping]] = ..., start: _Optional[_Union[StartRun, _Mapping]] = ..., stop: _Optional[_Union[StopRun, _Mapping]] = ..., monitor: _Optional[_Union[MonitorRun, _Mapping]] = ..., conclude: _Optional[_Union[ConcludeMonitoring, _Mapping]] = ..., end_monitoring: _Optional[_Union[EndMonitoring, _Mapping]] = ...) -> None: ...
 
-class ObserveRun(_message.Message):
+class MonitorRun(_message.Message):
     __slots__ = ("run",)
     RUN_FIELD_NUMBER: _ClassVar[int]
     run: _common_pb2.RunAssignment
     def __init__(self, run: _Optional[_Union[_common_pb2.RunAssignment, _Mapping]] = ...) -> None: ...
 
-class ConcludeObservation(_message.Message):
+class ConcludeMonitoring(_message.Message):
     __slots__ = ("run_id", "verify")
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     VERIFY_FIELD_NUMBER: _ClassVar[int]
@@ -108,7 +108,7 @@ class ConcludeObservation(_message.Message):
     verify: bool
     def __init__(self, run_id: _Optional[str] = ..., verify: bool = ...) -> None: ...
 
-class EndObservation(_message.Message):
+class EndMonitoring(_message.Message):
     __slots__ = ("run_id",)
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     run_id: str
@@ -239,14 +239,14 @@ class AgentFinished(_message.Message):
     def __init__(self, early_reason: _Optional[str] = ..., interval_count: _Optional[int] = ..., facts_json: _Optional[str] = ...) -> None: ...
 
 class SpoolEntry(_message.Message):
-    __slots__ = ("interval", "progress", "observation")
+    __slots__ = ("interval", "progress", "monitor")
     INTERVAL_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
-    OBSERVATION_FIELD_NUMBER: _ClassVar[int]
+    MONITOR_FIELD_NUMBER: _ClassVar[int]
     interval: IntervalReport
     progress: ProgressReport
-    observation: _observation_pb2.ObservationReport
-    def __init__(self, interval: _Optional[_Union[IntervalReport, _Mapping]] = ..., progress: _Optional[_Union[ProgressReport, _Mapping]] = ..., observation: _Optional[_Union[_observation_pb2.ObservationReport, _Mapping]] = ...) -> None: ...
+    monitor: _monitor_pb2.MonitorReport
+    def __init__(self, interval: _Optional[_Union[IntervalReport, _Mapping]] = ..., progress: _Optional[_Union[ProgressReport, _Mapping]] = ..., monitor: _Optional[_Union[_monitor_pb2.MonitorReport, _Mapping]] = ...) -> None: ...
 
 class ReportReply(_message.Message):
     __slots__ = ("status", "detail")

@@ -4,7 +4,7 @@ import grpc
 import warnings
 
 from ldapslam.proto import agent_pb2 as ldapslam_dot_proto_dot_agent__pb2
-from ldapslam.proto import observation_pb2 as ldapslam_dot_proto_dot_observation__pb2
+from ldapslam.proto import monitor_pb2 as ldapslam_dot_proto_dot_monitor__pb2
 
 GRPC_GENERATED_VERSION = '1.72.2'
 GRPC_VERSION = grpc.__version__
@@ -60,9 +60,9 @@ class AgentServiceStub(object):
                 request_serializer=ldapslam_dot_proto_dot_agent__pb2.ProgressReport.SerializeToString,
                 response_deserializer=ldapslam_dot_proto_dot_agent__pb2.ReportReply.FromString,
                 _registered_method=True)
-        self.ReportObservation = channel.unary_unary(
-                '/ldapslam.v1.AgentService/ReportObservation',
-                request_serializer=ldapslam_dot_proto_dot_observation__pb2.ObservationReport.SerializeToString,
+        self.ReportMonitor = channel.unary_unary(
+                '/ldapslam.v1.AgentService/ReportMonitor',
+                request_serializer=ldapslam_dot_proto_dot_monitor__pb2.MonitorReport.SerializeToString,
                 response_deserializer=ldapslam_dot_proto_dot_agent__pb2.ReportReply.FromString,
                 _registered_method=True)
         self.Leave = channel.unary_unary(
@@ -110,7 +110,7 @@ class AgentServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def ReportObservation(self, request, context):
+    def ReportMonitor(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -151,9 +151,9 @@ def add_AgentServiceServicer_to_server(servicer, server):
                     request_deserializer=ldapslam_dot_proto_dot_agent__pb2.ProgressReport.FromString,
                     response_serializer=ldapslam_dot_proto_dot_agent__pb2.ReportReply.SerializeToString,
             ),
-            'ReportObservation': grpc.unary_unary_rpc_method_handler(
-                    servicer.ReportObservation,
-                    request_deserializer=ldapslam_dot_proto_dot_observation__pb2.ObservationReport.FromString,
+            'ReportMonitor': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportMonitor,
+                    request_deserializer=ldapslam_dot_proto_dot_monitor__pb2.MonitorReport.FromString,
                     response_serializer=ldapslam_dot_proto_dot_agent__pb2.ReportReply.SerializeToString,
             ),
             'Leave': grpc.unary_unary_rpc_method_handler(
@@ -308,7 +308,7 @@ class AgentService(object):
             _registered_method=True)
 
     @staticmethod
-    def ReportObservation(request,
+    def ReportMonitor(request,
             target,
             options=(),
             channel_credentials=None,
@@ -321,8 +321,8 @@ class AgentService(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/ldapslam.v1.AgentService/ReportObservation',
-            ldapslam_dot_proto_dot_observation__pb2.ObservationReport.SerializeToString,
+            '/ldapslam.v1.AgentService/ReportMonitor',
+            ldapslam_dot_proto_dot_monitor__pb2.MonitorReport.SerializeToString,
             ldapslam_dot_proto_dot_agent__pb2.ReportReply.FromString,
             options,
             channel_credentials,

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The names of counters, metrics and outcomes, read off common.proto's descriptors.
+"""Names of counters, metrics and outcomes, from common.proto's descriptors.
 
-common.proto is the one list of them in Python: the engine's snapshots, the columns of
-the results store, the sums of reports and their exports are made from these names, in
-the order of the .proto.
+The one list of them in Python: snapshots, the store's columns, sums and exports are
+made of it, in the order of the .proto.
 """
 
 from __future__ import annotations
@@ -27,21 +26,19 @@ def _values(enum: EnumDescriptor) -> tuple[str, ...]:
 
 #: Histograms of an operation. The engine numbers them from 0, protobuf from 1.
 METRICS = _values(pb.Metric.DESCRIPTOR)
-#: Outcomes of a request, numbered likewise. `expected` is a result code other than
-#: success that the job allows; the last two had no response, and their times go up to
-#: when they were given up.
+#: `expected` is a result code other than success that the job allows; the last two had
+#: no response, their times end when they were given up.
 OUTCOMES = _values(pb.Outcome.DESCRIPTOR)
 
 OPERATION_COUNTERS = _fields(pb.OperationInterval, FieldDescriptor.TYPE_UINT64)
-#: With the gauges, and with `down_ns`.
+#: With the gauges and `down_ns`.
 STREAM_COUNTERS = _fields(pb.StreamInterval, FieldDescriptor.TYPE_UINT64)
-#: Values at the interval's end; they are not added up.
+#: Not added up.
 GAUGES = ("in_flight", "backlog")
-#: What is counted of a stream's connections.
 CONNECTION_COUNTERS = tuple(
     name for name in STREAM_COUNTERS if name not in GAUGES and not name.endswith("_ns")
 )
-#: Packed histograms of a connection's set-up: all of it, and its steps.
+#: Packed histograms of set-ups: the whole, and its steps.
 SET_UP_TIMES = _fields(pb.StreamInterval, FieldDescriptor.TYPE_BYTES)
 WORKER_COUNTERS = _fields(pb.WorkerInterval, FieldDescriptor.TYPE_UINT64)
 

@@ -57,7 +57,6 @@ def generate(into: Path) -> dict[str, bytes]:
 
 
 def stale_files(files: dict[str, bytes]) -> list[str]:
-    """Names of generated files that differ from, are missing or left over in proto/."""
     committed = {
         path.name: path.read_bytes()
         for pattern in ("*_pb2.py", "*_pb2.pyi", "*_pb2_grpc.py")

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Our errors to gRPC statuses and back, and the settings of both ends of a channel.
+"""Our errors as gRPC statuses and back, and the settings of both ends of a channel.
 
-A server refuses a call with a status code, which tells foreign clients the kind of
-error, the error's text as details, and the whole error as a serialised Failure in the
-trailing metadata, of which our clients make an equal error again. No grpc.RpcError
-leaves the modules that call: they wrap their calls in `rpc_errors`.
+A refusal has a status code, the error's text, and the whole error as a Failure in the
+trailing metadata, of which our clients make an equal error. Callers use `rpc_errors`:
+no grpc.RpcError leaves them.
 """
 
 from __future__ import annotations
@@ -42,18 +41,17 @@ from ldapslam.transport.messages import (
 
 _Message = TypeVar("_Message")
 
-#: Raised by a call's context: the call was ended, or its client has gone.
+#: The call was ended, or its client has gone.
 CallEnded = grpc.aio.BaseError
 
-#: Key of the serialised Failure in a refused call's trailing metadata.
 FAILURE_KEY = "ldapslam-failure-bin"
 
-#: Largest Failure on the wire; metadata beyond gRPC's 8 KiB needs both sides' consent.
+#: Metadata beyond gRPC's 8 KiB needs both sides' consent.
 _MAX_METADATA_BYTES = 1024 * 1024
 _MAX_FAULTS = 200
 _MAX_STATUS_CHARACTERS = 1000
 
-#: Settings of both ends. so_reuseport would let two coordinators share one port.
+#: so_reuseport would let two coordinators share one port.
 CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
@@ -88,14 +86,12 @@ _STATUS_OF: tuple[tuple[type[LdapSlamError], grpc.StatusCode], ...] = (
 
 
 def status_code(error: LdapSlamError) -> grpc.StatusCode:
-    """What a client that knows only gRPC sees."""
     return next(code for cls, code in _STATUS_OF if isinstance(error, cls))
 
 
 def status_of(
     error: LdapSlamError,
 ) -> tuple[grpc.StatusCode, str, tuple[tuple[str, bytes], ...]]:
-    """Code, details and trailing metadata with which a server refuses a call."""
     if isinstance(error, JobErrors) and len(error.faults) > _MAX_FAULTS:
         error = JobErrors(error.faults[:_MAX_FAULTS])
     failure = failure_message(error).SerializeToString()
@@ -107,11 +103,7 @@ def status_of(
 
 
 def error_of_rpc(error: grpc.RpcError, address: str) -> LdapSlamError:
-    """The error that a failed call to `address` stands for.
-
-    Without a Failure the call did not reach our code: the peer is unreachable, or it
-    is something else than ours.
-    """
+    """The error of a failed call. Without a Failure the call did not reach our code."""
     for key, value in error.trailing_metadata() or ():
         if key == FAILURE_KEY:
             failure = pb.Failure()
@@ -137,7 +129,7 @@ def rpc_errors(address: str) -> Iterator[None]:
 
 
 def readable(message: _Message | None, address: str) -> _Message:
-    """What `address` sent. Of what it cannot read, gRPC's asyncio gives None."""
+    """What `address` sent; gRPC's asyncio gives None for what it cannot parse."""
     if message is None:
         raise CoordinatorUnreachable(address, "what it sent cannot be read")
     return message

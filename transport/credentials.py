@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Both ends of a connection: mutual TLS where there are certificates, plain otherwise.
+"""Both ends of a connection: mutual TLS with certificates, plain without.
 
-With certificates nothing falls back to plain text; only a Unix socket, whose owner
-alone can open it, is always plain. gRPC speaks TLS 1.2 and 1.3. Files are read anew for
-each connection, so that a renewed certificate needs no restart.
+With certificates nothing falls back to plain text; only a Unix socket is always plain.
+Files are read for each connection, so that a renewed certificate needs no restart.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from ldapslam.base.address import grpc_target
 from ldapslam.base.errors import AccessRefused, ConfigError
+from ldapslam.base.files import stamp
 from ldapslam.transport.codec import CHANNEL_OPTIONS
 from ldapslam.transport.pki.certificate import (
     Identity,
@@ -33,16 +33,15 @@ from ldapslam.transport.pki.certificate import (
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """Who we are, and whom we trust; PEM files."""
+    """Our certificate and key, and the trusted authority; PEM files."""
 
     certificate: Path
     key: Path
     authority: Path
-    #: Revoked certificates, for a coordinator; None: nobody's is.
+    #: For a coordinator; None: no certificate is revoked.
     revoked: Path | None = None
 
     def identity(self) -> Identity:
-        """Our own name and role; ConfigError when the files cannot be used."""
         certificate = read_certificates(self.certificate)[0]
         read_certificates(self.authority)
         try:
@@ -130,10 +129,7 @@ def _client_credentials(files: TlsFiles) -> grpc.ChannelCredentials:
 def server_credentials(
     files: TlsFiles, *, asks_for_certificates: bool = True
 ) -> grpc.ServerCredentials:
-    """Of a coordinator: its callers need certificates of the same authority.
-
-    False: they need none, which is for enrolment alone.
-    """
+    """Callers need a certificate of the same authority, but for enrolment."""
     reader = _ServerFiles(files, asks_for_certificates)
     return grpc.dynamic_ssl_server_credentials(
         reader.read(),
@@ -143,8 +139,6 @@ def server_credentials(
 
 
 class _ServerFiles:
-    """Reads a server's files again when they have changed; on gRPC's threads."""
-
     def __init__(self, files: TlsFiles, asks_for_certificates: bool) -> None:
         self._files = files
         self._asks_for_certificates = asks_for_certificates
@@ -158,7 +152,7 @@ class _ServerFiles:
         return grpc.ssl_server_certificate_configuration([pair], roots)
 
     def changed(self) -> grpc.ServerCertificateConfiguration | None:
-        """What to use from now on; None for what there is."""
+        """The new files' configuration; None: unchanged."""
         with self._lock:
             stamps = self._now()
             if stamps == self._stamps:
@@ -167,21 +161,11 @@ class _ServerFiles:
                 check_server(self._files)
                 configuration = self.read()
             except ConfigError:
-                # being written, or wrong: the last good ones stay in use
+                # being written, or wrong: keep the last good ones
                 return None
             self._stamps = stamps
             return configuration
 
     def _now(self) -> list[tuple[int, int, int] | None]:
         files = self._files
-        return [
-            _stamp(path) for path in (files.certificate, files.key, files.authority)
-        ]
-
-
-def _stamp(path: Path) -> tuple[int, int, int] | None:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_ino, status.st_mtime_ns, status.st_size
+        return [stamp(path) for path in (files.certificate, files.key, files.authority)]

@@ -1,10 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a coordinator could not be reached, where gRPC says only that it could not.
-
-Tries again with Python's TLS, once, after the failure: whether the other side speaks
-TLS at all, whether its certificate is trusted, whether it takes ours. Nothing is sent
-but a handshake.
-"""
+"""Explains why a coordinator could not be reached: one handshake with Python's TLS
+shows whether the peer speaks TLS, is trusted, and takes our certificate."""
 
 from __future__ import annotations
 
@@ -19,7 +15,7 @@ from ldapslam.transport.codec import rpc_errors
 from ldapslam.transport.credentials import TlsFiles
 
 _TIMEOUT_S = 2.0
-#: What a peer that speaks plain text makes of a handshake.
+#: A plain-text peer's answers to a handshake.
 _NO_TLS = ("WRONG_VERSION_NUMBER", "UNEXPECTED_EOF", "RECORD_LAYER_FAILURE")
 
 
@@ -66,8 +62,8 @@ def _reason(address: str, files: TlsFiles | None) -> tuple[str, str] | None:
         plain.settimeout(_TIMEOUT_S)
         try:
             with context.wrap_socket(plain, server_hostname=host) as stream:
-                # what it thinks of our certificate comes after the handshake: its
-                # first frame, an alert, or nothing more
+                # the peer judges our certificate after the handshake: a frame, an
+                # alert, or nothing
                 is_ended = not stream.recv(1)
         except ssl.SSLError as error:
             failure = error
@@ -116,7 +112,7 @@ def _not_taken(how: str) -> tuple[str, str]:
 
 
 def _is_plain(failure: ssl.SSLError) -> bool:
-    # one that was not raised by OpenSSL has no reason
+    # only OpenSSL's errors have a reason
     reason = getattr(failure, "reason", "")
     text = f"{reason} {failure}".upper().replace(" ", "_")
     return any(sign in text for sign in _NO_TLS)

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An agent's own key and certificate: got with a join token, renewed before its end.
+"""An agent's key and certificate, in a folder beside the spool.
 
-They lie in a folder beside the spool. The key is made there and never leaves it; only
-the certificate is replaced when it is renewed.
+Got with a join token, and renewed; the key is made there and never leaves it.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
 
 from ldapslam.base.errors import ConfigError, LdapSlamError
+from ldapslam.base.files import make_private_folder, write_private
 from ldapslam.proto import enrolment_pb2 as pb
 from ldapslam.proto.enrolment_pb2_grpc import (
     CertificateServiceStub,
@@ -35,32 +35,27 @@ from ldapslam.transport.pki.certificate import (
     read_certificate,
     read_key,
 )
-from ldapslam.transport.pki.files import make_private_folder, write_private
 from ldapslam.transport.pki.token import JoinToken
 
 _log = logging.getLogger(__name__)
 
 _CALL_TIMEOUT_S = 15.0
-#: Of a certificate's life: then it is renewed.
+#: Ratio of a certificate's life.
 _RENEWED_AFTER = 2 / 3
-#: Between attempts, and between looks at the clock, which may be set.
+#: Between attempts and checks of the clock, which may be set.
 _LOOK_EVERY_S = 600.0
 
 
 def identity_files(spool: Path) -> TlsFiles:
-    """Where the agent on this spool keeps what it joined with."""
     folder = spool.with_name(f"{spool.name}.tls")
     return TlsFiles(folder / "cert.pem", folder / "key.pem", folder / "ca.pem")
 
 
 def join(token: JoinToken, address: str, files: TlsFiles) -> None:
-    """Get a certificate for a key of our own; nothing to do when there is one.
+    """Get a certificate for a new key, unless there is one of this token.
 
-    Another token than the one that it was got with is there for a reason, such as a
-    revocation: it gets a new key and a new certificate.
-
-    FleetError when the coordinator refuses or is not there; ConfigError when what is
-    there is somebody else's.
+    Another token is there for a reason, such as a revocation. FleetError when the
+    coordinator refuses or is away; ConfigError when the files are another agent's.
     """
     if files.certificate.exists():
         identity = files.identity()
@@ -95,7 +90,7 @@ def join(token: JoinToken, address: str, files: TlsFiles) -> None:
 
 
 def _token_file(files: TlsFiles) -> Path:
-    """Has the id of the token that the certificate was got with; it opens nothing."""
+    """The id of the token that was used; it opens nothing."""
     return files.certificate.with_name("token-id")
 
 
@@ -111,10 +106,8 @@ def _is_used(token: JoinToken, files: TlsFiles) -> bool:
 
 
 async def keep_renewed(channel: Any, address: str, files: TlsFiles) -> None:
-    """Renew the certificate when it is due, over a connection; until cancelled.
-
-    The connection goes on with the old one; the next one has the new.
-    """
+    """Renew the certificate when it is due, until cancelled. The next connection uses
+    it."""
     stub = CertificateServiceStub(channel)  # type: ignore[no-untyped-call]
     while True:
         try:
@@ -149,7 +142,6 @@ def _is_due(identity: Identity, now_utc: datetime) -> bool:
 
 
 def _checked(reply: pb.EnrolReply, own: PublicKeyTypes, name: str) -> Identity:
-    """ConfigError when the certificate is not one for our key and name."""
     try:
         certificate = x509.load_pem_x509_certificate(reply.certificate_pem)
         is_ours = certificate_pem(certificate) == reply.certificate_pem

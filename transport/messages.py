@@ -1,17 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Our values to protobuf messages and back: errors, facts, snapshots.
+"""Protobuf messages of our values (errors, facts, snapshots), and frames on pipes.
 
-Pure translation without gRPC, so that the engine's process does not load it. What
-comes from a peer is hostile: decoding raises ProtocolError and nothing else.
+Without gRPC, so that the engine's process does not load it. Peers are hostile: decoding
+raises ProtocolError and nothing else. A frame is 4 bytes of length, big-endian, then
+the message.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
+import struct
 from collections.abc import Iterable, Mapping
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Any, BinaryIO, TypeVar
+
+from google.protobuf.message import DecodeError, Message
 
 from ldapslam.base.errors import FleetError, LdapSlamError
 from ldapslam.proto import common_pb2 as pb
@@ -22,10 +27,10 @@ from ldapslam.proto.fields import (
     WORKER_COUNTERS,
 )
 
-#: Raised with each incompatible change of the .proto files.
+#: Raised with each incompatible change.
 PROTOCOL_VERSION = 4
 
-#: Largest message in either direction; a snapshot of 100 operations is below 10 MB.
+#: A snapshot of 100 operations is below 10 MB.
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 
 
@@ -48,12 +53,10 @@ def build_version() -> str:
 
 
 def describe_version(protocol_version: int, build: str) -> str:
-    """As the handshake names it in a refusal."""
     return f"protocol {protocol_version} (ldapslam {build})"
 
 
 def failure_message(error: LdapSlamError) -> pb.Failure:
-    """The message that `error_of` makes an equal error of."""
     data = error.to_dict()
     return pb.Failure(
         error_class=data["class"],
@@ -78,15 +81,14 @@ def error_of(failure: pb.Failure) -> LdapSlamError:
 
 
 def facts_json(facts: Mapping[str, Any]) -> str:
-    """Facts as they travel; a value that JSON does not know becomes its text."""
+    """Facts as JSON; values that JSON does not know become texts."""
     return json.dumps(facts, default=str, sort_keys=True)
 
 
 def decode_facts(text: str) -> dict[str, Any]:
-    """The facts of a peer."""
     try:
         facts = json.loads(text or "{}", parse_float=_finite, parse_constant=_finite)
-        # half a surrogate pair is valid JSON and no text
+        # half a surrogate pair is valid JSON but no text
         json.dumps(facts, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         raise ProtocolError("facts are not JSON") from None
@@ -110,11 +112,8 @@ def snapshot_message(
     streams: Iterable[tuple[str, Iterable[str]]],
     host: pb.HostInterval,
 ) -> pb.Snapshot:
-    """The engine's snapshot with names in place of numbers.
-
-    `streams` names the streams and their operations in the order in which they were
-    added to the engine.
-    """
+    """The engine's snapshot with names for numbers. `streams`: their names and
+    operations in the engine's order."""
     names = [(stream, list(operations)) for stream, operations in streams]
     message = pb.Snapshot(
         index=snapshot["index"],
@@ -159,4 +158,64 @@ def snapshot_message(
                 **{name: row[name] for name in WORKER_COUNTERS},
             )
         )
+    return message
+
+
+MAX_FRAME_BYTES = MAX_MESSAGE_BYTES
+_LENGTH = struct.Struct(">I")
+
+M = TypeVar("M", bound=Message)
+
+
+def encode_frame(message: Message) -> bytes:
+    """The message with its length before it."""
+    body = message.SerializeToString()
+    if len(body) > MAX_FRAME_BYTES:
+        raise ProtocolError(f"frame of {len(body)} bytes, limit {MAX_FRAME_BYTES}")
+    return _LENGTH.pack(len(body)) + body
+
+
+def read_frame(stream: BinaryIO, message_type: type[M]) -> M | None:
+    """The next message; None at the end of the stream."""
+    if not (head := stream.read(_LENGTH.size)):
+        return None
+    size = _size(head)
+    return _parse(stream.read(size), size, message_type)
+
+
+async def read_frame_async(
+    stream: asyncio.StreamReader, message_type: type[M]
+) -> M | None:
+    """The next message; None at the end of the stream."""
+
+    async def read(size: int) -> bytes:
+        try:
+            return await stream.readexactly(size)
+        except asyncio.IncompleteReadError as error:
+            return error.partial
+
+    if not (head := await read(_LENGTH.size)):
+        return None
+    size = _size(head)
+    return _parse(await read(size), size, message_type)
+
+
+def _size(head: bytes) -> int:
+    """Checked before anything is allocated."""
+    if len(head) < _LENGTH.size:
+        raise ProtocolError("the stream ended within a frame")
+    size = int(_LENGTH.unpack(head)[0])
+    if size > MAX_FRAME_BYTES:
+        raise ProtocolError(f"frame of {size} bytes, limit {MAX_FRAME_BYTES}")
+    return size
+
+
+def _parse(body: bytes, size: int, message_type: type[M]) -> M:
+    if len(body) < size:
+        raise ProtocolError("the stream ended within a frame")
+    message = message_type()
+    try:
+        message.ParseFromString(body)
+    except DecodeError:
+        raise ProtocolError(f"not a {message_type.DESCRIPTOR.name}") from None
     return message

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures for Prometheus over plain HTTP, GET /metrics: of a coordinator or an agent.
+"""Serves metrics for Prometheus over plain HTTP, GET /metrics.
 
-Whoever reaches the port can read: names of agents and jobs, and how the runs go; it is
-neither encrypted nor authenticated. So it is off unless asked for, and on loopback
-unless another address is named. Threads of its own, few at a time; a client that is
-slow is cut off.
+It is neither encrypted nor authenticated, so it is off by default, and on loopback
+unless another address is named. It has few threads, and slow clients are cut off.
 """
 
 from __future__ import annotations
@@ -14,12 +12,12 @@ import logging
 import socket
 import socketserver
 import threading
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, ClassVar
+from collections.abc import Iterator
+from http.server import ThreadingHTTPServer
+from typing import Any
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.exposition import choose_encoder
+from prometheus_client.exposition import MetricsHandler
 
 from ldapslam.base.errors import ConfigError
 
@@ -39,7 +37,7 @@ class _Server(ThreadingHTTPServer):
         super().__init__(place, handler)
 
     def server_bind(self) -> None:
-        # not HTTPServer's: it would look up the name of the address
+        # HTTPServer's would look up the address's name
         socketserver.TCPServer.server_bind(self)
         self.server_name = str(self.server_address[0])
         self.server_port = int(self.server_address[1])
@@ -60,30 +58,20 @@ class _Server(ThreadingHTTPServer):
         _log.debug("a request for metrics", exc_info=True)
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(MetricsHandler):
     timeout = _REQUEST_TIMEOUT_S
     server_version = "ldapslam"
     sys_version = ""
-    registry: ClassVar[CollectorRegistry]
 
     def do_GET(self) -> None:
         if self.path.partition("?")[0] != "/metrics":
             self.send_error(404)
             return
-
-        encode: Callable[[CollectorRegistry], bytes]
-        encode, content_type = choose_encoder(self.headers.get("Accept", ""))
         try:
-            content = encode(self.registry)
+            super().do_GET()
         except Exception as error:
             _log.warning("no metrics: %s: %s", type(error).__name__, error)
             self.send_error(503)
-            return
-        self.send_response(200)
-        self.send_header("Content-Type", content_type)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
 
     def log_message(self, format: str, *args: Any) -> None:
         _log.debug(format, *args)
@@ -91,13 +79,10 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def exposed(registry: CollectorRegistry, place: tuple[str, int]) -> Iterator[int]:
-    """The registry's figures at this place; the port, a port 0 being the real one.
-
-    ConfigError when nothing can listen there.
-    """
-    handler = type("Handler", (_Handler,), {"registry": registry})
+    """Serve the registry; the port, a port 0 being the real one. ConfigError when
+    nothing can listen there."""
     try:
-        server = _Server(place, handler)
+        server = _Server(place, _Handler.factory(registry))
     except OSError as error:
         raise ConfigError(
             f"--metrics: cannot listen on {place[0]}:{place[1]}: {error.strerror}",

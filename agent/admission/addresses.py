@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a plan's servers are: each name resolved once, checked, and used as resolved.
+"""Resolves each server's name once and checks the addresses found. Blocks.
 
-What is connected to for the rest of the run are the addresses found here, not whatever
-the name means later: between the check and a connection nothing is resolved. TLS and
-SASL still know a server by its name.
+A run connects to these addresses, whatever the name resolves to later; TLS and SASL
+still know a server by its name.
 
-python-ldap cannot do TLS from the first byte (ldaps://) over a socket that it is given,
-and a program of its own (`client: process`) resolves for itself. Both go by the name;
-the certificate then says who is there. Where it is not verified, and it is not the name
-that is allowed but its addresses, such a target is refused. It blocks.
+python-ldap cannot do ldaps:// over a given socket, and `client: process` runs another
+program: both resolve the name themselves, and the certificate says who is there. Where
+it is not verified and only the addresses are allowed, the target is refused.
 """
 
 from __future__ import annotations
@@ -30,15 +28,15 @@ Resolver = Callable[[str, int], list[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Location:
     """Where a server is."""
 
     uri: str
-    #: Numeric, in the order of the resolver; empty for a Unix socket, and for a name
-    #: that is allowed but does not resolve (yet).
+    #: Numeric; empty for a Unix socket, and for an allowed name that does not resolve
+    #: yet.
     addresses: tuple[str, ...]
     port: int
-    #: Whether the name is allowed as such, or is an address itself.
+    #: Whether the name is allowed, or is an address itself.
     is_name_safe: bool
 
     @property
@@ -48,7 +46,7 @@ class Place:
 
 
 def host_and_port(uri: str) -> tuple[str, int]:
-    """Of an ldap:// or ldaps:// URI that check_uri accepted."""
+    """Host and port of an ldap:// or ldaps:// URI that check_uri accepted."""
     scheme, _, rest = uri.partition("://")
     host, colon, port = rest.rpartition(":")
     if not colon or port.endswith("]"):
@@ -63,10 +61,11 @@ def resolve(host: str, port: int) -> list[str]:
     return list(dict.fromkeys(str(info[4][0]) for info in found))
 
 
-def reach(uri: str, resolver: Resolver = resolve) -> Place:
-    """Where a URI's server is; TargetUnreachable when its name does not resolve."""
+def reach(uri: str, resolver: Resolver = resolve) -> Location:
+    """The location of a URI's server; TargetUnreachable when its name does not
+    resolve."""
     if uri.startswith("ldapi:"):
-        return Place(uri, (), 0, is_name_safe=True)
+        return Location(uri, (), 0, is_name_safe=True)
     host, port = host_and_port(uri)
     try:
         addresses = resolver(host, port)
@@ -78,7 +77,7 @@ def reach(uri: str, resolver: Resolver = resolve) -> Place:
             hint="check the host name in `targets`, and DNS or /etc/hosts on the "
             "agent's host",
         ) from error
-    return Place(uri, tuple(addresses), port, is_name_safe=_is_numeric(host))
+    return Location(uri, tuple(addresses), port, is_name_safe=_is_numeric(host))
 
 
 def _is_numeric(host: str) -> bool:
@@ -89,8 +88,8 @@ def _is_numeric(host: str) -> bool:
     return True
 
 
-def allowed(uri: str, limits: AgentLimits, agent: str, resolver: Resolver) -> Place:
-    """Where the server is, as far as the rules allow it; TargetNotAllowed."""
+def allowed(uri: str, limits: AgentLimits, agent: str, resolver: Resolver) -> Location:
+    """The location of the server, with its allowed addresses; TargetNotAllowed."""
     rules = limits.targets
     if uri.startswith("ldapi:"):
         path = socket_path(uri)
@@ -100,15 +99,15 @@ def allowed(uri: str, limits: AgentLimits, agent: str, resolver: Resolver) -> Pl
     host, port = host_and_port(uri)
     if any(rule.allows_name(host, port) for rule in rules):
         return replace(reach(uri, resolver), is_name_safe=True)
-    place = reach(uri, resolver)
+    location = reach(uri, resolver)
     found = [
         address
-        for address in place.addresses
+        for address in location.addresses
         if any(rule.allows_address(address, port) for rule in rules)
     ]
     if not found:
-        raise _refusal(uri, agent, limits, f"{host}:{port}", place.addresses)
-    return replace(place, addresses=tuple(found))
+        raise _refusal(uri, agent, limits, f"{host}:{port}", location.addresses)
+    return replace(location, addresses=tuple(found))
 
 
 def _refusal(
@@ -130,36 +129,34 @@ def _refusal(
     )
 
 
-def with_places(
+def with_locations(
     plan: AgentPlan, limits: AgentLimits, agent: str, resolver: Resolver = resolve
-) -> tuple[AgentPlan, dict[str, Place]]:
+) -> tuple[AgentPlan, dict[str, Location]]:
     """The plan with the addresses of all its servers, and these by URI.
-
-    TargetNotAllowed when one is not allowed, TargetUnreachable when one that must be
-    there does not resolve.
-    """
-    places: dict[str, Place] = {}
+    TargetNotAllowed, or TargetUnreachable when a server that must be there does not
+    resolve."""
+    locations: dict[str, Location] = {}
     streams: list[StreamPlan] = []
-    # those first whose servers must be there
+    # servers that must be there come first
     for stream in sorted(plan.streams, key=_may_be_absent):
         for uri in stream.uris:
-            if uri not in places:
-                places[uri] = _place(stream, uri, limits, agent, resolver)
-            _check_name(stream, places[uri], agent)
+            if uri not in locations:
+                locations[uri] = _location(stream, uri, limits, agent, resolver)
+            _check_name(stream, locations[uri], agent)
     for stream in plan.streams:
-        texts = {uri: places[uri].text for uri in stream.uris}
+        texts = {uri: locations[uri].text for uri in stream.uris}
         connection = replace(stream.connection, addresses=texts)
         streams.append(replace(stream, connection=connection))
-    return replace(plan, streams=tuple(streams)), places
+    return replace(plan, streams=tuple(streams)), locations
 
 
 def _may_be_absent(stream: StreamPlan) -> bool:
     return stream.python is not None and not stream.python.needs_target
 
 
-def _place(
+def _location(
     stream: StreamPlan, uri: str, limits: AgentLimits, agent: str, resolver: Resolver
-) -> Place:
+) -> Location:
     try:
         return allowed(uri, limits, agent, resolver)
     except TargetUnreachable:
@@ -167,20 +164,21 @@ def _place(
         is_allowed = any(rule.allows_name(host, port) for rule in limits.targets)
         if not (is_allowed and _may_be_absent(stream)):
             raise
-        return Place(uri, (), port, is_name_safe=True)
+        return Location(uri, (), port, is_name_safe=True)
 
 
-def _check_name(stream: StreamPlan, place: Place, agent: str) -> None:
-    """Where a name is resolved again, somebody else must vouch for it."""
+def _check_name(stream: StreamPlan, location: Location, agent: str) -> None:
+    """TargetNotAllowed when a name that is resolved again has nobody to vouch for
+    it."""
     if (
-        place.is_name_safe
-        or not goes_by_name(stream, place.uri)
+        location.is_name_safe
+        or not goes_by_name(stream, location.uri)
         or stream.connection.tls.verify
     ):
         return
-    host, port = host_and_port(place.uri)
+    host, port = host_and_port(location.uri)
     raise TargetNotAllowed(
-        place.uri,
+        location.uri,
         agent,
         "its addresses are allowed, its name is not; with `tls: {verify: false}` "
         "nothing says that the name still stands for them when it is connected to",
@@ -190,7 +188,7 @@ def _check_name(stream: StreamPlan, place: Place, agent: str) -> None:
 
 
 def goes_by_name(stream: StreamPlan, uri: str) -> bool:
-    """Whether somebody beside the engine resolves the name of this server."""
+    """Whether python-ldap or a program resolves the name of this server again."""
     if uri.startswith("ldaps:"):
         return True  # the questions before the run, at least
     is_program = (

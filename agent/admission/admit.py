@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""May this agent take its share of a run? Asked in the engine's process, before a load.
+"""Checks whether this agent can take its part of a run, before any load.
 
-In this order: the operator's limits, the room in the spool, the open files, where the
-servers are and whether they are allowed. Nothing has been connected to by then; names
-have been resolved, once. Then the servers are asked themselves (preflight.py).
+In this order: the operator's limits, room in the spool, open files, the servers'
+addresses. Nothing is connected before; then preflight.py asks the servers.
+
+The spool fills while the coordinator cannot be reached or cannot store. Load goes on
+for the coordinator timeout at most, so a run needs
+
+    bytes of a report x intervals in min(run, coordinator timeout), and the drain
 """
 
 from __future__ import annotations
@@ -14,35 +18,36 @@ import resource
 import shutil
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from ldapslam.agent.admission import preflight
-from ldapslam.agent.admission.addresses import Place, with_places
-from ldapslam.agent.admission.limits import AgentLimits, check_share, share_of
-from ldapslam.agent.admission.spool_room import check_room, room_for
+from ldapslam.agent.admission.addresses import Location, with_locations
+from ldapslam.agent.admission.limits import AgentLimits, check_part, part_of
 from ldapslam.agent.host import usable_cores
 from ldapslam.base.errors import FleetError
+from ldapslam.base.units import format_size
 from ldapslam.directory.marker import Marker
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.plan import AgentPlan
 from ldapslam.proto import engine_pb2 as pb
 
-#: Open files besides connections: of threads, libraries, logs.
+#: Open files of threads, libraries and logs.
 _RESERVED_FILES = 64
 
 
 def workers_for(request: pb.PrepareEngine, limits: AgentLimits) -> int:
-    """How many engine threads there may be; has this process keep to its CPUs."""
+    """The number of engine threads; binds this process to its CPUs."""
     keep_to_cpus(limits)
     if not request.workers:
         return max(1, usable_cores() - 1)
-    if limits.max_cpu_share is None:
+    if limits.max_cpu_ratio is None:
         return int(request.workers)
     return min(request.workers, usable_cores())
 
 
 def keep_to_cpus(limits: AgentLimits) -> None:
-    """Have this process, and all that it starts, run on no more than is allowed."""
+    """Bind this process, and its children, to the allowed CPUs."""
     usable = sorted(os.sched_getaffinity(0))
     allowed = limits.cpus(usable)
     if allowed != usable:
@@ -51,42 +56,41 @@ def keep_to_cpus(limits: AgentLimits) -> None:
 
 def admit(
     plan: AgentPlan, request: pb.PrepareEngine, limits: AgentLimits, workers: int
-) -> tuple[AgentPlan, dict[str, Place]]:
-    """The plan with its servers' addresses, and these by URI; or the refusal:
-    AgentLimitExceeded, FleetError, TargetNotAllowed, TargetUnreachable."""
+) -> tuple[AgentPlan, dict[str, Location]]:
+    """The plan with its servers' addresses, and these by URI; AgentLimitExceeded,
+    FleetError, TargetNotAllowed or TargetUnreachable."""
     agent = request.agent
-    check_share(share_of(plan), limits, agent)
-    # it lies in the spool
+    check_part(part_of(plan), limits, agent)
     folder = request.files_folder
     check_room(
-        room_for(plan, workers, request.run.orphan_grace_ns),
+        room_for(plan, workers, request.run.coordinator_timeout_ns),
         free_bytes=shutil.disk_usage(folder).free,
         quota_bytes=limits.spool_quota_bytes,
         agent=agent,
         folder=folder,
     )
     check_open_files(plan, raise_open_files())
-    return with_places(plan, limits, agent)
+    return with_locations(plan, limits, agent)
 
 
 def ask_servers(
-    plan: AgentPlan, job: Job, limits: AgentLimits, places: Mapping[str, Place]
+    plan: AgentPlan, job: Job, limits: AgentLimits, locations: Mapping[str, Location]
 ) -> list[dict[str, Any]]:
     """Facts of every server, each asked as the load will use it; TargetError."""
     rdn = limits.marker_rdn
     return [
         preflight.preflight(
-            probe, places[probe.uri], Marker(rdn, job) if rdn is not None else None
+            probe, locations[probe.uri], Marker(rdn, job) if rdn is not None else None
         )
         for probe in preflight.probes(plan)
     ]
 
 
 def raise_open_files() -> int:
-    """Take as many open files as this process may have; how many."""
+    """Raise the limit of open files as far as possible; the new limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
-        # one who may not is left with what there is
+        # without the right to raise it, the limit stays
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
             soft = hard
@@ -101,4 +105,68 @@ def check_open_files(plan: AgentPlan, limit: int) -> None:
             f"this agent's share needs {needed:,} open files, it may have {limit:,}",
             hint=f"start the agent after `ulimit -n {needed}`, in systemd with "
             f"LimitNOFILE={needed}, or spread the load over more agents",
+        )
+
+
+#: An operation's counters, and the histograms of its usual outcomes.
+OPERATION_BYTES = 20_000
+#: A stream's gauges and the histograms of its set-ups.
+STREAM_BYTES = 6_000
+WORKER_BYTES = 100
+#: The report without its rows, rounded up by the file system.
+REPORT_BYTES = 4_096
+#: Kept free for other users of the disk, and for reports of earlier runs.
+RESERVE_BYTES = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What a run's reports need."""
+
+    report_bytes: int
+    reports: int
+
+    @property
+    def needed_bytes(self) -> int:
+        return self.report_bytes * self.reports
+
+
+def room_for(plan: AgentPlan, workers: int, coordinator_timeout_ns: int) -> Room:
+    operations = sum(len(stream.request_names) for stream in plan.streams)
+    report_bytes = (
+        REPORT_BYTES
+        + OPERATION_BYTES * operations
+        + STREAM_BYTES * len(plan.streams)
+        + WORKER_BYTES * workers
+    )
+    ends_ns = plan.boundaries_ns
+    first_ns = ends_ns[0] if ends_ns else 1
+    # the lease is checked between intervals: one more; and the drain
+    reports = min(len(ends_ns), -(-coordinator_timeout_ns // first_ns) + 1) + 1
+    return Room(report_bytes, reports)
+
+
+def check_room(
+    room: Room, *, free_bytes: int, quota_bytes: int | None, agent: str, folder: str
+) -> None:
+    """FleetError when the reports would not fit the spool's disk, or its quota."""
+    needed = room.needed_bytes
+    needs = (
+        f"the run's reports may need {format_size(needed)} ({room.reports:,} of "
+        f"{format_size(room.report_bytes)})"
+    )
+    if quota_bytes is not None and needed > quota_bytes:
+        raise FleetError(
+            f"agent {agent!r} has too little room in its spool: {needs}, the quota "
+            f"is {format_size(quota_bytes)}",
+            hint="raise `spool-quota` in the agent's settings, or give the job a "
+            "longer `run.interval` or a shorter `coordinator_timeout`",
+        )
+    if needed + RESERVE_BYTES > free_bytes:
+        raise FleetError(
+            f"agent {agent!r} has too little room in its spool: {needs} beside a "
+            f"reserve of {format_size(RESERVE_BYTES)}, the disk of {folder!r} has "
+            f"{format_size(free_bytes)} left",
+            hint="make room there, choose another folder with --spool, or give the job "
+            "a longer `run.interval` or a shorter `coordinator_timeout`",
         )

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Is a target usable? Asked with python-ldap before any load, and explained if not.
+"""Checks with python-ldap whether a target is usable, before any load. Blocks.
 
-`preflight(probe)` connects, starts TLS and binds as the load will, then reads who the
-server is (root DSE, slapd's monitor). Its facts count the operations that it
-cost the server, so that the books can be balanced. It raises TargetUnreachable,
-TlsHandshakeFailed or BindRejected with a hint that fits the failure. Used by the
-engine's process before each run and by the command line's `check`; it blocks.
+Connects, starts TLS and binds as the load will, then reads the root DSE and slapd's
+monitor. The operations that this costs the server are counted, for the reconciliation
+of request counts. Used before each run and by `check`.
 """
 
 from __future__ import annotations
@@ -15,13 +13,13 @@ import os
 import socket
 import stat
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import ldap
 
-from ldapslam.agent.admission.addresses import Place, host_and_port, reach
+from ldapslam.agent.admission.addresses import Location, host_and_port, reach
 from ldapslam.base.errors import (
     BindRejected,
     ConfigError,
@@ -39,18 +37,19 @@ from ldapslam.jobs.connection_settings import BindSettings, ConnectionSettings
 from ldapslam.jobs.fields.population import PopulationRecord
 from ldapslam.jobs.plan import AgentPlan, StreamPlan
 
-_ROOT_DSE_ATTRIBUTES = (
-    "vendorName",
-    "vendorVersion",
-    "namingContexts",
-    "supportedControl",
-    "supportedExtension",
-    "supportedFeatures",
-    "supportedLDAPVersion",
-    "supportedSASLMechanisms",
-    "monitorContext",
-)
-
+#: Attribute of the root DSE -> fact; those that begin with one of _LISTS have a list.
+_ROOT_DSE = {
+    "vendorName": "vendor_name",
+    "vendorVersion": "vendor_version",
+    "namingContexts": "naming_contexts",
+    "supportedControl": "supported_control",
+    "supportedExtension": "supported_extension",
+    "supportedFeatures": "supported_features",
+    "supportedLDAPVersion": "supported_ldap_version",
+    "supportedSASLMechanisms": "supported_sasl_mechanisms",
+    "monitorContext": "monitor_context",
+}
+_LISTS = ("naming", "supported")
 _BIND_HINTS = {
     ldap.INVALID_CREDENTIALS: "check `bind.dn` and the password that `bind.password` "
     "names; servers answer so for an unknown DN too",
@@ -76,14 +75,13 @@ class Probe:
 
     uri: str
     connection: ConnectionSettings = _ANONYMOUS
-    #: What it must hold.
     population: PopulationRecord | None = None
 
 
 def probes(plan: AgentPlan) -> list[Probe]:
-    """Every distinct way in which the plan's streams use a server, once; without those
-    that only wait for one. Of those of a server the first that binds with a password
-    looks for the population, else the first."""
+    """Every distinct way in which streams use a server before the run, once. Of a
+    server's probes the first that binds with a password looks for the population, else
+    the first."""
     found = dict.fromkeys(
         _probe(stream, uri)
         for stream in plan.streams
@@ -108,11 +106,10 @@ def probes(plan: AgentPlan) -> list[Probe]:
 
 
 def preflight(
-    probe: Probe, place: Place | None = None, marker: Marker | None = None
+    probe: Probe, location: Location | None = None, marker: Marker | None = None
 ) -> dict[str, Any]:
-    """Facts of a usable target; TargetError says why it is not usable. `place` is where
-    it is; without it, it is looked for."""
-    attempt = _Attempt(probe, place or reach(probe.uri))
+    """Facts of a usable target; TargetError says why it is not usable."""
+    attempt = _Attempt(probe, location or reach(probe.uri))
     addresses = attempt.reach()
     connection = attempt.connect()
     try:
@@ -135,7 +132,7 @@ def preflight(
 
 
 def control_operations(facts: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
-    """URI -> operation -> how many the preflight of these facts cost that server."""
+    """URI -> operation -> number that the preflight of these facts cost that server."""
     totals: dict[str, Counter[str]] = {}
     for target in facts:
         totals.setdefault(target["uri"], Counter()).update(target["control_operations"])
@@ -144,30 +141,27 @@ def control_operations(facts: list[dict[str, Any]]) -> dict[str, dict[str, int]]
 
 def _probe(stream: StreamPlan, uri: str) -> Probe:
     given = stream.connection
-    # a SASL mechanism's password is no simple bind's, which would show it as it is
+    # a SASL password must not be sent by a simple bind
     bind = given.bind if given.bind.mechanism is None else BindSettings()
     tls = replace(given.tls, cert_file=None, key_file=None)
     return Probe(uri, ConnectionSettings(tls, bind, given.connect_timeout_ns))
 
 
 class _Attempt:
-    """The steps towards one server."""
-
-    def __init__(self, probe: Probe, place: Place) -> None:
+    def __init__(self, probe: Probe, location: Location) -> None:
         self.probe = probe
-        self.place = place
-        #: With the password.
+        self.location = location
         self.settings = probe.connection.resolved()
         self.timeout_s = probe.connection.connect_timeout_ns / 1e9
-        #: What the server was asked so far; counted when sent.
+        #: Requests so far, counted when sent.
         self.operations: Counter[str] = Counter()
 
     def reach(self) -> list[str]:
         """Connect by hand: libldap's errors do not tell why it could not."""
         if self.probe.uri.startswith("ldapi:"):
             return self._reach_socket(socket_path(self.probe.uri))
-        addresses = list(self.place.addresses)
-        self._connect_any(addresses, self.place.port)
+        addresses = list(self.location.addresses)
+        self._connect_any(addresses, self.location.port)
         return addresses
 
     def _connect_any(self, addresses: list[str], port: int) -> None:
@@ -207,9 +201,8 @@ class _Attempt:
         return (error.strerror or str(error)).lower()
 
     def connect(self) -> Any:
-        """A bound connection."""
         uri = self.probe.uri
-        settings = replace(self.settings, addresses={uri: self.place.text})
+        settings = replace(self.settings, addresses={uri: self.location.text})
         try:
             return connect(uri, settings, note_request=self._note)
         except (BindRejected, TargetUnreachable, TlsHandshakeFailed) as failure:
@@ -254,19 +247,18 @@ class _Attempt:
             port,
             tls=self.settings.tls,
             timeout_s=self.timeout_s,
-            address=next(iter(self.place.addresses), None),
+            address=next(iter(self.location.addresses), None),
         )
         return TlsHandshakeFailed(probe.uri, detail or text, hint=hint)
 
     def identify(self, connection: Any) -> dict[str, Any]:
         """Who the server says it is; what it does not tell is missing."""
         facts: dict[str, Any] = {}
-        entry = self._read(connection, "", _ROOT_DSE_ATTRIBUTES)
+        entry = self._read(connection, "", tuple(_ROOT_DSE))
         folded = {name.lower(): values for name, values in entry.items()}
-        for attribute in _ROOT_DSE_ATTRIBUTES:
+        for attribute, fact in _ROOT_DSE.items():
             if values := folded.get(attribute.lower()):
-                is_list = attribute.startswith(("naming", "supported"))
-                facts[_snake(attribute)] = values if is_list else values[0]
+                facts[fact] = values if fact.startswith(_LISTS) else values[0]
         if monitor := facts.get("monitor_context"):
             entry = self._read(connection, monitor, ("monitoredInfo",))
             for values in entry.values():
@@ -276,7 +268,7 @@ class _Attempt:
     def require(
         self, marker: Marker, connection: Any, naming_contexts: Sequence[str]
     ) -> None:
-        """TargetMarkerMissing when a tree that the job touches has no marker entry."""
+        """TargetMarkerMissing when a tree of the job has no marker entry."""
         uri = self.probe.uri
         for dn in marker.entries(uri, naming_contexts):
             self.operations["search"] += 1
@@ -291,7 +283,6 @@ class _Attempt:
                 raise marker.missing(uri, dn, "not found")
 
     def look_for(self, population: PopulationRecord, connection: Any) -> dict[str, Any]:
-        """The fact that the server holds it; PopulationMismatch when it does not."""
         tree = DirectoryTree(
             connection, self.probe.uri, population.base, note_request=self._note
         )
@@ -327,9 +318,11 @@ class _Attempt:
             )
         except ldap.LDAPError:
             return {}  # not readable for this identity: the load may still be
-        for _, entry in found:
-            return dict(_texts(entry))
-        return {}
+        entry = found[0][1] if found else {}
+        return {
+            name: [value.decode("utf-8", "replace") for value in values]
+            for name, values in entry.items()
+        }
 
 
 def _connect_hint(error: OSError) -> str:
@@ -353,20 +346,3 @@ def _result(error: BaseException) -> tuple[int, str]:
     code = details.get("result", 0)
     text = details.get("info") or (details.get("desc", "") if code <= 0 else "")
     return max(0, code), str(text)
-
-
-def _texts(entry: dict[str, list[bytes]]) -> Iterator[tuple[str, list[str]]]:
-    for name, values in entry.items():
-        yield name, [value.decode("utf-8", "replace") for value in values]
-
-
-def _snake(attribute: str) -> str:
-    """namingContexts -> naming_contexts, supportedSASLMechanisms -> …_sasl_…"""
-    parts: list[str] = []
-    for index, letter in enumerate(attribute):
-        before = attribute[index - 1 : index]
-        after = attribute[index + 1 : index + 2]
-        if letter.isupper() and (before.islower() or after.islower()):
-            parts.append("_")
-        parts.append(letter.lower())
-    return "".join(parts)

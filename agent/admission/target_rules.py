@@ -43,7 +43,6 @@ _EXPECTED = (
 class TargetRule:
     """One rule; of host, networks, socket and is_any exactly one says which servers."""
 
-    #: As the operator wrote it.
     text: str
     host: str | None = None
     networks: tuple[_Network, ...] = ()
@@ -54,13 +53,12 @@ class TargetRule:
     port: int | None = None
 
     def allows_name(self, host: str, port: int) -> bool:
-        """Whether the name alone will do, whatever it resolves to."""
+        """Whether the name is allowed as such, whatever it resolves to."""
         if self.port not in (None, port):
             return False
         return self.is_any or (self.host is not None and self.host == plain_name(host))
 
     def allows_address(self, address: str, port: int) -> bool:
-        """Of a numeric address, with or without a zone."""
         if self.is_any:
             return True
         if self.port not in (None, port):
@@ -73,19 +71,17 @@ class TargetRule:
 
 
 def plain_name(host: str) -> str:
-    """The host name in the form in which names are compared."""
     return host.lower().removesuffix(".")
 
 
 def plain_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    """An address without its zone; an IPv4 one in IPv6's clothes is the IPv4 one."""
+    """An address without its zone; an IPv4-mapped IPv6 address as the IPv4 one."""
     address = ipaddress.ip_address(text.partition("%")[0])
     mapped = address.ipv4_mapped if address.version == 6 else None
     return mapped or address
 
 
 def parse_rule(text: str) -> TargetRule:
-    """The rule of a text; ConfigError says what is wrong with it."""
     if text == _ANY:
         return TargetRule(text, is_any=True)
     if text == _LOOPBACK:
@@ -125,7 +121,7 @@ def _fault(text: str, reason: str) -> ConfigError:
 
 
 def parse_rules(texts: Iterable[str]) -> tuple[TargetRule, ...]:
-    """All of them; without any, this host alone."""
+    """All rules; without any, those of this host alone."""
     return tuple(map(parse_rule, texts)) or DEFAULT_RULES
 
 

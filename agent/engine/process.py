@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The engine's process: one for each run, child of the agent, gone with either.
+"""The engine's process: one for each run, child of the agent.
 
     python -m ldapslam.agent.engine.process
 
-Takes EngineRequest frames from stdin and gives EngineEvent frames on stdout; whatever
-prints goes to stderr, the log. It loads the job, asks each target whether it is usable
-(preflight), has the engine connect, waits for T0, and passes the engine's snapshots on.
-A crash here costs a run, not the agent. Nothing secret is in arguments or frames: the
-references in the job are resolved here, from the environment inherited of the agent.
-When the agent dies, this process ends (pipe.py).
+Takes EngineRequest frames on stdin, gives EngineEvent frames on stdout, logs to stderr
+(pipe.py). It loads the job, runs the preflight, lets the engine connect, waits for T0
+and passes snapshots on. A crash costs a run, not the agent. Secrets are references,
+which are resolved here from the environment.
 """
 
 from __future__ import annotations
@@ -30,14 +28,13 @@ from ldapslam.agent.admission import preflight
 from ldapslam.agent.admission.admit import admit, ask_servers, workers_for
 from ldapslam.agent.admission.limits import AgentLimits
 from ldapslam.agent.assignment import load_assignment
-from ldapslam.agent.engine.composite import Part, compose
-from ldapslam.agent.engine.replays import with_traces
+from ldapslam.agent.engine.setup import Part, compose, with_traces
 from ldapslam.agent.host import (
     HostSampler,
     host_facts,
     shares_host,
 )
-from ldapslam.agent.ledgers.run import RunLedgers, added, run_ledgers
+from ldapslam.agent.ledgers.cleanup import RunLedgers, added, run_ledgers
 from ldapslam.agent.pipe import end, serve
 from ldapslam.base.errors import (
     BindRejected,
@@ -103,14 +100,14 @@ class RunProcess:
                 engine.close()
 
     def _ask_targets(self) -> list[dict[str, Any]]:
-        """After this agent's operator: nothing is connected to without his leave."""
-        self._plan, places = admit(
+        """Check the operator's limits before anything is connected."""
+        self._plan, locations = admit(
             self._plan, self._request, self._limits, self._workers
         )
-        return ask_servers(self._plan, self._job, self._limits, places)
+        return ask_servers(self._plan, self._job, self._limits, locations)
 
     def _new_engine(self) -> Engine:
-        # imported late: a missing or broken module is then a failure like others
+        # late, so that a broken module is a failure like others
         module = importlib.import_module("ldapslam.agent._engine")
         engine: Engine = module.Engine(
             self._plan, workers=self._workers, realtime=self._request.realtime
@@ -151,7 +148,7 @@ class RunProcess:
         while (left_ns := t0_mono_ns - time.monotonic_ns()) > 0:
             time.sleep(left_ns / 1e9)
         sampler = HostSampler()
-        # the last worker's own; this thread may wake later than all of them
+        # the last worker's error; this thread may wake later
         while (error_ns := engine.facts()["start_error_ns"]) is None:
             time.sleep(_START_POLL_S)
         self._pipe.send(started=pb.EngineStarted(start_error_ns=error_ns))
@@ -189,14 +186,13 @@ class RunProcess:
 class Lease:
     """The agent's word that load is still wanted."""
 
-    #: Why the load was ended for want of it, or empty.
+    #: Why the load ended without the agent's word, or empty.
     over_reason: str = ""
 
 
 @contextlib.contextmanager
 def stop_on_request(pipe: Pipe, engine: Part) -> Iterator[Lease]:
-    """Within, a request stops the engine at once, not at the end of an interval; so
-    does a lease that the agent does not extend: it may hang, or be stopped."""
+    """Within, a request, or a lease that is not extended, stops the engine at once."""
     guard = threading.Lock()
     is_over = False
     lease = Lease()
@@ -226,7 +222,7 @@ def stop_on_request(pipe: Pipe, engine: Part) -> Iterator[Lease]:
 
 
 def _has_no_file_left() -> bool:
-    """Asked after a failed connect: libldap does not hand that reason on."""
+    """Whether a failed connect ran out of files: libldap does not tell."""
     try:
         os.close(os.open(os.devnull, os.O_RDONLY))
     except OSError as error:
@@ -256,7 +252,7 @@ def typed_error(error: Exception, plan: AgentPlan) -> Exception:
 
 
 def main(make_run: Callable[[Pipe, pb.PrepareEngine], RunProcess] = RunProcess) -> int:
-    """Serve one run; the exit status. `make_run` is another one's in tests."""
+    """Serve one run; the exit status. Tests replace `make_run`."""
     return serve(pb.EngineRequest, pb.EngineEvent, make_run)
 
 

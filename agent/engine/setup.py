@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An agent's plan, handed to the engine.
+"""Hands an agent's plan to the engines: the native one, and Python's.
 
-The engine reads the plan's streams by their names (csrc/python/settings.c); only the
-secrets, which plans have by reference, are resolved here. Streams that a Python class
-drives are not the engine's and are left out.
+The native engine reads streams by the names of their fields (csrc/python/settings.c);
+secrets are resolved here. Every agent makes the whole trace of a replay and keeps its
+own connections; a trace may hold passwords, so it is a private file in the run's
+folder.
 """
 
 from __future__ import annotations
@@ -16,18 +17,30 @@ from ldapslam.jobs.plan import AgentPlan, StreamPlan
 
 if TYPE_CHECKING:
     from ldapslam.agent._engine import Engine
+import os
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ldapslam.agent.admission.limits import AgentLimits
+from ldapslam.jobs.plan import ReplayPlan
+from ldapslam.jobs.replay.read import prepare, read_logs
+from ldapslam.jobs.replay.requests import Identity
+from ldapslam.jobs.replay.trace import Pace, Schedule, write_trace
+
+if TYPE_CHECKING:
+    from ldapslam.agent._engine import Engine
 
 
 def native_streams(plan: AgentPlan) -> tuple[StreamPlan, ...]:
-    """The plan's streams that the engine drives, in the order of its numbers."""
     return tuple(stream for stream in plan.streams if stream.engine == "native")
 
 
 def add_streams(
     engine: Engine, plan: AgentPlan, *, ledger_folder: Path | None = None
 ) -> None:
-    """Hand the plan's native streams to the engine. What they add to a directory is
-    noted in files of `ledger_folder`; without one, in none."""
+    """Give the native streams to the engine; their added entries are noted in
+    `ledger_folder`."""
     folder = str(ledger_folder) if ledger_folder else None
     for stream in native_streams(plan):
         engine.add_stream(
@@ -37,3 +50,172 @@ def add_streams(
                 ledger_folder=folder if stream.ledgers else None,
             )
         )
+
+
+def with_traces(plan: AgentPlan, folder: Path) -> tuple[AgentPlan, dict[str, Any]]:
+    """The plan with its replays' traces in `folder`, and what each log's replay
+    sends."""
+    facts: dict[str, Any] = {}
+    streams: list[StreamPlan] = []
+    for number, stream in enumerate(plan.streams):
+        if stream.replay is not None:
+            made = _schedule(stream, stream.replay, plan.seed)
+            facts[stream.name] = made.facts()
+            stream = _with_trace(stream, made, folder / f"replay-{number}.trace")
+        streams.append(stream)
+    return replace(plan, streams=tuple(streams)), facts
+
+
+def _schedule(stream: StreamPlan, planned: ReplayPlan, seed: int) -> Schedule:
+    bind = stream.connection.bind
+    replayed = planned.replay
+    return prepare(
+        replayed,
+        read_logs(planned.logs),
+        Pace(planned.start_ns, planned.end_ns, planned.speed, replayed.skip_ns),
+        connections=stream.total_connections,
+        seed=seed,
+        identity=Identity(bind.dn or "", bind.secret),
+    )
+
+
+def _with_trace(stream: StreamPlan, made: Schedule, path: Path) -> StreamPlan:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as trace:
+        write_trace(
+            made,
+            trace,
+            first_connection=stream.first_connection,
+            stride=stream.connection_stride,
+        )
+    # what the log's own server answered is no failure of this one
+    operations = tuple(
+        replace(one, expected_codes=tuple(sorted(made.codes.get(one.kind, ()))))
+        for one in stream.operations
+    )
+    return replace(stream, trace=str(path), operations=operations)
+
+
+class Part(Protocol):
+    """What an engine is to whoever drives a run."""
+
+    def prepare(self) -> None: ...
+    def start(self, t0_mono_ns: int) -> None: ...
+    def snapshot(self, index: int, timeout_ns: int) -> dict[str, Any] | None: ...
+    def stop(self) -> None: ...
+    def facts(self) -> dict[str, Any]: ...
+    def close(self) -> None: ...
+
+
+def compose(
+    plan: AgentPlan,
+    new_native: Callable[[], Engine],
+    limits: AgentLimits,
+    ledger_folder: Path | None,
+) -> Part:
+    """The engine of a plan, with its streams; a Composite when Python has a part in
+    it."""
+    numbers = [
+        number
+        for number, stream in enumerate(plan.streams)
+        if stream.engine == "native"
+    ]
+    has_python = len(numbers) < len(plan.streams)
+    native = None
+    if native_streams(plan) or not has_python:
+        native = new_native()
+        add_streams(native, plan, ledger_folder=ledger_folder)
+    if native is not None and not has_python:
+        return native
+    # late: most runs have no Python streams
+    from ldapslam.agent.python_jobs.streams import PythonStreams
+
+    return Composite(native, numbers, PythonStreams(plan, limits))
+
+
+class Composite:
+    """`native` numbers its streams from 0; `numbers` has their numbers in the plan."""
+
+    def __init__(
+        self, native: Part | None, numbers: Sequence[int], python: Part
+    ) -> None:
+        self._numbers = numbers
+        # classes first: their imports fail sooner than connections
+        self._parts: dict[str, Part] = {"python": python}
+        if native is not None:
+            self._parts["native"] = native
+        self._taken: dict[str, dict[str, Any]] = {}
+        self._ended: set[str] = set()
+        #: Python's workers have the numbers after the native ones.
+        self._native_workers = 0
+
+    def prepare(self) -> None:
+        for part in self._parts.values():
+            part.prepare()
+
+    def start(self, t0_mono_ns: int) -> None:
+        for part in self._parts.values():
+            part.start(t0_mono_ns)
+
+    def stop(self) -> None:
+        for part in self._parts.values():
+            part.stop()
+
+    def snapshot(self, index: int, timeout_ns: int) -> dict[str, Any] | None:
+        deadline_ns = time.monotonic_ns() + timeout_ns
+        for name, part in self._parts.items():
+            if name in self._taken or name in self._ended:
+                continue
+            left_ns = max(0, deadline_ns - time.monotonic_ns())
+            snapshot = part.snapshot(index, left_ns)
+            if snapshot is None:
+                return None
+            self._taken[name] = snapshot
+            if snapshot["final"]:
+                self._ended.add(name)
+        taken, self._taken = self._taken, {}
+        self._number(taken.get("native"), taken.get("python"))
+        return _merged(
+            list(taken.values()), is_final=len(self._ended) == len(self._parts)
+        )
+
+    def _number(
+        self, native: dict[str, Any] | None, python: dict[str, Any] | None
+    ) -> None:
+        """Give streams and workers the numbers of the whole plan."""
+        if native is not None:
+            for row in (*native["operations"], *native["streams"]):
+                row["stream"] = self._numbers[row["stream"]]
+            for row in native["workers"]:
+                self._native_workers = max(self._native_workers, row["worker"] + 1)
+        if python is not None:
+            for row in python["workers"]:
+                row["worker"] += self._native_workers
+
+    def facts(self) -> dict[str, Any]:
+        facts: dict[str, Any] = {}
+        for each in (part.facts() for part in self._parts.values()):
+            if facts:
+                each["workers"] += facts["workers"]
+                each["connections"] += facts["connections"]
+                errors_ns = (each["start_error_ns"], facts["start_error_ns"])
+                each["start_error_ns"] = None if None in errors_ns else max(errors_ns)
+            facts.update(each)
+        return facts
+
+    def close(self) -> None:
+        for part in self._parts.values():
+            part.close()
+
+
+def _merged(parts: Sequence[dict[str, Any]], *, is_final: bool) -> dict[str, Any]:
+    return {
+        "index": parts[0]["index"],
+        "start_ns": min(part["start_ns"] for part in parts),
+        "end_ns": max(part["end_ns"] for part in parts),
+        "final": is_final,
+        "clock_step_ns": max(part["clock_step_ns"] for part in parts),
+        "operations": [row for part in parts for row in part["operations"]],
+        "streams": [row for part in parts for row in part["streams"]],
+        "workers": [row for part in parts for row in part["workers"]],
+    }

@@ -1,26 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Removes the entries that a run added and did not delete itself.
 
-    report = clean_up(folder)        a folder of ledger_folder.py
-
-It works from the ledgers alone, so it can follow a run that ended as planned as well as
-one that was killed, be interrupted, and be repeated: what is known to be gone is noted
-at once. Deletes are pipelined, the deepest entries first. An entry that the run may not
-have added (the add, or another operation on it, was under way when the engine ended) is
-deleted only when the server says that the run's identity created it, and while the run
-was under way; otherwise it is left and listed. In a clean-up that comes later, others
-may have used the run's DNs again: then the server is asked of every entry when it was
-added. Clocks of servers may be off by a little: CLOCK_TOLERANCE_S.
+It needs the ledgers alone, so it also follows a killed run, and can be interrupted and
+repeated: each removal is noted at once. Deletes are pipelined, deepest entries first.
+An entry in doubt (an operation on it was under way when the engine ended) is deleted
+only when the server says that the run's identity added it during the run; in a later
+clean-up the time of every entry is checked. A killed process leaves the folder to
+`ldapslam run --cleanup`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 import shutil
+import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,31 +26,39 @@ from typing import Any
 import ldap
 from ldap.dn import is_dn, str2dn
 
-from ldapslam.agent.ledgers.file import IN_DOUBT, LEFT, LedgerFile, LedgerRecord, State
 from ldapslam.agent.ledgers.folder import (
+    IN_DOUBT,
+    LEFT,
     CleanUpPlan,
     CleanUpStream,
+    LedgerFile,
+    LedgerRecord,
+    State,
     ledgers_to_clean,
+    locked,
+    make_folder,
+    needs_ledgers,
+    note_alive,
+    note_begin,
     read_plan,
 )
 from ldapslam.base.errors import LdapSlamError, TargetUnreachable
 from ldapslam.directory.access import connect, error_text, parse_time, result_code_of
+from ldapslam.jobs.plan import AgentPlan
 
 _log = logging.getLogger(__name__)
 
-#: Deletes under way on the connection.
 WINDOW = 64
 CLOCK_TOLERANCE_S = 2.0
-#: A server may be so late with the last adds of a run that has ended.
+#: How late a server may be with the last adds of a run.
 LATE_ADDS_S = 60.0
-#: DNs that a report names; the ledgers have the others.
+#: DNs that a report names.
 _NAMED = 20
 _ATTEMPTS = 5
 _PAUSE_S = 0.2
 _PROGRESS_S = 1.0
 _NO_SUCH_OBJECT = 32
-#: busy, unavailable; notAllowedOnNonLeaf: another agent may be about to delete what is
-#: below.
+#: busy, unavailable; notAllowedOnNonLeaf: another agent may delete the child first
 _TRY_AGAIN = (51, 52, 66)
 
 
@@ -62,35 +68,26 @@ class CleanUpReport:
 
     entries: int = 0
     deleted: int = 0
-    #: Deleted by others meanwhile, or never added.
+    #: Deleted by others, or never added.
     already_gone: int = 0
-    #: Could not be deleted, or may be somebody else's.
+    #: Not deleted, or perhaps another's.
     left: int = 0
     #: Some of those left: {"dn": …, "reason": …}.
     named: list[dict[str, str]] = field(default_factory=list)
     seconds: float = 0.0
-    #: URI -> operation -> how many the clean-up cost that server.
+    #: URI -> operation -> number that the clean-up cost that server.
     control_operations: dict[str, Counter[str]] = field(default_factory=dict)
-    #: Why it ended early, or None.
     error: str | None = None
 
     def facts(self) -> dict[str, Any]:
-        """For the run's manifest."""
-        return {
-            "entries": self.entries,
-            "deleted": self.deleted,
-            "already_gone": self.already_gone,
-            "left": self.left,
-            "left_entries": self.named,
-            "seconds": round(self.seconds, 3),
-            "error": self.error,
-        }
+        facts = dataclasses.asdict(self)
+        del facts["control_operations"]
+        facts["left_entries"] = facts.pop("named")
+        return facts | {"seconds": round(self.seconds, 3)}
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """An entry that may be there."""
-
     ledger: LedgerFile
     record: LedgerRecord
     dn: str
@@ -102,12 +99,11 @@ def clean_up(
     *,
     resolve_anew: bool = False,
 ) -> CleanUpReport:
-    """Remove what the run left, and the folder with it when nothing is left.
+    """Remove what the run left, and the folder when nothing is left.
 
-    The caller has the folder `locked`. `progress` hears how many entries are still to
-    do, about once a second. A server that cannot be used ends it: the report's `error`
-    says so, and its entries are left. StoreError: the folder is damaged. Servers are
-    where the run found them, unless they are to be resolved anew.
+    The caller holds the folder's lock. `progress` gets the number of entries left,
+    about once a second. A server that cannot be used ends it (`error`). StoreError: the
+    folder is damaged. `resolve_anew`: do not use the addresses that the run found.
     """
     begun_s = time.monotonic()
     report = CleanUpReport()
@@ -154,11 +150,10 @@ class _Cleaner:
         self._report = report
         self._progress = progress
         self._told_s = time.monotonic()
-        #: Deleted entries, by identity.
         self._done: set[int] = set()
 
     def clean(self, stream: CleanUpStream, entries: list[_Entry]) -> None:
-        """Each of the role's servers in turn may have what the one before has not."""
+        """Delete them from each of the role's servers in turn."""
         reasons: dict[int, str] = {}
         for uri in stream.uris:
             if not entries:
@@ -184,19 +179,19 @@ class _Cleaner:
         entries: list[_Entry],
         reasons: dict[int, str],
     ) -> None:
-        """Delete them there; `reasons` says why one was not."""
+        """Delete the entries there; `reasons` gets why one was not."""
         levels: dict[int, list[_Entry]] = {}
         for entry in entries:
             levels.setdefault(depth(entry.dn), []).append(entry)
         server = _Server(uri, stream, self._plan, self._count)
         try:
-            # children first, and all of them before their parents
+            # children first
             for level in sorted(levels, reverse=True):
                 server.delete(levels[level], lambda entry: self._deleted(entry))
         finally:
             server.close()
             for number, reason in server.reasons.items():
-                # where it was refused it is; that another server has none is no news
+                # a refusal says more than the entry's absence elsewhere
                 if reason != _GONE or number not in reasons:
                     reasons[number] = reason
 
@@ -233,11 +228,10 @@ class _Server:
         self._is_later = time.time() > run.ended_s + LATE_ADDS_S
         self._count = count
         self._connection: Any = None
-        #: Why an entry was not deleted here, by its identity.
         self.reasons: dict[int, str] = {}
 
     def delete(self, entries: list[_Entry], deleted: Callable[[_Entry], None]) -> None:
-        """Of one depth; those that may be others' are looked at first."""
+        """Delete entries of one depth; doubtful ones are looked up first."""
         known = [entry for entry in entries if entry.record.state is State.ADDED]
         doubtful = [entry for entry in entries if entry.record.state in IN_DOUBT]
         if self._is_later:
@@ -250,10 +244,8 @@ class _Server:
         entries: list[_Entry],
         work: Callable[[list[_Entry]], list[_Entry]],
     ) -> list[_Entry]:
-        """Do it in spite of lost connections; what `work` returned of all of them.
-
-        `work` takes out of the list it is given what it has dealt with.
-        """
+        """Repeat `work` over lost connections, and collect what it returns. `work`
+        removes from its list the entries that are done."""
         results: list[_Entry] = []
         trouble: str | None = None
         for attempt in range(_ATTEMPTS):
@@ -306,7 +298,7 @@ class _Server:
         return []
 
     def _look_up(self, entries: list[_Entry]) -> list[_Entry]:
-        """Of the entries those that are the run's."""
+        """The entries that are the run's."""
 
         def send(entry: _Entry) -> int:
             self._count(self._uri, "search")
@@ -350,8 +342,8 @@ class _Server:
     def _not_ours(
         self, attributes: dict[str, list[bytes]], identity: str | None
     ) -> str | None:
-        """Why an entry is not the run's; None: it is. One that is not in doubt was
-        the run's when the load was over: it has no `identity` to show."""
+        """Why an entry is not the run's; None: it is. Entries not in doubt need no
+        `identity`."""
         values = {name.lower(): each for name, each in attributes.items()}
         created = values.get("createtimestamp", [b""])[0].decode("ascii", "replace")
         creator = values.get("creatorsname", [b""])[0].decode("utf-8", "replace")
@@ -370,7 +362,7 @@ class _Server:
         self, entries: list[_Entry], send: Callable[[_Entry], int]
     ) -> Iterator[tuple[_Entry, Any, ldap.LDAPError | None]]:
         """Send for each entry, WINDOW at a time; entry, messages and error of each. An
-        entry leaves the list when its answer is there."""
+        entry leaves the list when its response is there."""
         pending: deque[tuple[_Entry, int]] = deque()
         todo = deque(entries)
         entries.clear()
@@ -432,3 +424,119 @@ def same_dn(a: str, b: str) -> bool:
         ]
 
     return bool(folded(a) == folded(b))
+
+
+_TELL_S = 2.0
+
+Operations = Mapping[str, Mapping[str, int]]
+
+
+class RunLedgers:
+    """Of one run; without a folder the run adds nothing that is to be removed."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self.folder = folder
+        #: URI -> operation -> number that the clean-up cost that server.
+        self.operations: Operations = {}
+        self._is_clean = folder is None
+
+    def note_begin(self, begun_s: float) -> None:
+        """No request is sent before that moment, in seconds since 1970."""
+        if self.folder is not None:
+            note_begin(self.folder, begun_s)
+
+    def note_alive(self) -> None:
+        if self.folder is not None:
+            note_alive(self.folder)
+
+    def clean_up(self, tell: Callable[[int], None]) -> dict[str, Any]:
+        """Remove what the run left, once; facts for the manifest. `tell` gets the
+        number of entries left every two seconds, on another thread."""
+        if self._is_clean or self.folder is None:
+            return {}
+        self._is_clean = True
+        left = 0
+
+        def note(entries: int) -> None:
+            nonlocal left
+            left = entries
+
+        try:
+            with _repeated(lambda: tell(left)):
+                report = clean_up(self.folder, note)
+        except LdapSlamError as error:
+            _log.error("clean-up: %s", error)
+            return {"clean_up": {"error": str(error), "folder": str(self.folder)}}
+        self.operations = report.control_operations
+        facts = report.facts()
+        if report.left:
+            _log.error("%d entries are left; see %s", report.left, self.folder)
+            facts["folder"] = str(self.folder)
+        return {"clean_up": facts}
+
+
+@contextlib.contextmanager
+def run_ledgers(folder: str, run_id: str, plan: AgentPlan) -> Iterator[RunLedgers]:
+    """Make the folder if the plan adds entries, and have it alone."""
+    if not folder or not needs_ledgers(plan):
+        yield RunLedgers(None)
+        return
+    path = Path(folder)
+    make_folder(path, run_id, plan)
+    with locked(path):
+        ledgers = RunLedgers(path)
+        try:
+            yield ledgers
+        finally:
+            ledgers.clean_up(lambda left: None)
+
+
+@contextlib.contextmanager
+def _repeated(call: Callable[[], None]) -> Iterator[None]:
+    """Within, call every two seconds; not after it."""
+    over = threading.Event()
+
+    def work() -> None:
+        while not over.wait(_TELL_S):
+            call()
+
+    thread = threading.Thread(target=work, name="clean-up", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def added(*parts: Operations) -> dict[str, dict[str, int]]:
+    """URI -> operation -> the sum over the parts."""
+    total: dict[str, dict[str, int]] = {}
+    for part in parts:
+        for uri, counts in part.items():
+            into = total.setdefault(uri, {})
+            for operation, count in counts.items():
+                into[operation] = into.get(operation, 0) + count
+    return total
+
+
+def clean_up_aside(folder: Path) -> None:
+    """Clean up after a killed engine, on a thread that ends with this process."""
+    if folder.exists():
+        threading.Thread(
+            target=_clean_up_and_say, args=(folder,), name="clean-up", daemon=True
+        ).start()
+
+
+def _clean_up_and_say(folder: Path) -> None:
+    name = folder.name
+    _log.warning("run %s: its engine was killed; removing what it added", name)
+    try:
+        with locked(folder):
+            report = clean_up(folder)
+    except (LdapSlamError, OSError) as error:
+        _log.error("run %s: %s", name, error)
+        return
+    gone = report.deleted + report.already_gone
+    level = logging.ERROR if report.left else logging.WARNING
+    _log.log(level, "run %s: %d entries removed, %d left", name, gone, report.left)

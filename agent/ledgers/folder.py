@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the ledgers of a run are, and what is needed to remove the entries in them.
+"""The folder of a run's ledgers, with what a clean-up needs.
 
-    SPOOL/ledgers/RUN/clean-up.json            servers and identities, no passwords
-    SPOOL/ledgers/RUN/STREAM-LEDGER-WORKER.ledger        the engine's: see ledger.h
-    SPOOL/ledgers/RUN/lock                     held by the process that uses the folder;
-                                               its time is when the load was last alive
+    SPOOL/ledgers/RUN/clean-up.json     servers and identities, no passwords
+    SPOOL/ledgers/RUN/STREAM-LEDGER-WORKER.ledger    see agent/csrc/load/ledger.h
+    SPOOL/ledgers/RUN/lock              held by the folder's user; its time is when the
+                                        load was last alive
 
-The folder is made before any load and removed when none of its entries is left: one
-that is there belongs to a run that is under way or did not come to its end.
+It is made before any load and removed when none of its entries is left.
 """
 
 from __future__ import annotations
@@ -16,18 +15,20 @@ import contextlib
 import dataclasses
 import fcntl
 import json
+import mmap
 import os
 import re
 import shutil
+import struct
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
-from ldapslam.agent.ledgers.file import LedgerFile
-from ldapslam.agent.spool import private
 from ldapslam.base.errors import ConfigError, StoreError
+from ldapslam.base.files import private, write_whole
 from ldapslam.base.secrets import SecretRef
 from ldapslam.jobs.connection_settings import (
     BindSettings,
@@ -45,29 +46,29 @@ _LEDGER = re.compile(r"(\d+)-(\d+)-(\d+)\.ledger")
 
 @dataclass(frozen=True, slots=True)
 class CleanUpStream:
-    """A stream that added entries: where, and as whom."""
+    """A stream that added entries, its servers and its identity."""
 
     name: str
     uris: tuple[str, ...]
     connection: ConnectionSettings
-    #: For each of its ledgers, whether its entries are to be removed.
+    #: For each ledger, whether its entries are to be removed.
     ledgers: tuple[bool, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class CleanUpPlan:
     run_id: str
-    #: Before this moment (seconds since 1970) the run had added nothing.
+    #: The run added nothing before this, in s since 1970.
     begun_s: float
-    #: At this moment it was last known to be under way.
+    #: The run was last known to be live at this time.
     ended_s: float
-    #: By the number that the engine gave the stream.
+    #: By the engine's numbers.
     streams: tuple[CleanUpStream, ...]
 
 
 def run_name(run_id: str) -> str:
-    """A file's name for a run: its id is a coordinator's, so no path parts; ConfigError
-    where none is left."""
+    """A file name for a run's id, which is the coordinator's; ConfigError without
+    one."""
     name = Path(run_id).name
     if name in ("", "..") or "\0" in name:
         raise ConfigError(f"{run_id!r} is no run's id", hint="`ldapslam list` has them")
@@ -75,7 +76,6 @@ def run_name(run_id: str) -> str:
 
 
 def run_folder(spool: Path, run_id: str) -> Path:
-    """Of one run; ConfigError."""
     return spool / FOLDER / run_name(run_id)
 
 
@@ -106,29 +106,24 @@ def make_folder(folder: Path, run_id: str, plan: AgentPlan) -> None:
 
 
 def _write_plan(folder: Path, content: Mapping[str, Any]) -> None:
-    new = folder / f"{_PLAN}.new"
-    with open(new, "w", encoding="utf-8", opener=private) as file:
-        json.dump(content, file, indent=2)
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(folder / _PLAN)
+    write_whole(folder / _PLAN, json.dumps(content, indent=2).encode())
 
 
 def note_begin(folder: Path, begun_s: float) -> None:
-    """No add is sent before that moment: later than what make_folder wrote."""
+    """No add is sent before that moment."""
     content = json.loads((folder / _PLAN).read_text(encoding="utf-8"))
     _write_plan(folder, {**content, "begun_s": begun_s})
 
 
 def note_alive(folder: Path) -> None:
-    """The load is under way now; to be told about once a second."""
+    """Called about once a second during the load."""
     os.utime(folder / _LOCK)
 
 
 def _stream_content(folder: Path, number: int, stream: StreamPlan) -> dict[str, Any]:
     connection = stream.connection
     if connection.tls.ca_file is not None:
-        # the run's own copy goes with its folder; this one may be moved with ours
+        # the run's own copy is removed with its folder
         ca_file = f"ca-{number}.pem"
         shutil.copyfile(connection.tls.ca_file, folder / ca_file)
         tls = dataclasses.replace(connection.tls, ca_file=ca_file)
@@ -142,7 +137,7 @@ def _stream_content(folder: Path, number: int, stream: StreamPlan) -> dict[str, 
 
 
 def read_plan(folder: Path, *, resolve_anew: bool = False) -> CleanUpPlan:
-    """What make_folder wrote; resolve_anew: but not where the servers then were."""
+    """The plan that make_folder wrote; `resolve_anew` drops the servers' addresses."""
     path = folder / _PLAN
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -207,7 +202,6 @@ def ledgers_to_clean(folder: Path, plan: CleanUpPlan) -> dict[int, list[Path]]:
 
 
 def entries_left(folder: Path) -> int:
-    """How many entries of the run may still be in a directory."""
     count = 0
     for paths in ledgers_to_clean(folder, read_plan(folder)).values():
         for path in paths:
@@ -217,7 +211,7 @@ def entries_left(folder: Path) -> int:
 
 
 def folders_left(spool: Path) -> list[Path]:
-    """Of runs that did not remove what they added, oldest first."""
+    """Folders of runs that did not remove their entries, oldest first."""
     folders = (spool / FOLDER).glob(f"*/{_PLAN}")
     return [path.parent for path in sorted(folders, key=lambda p: p.stat().st_mtime)]
 
@@ -234,3 +228,88 @@ def locked(folder: Path) -> Iterator[None]:
                 hint="the run, or another clean-up of it, is under way",
             ) from None
         yield
+
+
+SEGMENT_BYTES = 1 << 20
+MAX_DN_BYTES = 2044
+_MAGIC = b"SLL1"
+_HEADER_BYTES = 8
+#: u8 state, three bytes of zero, u32 length of the DN, in the machine's byte order.
+_RECORD = struct.Struct("=B3xI")
+_ALIGNMENT = 8
+
+
+class State(IntEnum):
+    """Of a record; SENT and TAKEN leave open whether the entry exists."""
+
+    SENT = 1
+    ADDED = 2
+    TAKEN = 3
+    GONE = 4
+    FAILED = 5
+
+
+IN_DOUBT = (State.SENT, State.TAKEN)
+LEFT = (*IN_DOUBT, State.ADDED)
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRecord:
+    """One DN, and where its state is in the file."""
+
+    offset: int
+    state: State
+    dn: bytes
+
+
+class LedgerFile:
+    """A ledger on disk; a context manager."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with open(path, "r+b") as file:
+            size = os.fstat(file.fileno()).st_size
+            #: None: an empty file, which cannot be mapped.
+            self._map = mmap.mmap(file.fileno(), size) if size else None
+        if self._map is not None and self._map[: len(_MAGIC)] != _MAGIC:
+            self.close()
+            raise StoreError(
+                f"{str(path)!r} is no ledger of added entries",
+                hint="move it away, and look for entries that a run left by hand",
+            )
+
+    def records(self) -> Iterator[LedgerRecord]:
+        if self._map is None:
+            return
+        for segment in range(0, len(self._map), SEGMENT_BYTES):
+            end = min(segment + SEGMENT_BYTES, len(self._map))
+            offset = segment or _HEADER_BYTES
+            while offset + _RECORD.size <= end:
+                state, length = _RECORD.unpack_from(self._map, offset)
+                if state == 0:
+                    break
+                begin = offset + _RECORD.size
+                if state not in tuple(State) or not (
+                    0 < length <= MAX_DN_BYTES and begin + length <= end
+                ):
+                    raise StoreError(f"{str(self.path)!r} is damaged at byte {offset}")
+                dn = self._map[begin : begin + length]
+                yield LedgerRecord(offset, State(state), dn)
+                offset = begin + length + -length % _ALIGNMENT
+
+    def left(self) -> int:
+        return sum(record.state in LEFT for record in self.records())
+
+    def mark_gone(self, record: LedgerRecord) -> None:
+        if self._map is not None:
+            self._map[record.offset] = State.GONE
+
+    def close(self) -> None:
+        if self._map is not None:
+            self._map.close()
+
+    def __enter__(self) -> LedgerFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -8,12 +8,24 @@ from pathlib import Path
 
 import ldap
 
-from ldapslam.agent.monitoring.base import Directory, Monitor, TargetAccess
 from ldapslam.agent.monitoring.ds389 import ds389_table
-from ldapslam.agent.monitoring.host import HostMonitor, ProcessMonitor, host_name
+from ldapslam.agent.monitoring.host import (
+    HostMonitor,
+    ProcessMonitor,
+    host_name,
+    listening_at,
+    processes_of,
+)
 from ldapslam.agent.monitoring.log import LogMonitor
-from ldapslam.agent.monitoring.process_table import listening_at, processes_of
-from ldapslam.agent.monitoring.reading import EntriesMonitor, Table, entry_table, text
+from ldapslam.agent.monitoring.reading import (
+    Directory,
+    EntriesMonitor,
+    Monitor,
+    Table,
+    TargetAccess,
+    entry_table,
+    text,
+)
 from ldapslam.agent.monitoring.slapd import slapd_table
 from ldapslam.base.errors import FleetError, TargetError
 from ldapslam.jobs.fields.monitors import Monitor as Wanted
@@ -28,13 +40,12 @@ def monitors_for(
     has_directories: bool,
     may_read: Callable[[str], bool],
 ) -> list[Monitor]:
-    """What this agent is to sample; each name once.
+    """The monitors that this agent samples; each name once.
 
-    access: how to come to the server of a URI. is_local: whether it is on this host,
-    and this agent the one to read hosts and logs for it. has_directories: whether this
-    agent reads the directories, which one of a run's agents does. may_read: whether
-    the agent's operator allows a log. ConfigError when a monitor's password cannot be
-    had; FleetError when a log is not allowed.
+    is_local: whether a server is on this host and this agent reads it. has_directories:
+    this agent reads the directories, as one agent of a run does. may_read: the operator
+    allows a log. ConfigError when a monitor's password is missing; FleetError when a
+    log is not allowed.
     """
     found: list[Monitor] = []
     for wanted in job.monitors:
@@ -58,7 +69,6 @@ def monitors_for(
 
 
 def uris_of(job: Job, wanted: Wanted) -> list[str]:
-    """Of the servers that the monitor is about."""
     if wanted.role is not None:
         return list(job.targets[wanted.role])
     return [uri for uris in job.targets.values() for uri in uris]
@@ -78,24 +88,23 @@ def _of_servers(
 
 
 def _entry_name(job: Job, wanted: Wanted) -> str:
-    """Its DN; with what is read of it, counters as rates, where the role's servers
-    have another monitor of the entry that reads something else."""
+    """Its DN, with the attributes read where another monitor reads others of that
+    entry."""
 
-    def figures(one: Wanted) -> str:
+    def attributes_of(one: Wanted) -> str:
         return ", ".join([*one.attributes, *(f"{name}/s" for name in one.counters)])
 
     kinds = {
-        figures(one)
+        attributes_of(one)
         for one in job.monitors
         if (one.entry, one.role) == (wanted.entry, wanted.role)
     }
-    return (
-        f"{wanted.entry} ({figures(wanted)})" if len(kinds) > 1 else f"{wanted.entry}"
-    )
+    name = f"{wanted.entry}"
+    return f"{name} ({attributes_of(wanted)})" if len(kinds) > 1 else name
 
 
 def directory_table(directory: Directory) -> Table:
-    """What the server is, and so what can be read of it; TargetError."""
+    """The table for the kind of this server; TargetError."""
     attributes = ("objectClass", "vendorName", "vendorVersion", "namingContexts")
     found = directory.read("", ldap.SCOPE_BASE, attributes)
     root_dse = found[0][1] if found else {}
@@ -112,8 +121,8 @@ def directory_table(directory: Directory) -> Table:
 
 
 def _of_host(wanted: list[tuple[Wanted, list[str]]]) -> Iterable[Monitor]:
-    """One of the host, however many roles have servers on it; one of each process. Of
-    several processes of a program, those that serve the role, if any does."""
+    """One monitor for the host, one for each process; of several processes of a program
+    those that serve the role, if any does."""
     if not wanted:
         return
     every_ns = min(one.every_ns or 0 for one, _ in wanted)

@@ -1,30 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What 389-DS says of itself: cn=monitor, its SNMP counters, its databases, what it
-replicates.
+"""Monitor tables of 389-DS: cn=monitor, SNMP counters, databases, replication.
 
-BDB and LMDB have figures of their own, and versions differ in what they have: of a
-database, only what is there when the monitor is opened is read later. Several figures
-that the server calls a rate are counters.
+BDB, LMDB and versions differ: only the attributes that a database has when the monitor
+is opened are read later. Some "rates" of the server are counters.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Literal
 
 import ldap
 
-from ldapslam.agent.monitoring.base import MISSING, Directory, Metric
 from ldapslam.agent.monitoring.reading import (
+    MISSING,
+    Columns,
+    Convert,
+    Directory,
+    Kind,
     Query,
-    Source,
     Table,
     age_s,
     distinct,
-    folded,
     is_true,
-    number,
+    newest_change,
+    source,
     started,
     text,
 )
@@ -38,11 +38,7 @@ _RUV_FILTER = (
     "(&(nsuniqueid=ffffffff-ffffffff-ffffffff-ffffffff)(objectClass=nsTombstone))"
 )
 
-_Kind = Literal["gauge", "counter"]
-#: Attributes, metric, unit, kind.
-_Figures = tuple[tuple[str, str, str, _Kind], ...]
-
-_SERVER: _Figures = (
+_SERVER: Columns = (
     ("opsinitiated", "operations_initiated", "operations", "counter"),
     ("opscompleted", "operations_completed", "operations", "counter"),
     ("currentconnections", "connections", "1", "gauge"),
@@ -56,8 +52,8 @@ _SERVER: _Figures = (
     ("entriessent", "entries_sent", "1", "counter"),
     ("bytessent", "bytes_sent", "bytes", "counter"),
 )
-#: Attributes that are added, by spaces; `unauthbinds` are a part of the simple ones.
-_COUNTS: _Figures = (
+#: The server's values are added; `unauthbinds` are part of the simple ones.
+_COUNTS: Columns = (
     ("simpleauthbinds strongauthbinds", "bind_initiated", "operations", "counter"),
     ("searchops", "search_initiated", "operations", "counter"),
     ("compareops", "compare_initiated", "operations", "counter"),
@@ -70,7 +66,7 @@ _COUNTS: _Figures = (
     ("bytesrecv", "bytes_received", "bytes", "counter"),
     ("referralsreturned", "referrals_sent", "1", "counter"),
 )
-_CACHES: _Figures = (
+_CACHES: Columns = (
     ("dbcachehits", "db_cache_hits", "1", "counter"),
     ("dbcachetries", "db_cache_tries", "1", "counter"),
     ("dbcachepagein", "db_cache_pages_in", "pages", "counter"),
@@ -81,7 +77,7 @@ _CACHES: _Figures = (
     ("normalizeddncachetries", "normalized_dn_cache_tries", "1", "counter"),
     ("currentnormalizeddncachesize", "normalized_dn_cache", "bytes", "gauge"),
 )
-_DATABASE: _Figures = (
+_DATABASE: Columns = (
     # BDB
     ("nsslapd-db-active-txns", "bdb_transactions_active", "1", "gauge"),
     ("nsslapd-db-commit-rate", "bdb_commits", "1", "counter"),
@@ -105,7 +101,7 @@ _DATABASE: _Figures = (
     ("activerotxn", "mdb_read_transactions_active", "1", "gauge"),
     ("waitingrotxn", "mdb_read_transactions_waiting", "1", "gauge"),
 )
-_BACK_END_CACHES: _Figures = (
+_BACK_END_CACHES: Columns = (
     ("entrycachehits", "entry_cache_hits", "1", "counter"),
     ("entrycachetries", "entry_cache_tries", "1", "counter"),
     ("currententrycachesize", "entry_cache", "bytes", "gauge"),
@@ -123,7 +119,7 @@ _RUV = re.compile(rb"\{replica \d+[^}]*\} [0-9a-f]+ ([0-9a-f]{8})[0-9a-f]+")
 
 
 def ds389_table(directory: Directory) -> Table:
-    """What this server can be asked for; TargetError when it has no monitor to see."""
+    """The table of this server; TargetError when its monitor is hidden."""
     monitor = directory.read(_MONITOR, attributes=("version", "startTime"))
     if not monitor:
         raise TargetError(
@@ -132,18 +128,18 @@ def ds389_table(directory: Directory) -> Table:
         )
     queries = [_query(_MONITOR, ("startTime",), _SERVER), _query(_SNMP, (), _COUNTS)]
     sources = [started(_MONITOR, "startTime")]
-    sources += [_source(_MONITOR, *one) for one in _SERVER]
-    sources += [_source(_SNMP, *one) for one in _COUNTS]
+    sources += [source(_MONITOR, *one) for one in _SERVER]
+    sources += [source(_SNMP, *one) for one in _COUNTS]
     for dn, suffix in _databases(directory):
         known = _known(directory, dn)
         queries.append(_query(dn, (), known))
-        sources += [_source(dn, *one, suffix) for one in known]
+        sources += [source(dn, *one, of=suffix) for one in known]
     for dn, name in _agreements(directory):
-        queries.append(Query(dn, ldap.SCOPE_BASE, _AGREEMENT_ATTRIBUTES))
-        sources += _of_agreement(dn, name)
+        queries.append(_query(dn, (), [one[:4] for one in _AGREEMENT]))
+        sources += [source(dn, *one, of=name) for one in _AGREEMENT]
     for suffix in _replicated(directory):
         queries.append(_ruv_query(suffix))
-        sources.append(_newest_change(suffix))
+        sources.append(newest_change(suffix, "nsds50ruv", _ruv_age_s))
     facts = {
         "server": "389-ds",
         "version": text(monitor[0][1], "version"),
@@ -152,21 +148,15 @@ def ds389_table(directory: Directory) -> Table:
     return Table(tuple(queries), distinct(sources), facts)
 
 
-def _query(dn: str, attributes: Iterable[str], figures: _Figures) -> Query:
-    names = [name for one in figures for name in one[0].split()]
+def _query(
+    dn: str, attributes: Iterable[str], columns: Sequence[tuple[str, str, str, Kind]]
+) -> Query:
+    names = [name for one in columns for name in one[0].split()]
     return Query(dn, ldap.SCOPE_BASE, (*attributes, *names))
 
 
-def _source(
-    dn: str, attributes: str, name: str, unit: str, kind: _Kind, suffix: str = ""
-) -> Source:
-    metric = Metric(f"{name}[{suffix}]" if suffix else name, unit, kind)
-    return Source(metric, folded(dn), tuple(attributes.split()), number)
-
-
 def _databases(directory: Directory) -> list[tuple[str, str]]:
-    """DN of every database monitor, and the name of its back end; empty for those of
-    all back ends."""
+    """DN and back end of every database monitor; no name: of all back ends."""
     found = [
         (f"cn=monitor,{_BACK_END}", ""),
         (f"cn=database,cn=monitor,{_BACK_END}", ""),
@@ -178,18 +168,11 @@ def _databases(directory: Directory) -> list[tuple[str, str]]:
     return found
 
 
-def _known(directory: Directory, dn: str) -> _Figures:
-    """What the entry has of all that a database is known to say."""
+def _known(directory: Directory, dn: str) -> Columns:
+    """The columns whose attributes the entry has."""
     has = {name for _, entry in directory.read(dn) for name in entry}
-    figures = (*_CACHES, *_DATABASE, *_BACK_END_CACHES)
-    return tuple(one for one in figures if one[0] in has)
-
-
-_AGREEMENT_ATTRIBUTES = (
-    "nsds5replicaChangesSentSinceStartup",
-    "nsds5replicaUpdateInProgress",
-    "nsds5replicaLastUpdateStatus",
-)
+    columns = (*_CACHES, *_DATABASE, *_BACK_END_CACHES)
+    return tuple(one for one in columns if one[0] in has)
 
 
 def _agreements(directory: Directory) -> list[tuple[str, str]]:
@@ -202,30 +185,6 @@ def _agreements(directory: Directory) -> list[tuple[str, str]]:
     return [(dn, text(entry, "cn") or dn) for dn, entry in found]
 
 
-def _of_agreement(dn: str, name: str) -> list[Source]:
-    changes, is_under_way, status = (one.lower() for one in _AGREEMENT_ATTRIBUTES)
-    return [
-        Source(
-            Metric(f"changes_sent[{name}]", "changes", "counter"),
-            folded(dn),
-            (changes,),
-            _changes,
-        ),
-        Source(
-            Metric(f"update_in_progress[{name}]", "1", "gauge"),
-            folded(dn),
-            (is_under_way,),
-            is_true,
-        ),
-        Source(
-            Metric(f"update_status[{name}]", "code", "gauge"),
-            folded(dn),
-            (status,),
-            _status,
-        ),
-    ]
-
-
 def _changes(values: Sequence[bytes]) -> float:
     """'1:42/0 2:7/0': of each replica id, changes sent and skipped."""
     return float(sum(int(sent) for sent in _CHANGES.findall(values[0])))
@@ -235,6 +194,19 @@ def _status(values: Sequence[bytes]) -> float:
     """0: the last update was good."""
     match = _STATUS.match(values[0])
     return float(match[1]) if match else MISSING
+
+
+_AGREEMENT: tuple[tuple[str, str, str, Kind, Convert], ...] = (
+    (
+        "nsds5replicaChangesSentSinceStartup",
+        "changes_sent",
+        "changes",
+        "counter",
+        _changes,
+    ),
+    ("nsds5replicaUpdateInProgress", "update_in_progress", "1", "gauge", is_true),
+    ("nsds5replicaLastUpdateStatus", "update_status", "code", "gauge", _status),
+)
 
 
 def _replicated(directory: Directory) -> list[str]:
@@ -254,11 +226,6 @@ def _ruv_query(suffix: str) -> Query:
     return Query(
         suffix, ldap.SCOPE_SUBTREE, ("nsds50ruv",), _RUV_FILTER, finds_one=True
     )
-
-
-def _newest_change(suffix: str) -> Source:
-    metric = Metric(f"newest_change_age[{suffix}]", "s", "gauge")
-    return Source(metric, folded(suffix), ("nsds50ruv",), _ruv_age_s)
 
 
 def _ruv_age_s(values: Sequence[bytes]) -> float:

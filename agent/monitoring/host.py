@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the kernel says of this host, and of processes on it: psutil and /proc.
+"""Monitors of this host and its processes: psutil and /proc.
 
-Counters of CPU time are in seconds, so that their rate is in cores. Of disks and of
-network interfaces, those are watched that had been used when the monitor was opened;
-loop and RAM disks are left out, and so are partitions, whose traffic is their disk's.
+CPU times are counters in seconds, so their rate is in cores. Disks and network
+interfaces count when they were in use as the monitor was opened; loop and RAM disks and
+partitions do not. What may not be read (another user's files and I/O) is missing.
 """
 
 from __future__ import annotations
@@ -11,28 +11,23 @@ from __future__ import annotations
 import math
 import os
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import psutil
 
 from ldapslam.agent.host import host_facts
-from ldapslam.agent.monitoring.base import MISSING, STARTED, Metric
-from ldapslam.agent.monitoring.process_table import (
-    ProcessId,
-    boot_s,
-    command_line,
-    figures_of,
-    identify,
-    processes_of,
-)
+from ldapslam.agent.monitoring.reading import MISSING, STARTED, Metric
 from ldapslam.base.errors import TargetError
+from ldapslam.base.uri import DEFAULT_PORTS
 
 _VIRTUAL_DISKS = ("loop", "ram", "zram", "sr", "fd")
 _SYS_BLOCK = Path("/sys/block")
 _SNMP = Path("/proc/net/snmp")
-#: Field of psutil -> metric, unit, and what its values are multiplied with.
+#: psutil field -> metric, unit, scale.
 _DISK = {
     "read_bytes": ("disk_read", "bytes", 1.0),
     "write_bytes": ("disk_written", "bytes", 1.0),
@@ -86,7 +81,7 @@ _Part = tuple[list[Metric], Callable[[], list[float]]]
 
 
 def _cpu() -> _Part:
-    # guest time is already in user and nice
+    # user and nice include guest time
     names = [
         name for name in psutil.cpu_times()._fields if not name.startswith("guest")
     ]
@@ -133,7 +128,7 @@ def _disks() -> _Part:
 
 
 def _disk_counters() -> dict[str, Any]:
-    """None of a host without disks is an empty mapping."""
+    """psutil gives None for a host without disks."""
     return dict(psutil.disk_io_counters(perdisk=True) or {})
 
 
@@ -234,24 +229,24 @@ class ProcessMonitor:
                 hint="`processes` has names of programs, such as slapd or ns-slapd",
             )
         self._process, self._command = process, command_line(process.pid)
-        # no arguments: they may be secrets
+        # without arguments, which may be secrets
         return {"pid": process.pid, "command": "".join(self._command[:1])}
 
     def sample(self) -> Sequence[float]:
-        figures = self._figures()
-        if figures is None:
+        statistics = self._statistics()
+        if statistics is None:
             pid = self._process.pid if self._process else None
             self._process = self._successor() or self._process
-            figures = self._figures()
-            if figures is None:
+            statistics = self._statistics()
+            if statistics is None:
                 raise TargetError(f"process {pid} of {self._program!r} has ended")
-        return [figures.get(metric.name, math.nan) for metric in self.metrics]
+        return [statistics.get(metric.name, math.nan) for metric in self.metrics]
 
     def close(self) -> None:
         """Nothing is held."""
 
-    def _figures(self) -> dict[str, float] | None:
-        return figures_of(self._process, self._boot_s) if self._process else None
+    def _statistics(self) -> dict[str, float] | None:
+        return statistics_of(self._process, self._boot_s) if self._process else None
 
     def _successor(self) -> ProcessId | None:
         """The latest of the program; of the same command line, once that is known."""
@@ -263,3 +258,185 @@ class ProcessMonitor:
             ),
             None,
         )
+
+
+_PROC = Path("/proc")
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+#: Fields of `stat` after the name; proc(5) counts from 3 there.
+_MINFLT, _MAJFLT, _UTIME, _STIME, _THREADS, _START = (
+    place - 3 for place in (10, 12, 14, 15, 20, 22)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessId:
+    """One process: its number is another's one day, with another start."""
+
+    pid: int
+    start_ticks: int
+
+
+def processes_of(program: str) -> list[ProcessId]:
+    found = []
+    for pid in _pids():
+        if program in _names(pid) and (one := identify(pid)) is not None:
+            found.append(one)
+    return sorted(found, key=lambda one: (one.start_ticks, one.pid))
+
+
+def listening_at(uris: Iterable[str]) -> set[int]:
+    """Pids that serve one of the URIs here; of other users only when this is root."""
+    ports: set[int] = set()
+    paths: set[str] = set()
+    for uri in uris:
+        scheme, _, place = uri.partition("://")
+        if scheme == "ldapi":
+            paths.add(unquote(place))
+        else:
+            port = place.rpartition(":")[2] if ":" in place.rpartition("]")[2] else ""
+            ports.add(int(port or DEFAULT_PORTS[scheme]))
+    # an address is a pair, a path or empty, which the stubs do not know
+    sockets: list[Any] = psutil.net_connections("tcp")
+    local: list[Any] = psutil.net_connections("unix") if paths else []
+    return {
+        one.pid
+        for one in sockets
+        if one.pid and one.status == psutil.CONN_LISTEN and one.laddr.port in ports
+    } | {one.pid for one in local if one.pid and one.laddr in paths}
+
+
+def identify(pid: int) -> ProcessId | None:
+    """None when there is none, or it is a zombie."""
+    fields = _stat(pid)
+    if fields is None or fields[0] in (b"Z", b"X"):
+        return None
+    return ProcessId(pid, int(fields[_START]))
+
+
+def command_line(pid: int) -> tuple[str, ...]:
+    """Its arguments; empty when there is no such process."""
+    try:
+        text = (_PROC / str(pid) / "cmdline").read_bytes()
+    except OSError:
+        return ()
+    return tuple(os.fsdecode(one) for one in text.split(b"\0") if one)
+
+
+def boot_s() -> float:
+    """The host's boot, in s since 1970, to a second."""
+    for line in (_PROC / "stat").read_bytes().splitlines():
+        if line.startswith(b"btime "):
+            return float(line.split()[1])
+    return 0.0
+
+
+def statistics_of(process: ProcessId, boot_time_s: float) -> dict[str, float] | None:
+    """Metrics of a process; None when it has ended."""
+    fields = _stat(process.pid)
+    if fields is None or fields[0] in (b"Z", b"X"):
+        return None
+    if int(fields[_START]) != process.start_ticks:
+        return None
+    statistics = {
+        "started": boot_time_s + process.start_ticks / _TICKS_PER_S,
+        "cpu_user": int(fields[_UTIME]) / _TICKS_PER_S,
+        "cpu_system": int(fields[_STIME]) / _TICKS_PER_S,
+        "threads": float(fields[_THREADS]),
+        "minor_faults": float(fields[_MINFLT]),
+        "major_faults": float(fields[_MAJFLT]),
+    }
+    statistics |= _process_memory(process.pid) | _status(process.pid) | _io(process.pid)
+    files = _open_files(process.pid)
+    return statistics if files is None else {**statistics, "open_files": float(files)}
+
+
+def _pids() -> Iterator[int]:
+    for name in os.listdir(_PROC):
+        if name.isdigit():
+            yield int(name)
+
+
+def _names(pid: int) -> set[str]:
+    """The kernel's name (cut at 15 characters), and the command's."""
+    names = set()
+    try:
+        names.add(os.fsdecode((_PROC / str(pid) / "comm").read_bytes().rstrip(b"\n")))
+    except OSError:
+        return names
+    if arguments := command_line(pid):
+        names.add(Path(arguments[0]).name)
+    return names
+
+
+def _stat(pid: int) -> list[bytes] | None:
+    try:
+        text = (_PROC / str(pid) / "stat").read_bytes()
+    except OSError:
+        return None
+    # the name may have spaces and brackets
+    return text.rpartition(b")")[2].split() or None
+
+
+def _process_memory(pid: int) -> dict[str, float]:
+    try:
+        pages = (_PROC / str(pid) / "statm").read_bytes().split()
+    except OSError:
+        return {}
+    size, resident, shared = (int(one) * _PAGE_BYTES for one in pages[:3])
+    return {
+        "memory_virtual": float(size),
+        "memory_resident": float(resident),
+        "memory_shared": float(shared),
+    }
+
+
+_STATUS_KEYS = {
+    b"VmData": ("memory_data", 1024),
+    b"VmStk": ("memory_stack", 1024),
+    b"VmSwap": ("memory_swapped", 1024),
+}
+
+
+def _status(pid: int) -> dict[str, float]:
+    found = {}
+    for key, words in _lines(_PROC / str(pid) / "status"):
+        if key in _STATUS_KEYS:
+            name, scale = _STATUS_KEYS[key]
+            found[name] = float(int(words[0]) * scale)
+    return found
+
+
+def _io(pid: int) -> dict[str, float]:
+    found = dict(_lines(_PROC / str(pid) / "io"))
+    return {
+        name: float(found[key][0])
+        for key, name in (
+            (b"read_bytes", "disk_read"),
+            (b"write_bytes", "disk_written"),
+            (b"syscr", "reads"),
+            (b"syscw", "writes"),
+        )
+        if key in found
+    }
+
+
+def _lines(path: Path) -> Iterator[tuple[bytes, list[bytes]]]:
+    """`key: value` lines; none when the file may not be read."""
+    try:
+        text = path.read_bytes()
+    except OSError:
+        return
+    for line in text.splitlines():
+        key, colon, rest = line.partition(b":")
+        if colon and (words := rest.split()):
+            yield key, words
+
+
+def _open_files(pid: int) -> int | None:
+    folder = _PROC / str(pid) / "fd"
+    try:
+        # Linux 6.2 and later give the number, earlier ones zero
+        return folder.stat().st_size or len(os.listdir(folder))
+    except OSError:
+        return None

@@ -1,13 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counts of what a directory writes to its log: operations and result codes.
+"""Counts operations and result codes in a directory server's log.
 
-The file is followed from its end, through rotation by renaming or truncating. What a
-server keeps in a buffer (389-DS does: nsslapd-accesslog-logbuffering) is counted when
-it is written. A line counts when it is complete.
-
-A log has lines by the ten thousand a second, on the host whose server is measured. So
-they are not read as a replay reads them: one pattern finds what is counted, in well
-below a microsecond a line. Logs in JSON are few, and take the replay's reader.
+The file is followed from its end, through rotation by renaming or truncating. A line
+counts when it is complete. A log may get ten thousand lines a second on the measured
+host, so one pattern counts them, in well below a microsecond a line; logs in JSON take
+the replay's reader.
 """
 
 from __future__ import annotations
@@ -19,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ldapslam.agent.monitoring.base import Metric
+from ldapslam.agent.monitoring.reading import Metric
 from ldapslam.base.errors import TargetError
 from ldapslam.jobs.fields.result_codes import NAMES
 from ldapslam.jobs.replay import ds389
@@ -27,7 +24,7 @@ from ldapslam.jobs.replay.log import REQUESTS
 
 _CHUNK_BYTES = 1 << 20
 _TAIL_BYTES = 1 << 16
-#: More are none of 389-DS's.
+#: A longer object is not 389-DS's.
 _LINES_OF_AN_OBJECT = 1_000
 _OTHER_CODE = "another"
 
@@ -96,8 +93,8 @@ class LogMonitor:
         self._follower.close()
 
     def last_lines(self) -> tuple[int, int]:
-        """For `check`: how many lines there are at the end of the file by now, and how
-        many of them are of another kind; at most 64 KiB. TargetError."""
+        """For `check`: lines in the last 64 KiB, and how many of another kind.
+        TargetError."""
         self._take(self._follower.last_text())
         return self._counts["lines"], self._counts["lines_of_another_kind"]
 
@@ -110,7 +107,7 @@ class LogMonitor:
 
     def _count(self, text: bytes) -> None:
         known = 0
-        # equal ones are many: each is looked at once
+        # look at equal ones once
         for found, number in Counter(_LINE.findall(text)).items():
             bind, result, code, entries, connection, word = found
             known += number
@@ -131,7 +128,7 @@ class LogMonitor:
         self._counts["lines_of_another_kind"] += unusable["lines of another kind"]
 
     def _closed(self, lines: list[str]) -> list[str]:
-        """Without an object at their end whose own end is yet to come."""
+        """Without an incomplete object at their end."""
         self._open_object = []
         for place in range(len(lines) - 1, -1, -1):
             text = lines[place].rstrip()
@@ -149,7 +146,6 @@ class LogMonitor:
 
 
 def _result(code: int | None) -> str:
-    """Name of the metric of a result code; None: any that has no name."""
     return f"results[{_OTHER_CODE if code is None else NAMES[code]}]"
 
 
@@ -160,7 +156,7 @@ class Follower:
         self._path = path
         self._file: BinaryIO | None = None
         self._rest = b""
-        #: What comes next is the rest of a line that began before, or is too long.
+        #: The next bytes end a line that began earlier or is too long.
         self._is_within_line = False
 
     def open_at_end(self) -> None:
@@ -183,8 +179,7 @@ class Follower:
         return text[: text.rfind(b"\n") + 1]
 
     def text(self) -> bytes:
-        """Some more lines with their ends, empty when there are none now; TargetError
-        without a file."""
+        """Further complete lines, or empty; TargetError without a file."""
         while chunk := self._chunk():
             complete, newline, self._rest = (self._rest + chunk).rpartition(b"\n")
             found = complete + newline
@@ -207,7 +202,7 @@ class Follower:
             self._file = self._opened()
         chunk = self._file.read(_CHUNK_BYTES)
         if not chunk and self._is_replaced():
-            # what was written to it before another took its place
+            # the last lines before the replacement
             chunk = self._file.read(_CHUNK_BYTES)
             if not chunk:
                 self.close()
@@ -225,8 +220,7 @@ class Follower:
             ) from error
 
     def _is_replaced(self) -> bool:
-        """Truncated, or renamed and another one begun: a server may go on with the old
-        one for a while."""
+        """Truncated, or replaced: a server may write to the old file for a while."""
         assert self._file is not None
         try:
             now = self._path.stat()

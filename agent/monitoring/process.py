@@ -1,17 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The observer: a process of an agent that sees servers and hosts during one run.
+"""The monitor process: watches servers and hosts during one run.
 
     python -m ldapslam.agent.monitoring.process
 
-Before the load, and before any other process of the run has asked a server for
-anything, it reads what the servers count and how they are set up. From T0 on it samples
-the monitors, each in a thread of its own. After the load it waits for the replicas,
-compares what they have, and reads the counts again. Frames as the engine's process has
-them (pipe.py); it is a process of its own so that its work is never on the measured
-path, and what it costs can be told.
-
-What a server does not say is missing in what is found, with the reason. It is never a
-reason to end the run: the verdict says what follows from it.
+Before the load it reads the servers' counts and settings. From T0 on it samples the
+monitors, each in a thread of its own: a server that does not answer delays no other's
+samples. After the load it waits for the replicas, compares them and reads the counts
+again. Frames as in pipe.py. It is a process of its own, off the measured path, with a
+cost of its own. What a server does not say is missing, with the reason; it never ends
+the run.
 """
 
 from __future__ import annotations
@@ -19,9 +16,12 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import queue
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,28 +30,32 @@ from ldapslam.agent.admission.admit import keep_to_cpus
 from ldapslam.agent.admission.limits import AgentLimits
 from ldapslam.agent.assignment import load_assignment
 from ldapslam.agent.monitoring.choose import monitors_for
-from ldapslam.agent.monitoring.sampling import Sampling, Watched
-from ldapslam.agent.monitoring.server_readings import ServerReadings, failure_of
-from ldapslam.agent.monitoring.servers import ObservedServers
+from ldapslam.agent.monitoring.reading import Monitor
+from ldapslam.agent.monitoring.servers import (
+    ObservedServers,
+    ServerReadings,
+    failure_of,
+)
 from ldapslam.agent.pipe import end, serve
+from ldapslam.base.errors import LdapSlamError
 from ldapslam.directory.replication import ReplicationServer, verify_replication
-from ldapslam.proto import observation_pb2 as pb
-from ldapslam.results.records import MonitorSample
+from ldapslam.proto import monitor_pb2 as pb
+from ldapslam.results.records import MonitorDescription, MonitorSample
 from ldapslam.transport.messages import facts_json
 
 _log = logging.getLogger(__name__)
 
-Pipe = pipe.Pipe[pb.ObserverRequest, pb.ObserverEvent]
+Pipe = pipe.Pipe[pb.MonitorRequest, pb.MonitorEvent]
 
 _FLUSH_NS = 1_000_000_000
-#: The coordinator gives up an observer that is not heard for 30 s.
+#: The coordinator gives up a monitor that is not heard for 30 s.
 _SIGN_S = 5.0
 
 
-class ObserverProcess:
-    """One run, from the order to observe to the last word."""
+class MonitorProcess:
+    """One run, from the first order to the last word."""
 
-    def __init__(self, pipe: Pipe, request: pb.PrepareObserver) -> None:
+    def __init__(self, pipe: Pipe, request: pb.PrepareMonitor) -> None:
         self._pipe = pipe
         self._run = request.run
         self._job = load_assignment(request.run, Path(request.files_folder))
@@ -69,7 +73,7 @@ class ObserverProcess:
             self._finish({})
             return
         self._readings.before()
-        ready = pb.ObserverReady(
+        ready = pb.MonitorReady(
             monitors=[_description(one) for one in watched],
             facts_json=facts_json({"observations": self._readings.found}),
         )
@@ -89,7 +93,6 @@ class ObserverProcess:
         return found
 
     def _read_uris(self) -> list[str]:
-        """Servers whose counts are read: by the run's first agent alone."""
         return self._servers.counted() if self._is_first else []
 
     def _watch(self) -> list[Watched]:
@@ -102,10 +105,7 @@ class ObserverProcess:
         )
         return self._sampling.open(monitors)
 
-    # The load.
-
-    def _serve(self) -> pb.ConcludeObserver:
-        """Pass samples on until the observation is to be concluded."""
+    def _serve(self) -> pb.ConcludeMonitor:
         while True:
             request = self._pipe.next_before(time.monotonic_ns() + _FLUSH_NS)
             if request is None:
@@ -119,8 +119,6 @@ class ObserverProcess:
         samples = [_sample(one) for one in self._sampling.taken()]
         if samples:
             self._pipe.send(samples=pb.MonitorSamples(samples=samples))
-
-    # Replication.
 
     def _verify(self) -> dict[str, Any]:
         assert self._job.verify is not None
@@ -146,12 +144,12 @@ class ObserverProcess:
         if self._sampling.has_monitors:
             used = os.times()
             facts["observer_cost"] = {"cpu_s": used.user + used.system}
-        self._pipe.send(finished=pb.ObserverFinished(facts_json=facts_json(facts)))
+        self._pipe.send(finished=pb.MonitorFinished(facts_json=facts_json(facts)))
 
 
 @contextlib.contextmanager
 def signs_of_life(pipe: Pipe) -> Iterator[None]:
-    """Within, the run hears that its observer is at work; nothing else is sent."""
+    """Within, the run hears regularly that its monitor is at work."""
     is_over = threading.Event()
 
     def tell() -> None:
@@ -192,8 +190,117 @@ def _sample(one: MonitorSample) -> pb.MonitorSample:
 
 
 def main() -> int:
-    """Serve one run; the exit status."""
-    return serve(pb.ObserverRequest, pb.ObserverEvent, ObserverProcess)
+    return serve(pb.MonitorRequest, pb.MonitorEvent, MonitorProcess)
+
+
+#: Monitors opened at the same time; each may have to wait for its server.
+_OPENED_AT_A_TIME = 32
+#: Time for a sample under way at the end.
+_JOIN_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """A monitor, as it described itself when it was opened."""
+
+    monitor: Monitor
+    description: MonitorDescription
+
+
+class Sampling:
+    """Open, start, take, stop: in this order, from one thread."""
+
+    def __init__(self, interval_ns: int) -> None:
+        self._interval_ns = interval_ns
+        self._watched: list[Watched] = []
+        self._threads: list[threading.Thread] = []
+        self._over = threading.Event()
+        self._taken: queue.SimpleQueue[MonitorSample] = queue.SimpleQueue()
+
+    @property
+    def has_monitors(self) -> bool:
+        return bool(self._watched)
+
+    def open(self, monitors: Iterable[Monitor]) -> list[Watched]:
+        """Open all at once; one that fails is described by its failure."""
+        with ThreadPoolExecutor(_OPENED_AT_A_TIME, "monitor") as pool:
+            self._watched += pool.map(_opened, monitors)
+        return list(self._watched)
+
+    def start(self, t0_mono_ns: int) -> None:
+        """The first samples are those of T0; once."""
+        if self._threads:
+            return
+        for one in self._watched:
+            thread = threading.Thread(
+                target=self._sample, args=(one.monitor, t0_mono_ns), daemon=True
+            )
+            thread.name = f"monitor {one.monitor.name}"
+            thread.start()
+            self._threads.append(thread)
+
+    def taken(self) -> list[MonitorSample]:
+        samples = []
+        while True:
+            try:
+                samples.append(self._taken.get_nowait())
+            except queue.Empty:
+                return samples
+
+    def stop(self) -> None:
+        """Take no more samples; wait a while for those under way."""
+        self._over.set()
+        until_s = time.monotonic() + _JOIN_S
+        stuck: list[str] = []
+        for thread in self._threads:
+            thread.join(max(0.0, until_s - time.monotonic()))
+            if thread.is_alive():
+                stuck.append(thread.name)
+        for one in self._watched:
+            if f"monitor {one.monitor.name}" not in stuck:
+                one.monitor.close()
+        if stuck:
+            _log.warning("left: %s", ", ".join(stuck))
+
+    def _sample(self, monitor: Monitor, t0_mono_ns: int) -> None:
+        every_ns = monitor.every_ns or self._interval_ns
+        at_ns = 0
+        while not self._over.wait(_seconds_until(t0_mono_ns + at_ns)):
+            begun_ns = time.monotonic_ns()
+            values: Sequence[float] = ()
+            failure: str | None = None
+            try:
+                values = monitor.sample()
+            except LdapSlamError as error:
+                failure = str(error)
+            except Exception as error:
+                _log.exception("monitor %s", monitor.name)
+                failure = f"{type(error).__name__}: {error}"
+            ended_ns = time.monotonic_ns()
+            self._taken.put(
+                MonitorSample(
+                    monitor.name,
+                    begun_ns - t0_mono_ns,
+                    ended_ns - begun_ns,
+                    values,
+                    failure,
+                )
+            )
+            passed = (ended_ns - t0_mono_ns) // every_ns + 1
+            at_ns = max(at_ns + every_ns, passed * every_ns)
+
+
+def _opened(monitor: Monitor) -> Watched:
+    facts: Mapping[str, object]
+    try:
+        facts = monitor.open()
+    except Exception as error:
+        facts = failure_of(f"monitor {monitor.name}", error)
+    return Watched(monitor, MonitorDescription(monitor.name, monitor.metrics, facts))
+
+
+def _seconds_until(mono_ns: int) -> float:
+    return max(0.0, (mono_ns - time.monotonic_ns()) / 1e9)
 
 
 if __name__ == "__main__":

@@ -1,36 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures out of entries: which entries are read, and what is made of their attributes.
+"""Monitors of directory entries: searches, and metrics made of attributes.
 
 What a server is known to say is a table: `Query` is a search, `Source` a metric and
-where its value is. A monitor runs the searches and fills the table; what the server
-does not say is missing.
+where its value is. A missing value is NaN; a sample without any value is an error.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
+import select
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 import ldap
 
-from ldapslam.agent.monitoring.base import (
-    MISSING,
-    STARTED,
-    Directory,
-    Metric,
-    TargetAccess,
-)
-from ldapslam.base.errors import TargetError
+from ldapslam.base.errors import TargetError, TargetUnreachable
+from ldapslam.directory.access import connect, error_text
+from ldapslam.jobs.connection_settings import ConnectionSettings
+from ldapslam.jobs.fields.bind import Bind
+from ldapslam.results.records import STARTED, Metric
 
 #: Attribute, in lower case -> its values.
 Entry = Mapping[str, Sequence[bytes]]
 Convert = Callable[[Sequence[bytes]], float]
+Kind = Literal["gauge", "counter"]
+#: Attributes, metric, unit, kind.
+Columns = tuple[tuple[str, str, str, Kind], ...]
 
 _LARGEST = 2.0**64
 _GENERALIZED_TIME = re.compile(rb"(\d{14})(?:[.,](\d+))?Z")
@@ -43,7 +44,7 @@ class Query(NamedTuple):
     scope: int
     attributes: tuple[str, ...]
     filter_text: str = "(objectClass=*)"
-    #: It finds one entry below the base, which sources know by the base's name.
+    #: The entry is below the base; sources know it by the base's name.
     finds_one: bool = False
 
 
@@ -51,7 +52,6 @@ class Source(NamedTuple):
     """A metric, and where its value is."""
 
     metric: Metric
-    #: As `folded` has it.
     dn: str
     #: In lower case; their values are added.
     attributes: tuple[str, ...]
@@ -123,14 +123,14 @@ def _value(source: Source, entry: Entry) -> float:
 
 
 def folded(dn: str) -> str:
-    """A DN in a form that compares equal however a server writes it."""
+    """A DN in lower case without spaces at its commas, for comparing."""
     return ",".join(part.strip() for part in dn.lower().split(","))
 
 
 def entry_table(
     dn: str, attributes: Iterable[str], counters: Iterable[str]
 ) -> Callable[[Directory], Table]:
-    """Numbers of one entry: those that go up and down, and those that count."""
+    """The metrics of one entry: gauges and counters."""
     metrics = [
         *(Metric(name, "1", "gauge") for name in attributes),
         *(Metric(name, "1", "counter") for name in counters),
@@ -138,18 +138,14 @@ def entry_table(
     names = tuple(metric.name for metric in metrics)
     table = Table(
         (Query(dn, ldap.SCOPE_BASE, names),),
-        tuple(
-            Source(metric, folded(dn), (metric.name.lower(),), number)
-            for metric in metrics
-        ),
+        tuple(source(dn, metric.name, *metric) for metric in metrics),
         {"entry": dn},
     )
     return lambda _: table
 
 
 def distinct(sources: Iterable[Source]) -> tuple[Source, ...]:
-    """Each metric once; of those with one name, each by its entry's DN instead: two
-    consumers may have one provider, and two agreements one name."""
+    """Each metric once; metrics with equal names get their entry's DN instead."""
     by_place = {(one.metric.name, one.dn): one for one in sources}
     times = Counter(name for name, _ in by_place)
     return tuple(
@@ -162,11 +158,7 @@ def distinct(sources: Iterable[Source]) -> tuple[Source, ...]:
     )
 
 
-# What values mean.
-
-
 def number(values: Sequence[bytes]) -> float:
-    """The first value, if it is a number, of 64 bits at most."""
     try:
         found = float(values[0])
     except ValueError:
@@ -196,13 +188,168 @@ def age_s(values: Iterable[float]) -> float:
     return time.time() - max(known) if known else MISSING
 
 
+def source(
+    dn: str,
+    attributes: str,
+    name: str,
+    unit: str,
+    kind: Kind = "gauge",
+    convert: Convert = number,
+    *,
+    of: str = "",
+) -> Source:
+    """A metric of an entry; `attributes` are separated by spaces, `of` distinguishes
+    metrics of one name."""
+    metric = Metric(f"{name}[{of}]" if of else name, unit, kind)
+    return Source(metric, folded(dn), tuple(attributes.lower().split()), convert)
+
+
 def started(dn: str, attribute: str) -> Source:
-    """When the server began, by which restarts are noticed."""
-    metric = Metric(STARTED, "s since 1970", "gauge")
-    return Source(metric, folded(dn), (attribute.lower(),), time_s)
+    return source(dn, attribute, STARTED, "s since 1970", convert=time_s)
+
+
+def newest_change(suffix: str, attribute: str, convert: Convert) -> Source:
+    return source(
+        suffix, attribute, "newest_change_age", "s", convert=convert, of=suffix
+    )
 
 
 def text(entry: Entry, attribute: str) -> str | None:
-    """The first value of an attribute."""
     values = entry.get(attribute.lower())
     return values[0].decode("utf-8", "replace") if values else None
+
+
+__all__ = [
+    "MISSING",
+    "STARTED",
+    "Directory",
+    "Metric",
+    "Monitor",
+    "TargetAccess",
+]
+
+MISSING = math.nan
+
+
+class Monitor(Protocol):
+    """A source of metrics; `name` is unique in the run."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def every_ns(self) -> int:
+        """Time between samples; 0: the run's interval."""
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """Fixed once `open` has returned."""
+
+    def open(self) -> Mapping[str, Any]:
+        """Facts for the manifest; LdapSlamError."""
+
+    def sample(self) -> Sequence[float]:
+        """A value for each metric, NaN where missing; LdapSlamError when all are."""
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class TargetAccess:
+    """How to come to one server: TLS, addresses and the job's own bind."""
+
+    access: ConnectionSettings
+    #: Gets the kind of every request, for the reconciliation.
+    note_request: Callable[[str], None]
+
+    def bound_as(self, bind: Bind | None) -> TargetAccess:
+        """With the bind's password resolved (ConfigError); itself without a bind."""
+        if bind is None:
+            return self
+        return dataclasses.replace(self, access=self.access.bound_as(bind))
+
+
+class Directory:
+    """A connection to a server, made again after a loss."""
+
+    def __init__(self, uri: str, target: TargetAccess) -> None:
+        self.uri = uri
+        self._target = target
+        self._connection: Any = None
+
+    def read(
+        self,
+        base_dn: str,
+        scope: int = ldap.SCOPE_BASE,
+        attributes: Sequence[str] = ("*", "+"),
+        filter_text: str = "(objectClass=*)",
+    ) -> list[tuple[str, dict[str, list[bytes]]]]:
+        """The entries found, attribute names in lower case; none where the base is
+        missing or hidden. TargetError without an answer."""
+        wanted = (base_dn, scope, filter_text, list(attributes))
+        try:
+            try:
+                found = self._search(*wanted)
+            except ldap.SERVER_DOWN:
+                found = self._search(*wanted)
+        except (ldap.NO_SUCH_OBJECT, ldap.INSUFFICIENT_ACCESS):
+            return []
+        except ldap.LDAPError as error:
+            self.close()
+            raise TargetUnreachable(self.uri, error_text(error)) from error
+        return [
+            (dn, {name.lower(): values for name, values in entry.items()})
+            for dn, entry in found
+            if dn is not None
+        ]
+
+    def _search(self, *wanted: Any) -> Any:
+        """SERVER_DOWN when the connection was lost: the next search makes another.
+
+        A server that closed an idle connection sees nothing sent after that, so only
+        searches that were or may be answered are noted.
+        """
+        if self._connection is not None and _has_hung_up(self._connection):
+            self._forget()
+        if self._connection is None:
+            self._connection = connect(
+                self.uri, self._target.access, note_request=self._target.note_request
+            )
+        timeout_s = self._target.access.connect_timeout_ns / 1e9
+        try:
+            found = self._connection.search_ext_s(*wanted, timeout=timeout_s)
+        except ldap.SERVER_DOWN:
+            self._forget()
+            raise
+        except ldap.LDAPError:
+            self._target.note_request("search")
+            raise
+        self._target.note_request("search")
+        return found
+
+    def close(self) -> None:
+        if self._connection is None:
+            return
+        is_heard = not _has_hung_up(self._connection)
+        if self._forget() and is_heard:
+            self._target.note_request("unbind")
+
+    def _forget(self) -> bool:
+        """Close; whether that went well."""
+        connection, self._connection = self._connection, None
+        try:
+            connection.unbind_s()
+        except ldap.LDAPError:
+            return False
+        return True
+
+
+def _has_hung_up(connection: Any) -> bool:
+    try:
+        fileno = connection.get_option(ldap.OPT_DESC)
+    except (ldap.LDAPError, ValueError):
+        return True
+    if fileno < 0:
+        return True
+    poll = select.poll()
+    poll.register(fileno, select.POLLRDHUP)
+    return bool(poll.poll(0))

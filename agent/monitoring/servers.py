@@ -1,17 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The servers of a job as an observer comes to them: allowed, and with a tally."""
+"""The servers of a job as an monitor comes to them: allowed, and with a tally."""
 
 from __future__ import annotations
 
+import logging
 import threading
+import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any
 
-from ldapslam.agent.admission.addresses import Place, allowed, resolve
+from ldapslam.agent.admission.addresses import Location, allowed, resolve
 from ldapslam.agent.admission.limits import AgentLimits
 from ldapslam.agent.host import shares_host
-from ldapslam.agent.monitoring.base import TargetAccess
+from ldapslam.agent.monitoring.reading import TargetAccess
+from ldapslam.base.errors import LdapSlamError
+from ldapslam.directory.control_connection import ControlConnection
+from ldapslam.directory.counts import ServerCounts, ServerKind, detect, read_counts
+from ldapslam.directory.facts import server_facts
 from ldapslam.jobs.connection_settings import ConnectionSettings
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.plan import connection_settings
@@ -26,7 +34,7 @@ class ObservedServers:
         self._job = job
         self._limits = limits
         self._agent = agent
-        self._places: dict[str, Place] = {}
+        self._locations: dict[str, Location] = {}
         self._controls: dict[str, Counter[str]] = {}
         self._guard = threading.Lock()
 
@@ -37,8 +45,8 @@ class ObservedServers:
         return list(dict.fromkeys(uris))
 
     def counted(self) -> list[str]:
-        """Servers whose counts belong into the books: those with a monitor of their
-        own, and all whose replication is verified."""
+        """Servers whose counts are reconciled: those with a directory monitor, or all
+        when replication is verified."""
         if self._job.verify is not None:
             return self.every()
         roles = [one.directory for one in self._job.monitors if one.directory]
@@ -49,17 +57,15 @@ class ObservedServers:
         ]
 
     def control(self, uri: str) -> Counter[str]:
-        """What the observer asked of the server so far, by kind."""
+        """The number of requests to the server so far, by kind."""
         return self._controls.setdefault(uri, Counter())
 
     def target(self, uri: str) -> TargetAccess:
-        """For a monitor."""
         return TargetAccess(self._access(uri), self._note(uri))
 
     def access(self, uri: str) -> ConnectionSettings:
-        """For what is read beside monitors: as the server's own monitor binds, if that
-        says so; TargetNotAllowed when this agent's operator does not allow the server,
-        TargetUnreachable, ConfigError for a password that cannot be had."""
+        """Bound as the server's monitor says, if it does. TargetNotAllowed,
+        TargetUnreachable, or ConfigError without the password."""
         binds = [
             one.bind
             for one in self._job.monitors
@@ -69,23 +75,22 @@ class ObservedServers:
 
     def _access(self, uri: str) -> ConnectionSettings:
         """As the job binds, or the first stream that loads the server."""
-        job, place = self._job, self._place(uri)
+        job, location = self._job, self._location(uri)
         tls, bind = job.tls, job.bind
         for stream in job.streams:
             if uri in job.targets[stream.target]:
                 tls, bind = stream.tls or tls, bind or stream.bind
                 break
         access = connection_settings(job, tls, bind).resolved()
-        return replace(access, addresses={uri: place.text})
+        return replace(access, addresses={uri: location.text})
 
     def is_local(self, uri: str) -> bool:
-        """Whether the server is on this host."""
-        return uri.startswith("ldapi:") or shares_host(self._place(uri).addresses)
+        return uri.startswith("ldapi:") or shares_host(self._location(uri).addresses)
 
-    def _place(self, uri: str) -> Place:
-        if uri not in self._places:
-            self._places[uri] = allowed(uri, self._limits, self._agent, resolve)
-        return self._places[uri]
+    def _location(self, uri: str) -> Location:
+        if uri not in self._locations:
+            self._locations[uri] = allowed(uri, self._limits, self._agent, resolve)
+        return self._locations[uri]
 
     def _note(self, uri: str) -> Callable[[str], None]:
         control = self.control(uri)
@@ -95,3 +100,89 @@ class ObservedServers:
                 control[kind] += 1
 
         return note
+
+
+_log = logging.getLogger(__name__)
+
+#: A server has settled when two readings at this interval agree.
+_SETTLE_S = 0.1
+_SETTLE_LIMIT_S = 5.0
+
+
+class ServerReadings:
+    """For one run: `before`, then `after`."""
+
+    def __init__(self, servers: ObservedServers, uris: Sequence[str]) -> None:
+        self._servers = servers
+        self._uris = uris
+        self._tallies: dict[str, Counter[str]] = {}
+        self.found: dict[str, dict[str, Any]] = {uri: {} for uri in uris}
+
+    def before(self) -> None:
+        """kind, facts and counts (`before`) of each server; or `failure`."""
+        self._read_all(self._uris, self._before)
+
+    def after(self) -> None:
+        """Counts (`after`), and what was asked meanwhile (`control_operations`); or
+        `failure`."""
+        self._read_all(list(self._tallies), self._after)
+
+    def _read_all(
+        self, uris: Sequence[str], read: Callable[[str], dict[str, Any]]
+    ) -> None:
+        """Read all servers at once, as each may take long to settle."""
+
+        def found_of(uri: str) -> dict[str, Any]:
+            try:
+                return read(uri)
+            except Exception as error:
+                return failure_of(uri, error)
+
+        with ThreadPoolExecutor(max(1, len(uris)), "server") as pool:
+            for uri, found in zip(uris, pool.map(found_of, uris), strict=True):
+                self.found[uri] |= found
+
+    def _before(self, uri: str) -> dict[str, Any]:
+        with self._connection(uri) as connection:
+            kind = detect(connection)
+            facts = server_facts(connection, kind)
+            counts = _settled(connection, kind)
+            self._tallies[uri] = self._servers.control(uri).copy()
+        return {"kind": str(kind), "facts": facts, "before": counts.to_dict()}
+
+    def _after(self, uri: str) -> dict[str, Any]:
+        with self._connection(uri) as connection:
+            counts = _settled(connection, detect(connection))
+            asked = self._servers.control(uri) - self._tallies[uri]
+        return {"after": counts.to_dict(), "control_operations": dict(asked)}
+
+    def _connection(self, uri: str) -> ControlConnection:
+        access = self._servers.access(uri)
+        return ControlConnection.open(uri, access, self._servers.control(uri))
+
+
+def _settled(connection: ControlConnection, kind: ServerKind) -> ServerCounts:
+    """Read until the counts rise by no more than this monitor's own requests."""
+    control = connection.control
+    until_s = time.monotonic() + _SETTLE_LIMIT_S
+    counts, asked = read_counts(connection, kind), control.copy()
+    while time.monotonic() < until_s:
+        time.sleep(_SETTLE_S)
+        before, asked_before = counts, asked
+        counts, asked = read_counts(connection, kind), control.copy()
+        own = asked - asked_before
+        if all(
+            count is None or count - (before.operations[name] or 0) == own[name]
+            for name, count in counts.operations.items()
+        ):
+            break
+    return counts
+
+
+def failure_of(what: str, error: Exception) -> dict[str, Any]:
+    """The failure as a fact; logs it too."""
+    if isinstance(error, LdapSlamError):
+        _log.warning("%s: %s", what, error)
+        return {"failure": str(error)}
+    _log.error("%s", what, exc_info=error)
+    return {"failure": f"{type(error).__name__}: {error}"}

@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What slapd says of itself: cn=Monitor (`database monitor`), and its newest changes.
-
-    cn=Operations     begun and done, by kind        cn=Connections   now, and ever
-    cn=Threads        the pool and its queue         cn=Waiters       for the network
-    cn=Statistics     what was sent                  cn=Databases     mdb, syncrepl
+"""Monitor tables of slapd: cn=Monitor (`database monitor`) and the newest changes.
 
 cn=Connections is never searched below its two counters: slapd would make an entry of
 every connection. The searches of a reading are in slapd's counters too.
@@ -13,20 +9,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import ldap
 
-from ldapslam.agent.monitoring.base import MISSING, Directory, Metric
 from ldapslam.agent.monitoring.reading import (
+    MISSING,
+    Columns,
+    Directory,
     Entry,
+    Kind,
     Query,
     Source,
     Table,
     age_s,
     distinct,
-    folded,
+    newest_change,
     number,
+    source,
     started,
     text,
     time_s,
@@ -50,9 +50,8 @@ _OPERATIONS = {
     "Abandon": "abandon",
     "Extended": "extended",
 }
-_Kind = Literal["gauge", "counter"]
 #: Entry -> attribute, metric, unit, kind.
-_FIGURES: dict[str, tuple[str, str, str, _Kind]] = {
+_FIGURES: dict[str, tuple[str, str, str, Kind]] = {
     "cn=Current,cn=Connections": ("monitorCounter", "connections", "1", "gauge"),
     "cn=Total,cn=Connections": ("monitorCounter", "connects", "1", "counter"),
     "cn=Read,cn=Waiters": ("monitorCounter", "read_waiters", "1", "gauge"),
@@ -66,7 +65,7 @@ _FIGURES: dict[str, tuple[str, str, str, _Kind]] = {
     "cn=Entries,cn=Statistics": ("monitorCounter", "entries_sent", "1", "counter"),
     "cn=Referrals,cn=Statistics": ("monitorCounter", "referrals_sent", "1", "counter"),
 }
-_MDB: tuple[tuple[str, str, str, _Kind], ...] = (
+_MDB: Columns = (
     ("olmMDBPagesUsed", "mdb_pages_used", "pages", "gauge"),
     ("olmMDBPagesFree", "mdb_pages_free", "pages", "gauge"),
     ("olmMDBPagesMax", "mdb_pages_max", "pages", "gauge"),
@@ -88,7 +87,7 @@ _CSN_TIME = re.compile(rb"(\d{14}\.\d+Z)#")
 
 
 def slapd_table(directory: Directory, root_dse: Entry) -> Table:
-    """What this slapd can be asked for; TargetError when it has no monitor to see."""
+    """The table of this slapd; TargetError when its monitor is hidden."""
     if not directory.read(_BASE, attributes=("cn",)):
         raise TargetError(
             f"server {directory.uri!r} shows no cn=Monitor",
@@ -97,11 +96,12 @@ def slapd_table(directory: Directory, root_dse: Entry) -> Table:
         )
     databases = directory.read(_DATABASES, ldap.SCOPE_SUBTREE, _DATABASE_ATTRIBUTES)
     suffixes = _replicated(directory, root_dse)
-    sources = [started(_START, "monitorTimestamp"), *_operations(), *_figures()]
+    sources = [started(_START, "monitorTimestamp"), *_operations()]
+    sources += [source(f"{rdns},{_BASE}", *one) for rdns, one in _FIGURES.items()]
     for dn, entry in databases:
         sources += _of_database(dn, entry)
         sources += _of_consumer(dn, entry)
-    sources += [_newest_change(suffix) for suffix in suffixes]
+    sources += [newest_change(suffix, "contextCSN", _csn_age_s) for suffix in suffixes]
     return Table(
         (
             *_QUERIES,
@@ -140,46 +140,25 @@ def _facts(directory: Directory) -> dict[str, Any]:
 
 def _operations() -> list[Source]:
     return [
-        Source(
-            Metric(f"{kind}_{word}", "operations", "counter"),
-            folded(f"cn={name},cn=Operations,{_BASE}"),
-            (attribute,),
-            number,
+        source(
+            f"cn={name},cn=Operations,{_BASE}",
+            f"monitorOp{word}",
+            f"{kind}_{word.lower()}",
+            "operations",
+            "counter",
         )
         for name, kind in _OPERATIONS.items()
-        for word, attribute in (
-            ("initiated", "monitoropinitiated"),
-            ("completed", "monitoropcompleted"),
-        )
-    ]
-
-
-def _figures() -> list[Source]:
-    return [
-        Source(
-            Metric(name, unit, kind),
-            folded(f"{rdns},{_BASE}"),
-            (attribute.lower(),),
-            number,
-        )
-        for rdns, (attribute, name, unit, kind) in _FIGURES.items()
+        for word in ("Initiated", "Completed")
     ]
 
 
 def _of_database(dn: str, entry: Entry) -> list[Source]:
-    """Of an mdb database that holds a suffix."""
+    """Columns of an mdb database that holds a suffix."""
     suffix = text(entry, "namingContexts")
     if suffix is None or "olmmdbpagesmax" not in entry:
         return []
-    return [
-        Source(
-            Metric(f"{name}[{suffix}]", unit, kind),
-            folded(dn),
-            (attribute.lower(),),
-            _not_indexed if attribute == "olmDbNotIndexed" else number,
-        )
-        for attribute, name, unit, kind in _MDB
-    ]
+    convert = {"not_indexed": _not_indexed}
+    return [source(dn, *one, convert.get(one[1], number), of=suffix) for one in _MDB]
 
 
 def _not_indexed(values: Sequence[bytes]) -> float:
@@ -188,21 +167,16 @@ def _not_indexed(values: Sequence[bytes]) -> float:
 
 
 def _of_consumer(dn: str, entry: Entry) -> list[Source]:
-    """Of a syncrepl consumer."""
+    """Metrics of a syncrepl consumer."""
     provider = text(entry, "olmSRProviderURIList")
     if provider is None:
         return []
     return [
-        Source(
-            Metric(f"{name}[{provider}]", unit, "gauge"),
-            folded(dn),
-            (attribute,),
-            convert,
-        )
+        source(dn, attribute, f"syncrepl_{name}", unit, convert=convert, of=provider)
         for name, unit, attribute, convert in (
-            ("syncrepl_connected", "1", "olmsrconnection", _is_connected),
-            ("syncrepl_persist", "1", "olmsrsyncphase", _is_persist),
-            ("syncrepl_last_contact_age", "s", "olmsrlastcontact", _contact_age_s),
+            ("connected", "1", "olmSRConnection", _is_connected),
+            ("persist", "1", "olmSRSyncPhase", _is_persist),
+            ("last_contact_age", "s", "olmSRLastContact", _contact_age_s),
         )
     ]
 
@@ -234,11 +208,6 @@ def _replicated(directory: Directory, root_dse: Entry) -> list[str]:
             for _, entry in directory.read(suffix, attributes=("contextCSN",))
         )
     ]
-
-
-def _newest_change(suffix: str) -> Source:
-    metric = Metric(f"newest_change_age[{suffix}]", "s", "gauge")
-    return Source(metric, folded(suffix), ("contextcsn",), _csn_age_s)
 
 
 def _csn_age_s(values: Sequence[bytes]) -> float:

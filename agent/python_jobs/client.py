@@ -44,14 +44,14 @@ if TYPE_CHECKING:
     from ldapslam.agent._engine import SharedRecorder
 
 _BACK_OFF_S = (0.1, 5.0)
-#: Of time that a connection was down, into the interval that it belongs to.
+#: Time without connection is counted in steps, for its interval.
 _TALLY_NS = 100_000_000
-#: So long after a fork in set_up its copy would have come back as well.
+#: Time in which the copy of a fork in set_up would return too.
 _COPY_RETURNS_S = 0.5
-#: The last stretch before a request is due is slept; a stop comes later than that.
+#: The last stretch before a request is slept; a stop comes later.
 _SLEEP_S = 0.002
 _PR_SET_TIMERSLACK = 29
-#: Where no class of a user is.
+#: Folders without classes of users.
 _LIBRARIES = ("<", str(Path(__file__).parent), str(Path(ldap.__file__).parent))
 _SET_UP_COUNTERS = {"bind": "binds", "extended": "extended"}
 
@@ -60,14 +60,13 @@ _SET_UP_COUNTERS = {"bind": "binds", "extended": "extended"}
 class ClientStream:
     """A stream of this agent, as its clients inherit it from their host."""
 
-    #: With the secrets resolved.
     plan: StreamPlan
     python: PythonPlan
     run: AgentPlan
     limits: AgentLimits
     job_class: type[PythonJob]
     recorder: SharedRecorder
-    #: For each client, what it counts by itself: see python_job.Client.
+    #: For each client, its own counts: see Client.
     counters: tuple[memoryview, ...]
 
 
@@ -104,13 +103,12 @@ class ClientProcess:
         self._has_forked = False
         self._connected_ns = 0
         self._sessions = 0
-        #: Set when the main thread sends no more requests; then by the other one, when
-        #: the last interval is closed.
+        #: Set when the main thread sends no more; then when the last interval is
+        #: closed.
         self._idle = threading.Event()
         self._closed = threading.Event()
 
     def serve(self) -> None:
-        """All of it; raises what the host is told as `failed`."""
         job = self._prepare()
         self._send("ready")
         message = self._channel.recv()
@@ -131,21 +129,19 @@ class ClientProcess:
         except (Exception, SystemExit):
             traceback.print_exc()
         if self._client._connection is not None:
-            # after the last interval: booked with what the class asked
+            # after the last interval, like the class's own requests
             self._client.count_request("unbind")
         self._disconnect()
         self._send("ended")
 
     def _check_stopped(self, error: RunStopped) -> None:
-        """RunAborted when it is the class's own: a client less is a load of its own."""
+        """RunAborted when the class itself raised it: a client less is another load."""
         is_over = time.monotonic_ns() >= self._recorder.end_ns()
         if not is_over and not self._client._stopping.is_set():
             raise RunAborted(
                 f"{self._class_path!r} raised RunStopped before the load was over",
                 hint="`return` ends a session; only `count` ends a stream early",
             ) from error
-
-    # Before the load.
 
     def _prepare(self) -> PythonJob:
         pause_ns = self._client.number * self._plan.connection.connect_spacing_ns
@@ -166,7 +162,7 @@ class ClientProcess:
         finally:
             self._end_if_forked()
         if self._has_forked:
-            # a copy that comes back too, and fails, must be heard before `ready` is
+            # a failing copy must be heard before `ready`
             time.sleep(_COPY_RETURNS_S)
         return job
 
@@ -194,7 +190,6 @@ class ClientProcess:
         )
         connection.timeout = client.request_timeout_s
         connection.set_option(ldap.OPT_TIMEOUT, connection.timeout)
-        # from now on its requests are the class's
         connection.client = client
         self._connected_ns = time.monotonic_ns()
         self._recorder.connected(self._connected_ns - begun_ns)
@@ -210,8 +205,6 @@ class ClientProcess:
         self._recorder.count("unbinds")
         with contextlib.suppress(ldap.LDAPError):
             connection.unbind_s()
-
-    # The load.
 
     def _run(self, job: PythonJob, t0_ns: int) -> None:
         plan = self._plan
@@ -233,7 +226,7 @@ class ClientProcess:
             sessions_left -= 1
 
     def _own_sessions(self) -> int:
-        """Below zero: no end."""
+        """The client's part of `count`; below zero: unlimited."""
         total, clients = self._plan.total_operations, self._plan.total_connections
         return share(total, clients, self._client.number) if total else -1
 
@@ -252,7 +245,7 @@ class ClientProcess:
             self._session(job, due_ns)
 
     def _wait_until(self, due_ns: int) -> None:
-        """RunStopped: the load ends before."""
+        """RunStopped when the load ends before."""
         stopping = self._client._stopping
         while True:
             now_ns, end_ns = time.monotonic_ns(), self._recorder.end_ns()
@@ -261,11 +254,11 @@ class ClientProcess:
             if now_ns >= due_ns:
                 return
             left_s = (min(due_ns, end_ns) - now_ns) / 1e9
-            # a stop is a little ahead, so that all clients hear of it in time
+            # a stop is announced ahead, so that all clients hear of it in time
             if stopping.is_set() or left_s <= _SLEEP_S:
                 time.sleep(left_s)
             else:
-                # a plain sleep wakes up sooner than a wait that can be cut short
+                # a plain sleep wakes sooner than a wait that can be ended
                 stopping.wait(left_s - _SLEEP_S)
 
     def _make_usable(self) -> int:
@@ -278,7 +271,7 @@ class ClientProcess:
         is_old = 0 < policy.reconnect_ns <= begun_ns - self._connected_ns
         if not (client._is_lost or is_worn or is_old):
             return 0
-        # replaced on purpose, it is down when an attempt fails
+        # a planned replacement is down only when an attempt fails
         is_down = client._is_lost
         if client._is_lost:
             self._recorder.count("disconnects")
@@ -294,7 +287,7 @@ class ClientProcess:
             except LdapSlamError:
                 self._recorder.count("connect_failures")
                 is_down = True
-                # many connections are lost at once: they must not come back in step
+                # clients must not reconnect all at once
                 wait_s = back_off_s * client.random.uniform(0.5, 1.0)
             if is_down:
                 begun_ns = self._tally_down(begun_ns, wait_s)
@@ -302,7 +295,7 @@ class ClientProcess:
         return self._connected_ns
 
     def _tally_down(self, since_ns: int, wait_s: float) -> int:
-        """Wait, and count the time without a connection as it passes; until when."""
+        """Wait, and count the time without connection meanwhile; returns the end."""
         end_ns = time.monotonic_ns() + round(wait_s * 1e9)
         while True:
             now_ns = time.monotonic_ns()
@@ -334,7 +327,6 @@ class ClientProcess:
             self._channel.send((kind, *content))
 
     def _listen(self) -> None:
-        """The second thread."""
         try:
             while self._channel.recv()[0] == "stop":
                 self._client._stopping.set()
@@ -346,7 +338,6 @@ class ClientProcess:
 
 
 def main(stream: ClientStream, index: int, channel: Channel) -> int:
-    """The process's whole life after the fork; its exit status."""
     class_path = stream.python.class_path
     try:
         ClientProcess(stream, index, channel).serve()

@@ -1,12 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Python job type behind `burst` with `client: process`: a real client process,
-`ldapsearch` of the OpenLDAP tools, for each operation.
+"""The Python job type behind `burst` with `client: process`: runs `ldapsearch`.
 
-What is measured is what somebody with a shell has: the fork, the loading of the
-program, connect, bind, search, unbind and the end of the process. Its CPU time and its
-wait for a CPU are counted as the client's own, so that a host which is busy with
-processes rather than with waiting for the directory is found out by the rules of
-validity.
+It measures what a shell user gets: fork, loading, connect, bind, search, unbind, exit.
+The program's CPU and run-queue time count as the client's, so that the validity rules
+see a busy host.
 """
 
 from __future__ import annotations
@@ -28,10 +25,10 @@ from ldapslam.jobs.requests.template import Template, compile_template
 
 PROGRAM = "ldapsearch"
 _INVALID_CREDENTIALS = 49
-#: From here on an exit status is no result code: -1 of libldap is 255.
+#: Higher exit statuses are no result codes: libldap's -1 is 255.
 _NO_RESULT_CODE = 128
 _READ_BYTES = 1 << 16
-#: A directory that is not there is not asked in a tight loop.
+#: Pause after a failed search.
 _BACK_OFF_S = 0.1
 
 
@@ -71,7 +68,7 @@ class ForkedSearch(PythonJob):
         if access.tls.start_tls:
             command.append("-ZZ")
         if access.bind.dn is not None:
-            # not on the command line, which everybody on the host can read
+            # other users can read command lines
             self._password_file = os.memfd_create("password", os.MFD_CLOEXEC)
             os.write(self._password_file, access.bind.secret)
             command += ["-D", access.bind.dn, "-y", f"/dev/fd/{self._password_file}"]
@@ -120,7 +117,6 @@ class ForkedSearch(PythonJob):
 
 
 def _template(base: str, search_filter: str) -> Template:
-    """The texts of both, a line each."""
     template = compile_template(
         *parse_pattern(base).nodes, b"\n", *parse_pattern(search_filter).nodes
     )
@@ -133,8 +129,7 @@ def _template(base: str, search_filter: str) -> Template:
 
 
 def _uri_for_program(client: Client) -> str:
-    """By address where no certificate has to name it: what was resolved and checked
-    before the run is what the program connects to."""
+    """By address where no certificate needs the name, as checked before the run."""
     access = client.access
     addresses = access.addresses.get(client.uri, "").split()
     if not addresses or access.tls.start_tls or not client.uri.startswith("ldap:"):
@@ -158,14 +153,13 @@ def _tls_environment(client: Client) -> dict[str, str]:
 
 
 def _requests(client: Client, status: int) -> list[str]:
-    """What the program asked the server, as far as its exit status tells."""
+    """Kinds of requests of the program, as far as its exit status tells."""
     asked = ["extended"] if client.access.tls.start_tls else []
     searched = [] if status == _INVALID_CREDENTIALS else ["search"]
     return [*asked, "bind", *searched, "unbind"]
 
 
 def _read_until(process: subprocess.Popen[bytes], deadline_s: float) -> bytes | None:
-    """All that the process writes; None when it has not ended in time."""
     if process.stdout is None:
         return b""
     chunks: list[bytes] = []
@@ -186,7 +180,7 @@ def _reap(client: Client, process: subprocess.Popen[bytes]) -> int:
     """The exit status; what the process took of the CPUs is the client's."""
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     try:
-        # of a process that has ended but was not waited for, the kernel still knows
+        # a zombie still has its statistics
         text = Path(f"/proc/{process.pid}/schedstat").read_text(encoding="ascii")
         cpu_ns, run_queue_ns = (int(word) for word in text.split()[:2])
         client.ran_program(cpu_ns=cpu_ns, run_queue_ns=run_queue_ns)

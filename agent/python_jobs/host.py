@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process in which a Python job type is imported, and which forks its clients.
+"""The process that imports a Python job type and forks its clients.
 
     python -P -m ldapslam.agent.python_jobs.host FD
 
-FD is a socket to the engine's process. The classes are imported once, before anything
-has a thread, so that the clients share their memory and an import that fails is one
-error. The host then closes the intervals of the recorders that its clients share, reads
-what each client took of the CPUs, and sends one snapshot for each interval. It dies
-with the engine's process, and its clients with it.
+FD is a socket to the engine's process. Classes are imported once, before there are
+threads, so that clients share their memory. The host closes the intervals of the shared
+recorders, reads each client's CPU usage and sends one snapshot for each interval. It
+ends with the engine's process, and its clients with it.
 """
 
 from __future__ import annotations
@@ -43,13 +42,12 @@ from ldapslam.base import process
 from ldapslam.base.errors import ConfigError, LdapSlamError, RunAborted
 from ldapslam.jobs.plan import AgentPlan, PythonPlan, StreamPlan
 
-#: A class gets so long for tear_down.
+#: Time for a class's tear_down.
 _TEAR_DOWN_LIMIT_NS = 10_000_000_000
 _HINT = "install the class on every agent, or set PYTHONPATH for the agent"
 
 
 def find_class(plan: PythonPlan) -> type[PythonJob]:
-    """Import the class that the job names; ConfigError says why that cannot be."""
     path = plan.class_path
     module_name, colon, class_name = path.partition(":")
     if not (module_name and colon and class_name):
@@ -81,8 +79,7 @@ def find_class(plan: PythonPlan) -> type[PythonJob]:
 
 
 class Usage:
-    """What a client took of the CPUs since the last interval, with the programs that
-    it ran."""
+    """A client's CPU usage since the last interval, with the programs that it ran."""
 
     def __init__(self, pid: int, programs: memoryview) -> None:
         self._schedstat = Path(f"/proc/{pid}/schedstat")
@@ -93,17 +90,16 @@ class Usage:
         self.take(0)
 
     def take(self, wall_ns: int) -> dict[str, int]:
-        """The row of an engine's worker."""
         with contextlib.suppress(OSError, ValueError, IndexError):
             cpu_ns = time.clock_gettime_ns(self._clock)
-            # of the main thread: runnable, but not running
+            # the main thread's: runnable, but not running
             self._own = cpu_ns, int(self._schedstat.read_text("ascii").split()[1])
         cpu_ns, run_queue_ns = map(sum, zip(self._own, self._programs, strict=True))
         before, self._last = self._last, (cpu_ns, run_queue_ns)
         cpu_ns, run_queue_ns = cpu_ns - before[0], run_queue_ns - before[1]
         return {
             "wall_ns": wall_ns,
-            # a client has one thing to do at a time: what is not this is waiting
+            # a client does one thing at a time: the rest is waiting
             "busy_ns": min(wall_ns, cpu_ns + run_queue_ns),
             "spin_ns": 0,
             "cpu_ns": cpu_ns,
@@ -120,7 +116,7 @@ class _Child:
     usage: Usage
     is_ready: bool = False
     start_error_ns: int | None = None
-    #: All sessions that it was to have are over.
+    #: Its sessions are over.
     is_idle: bool = False
     is_ended: bool = False
 
@@ -212,8 +208,6 @@ class Host:
         usage = Usage(pid, stream.counters[index][:2])
         return _Child(pid, stream, Channel(ours.detach()), usage)
 
-    # Messages.
-
     def _wait_for(self, is_met: Callable[[_Child], bool], until_ns: int) -> None:
         while not all(map(is_met, self._children)):
             left_ns = until_ns - time.monotonic_ns()
@@ -300,7 +294,7 @@ class Host:
         return max(known_ns) if len(known_ns) == len(errors_ns) else None
 
     def _take_end(self, child: _Child) -> None:
-        """A client that ended without a word."""
+        """A client ended without a last message."""
         if self._is_final:
             child.is_ended = True
             return
@@ -317,8 +311,6 @@ class Host:
         self._parent.send(("failed", error.to_dict()))
         os._exit(1)  # the kernel ends the clients
 
-    # Intervals.
-
     def _close_intervals(self) -> None:
         for boundary_ns in self._plan.boundaries_ns:
             boundary_ns += self._t0_ns
@@ -329,7 +321,7 @@ class Host:
                 break
 
     def _close(self) -> dict[str, Any]:
-        """The snapshot of the interval, as the engine's."""
+        """The interval's snapshot in the engine's form."""
         operations: list[dict[str, Any]] = []
         streams = []
         start_ns = end_ns = self._closed_ns
@@ -362,7 +354,6 @@ class Host:
 
 
 def main(descriptor: int) -> int:
-    """Serve one run; the exit status."""
     end_with_parent(os.getppid())
     parent = Channel(descriptor)
     try:
@@ -379,5 +370,5 @@ def main(descriptor: int) -> int:
 
 
 if __name__ == "__main__":
-    # not sys.exit: threads of an imported module must not hold the process
+    # sys.exit would wait for threads of imported modules
     os._exit(main(int(sys.argv[1])))

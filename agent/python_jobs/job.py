@@ -25,7 +25,6 @@ import random
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import ldap
@@ -43,13 +42,12 @@ SUCCEEDED, FAILED, EXPECTED, TIMED_OUT, UNRESOLVED = range(5)
 
 #: compareFalse and compareTrue are answers, not errors (RFC 4511 4.10).
 _SUCCESS_CODES = frozenset({0, 5, 6})
-#: libldap's own codes: nothing came in time, or the connection is gone. A class that
-#: asks by other means sets them as an operation's `result_code`.
+#: libldap's codes: no response in time, connection lost. A class may set `result_code`
+#: to them.
 TIME_OUT = -5
 LOST = -1
 _LOST = frozenset({LOST, -2, -11})
 
-#: Notes travel with the agent's facts.
 MAX_NOTES = 100
 MAX_NOTE_CHARACTERS = 4_000
 MAX_NOTE_DEPTH = 4
@@ -92,11 +90,11 @@ class RunStopped(Exception):
 class PythonJob:
     """Base of the classes that a job of `type: python` names."""
 
-    #: What `run` records, by the names that reports show; at least one.
+    #: What `run` records, as reports name it; at least one.
     operations: ClassVar[tuple[str, ...]] = ()
-    #: False: no connection is made, `client.connection` cannot be used.
+    #: False: there is no `client.connection`.
     connects: ClassVar[bool] = True
-    #: False: what it does is no load; its processes are not judged as a generator's.
+    #: False: its processes are not judged as a load generator's.
     is_load: ClassVar[bool] = True
 
     @classmethod
@@ -105,20 +103,18 @@ class PythonJob:
         return cls.operations
 
     def __init__(self, options: Mapping[str, Any]) -> None:
-        #: What the job file says below `options.options`; raise ValueError with a
-        #: sentence about what is wrong, before any load.
+        #: The job file's `options.options`; raise ValueError when they are wrong.
         self.options = options
 
     def set_up(self, client: Client) -> None:
         """Called once, before the run starts; not measured."""
 
     def run(self, client: Client) -> None:
-        """One session of one virtual client."""
         raise NotImplementedError
 
     def drain(self, client: Client) -> None:
-        """Called once after the last `run`: wait for observations that are under way.
-        What is still under way when the run's drain is over is unresolved."""
+        """Called once after the last `run`: wait for observations under way. What is
+        not over at the end of the run's drain counts as unresolved."""
 
     def tear_down(self, client: Client) -> None:
         """Called once, after the drain; not measured."""
@@ -127,7 +123,7 @@ class PythonJob:
 class Connection(SimpleLDAPObject):  # type: ignore[misc]
     """A python-ldap connection that tells its client of every call into libldap."""
 
-    #: None while the connection is set up and closed.
+    #: None during set-up and close.
     client: Client | None = None
 
     def _ldap_call(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -154,11 +150,11 @@ class Operation:
         self._client = client
         self._number = number
         self._expected = expected
-        #: Of the engine's recorder; 0 before the block.
+        #: The engine's handle; 0 before the block.
         self._handle = 0
         self._sent_ns = 0
         self._received_ns = 0
-        #: The result code to record; None: that of python-ldap, or success.
+        #: None: the result code of python-ldap, or success.
         self.result_code: int | None = None
         self._last_code = 0
 
@@ -168,8 +164,8 @@ class Operation:
         return self._sent_ns
 
     def add(self, *, entries: int = 0, requests: Collection[str] = ()) -> None:
-        """Count what others than `client.connection` received and sent: entries, and
-        requests by kind (bind, search, …)."""
+        """Count entries and requests (bind, search, …) that did not go through
+        `client.connection`."""
         for kind in requests:
             self._client.count_request(kind)
         self._client._recorder.update(self._handle, 0, len(requests), entries, 0)
@@ -194,7 +190,7 @@ class Operation:
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,
-        traceback: TracebackType | None,
+        traceback: object,
     ) -> None:
         done_ns = time.monotonic_ns()
         client, self._client._current = self._client, None
@@ -205,7 +201,7 @@ class Operation:
             self._end(UNRESOLVED, 0, done_ns, done_ns)
             return
         else:
-            # the class may have dealt with a result code; that nothing came it cannot
+            # a class may handle result codes, but not a missing response
             is_kept = self._last_code in (*_SUCCESS_CODES, TIME_OUT, *_LOST)
             code = self._last_code if is_kept else 0
         if self.result_code is not None:
@@ -222,7 +218,7 @@ class Operation:
         self._end(outcome, code, now_ns, now_ns)
         if code != TIME_OUT and code not in _LOST:
             raise ClassFault(f"libldap refused a request: its error {code}")
-        # as in the engine: on what does not answer any more nothing is sent either
+        # as in the engine: nothing more is sent without a response
         self._client._is_lost = True
 
     def _end(self, outcome: int, code: int, received_ns: int, done_ns: int) -> None:
@@ -234,7 +230,7 @@ class Operation:
         return SUCCEEDED if code in _SUCCESS_CODES else FAILED
 
     def _call_begins(self, requests: int) -> None:
-        # what the class did before its first request was its own, and is send lag
+        # the class's own time before its first request is send lag
         first_ns = 0 if self._sent_ns else time.monotonic_ns()
         self._sent_ns = self._sent_ns or first_ns
         self._client._recorder.update(self._handle, first_ns, requests, 0, 0)
@@ -245,12 +241,11 @@ class Operation:
 
 
 class Observation:
-    """Something that was set off and is awaited beside `run`: see Client.observe. Any
-    thread may end it, once."""
+    """Something awaited beside `run`: see Client.observe. Any thread may end it,
+    once."""
 
     def __init__(self, recorder: SharedRecorder, operation: int, begun_ns: int) -> None:
         self._recorder = recorder
-        #: CLOCK_MONOTONIC.
         self.begun_ns = begun_ns
         self._handle = recorder.begin(operation, begun_ns, 0, begun_ns, True)
 
@@ -290,47 +285,44 @@ class Client:
         drain_s: float = 0.0,
         limits: AgentLimits | None = None,
     ) -> None:
-        #: Its number among the stream's clients in the whole run, and their number.
+        #: Its number in the whole run, and the number of clients.
         self.number = number
         self.total = total
-        #: The server it belongs to.
         self.uri = uri
         #: All servers of the stream's role.
         self.uris = uris
-        #: How the stream's connections are made, secrets included.
         self.access = access
         #: The stream's `request_timeout`; python-ldap has it already.
         self.request_timeout_s = request_timeout_s
-        #: Longest that the run waits, after its load, for what is under way.
+        #: The longest wait after the load.
         self.drain_s = drain_s
-        #: What the agent's operator allows beside the servers.
+        #: The limits of the agent's operator.
         self.limits = limits or AgentLimits()
         #: Seeded by the run's seed, the stream and the number.
         self.random = random.Random(seed)
         self._operations = operations
         self._recorder = recorder
-        #: Shared with the host. Of programs that the class ran: CPU time, and time
-        #: waiting for a CPU, in ns. Then of each of uris the requests by kind, those of
-        #: set-up and close apart.
+        #: Shared with the host: CPU and run-queue time of programs, in ns; then for
+        #: each of uris the requests by kind, without those of set-up and close.
         self._counters = counters
         self._send_note = send_note
         self._notes_left = MAX_NOTES
         self._connection: Connection | None = None
         self._stopping = threading.Event()
         self._current: Operation | None = None
-        #: When the next operation is due: the arrival, the end of the one before it,
-        #: or the end of a pause.
+        #: When the next operation is due: the arrival, or the end of the last one or of
+        #: a pause.
         self._due_ns = 0
         self._slot_free_ns = 0
-        #: The failure that is already recorded; what else leaves `run` is a defect.
+        #: The recorded failure; any other that leaves `run` is a defect.
         self._recorded: BaseException | None = None
         self._in_session = False
         self._is_lost = False
 
     @property
     def connection(self) -> Connection:
-        """The client's python-ldap connection, bound as the job says. It is made anew
-        after it was lost, before the next session."""
+        """The bound python-ldap connection; made again after a loss, before the next
+        session."""
         if self._connection is None:
             raise ClassFault("the class has `connects = False`: there is no connection")
         return self._connection
@@ -341,19 +333,17 @@ class Client:
         return self._stopping.is_set()
 
     def operation(self, name: str, *, expect: Collection[int] = ()) -> Operation:
-        """Measure what follows: `with client.operation("login"): …`.
+        """Measure a block: `with client.operation("login"): …`.
 
         An ldap.LDAPError that leaves the block is recorded by its result code and
-        raised on; when it leaves `run` too, the session is over. Result codes in
+        raised again; when it leaves `run`, the session is over. Result codes in
         `expect` are no failures.
         """
         return Operation(self, self._number_of(name), frozenset(expect))
 
     def sleep(self, duration_s: float) -> None:
-        """Pause, as a user thinks; what is late after it is the generator's doing.
-
-        Raises RunStopped, which `run` should not catch, when the load ends meanwhile.
-        """
+        """Pause, as a user thinks. Raises RunStopped, which `run` should not catch,
+        when the load ends."""
         self._due_ns = time.monotonic_ns() + round(duration_s * 1e9)
         if self.wait(duration_s):
             raise RunStopped
@@ -363,13 +353,12 @@ class Client:
         return self._stopping.wait(duration_s)
 
     def observe(self, name: str, begun_ns: int) -> Observation:
-        """Begin to wait for what was set off at `begun_ns` (CLOCK_MONOTONIC): measured
-        from then on like an operation, whatever `run` does meanwhile."""
+        """Measure from `begun_ns` (CLOCK_MONOTONIC) until the observation is ended."""
         return Observation(self._recorder, self._number_of(name), begun_ns)
 
     def count_request(self, kind: str, uri: str | None = None) -> None:
-        """Count a request (bind, search, …) that did not go through `connection`: to
-        the client's own server, or another one of `uris`."""
+        """Count a request that did not go through `connection`; `uri` is one of
+        `uris`."""
         try:
             server, number = self.uris.index(uri or self.uri), REQUEST_KINDS.index(kind)
         except ValueError:
@@ -377,9 +366,9 @@ class Client:
         self._counters[2 + server * len(REQUEST_KINDS) + number] += 1
 
     def note(self, kind: str, facts: Mapping[str, Any]) -> None:
-        """Keep something beside the figures, as JSON has it: in result.json it is one
-        of the agent's `notes` of this kind. Of a client, the first MAX_NOTES are kept.
-        ClassFault: it is too long or too deep, or no JSON."""
+        """Store a note (JSON), which result.json shows below the agent's `notes` of
+        this kind. At most MAX_NOTES a client. ClassFault: it is too large, too deep or
+        not JSON."""
         try:
             text = json.dumps(facts, ensure_ascii=False, allow_nan=False)
             text.encode()
@@ -395,11 +384,8 @@ class Client:
             self._send_note(kind, json.loads(text))
 
     def ran_program(self, *, cpu_ns: int, run_queue_ns: int) -> None:
-        """Count a program that the class ran as work of this client."""
         self._counters[0] += cpu_ns
         self._counters[1] += run_queue_ns
-
-    # Below: for Operation, Connection and client.py.
 
     def _number_of(self, name: str) -> int:
         try:
@@ -425,7 +411,6 @@ class Client:
             self._current._call_ends(code)
 
     def _received(self, kind: int | None, messages: Any) -> None:
-        """Counts the entries and references of a result."""
         operation = self._current
         if operation is None or not messages or kind not in _ENTRY_KINDS:
             return
@@ -435,7 +420,7 @@ class Client:
 
 
 def _depth(value: Any) -> int:
-    """Of lists and mappings within each other; 0 of what is neither."""
+    """Depth of nested lists and mappings; 0 for other values."""
     if isinstance(value, Mapping):
         value = list(value.values())
     if not isinstance(value, list | tuple):

@@ -1,11 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The streams of a run that Python classes drive, with the engine's interface.
 
-    prepare, start, snapshot…, close        stop at any time from start on
-
-One host process (host.py) has a client process for each client of these streams.
-It sends snapshots in the engine's form; their streams are numbered as in the plan.
-Everything but `stop` is for one thread.
+One host process (host.py) forks the clients and sends snapshots; streams are numbered
+as in the plan. Everything but `stop` is for one thread.
 """
 
 from __future__ import annotations
@@ -26,15 +23,14 @@ from ldapslam.agent.admission.limits import AgentLimits
 from ldapslam.base.errors import ConfigError, FleetError, LdapSlamError, RunAborted
 from ldapslam.jobs.plan import AgentPlan
 
-#: Each client is a process: of more, the host's scheduler is what is measured.
+#: With more processes the host's scheduler would be measured.
 MAX_CLIENTS = 1_000
-#: A class gets so long to be imported and set up, beyond what connecting may take.
+#: Time to import and set up a class, beyond connecting.
 SET_UP_LIMIT_S = 60.0
 _END_LIMIT_S = 2.0
-#: -P: the current folder is not a place to import from.
 _HOST_COMMAND = (sys.executable, "-P", "-m", "ldapslam.agent.python_jobs.host")
 _NOTES_CHARACTERS = 400_000
-#: As the engine's: a stop is so far ahead that all hear of it before.
+#: As the engine's: a stop is announced this much ahead.
 _STOP_AHEAD_NS = 10_000_000
 
 
@@ -59,13 +55,11 @@ class PythonStreams:
         self._snapshots: list[dict[str, Any]] = []
         self._start_error_ns: int | None = None
         self._is_ready = False
-        #: Once the run has ended: URI -> kind -> what the classes asked of that server;
-        #: and what they noted: stream, kind, facts.
+        #: After the run: URI -> kind -> requests of the classes; and their notes.
         self._requests: dict[str, dict[str, int]] = {}
         self._notes: list[tuple[str, str, dict[str, Any]]] = []
 
     def prepare(self) -> None:
-        """Import the classes, connect and set up all clients."""
         limit_s = SET_UP_LIMIT_S
         for stream in self._streams.values():
             if stream.connections > MAX_CLIENTS:
@@ -113,8 +107,8 @@ class PythonStreams:
         return self._snapshots.pop(0)
 
     def facts(self) -> dict[str, Any]:
-        """As the engine's, complete after the final snapshot; but for what is of its
-        connections and threads alone: stamps of the kernel, real-time priority."""
+        """As the engine's, complete after the final snapshot; without the facts about
+        threads."""
         if self._start_error_ns is None and self._channel is not None:
             self._take_message(time.monotonic())
         info = ldap.get_option(ldap.OPT_API_INFO)
@@ -131,8 +125,7 @@ class PythonStreams:
         }
 
     def _notes_by_kind(self) -> dict[str, Any]:
-        """What the classes noted, each with its stream. Facts have a limit: what is
-        beyond it is left out."""
+        """The classes' notes with their streams, up to the limit of facts."""
         notes: dict[str, list[dict[str, Any]]] = {}
         characters = 0
         for stream, kind, note in self._notes:
@@ -150,7 +143,7 @@ class PythonStreams:
                 self._channel.send(message)
 
     def _take_message(self, deadline_s: float) -> bool:
-        """False: there was none in time."""
+        """False: none came in time."""
         channel = self._channel
         if channel is None:
             raise RunAborted("the Python streams are closed")
@@ -178,7 +171,6 @@ class PythonStreams:
         return True
 
     def close(self) -> None:
-        """End the host, and with it what is left of the clients."""
         if self._channel is not None:
             self._channel.close()
             self._channel = None

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Python job type behind `wait_for_directory`: wait until servers answer.
 
-A client asks each server of its role for an entry, or its root DSE, again and again,
-with a new connection each time, until it has it; one server after the other. One
-operation, `answer`, covers all attempts at one server: its response time is how long
-the server took to be there. With the limit passed it counts as timed out.
+A client asks each server in turn for an entry or the root DSE, each time over a new
+connection. One operation, `answer`, covers all attempts at one server; after the limit
+it counts as timed out.
 """
 
 from __future__ import annotations
@@ -87,7 +86,7 @@ class WaitForDirectory(PythonJob):
             connection.unbind_s()
 
     def _say(self, reason: str) -> None:
-        """Into the engine's log, each reason once."""
+        """Log each reason once."""
         if reason != self._last_reason:
             _log.warning("still waiting: %s", reason)
         self._last_reason = reason

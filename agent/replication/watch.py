@@ -1,23 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One server of the replication probe: when it has the marks that were written.
+"""Watches one server for the values that the replication probe writes.
 
-A mark is a value of one attribute of one entry, a word and a number that only grows.
-The server tells of changes of the entry by a search that does not end, the Content
-Synchronization of RFC 4533 (slapd with syncprov) or the persistent search of 389-DS;
-where it has neither, the entry is read again and again. A server that has mark n has
-all before it: changes that came together are seen once, at the time of the last.
-
-A thread of its own waits for each server. What it sees is timed by the kernel's receive
-stamp (receive_stamp.py); what is seen before it is expected is kept until then.
+A value is a word and a growing number. The server tells of changes by a search that
+does not end: Content Synchronization (RFC 4533, slapd with syncprov) or persistent
+search (389-DS); else the entry is polled. A server that has number n has all before it:
+changes that came together are seen once. A thread waits for each server. What it sees
+is timed by the kernel's receive stamp and kept until it is expected.
 """
 
 from __future__ import annotations
 
 import logging
+import os
+import select
+import socket
+import struct
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 import ldap
@@ -26,7 +28,6 @@ from ldap.controls.psearch import PersistentSearchControl
 from ldap.syncrepl import SyncRequestControl
 
 from ldapslam.agent.python_jobs.job import Observation
-from ldapslam.agent.replication.receive_stamp import ReceiveStamp
 from ldapslam.base.errors import LdapSlamError, TargetError
 from ldapslam.directory.access import connect, error_text, target_error
 from ldapslam.jobs.connection_settings import ConnectionSettings
@@ -35,11 +36,11 @@ _log = logging.getLogger(__name__)
 
 _SYNC_OID = SyncRequestControl.controlType
 _PERSISTENT_OID = PersistentSearchControl.controlType
-#: A turn of the thread: how late it may hear of its end, and give up what is overdue.
+#: How late the thread ends, and gives up what is overdue.
 _TURN_S = 0.05
 _RECONNECT_S = 0.5
-#: In which a server refuses a persistent search, which says nothing until something
-#: changes; and in which it ends the refresh stage of a synchronization.
+#: Limits for the refusal of a persistent search, which is silent until something
+#: changes, and for the end of a synchronization's refresh stage.
 _REFUSAL_S = 0.5
 _ANSWER_S = 20.0
 _FILTER = "(objectClass=*)"
@@ -55,55 +56,45 @@ class _SearchEnded(TargetError):
     """The search that does not end has."""
 
 
+@dataclass(eq=False)
 class Watch:
     """`open` first; `expect` and `close` are for the thread that opened it."""
 
-    def __init__(
-        self,
-        uri: str,
-        access: ConnectionSettings,
-        dn: str,
-        attribute: str,
-        word: str,
-        *,
-        poll_s: float | None,
-        timeout_s: float,
-        note_request: Callable[[str], None],
-    ) -> None:
-        """`poll_s` is the time between readings where the server tells nothing."""
-        self.uri = uri
+    uri: str
+    access: ConnectionSettings
+    dn: str
+    attribute: str
+    word: str
+    #: Between readings, for a server that does not tell of changes; None: it does.
+    poll_s: float | None = field(kw_only=True)
+    timeout_s: float = field(kw_only=True)
+    note_request: Callable[[str], None] = field(kw_only=True)
+
+    def __post_init__(self) -> None:
         #: Known once it is open: SYNC, PERSISTENT_SEARCH or POLL.
         self.method = ""
-        self._access = access
-        self._dn = dn
-        self._attribute = attribute
-        self._mark = f"{word} ".encode()
-        self._poll_s = poll_s
-        self._timeout_ns = round(timeout_s * 1e9)
-        self._note_request = note_request
         self._connection: Any = None
         self._stamp: ReceiveStamp | None = None
         self._message = -1
         self._guard = threading.Lock()
         #: Number -> what waits for it; in the order of numbers.
         self._expected: dict[int, Observation] = {}
-        #: The last mark that was seen, and when.
+        #: The last number that was seen, and when.
         self._seen: tuple[int, int] = (-1, 0)
-        #: Since when this connection looks: what was written before may have come
-        #: unseen.
+        #: This connection watches from then on; earlier values may have come unseen.
         self._looking_since_ns = 0
         self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name=uri, daemon=True)
+        self._thread = threading.Thread(target=self._watch, name=self.uri, daemon=True)
 
     def open(self, until_s: float) -> None:
-        """Connect, and begin to watch once the entry is there; by `until_s` on
-        time.monotonic. TargetError."""
+        """Connect, and watch once the entry is there, by `until_s` (monotonic).
+        TargetError."""
         self._connect()
         try:
             while not self._read():
                 if time.monotonic() > until_s:
                     raise TargetError(
-                        f"{self._dn!r} did not come to {self.uri}",
+                        f"{self.dn!r} did not come to {self.uri}",
                         hint="does it replicate from the stream's target, and may the "
                         "bind DN read the entry?",
                     )
@@ -111,13 +102,13 @@ class Watch:
             self._subscribe()
         except ldap.LDAPError as error:
             hint = "may the stream's bind DN read the entry there?"
-            what = f"{self._dn!r} be watched"
+            what = f"{self.dn!r} be watched"
             raise target_error(self.uri, what, error, hint) from error
         self._thread.start()
 
     def expect(self, number: int, observation: Observation) -> None:
-        """Mark `number` was written; it ends when it is seen, or the time is up. It is
-        lost when nobody looked at first: when it came is not known then."""
+        """Number `number` was written. It is lost when the server was not watched at
+        that time."""
         with self._guard:
             seen, received_ns = self._seen
             is_lost = observation.begun_ns < self._looking_since_ns
@@ -134,7 +125,6 @@ class Watch:
         return bool(self._expected)
 
     def give_up(self) -> None:
-        """What is expected is lost: nobody looks any more."""
         with self._guard:
             observations = list(self._expected.values())
             self._expected.clear()
@@ -142,7 +132,7 @@ class Watch:
             observation.lost()
 
     def end(self) -> None:
-        """Have the thread end, which may take a while; `close` waits for it."""
+        """Tell the thread to end, which `close` waits for."""
         self._closing.set()
 
     def close(self) -> None:
@@ -153,11 +143,9 @@ class Watch:
         self.give_up()
         self._disconnect()
 
-    # The connection.
-
     def _connect(self) -> None:
         self._connection = connect(
-            self.uri, self._access, note_request=self._note_request
+            self.uri, self.access, note_request=self.note_request
         )
         self._stamp = ReceiveStamp(self._connection.get_option(ldap.OPT_DESC))
 
@@ -167,7 +155,7 @@ class Watch:
         if stamp is not None:
             stamp.close()
         if connection is not None:
-            self._note_request("unbind")
+            self.note_request("unbind")
             with suppress(ldap.LDAPError):
                 connection.unbind_s()
 
@@ -175,12 +163,12 @@ class Watch:
         control = self._control()
         if control is None:
             return
-        self._note_request("search")
+        self.note_request("search")
         self._message = self._connection.search_ext(
-            self._dn,
+            self.dn,
             ldap.SCOPE_BASE,
             _FILTER,
-            [self._attribute],
+            [self.attribute],
             serverctrls=[control],
         )
         must_answer = self.method == SYNC
@@ -194,13 +182,13 @@ class Watch:
                 if received_ns is None:
                     continue
                 kinds = self._take_messages(received_ns)
-                # the entry alone may be that of a common search, whose end is to come
+                # an entry alone may be of a common search, which will end
                 if ldap.RES_INTERMEDIATE in kinds or (kinds and not must_answer):
                     return
             if must_answer:
                 raise self._tells_nothing()
         except (
-            # slapd knows the control as soon as the module is loaded
+            # slapd knows the control when the module is loaded
             ldap.UNAVAILABLE_CRITICAL_EXTENSION,
             ldap.UNWILLING_TO_PERFORM,
             _SearchEnded,
@@ -216,11 +204,11 @@ class Watch:
         )
 
     def _control(self) -> LDAPControl | None:
-        """What makes the server tell of changes; None: it is to be polled."""
-        if self._poll_s is not None:
+        """The control of the search; None: the server is polled."""
+        if self.poll_s is not None:
             self.method = POLL
             return None
-        self._note_request("search")
+        self.note_request("search")
         found = self._connection.search_ext_s(
             "", ldap.SCOPE_BASE, _FILTER, ["supportedControl"]
         )
@@ -233,8 +221,6 @@ class Watch:
             return PersistentSearchControl(criticality=True, changesOnly=True)
         raise self._tells_nothing()
 
-    # The thread.
-
     def _watch(self) -> None:
         while not self._closing.is_set():
             try:
@@ -242,10 +228,10 @@ class Watch:
                     self._connect()
                     self._subscribe()
                     self._looks_again()
-                if self._poll_s is None:
+                if self.poll_s is None:
                     self._take_turn()
                 else:
-                    self._poll(self._poll_s)
+                    self._poll(self.poll_s)
             except (ldap.LDAPError, LdapSlamError) as error:
                 _log.warning("%s: %s", self.uri, _text(error))
                 self._looks_no_more()
@@ -254,18 +240,17 @@ class Watch:
             self._give_up_overdue()
 
     def _looks_no_more(self) -> None:
-        """When marks come there is not known from now on."""
+        """From now on arrivals are not seen."""
         with self._guard:
             self._looking_since_ns = _NEVER_NS
         self.give_up()
 
     def _looks_again(self) -> None:
-        """What was written until now may be there already."""
+        """Earlier values may be there already."""
         with self._guard:
             self._looking_since_ns = time.monotonic_ns()
 
     def _take_turn(self) -> None:
-        """Wait a while for messages of the search, and take what there is."""
         if self._stamp is None:
             return
         received_ns = self._stamp.wait(_TURN_S)
@@ -273,7 +258,7 @@ class Watch:
             self._take_messages(received_ns)
 
     def _take_messages(self, received_ns: int) -> set[int]:
-        """Take all that have come; their kinds, as `ldap` names them."""
+        """Take all messages that have come; their kinds, as `ldap` names them."""
         kinds: set[int] = set()
         while True:
             kind, messages, _, _ = self._connection.result3(
@@ -295,10 +280,10 @@ class Watch:
 
     def _read(self) -> bool:
         """Read the entry once; False: it is not there."""
-        self._note_request("search")
+        self.note_request("search")
         try:
             found = self._connection.search_ext_s(
-                self._dn, ldap.SCOPE_BASE, _FILTER, [self._attribute]
+                self.dn, ldap.SCOPE_BASE, _FILTER, [self.attribute]
             )
         except ldap.NO_SUCH_OBJECT:
             return False
@@ -310,10 +295,11 @@ class Watch:
 
     def _take(self, attributes: dict[str, list[bytes]], received_ns: int) -> None:
         for name, values in attributes.items():
-            if name.lower() != self._attribute.lower():
+            if name.lower() != self.attribute.lower():
                 continue
+            prefix = f"{self.word} ".encode()
             for value in values:
-                number = value.removeprefix(self._mark)
+                number = value.removeprefix(prefix)
                 if number != value and number.isdigit():
                     self._note(int(number), received_ns)
 
@@ -328,7 +314,7 @@ class Watch:
             observation.seen(received_ns)
 
     def _give_up_overdue(self) -> None:
-        limit_ns = time.monotonic_ns() - self._timeout_ns
+        limit_ns = time.monotonic_ns() - round(self.timeout_s * 1e9)
         with self._guard:
             overdue = [
                 number
@@ -342,3 +328,47 @@ class Watch:
 
 def _text(error: Exception) -> str:
     return error_text(error) if isinstance(error, ldap.LDAPError) else str(error)
+
+
+#: Linux, 64 bit: SO_TIMESTAMPNS, and the type of its control message.
+_SO_TIMESTAMPNS = 35
+_TIMESPEC = struct.Struct("qq")
+_PEEKED_BYTES = 65_536
+_NS_PER_S = 1_000_000_000
+
+
+class ReceiveStamp:
+    """Of a socket that somebody else reads; for one thread."""
+
+    def __init__(self, descriptor: int) -> None:
+        """The descriptor stays its owner's."""
+        self._socket = socket.socket(fileno=os.dup(descriptor))
+        self._socket.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+        self._poll = select.poll()
+        self._poll.register(self._socket, select.POLLIN)
+
+    def wait(self, timeout_s: float) -> int | None:
+        """When the next bytes were received; None when nothing came. The time of this
+        call's end where the kernel gave no stamp."""
+        if not self._poll.poll(timeout_s * 1000):
+            return None
+        ancillary: list[tuple[int, int, bytes]] = []
+        try:
+            _, ancillary, _, _ = self._socket.recvmsg(
+                _PEEKED_BYTES,
+                socket.CMSG_SPACE(_TIMESPEC.size),
+                socket.MSG_PEEK | socket.MSG_DONTWAIT,
+            )
+        except OSError:
+            pass  # the reader will find out
+        mono_ns, wall_ns = time.monotonic_ns(), time.time_ns()
+        for level, kind, content in ancillary:
+            if (level, kind) == (socket.SOL_SOCKET, _SO_TIMESTAMPNS):
+                seconds, nanoseconds = _TIMESPEC.unpack(content[: _TIMESPEC.size])
+                ago_ns: int = wall_ns - (seconds * _NS_PER_S + nanoseconds)
+                if ago_ns >= 0:
+                    return mono_ns - ago_ns
+        return mono_ns
+
+    def close(self) -> None:
+        self._socket.close()

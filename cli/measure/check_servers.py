@@ -18,8 +18,8 @@ from ldapslam.cli.console import put, say
 from ldapslam.jobs.model import Job
 
 if TYPE_CHECKING:
-    from ldapslam.agent.monitoring.base import Monitor
     from ldapslam.agent.monitoring.log import LogMonitor
+    from ldapslam.agent.monitoring.reading import Monitor
     from ldapslam.agent.monitoring.servers import ObservedServers
     from ldapslam.jobs.connection_settings import ConnectionSettings
 

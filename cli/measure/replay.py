@@ -11,10 +11,10 @@ from typing import Any
 
 import click
 
-from ldapslam.agent.spool import private
 from ldapslam.base import units
 from ldapslam.base.errors import ConfigError, ExitCode
 from ldapslam.base.fault import Fault
+from ldapslam.base.files import private
 from ldapslam.cli.console import put, say
 from ldapslam.cli.measure.composed_job import ComposedJob
 from ldapslam.cli.measure.one_line import run_composed

@@ -39,7 +39,7 @@ def _quantity(parse: Callable[[Any], Any]) -> Callable[..., Any]:
 
 
 def _cpu_share(value: str) -> float:
-    share = units.parse_share(value)
+    share = units.parse_ratio(value)
     if share == 0:
         raise Fault("expected more than 0%, got '0%'", "100% is every CPU of the host")
     return share
@@ -153,7 +153,7 @@ def limit_options(command: _Command) -> _Command:
             max_connections=max_connections,
             max_rate_per_s=max_rate,
             max_duration_ns=max_duration,
-            max_cpu_share=max_cpu,
+            max_cpu_ratio=max_cpu,
             marker_rdn=None if require_marker is None else parse_marker(require_marker),
             spool_quota_bytes=spool_quota,
             logs=allow_log,

@@ -13,6 +13,8 @@ import click
 from ldapslam.base.address import is_unix, split_host_port
 from ldapslam.base.errors import ConfigError
 from ldapslam.base.fault import Fault
+from ldapslam.base.files import write_private
+from ldapslam.base.time_zone import clock_text
 from ldapslam.base.units import NS_PER_S, parse_duration
 from ldapslam.cli.console import json_option, put, put_json, say
 from ldapslam.cli.serve.serve import state_folder
@@ -23,8 +25,7 @@ from ldapslam.transport.pki.authority import (
     Authority,
     Issued,
 )
-from ldapslam.transport.pki.certificate import Role, time_text
-from ldapslam.transport.pki.files import write_private
+from ldapslam.transport.pki.certificate import Role
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -157,7 +158,7 @@ def list_command(folder: Path, as_json: bool) -> None:
             state = f"valid, {days} days left"
         put(
             f"{identity.name:<24} {identity.role:<12} until "
-            f"{time_text(identity.not_after_utc)}  {state}{hosts}"
+            f"{clock_text(identity.not_after_utc)}  {state}{hosts}"
         )
 
 

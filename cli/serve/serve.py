@@ -33,7 +33,7 @@ from ldapslam.cli.serve.settings_file import config_option
 
 if TYPE_CHECKING:
     from ldapslam.agent.admission.limits import AgentLimits
-    from ldapslam.agent.client import Beside
+    from ldapslam.agent.client import Sidecar
 
 
 def state_folder() -> Path:
@@ -315,12 +315,12 @@ def agent_command(
             insecure=place.insecure,
             tls=place.files,
             has_joined=place.has_joined,
-            beside=_metrics_beside(metrics),
+            sidecar=_metrics_sidecar(metrics),
         )
 
 
-def _metrics_beside(place: tuple[str, int] | None) -> Beside | None:
-    """What `run_agent` is to run beside it, for an agent's figures."""
+def _metrics_sidecar(place: tuple[str, int] | None) -> Sidecar | None:
+    """Serves an agent's metrics beside it."""
     if place is None:
         return None
     from ldapslam.agent.metrics import agent_registry

@@ -24,9 +24,8 @@ from dataclasses import dataclass
 
 #: Largest relative drift between two hosts' monotonic clocks: 100 parts per million.
 DRIFT_LIMIT = 100e-6
-#: Exchanges kept for each agent.
 WINDOW = 64
-#: No host runs for seventy years; what follows from such times fits into 64 bits.
+#: Later times are made up, and would not fit into 64 bits.
 _LATEST_NS = 2**61
 
 
@@ -45,7 +44,7 @@ class ClockSample:
 
     @property
     def is_plausible(self) -> bool:
-        """False when a clock went backwards or the sample was made up."""
+        """False when a clock went back, or the sample was made up."""
         if max(map(abs, (self.t1, self.t2, self.t3, self.t4))) > _LATEST_NS:
             return False
         return self.t4 >= self.t1 and self.t3 >= self.t2 and self.rtt_ns >= 0
@@ -80,8 +79,7 @@ class OffsetEstimator:
         return True
 
     def best_since(self, since_ns: int) -> tuple[int, ClockOffset] | None:
-        """The tightest exchange after `since_ns`: its time (the coordinator's), and the
-        offset then; None without any."""
+        """The tightest exchange after `since_ns`: its time and its offset."""
         later = [sample for sample in self._samples if sample.t3 > since_ns]
         if not later:
             return None

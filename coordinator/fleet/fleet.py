@@ -19,16 +19,16 @@ An agent:
     silent -- TimePassed, beyond the leases of its runs --> lost
     idle, assigned, silent -- AgentRegistered by another process --> lost --> idle
     idle, assigned, silent -- AgentLeft --> left
-    absent -- RunAdopted --> silent
+    absent -- RunRecovered --> silent
 
 An agent whose process ends hangs up: the kernel closes its connection. One that is only
-silent may be cut off, and goes on with its load until its lease is over: so long its
-runs go on too.
+silent may be cut off, and goes on with its load until its lease is over, and so
+do its runs.
 
 A run, as far as the fleet is concerned:
 
     unknown -- RunSubmitted --> waiting -- [AssignRun] --> holding
-    unknown -- RunAdopted --> holding
+    unknown -- RunRecovered --> holding
     waiting -- RunWithdrawn --> unknown
     waiting -- TimePassed, too few agents for too long --> [GiveUpRun] --> unknown
     holding -- RunRequeued --> waiting
@@ -52,12 +52,11 @@ from typing import Any
 
 from ldapslam.coordinator.fleet.selection import Candidate, Selection
 
-#: An agent that hung up, or has nothing to do, and is not heard for so long is lost.
-#: Heartbeats come every second.
+#: An idle agent, or one that hung up, is lost after this. Heartbeats come every second.
 LOST_AFTER_NS = 4_000_000_000
-#: An agent's own clock decides when its lease is over; its last words take a while.
+#: The agent's clock ends the lease; its last report takes a while.
 LEASE_SLACK_NS = 5_000_000_000
-#: A run that begins anew, or was held, then waits so long for agents that went away.
+#: Then the run waits this long for agents that went away.
 PATIENCE_NS = 60_000_000_000
 
 
@@ -76,18 +75,18 @@ class QueueState(StrEnum):
     HOLDING = "holding"
 
 
-# Events.
+class FleetEvent:
+    """What happened."""
 
 
 @dataclass(frozen=True, slots=True)
-class AgentRegistered:
+class AgentRegistered(FleetEvent):
     name: str
-    #: Random, one for each process.
+    #: Random for each process.
     instance: str
     labels: Mapping[str, str] = field(default_factory=dict)
-    #: The runs the agent is busy with, as it says.
     runs: tuple[str, ...] = ()
-    #: Counts the processes that used the agent's spool.
+    #: Number of the process on the agent's spool.
     epoch: int = 0
     #: Runs that it takes at a time.
     max_runs: int = 1
@@ -96,32 +95,32 @@ class AgentRegistered:
 
 
 @dataclass(frozen=True, slots=True)
-class AgentHeard:
+class AgentHeard(FleetEvent):
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class AgentHungUp:
+class AgentHungUp(FleetEvent):
     """The connection that brings the agent its commands has ended."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class AgentListens:
+class AgentListens(FleetEvent):
     """A connection that brings the agent its commands stands."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class AgentLeft:
+class AgentLeft(FleetEvent):
     name: str
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class AgentReleased:
+class AgentReleased(FleetEvent):
     """The agent's part of the run has ended."""
 
     name: str
@@ -129,113 +128,92 @@ class AgentReleased:
 
 
 @dataclass(frozen=True, slots=True)
-class TimePassed:
+class TimePassed(FleetEvent):
     pass
 
 
 @dataclass(frozen=True, slots=True)
-class RunSubmitted:
+class RunSubmitted(FleetEvent):
     run_id: str
     selection: Selection
     targets: frozenset[str]
     priority: int = 0
-    #: True: other such runs may load the same targets meanwhile.
+    #: Other sharing runs may load the same targets.
     is_sharing: bool = False
-    #: How long its agents keep up the load without being heard.
+    #: How long agents keep up the load without the coordinator.
     lease_ns: int = 60_000_000_000
-    #: True: it may wait though there are too few agents; up to `agents_until_ns`, or
-    #: for good.
+    #: Whether it may wait for agents; until `agents_until_ns`, or without limit.
     may_wait: bool = False
     agents_until_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class RunAdopted:
+class RunRecovered(FleetEvent):
     """A run that was live when the coordinator before this one ended."""
 
     run_id: str
     targets: frozenset[str]
-    #: Agents whose part has not ended -> the epoch in which they took it.
+    #: Agents with an open part -> the epoch in which they took it.
     agents: Mapping[str, int]
     is_sharing: bool = False
     lease_ns: int = 60_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class RunRequeued:
-    """The run is to begin anew, with these agents."""
+class RunRequeued(FleetEvent):
+    """The run is to begin again, with these agents."""
 
     run_id: str
     agents: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class RunWithdrawn:
+class RunWithdrawn(FleetEvent):
     run_id: str
 
 
 @dataclass(frozen=True, slots=True)
-class RunEnded:
+class RunEnded(FleetEvent):
     run_id: str
 
 
 @dataclass(frozen=True, slots=True)
-class HoldRuns:
+class HoldRuns(FleetEvent):
     """These may not be assigned now; replaces what was held before."""
 
     run_ids: frozenset[str]
 
 
-FleetEvent = (
-    AgentRegistered
-    | AgentHeard
-    | AgentHungUp
-    | AgentListens
-    | AgentLeft
-    | AgentReleased
-    | TimePassed
-    | RunSubmitted
-    | RunAdopted
-    | RunRequeued
-    | RunWithdrawn
-    | RunEnded
-    | HoldRuns
-)
-
-# Commands.
+class Command:
+    """What has to be done."""
 
 
 @dataclass(frozen=True, slots=True)
-class AssignRun:
+class AssignRun(Command):
     run_id: str
-    #: In the order of their index in the run.
+    #: In the order of their indexes.
     agents: tuple[str, ...]
-    #: Wanted and free, but without a share of the load.
+    #: Free, but without a part of the load.
     left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class RefuseRun:
+class RefuseRun(Command):
     run_id: str
     wanted: str
-    #: Those that would do, were there enough; all, for a run that names some.
+    #: Agents that fit; all serving ones for a run that names some.
     available: tuple[str, ...]
-    #: Why others that serve would not do.
+    #: Why others do not fit.
     ineligible: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class GiveUpRun:
+class GiveUpRun(RefuseRun):
     """The run has waited long enough for agents."""
 
-    run_id: str
-    wanted: str
-    available: tuple[str, ...]
-    ineligible: tuple[str, ...] = ()
-
 
 @dataclass(frozen=True, slots=True)
-class ReportSilence:
+class ReportSilence(Command):
     """Nothing is heard of the agent; its runs go on."""
 
     name: str
@@ -244,7 +222,7 @@ class ReportSilence:
 
 
 @dataclass(frozen=True, slots=True)
-class ReportReturn:
+class ReportReturn(Command):
     """A silent agent is heard again."""
 
     name: str
@@ -253,7 +231,7 @@ class ReportReturn:
 
 
 @dataclass(frozen=True, slots=True)
-class ReportLoss:
+class ReportLoss(Command):
     """The runs lose the agent; `is_gone`: so does the fleet."""
 
     name: str
@@ -264,7 +242,7 @@ class ReportLoss:
 
 
 @dataclass(frozen=True, slots=True)
-class StopOrphan:
+class StopOrphan(Command):
     """The agent works on a run that is not its own (any more)."""
 
     name: str
@@ -272,23 +250,14 @@ class StopOrphan:
 
 
 @dataclass(frozen=True, slots=True)
-class RefuseEvent:
+class RefuseEvent(Command):
     event: FleetEvent
     state: str
 
 
-Command = (
-    AssignRun
-    | RefuseRun
-    | GiveUpRun
-    | ReportSilence
-    | ReportReturn
-    | ReportLoss
-    | StopOrphan
-    | RefuseEvent
-)
-
 _GONE = (AgentState.ABSENT, AgentState.LOST, AgentState.LEFT)
+#: Events of agents that are in the fleet.
+_OF_MEMBERS = (AgentHeard, AgentHungUp, AgentListens, AgentLeft)
 
 
 @dataclass(slots=True)
@@ -296,7 +265,7 @@ class AgentRecord:
     """What the fleet knows of one agent."""
 
     name: str
-    #: Empty: of a run that was adopted, and not registered since.
+    #: Empty: of a recovered run, not registered yet.
     instance: str
     heard_ns: int
     epoch: int = 0
@@ -304,7 +273,7 @@ class AgentRecord:
     max_runs: int = 1
     is_restricted: bool = False
     host_id: str = ""
-    #: Run -> how long the agent keeps up its load without being heard.
+    #: Run -> its lease in ns.
     runs: dict[str, int] = field(default_factory=dict)
     #: When its connection ended; None while it stands.
     hung_up_ns: int | None = None
@@ -334,27 +303,30 @@ class AgentRecord:
 class _Entry:
     state: QueueState
     selection: Selection
-    targets: frozenset[str]
-    is_sharing: bool
-    lease_ns: int
-    priority: int = 0
+    run: RunSubmitted | RunRecovered
     agents_until_ns: int | None = None
+
+    @property
+    def priority(self) -> int:
+        return self.run.priority if isinstance(self.run, RunSubmitted) else 0
 
 
 @dataclass(slots=True)
 class _Targets:
-    """Servers that are taken, by whom they may be shared."""
+    """Servers in use: alone, or shared by runs that allow it."""
 
     alone: set[str] = field(default_factory=set)
     shared: set[str] = field(default_factory=set)
 
     def take(self, entry: _Entry) -> None:
-        (self.shared if entry.is_sharing else self.alone).update(entry.targets)
+        run = entry.run
+        (self.shared if run.is_sharing else self.alone).update(run.targets)
 
     def are_free_for(self, entry: _Entry) -> bool:
-        if entry.targets & self.alone:
+        run = entry.run
+        if run.targets & self.alone:
             return False
-        return entry.is_sharing or not entry.targets & self.shared
+        return run.is_sharing or not run.targets & self.shared
 
 
 class Fleet:
@@ -374,15 +346,19 @@ class Fleet:
             AgentReleased: self._on_released,
             TimePassed: self._on_time,
             RunSubmitted: self._on_submitted,
-            RunAdopted: self._on_adopted,
+            RunRecovered: self._on_recovered,
             RunRequeued: self._on_requeued,
-            RunWithdrawn: self._on_withdrawn,
-            RunEnded: self._on_ended,
+            RunWithdrawn: self._on_gone,
+            RunEnded: self._on_gone,
             HoldRuns: self._on_hold,
         }
 
     def handle(self, event: FleetEvent, now_ns: int) -> list[Command]:
         """Take one event; `now_ns` never goes back."""
+        if isinstance(event, _OF_MEMBERS):
+            state = self.agent_state(event.name)
+            if state in _GONE:
+                return [RefuseEvent(event, state)]
         return self._steps[type(event)](event, now_ns)
 
     def agents(self) -> list[AgentRecord]:
@@ -398,11 +374,10 @@ class Fleet:
         return QueueState.UNKNOWN if entry is None else entry.state
 
     def queue(self) -> list[str]:
-        """The waiting runs, in the order in which they are taken."""
         return [run_id for run_id, _ in self._waiting()]
 
     def refusal(self, run_id: str, selection: Selection) -> RefuseRun | None:
-        """What the answer to such a submission would be now; None: it is taken."""
+        """Why such a submission would be refused now; None: it would be taken."""
         serving = [record.candidate() for record in self._serving()]
         fitting = [candidate for candidate in serving if selection.fits(candidate)]
         if selection.can_have(fitting):
@@ -412,15 +387,13 @@ class Fleet:
         return RefuseRun(run_id, str(selection), available, ineligible)
 
     def agents_for(self, selection: Selection) -> int:
-        """How many agents such a run would have, as things are now; at least one."""
+        """How many agents such a run would have now; at least one."""
         needed = selection.needed(len(self._fitting(selection)))
         return needed if selection.most is None else min(needed, selection.most)
 
     def _serving(self) -> Iterable[AgentRecord]:
         serving = (AgentState.IDLE, AgentState.ASSIGNED)
         return (record for record in self.agents() if record.state in serving)
-
-    # Agents.
 
     def _on_registered(self, event: AgentRegistered, now_ns: int) -> list[Command]:
         commands: list[Command] = []
@@ -454,9 +427,7 @@ class Fleet:
         return commands + self._assign()
 
     def _on_heard(self, event: AgentHeard, now_ns: int) -> list[Command]:
-        record = self._agents.get(event.name)
-        if record is None or record.gone is not None:
-            return [RefuseEvent(event, self.agent_state(event.name))]
+        record = self._agents[event.name]
         silent_ns = now_ns - record.heard_ns
         record.heard_ns = now_ns
         if not record.is_silent:
@@ -466,26 +437,20 @@ class Fleet:
         return [back, *self._assign()]
 
     def _on_hung_up(self, event: AgentHungUp, now_ns: int) -> list[Command]:
-        record = self._agents.get(event.name)
-        if record is None or record.gone is not None:
-            return [RefuseEvent(event, self.agent_state(event.name))]
-        # of a silent agent it is our own end that gave the connection up
+        record = self._agents[event.name]
+        # we closed a silent agent's connection ourselves
         if not record.is_silent:
             record.hung_up_ns = now_ns
         return []
 
     def _on_listens(self, event: AgentListens, now_ns: int) -> list[Command]:
-        record = self._agents.get(event.name)
-        if record is None or record.gone is not None:
-            return [RefuseEvent(event, self.agent_state(event.name))]
-        # the end of its last connection may have been noticed after it was back
+        record = self._agents[event.name]
+        # the old connection's end may be noticed after the new one's begin
         record.hung_up_ns = None
         return []
 
     def _on_left(self, event: AgentLeft, now_ns: int) -> list[Command]:
-        record = self._agents.get(event.name)
-        if record is None or record.gone is not None:
-            return [RefuseEvent(event, self.agent_state(event.name))]
+        record = self._agents[event.name]
         return [self._lose(record, AgentState.LEFT, now_ns, event.reason)]
 
     def _on_released(self, event: AgentReleased, now_ns: int) -> list[Command]:
@@ -553,8 +518,6 @@ class Fleet:
         record.is_silent = False
         return ReportLoss(record.name, run_ids, now_ns - record.heard_ns, reason)
 
-    # Runs.
-
     def _on_submitted(self, event: RunSubmitted, now_ns: int) -> list[Command]:
         if event.run_id in self._runs:
             return [RefuseEvent(event, self.run_state(event.run_id))]
@@ -563,26 +526,15 @@ class Fleet:
             if refusal is not None:
                 return [refusal]
         self._runs[event.run_id] = _Entry(
-            QueueState.WAITING,
-            event.selection,
-            event.targets,
-            event.is_sharing,
-            event.lease_ns,
-            event.priority,
-            event.agents_until_ns,
+            QueueState.WAITING, event.selection, event, event.agents_until_ns
         )
         return self._assign()
 
-    def _on_adopted(self, event: RunAdopted, now_ns: int) -> list[Command]:
+    def _on_recovered(self, event: RunRecovered, now_ns: int) -> list[Command]:
         if event.run_id in self._runs:
             return [RefuseEvent(event, self.run_state(event.run_id))]
-        self._runs[event.run_id] = _Entry(
-            QueueState.HOLDING,
-            Selection(names=tuple(event.agents)),
-            event.targets,
-            event.is_sharing,
-            event.lease_ns,
-        )
+        selection = Selection(names=tuple(event.agents))
+        self._runs[event.run_id] = _Entry(QueueState.HOLDING, selection, event)
         for name, epoch in event.agents.items():
             record = self._agents.setdefault(
                 name, AgentRecord(name, "", now_ns, epoch, is_silent=True)
@@ -598,19 +550,15 @@ class Fleet:
         entry.selection = replace(
             entry.selection, names=event.agents, count=None, hosts=1
         )
-        # one of them may be gone for good by now
+        # one of them may be gone
         entry.agents_until_ns = max(now_ns + PATIENCE_NS, entry.agents_until_ns or 0)
         return self._assign()
 
-    def _on_withdrawn(self, event: RunWithdrawn, now_ns: int) -> list[Command]:
-        if self.run_state(event.run_id) is not QueueState.WAITING:
-            return [RefuseEvent(event, self.run_state(event.run_id))]
-        del self._runs[event.run_id]
-        return self._assign()
-
-    def _on_ended(self, event: RunEnded, now_ns: int) -> list[Command]:
-        if self.run_state(event.run_id) is not QueueState.HOLDING:
-            return [RefuseEvent(event, self.run_state(event.run_id))]
+    def _on_gone(self, event: RunWithdrawn | RunEnded, now_ns: int) -> list[Command]:
+        is_end = isinstance(event, RunEnded)
+        state = self.run_state(event.run_id)
+        if state is not (QueueState.HOLDING if is_end else QueueState.WAITING):
+            return [RefuseEvent(event, state)]
         del self._runs[event.run_id]
         return self._assign()
 
@@ -618,7 +566,7 @@ class Fleet:
         if event.run_ids == self._held:
             return []
         for run_id in self._held - event.run_ids:
-            # its agents may have been away for the same reason
+            # its agents may have been away too
             entry = self._runs.get(run_id)
             if entry is not None and entry.agents_until_ns is not None:
                 until_ns = max(now_ns + PATIENCE_NS, entry.agents_until_ns)
@@ -637,11 +585,10 @@ class Fleet:
             for run_id, entry in self._runs.items()
             if entry.state is QueueState.WAITING
         ]
-        # stable: of one priority the oldest first
+        # stable: the oldest first in each priority
         return sorted(waiting, key=lambda item: -item[1].priority)
 
     def _assign(self) -> list[Command]:
-        """Give agents to waiting runs, the first in the queue first."""
         commands: list[Command] = []
         taken = _Targets()
         for entry in self._runs.values():
@@ -660,7 +607,7 @@ class Fleet:
                 for record in fitting
                 if record.has_room
                 and record.name not in reserved
-                # its end of the attempt before is still to come
+                # its earlier attempt has not ended there
                 and run_id not in record.runs
             ]
             names = entry.selection.choose(free, len(fitting))
@@ -670,7 +617,7 @@ class Fleet:
                     used = min(used, entry.selection.most)
                 entry.state = QueueState.HOLDING
                 for name in names[:used]:
-                    self._agents[name].runs[run_id] = entry.lease_ns
+                    self._agents[name].runs[run_id] = entry.run.lease_ns
                 commands.append(AssignRun(run_id, names[:used], names[used:]))
             else:
                 reserved |= {record.name for record in fitting}
@@ -681,5 +628,5 @@ class Fleet:
 def _is_same_process(record: AgentRecord, event: AgentRegistered) -> bool:
     if record.instance:
         return record.instance == event.instance
-    # known by its run only, of the coordinator before
+    # of the earlier coordinator, known by its run only
     return record.epoch == event.epoch

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One agent's session: the commands on their way to it, and its clock.
+"""One agent's session: commands on their way to it, and its clock. No gRPC.
 
-Commands are numbered from 1 and kept until the agent confirms them by a heartbeat, so
-that a stream which broke loses none. No gRPC here.
+Commands are numbered from 1 and kept until a heartbeat confirms them, so that a broken
+stream loses none.
 """
 
 from __future__ import annotations
@@ -25,9 +25,7 @@ class AgentIdentity:
     instance: str
     epoch: int
     build: str
-    labels: Mapping[str, str] = field(default_factory=dict)
     host_facts: Mapping[str, Any] = field(default_factory=dict)
-    #: What its operator allows.
     limits: Mapping[str, Any] = field(default_factory=dict)
     #: True: its CLOCK_MONOTONIC is ours.
     shares_clock: bool = False
@@ -46,11 +44,10 @@ class AgentLink:
         self._commands: list[pb.Command] = []
         self._last_number = 0
         self._changed = asyncio.Event()
-        #: The stream that serves the session; an older one ends.
+        #: Only the newest stream serves the session.
         self._stream_number = 0
         self._open_streams = 0
         self._is_closed = False
-        #: How busy the host is, as it said last.
         self.load: pb.HostLoad | None = None
 
     @property
@@ -70,7 +67,6 @@ class AgentLink:
         self._commands = [item for item in self._commands if item.number > number]
 
     def close(self) -> None:
-        """End the session: its command stream ends."""
         self._is_closed = True
         self._changed.set()
 
@@ -107,7 +103,7 @@ class AgentLink:
         return None if estimate is None else self._known(estimate)
 
     def _known(self, estimate: ClockOffset) -> ClockOffset:
-        """Nothing, exactly, where both have one clock; unless that cannot be true."""
+        """Offset 0 where both have one clock, unless that cannot be true."""
         if self.identity.shares_clock and abs(estimate.offset_ns) <= estimate.bound_ns:
             return ClockOffset(0, 0)
         return estimate

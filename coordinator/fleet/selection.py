@@ -18,7 +18,6 @@ class Candidate:
     host_id: str = ""
     #: True: only for runs that name it.
     is_restricted: bool = False
-    #: Runs that it has a part in.
     runs: int = 0
 
     @property
@@ -30,15 +29,14 @@ class Candidate:
 class Selection:
     """The agents a job asks for: by number, by name, by label, or all there are."""
 
-    #: That many, any; None: every one that fits.
+    #: None: all that fit.
     count: int | None = None
-    #: Exactly these.
     names: tuple[str, ...] = ()
     #: Those that carry all of these labels.
     labels: Mapping[str, str] = field(default_factory=dict)
-    #: The load can be spread over so many at most; None: over any number.
+    #: The load needs no more; None: no limit.
     most: int | None = None
-    #: They must be on so many hosts at least.
+    #: The least number of hosts.
     hosts: int = 1
 
     def fits(self, candidate: Candidate) -> bool:
@@ -49,7 +47,7 @@ class Selection:
         )
 
     def ineligible(self, candidates: Iterable[Candidate]) -> tuple[str, ...]:
-        """Why some of these do not fit, for people; none when agents are named."""
+        """Why candidates do not fit, for people; none when agents are named."""
         restricted: list[str] = []
         unlabelled: list[str] = []
         for candidate in candidates:
@@ -70,23 +68,20 @@ class Selection:
         return tuple(found)
 
     def needed(self, candidates: int) -> int:
-        """How many agents make a run of `candidates` fitting ones; at least one."""
+        """Agents needed, when this many fit; at least one."""
         if self.names:
             return len(self.names)
         return max(1, candidates if self.count is None else self.count)
 
     def can_have(self, fitting: Sequence[Candidate]) -> bool:
-        """Whether these, if they were free, would do."""
+        """Whether these would be enough, if they were free."""
         if len(fitting) < self.needed(len(fitting)):
             return False
         return len({candidate.host for candidate in fitting}) >= self.hosts
 
     def choose(self, free: Iterable[Candidate], fitting: int) -> tuple[str, ...] | None:
-        """Names of those to take of `free`; None when they do not do.
-
-        `fitting` is how many fit, free or not: `all` means them. The least busy come
-        first, one of each host in turn, so that no host gets more than it must.
-        """
+        """Names to take of `free`, or None. `fitting`: how many fit, free or not, for
+        `all`. The least busy come first, one of each host in turn."""
         by_host: dict[str, list[Candidate]] = defaultdict(list)
         for candidate in sorted(free, key=lambda one: (one.runs, one.name)):
             by_host[candidate.host].append(candidate)
@@ -112,3 +107,13 @@ class Selection:
 
     def _label_text(self) -> str:
         return ", ".join(f"{key}={value}" for key, value in self.labels.items())
+
+
+def first_of_each_host(
+    agents: Sequence[str], hosts: Mapping[str, str]
+) -> frozenset[str]:
+    """`hosts`: agent -> host id; an agent of unknown host counts as its only one."""
+    firsts: dict[str, str] = {}
+    for agent in agents:
+        firsts.setdefault(hosts.get(agent) or f"agent {agent}", agent)
+    return frozenset(firsts.values())

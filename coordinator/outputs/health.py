@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The health service of gRPC (grpc.health.v1): SERVING while the store takes writes.
 
-A coordinator whose store refuses them can tell agents and operators nothing that lasts:
-its reports stay in the agents' spools, and whoever balances or restarts must know. The
-store is asked when nothing was committed for a while, and until it recovers.
+The store is tested when nothing was committed for a while, and until it recovers.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ SERVICES = (
 )
 
 CHECK_EVERY_S = 5.0
-#: Longer than a busy store is waited for (10 s).
+#: A busy store waits for 10 s.
 _CHECK_TIMEOUT_S = 15.0
 
 _Response = health_pb2.HealthCheckResponse
@@ -46,7 +44,7 @@ class HealthService(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
     def __init__(self) -> None:
         self._statuses = dict.fromkeys(SERVICES, _Response.NOT_SERVING)
         self._changed = asyncio.Condition()
-        # knows how to refuse, and has no services but the one without a name
+        # only used to refuse unknown services
         self._refusing = health.aio.HealthServicer()
 
     async def Check(
@@ -72,7 +70,6 @@ class HealthService(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
         return int(self._statuses.get(service, _Response.SERVICE_UNKNOWN))
 
     async def set_serving(self, is_serving: bool) -> None:
-        """Of all services; whoever watches is told."""
         status = _Response.SERVING if is_serving else _Response.NOT_SERVING
         async with self._changed:
             self._statuses = dict.fromkeys(SERVICES, status)

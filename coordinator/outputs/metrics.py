@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The coordinator's figures for Prometheus: fleet, runs, intervals, store.
+"""The coordinator's metrics for Prometheus: fleet, runs, intervals, store.
 
-Made when they are asked for, on the event loop, of what is there at that moment: a run
-or an agent that is gone has no series. The figures are those of operators who watch; a
-report's are computed from the store.
+Made on the event loop at each scrape: a run or an agent that is gone has no series.
 """
 
 from __future__ import annotations
@@ -36,15 +34,15 @@ from ldapslam.results.upkeep import file_bytes
 from ldapslam.transport.messages import build_version
 from ldapslam.transport.metrics_server import exposed
 
-#: The event loop has so long to answer.
+#: Time for the event loop to answer.
 _ANSWER_TIMEOUT_S = 5.0
 _NS_PER_S = 1e9
 _US_PER_S = 1e6
-#: Agents of these states are there.
+#: States of agents that are present.
 _PRESENT = frozenset({"idle", "assigned", "silent"})
 
 
-#: Figures of an ended run are shown so long.
+#: How long an ended run is shown.
 KEPT_S = 60.0
 MAX_RUNS = 100
 MAX_STREAMS = 500
@@ -74,11 +72,10 @@ class RunFigures:
 
 
 class Metrics(Extension):
-    """Exposes what a coordinator does, at an address of its own.
+    """Exposes the metrics at an address of its own.
 
-    What it keeps of runs is bounded: the figures of an ended run stay a while, so that
-    whoever asks now and then still sees the last of them, and of very many streams only
-    the newest runs' are kept.
+    Ended runs stay for a while, so that a scrape sees their last values; of very many
+    streams only the newest runs' are kept.
     """
 
     def __init__(
@@ -89,11 +86,10 @@ class Metrics(Extension):
     ) -> None:
         self._place = place
         self._now_s = now_s
-        #: Runs that ended before may be judged now; they are not news.
+        #: Runs that ended earlier are no news when judged now.
         self._since_utc = (
             utc_text(datetime.now(UTC)) if since_utc is None else since_utc
         )
-        #: In the order in which they were first heard of.
         self._runs: dict[str, RunFigures] = {}
         #: (state, verdict or "none") -> runs that ended since the start.
         self.ended: Counter[tuple[str, str]] = Counter()
@@ -111,7 +107,7 @@ class Metrics(Extension):
 
     async def stop(self) -> None:
         if self._exposed is not None:
-            # it waits for what is being answered, which needs this loop
+            # it waits for answers that need this loop
             await asyncio.to_thread(self._exposed.__exit__, None, None, None)
 
     def _families(self, coordinator: Coordinator) -> list[Metric]:
@@ -121,8 +117,6 @@ class Metrics(Extension):
             *run_families(self),
             *store_families(coordinator.writer.store),
         ]
-
-    # What happens to runs.
 
     def run_changed(self, status: pb.RunStatus) -> None:
         run = self._runs.get(status.run_id)
@@ -140,7 +134,7 @@ class Metrics(Extension):
         run = self._runs.get(run_id)
         if run is None:
             return
-        # a drain is as long as it happens to be: its rates mean nothing
+        # a drain's length is arbitrary, so its rates mean nothing
         is_drain = figures.phase == DRAIN and run.interval is not None
         if not is_drain:
             run.interval = figures
@@ -161,11 +155,10 @@ class Metrics(Extension):
             run.ended_s = run.ended_s or self._now_s()
 
     def states(self) -> Counter[str]:
-        """State -> live runs."""
         return Counter(run.state for run in self._runs.values() if run.ended_s is None)
 
     def shown(self) -> Iterator[RunFigures]:
-        """The runs with figures, the newest first, as many as are shown."""
+        """The runs with statistics, the newest first, up to the limits."""
         self._forget()
         streams, shown = 0, 0
         for run in reversed(self._runs.values()):
@@ -188,7 +181,7 @@ class Metrics(Extension):
 
 
 class _OnLoop(Collector):
-    """Asks the loop's thread, from whichever thread the scrape is in."""
+    """Collects on the loop, from the thread of the scrape."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, families: Callable[[], list[Metric]]
@@ -197,7 +190,7 @@ class _OnLoop(Collector):
         self._families = families
 
     def describe(self) -> list[Metric]:
-        # else the registry would collect once to know the names
+        # without this the registry would collect once to learn the names
         return []
 
     def collect(self) -> Iterator[Metric]:
@@ -217,7 +210,6 @@ def _build() -> Iterator[Metric]:
 
 
 def fleet_families(fleet: pb.ListAgentsReply) -> Iterator[Metric]:
-    """Agents by state, and each that is there."""
     states = GaugeMetricFamily("ldapslam_agents", "Agents by state.", labels=["state"])
     counts = Counter(agent.state for agent in fleet.agents)
     for state in sorted({*counts, *_PRESENT}):
@@ -260,7 +252,7 @@ def fleet_families(fleet: pb.ListAgentsReply) -> Iterator[Metric]:
 
 
 def run_families(runs: Metrics) -> Iterator[Metric]:
-    """Runs by state, and the last interval of each that goes."""
+    """Runs by state, and the last interval of each live run."""
     live = GaugeMetricFamily(
         "ldapslam_runs", "Runs that have not ended, by state.", labels=["state"]
     )
@@ -320,7 +312,6 @@ def run_families(runs: Metrics) -> Iterator[Metric]:
 
 
 def store_families(store: Store) -> Iterator[Metric]:
-    """How large the store is, and how writing to it goes."""
     writes = store.writes
     if store.path is not None:
         yield GaugeMetricFamily(

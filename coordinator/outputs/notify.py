@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tells channels of ended runs, and tries again what could not be sent.
+"""Notifies channels of ended runs, with retries.
 
 The operator of a coordinator names channels, each a URL of the library apprise; jobs
-name channels, never URLs. A notification is sent by a process of its own
-(notify_send.py) and has no part in the run: a failure is a line of the log and an event
-of the run. It is tried again with growing pauses, a quarter of an hour in all, and only
-while this coordinator lives: what is not sent by its end is not sent by its successor.
-A channel may be told twice (the answer was lost), never of a run that did not end.
+name channels, never URLs. A process (notify_send.py) sends each notification; a failure
+is a log line and an event of the run. Retries take a quarter of an hour at most, within
+this coordinator's life. A channel may be notified twice, never of a run that did not
+end.
 """
 
 from __future__ import annotations
@@ -38,18 +37,16 @@ _log = logging.getLogger(__name__)
 
 #: Pauses between attempts: five attempts in a quarter of an hour.
 BACK_OFF_S = (5.0, 30.0, 120.0, 600.0)
-#: For one attempt.
 LIMIT_S = 60.0
-#: Notifications that are being sent when the coordinator ends have this long.
+#: Time for notifications under way at the end.
 STOP_GRACE_S = 5.0
 
 _MAX_PROCESSES = 2
-#: More notifications than this at a time are not tried at all.
+#: More at a time are not tried.
 _MAX_PENDING = 500
 #: A run that ended earlier is no news.
 _NEWS_FOR = timedelta(hours=1)
 _MAX_REASONS = 20
-#: Kinds of events.
 _TOLD, _FAILED = "notified", "notify_failed"
 _TYPES = {"PASS": "success", "FAIL": "failure", "INVALID": "warning"}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -59,9 +56,9 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 class NotifySettings:
     """What the operator of a coordinator decides."""
 
-    #: Name -> URL, or where the URL is.
+    #: URL, or a reference to it.
     channels: Mapping[str, str | SecretRef] = field(default_factory=dict)
-    #: Channels that are told of every run.
+    #: For every run.
     always: tuple[str, ...] = ()
     #: For receivers to follow; {run_id} is the run's.
     link: str | None = None
@@ -149,7 +146,6 @@ class Notifier(Extension):
         self._ending = asyncio.Event()
         self._processes = asyncio.Semaphore(_MAX_PROCESSES)
         self._pending: set[asyncio.Task[None]] = set()
-        #: Runs that were judged before the start.
         self._early: list[tuple[RunRecord, Sequence[str]]] = []
 
     async def check(self) -> None:
@@ -161,7 +157,7 @@ class Notifier(Extension):
             self.run_judged(record, reasons)
 
     async def stop(self) -> None:
-        """Let what is being sent end; nothing is tried again."""
+        """Let what is being sent end; no retries."""
         self._ending.set()
         if self._pending:
             await asyncio.wait(self._pending, timeout=STOP_GRACE_S)
@@ -247,8 +243,8 @@ class Notifier(Extension):
 
 
 def _named(store: Store, run_id: str) -> tuple[str, ...] | None:
-    """Channels that the run's submission names; None: it was told of before, by a
-    coordinator before this one. On the store's thread."""
+    """The channels of the run's submission; None: it was notified of before. On the
+    store's thread."""
     if any(event.kind in (_TOLD, _FAILED) for event in store.events(run_id)):
         return None
     return tuple(store.run(run_id).manifest.get("notify", ()))

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process that sends one notification, or checks the URLs of channels.
+"""The process that sends one notification, or checks channels' URLs.
 
-Started by notify.py, which never loads apprise: whatever one of its plug-ins does ends
-with this process.
+Only this process loads apprise: what its plug-ins do ends with it.
 """
 
 from __future__ import annotations
@@ -14,18 +13,17 @@ from urllib.parse import unquote
 
 from ldapslam.base.child import answer, command_of
 
-#: For notify.py.
 COMMAND = command_of(__name__)
 
-#: Characters of why a notification was not sent.
 _MAX_REASON = 300
 
 
 def work(question: dict[str, Any]) -> dict[str, Any]:
-    """Of `check` (name -> URL) the names that apprise cannot use; else send."""
+    """Answers `check` (name -> URL) with the names that apprise cannot use; else
+    sends."""
     import apprise
 
-    # its warnings are part of the answer, where the URL's secrets are taken out
+    # its warnings go into the answer, without the URL's secrets
     logging.getLogger("apprise").propagate = False
     if "check" in question:
         return {
@@ -54,7 +52,7 @@ def work(question: dict[str, Any]) -> dict[str, Any]:
     return {"why": without_secrets(said, url)[:_MAX_REASON] or "it was not taken"}
 
 
-#: Of a shorter piece only whole words are left out: it may be part of any word.
+#: Shorter parts are left out as whole words only.
 _SHORT = 6
 
 

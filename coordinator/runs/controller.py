@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Carries out what a run's state machine decides.
+"""Executes the commands of a run's state machine. No gRPC.
 
-Commands go to the agents, states and facts to the writer, news to those who watch.
-Events go in by `feed`, on the event loop, one at a time; nothing here waits. No gRPC.
+Events go in by `feed`, on the event loop, one at a time; nothing here waits.
 """
 
 from __future__ import annotations
@@ -20,27 +19,27 @@ from ldapslam.base.clock_id import boot_id
 from ldapslam.base.errors import FleetError, LdapSlamError, RunAborted, StoreError
 from ldapslam.coordinator.fleet.clock import ClockOffset
 from ldapslam.coordinator.fleet.link import AgentLink
+from ldapslam.coordinator.fleet.selection import first_of_each_host
 from ldapslam.coordinator.observer import Observer
 from ldapslam.coordinator.runs import run as machine
 from ldapslam.coordinator.runs.crash_recovery import Resume, ending_document
-from ldapslam.coordinator.runs.facts import SERVER_FACTS
-from ldapslam.coordinator.runs.live import LiveFigures
-from ldapslam.coordinator.runs.observing import Observing, merged
+from ldapslam.coordinator.runs.ingest import SERVER_FACTS, merged
+from ldapslam.coordinator.runs.live import LiveStatistics
 from ldapslam.coordinator.runs.run import Run, RunState
 from ldapslam.coordinator.runs.submission import Submission
 from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.proto import agent_pb2
 from ldapslam.proto import operator_pb2 as pb
-from ldapslam.proto.common_pb2 import Snapshot
+from ldapslam.proto.common_pb2 import RunAssignment, Snapshot
 from ldapslam.results.records import EventRecord, RunRecord, utc_text
 from ldapslam.transport.messages import failure_message
 
 _log = logging.getLogger(__name__)
 
-#: The final state is written so often, a busy store having its own patience each time.
+#: Attempts to write the final state; each waits for a busy store.
 _END_ATTEMPTS = 5
 _END_PAUSE_S = 1.0
-#: Figures that a watcher may leave unread before it gets no more.
+#: Statistics that a watcher may leave unread before it gets no more.
 _MOST_UNREAD = 1000
 #: A watcher's queue; None ends it.
 Updates = asyncio.Queue[pb.RunUpdate | None]
@@ -71,7 +70,7 @@ class ActiveRun:
     ) -> None:
         self.submission = submission
         self.record = submission.record
-        #: May begin as far as time and order are concerned.
+        #: Time and order allow it to begin.
         self.is_released = True
         #: Set when the final state is in the store, or cannot be written.
         self.concluded = asyncio.Event()
@@ -79,7 +78,7 @@ class ActiveRun:
         self._writer = writer
         self._now_ns = now_ns
         self._machine = Run(submission.limits)
-        self._live = LiveFigures(())
+        self._live = LiveStatistics(())
         self._events: list[EventRecord] = []
         self._error: LdapSlamError | None = None
         self._watchers: set[Updates] = set()
@@ -91,13 +90,9 @@ class ActiveRun:
         self._starting: asyncio.Task[None] | None = None
         self._observers = observers
         self._clock_at_ns: dict[str, int] = {}
-        #: Agent -> the epoch in which it was given its part, and in which attempt.
+        #: Agent -> epoch and attempt of its part.
         self._given: dict[str, tuple[int, int]] = {}
-        #: Reports of its agents that could not be taken.
         self.refusals = 0
-        self.observing = Observing(
-            self.run_id, submission.assignment, self._machine, self._send, self.feed
-        )
 
     def resume(
         self,
@@ -106,9 +101,9 @@ class ActiveRun:
         events: Iterable[EventRecord],
         agents: Mapping[str, Mapping[str, Any]],
     ) -> None:
-        """Be the run that another coordinator began."""
+        """Continue the run of another coordinator."""
         self._events = list(events)
-        self._live = LiveFigures(
+        self._live = LiveStatistics(
             agent for agent, part in plan.parts.items() if not part.is_over
         )
         for agent, facts in agents.items():
@@ -136,7 +131,7 @@ class ActiveRun:
             self._execute(command)
 
     def wait_again(self, events: Iterable[EventRecord]) -> None:
-        """Be in the queue, as the run was or has to be again."""
+        """Wait in the queue again."""
         self._events = list(events)
         if self.record.state != RunState.QUEUED:
             text = "queued again: the coordinator was restarted before the load began"
@@ -152,15 +147,14 @@ class ActiveRun:
         return self._machine.state
 
     def feed_later(self, event: machine.RunEvent) -> None:
-        """After this round of commands, or of runs, not within it."""
+        """Not within this round of commands or runs."""
         asyncio.get_running_loop().call_soon(self.feed, event)
 
     def feed(self, event: machine.RunEvent) -> None:
-        """Have the machine take an event, and do what it decides."""
         before, watches = dict(self._machine.parts), dict(self._machine.watches)
         commands = self._machine.handle(event, self._now_ns())
         for agent, part in self._machine.parts.items():
-            # in the store before the agent's report is acknowledged
+            # stored before the report is acknowledged
             if before.get(agent, part) is not part:
                 self._put_agent(agent, {"part": str(part)})
         for agent, watch in self._machine.watches.items():
@@ -170,19 +164,30 @@ class ActiveRun:
             self._execute(command)
 
     def take_up_part(self, agent: str, state: str) -> None:
-        """An agent of a resumed run has registered; `state` is what it is at."""
+        """An agent of a resumed run has registered in this state."""
         if state in ("preparing", "ready") and self.state is not RunState.PREPARING:
             error = RunAborted("the order to start was lost with the coordinator")
-            stop = agent_pb2.StopRun(
-                run_id=self.run_id, reason=error.reason, abandon=True
-            )
-            self._send(agent, agent_pb2.Command(stop=stop))
+            self._stop((agent,), error.reason, abandon=True)
             self.feed(machine.AgentFailed(agent, error))
         elif not self._machine.ending.is_planned and state != "draining":
-            stop = agent_pb2.StopRun(
-                run_id=self.run_id, reason=self._machine.ending.detail
-            )
-            self._send(agent, agent_pb2.Command(stop=stop))
+            self._stop((agent,), self._machine.ending.detail)
+
+    def has_open_watch(self, agent: str) -> bool:
+        """Whether the agent's monitor has more to tell."""
+        watch = self._machine.watches.get(agent, machine.Watch.ENDED)
+        return watch is not machine.Watch.ENDED
+
+    def take_up_monitor(self, agent: str) -> None:
+        """The agent's monitor has registered again: orders may be lost."""
+        if not self.has_open_watch(agent):
+            self._end_monitors((agent,))
+        elif self._machine.is_concluding:
+            self._conclude_monitors((agent,), self._machine.ending.is_planned)
+
+    def refuse_monitor(self, agent: str, reason: str) -> None:
+        """A report of the agent's monitor cannot be stored."""
+        self._end_monitors((agent,))
+        self.feed(machine.MonitorEnded(agent, reason))
 
     def is_of_now(self, agent: str, epoch: int, attempt: int) -> bool:
         """False: the report is of an earlier process, or an attempt before this one."""
@@ -215,11 +220,9 @@ class ActiveRun:
             self._writer.post(self._writer.store.add_clock_samples, self.run_id, rows)
 
     def announce(self) -> None:
-        """Tell observers that the run is there."""
         self._notify(status=self.status())
 
     def set_queue_reason(self, detail: str) -> None:
-        """What the run, which is in the queue, waits for."""
         self._set_state(RunState.QUEUED, detail)
         self._notify(status=self.status())
 
@@ -228,10 +231,7 @@ class ActiveRun:
             self.record, self._events, self._error, self.submission.limits.planned_ns
         )
 
-    # Watchers.
-
     def subscribe(self) -> Updates:
-        """A queue that gets the status now and every update from now on."""
         updates: Updates = asyncio.Queue()
         updates.put_nowait(pb.RunUpdate(status=self.status()))
         if self.concluded.is_set():
@@ -244,7 +244,7 @@ class ActiveRun:
 
     def _notify(self, **update: Any) -> None:
         for updates in self._watchers:
-            # one that does not read must not fill our memory; figures are in the store
+            # a watcher that does not read must not fill the memory
             if "figures" not in update or updates.qsize() < _MOST_UNREAD:
                 updates.put_nowait(pb.RunUpdate(**update))
         for observer in self._observers:
@@ -256,20 +256,17 @@ class ActiveRun:
             except Exception:
                 _log.exception("run %s: an observer failed", self.run_id)
 
-    # What agents report beyond the machine's events.
-
     def add_snapshot(self, agent: str, snapshot: Snapshot) -> None:
-        """Show an interval that was committed."""
         for figures in self._live.add(agent, snapshot):
             self._notify(figures=figures)
 
     def drop_agent(self, agent: str) -> None:
-        """Show intervals without waiting for this agent."""
+        """Do not wait for this agent's intervals."""
         for figures in self._live.drop(agent):
             self._notify(figures=figures)
 
     def add_facts(self, agent: str, facts: Mapping[str, Any]) -> None:
-        """Keep an agent's facts; those about servers are the run's as well."""
+        """Keep an agent's facts; those about servers are the run's too."""
         self._put_agent(agent, facts)
         for target in facts.get("targets") or ():
             known = {key: target[key] for key in SERVER_FACTS if key in target}
@@ -285,13 +282,12 @@ class ActiveRun:
                 servers=self._servers, control_operations=self._control_operations
             )
 
-    def add_observation(self, facts: Mapping[str, Any]) -> None:
-        """Keep what an observer found."""
+    def add_monitor_facts(self, facts: Mapping[str, Any]) -> None:
         if facts:
             self._set_manifest(**merged(self.record.manifest, facts))
 
     def add_clock_drift(self, agent: str) -> None:
-        """The agent's part has ended: see how far its clock went meanwhile."""
+        """The agent's part has ended: how far did its clock drift?"""
         link, before = self._fleet.link(agent), self._offsets.get(agent)
         after = link.clock_offset(self._now_ns()) if link else None
         if before is None or after is None:
@@ -299,12 +295,11 @@ class ActiveRun:
         drift_ns = abs(after.offset_ns - before.offset_ns)
         facts = {"clock_drift_us": drift_ns / 1000}
         if agent not in self._clock_at_ns:
-            # too short for samples, which say how well it was known at each time
+            # without samples, which say how well it was known at each time
             facts["clock_offset_bound_us"] = max(after.bound_ns, before.bound_ns) / 1000
         self._put_agent(agent, facts)
 
     def add_event(self, kind: str, text: str) -> None:
-        """Add a line to the run's log."""
         _log.warning("run %s: %s: %s", self.run_id, kind, text)
         event = EventRecord(utc_text(datetime.now(UTC)), kind, text)
         self._events.append(event)
@@ -313,8 +308,6 @@ class ActiveRun:
         )
         self._notify(event=event_message(event))
 
-    # Commands of the machine.
-
     def _execute(self, command: machine.Command) -> None:
         match command:
             case machine.PrepareAgents(agents):
@@ -322,18 +315,14 @@ class ActiveRun:
             case machine.StartAgents(agents, t0_ns):
                 self._start(agents, t0_ns)
             case machine.StopAgents(agents, reason, abandon):
-                stop = agent_pb2.StopRun(
-                    run_id=self.run_id, reason=reason, abandon=abandon
-                )
-                for agent in agents:
-                    self._send(agent, agent_pb2.Command(stop=stop))
-            case machine.ObserveServers(agents):
+                self._stop(agents, reason, abandon=abandon)
+            case machine.MonitorServers(agents):
                 self._assign(agents)
-                self.observing.observe(agents, self._given, self._fleet.link)
-            case machine.ConcludeObservers(agents, verify):
-                self.observing.conclude(agents, verify=verify)
-            case machine.EndObservers(agents):
-                self.observing.end(agents)
+                self._monitor(agents)
+            case machine.ConcludeMonitors(agents, verify):
+                self._conclude_monitors(agents, verify)
+            case machine.EndMonitors(agents):
+                self._end_monitors(agents)
             case machine.ReleaseAgents(agents):
                 self._fleet.release_agents(self.run_id, agents)
             case machine.RequeueRun(agents):
@@ -356,7 +345,7 @@ class ActiveRun:
                 _log.debug("run %s, %s: refused %r", self.run_id, state, event)
 
     def _assign(self, agents: tuple[str, ...]) -> None:
-        """These are the run's agents, in a new attempt at it."""
+        """Begin a new attempt with these agents."""
         self.record = replace(self.record, agents=agents)
         self._writer.post(self._writer.store.set_run_agents, self.run_id, agents)
         attempt = secrets.randbits(62) + 1
@@ -371,15 +360,45 @@ class ActiveRun:
         self._notify(status=self.status())
 
     def _prepare(self, agents: tuple[str, ...]) -> None:
-        if not self.submission.limits.observed:
+        if not self.submission.limits.monitored:
             self._assign(agents)
-        self._live = LiveFigures(agents)
+        self._live = LiveStatistics(agents)
         everyone = self.record.agents
         for index, agent in enumerate(everyone):
             if agent in agents:
-                _, attempt = self._given.get(agent, (0, 0))
-                part = self.observing.assignment(index, len(everyone), attempt)
+                part = self._assignment(agent, index, len(everyone))
                 self._send(agent, agent_pb2.Command(prepare=part))
+
+    def _monitor(self, agents: tuple[str, ...]) -> None:
+        """The first agent of each host monitors it, the run's first agent the
+        directories too."""
+        links = {agent: self._fleet.link(agent) for agent in agents}
+        hosts = {agent: link.identity.host_id for agent, link in links.items() if link}
+        monitors = first_of_each_host(agents, hosts)
+        for index, agent in enumerate(agents):
+            if agent in monitors:
+                part = self._assignment(agent, index, len(agents))
+                order = agent_pb2.MonitorRun(run=part)
+                self._send(agent, agent_pb2.Command(monitor=order))
+            else:
+                self.feed_later(machine.MonitorEnded(agent))
+
+    def _conclude_monitors(self, agents: Iterable[str], verify: bool) -> None:
+        order = agent_pb2.ConcludeMonitoring(run_id=self.run_id, verify=verify)
+        for agent in agents:
+            self._send(agent, agent_pb2.Command(conclude=order))
+
+    def _end_monitors(self, agents: Iterable[str]) -> None:
+        order = agent_pb2.EndMonitoring(run_id=self.run_id)
+        for agent in agents:
+            self._send(agent, agent_pb2.Command(end_monitoring=order))
+
+    def _assignment(self, agent: str, index: int, count: int) -> RunAssignment:
+        part = RunAssignment()
+        part.CopyFrom(self.submission.assignment)
+        part.agent_index, part.agent_count = index, count
+        part.attempt = self._given.get(agent, (0, 0))[1]
+        return part
 
     def _start(self, agents: tuple[str, ...], t0_ns: int) -> None:
         ahead = timedelta(microseconds=(t0_ns - self._now_ns()) / 1000)
@@ -406,7 +425,7 @@ class ActiveRun:
         self._starting = asyncio.create_task(self._order_start(orders))
 
     async def _order_start(self, orders: Mapping[str, int]) -> None:
-        """Once it is stored: the next coordinator must know that there may be load."""
+        """Order the start once it is stored, for the next coordinator to know."""
         try:
             await self._writer.flush()
         except StoreError as error:
@@ -415,6 +434,13 @@ class ActiveRun:
         for agent, t0_mono_ns in orders.items():
             start = agent_pb2.StartRun(run_id=self.run_id, t0_mono_ns=t0_mono_ns)
             self._send(agent, agent_pb2.Command(start=start))
+
+    def _stop(
+        self, agents: Iterable[str], reason: str, *, abandon: bool = False
+    ) -> None:
+        stop = agent_pb2.StopRun(run_id=self.run_id, reason=reason, abandon=abandon)
+        for agent in agents:
+            self._send(agent, agent_pb2.Command(stop=stop))
 
     def _send(self, agent: str, command: agent_pb2.Command) -> None:
         link = self._fleet.link(agent)
@@ -441,7 +467,7 @@ class ActiveRun:
         )
 
     async def _close(self, written: asyncio.Future[None]) -> None:
-        """Tell of the end when it is stored: what watchers see of it is there."""
+        """Conclude once the end is stored."""
         try:
             for attempt in range(1, _END_ATTEMPTS + 1):
                 try:
@@ -463,7 +489,7 @@ class ActiveRun:
             self._fleet.run_concluded(self)
 
     def _store_end(self, record: RunRecord, error: LdapSlamError | None) -> None:
-        """On the store's thread; any number of times."""
+        """On the store's thread; may be repeated."""
         store = self._writer.store
         if error is not None:
             store.set_manifest(record.run_id, {"failure": error.to_dict()})
@@ -474,8 +500,6 @@ class ActiveRun:
             finished_utc=record.finished_utc,
         )
         store.forget_submission(record.run_id)
-
-    # The store.
 
     def _set_state(self, state: RunState, detail: str, **times: str) -> None:
         if state is RunState.RUNNING:
@@ -500,7 +524,6 @@ def status_message(
     error: LdapSlamError | None,
     planned_ns: int,
 ) -> pb.RunStatus:
-    """A run as operators see it."""
     return pb.RunStatus(
         run_id=record.run_id,
         job_name=record.job_name,

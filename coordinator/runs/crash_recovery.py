@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What becomes of runs that a coordinator left open, when the next one starts. Pure.
+"""Recovers the runs that an earlier coordinator left open. Pure.
 
     queued, preparing            -> queued again: no load has begun
     ready, T0 not told           -> queued again
@@ -26,11 +26,8 @@ def ending_document(
     since_t0_ns: int | None = None,
     known: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The ending as the manifest keeps it, for `adoption_of` and for reports.
-
-    `since_t0_ns`: the time now, None when T0 was not told; `known`: the document of a
-    drain that is under way, whose beginning is kept.
-    """
+    """The ending as the manifest keeps it. `since_t0_ns`: now; `known`: the document of
+    a drain under way, whose beginning is kept."""
     drained_ns = (known or {}).get("drained_ns", since_t0_ns)
     return {
         "state": str(ending.state),
@@ -56,21 +53,19 @@ class Resume:
 
     state: RunState
     parts: Mapping[str, Part]
-    #: T0 in the CLOCK_MONOTONIC of the host that ran the coordinator before, and which
-    #: start of that host it counts from.
+    #: T0 in the CLOCK_MONOTONIC of the earlier coordinator's host, and that host's
+    #: boot.
     t0_mono_ns: int
     boot_id: str
-    #: What draining was to end in.
     ending: Ending = field(default_factory=Ending)
-    #: Agent whose part has not ended -> the epoch in which it took it.
+    #: Agent with an open part -> the epoch in which it took it.
     awaited: Mapping[str, int] = field(default_factory=dict)
 
 
 _WITH_LOAD = (RunState.READY, RunState.RUNNING, RunState.DRAINING)
 
 
-def adoption_of(run: OpenRun) -> Close | Requeue | Resume:
-    """What to do with one open run."""
+def recovery_of(run: OpenRun) -> Close | Requeue | Resume:
     if run.submission is None:
         return Close()
     record = run.record

@@ -1,19 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports of agents, checked, as the records of the store. Pure.
+"""Checks agents' reports and makes the store's records of them. Pure.
 
-An agent is a peer like any other: what it sends may be damaged or made up. Whatever
-would later break a report, or is no part of the run's plan, is refused here with
-ProtocolError, so that the store holds only what can be read again.
+An agent's report may be damaged or made up. What would break a report later, or is not
+in the run's plan, is refused here (ProtocolError), so that the store can be read again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
-from typing import Any
+import math
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any
 
-from ldapslam.base.errors import StoreError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from ldapslam.base.errors import ConfigError, FleetError, StoreError, TargetError
+from ldapslam.coordinator.runs import run as machine
 from ldapslam.jobs.phases import DRAIN
 from ldapslam.proto import common_pb2 as pb
+from ldapslam.proto import monitor_pb2
 from ldapslam.proto.agent_pb2 import IntervalReport
 from ldapslam.proto.fields import (
     METRICS,
@@ -24,8 +29,13 @@ from ldapslam.proto.fields import (
     WORKER_COUNTERS,
 )
 from ldapslam.results.histogram import block_of
-from ldapslam.results.records import IntervalRecord
-from ldapslam.transport.messages import ProtocolError
+from ldapslam.results.records import (
+    IntervalRecord,
+    Metric,
+    MonitorDescription,
+    MonitorSample,
+)
+from ldapslam.transport.messages import ProtocolError, decode_facts, error_of
 
 #: The store's integers are signed: 64 bits for counters, 32 for keys.
 _MAX_COUNTER = (1 << 63) - 1
@@ -37,7 +47,7 @@ def interval_record(report: IntervalReport, plan: Mapping[str, Any]) -> Interval
     snapshot = report.snapshot
     _check_key("epoch", report.epoch)
     _check_key("sequence", report.sequence)
-    # the drain follows the planned ones
+    # the drain is one more
     if snapshot.index > len(plan["boundaries_ns"]):
         raise ProtocolError(f"the plan has no interval {snapshot.index}")
     if not 0 <= snapshot.end_ns - snapshot.start_ns <= _MAX_COUNTER:
@@ -126,7 +136,7 @@ def _check_distinct(what: str, keys: Iterable[Hashable]) -> None:
 
 
 def _check_histograms(snapshot: pb.Snapshot) -> None:
-    """All of a report at once, which is quicker than one by one."""
+    """All histograms at once, which is quicker."""
     for row in snapshot.operations:
         keys = [(one.metric, one.outcome) for one in row.histograms]
         _check_distinct("histogram", keys)
@@ -140,3 +150,210 @@ def _check_histograms(snapshot: pb.Snapshot) -> None:
         block_of(packed)
     except StoreError as error:
         raise ProtocolError(str(error)) from error
+
+
+#: The coordinator finds these out itself; an agent's word for them does not count.
+COORDINATOR_FACTS = frozenset(
+    "epoch attempt build start_error_us clock_offset_us clock_offset_bound_us "
+    "clock_drift_us part observer".split()
+)
+
+#: What an agent found out about a server that is the run's fact as well.
+SERVER_FACTS = tuple(
+    "vendor_name vendor_version monitor_version naming_contexts addresses".split()
+)
+_MAX_CHARACTERS = 1 << 20
+_MAX_DEPTH = 8
+#: Settings of servers, by database and plug-in, lie deeper.
+_MAX_MONITOR_DEPTH = 16
+
+_Count = Annotated[int, Field(ge=0)]
+_Counts = dict[str, _Count]
+
+
+class _Shape(BaseModel):
+    """The shape that reports expect of some facts; other facts may be beside them."""
+
+    model_config = ConfigDict(strict=True)
+
+
+class _Target(_Shape):
+    uri: str
+
+
+class _CleanUp(_Shape):
+    entries: _Count = 0
+    deleted: _Count = 0
+    already_gone: _Count = 0
+    left: _Count = 0
+    seconds: float = 0.0
+    error: str | None = None
+
+
+class _AgentFacts(_Shape):
+    host: dict[str, Any] = {}
+    targets: list[_Target] = []
+    control_operations: dict[str, _Counts] = {}
+    later_operations: dict[str, _Counts] = {}
+    notes: dict[str, list[dict[str, Any]]] = {}
+    clean_up: _CleanUp = _CleanUp()
+
+
+class _Reading(_Shape):
+    operations: dict[str, _Count | None] = {}
+    sent: _Counts = {}
+    started: str | None = None
+
+
+class _ServerFacts(_Shape):
+    before: _Reading = _Reading()
+    after: _Reading = _Reading()
+    control_operations: _Counts = {}
+    facts: dict[str, Any] = {}
+    failure: str | None = None
+
+
+class _Cost(_Shape):
+    cpu_s: float
+
+
+class _MonitorFacts(_Shape):
+    observations: dict[str, _ServerFacts] = {}
+    replication: dict[str, Any] = {}
+    observer_cost: _Cost = _Cost(cpu_s=0.0)
+
+
+def agent_facts(text: str) -> dict[str, Any]:
+    """The facts of a report; ProtocolError when a report could not be made of them."""
+    facts = _facts(text, _MAX_DEPTH, _AgentFacts)
+    return {
+        name: value for name, value in facts.items() if name not in COORDINATOR_FACTS
+    }
+
+
+def _monitor_facts(text: str) -> dict[str, Any]:
+    """What a monitor found: of servers by URI, and of their replication."""
+    facts = _facts(text, _MAX_MONITOR_DEPTH, _MonitorFacts)
+    return {name: facts[name] for name in _MonitorFacts.model_fields if name in facts}
+
+
+def _facts(text: str, max_depth: int, shape: type[_Shape] = _Shape) -> dict[str, Any]:
+    if len(text) > _MAX_CHARACTERS:
+        raise ProtocolError(f"facts of {len(text)} characters")
+    facts = decode_facts(text)
+    _check_depth(facts, max_depth)
+    try:
+        shape.model_validate(facts)
+    except ValidationError as error:
+        # a peer may cause any number of errors: do not list them
+        wrong = error.error_count()
+        raise ProtocolError(f"{wrong} facts are not of the expected type") from None
+    return facts
+
+
+def _check_depth(value: object, left: int) -> None:
+    if not left:
+        raise ProtocolError("facts are nested too deep")
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        for one in value:
+            _check_depth(one, left - 1)
+
+
+_MAX_NAME = 500
+_MAX_MONITORS = 1000
+_MAX_METRICS = 5000
+_MAX_NS = (1 << 63) - 1
+#: Not allowed, or not available.
+_REFUSALS = (ConfigError, FleetError, TargetError)
+
+
+@dataclass(frozen=True, slots=True)
+class MonitorNews:
+    """One report of a monitor."""
+
+    event: machine.MonitorPrepared | machine.MonitorProgressed | machine.MonitorEnded
+    monitors: Sequence[MonitorDescription] = ()
+    samples: Sequence[MonitorSample] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+def monitor_news(report: monitor_pb2.MonitorReport) -> MonitorNews:
+    """The news of a report; ProtocolError when it cannot be stored."""
+    agent, event = report.agent, report.event
+    match event.WhichOneof("kind"):
+        case "ready":
+            ready = event.ready
+            if len(ready.monitors) > _MAX_MONITORS:
+                raise ProtocolError(f"{len(ready.monitors)} monitors")
+            return MonitorNews(
+                machine.MonitorPrepared(agent),
+                monitors=[_description(one) for one in ready.monitors],
+                facts=_monitor_facts(ready.facts_json),
+            )
+        case "samples":
+            progress = machine.MonitorProgressed(agent)
+            return MonitorNews(progress, samples=_samples(event.samples))
+        case "finished":
+            facts = _monitor_facts(event.finished.facts_json)
+            return MonitorNews(machine.MonitorEnded(agent), facts=facts)
+        case "failed":
+            error = error_of(event.failed)
+            refusal = error if isinstance(error, _REFUSALS) else None
+            reason = str(error) or "it failed"
+            return MonitorNews(machine.MonitorEnded(agent, reason, refusal))
+        case _:
+            raise ProtocolError("a monitor report without content")
+
+
+def merged(known: Mapping[str, Any], news: Mapping[str, Any]) -> dict[str, Any]:
+    """The manifest's parts that monitors make, with the facts of one more report."""
+    observations = {uri: dict(of) for uri, of in known.get("observations", {}).items()}
+    for uri, found in news.get("observations", {}).items():
+        observations.setdefault(uri, {}).update(found)
+    rest = {name: value for name, value in news.items() if name != "observations"}
+    if "observer_cost" in rest:  # of all of them
+        before_s = known.get("observer_cost", {}).get("cpu_s", 0.0)
+        rest["observer_cost"] = {"cpu_s": before_s + rest["observer_cost"]["cpu_s"]}
+    return {**({"observations": observations} if observations else {}), **rest}
+
+
+def _description(message: monitor_pb2.MonitorDescription) -> MonitorDescription:
+    if len(message.metrics) > _MAX_METRICS:
+        raise ProtocolError(f"a monitor of {len(message.metrics)} metrics")
+    metrics = [
+        Metric(_name(one.name), one.unit[:_MAX_NAME], _kind(one.is_counter))
+        for one in message.metrics
+    ]
+    if len({one.name for one in metrics}) < len(metrics):
+        raise ProtocolError("a monitor with two metrics of one name")
+    return MonitorDescription(
+        _name(message.name), metrics, _facts(message.facts_json, _MAX_MONITOR_DEPTH)
+    )
+
+
+def _kind(is_counter: bool) -> Any:
+    return "counter" if is_counter else "gauge"
+
+
+def _name(text: str) -> str:
+    if not text or len(text) > _MAX_NAME:
+        raise ProtocolError("a monitor or metric without a usable name")
+    return text
+
+
+def _samples(message: monitor_pb2.MonitorSamples) -> list[MonitorSample]:
+    samples = []
+    for one in message.samples:
+        if abs(one.at_ns) > _MAX_NS or not 0 <= one.took_ns <= _MAX_NS:
+            raise ProtocolError("a sample at no time")
+        if len(one.values) > _MAX_METRICS:
+            raise ProtocolError(f"a sample of {len(one.values)} values")
+        failure = one.failure[:_MAX_NAME] or None
+        # what is beyond all numbers is as good as missing
+        values = tuple(v if math.isfinite(v) else math.nan for v in one.values)
+        samples.append(
+            MonitorSample(_name(one.monitor), one.at_ns, one.took_ns, values, failure)
+        )
+    return samples

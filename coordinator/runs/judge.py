@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Verdicts of ended runs, from a process of its own.
+"""Verdicts of ended runs, from a process of its own (reports/judge.py).
 
-The process is reports/judge.py, which whoever starts the coordinator names: one at a
-time, with low priority, within a limit of time. A run that cannot be judged has no
-verdict, and stays as it is.
+One at a time, with low priority and a time limit. A run that cannot be judged has no
+verdict.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from ldapslam.results.records import FINAL_STATES, RunRecord
 
 _log = logging.getLogger(__name__)
 
-#: Twelve hours of four agents took 70 s, on two cores that were busy with others.
+#: Twelve hours of four agents took 70 s on two busy cores.
 LIMIT_S = 300.0
 
 _VERDICTS = ("PASS", "FAIL", "INVALID")
-#: Of the runs that ended without a verdict, this many are judged after a start.
+#: Runs without a verdict that a start judges.
 _JUDGED_AT_START = 20
 
 
@@ -32,11 +31,9 @@ _JUDGED_AT_START = 20
 class Judgement:
     #: PASS, FAIL or INVALID; None: the run never began, or could not be judged.
     verdict: str | None = None
-    #: Why the verdict is not PASS.
     reasons: tuple[str, ...] = ()
 
 
-#: Judges the run of an id; takes its time.
 Judge = Callable[[str], Awaitable[Judgement]]
 
 
@@ -80,7 +77,7 @@ class Verdicts:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def judge(self, record: RunRecord) -> None:
-        """Have it done, in its own time: it is the last that happens to a run."""
+        """Judge a run in the background; the last that happens to it."""
         task = asyncio.create_task(self._judge_run(record))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -97,7 +94,6 @@ class Verdicts:
                 self.judge(record)
 
     async def wait(self) -> None:
-        """Until all are judged."""
         if self._tasks:
             await asyncio.wait(self._tasks)
 

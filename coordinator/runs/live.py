@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of a run while it goes: the snapshots of one interval merged over agents.
+"""Live statistics of a run: each interval's snapshots merged over agents. Pure.
 
-For people who watch; the report's figures are computed from the store. An interval's
-figures are given once, in order, as soon as every agent that is still part of the run
-has reported it. Pure.
+For people who watch; reports use the store. An interval is given once, in order, when
+every agent that is still in the run has reported it.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from ldapslam.results.histogram import Histogram
 _NS_PER_S = 1e9
 
 
-class LiveFigures:
+class LiveStatistics:
     """The intervals of one run that are not complete yet."""
 
     def __init__(self, agents: Iterable[str]) -> None:
@@ -35,17 +34,16 @@ class LiveFigures:
         self._done_up_to = -1
 
     def add(self, agent: str, snapshot: Snapshot) -> list[IntervalFigures]:
-        """Take an agent's snapshot; figures of the intervals this completes."""
+        """Take an agent's snapshot; the intervals that it completes."""
         if snapshot.index <= self._done_up_to:
             return []  # late: its interval was shown without it
         self._open.setdefault(snapshot.index, {})[agent] = snapshot
         if snapshot.final:
-            # of a drain there may be one agent's only: the plan is over for it
+            # its plan is over: the drain may be one agent's only
             self._expected.discard(agent)
         return self._complete()
 
     def drop(self, agent: str) -> list[IntervalFigures]:
-        """The agent is no part of the run any more."""
         self._expected.discard(agent)
         return self._complete()
 
@@ -66,7 +64,7 @@ class LiveFigures:
         names = dict.fromkeys(
             row.stream for snapshot in snapshots for row in snapshot.operations
         )
-        # what sends nothing for want of connections
+        # streams without connections send nothing
         names |= dict.fromkeys(
             row.stream
             for snapshot in snapshots
@@ -140,7 +138,7 @@ def _percentile_us(times: Histogram, p: float) -> float | None:
 
 
 def _response_times(row: OperationInterval) -> Iterable[common_pb2.Histogram]:
-    """Of successes; of expected results where the row has no success."""
+    """The successes' times; those of expected results where there is no success."""
     found = {
         histogram.outcome: histogram
         for histogram in row.histograms

@@ -20,10 +20,10 @@ a repeated one returns nothing, because agents repeat what was not acknowledged.
     draining --TimePassed, agents overdue--> failed, or what draining was to end in
     preparing -- some agents failed or overdue, a quorum is prepared --> queued
 
-A run with monitors has observers on some of its agents. They see the servers before
-anything else happens to them: agents are told to prepare when every observer has. They
+A run with monitors has monitors on some of its agents. They see the servers before
+anything else happens to them: agents are told to prepare when every monitor has. They
 conclude when every agent has ended: draining goes on until they have, or until the run
-is cancelled, which then ends as it was going to. A run is not begun when an observer is
+is cancelled, which then ends as it was going to. A run is not begun when an monitor is
 refused what the job asks of it, and never stopped for what one fails to see later: its
 verdict says what is missing.
 
@@ -32,7 +32,7 @@ decided by what led there first. It is left when every agent has ended or is gon
 agents that are overdue then are abandoned; an agent that reports progress with its
 clean-up gives all of them more time. With no agent to wait for it is passed over.
 
-With a quorum, agents that cannot be made ready are left out, and the run begins anew
+With a quorum, agents that cannot be made ready are left out, and the run begins again
 with those that can: each agent's share of the load depends on how many there are.
 """
 
@@ -45,7 +45,7 @@ from typing import Any
 
 from ldapslam.base.errors import AgentLost, AgentUnreachable, LdapSlamError, RunAborted
 
-#: The store's disk may take a while, and agents of one host share its CPUs.
+#: The disk takes a while, and agents of one host share its CPUs.
 _LOCAL_LEAD_NS = 400_000_000
 _LOCAL_LEAD_PER_AGENT_NS = 20_000_000
 
@@ -66,7 +66,7 @@ class RunState(StrEnum):
 
 
 class Watch(StrEnum):
-    """How far the observer of one agent is."""
+    """How far the monitor of one agent is."""
 
     ASSIGNED = "assigned"
     PREPARED = "prepared"
@@ -98,20 +98,19 @@ class RunLimits:
     grace_ns: int
     #: False: `on_agent_loss: continue`.
     stop_on_loss: bool = True
-    #: All agents are to be ready within.
+    #: Time for all agents to become ready.
     prepare_ns: int = 120_000_000_000
-    #: So many ready agents are enough when others cannot be had; None: all are needed.
+    #: Enough ready agents when others fail; None: all are needed.
     quorum: int | None = None
-    #: From the last agent's readiness to T0: the order to start is written to the
-    #: store, and then sent. Less of it for agents on the coordinator's host.
+    #: From the last agent's readiness to T0: the order is stored, then sent. Shorter on
+    #: the coordinator's host.
     start_lead_ns: int = 1_000_000_000
-    #: Beyond what is planned, for messages on their way.
+    #: For messages on their way.
     slack_ns: int = 30_000_000_000
-    #: Whether there are observers.
-    observed: bool = False
-    #: What they get to see the servers before the load.
-    observe_ns: int = 30_000_000_000
-    #: What they get, beyond the slack, to see replicas become equal after it.
+    monitored: bool = False
+    #: Time for monitors to read the servers before the load.
+    monitor_prepare_ns: int = 30_000_000_000
+    #: Time, beyond the slack, for replicas to become equal.
     verify_ns: int = 0
 
 
@@ -128,49 +127,49 @@ class Ending:
         return self.state is RunState.FINISHED
 
 
-# Events.
+class RunEvent:
+    """What happened."""
 
 
 @dataclass(frozen=True, slots=True)
-class AgentsAssigned:
+class AgentsAssigned(RunEvent):
     agents: tuple[str, ...]
-    #: All of them run on the coordinator's host: no network is between.
+    #: All run on the coordinator's host.
     are_local: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class ObserverPrepared:
+class MonitorPrepared(RunEvent):
     agent: str
 
 
 @dataclass(frozen=True, slots=True)
-class ObserverProgressed:
+class MonitorProgressed(RunEvent):
     """It is at work: servers may take long to become equal, and to be compared."""
 
     agent: str
 
 
 @dataclass(frozen=True, slots=True)
-class ObserverEnded:
+class MonitorEnded(RunEvent):
     agent: str
-    #: Why it saw nothing more, or empty.
     reason: str = ""
-    #: What it was refused with, if it was: no other try would go better.
+    #: The reason of a refusal, which another try would not change.
     refusal: LdapSlamError | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class AgentPrepared:
+class AgentPrepared(RunEvent):
     agent: str
 
 
 @dataclass(frozen=True, slots=True)
-class AgentStarted:
+class AgentStarted(RunEvent):
     agent: str
 
 
 @dataclass(frozen=True, slots=True)
-class CleanUpProgressed:
+class CleanUpProgressed(RunEvent):
     """The agent's load is over; it removes the entries that it added."""
 
     agent: str
@@ -178,32 +177,31 @@ class CleanUpProgressed:
 
 
 @dataclass(frozen=True, slots=True)
-class AgentFinished:
+class AgentFinished(RunEvent):
     agent: str
-    #: Why before the plan's end, or empty.
     early_reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class AgentFailed:
+class AgentFailed(RunEvent):
     agent: str
     error: LdapSlamError
 
 
 @dataclass(frozen=True, slots=True)
-class AgentVanished:
+class AgentVanished(RunEvent):
     agent: str
     silent_ns: int
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class CancelRequested:
+class CancelRequested(RunEvent):
     by: str
 
 
 @dataclass(frozen=True, slots=True)
-class GaveUp:
+class GaveUp(RunEvent):
     """The run will not begin: with an error it has failed, else it is cancelled."""
 
     reason: str
@@ -211,72 +209,56 @@ class GaveUp:
 
 
 @dataclass(frozen=True, slots=True)
-class StoreFailed:
+class StoreFailed(RunEvent):
     """Reports cannot be kept: what cannot be kept must not be measured."""
 
     error: LdapSlamError
 
 
 @dataclass(frozen=True, slots=True)
-class TimePassed:
+class TimePassed(RunEvent):
     pass
 
 
-RunEvent = (
-    AgentsAssigned
-    | ObserverPrepared
-    | ObserverProgressed
-    | ObserverEnded
-    | AgentPrepared
-    | AgentStarted
-    | CleanUpProgressed
-    | AgentFinished
-    | AgentFailed
-    | AgentVanished
-    | CancelRequested
-    | GaveUp
-    | StoreFailed
-    | TimePassed
-)
-
-# Commands.
+class Command:
+    """What has to be done."""
 
 
 @dataclass(frozen=True, slots=True)
-class ObserveServers:
-    """On these agents; the run begins anew for all of them."""
+class MonitorServers(Command):
+    """On these agents; the run begins again for all of them."""
 
     agents: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class ConcludeObservers:
+class ConcludeMonitors(Command):
     agents: tuple[str, ...]
-    #: Whether replicas are to become equal; False after a run that went wrong.
+    #: Whether to wait for equal replicas; False after a failure.
     verify: bool
 
 
 @dataclass(frozen=True, slots=True)
-class EndObservers:
+class EndMonitors(Command):
     """At once."""
 
     agents: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class PrepareAgents:
+class PrepareAgents(Command):
     agents: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class StartAgents:
+class StartAgents(Command):
     agents: tuple[str, ...]
     #: T0 in the coordinator's clock.
     t0_ns: int
 
 
 @dataclass(frozen=True, slots=True)
-class StopAgents:
+class StopAgents(Command):
     agents: tuple[str, ...]
     reason: str
     #: True: at once, without drain.
@@ -284,33 +266,33 @@ class StopAgents:
 
 
 @dataclass(frozen=True, slots=True)
-class ReleaseAgents:
+class ReleaseAgents(Command):
     """They have not been told of the run."""
 
     agents: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class RequeueRun:
-    """The run is to begin anew with these agents, once they have ended their part."""
+class RequeueRun(Command):
+    """The run is to begin again with these agents, once they have ended their part."""
 
     agents: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class RecordState:
+class RecordState(Command):
     state: RunState
     detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class RecordEvent:
+class RecordEvent(Command):
     kind: str
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class ConcludeRun:
+class ConcludeRun(Command):
     """The run is over; `error` is why it failed."""
 
     state: RunState
@@ -319,28 +301,13 @@ class ConcludeRun:
 
 
 @dataclass(frozen=True, slots=True)
-class RefuseEvent:
+class RefuseEvent(Command):
     event: RunEvent
     state: RunState
 
 
-Command = (
-    ObserveServers
-    | ConcludeObservers
-    | EndObservers
-    | PrepareAgents
-    | StartAgents
-    | StopAgents
-    | ReleaseAgents
-    | RequeueRun
-    | RecordState
-    | RecordEvent
-    | ConcludeRun
-    | RefuseEvent
-)
-
 _BEFORE_LOAD = (RunState.PREPARING, RunState.READY)
-_OF_OBSERVERS = (ObserverPrepared, ObserverProgressed, ObserverEnded)
+_OF_MONITORS = (MonitorPrepared, MonitorProgressed, MonitorEnded)
 
 
 class Run:
@@ -348,11 +315,11 @@ class Run:
 
     def __init__(self, limits: RunLimits) -> None:
         self.state = RunState.QUEUED
-        #: Agent -> how far it is; in the order of the agents' indexes.
+        #: In the order of the agents' indexes.
         self.parts: dict[str, Part] = {}
-        #: Agent -> how far its observer is; those of all agents, or of none.
+        #: For all agents, or none.
         self.watches: dict[str, Watch] = {}
-        #: Agents have ended, and observers are awaited.
+        #: Agents have ended, and monitors are awaited.
         self.is_concluding = False
         #: T0 in the coordinator's clock; None until all agents were ready.
         self.t0_ns: int | None = None
@@ -360,17 +327,16 @@ class Run:
         self._are_told = False
         self._are_local = False
         self._deadline_ns: int | None = None
-        #: However busy observers are.
         self._conclude_until_ns = 0
-        #: What the run will have been once its agents are gone.
+        #: The result once the agents are gone.
         self.ending = Ending()
         active = (RunState.PREPARING, RunState.READY, RunState.RUNNING)
         live = (*active, RunState.DRAINING)
         steps: dict[type[Any], tuple[Any, tuple[RunState, ...]]] = {
             AgentsAssigned: (self._on_assigned, (RunState.QUEUED,)),
-            ObserverPrepared: (self._on_observer_prepared, live),
-            ObserverProgressed: (self._on_observer_progressed, live),
-            ObserverEnded: (self._on_observer_ended, live),
+            MonitorPrepared: (self._on_monitor_prepared, live),
+            MonitorProgressed: (self._on_monitor_progressed, live),
+            MonitorEnded: (self._on_monitor_ended, live),
             AgentPrepared: (self._on_prepared, live),
             AgentStarted: (self._on_started, (RunState.READY, *live[2:])),
             CleanUpProgressed: (self._on_clean_up, live),
@@ -393,17 +359,17 @@ class Run:
         t0_ns: int,
         ending: Ending,
         now_ns: int,
-        observers_ended: Collection[str] = (),
+        monitors_ended: Collection[str] = (),
     ) -> list[Command]:
-        """Be the run that another coordinator began: READY or beyond, not ended."""
+        """Continue the run of another coordinator: READY or beyond."""
         self.state = state
         self.parts = dict(parts)
         self.t0_ns = t0_ns
         self.ending = ending
         self._are_told = True
-        if self._limits.observed:
+        if self._limits.monitored:
             self.watches = {
-                agent: Watch.ENDED if agent in observers_ended else Watch.PREPARED
+                agent: Watch.ENDED if agent in monitors_ended else Watch.PREPARED
                 for agent in parts
             }
         if state is RunState.READY:
@@ -412,7 +378,7 @@ class Run:
             self._deadline_ns = self._drain_deadline_ns(now_ns)
         lost = [agent for agent, part in parts.items() if part is Part.LOST]
         if lost and ending.is_planned and self._limits.stop_on_loss:
-            # it ended between the two entries in the store
+            # the coordinator ended between two writes
             error = AgentLost(lost[0], 0.0)
             return self._stop(RunState.FAILED, str(error), error, now_ns)
         return [] if self._live() else self._conclude(now_ns)
@@ -425,8 +391,8 @@ class Run:
         if agent is not None:
             if agent not in self.parts:
                 return [RefuseEvent(event, self.state)]
-            is_of_observer = isinstance(event, _OF_OBSERVERS)
-            if self.parts[agent].is_over and not is_of_observer:
+            is_of_monitor = isinstance(event, _OF_MONITORS)
+            if self.parts[agent].is_over and not is_of_monitor:
                 return []
         return self._steps[type(event)](event, now_ns)
 
@@ -435,10 +401,10 @@ class Run:
         self._are_told = False
         self._are_local = event.are_local
         entered = self._enter(RunState.PREPARING)
-        if self._limits.observed:
+        if self._limits.monitored:
             self.watches = dict.fromkeys(event.agents, Watch.ASSIGNED)
-            self._deadline_ns = now_ns + self._limits.observe_ns
-            return [*entered, ObserveServers(event.agents)]
+            self._deadline_ns = now_ns + self._limits.monitor_prepare_ns
+            return [*entered, MonitorServers(event.agents)]
         return [*entered, *self._prepare(now_ns)]
 
     def _prepare(self, now_ns: int) -> list[Command]:
@@ -446,29 +412,29 @@ class Run:
         self._deadline_ns = now_ns + self._limits.prepare_ns
         return [PrepareAgents(self._live())]
 
-    def _on_observer_prepared(
-        self, event: ObserverPrepared, now_ns: int
+    def _on_monitor_prepared(
+        self, event: MonitorPrepared, now_ns: int
     ) -> list[Command]:
         if self.watches.get(event.agent) is not Watch.ASSIGNED:
             return []
         self.watches[event.agent] = Watch.PREPARED
-        return self._prepare_when_observed(now_ns)
+        return self._prepare_when_monitored(now_ns)
 
-    def _on_observer_progressed(
-        self, event: ObserverProgressed, now_ns: int
+    def _on_monitor_progressed(
+        self, event: MonitorProgressed, now_ns: int
     ) -> list[Command]:
         if self.is_concluding and self.watches.get(event.agent) is Watch.PREPARED:
             until_ns = now_ns + self._limits.slack_ns
             self._deadline_ns = min(until_ns, self._conclude_until_ns)
         return []
 
-    def _on_observer_ended(self, event: ObserverEnded, now_ns: int) -> list[Command]:
+    def _on_monitor_ended(self, event: MonitorEnded, now_ns: int) -> list[Command]:
         before = self.watches.get(event.agent, Watch.ENDED)
         if before is Watch.ENDED:
             return []
         self.watches[event.agent] = Watch.ENDED
         commands: list[Command] = []
-        text = f"observer of agent {event.agent!r}: {event.reason}"
+        text = f"monitor of agent {event.agent!r}: {event.reason}"
         if event.reason:
             commands.append(RecordEvent("observer_failed", text))
         if event.refusal is not None and before is Watch.ASSIGNED:
@@ -476,9 +442,9 @@ class Run:
             return [*commands, *stop]
         if self.is_concluding:
             return [*commands, *([] if self._watching() else self._end())]
-        return [*commands, *self._prepare_when_observed(now_ns)]
+        return [*commands, *self._prepare_when_monitored(now_ns)]
 
-    def _prepare_when_observed(self, now_ns: int) -> list[Command]:
+    def _prepare_when_monitored(self, now_ns: int) -> list[Command]:
         is_waiting = self.state is RunState.PREPARING and not self._are_told
         if not is_waiting or Watch.ASSIGNED in self.watches.values():
             return []
@@ -491,7 +457,7 @@ class Run:
         if any(part is Part.ASSIGNED for part in self.parts.values()):
             return []
         if any(part is Part.LOST for part in self.parts.values()):
-            return self._begin_anew()
+            return self._begin_again()
         self.t0_ns = now_ns + self._start_lead_ns()
         self._deadline_ns = self.t0_ns + self._limits.slack_ns
         return [*self._enter(RunState.READY), StartAgents(self._live(), self.t0_ns)]
@@ -502,26 +468,25 @@ class Run:
             return lead_ns
         return min(lead_ns, _LOCAL_LEAD_NS + len(self.parts) * _LOCAL_LEAD_PER_AGENT_NS)
 
-    def _begin_anew(self) -> list[Command]:
-        """All are decided; those that are ready are enough, and others are missing."""
+    def _begin_again(self) -> list[Command]:
+        """Begin again with the agents that are ready."""
         ready = tuple(
             agent for agent, part in self.parts.items() if part is Part.PREPARED
         )
         missing = [agent for agent in self.parts if agent not in ready]
-        text = f"begins anew without {', '.join(missing)}"
-        observers = self._watching()
+        text = f"begins again without {', '.join(missing)}"
+        monitors = self._watching()
         self.parts, self.watches, self._are_told = {}, {}, False
         self._deadline_ns = None
         return [
             RecordEvent("quorum", text),
-            *([EndObservers(observers)] if observers else []),
+            *([EndMonitors(monitors)] if monitors else []),
             StopAgents(ready, text),
             *self._enter(RunState.QUEUED, text),
             RequeueRun(ready),
         ]
 
     def _is_expendable(self, agent: str) -> bool:
-        """Whether the run may do without an agent that cannot be made ready."""
         quorum = self._limits.quorum
         if quorum is None or self.state is not RunState.PREPARING:
             return False
@@ -533,7 +498,7 @@ class Run:
         event = RecordEvent("agent_left_out", text)
         if any(part is Part.ASSIGNED for part in self.parts.values()):
             return [event]
-        return [event, *self._begin_anew()]
+        return [event, *self._begin_again()]
 
     def _on_started(self, event: AgentStarted, now_ns: int) -> list[Command]:
         if self.state is not RunState.READY:
@@ -551,7 +516,7 @@ class Run:
 
     def _on_finished(self, event: AgentFinished, now_ns: int) -> list[Command]:
         reason = event.early_reason
-        # while another's start is on its way, a fast agent may be through
+        # a fast agent may end while another's start is on its way
         if self.parts[event.agent] is not Part.STARTED and self.state in _BEFORE_LOAD:
             reason = reason or "no load was started"
         if not reason or not self.ending.is_planned:
@@ -570,7 +535,7 @@ class Run:
             self.watches[event.agent] = Watch.ENDED
         if self._is_expendable(event.agent):
             left_out = self._leave_out(event.agent, str(error))
-            return [*left_out, *self._prepare_when_observed(now_ns)]
+            return [*left_out, *self._prepare_when_monitored(now_ns)]
         return self._lose(event.agent, "agent_lost", error, now_ns, event.reason)
 
     def _on_cancel(self, event: CancelRequested, now_ns: int) -> list[Command]:
@@ -580,8 +545,8 @@ class Run:
             self.ending = Ending(RunState.CANCELLED, detail)
             return [noted, *self._conclude(now_ns)]
         if self.is_concluding:
-            # the load has had its end; what is cancelled is to wait for the replicas
-            return [noted, EndObservers(self._watching()), *self._end()]
+            # only the wait for replicas is cancelled
+            return [noted, EndMonitors(self._watching()), *self._end()]
         if self.state is RunState.DRAINING:
             return [RefuseEvent(event, self.state)]
         return [noted, *self._stop(RunState.CANCELLED, detail, None, now_ns)]
@@ -609,7 +574,7 @@ class Run:
         if self._deadline_ns is None or now_ns < self._deadline_ns:
             return []
         if self.is_concluding or not self._are_told:
-            return self._without_observers(now_ns)
+            return self._without_monitors(now_ns)
         late = self._late()
         if self.state is RunState.DRAINING:
             return self._abandon(late, now_ns)
@@ -637,7 +602,7 @@ class Run:
         now_ns: int,
         reason: str = "",
     ) -> list[Command]:
-        """The agent's part is over before its time."""
+        """The agent's part ended early."""
         noted = RecordEvent(kind, f"agent {agent!r}: {reason or error}")
         self.parts[agent] = Part.LOST
         has_others = any(part is not Part.LOST for part in self.parts.values())
@@ -653,7 +618,7 @@ class Run:
         error: LdapSlamError | None,
         now_ns: int,
     ) -> list[Command]:
-        """Bring the run down to `outcome`, unless it is on its way down already."""
+        """Go to `outcome`, unless the run is on its way down already."""
         is_first = self.ending.is_planned
         if is_first:
             self.ending = Ending(outcome, detail, error)
@@ -672,7 +637,7 @@ class Run:
         return [*self._enter(RunState.DRAINING, detail), stop]
 
     def _abandon(self, late: tuple[str, ...], now_ns: int) -> list[Command]:
-        """The drain took too long: end without those that are still at it."""
+        """The drain took too long: end without the late agents."""
         waited_ns = self._limits.grace_ns + self._limits.slack_ns
         error = AgentUnreachable(late[0], waited_ns / 1e9)
         if self.ending.is_planned:
@@ -685,16 +650,16 @@ class Run:
             *self._conclude(now_ns),
         ]
 
-    def _without_observers(self, now_ns: int) -> list[Command]:
-        """They took too long: go on with those that did not."""
+    def _without_monitors(self, now_ns: int) -> list[Command]:
+        """Monitors took too long: go on without them."""
         late = self._watching()
         if not self.is_concluding:
             late = tuple(a for a in late if self.watches[a] is Watch.ASSIGNED)
         for agent in late:
             self.watches[agent] = Watch.ENDED
-        text = f"the observers of {', '.join(late)} took too long"
+        text = f"the monitors of {', '.join(late)} took too long"
         commands: list[Command]
-        commands = [RecordEvent("observer_overdue", text), EndObservers(late)]
+        commands = [RecordEvent("observer_overdue", text), EndMonitors(late)]
         if self.is_concluding:
             return [*commands, *self._end()]
         return [*commands, *self._prepare(now_ns)]
@@ -706,12 +671,12 @@ class Run:
         return self._conclude(now_ns)
 
     def _conclude(self, now_ns: int) -> list[Command]:
-        """No agent is awaited any more; observers may be."""
-        observers = self._watching()
-        if not observers:
+        """No agent is awaited any more; monitors may be."""
+        monitors = self._watching()
+        if not monitors:
             return self._end()
         if self.t0_ns is None or self.is_concluding:  # no load to see the effect of
-            return [EndObservers(observers), *self._end()]
+            return [EndMonitors(monitors), *self._end()]
         self.is_concluding = True
         verify = self.ending.is_planned
         self._deadline_ns = now_ns + self._limits.slack_ns
@@ -719,7 +684,7 @@ class Run:
         if verify:
             self._conclude_until_ns += self._limits.verify_ns
         entered = [] if self.state is RunState.DRAINING else self._enter_draining()
-        return [*entered, ConcludeObservers(observers, verify)]
+        return [*entered, ConcludeMonitors(monitors, verify)]
 
     def _enter_draining(self) -> list[Command]:
         return self._enter(RunState.DRAINING, self.ending.detail)
@@ -740,11 +705,9 @@ class Run:
         return tuple(agent for agent, part in self.parts.items() if not part.is_over)
 
     def _watching(self) -> tuple[str, ...]:
-        """Agents whose observers are there."""
         return tuple(a for a, watch in self.watches.items() if watch is not Watch.ENDED)
 
     def _late(self) -> tuple[str, ...]:
-        """Agents that the current state waits for."""
         awaited = {RunState.PREPARING: Part.PREPARED, RunState.READY: Part.STARTED}
         there = awaited.get(self.state)
         return tuple(agent for agent in self._live() if self.parts[agent] is not there)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a submitted job to the run's record, its limits and what agents are told. Pure.
+"""Makes a run of a submitted job: record, limits, the agents' assignment. Pure.
 
-The job is loaded here as the agents will load it, so that all its faults are found
-before anything starts. Files travel with it; secrets do not, they are references.
+The job is loaded as agents will load it, to find its faults before the start. Its files
+travel with it, secrets as references. Reports never read job files: the record's plan
+has what they need.
 """
 
 from __future__ import annotations
@@ -12,19 +13,22 @@ import platform
 import re
 import secrets
 import socket
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 
 from ldapslam.base.errors import AgentVersionMismatch, ConfigError
 from ldapslam.base.time_zone import parse_utc
 from ldapslam.base.uri import server_of
 from ldapslam.coordinator.fleet.selection import Selection
-from ldapslam.coordinator.runs.report_plan import report_plan
 from ldapslam.coordinator.runs.run import RunLimits
 from ldapslam.jobs.load import load_job_text
-from ldapslam.jobs.model import Job
-from ldapslam.jobs.phases import phase_spans
+from ldapslam.jobs.model import Job, Stream
+from ldapslam.jobs.phases import interval_boundaries_ns, measure_span, phase_spans
+from ldapslam.jobs.plan import StreamPlan, agent_plan, planned_arrivals
+from ldapslam.jobs.rates.profile import peak_rate
+from ldapslam.jobs.scripts import NO_VARIABLE, OperationPlan
 from ldapslam.proto.common_pb2 import RunAssignment
 from ldapslam.proto.operator_pb2 import RunCondition, SubmitJobRequest
 from ldapslam.results.records import RunRecord, utc_text
@@ -36,7 +40,7 @@ from ldapslam.transport.messages import (
 )
 
 _SEED_BITS = 64
-#: Characters of a name: of an agent, a schedule, a window.
+#: Characters of an agent's, schedule's or window's name.
 MAX_NAME = 64
 
 
@@ -46,16 +50,16 @@ class Submission:
 
     job: Job
     record: RunRecord
-    #: What every agent gets; index and count are filled in for each.
+    #: Without index and count.
     assignment: RunAssignment
     selection: Selection
     limits: RunLimits
-    #: Its servers (`server_of`): no two runs at a time, unless both share them.
+    #: Its servers (`server_of`), for one run at a time unless both share.
     targets: frozenset[str]
     is_sharing: bool
-    #: As it was sent, for a coordinator after this one.
+    #: As sent, for the next coordinator.
     request: SubmitJobRequest
-    #: How long the run may wait for agents that are not there; 0: not at all.
+    #: 0: not at all.
     wait_for_agents_ns: int
 
     @property
@@ -64,8 +68,8 @@ class Submission:
 
     @property
     def lease_ns(self) -> int:
-        """How long agents keep up the load without being heard."""
-        return self.assignment.orphan_grace_ns
+        """How long agents keep up the load without hearing of the coordinator."""
+        return self.assignment.coordinator_timeout_ns
 
 
 def load_submission(
@@ -89,7 +93,7 @@ def load_submission(
 
 
 def check_channels(names: Iterable[str], known: Collection[str]) -> None:
-    """ConfigError when the operator of the coordinator has not named a channel."""
+    """ConfigError for a channel that the operator has not named."""
     for name in names:
         if name not in known:
             raise ConfigError(
@@ -100,7 +104,7 @@ def check_channels(names: Iterable[str], known: Collection[str]) -> None:
 
 
 def is_usable(name: str) -> bool:
-    """A name that can be seen, on one line, and is not too long for a table."""
+    """Whether it is visible, on one line and short enough for a table."""
     return bool(name.strip()) and len(name) <= MAX_NAME and name.isprintable()
 
 
@@ -109,7 +113,7 @@ def new_run_id(now_utc: datetime) -> str:
 
 
 def reload_submission(request: SubmitJobRequest, record: RunRecord) -> Submission:
-    """The run of `record`, which another coordinator made of the request."""
+    """The run that another coordinator made of the request."""
     return _submission(_load_job(request), request, record)
 
 
@@ -138,7 +142,7 @@ def _submission(job: Job, request: SubmitJobRequest, record: RunRecord) -> Submi
             overrides=request.overrides,
             files={name: request.files[name] for name in job.named_files()},
             seed=record.seed,
-            orphan_grace_ns=job.orphan_grace_ns,
+            coordinator_timeout_ns=job.coordinator_timeout_ns,
         ),
         selection=selection_of(job),
         limits=limits_of(job),
@@ -166,7 +170,7 @@ def check_version(who: str, protocol_version: int, build: str) -> None:
 
 
 def _upgrade_hint(theirs: tuple[int, str], ours: tuple[int, str]) -> str:
-    """Which side is to follow: in an upgrade the coordinator goes first."""
+    """Which side to upgrade: the coordinator goes first."""
     order = [
         (protocol, [int(number) for number in re.findall(r"\d+", build)])
         for protocol, build in (theirs, ours)
@@ -185,7 +189,7 @@ def _upgrade_hint(theirs: tuple[int, str], ours: tuple[int, str]) -> str:
 
 
 def selection_of(job: Job) -> Selection:
-    """The fleet's notion of a job's `agents`: each has a connection of some stream."""
+    """The agents that a job asks for; each has a connection of some stream."""
     agents = job.agents
     return Selection(
         count=agents.count,
@@ -196,19 +200,18 @@ def selection_of(job: Job) -> Selection:
     )
 
 
-#: Longest that entries of servers are compared, after they had to be equal.
+#: Longest comparison of entries after replicas became equal.
 COMPARE_NS = 3600 * 1_000_000_000
 
 
 def limits_of(job: Job) -> RunLimits:
-    """The times that decide the run's transitions."""
     return RunLimits(
         planned_ns=phase_spans(job.run)[-1].end_ns,
         grace_ns=job.run.drain_ns,
         stop_on_loss=job.on_agent_loss == "stop",
         prepare_ns=job.agents.ready_within_ns,
         quorum=job.agents.quorum,
-        observed=bool(job.monitors or job.verify),
+        monitored=bool(job.monitors or job.verify),
         verify_ns=_verify_ns(job),
     )
 
@@ -249,3 +252,111 @@ def _record(
             },
         },
     )
+
+
+_NS_PER_S = 1e9
+
+
+def report_plan(job: Job) -> dict[str, Any]:
+    # one agent has all streams, and the whole of each total
+    whole = agent_plan(job, agent_index=0, agent_count=1, seed=0)
+    return {
+        "phases": [
+            {"name": span.name, "start_ns": span.start_ns, "end_ns": span.end_ns}
+            for span in phase_spans(job.run)
+        ],
+        "boundaries_ns": list(interval_boundaries_ns(job.run)),
+        "streams": [
+            _stream(job, stream, planned)
+            for stream, planned in zip(job.streams, whole.streams, strict=True)
+        ],
+        "validity": job.validity.model_dump(mode="json", by_alias=True),
+        "thresholds": list(job.thresholds),
+        **_counted(job),
+        **_verify(job),
+    }
+
+
+def _counted(job: Job) -> dict[str, Any]:
+    """Servers whose own counts are reconciled: those with directory monitors."""
+    uris = [
+        uri
+        for monitor in job.monitors
+        if monitor.directory
+        for uri in job.targets[monitor.directory]
+    ]
+    return {"counted": list(dict.fromkeys(uris))} if uris else {}
+
+
+def _verify(job: Job) -> dict[str, Any]:
+    if job.verify is None:
+        return {}
+    return {"verify": job.verify.model_dump(mode="json", by_alias=True)}
+
+
+def _stream(job: Job, stream: Stream, planned: StreamPlan) -> dict[str, Any]:
+    compiled = {operation.name: operation for operation in planned.operations}
+    #: Operation that begins a session -> its number in one.
+    first: dict[str, int] = {}
+    for script in planned.scripts:
+        numbers = [number for number, _ in script.steps]
+        name = planned.operations[numbers[0]].name
+        first[name] = max(first.get(name, 0), numbers.count(numbers[0]))
+    return {
+        "name": planned.name,
+        "target": planned.target,
+        "uris": list(job.targets[stream.target]),
+        **_watched(planned),
+        "engine": planned.engine,
+        # a replay may not send every operation
+        "is_replay": planned.replay is not None,
+        "model": planned.model,
+        **_rates(job, stream, planned),
+        "clients": planned.connections if planned.model == "closed" else None,
+        "connections": planned.total_connections,
+        "count": planned.total_operations or None,
+        "start_ns": planned.start_ns,
+        "end_ns": planned.end_ns or None,
+        "operations": [
+            {"name": name, "kind": kind, **_operation(compiled.get(name), first)}
+            for name, kind in stream.request_names
+        ],
+    }
+
+
+def _watched(planned: StreamPlan) -> dict[str, Any]:
+    """Operation -> server, for a class that watches other servers than its target."""
+    if planned.python is None or not planned.python.watched:
+        return {}
+    number = planned.python.watched
+    names, uris = planned.request_names[-number:], planned.uris[-number:]
+    return {"watched": dict(zip(names, uris, strict=True))}
+
+
+def _rates(job: Job, stream: Stream, planned: StreamPlan) -> dict[str, float | None]:
+    """Mean over the part of the measure phase in which the stream works."""
+    measure = measure_span(job.run)
+    start_ns = max(measure.start_ns, planned.start_ns)
+    end_ns = min(measure.end_ns, planned.end_ns or measure.end_ns)
+    if planned.model != "open" or planned.replay or end_ns <= start_ns:
+        return {"rate_per_s": None, "peak_rate_per_s": None}
+    arrivals = planned_arrivals(job.run, stream, start_ns, end_ns)
+    mean = arrivals / (end_ns - start_ns) * _NS_PER_S
+    return {
+        "rate_per_s": round(mean, 6),
+        "peak_rate_per_s": round(peak_rate(planned.profile) * _NS_PER_S, 6),
+    }
+
+
+def _operation(
+    operation: OperationPlan | None, first: Mapping[str, int]
+) -> dict[str, Any]:
+    if operation is None:
+        return {}  # of a stream that the engine does not drive
+    return {
+        "success_codes": list(operation.success_codes),
+        "expected_codes": list(operation.expected_codes),
+        "is_first": operation.name in first,
+        "per_session": first.get(operation.name, 1),
+        "is_paged": operation.cookie_variable != NO_VARIABLE,
+    }

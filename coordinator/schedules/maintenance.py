@@ -1,17 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Maintenance windows: times in which no run is under way. Pure.
+"""Maintenance windows: times without runs. Pure.
 
-A run is held back when a window is open now, or would open before the run's planned
-end. Windows are given once, from and to, or by a rule of begins with a length.
+A run waits when a window is open, or would open before the run's planned end. Windows
+have one begin and end, or a cron rule and a length.
 """
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from itertools import islice
 
 from ldapslam.base.errors import ConfigError
 from ldapslam.base.time_zone import clock_text, parse_utc, zone_named
@@ -19,15 +17,12 @@ from ldapslam.base.uri import server_of
 from ldapslam.coordinator.schedules.recurrence import Rule, check_cron, times
 from ldapslam.proto import schedule_pb2 as pb
 
-#: From the queue to T0 a run takes so long at most, or has failed.
+#: Longest time from the queue to T0.
 PREPARATION = timedelta(minutes=2)
-#: Of a window that comes again and again.
+#: For regular windows.
 _LONGEST = timedelta(days=31)
-#: A run that finds no room between so many windows in a row finds none.
+#: A run without room between that many windows has none.
 _MOST_SPANS = 400
-#: Windows without room between so many, over a month of those of each minute, never
-#: leave any.
-_MOST_AHEAD = 50_000
 _KEPT = 4
 
 
@@ -36,7 +31,7 @@ class Hold:
     """No run may begin."""
 
     window: str
-    #: When it may; None: there is no room for it between the windows.
+    #: None: there is no room between the windows.
     until: datetime | None
 
     def __str__(self) -> str:
@@ -49,12 +44,12 @@ class Hold:
 class Window:
     window_id: str
     name: str
-    #: Each begin; a rule without an end, or one time.
+    #: A rule without end, or one time.
     begins: Rule | datetime
     length: timedelta
     #: Servers (`server_of`); empty: all.
     targets: frozenset[str] = frozenset()
-    #: The span that was found last, and for when.
+    #: The last spans found, for the times asked.
     _found: list[tuple[datetime, tuple[datetime, datetime]]] = field(
         default_factory=list, compare=False, repr=False
     )
@@ -65,7 +60,7 @@ class Window:
     def first_span(self, now: datetime) -> tuple[datetime, datetime] | None:
         """Begin and end of the first window that is not over."""
         for asked, span in self._found:
-            # asked each second for each run that waits, and mostly the same
+            # asked each second for each waiting run
             if asked <= now < span[1]:
                 return span
         first = next(self.spans(now), None)
@@ -119,7 +114,7 @@ def hold_of(
     planned: timedelta,
     now: datetime,
 ) -> Hold | None:
-    """What keeps a run of this length from beginning now; None: nothing does."""
+    """Why a run of this length may not begin now; None: it may."""
     concerned = [window for window in windows if window.concerns(targets)]
     needed = planned + PREPARATION
     begin, holder = now, None
@@ -141,34 +136,3 @@ def _in_the_way(
         if span is not None and span[0] < begin + needed:
             return window, span[1]
     return None
-
-
-def check_time_left(added: Window, others: Sequence[Window], now: datetime) -> None:
-    """ConfigError when, with `added`, no run of some servers could ever begin."""
-    named = {target for window in (added, *others) for target in window.targets}
-    cases = [frozenset({target}) for target in sorted(added.targets or named)]
-    if not added.targets:
-        cases.insert(0, frozenset())  # servers that no window names
-    for targets in cases:
-        concerned = [one for one in others if one.concerns(targets)]
-        if _is_room([added, *concerned], now):
-            continue
-        runs = "".join(f" that loads {target}" for target in targets)
-        among = ", ".join(repr(one.name) for one in concerned)
-        raise ConfigError(
-            f"with maintenance window {added.name!r} no run{runs} could ever begin",
-            hint="make it shorter or rarer: between windows a run needs its own length "
-            f"and {PREPARATION.seconds // 60} minutes"
-            + (f"; there are already {among}" if among else ""),
-        )
-
-
-def _is_room(windows: Sequence[Window], now: datetime) -> bool:
-    """Whether any run, however short, may begin after the first window."""
-    spans = heapq.merge(*(window.spans(now) for window in windows))
-    free = next(spans)[1]
-    for begin, end in islice(spans, _MOST_AHEAD):
-        if begin - free > PREPARATION:
-            return True
-        free = max(free, end)
-    return next(spans, None) is None

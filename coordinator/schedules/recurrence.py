@@ -33,10 +33,9 @@ _FIELDS = 5
 _HOUR = 1
 _MAX_CHARACTERS = 500
 _ALIAS = re.compile(r"@(hourly|daily|midnight|weekly|monthly|yearly|annually)\Z")
-#: croniter's own: values by hash or by chance, which would not be the same twice.
+#: croniter's random values would not repeat.
 _DRAWN = re.compile(r"(?:^|[\s,])[hr](?:[\s,(/]|$)", re.IGNORECASE)
 _TICK = timedelta(microseconds=1)
-#: A rule with no time in so many years has none.
 _MAX_YEARS = 10
 
 _UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -49,9 +48,9 @@ class Rule:
     cron: str | None = None
     every: timedelta | None = None
     zone: tzinfo = UTC
-    #: Where `every` is counted from; or the one time.
+    #: Origin of `every`, or the one time.
     anchor: datetime = _UNIX_EPOCH
-    #: No time before, none after; each may be one.
+    #: Inclusive.
     first: datetime | None = None
     last: datetime | None = None
 
@@ -91,7 +90,6 @@ def times(rule: Rule, after: datetime) -> Iterator[datetime]:
 
 
 def next_time(rule: Rule, after: datetime) -> datetime | None:
-    """The rule's first time later than `after`."""
     return next(times(rule, after), None)
 
 
@@ -115,8 +113,7 @@ def _periods(
 
 
 def _clock_times(cron: str, zone: tzinfo, after: datetime) -> Iterator[datetime]:
-    # Instants of ever later readings are never earlier ones, and that of a reading up
-    # to now's is not later than now: so the readings after now's are all there is.
+    # Later readings have later instants, and readings up to now's are not after now.
     last = after
     for reading in _readings(cron, after.astimezone(zone).replace(tzinfo=None)):
         instant = first_instant(reading, zone)
@@ -128,7 +125,7 @@ def _clock_times(cron: str, zone: tzinfo, after: datetime) -> Iterator[datetime]
 def _even_times(cron: str, zone: tzinfo, after: datetime) -> Iterator[datetime]:
     position, is_included = after, False
     while True:
-        # as long as the offset lasts, readings and instants go in step
+        # within one offset readings and instants advance together
         offset = offset_of(zone, position)
         reading = position.astimezone(timezone(offset)).replace(tzinfo=None)
         change = None
@@ -145,7 +142,7 @@ def _even_times(cron: str, zone: tzinfo, after: datetime) -> Iterator[datetime]:
 
 
 def _readings(cron: str, after: datetime) -> Iterator[datetime]:
-    """Readings later than this one, to the minute."""
+    """Readings after this one, to the minute."""
     iterator = _iterator(cron, after.replace(fold=0))
     try:
         while True:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What becomes of a schedule's times, and of runs that wait. Pure: no I/O, no clock.
+"""Decides about a schedule's times, and about runs that wait. Pure, without clock.
 
 A time of a schedule, once it is due, is settled for good:
 
@@ -31,14 +31,14 @@ from ldapslam.proto import schedule_pb2 as pb
 from ldapslam.results.records import FINAL_STATES
 
 DEFAULT_GRACE = timedelta(minutes=1)
-#: So many missed times are made up for, the latest.
+#: Only the latest missed times are made up for.
 MOST_MADE_UP = 100
-#: A run that ended so long ago without a verdict gets none.
+#: Then a run without a verdict gets none.
 VERDICT_PATIENCE = timedelta(minutes=10)
 
 _MIN_PERIOD_NS = 1_000_000_000
 _MAX_SPAN_NS = 366 * 86_400_000_000_000
-#: A schedule's first time is so near to its creation.
+#: How far ahead a schedule's first time may be.
 _MAX_AHEAD = timedelta(days=3660)
 _NS_PER_US = 1000
 
@@ -85,7 +85,7 @@ _OVERLAPS = {
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What becomes of times that cannot be kept as planned."""
+    """How to treat times that cannot be kept."""
 
     misfire: Misfire = Misfire.SKIP
     grace: timedelta = DEFAULT_GRACE
@@ -95,7 +95,7 @@ class Policy:
         return now - due > self.grace
 
     def begin(self, due: datetime, settled: datetime) -> datetime:
-        """When the run of a time begins: when it was due, or when it is made up for."""
+        """When the time's run begins: as due, or late."""
         return settled if self.is_missed(due, settled) else due
 
     def replaces(self, due: datetime, settled: datetime) -> bool:
@@ -114,7 +114,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What becomes of one time."""
+    """The outcome of one time."""
 
     due: datetime
     outcome: Outcome
@@ -122,10 +122,10 @@ class Decision:
 
 
 def plan_of(message: pb.ScheduleRule, created: datetime) -> Plan:
-    """The plan of a rule that an operator gave; ConfigError for its first fault.
+    """The plan of an operator's rule; ConfigError for its first fault.
 
-    A period is counted from the first time that is allowed, or else from the creation:
-    its first run then comes one period later.
+    A period counts from the first allowed time, else from the creation, with the first
+    run one period later.
     """
     if sum((bool(message.cron), bool(message.every_ns), message.once)) != 1:
         raise ConfigError(
@@ -154,8 +154,7 @@ def plan_of(message: pb.ScheduleRule, created: datetime) -> Plan:
 def _one_time(
     first: datetime | None, last: datetime | None, zone: tzinfo, created: datetime
 ) -> Rule:
-    """Without a time it is the one right after the creation, and waits for the schedule
-    to be active (`Entry.is_at_once`)."""
+    """Without a time: right after the creation, once active (`Entry.is_at_once`)."""
     if last is not None:
         raise ConfigError("a schedule for one time has no last one")
     if first is not None and first <= created:
@@ -198,10 +197,10 @@ def decide(
     is_busy: bool,
     hold: Hold | None,
 ) -> list[Decision]:
-    """What becomes of the times that are due, in order.
+    """Settle the due times, in order.
 
-    `more_missed`: how many known ones that were missed follow those given. `is_busy`:
-    a run of the schedule has not ended. `hold`: no run of it may begin before then.
+    `more_missed`: how many missed times follow. `is_busy`: a run of the schedule has
+    not ended. `hold`: no run of it may begin before then.
     """
     if is_paused:
         detail = "the schedule was paused"
@@ -252,9 +251,6 @@ def _lateness(due: datetime, now: datetime) -> str:
     return str(timedelta(seconds=max(0, round((now - due).total_seconds()))))
 
 
-# Runs that wait.
-
-
 @dataclass(frozen=True, slots=True)
 class Ending:
     """What is known of a run that another one waits for."""
@@ -263,7 +259,6 @@ class Ending:
     verdict: str | None = None
     t0_utc: str | None = None
     finished_utc: str | None = None
-    #: No verdict will come any more.
     is_judged: bool = False
 
 
@@ -289,10 +284,8 @@ class Wait:
 def next_step(
     run: WaitingRun, ending: Ending | None, now: datetime
 ) -> Release | Drop | Wait:
-    """What is to be done with a run in the queue that is not released.
-
-    `ending`: of the run that it waits for; None when the store has none of that name.
-    """
+    """What to do with a waiting run. `ending`: of the run that it follows; None:
+    unknown run."""
     if run.after_run:
         if ending is None:
             return Drop(f"run {run.after_run}, which it waited for, is not there")
@@ -311,7 +304,7 @@ def next_step(
 
 
 def condition_met(condition: str, ending: Ending, now: datetime) -> bool | None:
-    """Whether a run ended as asked (any, pass, fail); None: it is not known yet."""
+    """Whether a run ended as asked (any, pass, fail); None: not known yet."""
     if ending.state not in FINAL_STATES:
         return None
     if condition == "any":

@@ -27,14 +27,13 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import islice, takewhile
 
 from ldapslam.base.errors import LdapSlamError, StoreError
-from ldapslam.base.time_zone import clock_text, parse_utc
+from ldapslam.base.time_zone import clock_text, parse_utc, utc_now
 from ldapslam.coordinator.run_queue import RunQueue, WaitingRun
 from ldapslam.coordinator.runs.submission import new_run_id
-from ldapslam.coordinator.schedules.agenda import Agenda, Entry, run_request
 from ldapslam.coordinator.schedules.maintenance import hold_of
 from ldapslam.coordinator.schedules.recurrence import times
 from ldapslam.coordinator.schedules.schedule import (
@@ -49,6 +48,11 @@ from ldapslam.coordinator.schedules.schedule import (
     decide,
     next_step,
 )
+from ldapslam.coordinator.schedules.schedule_store import (
+    Entry,
+    ScheduleStore,
+    run_request,
+)
 from ldapslam.coordinator.security.audit_log import AuditLog
 from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.proto import operator_pb2 as pb
@@ -59,14 +63,9 @@ from ldapslam.results.schedule_store import FireRecord
 _log = logging.getLogger(__name__)
 
 TICK_S = 1.0
-#: Times settled in one transaction.
 _BATCH = 500
-#: What observers are told is checked against the store so often.
+#: Interval between checks of the store.
 _REFRESH = timedelta(seconds=30)
-
-
-def utc_clock() -> datetime:
-    return datetime.now(UTC)
 
 
 class Scheduler:
@@ -76,41 +75,38 @@ class Scheduler:
         self,
         writer: StoreWriter,
         queue: RunQueue,
-        now_utc: Callable[[], datetime] = utc_clock,
+        now_utc: Callable[[], datetime] = utc_now,
         audit: AuditLog | None = None,
     ) -> None:
-        self.agenda = Agenda(writer)
+        self.schedules = ScheduleStore(writer)
         self._writer = writer
         self._queue = queue
         self._now_utc = now_utc
         self._audit = audit
-        #: Held by whoever changes the agenda.
+        #: Held during changes of the schedules.
         self._lock = asyncio.Lock()
-        #: Times whose runs are being submitted: after a crash, or when the store was
+        #: Times whose runs are being submitted, after a crash or while the store is
         #: busy.
         self._unfinished: list[FireRecord] = []
-        #: Of runs that others wait for.
         self._endings: dict[str, Ending | None] = {}
         self._looked_utc: datetime | None = None
-        #: Run that waits -> what it was last said to wait for.
+        #: Waiting run -> the reason that was set last.
         self._explained: dict[str, str] = {}
         self._ticker: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Load, settle what passed while no coordinator was there, begin to tick."""
+        """Load, settle what passed without a coordinator, begin to tick."""
         await self.load()
         await self._try_tick()
         self._ticker = asyncio.create_task(self._tick_for_ever())
 
     async def load(self) -> None:
-        """Take up what the store has; `tick` does the rest."""
-        await self.agenda.load()
+        await self.schedules.load()
         self._queue.ask_before(self.hold_reason)
         store = self._writer.store
         self._unfinished = await self._writer.call(schedule_store.unfinished, store)
 
     async def stop(self) -> None:
-        """No more runs; what waits is the next coordinator's."""
         if self._ticker is not None:
             self._ticker.cancel()
             await asyncio.gather(self._ticker, return_exceptions=True)
@@ -124,13 +120,12 @@ class Scheduler:
         try:
             await self.tick()
         except StoreError as error:
-            # the next tick finds what is left
+            # the next tick continues
             _log.error("the scheduler has to wait: %s", error)
         except Exception:
             _log.exception("the scheduler failed; it goes on")
 
     async def tick(self) -> None:
-        """Settle what is due, release what may begin."""
         async with self._lock:
             now = self._now_utc()
             try:
@@ -140,25 +135,25 @@ class Scheduler:
 
     @contextlib.asynccontextmanager
     async def settled(self) -> AsyncIterator[datetime]:
-        """Within, nothing else changes the agenda, and all that was due before is
-        settled where that is possible; gives the time of day."""
+        """Within, nothing else changes schedules, and due times are settled where
+        possible."""
         async with self._lock:
             now = self._now_utc()
-            # a schedule that cannot go on can still be paused or removed
+            # a broken schedule can still be paused or removed
             with contextlib.suppress(Exception):
                 await self._settle_all(now)
             yield now
 
     async def _settle_all(self, now: datetime) -> None:
-        """Everything that is due; a schedule that fails is not in the others' way, and
-        its error is raised at the end."""
+        """Settle everything due; a schedule that fails does not stop the others, its
+        error is raised at the end."""
         errors: list[Exception] = []
         for fire in list(self._unfinished):
             try:
                 await self._finish(fire, now)
             except Exception as error:
                 errors.append(error)
-        for entry in list(self.agenda.entries.values()):
+        for entry in list(self.schedules.entries.values()):
             try:
                 await self._settle_due(entry, now)
             except Exception as error:
@@ -168,16 +163,14 @@ class Scheduler:
             raise errors[0]
 
     async def _finish(self, fire: FireRecord, now: datetime) -> None:
-        entry = self.agenda.entries.get(fire.schedule_id)
+        entry = self.schedules.entries.get(fire.schedule_id)
         if entry is not None:
             await self._submit(entry, fire, now, is_again=True)
         self._unfinished.remove(fire)
 
     def upcoming(self, entry: Entry) -> Iterator[datetime]:
-        """The schedule's times from now on, whatever its state is."""
+        """The schedule's next times, whatever its state."""
         return times(entry.plan.rule, max(entry.settled, self._now_utc()))
-
-    # Times that are due.
 
     async def _settle_due(self, entry: Entry, now: datetime) -> None:
         while entry.next_due is not None and entry.next_due <= now:
@@ -189,7 +182,7 @@ class Scheduler:
             more_missed = sum(
                 policy.is_missed(due, now) for due in islice(upcoming, MOST_MADE_UP)
             )
-            await self.agenda.refresh_open_runs(entry)
+            await self.schedules.refresh_open_runs(entry)
             decisions = decide(
                 due_times,
                 more_missed,
@@ -198,7 +191,7 @@ class Scheduler:
                 is_paused=entry.state is State.PAUSED,
                 is_busy=bool(entry.open_runs),
                 hold=hold_of(
-                    list(self.agenda.windows.values()),
+                    list(self.schedules.windows.values()),
                     entry.targets,
                     entry.planned,
                     now,
@@ -207,7 +200,7 @@ class Scheduler:
             await self._carry_out(entry, decisions, now)
             entry.look_ahead()
         if entry.next_due is None and entry.state in (State.ACTIVE, State.PAUSED):
-            await self.agenda.set_state(entry, State.OVER, entry.settled)
+            await self.schedules.set_state(entry, State.OVER, entry.settled)
 
     async def _carry_out(
         self, entry: Entry, decisions: list[Decision], now: datetime
@@ -227,7 +220,7 @@ class Scheduler:
             await self._settle(entry, batch)
 
     async def _settle(self, entry: Entry, fires: list[FireRecord]) -> list[FireRecord]:
-        """Times become settled for good; those that were not yet."""
+        """Settle times for good; those that were not settled before."""
         settled_utc = fires[-1].due_utc
         new = await self._writer.call(
             schedule_store.settle,
@@ -261,9 +254,7 @@ class Scheduler:
         self, entry: Entry, fire: FireRecord, now: datetime, *, is_again: bool
     ) -> None:
         """Submit the run of a time unless it exists, and close the time's row.
-
-        StoreError: it is still to be submitted.
-        """
+        StoreError: try again."""
         store, policy = self._writer.store, entry.plan.policy
         due, settled = parse_utc(fire.due_utc), parse_utc(fire.at_utc)
         [run_id] = fire.run_ids
@@ -272,7 +263,7 @@ class Scheduler:
             exists = bool(
                 await self._writer.call(schedule_store.run_ends, store, [run_id])
             )
-            await self.agenda.refresh_open_runs(entry)
+            await self.schedules.refresh_open_runs(entry)
         if policy.replaces(due, settled):
             for other, other_due in list(entry.open_runs.items()):
                 if other_due < due:
@@ -313,8 +304,6 @@ class Scheduler:
             by = f"schedule {entry.name}"
             await self._audit.note(action, subject, text, by=by)
 
-    # Runs that wait.
-
     async def _see_to_waiting(self, now: datetime) -> None:
         waiting = self._queue.waiting()
         if self._looked_utc is None or abs(now - self._looked_utc) >= _REFRESH:
@@ -334,7 +323,7 @@ class Scheduler:
                 self._explain(run.run_id, hold_reason)
 
     async def _look_again(self, waiting: Sequence[WaitingRun], now: datetime) -> None:
-        """What observers tell may have been missed: ask the store."""
+        """Ask the store, as observers may have missed something."""
         self._looked_utc = now
         self._endings = {
             run_id: ending
@@ -342,9 +331,9 @@ class Scheduler:
             if ending is not None and ending.is_judged
         }
         if waiting:
-            for entry in self.agenda.entries.values():
+            for entry in self.schedules.entries.values():
                 if entry.open_runs:
-                    await self.agenda.refresh_open_runs(entry)
+                    await self.schedules.refresh_open_runs(entry)
 
     async def _step(self, run: WaitingRun, hold_reason: str, now: datetime) -> None:
         ending = await self._ending(run.after_run) if run.after_run else None
@@ -366,17 +355,17 @@ class Scheduler:
             self._explained[run_id] = reason
 
     def hold_reason(self, run: WaitingRun, now: datetime | None = None) -> str:
-        """What keeps a run from beginning now, beside its own conditions; or empty."""
+        """Why a run may not begin now, beside its own conditions; or empty."""
         now = self._now_utc() if now is None else now
         hold = hold_of(
-            list(self.agenda.windows.values()),
+            list(self.schedules.windows.values()),
             run.targets,
             timedelta(microseconds=run.planned_ns // 1000),
             now,
         )
         if hold is not None:
             return str(hold)
-        for entry in self.agenda.entries.values():
+        for entry in self.schedules.entries.values():
             due = entry.open_runs.get(run.run_id)
             if due is None:
                 continue
@@ -398,8 +387,6 @@ class Scheduler:
             )
         return self._endings[run_id]
 
-    # What happens to runs.
-
     def run_changed(self, status: pb.RunStatus) -> None:
         if status.state in FINAL_STATES:
             self._forget_open(status.run_id)
@@ -416,7 +403,7 @@ class Scheduler:
             )
 
     def _forget_open(self, run_id: str) -> None:
-        for entry in self.agenda.entries.values():
+        for entry in self.schedules.entries.values():
             entry.open_runs.pop(run_id, None)
 
 

@@ -1,23 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The service of schedules, maintenance windows and the audit log, and its background.
-
-Translates only: the scheduler and its agenda do what is asked.
-"""
+"""The service of schedules, maintenance windows and the audit log."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from datetime import datetime
 from itertools import islice
 from typing import Any
 
 from ldapslam.base.errors import ConfigError, LdapSlamError
+from ldapslam.base.time_zone import utc_now
 from ldapslam.coordinator.control import Coordinator
 from ldapslam.coordinator.extension import Extension
 from ldapslam.coordinator.runs.submission import check_channels, check_version
-from ldapslam.coordinator.schedules.agenda import Entry
 from ldapslam.coordinator.schedules.schedule import State
-from ldapslam.coordinator.schedules.scheduler import Scheduler, utc_clock
+from ldapslam.coordinator.schedules.schedule_store import Entry
+from ldapslam.coordinator.schedules.scheduler import Scheduler
 from ldapslam.coordinator.security.access import caller_name
 from ldapslam.coordinator.security.guard import Context
 from ldapslam.proto import operator_pb2
@@ -43,7 +42,7 @@ _CHANGES = {
 class ScheduleService(ScheduleServiceServicer):
     def __init__(self, scheduler: Scheduler, coordinator: Coordinator) -> None:
         self._scheduler = scheduler
-        self._agenda = scheduler.agenda
+        self._schedules = scheduler.schedules
         self._writer = coordinator.writer
         self._audit = coordinator.audit
         self._channels = coordinator.channels
@@ -57,18 +56,16 @@ class ScheduleService(ScheduleServiceServicer):
         said_by = job.submitted_by
         job.submitted_by = by = caller_name(said_by)
         async with self._scheduler.settled() as now:
-            entry = await self._agenda.create(request, by, now)
+            entry = await self._schedules.create(request, by, now)
         await self._audit.note("schedule", entry.schedule_id, entry.name, by=said_by)
         return await self._status(entry)
 
     async def ListSchedules(
         self, request: pb.ListSchedulesRequest, context: Context
     ) -> pb.ListSchedulesReply:
-        entries = sorted(self._agenda.entries.values(), key=lambda one: one.name)
+        entries = sorted(self._schedules.entries.values(), key=lambda one: one.name)
         found = [await self._status(entry) for entry in entries]
-        found += [
-            _unusable(record, error) for record, error in self._agenda.unusable.values()
-        ]
+        found += [_unusable(*one) for one in self._schedules.unusable.values()]
         return pb.ListSchedulesReply(schedules=found)
 
     async def ChangeSchedule(
@@ -78,13 +75,13 @@ class ScheduleService(ScheduleServiceServicer):
         if state is None:
             raise ConfigError("the change is not known")
         async with self._scheduler.settled() as now:
-            entry = self._agenda.find(request.schedule)
+            entry = self._schedules.find(request.schedule)
             if entry.state is State.OVER:
                 raise ConfigError(
                     f"schedule {entry.name!r} is over: its last time has passed"
                 )
             if entry.state is not state:
-                await self._agenda.set_state(entry, state, now)
+                await self._schedules.set_state(entry, state, now)
         await self._audit.note(
             "schedule",
             entry.schedule_id,
@@ -97,7 +94,7 @@ class ScheduleService(ScheduleServiceServicer):
         self, request: pb.RemoveScheduleRequest, context: Context
     ) -> pb.RemoveScheduleReply:
         async with self._scheduler.settled():
-            record = await self._agenda.remove(request.schedule)
+            record = await self._schedules.remove(request.schedule)
         await self._audit.note(
             "schedule",
             record.schedule_id,
@@ -112,16 +109,16 @@ class ScheduleService(ScheduleServiceServicer):
         said_by = request.created_by
         request.created_by = caller_name(said_by)
         async with self._scheduler.settled() as now:
-            window = await self._agenda.add_window(request, now)
-        # from now on, not from the next tick
+            window = await self._schedules.add_window(request, now)
+        # at once, not with the next tick
         await self._scheduler.tick()
         await self._audit.note("maintenance", window.window_id, window.name, by=said_by)
-        return self._agenda.window_messages[window.window_id]
+        return self._schedules.window_messages[window.window_id]
 
     async def ListMaintenance(
         self, request: pb.ListMaintenanceRequest, context: Context
     ) -> pb.ListMaintenanceReply:
-        messages = list(self._agenda.window_messages.values())
+        messages = list(self._schedules.window_messages.values())
         messages.sort(key=lambda message: message.name)
         return pb.ListMaintenanceReply(windows=messages)
 
@@ -129,7 +126,7 @@ class ScheduleService(ScheduleServiceServicer):
         self, request: pb.RemoveMaintenanceRequest, context: Context
     ) -> pb.RemoveMaintenanceReply:
         async with self._scheduler.settled():
-            window = await self._agenda.remove_window(request.window)
+            window = await self._schedules.remove_window(request.window)
         await self._audit.note(
             "maintenance",
             window.window_id,
@@ -145,26 +142,13 @@ class ScheduleService(ScheduleServiceServicer):
             audit.newest, self._writer.store, request.limit
         )
         return pb.ListAuditReply(
-            entries=[
-                pb.AuditEntry(
-                    number=record.number,
-                    at_utc=record.at_utc,
-                    who=record.who,
-                    role=record.role,
-                    peer=record.peer,
-                    action=record.action,
-                    subject=record.subject,
-                    detail=record.detail,
-                )
-                for record in records
-            ]
+            entries=[pb.AuditEntry(**asdict(record)) for record in records]
         )
 
     async def _status(self, entry: Entry) -> pb.ScheduleStatus:
         fires = await self._writer.call(
             schedule_store.fires, self._writer.store, entry.schedule_id, _LATEST_FIRES
         )
-        # nothing becomes of a disabled one's times
         is_disabled = entry.state is State.DISABLED
         upcoming = () if is_disabled else self._scheduler.upcoming(entry)
         return pb.ScheduleStatus(
@@ -203,7 +187,7 @@ def _unusable(record: ScheduleRecord, error: LdapSlamError) -> pb.ScheduleStatus
 class Schedules(Extension):
     """The scheduler of a served coordinator, and its service."""
 
-    def __init__(self, now_utc: Callable[[], datetime] = utc_clock) -> None:
+    def __init__(self, now_utc: Callable[[], datetime] = utc_now) -> None:
         self._now_utc = now_utc
         self._scheduler: Scheduler | None = None
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who calls, and which roles may call what. Pure; guard.py applies it to every call.
+"""Callers, and the roles that each method needs. Pure; guard.py applies it.
 
 A method that is not in the table is nobody's. Without certificates only this host's
-users, or a network that the operator declared trusted, can connect: such a caller has
-all roles, and is who it says it is.
+users, or a trusted network, can connect: such callers have all roles and name
+themselves.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from ldapslam.transport.pki.certificate import Role
 
 #: Role of a caller without a certificate.
 LOCAL = "local"
-#: Role of somebody of whom nothing is known.
 STRANGER = "none"
 
 
@@ -26,11 +25,9 @@ STRANGER = "none"
 class Caller:
     """Who makes a call."""
 
-    #: Name in the certificate; empty without one.
     who: str
     #: A Role, LOCAL or STRANGER.
     role: str
-    #: Where the call comes from, as gRPC writes it.
     peer: str
 
     @property
@@ -38,24 +35,24 @@ class Caller:
         return bool(self.who)
 
 
-#: What is done without a call, such as by a schedule.
+#: The caller of schedules.
 NOBODY = Caller("", LOCAL, "")
 
 _caller: ContextVar[Caller] = ContextVar("caller", default=NOBODY)
 
 
 def caller() -> Caller:
-    """Who makes the call that is being answered."""
+    """The caller of the current call."""
     return _caller.get()
 
 
 def caller_name(fallback: str) -> str:
-    """The name in the caller's certificate, or what it said itself."""
+    """The name in the caller's certificate, or else `fallback`."""
     return _caller.get().who or fallback
 
 
 def enter(who: Caller) -> None:
-    """From now on `who` is the caller, in this task and those that it starts."""
+    """Make `who` the caller in this task and in those that it starts."""
     _caller.set(who)
 
 
@@ -71,7 +68,7 @@ _BY_SERVICE: Mapping[str, Mapping[str, frozenset[Role]]] = {
         "Heartbeat": _AGENT,
         "ReportInterval": _AGENT,
         "ReportProgress": _AGENT,
-        "ReportObservation": _AGENT,
+        "ReportMonitor": _AGENT,
         "Leave": _AGENT,
     },
     "ldapslam.v1.OperatorService": {
@@ -94,7 +91,7 @@ _BY_SERVICE: Mapping[str, Mapping[str, frozenset[Role]]] = {
         "ListAudit": _READER,
     },
     "ldapslam.v1.CertificateService": {"Renew": _AGENT},
-    # served on the enrolment address alone, without this table
+    # served on the enrolment address alone
     "ldapslam.v1.EnrolmentService": {"Enrol": frozenset()},
     "grpc.health.v1.Health": {"Check": _ANYONE, "List": _ANYONE, "Watch": _ANYONE},
 }
@@ -111,12 +108,11 @@ _OWN_NAME = {
     "/ldapslam.v1.AgentService/Register": "name",
     "/ldapslam.v1.AgentService/ReportInterval": "agent",
     "/ldapslam.v1.AgentService/ReportProgress": "agent",
-    "/ldapslam.v1.AgentService/ReportObservation": "agent",
+    "/ldapslam.v1.AgentService/ReportMonitor": "agent",
 }
 
 
 def check_role(method: str, who: Caller) -> None:
-    """AccessRefused when the caller's role may not call the method."""
     if not who.is_certified and who.role == LOCAL:
         return
     roles = ROLES.get(method, frozenset())
@@ -130,7 +126,6 @@ def check_role(method: str, who: Caller) -> None:
 
 
 def check_own_name(method: str, who: Caller, request: Any) -> None:
-    """AccessRefused when an agent speaks for another one."""
     field = _OWN_NAME.get(method)
     if field is None or not who.is_certified:
         return

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the audit log, with the caller of the call that is being answered.
+"""Writes the audit log, with the caller of the current call.
 
-What callers are allowed to do is written always, and before they are answered.
-Refusals are written until there are too many: whoever is refused may go on for ever,
-and must not fill the disk. How many were left out is written with the next one.
+Allowed actions are always written, before the reply. Refusals are limited, so that
+nobody can fill the disk; how many were left out is written with the next one.
 """
 
 from __future__ import annotations
@@ -21,10 +20,9 @@ from ldapslam.results.records import utc_text
 
 _log = logging.getLogger(__name__)
 
-#: So many refusals at once, and so many each minute.
+#: Refusals at once, and per minute.
 _BURST = 50
 _PER_MINUTE = 5
-#: Characters in a line of the log.
 _MAX_LOGGED = 300
 
 
@@ -38,7 +36,6 @@ class Allowance:
         self._at_s = now_s
 
     def take(self, now_s: float) -> bool:
-        """True when there was a token."""
         gained = max(0.0, now_s - self._at_s) * self._per_s
         self._level = min(self._burst, self._level + gained)
         self._at_s = now_s
@@ -62,7 +59,7 @@ class AuditLog:
     async def note(
         self, action: str, subject: str, detail: str = "", *, by: str = ""
     ) -> None:
-        """Keep what the present caller did; `by` is the name that it gave itself."""
+        """Keep what the current caller did; `by` is the name it gave itself."""
         await self._writer.call(
             audit.add,
             self._writer.store,
@@ -70,7 +67,7 @@ class AuditLog:
         )
 
     def refused(self, who: Caller, subject: str, reason: str) -> None:
-        """Keep that somebody was refused, unless there are too many of them."""
+        """Keep a refusal, unless there are too many."""
         if not self._allowance.take(self._now_s()):
             self._left_out += 1
             return

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Certificates for those who come with a join token; new ones before the old expire.
+"""Certificates for holders of a join token, and their renewal.
 
-Enrolment is the only call that strangers can make, so it has an address of its own, and
-little is done for a caller before its token is known to be good: attempts are counted
-for each host and for all, and every refusal of a token reads the same.
+Enrolment is the only call for strangers: it has its own address, attempts are limited
+for each host and in total, and every refused token reads the same.
 """
 
 from __future__ import annotations
@@ -29,15 +28,14 @@ from ldapslam.proto.enrolment_pb2_grpc import (
 from ldapslam.transport.pki.authority import Authority
 from ldapslam.transport.pki.certificate import Role
 
-#: Attempts of one host: so many at once, then one in so long.
+#: Attempts of one host: at once, and per second.
 _BURST = 5
 _HOST_PER_S = 0.2
-#: Of all of them together.
+#: All hosts together.
 _TOTAL_BURST = 50
 _TOTAL_PER_S = 5.0
 _MAX_HOSTS = 1024
-#: Certificates that one agent may have renewed: it asks for one in weeks, and each is
-#: kept in the authority's register.
+#: Renewals of one agent, which needs one in weeks; each is in the authority's register.
 _RENEWAL_BURST = 5
 _RENEWALS_PER_S = 1 / 3600
 
@@ -48,18 +46,18 @@ class Attempts:
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s
         self._total = Allowance(_TOTAL_BURST, _TOTAL_PER_S, now_s())
-        #: By host, the one that called last at the end.
+        #: The last caller at the end.
         self._hosts: OrderedDict[str, Allowance] = OrderedDict()
 
     def take(self, peer: str) -> bool:
-        """False: too many of this host, or of all."""
+        """False: too many attempts of this host, or of all."""
         host, now_s = _host(peer), self._now_s()
         allowance = self._hosts.pop(host, None)
         allowance = allowance or Allowance(_BURST, _HOST_PER_S, now_s)
         self._hosts[host] = allowance
         if len(self._hosts) > _MAX_HOSTS:
             self._hosts.popitem(last=False)
-        # first the host's own: one that asks without end takes nothing from others
+        # the host's own first: it takes nothing from others
         return allowance.take(now_s) and self._total.take(now_s)
 
 
@@ -67,7 +65,6 @@ class Attempts:
 class Enrolment:
     """Where strangers enrol, and who signs for them."""
 
-    #: HOST:PORT.
     listen: str
     authority: Authority
     attempts: Attempts = field(default_factory=Attempts)
@@ -79,8 +76,7 @@ class EnrolmentService(EnrolmentServiceServicer):
         self._audit = audit
 
     async def Enrol(self, content: bytes, context: Context) -> pb.EnrolReply:
-        """`content`: the request as it came (server.py): an attempt counts before
-        anything is read."""
+        """`content` is not parsed yet: an attempt counts before anything is read."""
         stranger = Caller("", STRANGER, str(context.peer())[:100])
         async with errors_to(context):
             try:
@@ -116,7 +112,6 @@ class RenewalService(CertificateServiceServicer):
         self._enrolment = enrolment
         self._audit = audit
         self._now_s = now_s
-        #: By name; as many as there are holders of certificates.
         self._allowances: dict[str, Allowance] = {}
 
     async def Renew(self, request: pb.RenewRequest, context: Context) -> pb.EnrolReply:
@@ -151,7 +146,7 @@ class RenewalService(CertificateServiceServicer):
 
 
 def _host(peer: str) -> str:
-    """Of `ipv4:192.0.2.7:4711` the host; of IPv6 the /64, all of which one host has."""
+    """The host of a peer such as `ipv4:192.0.2.7:4711`; of IPv6 its /64."""
     address = unquote(peer.partition(":")[2].rpartition(":")[0]).strip("[]")
     try:
         host = ipaddress.ip_address(address.partition("%")[0])

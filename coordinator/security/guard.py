@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every call past the door: certificate, role and name are checked, else it is refused.
+"""Guards every call: checks certificate, role and name.
 
-A TLS connection lives longer than the trust that it began with. So each call looks at
-the certificate again (time, revocation), and calls that stay open are ended within
-seconds of its expiry or revocation. Needs no grpc itself: it wraps the handlers that
-server.py's interceptor hands it.
+A connection outlives its trust, so each call checks the certificate again (time,
+revocation), and open calls end within seconds of its expiry or revocation. Needs no
+grpc: it wraps the handlers of server.py's interceptor.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import lru_cache
 from typing import Any, NoReturn, TypeVar
 
@@ -22,6 +21,7 @@ from cryptography import x509
 from google.protobuf.message import DecodeError
 
 from ldapslam.base.errors import AccessRefused, LdapSlamError
+from ldapslam.base.time_zone import utc_now
 from ldapslam.coordinator.security import access
 from ldapslam.coordinator.security.access import LOCAL, STRANGER, Caller
 from ldapslam.coordinator.security.audit_log import AuditLog
@@ -32,7 +32,7 @@ from ldapslam.transport.pki.revocation import Revocations
 
 _log = logging.getLogger(__name__)
 
-#: How often open calls' certificates, and the list of revoked ones, are looked at.
+#: Interval between checks of open calls and of the list of revoked ones.
 _LOOK_EVERY_S = 1.0
 
 #: A grpc.RpcMethodHandler, a named tuple; grpc brings no types.
@@ -42,10 +42,6 @@ Context = Any
 _Message = TypeVar("_Message")
 
 
-def _utc_now() -> datetime:
-    return datetime.now(UTC)
-
-
 class Guard:
     """Admits calls to one coordinator."""
 
@@ -53,21 +49,21 @@ class Guard:
         self,
         audit: AuditLog,
         revocations: Revocations | None,
-        now_utc: Callable[[], datetime] = _utc_now,
+        now_utc: Callable[[], datetime] = utc_now,
     ) -> None:
         """`revocations` None: there are no certificates, every caller is local."""
         self._audit = audit
         self._revocations = revocations
         self._now_utc = now_utc
-        #: Tasks of the open calls with a certificate; why those were ended that were.
+        #: Open calls with a certificate; why some of them were ended.
         self._open: dict[asyncio.Task[Any], Identity] = {}
         self._ended: dict[asyncio.Task[Any], AccessRefused] = {}
 
     def guarded(self, method: str, handler: Handler | None) -> Handler | None:
-        """The handler, behind the door; None when there is no such method."""
+        """The handler behind the checks; None without such a method."""
         if handler is None:
             return None
-        # read by us: nothing is parsed for somebody who may not call
+        # nothing is parsed for callers who are refused
         raw = handler._replace(request_deserializer=None)
         if handler.unary_unary is not None:
             return raw._replace(unary_unary=self._unary(method, handler))
@@ -83,7 +79,7 @@ class Guard:
             try:
                 await asyncio.to_thread(self._revocations.refresh)
             except Exception:
-                # a defect; but open calls must still end when a certificate does
+                # a defect; open calls must still end with their certificate
                 _log.exception("the list of revoked certificates")
             for task, identity in list(self._open.items()):
                 try:
@@ -106,7 +102,7 @@ class Guard:
             async with errors_to(context):
                 request, identity = await self._admit(method, handler, content, context)
                 answer = handler.unary_stream(request, context)
-                # closed with the call, not when it is collected as garbage
+                # not when it is collected as garbage
                 async with self._held(method, identity, context), aclosing(answer):
                     async for item in answer:
                         await context.write(item)
@@ -116,7 +112,7 @@ class Guard:
     async def _admit(
         self, method: str, handler: Handler, content: bytes, context: Context
     ) -> tuple[Any, Identity | None]:
-        """Let a call in, as whom it is, and read its request; refuse it otherwise."""
+        """Check the caller and read its request."""
         who, identity = Caller("", STRANGER, _peer(context)), None
         try:
             identity = self._identity(context)
@@ -136,14 +132,13 @@ class Guard:
         return request, identity
 
     def _identity(self, context: Context) -> Identity | None:
-        """Of the certificate that the call's connection showed; None of a local one."""
+        """The certificate's identity; None for a local caller."""
         found = context.auth_context()
         pem = next(iter(found.get("x509_pem_cert") or ()), None)
         if pem is not None:
             return _identity_of(pem)
         if self._revocations is not None and not context.peer().startswith("unix:"):
-            # its caller has hung up, and gRPC knows nothing of it any more; others
-            # showed a certificate in the handshake
+            # the caller has hung up, so gRPC has forgotten its certificate
             raise AccessRefused("the call came without a certificate")
         return None
 
@@ -181,7 +176,6 @@ class Guard:
 
 
 def read_request(deserialise: Callable[[bytes], _Message], content: bytes) -> _Message:
-    """A message of a peer; ProtocolError."""
     try:
         return deserialise(content)
     except DecodeError as error:
@@ -209,7 +203,7 @@ async def _refuse(context: Context, error: LdapSlamError) -> NoReturn:
 
 @contextlib.asynccontextmanager
 async def errors_to(context: Context) -> AsyncIterator[None]:
-    """Within, an error refuses the call: ours as it is, another one as our failure."""
+    """Within, an error refuses the call; an unexpected one as our failure."""
     try:
         yield
     except CallEnded:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One coordinator for each store and each Unix socket: the second one is refused.
+"""One coordinator for each store and each Unix socket.
 
-A second one would close the books on the first one's live runs, or take its agents
-away. Held by locks that end with the process, however it ends.
+A second one would end the first one's live runs or take its agents. The locks end with
+their process.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import TextIO
 
 from ldapslam.base.errors import ConfigError
+from ldapslam.base.files import private
 from ldapslam.results.store import Store
 
 
 @contextlib.contextmanager
 def owned_store(store: Store) -> Iterator[None]:
-    """Be the store's only coordinator within; ConfigError when there is another."""
+    """Own the store alone within; ConfigError when another coordinator does."""
     what, remedy = f"store {store.url!r}", "give another --store"
     if store.path is not None:
         with _owned_file(store.path, what, remedy):
@@ -35,7 +36,7 @@ def owned_store(store: Store) -> Iterator[None]:
 
 @contextlib.contextmanager
 def owned_socket(path: Path) -> Iterator[None]:
-    """Be the only one to listen there; what a dead process left behind is no one's."""
+    """Own the address alone within; a dead process's socket is free."""
     with _owned_file(path, f"address 'unix:{path}'", "listen on another address"):
         yield
 
@@ -62,16 +63,14 @@ def _owned_file(path: Path, what: str, remedy: str) -> Iterator[None]:
         try:
             yield
         finally:
-            # still locked: nobody can have it by now
+            # still locked: nobody else has it
             lock_path.unlink(missing_ok=True)
 
 
 def _locked(path: Path) -> TextIO | None:
-    """The file, locked; None when its last owner has just removed it.
-
-    BlockingIOError with the owner's name when there is one.
-    """
-    file = open(path, "a+", opener=_private, encoding="utf-8")
+    """The locked file; None when its last owner just removed it. BlockingIOError with
+    the owner's name."""
+    file = open(path, "a+", opener=private, encoding="utf-8")
     with contextlib.ExitStack() as on_failure:
         on_failure.callback(file.close)
         try:
@@ -84,10 +83,6 @@ def _locked(path: Path) -> TextIO | None:
                 on_failure.pop_all()
                 return file
     return None
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 def _own_name() -> str:

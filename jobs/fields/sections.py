@@ -390,10 +390,10 @@ RateField = Annotated[
 #: Between 0 and 1.
 Share = Annotated[
     float,
-    BeforeValidator(units.parse_share),
-    PlainSerializer(units.format_share, return_type=str),
-    WithJsonSchema({"type": "string", "pattern": units.SHARE_PATTERN}),
-    Kind("percentage", units.format_share),
+    BeforeValidator(units.parse_ratio),
+    PlainSerializer(units.format_ratio, return_type=str),
+    WithJsonSchema({"type": "string", "pattern": units.RATIO_PATTERN}),
+    Kind("percentage", units.format_ratio),
 ]
 Flag = Annotated[
     bool, PlainValidator(_flag), WithJsonSchema({"type": "boolean"}), Kind("true|false")

@@ -257,7 +257,7 @@ def _limit(metric: str, value: str) -> float:
         return units.parse_duration(value) / 1000
     if unit == "per_s":
         return units.parse_rate(value).per_s
-    return units.parse_share(value)
+    return units.parse_ratio(value)
 
 
 def _unit(metric: str) -> str:

@@ -86,7 +86,7 @@ def test_a_link_cut_for_ten_seconds_costs_nothing(
 def test_a_link_cut_beyond_the_grace_ends_the_load_by_itself(
     hosts: ChaosFleet, network: Network
 ) -> None:
-    run_id = hosts.submit_load(duration="60s", orphan_grace="5s")
+    run_id = hosts.submit_load(duration="60s", coordinator_timeout="5s")
     hosts.wait_for_load(run_id)
     network.cut("a")
     cut_s = time.monotonic()

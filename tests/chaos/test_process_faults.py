@@ -111,7 +111,7 @@ def test_an_engine_that_is_killed_fails_the_run_at_once(fleet: ChaosFleet) -> No
 
 def test_an_agent_that_hangs_does_not_load_beyond_its_lease(fleet: ChaosFleet) -> None:
     """Its engine's process ends the load by itself; nothing of it is lost."""
-    run_id = fleet.submit_load(duration="60s", orphan_grace=f"{_GRACE_S:g}s")
+    run_id = fleet.submit_load(duration="60s", coordinator_timeout=f"{_GRACE_S:g}s")
     fleet.wait_for_load(run_id)
     stopped_s = time.monotonic()
     fleet.send_signal("a", signal.SIGSTOP)
@@ -158,7 +158,7 @@ def test_a_coordinator_may_be_killed_again_and_again(fleet: ChaosFleet) -> None:
 def test_a_coordinator_that_is_away_beyond_the_grace_finds_what_was_measured(
     fleet: ChaosFleet,
 ) -> None:
-    run_id = fleet.submit_load(duration="60s", orphan_grace=f"{_GRACE_S:g}s")
+    run_id = fleet.submit_load(duration="60s", coordinator_timeout=f"{_GRACE_S:g}s")
     fleet.wait_for_load(run_id)
     killed_s = time.monotonic()
     fleet.kill("coordinator")

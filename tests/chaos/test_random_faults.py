@@ -107,7 +107,7 @@ def carry_out(fleet: ChaosFleet, schedule: FaultSchedule) -> None:
         duration=f"{schedule.duration_s}s",
         agents={"names": list(schedule.agents)},
         on_agent_loss=schedule.on_agent_loss,
-        orphan_grace=f"{schedule.orphan_grace_s:g}s",
+        coordinator_timeout=f"{schedule.coordinator_timeout_s:g}s",
     )
     begin_s = time.monotonic()
     with Saboteur(fleet) as saboteur:

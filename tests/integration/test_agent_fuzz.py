@@ -84,7 +84,7 @@ class FuzzingCoordinator:
         likely: dict[str, list[object]] = {
             "run_id": [*_RUNS[:2] * 5, *_RUNS],
             "t0_mono_ns": [0, 2**61, 2**62, 2**62 + 1, 2**63 - 1],
-            "orphan_grace_ns": [10**9, 2**63 - 1, 2**64 - 1],
+            "coordinator_timeout_ns": [10**9, 2**63 - 1, 2**64 - 1],
             "number": [1],
         }
         self._fuzzer = MessageFuzzer(seed, likely, [job_text().encode()])
@@ -127,7 +127,7 @@ class FuzzingCoordinator:
                 yield pb.Command(number=next(numbers), stop=stop).SerializeToString()
         if not self._left:
             await asyncio.sleep(0.2)
-            run = RunAssignment(run_id=_LAST_RUN, orphan_grace_ns=10**12)
+            run = RunAssignment(run_id=_LAST_RUN, coordinator_timeout_ns=10**12)
             yield pb.Command(number=next(numbers), prepare=run).SerializeToString()
             await asyncio.sleep(_TIMEOUT_S)
         for _ in range(_AT_A_TIME):
@@ -158,7 +158,7 @@ class FuzzingCoordinator:
             "Heartbeat": self.heartbeat,
             "ReportInterval": self.report,
             "ReportProgress": self.progress,
-            "ReportObservation": self.report,
+            "ReportMonitor": self.report,
             "Leave": self.report,
         }
         handlers = {

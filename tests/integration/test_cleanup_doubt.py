@@ -13,10 +13,13 @@ from typing import Any
 import ldap
 import pytest
 
-from ldapslam.agent.ledgers.cleanup import LATE_ADDS_S, CleanUpReport, clean_up
-from ldapslam.agent.ledgers.file import LedgerFile, State
-from ldapslam.agent.ledgers.folder import locked
-from ldapslam.agent.ledgers.run import clean_up_aside
+from ldapslam.agent.ledgers.cleanup import (
+    LATE_ADDS_S,
+    CleanUpReport,
+    clean_up,
+    clean_up_aside,
+)
+from ldapslam.agent.ledgers.folder import LedgerFile, State, locked
 from ldapslam.lab import Lab
 from support.ds389 import Ds389
 from support.ledger import ledger_bytes, write_clean_up_plan

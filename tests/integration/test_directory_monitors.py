@@ -15,8 +15,8 @@ import ldap
 import numpy as np
 import pytest
 
-from ldapslam.agent.monitoring import base
-from ldapslam.agent.monitoring.base import STARTED, Monitor
+from ldapslam.agent.monitoring import reading
+from ldapslam.agent.monitoring.reading import STARTED, Monitor
 from ldapslam.base.errors import BindRejected, TargetError
 from ldapslam.lab import Lab, SlapdSettings
 from ldapslam.reports.collect.telemetry import restarted_at
@@ -211,9 +211,11 @@ def test_what_an_idle_time_out_keeps_from_slapd_is_not_in_the_tally(
             asked = control.copy()
             sampled(monitor)
             searches = (control - asked)["search"]
-            for number, has_hung_up in enumerate((base._has_hung_up, _never), start=1):
+            for number, has_hung_up in enumerate(
+                (reading._has_hung_up, _never), start=1
+            ):
                 wait_for_time_outs(number)
-                monkeypatch.setattr(base, "_has_hung_up", has_hung_up)
+                monkeypatch.setattr(reading, "_has_hung_up", has_hung_up)
                 asked = control.copy()
                 # a new connection, within the same sample
                 assert sampled(monitor)["connections"] >= 1

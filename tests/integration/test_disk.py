@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from ldapslam.agent.admission.admit import room_for
 from ldapslam.agent.admission.limits import AgentLimits
-from ldapslam.agent.admission.spool_room import room_for
 from ldapslam.base.errors import FleetError
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.plan import agent_plan
@@ -42,7 +42,7 @@ def test_a_run_that_may_outgrow_the_quota_is_refused_with_figures(
         assert "the quota is 500 KiB" in failure.message
         assert server.connections == 0
         # one that keeps less back for want of a coordinator fits
-        short = job_text(server.uri, duration="1s", orphan_grace="1s")
+        short = job_text(server.uri, duration="1s", coordinator_timeout="1s")
         fleet.wait_for(fleet.submit(short), "finished")
 
 
@@ -121,7 +121,7 @@ def test_reports_of_a_real_run_are_no_larger_than_the_room_that_was_asked_for(
             os.kill(coordinator, signal.SIGCONT)
         fleet.wait_for(run_id, "finished", "failed")
     plan = agent_plan(load_job_text(text, file="job", base=None), 0, 1, seed=1)
-    room = room_for(plan, workers=1, orphan_grace_ns=10**9)
+    room = room_for(plan, workers=1, coordinator_timeout_ns=10**9)
     largest = max(sizes)
     # above what is written, and not so far above that honest runs are refused
     assert 2000 < largest < room.report_bytes < 20 * largest

@@ -129,7 +129,12 @@ def test_agents_outlive_their_coordinator(fleet: FleetOfProcesses) -> None:
         job_text("ldap://x", duration="30s", agents={"names": ["a"]})
     )
     impatient = fleet.submit(
-        job_text("ldap://y", duration="30s", agents={"names": ["b"]}, orphan_grace="3s")
+        job_text(
+            "ldap://y",
+            duration="30s",
+            agents={"names": ["b"]},
+            coordinator_timeout="3s",
+        )
     )
     fleet.wait_for_load(patient)
     fleet.wait_for_load(impatient)

@@ -152,7 +152,7 @@ def test_an_agent_that_was_started_again_meanwhile_is_lost(
 def test_load_ends_though_its_agent_stands_still(fleet: FleetOfProcesses) -> None:
     fleet.start("a", engine=fake_engine())
     # the least that there is: 3 s
-    run_id = fleet.submit(job_text(duration="30s", orphan_grace="1s"))
+    run_id = fleet.submit(job_text(duration="30s", coordinator_timeout="1s"))
     fleet.wait_for_load(run_id)
     (engine,) = fleet.engine_pids("a")
     fleet.processes["a"].send_signal(signal.SIGSTOP)

@@ -15,7 +15,7 @@ from typing import Any
 import ldap
 import pytest
 
-from ldapslam.agent.admission.addresses import Place
+from ldapslam.agent.admission.addresses import Location
 from ldapslam.agent.admission.limits import AgentLimits
 from ldapslam.agent.admission.preflight import Probe, preflight
 from ldapslam.agent.admission.target_rules import parse_rules
@@ -84,8 +84,8 @@ def access(**changes: Any) -> ConnectionSettings:
 def test_python_ldap_goes_where_it_was_resolved_and_does_not_look_the_name_up() -> None:
     with FakeLdap(answer) as server:
         uri = f"ldap://{NAME}:{server.port}"
-        places = {uri: f"127.0.0.2/1 127.0.0.1/{server.port}"}
-        connection = connect(uri, access(addresses=places))
+        locations = {uri: f"127.0.0.2/1 127.0.0.1/{server.port}"}
+        connection = connect(uri, access(addresses=locations))
         assert connection.search_ext_s("dc=a", ldap.SCOPE_BASE, "(cn=*)") is not None
         connection.unbind_s()
         assert server.connections == 1
@@ -95,8 +95,8 @@ def test_python_ldap_goes_where_it_was_resolved_and_does_not_look_the_name_up() 
 
 def test_libldap_makes_no_second_connection_when_the_first_is_lost() -> None:
     with FakeLdap(AfterSome(0, reset)) as server:
-        places = {server.uri: f"127.0.0.1/{server.port}"}
-        connection = connect(server.uri, access(addresses=places))
+        locations = {server.uri: f"127.0.0.1/{server.port}"}
+        connection = connect(server.uri, access(addresses=locations))
         for _ in range(3):
             with pytest.raises((ldap.SERVER_DOWN, ldap.CONNECT_ERROR)):
                 connection.search_ext_s("dc=a", ldap.SCOPE_BASE, "(cn=*)")
@@ -137,8 +137,8 @@ def test_the_questions_before_a_run_follow_no_referral(elsewhere: FakeLdap) -> N
 def test_the_questions_before_a_run_go_to_the_address_that_was_checked() -> None:
     with FakeLdap(answer) as server:
         uri = f"ldap://{NAME}:{server.port}"
-        place = Place(uri, ("127.0.0.1",), server.port, is_name_safe=False)
-        assert preflight(Probe(uri), place)["addresses"] == ["127.0.0.1"]
+        location = Location(uri, ("127.0.0.1",), server.port, is_name_safe=False)
+        assert preflight(Probe(uri), location)["addresses"] == ["127.0.0.1"]
 
 
 # -- runs of a fleet -------------------------------------------------------------------
@@ -279,7 +279,7 @@ def test_an_engine_keeps_to_the_cpus_that_it_may_use(
 ) -> None:
     with FakeLdap(answer) as server:
         fleet.start_coordinator()
-        fleet.start_agent("a", limits=limits(max_cpu_share=0.01))
+        fleet.start_agent("a", limits=limits(max_cpu_ratio=0.01))
         fleet.wait_for_agents("a")
         text = json.loads(job(server.uri))
         text["run"]["duration"] = "3s"

@@ -277,7 +277,7 @@ async def create(queue: FakeQueue, request: schedule_pb2.CreateScheduleRequest) 
     """Make a schedule; its id."""
     assert queue.scheduler is not None
     async with queue.scheduler.settled() as now:
-        entry = await queue.scheduler.agenda.create(request, "ana@workstation", now)
+        entry = await queue.scheduler.schedules.create(request, "ana@workstation", now)
     return entry.schedule_id
 
 

@@ -78,7 +78,7 @@ class FaultSchedule:
     agents: tuple[str, ...]
     duration_s: float
     on_agent_loss: str
-    orphan_grace_s: float
+    coordinator_timeout_s: float
     #: Of the calls of agents, during all of the run (report_relay.py).
     call_faults: tuple[str, ...]
     #: In order.
@@ -88,14 +88,14 @@ class FaultSchedule:
         parts = [*self.call_faults, *map(str, self.faults)]
         return (
             f"seed {self.seed}: {self.duration_s:.1f} s on {', '.join(self.agents)}, "
-            f"on_agent_loss {self.on_agent_loss}, grace {self.orphan_grace_s:g} s: "
+            f"{self.on_agent_loss}, timeout {self.coordinator_timeout_s:g} s: "
             + "; ".join(parts)
         )
 
     @property
     def is_harmless(self) -> bool:
         """Must the run come to its planned end, with every interval?"""
-        return self.orphan_grace_s == _LONG_GRACE_S and not any(
+        return self.coordinator_timeout_s == _LONG_GRACE_S and not any(
             fault.kind in LETHAL or fault.at_s < 0 for fault in self.faults
         )
 
@@ -123,8 +123,8 @@ class FaultSchedule:
         ends_s = self.duration_s + _LATE_S
         for fault, at_s in begun_s.items():
             is_deaf = fault.kind in _LEASED and fault.agent in (agent, None)
-            if is_deaf and at_s > 0 and fault.length_s > self.orphan_grace_s:
-                ends_s = min(ends_s, at_s + self.orphan_grace_s + _LATE_S)
+            if is_deaf and at_s > 0 and fault.length_s > self.coordinator_timeout_s:
+                ends_s = min(ends_s, at_s + self.coordinator_timeout_s + _LATE_S)
         return ends_s + sum(
             fault.length_s
             for fault in self.faults

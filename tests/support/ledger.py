@@ -9,7 +9,7 @@ import struct
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from ldapslam.agent.ledgers.file import SEGMENT_BYTES, State
+from ldapslam.agent.ledgers.folder import SEGMENT_BYTES, State
 from ldapslam.base.secrets import SecretRef
 from ldapslam.jobs.connection_settings import BindSettings, ConnectionSettings
 

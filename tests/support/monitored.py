@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ldapslam.agent.monitoring.base import Monitor, TargetAccess
 from ldapslam.agent.monitoring.choose import monitors_for
+from ldapslam.agent.monitoring.reading import Monitor, TargetAccess
 from ldapslam.jobs.connection_settings import BindSettings, ConnectionSettings
 from ldapslam.jobs.load import load_job_text
 

@@ -113,7 +113,6 @@ def test_the_engines_process_is_all_that_imports_the_engine() -> None:
     pattern = re.compile(r"(import|from) ldapslam\.agent\._engine|agent\._engine\"")
     users = {name(path) for path in PYTHON if pattern.search(path.read_text())}
     assert users <= {
-        "agent/engine/composite.py",
         "agent/engine/process.py",
         "agent/engine/setup.py",
         "agent/python_jobs/client.py",

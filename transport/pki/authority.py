@@ -18,7 +18,7 @@ import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from cryptography import x509
@@ -27,9 +27,19 @@ from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKey
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from ldapslam.base.errors import AccessRefused, ConfigError
+from ldapslam.base.files import (
+    errors_of,
+    locked,
+    make_private_folder,
+    write_private,
+)
+from ldapslam.base.time_zone import clock_text, utc_now
 from ldapslam.transport.pki import token as tokens
 from ldapslam.transport.pki.certificate import (
+    AUTHORITY_FILE,
     BACKDATE,
+    CERTIFICATE_FILE,
+    KEY_FILE,
     Identity,
     Role,
     build_authority,
@@ -43,22 +53,12 @@ from ldapslam.transport.pki.certificate import (
     read_certificate,
     read_key,
     request_key,
-    time_text,
-)
-from ldapslam.transport.pki.files import (
-    AUTHORITY_FILE,
-    CERTIFICATE_FILE,
-    KEY_FILE,
-    errors_of,
-    locked,
-    make_private_folder,
-    write_private,
 )
 from ldapslam.transport.pki.token import JoinToken
 
 AUTHORITY_LIFETIME = timedelta(days=3650)
 LEAF_LIFETIME = timedelta(days=365)
-#: Of agents that joined by token: they renew by themselves.
+#: Agents with a join token renew by themselves.
 JOINED_LIFETIME = timedelta(days=30)
 
 
@@ -80,22 +80,15 @@ class Issued:
     is_revoked: bool
 
     def state(self, now_utc: datetime) -> str:
-        """valid, expired or revoked."""
         if self.is_revoked:
             return "revoked"
         return "expired" if now_utc > self.identity.not_after_utc else "valid"
 
 
-def _utc_now() -> datetime:
-    return datetime.now(UTC)
-
-
 class Authority:
     """An authority that is there; `create` makes one."""
 
-    def __init__(
-        self, folder: Path, now_utc: Callable[[], datetime] = _utc_now
-    ) -> None:
+    def __init__(self, folder: Path, now_utc: Callable[[], datetime] = utc_now) -> None:
         """ConfigError when there is none, or its files cannot be used."""
         self.folder = folder
         self._now_utc = now_utc
@@ -113,7 +106,7 @@ class Authority:
         folder: Path,
         name: str,
         lifetime: timedelta = AUTHORITY_LIFETIME,
-        now_utc: Callable[[], datetime] = _utc_now,
+        now_utc: Callable[[], datetime] = utc_now,
     ) -> Authority:
         """Make the folder; ConfigError when there is an authority in it already."""
         if not 0 < len(name) <= 64:
@@ -142,11 +135,11 @@ class Authority:
         return self.folder / "crl.pem"
 
     def bundle(self, name: str) -> Path:
-        """Folder of what NAME needs."""
         return self.folder / "issued" / name
 
     def issued(self) -> list[Issued]:
-        """All that were ever signed, by name; first those not revoked, the newest."""
+        """All certificates, by name; of each first the unrevoked ones, the newest
+        first."""
         revoked = {entry.serial_number for entry in self._revoked()}
         found = []
         for certificate in self._certificates():
@@ -157,7 +150,6 @@ class Authority:
         return sorted(found, key=lambda one: (one.identity.name, one.is_revoked))
 
     def valid(self, name: str) -> Issued | None:
-        """The newest certificate of NAME that is neither expired nor revoked."""
         now_utc = self._now_utc()
         for one in self.issued():
             if one.identity.name == name and one.state(now_utc) == "valid":
@@ -178,7 +170,6 @@ class Authority:
             self._check_free(name)
             signed = self._sign(key.public_key(), name, role, hosts, lifetime)
             folder = self.bundle(name)
-            # an expired one's
             shutil.rmtree(folder, ignore_errors=True)
             make_private_folder(folder)
             write_private(folder / KEY_FILE, key_pem(key))
@@ -187,10 +178,8 @@ class Authority:
         return folder
 
     def renew(self, name: str, lifetime: timedelta = LEAF_LIFETIME) -> Path:
-        """A new certificate for NAME's key, with its role and hosts; the file.
-
-        Not for a revoked one: that needs a new key.
-        """
+        """A new certificate for NAME's key, role and hosts; the file. A revoked one
+        needs a new key."""
         with locked(self.folder):
             last, certificate = self._last(name)
             if last.is_revoked:
@@ -208,10 +197,8 @@ class Authority:
         return path
 
     def revoke(self, name: str) -> int:
-        """Make all of NAME's certificates and tokens worthless; how many were good.
-
-        Its files are removed: NAME may be issued anew.
-        """
+        """Revoke all of NAME's certificates and tokens and remove its files; how many
+        were valid."""
         now_utc = self._now_utc()
         with locked(self.folder):
             serials = [
@@ -236,12 +223,9 @@ class Authority:
             shutil.rmtree(self.bundle(name), ignore_errors=True)
         return len(serials) + len(unused)
 
-    # Joining.
-
     def token(
         self, name: str, role: Role, lifetime: timedelta, enrol: str = ""
     ) -> JoinToken:
-        """A token with which NAME can be enrolled, once."""
         self._check_new(name, role, ())
         made = tokens.new_token(name, role, self.authority_pem, enrol)
         until_utc = self._now_utc() + lifetime
@@ -258,10 +242,8 @@ class Authority:
         return made
 
     def enrol(self, proof: str, request_pem: bytes) -> Signed:
-        """The first certificate of a token's bearer; AccessRefused.
-
-        The token is good once, and not used up by a request that cannot be signed.
-        """
+        """The first certificate of a token's holder; AccessRefused. A request that
+        cannot be signed does not use the token up."""
         public_key = request_key(request_pem)
         with locked(self.folder):
             kept = self._claimable(proof)
@@ -276,13 +258,13 @@ class Authority:
                 self._check_free(name)
             except ConfigError as error:
                 raise AccessRefused(str(error), hint=error.hint) from error
-            # before it is signed: should that fail, the token is gone, never good twice
+            # before signing: a failure loses the token, never allows it twice
             with errors_of(path):
                 path.unlink()
             return self._sign(public_key, name, role, (), JOINED_LIFETIME)
 
     def renew_for(self, name: str, role: Role, request_pem: bytes) -> Signed:
-        """A new certificate for somebody who has shown the old one; AccessRefused."""
+        """A new certificate for the holder of the old one; AccessRefused."""
         public_key = request_key(request_pem)
         with locked(self.folder):
             if self.valid(name) is None:  # revoked a moment ago
@@ -314,14 +296,11 @@ class Authority:
             return None
         return name, role, path
 
-    # The register.
-
     def _certificates(self) -> Iterator[x509.Certificate]:
         for path in sorted((self.folder / "certificates").glob("*.pem")):
             yield read_certificate(path)
 
     def _last(self, name: str) -> tuple[Issued, x509.Certificate]:
-        """The newest certificate of NAME, revoked or not."""
         for one in self.issued():
             if one.identity.name == name:
                 return one, read_certificate(self._register_path(one.identity.serial))
@@ -345,7 +324,7 @@ class Authority:
         if now_utc > self.certificate.not_valid_after_utc:
             raise ConfigError(
                 f"{self.folder}: the authority itself expired at "
-                f"{time_text(self.certificate.not_valid_after_utc)}",
+                f"{clock_text(self.certificate.not_valid_after_utc)}",
                 hint="make a new one, in another folder: ldapslam pki init",
             )
         certificate = build_leaf(
@@ -360,7 +339,7 @@ class Authority:
         )
         identity = identity_of(certificate)
         content = certificate_pem(certificate)
-        # first into the register: what is not in it cannot be revoked
+        # first the register: others cannot be revoked
         write_private(self._register_path(identity.serial), content)
         return Signed(identity, content, self.authority_pem)
 
@@ -382,11 +361,9 @@ class Authority:
         if holder is not None:
             raise ConfigError(
                 f"{name!r} has a certificate already, valid until "
-                f"{time_text(holder.identity.not_after_utc)}",
+                f"{clock_text(holder.identity.not_after_utc)}",
                 hint=f"ldapslam pki renew {name}, or revoke it first",
             )
-
-    # The list of the revoked.
 
     def _revoked(self) -> list[x509.RevokedCertificate]:
         path = self.revoked_file
@@ -403,7 +380,7 @@ class Authority:
             x509.CertificateRevocationListBuilder()
             .issuer_name(self.certificate.subject)
             .last_update(now_utc - BACKDATE)
-            # it is renewed when it changes, not by time
+            # it is renewed with each change
             .next_update(self.certificate.not_valid_after_utc)
         )
         for entry in entries:
@@ -413,7 +390,7 @@ class Authority:
 
 
 def _holder(token_path: Path) -> str | None:
-    """Whom a token is for; None when the file is no token."""
+    """The name in a token's file, or None."""
     try:
         return str(json.loads(token_path.read_bytes())["name"])
     except (OSError, ValueError, KeyError, TypeError):

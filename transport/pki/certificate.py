@@ -35,9 +35,12 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from ldapslam.base.errors import AccessRefused, ConfigError
+from ldapslam.base.time_zone import clock_text
 
+#: Files of `ldapslam pki issue`.
+CERTIFICATE_FILE, KEY_FILE, AUTHORITY_FILE = "cert.pem", "key.pem", "ca.pem"
 _ROLE_PREFIX = "urn:ldapslam:role:"
-#: File names, log lines and host names are made of it.
+#: Used in file names, log lines and host names.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}", re.ASCII)
 _MAX_PEM_BYTES = 1 << 20
 _MIN_RSA_BITS = 2048
@@ -58,7 +61,7 @@ class Identity:
 
     name: str
     role: Role
-    #: Both together are unique; the issuer as DER.
+    #: DER; unique with the serial number.
     issuer: bytes
     serial: int
     not_before_utc: datetime
@@ -69,23 +72,18 @@ class Identity:
         if now_utc > self.not_after_utc:
             raise AccessRefused(
                 f"the certificate of {self.role} {self.name!r} expired at "
-                f"{time_text(self.not_after_utc)}",
+                f"{clock_text(self.not_after_utc)}",
                 hint=f"renew it: ldapslam pki renew {self.name}",
             )
         if now_utc < self.not_before_utc:
             raise AccessRefused(
                 f"the certificate of {self.role} {self.name!r} is not valid before "
-                f"{time_text(self.not_before_utc)}",
+                f"{clock_text(self.not_before_utc)}",
                 hint="are the clocks of both hosts right?",
             )
 
 
-def time_text(time_utc: datetime) -> str:
-    return f"{time_utc:%Y-%m-%d %H:%M:%S} UTC"
-
-
 def check_name(name: str) -> None:
-    """ConfigError when it cannot be a name in a certificate."""
     if not _NAME.fullmatch(name):
         raise ConfigError(
             f"name {name[:80]!r} cannot be used",
@@ -191,7 +189,6 @@ def build_leaf(
 
 
 def hosts_of(certificate: x509.Certificate) -> list[str]:
-    """Names and addresses that the certificate is valid for."""
     try:
         names = certificate.extensions.get_extension_for_class(
             x509.SubjectAlternativeName
@@ -205,18 +202,14 @@ def hosts_of(certificate: x509.Certificate) -> list[str]:
 
 
 def build_request(key: ec.EllipticCurvePrivateKey, name: str) -> bytes:
-    """A certificate request (PKCS #10, PEM)."""
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     request = x509.CertificateSigningRequestBuilder().subject_name(subject)
     return request.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM)
 
 
 def request_key(request_pem: bytes) -> CertificatePublicKeyTypes:
-    """The public key of a request that proves to have its private one.
-
-    Nothing else is taken from it. AccessRefused when it is no such request, or the key
-    a weak one.
-    """
+    """The public key of a request that proves its private one; AccessRefused when it
+    does not, or the key is weak."""
     try:
         request = x509.load_pem_x509_csr(request_pem)
         key = request.public_key()
@@ -236,7 +229,6 @@ def request_key(request_pem: bytes) -> CertificatePublicKeyTypes:
 
 
 def public_key_bytes(key: PublicKeyTypes) -> bytes:
-    """For comparing keys."""
     return key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which certificates are revoked: the authority's list (CRL), read when it changes.
+"""Revoked certificates: the authority's list (CRL), read when it changes.
 
-A list that cannot be read, or is not signed by the authority, never takes the place of
-a good one: who was revoked stays so.
+A list that cannot be read, or is not signed by the authority, never replaces a good
+one.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ from pathlib import Path
 from cryptography import x509
 
 from ldapslam.base.errors import ConfigError
+from ldapslam.base.files import stamp
 from ldapslam.transport.pki.certificate import Identity, read_pem
 
 _log = logging.getLogger(__name__)
-
-_Stamp = tuple[int, int, int]
 
 
 class Revocations:
@@ -30,20 +29,20 @@ class Revocations:
         """`path` None: nothing is revoked. ConfigError when the list cannot be used."""
         self._path = path
         self._authorities = tuple(authorities)
-        self._stamp: _Stamp | None = None
+        self._stamp: tuple[int, int, int] | None = None
         self._revoked: frozenset[tuple[bytes, int]] = frozenset()
         if path is not None:
-            self._stamp = _stamp(path)
+            self._stamp = stamp(path)
             self._revoked = self._read(path)
 
     def refresh(self) -> None:
         """Take a changed list; of one that cannot be used, log it and keep the last."""
         if self._path is None:
             return
-        stamp = _stamp(self._path)
-        if stamp == self._stamp:
+        found = stamp(self._path)
+        if found == self._stamp:
             return
-        self._stamp = stamp
+        self._stamp = found
         try:
             self._revoked = self._read(self._path)
         except ConfigError as error:
@@ -52,7 +51,6 @@ class Revocations:
             _log.info("%s: %d certificates are revoked", self._path, len(self._revoked))
 
     def has(self, identity: Identity) -> bool:
-        """True when this certificate is revoked."""
         return (identity.issuer, identity.serial) in self._revoked
 
     def _read(self, path: Path) -> frozenset[tuple[bytes, int]]:
@@ -84,11 +82,3 @@ def _is_signed_by(
         return revocations.is_signature_valid(key)  # type: ignore[arg-type]
     except TypeError:  # a key of a kind that signs no such lists
         return False
-
-
-def _stamp(path: Path) -> _Stamp | None:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_ino, status.st_mtime_ns, status.st_size

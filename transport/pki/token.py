@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A join token: what somebody needs to get a first certificate, in one line of text.
+"""A join token: what somebody needs to get a first certificate, as one line of text.
 
-It names the authority, so that the coordinator is known before anything is told to it,
-and holds a secret that is good once and for a short time. The authority's folder keeps
-only the secret's SHA-256: 256 random bits need no slower hash.
+It has the authority, so that the coordinator is known before it is told anything, and a
+secret that is good once. The authority keeps only its SHA-256: 256 random bits need no
+slower hash.
 """
 
 from __future__ import annotations
@@ -42,11 +42,10 @@ class JoinToken:
 
     @property
     def proof(self) -> str:
-        """What is sent: nothing of it is in any file but the bearer's."""
+        """What is sent; only the holder has it."""
         return f"{self.token_id}.{self.secret}"
 
     def text(self) -> str:
-        """The token as one line."""
         fields = {
             "id": self.token_id,
             "secret": self.secret,
@@ -75,17 +74,15 @@ def new_token(name: str, role: Role, authority_pem: bytes, enrol: str) -> JoinTo
 
 
 def hashed(secret: str) -> str:
-    """As it is kept."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
 def matches(secret: str, kept: str) -> bool:
-    """In a time that tells nothing of either."""
+    """In constant time."""
     return hmac.compare_digest(hashed(secret), kept)
 
 
 def split_proof(proof: str) -> tuple[str, str] | None:
-    """Id and secret; None when it is no proof."""
     token_id, dot, secret = proof.partition(".")
     if not dot or not _ID.fullmatch(token_id) or not 0 < len(secret) <= 256:
         return None
@@ -119,5 +116,4 @@ def parse_token(text: str, source: str) -> JoinToken:
 
 
 def read_token(path: Path) -> JoinToken:
-    """The token of a file."""
     return parse_token(read_pem(path).decode("utf-8", "replace"), str(path))

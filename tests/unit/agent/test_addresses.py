@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from ldapslam.agent.admission.addresses import reach, with_places
+from ldapslam.agent.admission.addresses import reach, with_locations
 from ldapslam.agent.admission.limits import AgentLimits
 from ldapslam.agent.admission.target_rules import parse_rules
 from ldapslam.base.errors import TargetNotAllowed, TargetUnreachable
@@ -48,7 +48,7 @@ _SEARCHES = (
 def plan_of(*uris: str, tls: str = "{}", rest: str = "") -> AgentPlan:
     listed = ", ".join(f'"{uri}"' for uri in uris)
     text = f"""\
-job: places
+job: locations
 targets: {{s: [{listed}]}}
 tls: {tls}
 run: {{duration: 1s}}
@@ -64,7 +64,7 @@ streams:
 def placed(plan: AgentPlan, *rules: str) -> tuple[AgentPlan, Resolver]:
     resolver = Resolver()
     limits = AgentLimits(targets=parse_rules(rules))
-    found, _ = with_places(plan, limits, "a1", resolver)
+    found, _ = with_locations(plan, limits, "a1", resolver)
     return found, resolver
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ldapslam.agent.engine.composite import Composite
+from ldapslam.agent.engine.setup import Composite
 
 
 class Part:

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from ldapslam.agent.ledgers.cleanup import depth, same_dn
-from ldapslam.agent.ledgers.file import LedgerFile, State
 from ldapslam.agent.ledgers.folder import (
+    LedgerFile,
+    State,
     entries_left,
     folders_left,
     locked,

@@ -10,10 +10,10 @@ import pytest
 
 from ldapslam.agent.admission.limits import (
     AgentLimits,
-    Share,
-    check_share,
+    Part,
+    check_part,
     describe_limits,
-    share_of,
+    part_of,
 )
 from ldapslam.agent.admission.target_rules import parse_rules
 from ldapslam.base.errors import AgentLimitExceeded
@@ -43,10 +43,10 @@ SESSION = (
 
 def share(
     load: str, operations: str = SEARCH, *, agents: int = 1, index: int = 0
-) -> Share:
+) -> Part:
     text = JOB.format(load=load, operations=operations)
     job = load_job_text(text, file="job", base=None)
-    return share_of(agent_plan(job, index, agents, seed=1))
+    return part_of(agent_plan(job, index, agents, seed=1))
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_an_import_is_no_load() -> None:
     text = JOB.format(load="", operations="").partition("streams:")[0]
     text += "streams: [{name: a, target: s, type: bulk_load, options: {server: slapd}}]"
     job = load_job_text(text, file="job", base=None)
-    found = share_of(agent_plan(job, 0, 1, seed=1))
+    found = part_of(agent_plan(job, 0, 1, seed=1))
     assert (found.peak_rate_per_s, found.unbounded) == (0, ())
 
 
@@ -105,7 +105,7 @@ def refusal(limits: dict[str, Any], **of_share: Any) -> AgentLimitExceeded | Non
         "duration_ns": 60 * S,
     }
     try:
-        check_share(Share(**{**asked, **of_share}), AgentLimits(**limits), "a1")
+        check_part(Part(**{**asked, **of_share}), AgentLimits(**limits), "a1")
     except AgentLimitExceeded as error:
         return error
     return None
@@ -160,7 +160,7 @@ def test_a_limited_rate_refuses_what_has_no_bound() -> None:
 def test_cpus(
     share_of_cpus: float | None, usable: list[int], expected: list[int]
 ) -> None:
-    assert AgentLimits(max_cpu_share=share_of_cpus).cpus(usable) == expected
+    assert AgentLimits(max_cpu_ratio=share_of_cpus).cpus(usable) == expected
 
 
 def test_limits_survive_the_way_to_the_engines_process() -> None:
@@ -169,7 +169,7 @@ def test_limits_survive_the_way_to_the_engines_process() -> None:
         max_connections=5,
         max_rate_per_s=1.5,
         max_duration_ns=S,
-        max_cpu_share=0.5,
+        max_cpu_ratio=0.5,
         marker_rdn="cn=ok",
         spool_quota_bytes=1 << 30,
         max_runs=3,
@@ -180,7 +180,7 @@ def test_limits_survive_the_way_to_the_engines_process() -> None:
 
 
 def test_limits_are_described_whatever_an_agent_says_of_them() -> None:
-    limits = AgentLimits(max_connections=500, max_rate_per_s=2000.0, max_cpu_share=0.25)
+    limits = AgentLimits(max_connections=500, max_rate_per_s=2000.0, max_cpu_ratio=0.25)
     assert describe_limits(limits.document()) == [
         "loopback ldapi",
         "500 connections",

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ldapslam.agent.monitoring.base import Monitor, TargetAccess
 from ldapslam.agent.monitoring.choose import monitors_for
 from ldapslam.agent.monitoring.host import host_name
+from ldapslam.agent.monitoring.reading import Monitor, TargetAccess
 from ldapslam.base.errors import ConfigError, FleetError
 from ldapslam.base.units import NS_PER_S
 from ldapslam.jobs.connection_settings import (

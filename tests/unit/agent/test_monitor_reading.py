@@ -11,11 +11,12 @@ from typing import Any
 import ldap
 import pytest
 
-from ldapslam.agent.monitoring.base import STARTED, TargetAccess
 from ldapslam.agent.monitoring.choose import directory_table
 from ldapslam.agent.monitoring.reading import (
+    STARTED,
     EntriesMonitor,
     Table,
+    TargetAccess,
     entry_table,
     fill,
     folded,

@@ -13,15 +13,15 @@ from urllib.parse import quote
 
 import pytest
 
-from ldapslam.agent.monitoring.host import ProcessMonitor
-from ldapslam.agent.monitoring.process_table import (
+from ldapslam.agent.monitoring.host import (
     ProcessId,
+    ProcessMonitor,
     boot_s,
     command_line,
-    figures_of,
     identify,
     listening_at,
     processes_of,
+    statistics_of,
 )
 from ldapslam.base.errors import TargetError
 
@@ -52,7 +52,7 @@ def end(process: subprocess.Popen[str]) -> None:
 def test_own_process_is_read() -> None:
     own = identify(os.getpid())
     assert own is not None
-    figures = figures_of(own, boot_s())
+    figures = statistics_of(own, boot_s())
     assert figures is not None
     assert 0 < time.time() - figures["started"] < 24 * 3600
     assert figures["threads"] >= 1
@@ -77,11 +77,11 @@ def test_process_is_found_by_its_names(child: subprocess.Popen[str]) -> None:
 def test_ended_process_is_no_other_one(child: subprocess.Popen[str]) -> None:
     known = identify(child.pid)
     assert known is not None
-    assert figures_of(known, 0.0) is not None
+    assert statistics_of(known, 0.0) is not None
     another = ProcessId(known.pid, known.start_ticks + 1)
-    assert figures_of(another, 0.0) is None
+    assert statistics_of(another, 0.0) is None
     end(child)
-    assert figures_of(known, 0.0) is None
+    assert statistics_of(known, 0.0) is None
     assert identify(child.pid) is None
     assert command_line(child.pid) == ()
 

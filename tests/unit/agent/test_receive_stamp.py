@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ldapslam.agent.replication.receive_stamp import ReceiveStamp
+from ldapslam.agent.replication.watch import ReceiveStamp
 
 MS = 1_000_000
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ldapslam.agent.engine.replays import with_traces
+from ldapslam.agent.engine.setup import with_traces
 from ldapslam.base.errors import ConfigError
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.plan import AgentPlan, agent_plan

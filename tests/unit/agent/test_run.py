@@ -11,7 +11,7 @@ import pytest
 from ldapslam.agent.run import (
     DRAIN_SLACK_NS,
     LEASE_SLACK_NS,
-    LEAST_ORPHAN_GRACE_NS,
+    LEAST_COORDINATOR_TIMEOUT_NS,
     AgentRun,
     AgentRunEvent,
     AgentRunState,
@@ -46,7 +46,7 @@ from ldapslam.base.errors import FleetError, LdapSlamError, RunAborted
 
 S = 1_000_000_000
 GRACE_NS = 10 * S
-ORPHAN_GRACE_NS = 60 * S
+TIMEOUT_NS = 60 * S
 T0_NS = 2 * S
 FACTS = {"kernel_stamps": True}
 ERROR = RunAborted("for the test")
@@ -54,7 +54,7 @@ State = AgentRunState
 
 #: The straight way: two planned intervals, then the drain.
 WAY: dict[AgentRunState, tuple[AgentRunEvent, int]] = {
-    State.PREPARING: (PrepareReceived("r", ORPHAN_GRACE_NS), 0),
+    State.PREPARING: (PrepareReceived("r", TIMEOUT_NS), 0),
     State.READY: (EngineReady(FACTS, 2, GRACE_NS), S),
     State.ARMED: (StartReceived("r", T0_NS), S),
     State.RUNNING: (EngineStarted(5), T0_NS),
@@ -75,8 +75,8 @@ def agent_in(state: AgentRunState) -> AgentRun:
 
 
 EVENTS: tuple[AgentRunEvent, ...] = (
-    PrepareReceived("r", ORPHAN_GRACE_NS),
-    PrepareReceived("other", ORPHAN_GRACE_NS),
+    PrepareReceived("r", TIMEOUT_NS),
+    PrepareReceived("other", TIMEOUT_NS),
     StartReceived("r", T0_NS),
     StartReceived("other", T0_NS),
     StopReceived("r", "enough"),
@@ -222,11 +222,11 @@ def failure_in(commands: Sequence[object]) -> LdapSlamError:
 
 def test_the_straight_way_from_the_order_to_the_last_report() -> None:
     agent = AgentRun()
-    assert agent.handle(PrepareReceived("r", ORPHAN_GRACE_NS), 0) == [LaunchEngine("r")]
+    assert agent.handle(PrepareReceived("r", TIMEOUT_NS), 0) == [LaunchEngine("r")]
     assert agent.handle(EngineReady(FACTS, 2, GRACE_NS), S) == [ReportReady("r", FACTS)]
     assert agent.handle(StartReceived("r", T0_NS), S) == [
         StartEngine(T0_NS),
-        ExtendLease(ORPHAN_GRACE_NS + LEASE_SLACK_NS),
+        ExtendLease(TIMEOUT_NS + LEASE_SLACK_NS),
     ]
     assert agent.handle(EngineStarted(5), T0_NS) == [ReportStarted("r", 5)]
     assert agent.handle(IntervalClosed(0, "x"), 3 * S) == [ReportInterval("r", 0, "x")]
@@ -246,7 +246,7 @@ def test_the_straight_way_from_the_order_to_the_last_report() -> None:
 def test_the_engines_lease_begins_when_the_coordinator_was_last_heard() -> None:
     agent = agent_in(State.RUNNING)
     assert agent.handle(CoordinatorHeard(), 7 * S) == [
-        ExtendLease(7 * S + ORPHAN_GRACE_NS + LEASE_SLACK_NS)
+        ExtendLease(7 * S + TIMEOUT_NS + LEASE_SLACK_NS)
     ]
 
 
@@ -291,7 +291,7 @@ def test_a_clean_up_that_makes_progress_may_take_longer_than_the_drain() -> None
 def test_sequence_numbers_begin_anew_with_each_run() -> None:
     agent = agent_in(State.DRAINING)
     agent.handle(EngineFinished(FACTS), 5 * S)
-    agent.handle(PrepareReceived("r2", ORPHAN_GRACE_NS), 6 * S)
+    agent.handle(PrepareReceived("r2", TIMEOUT_NS), 6 * S)
     agent.handle(EngineReady(FACTS, 2, GRACE_NS), 6 * S)
     agent.handle(StartReceived("r2", 7 * S), 6 * S)
     assert agent.handle(IntervalClosed(0, "x"), 8 * S) == [ReportInterval("r2", 0, "x")]
@@ -300,7 +300,7 @@ def test_sequence_numbers_begin_anew_with_each_run() -> None:
 @pytest.mark.parametrize("state", [State.PREPARING, State.RUNNING])
 def test_a_second_run_is_turned_away(state: AgentRunState) -> None:
     agent = agent_in(state)
-    commands = agent.handle(PrepareReceived("other", ORPHAN_GRACE_NS), S)
+    commands = agent.handle(PrepareReceived("other", TIMEOUT_NS), S)
     (report,) = commands
     assert isinstance(report, ReportFailed)
     assert report.run_id == "other"
@@ -310,7 +310,7 @@ def test_a_second_run_is_turned_away(state: AgentRunState) -> None:
 
 def test_the_same_order_again_changes_nothing() -> None:
     agent = agent_in(State.RUNNING)
-    assert agent.handle(PrepareReceived("r", ORPHAN_GRACE_NS), S) == []
+    assert agent.handle(PrepareReceived("r", TIMEOUT_NS), S) == []
 
 
 def test_an_order_to_start_that_comes_after_t0_fails_the_run() -> None:
@@ -364,7 +364,7 @@ def test_a_crash_of_the_engine_fails_the_run_and_the_agent_serves_on(
     agent = agent_in(state)
     commands = agent.handle(EngineExited("killed by SIGSEGV"), 5 * S)
     assert "SIGSEGV" in str(failure_in(list(commands)))
-    assert agent.handle(PrepareReceived("next", ORPHAN_GRACE_NS), 6 * S) == [
+    assert agent.handle(PrepareReceived("next", TIMEOUT_NS), 6 * S) == [
         LaunchEngine("next")
     ]
 
@@ -379,19 +379,19 @@ def test_an_engine_overdue_in_its_drain_is_killed() -> None:
 
 
 @pytest.mark.parametrize("state", [State.ARMED, State.RUNNING])
-def test_load_without_a_coordinator_goes_on_for_the_orphan_grace(
+def test_load_without_a_coordinator_goes_on_for_the_coordinator_timeout(
     state: AgentRunState,
 ) -> None:
     agent = agent_in(state)
     agent.handle(CoordinatorHeard(), 5 * S)
-    assert agent.handle(TimePassed(), 5 * S + ORPHAN_GRACE_NS - 1) == []
-    assert agent.handle(TimePassed(), 5 * S + ORPHAN_GRACE_NS) == [DrainEngine()]
+    assert agent.handle(TimePassed(), 5 * S + TIMEOUT_NS - 1) == []
+    assert agent.handle(TimePassed(), 5 * S + TIMEOUT_NS) == [DrainEngine()]
     (report,) = agent.handle(EngineFinished(FACTS), 70 * S)
     assert isinstance(report, ReportFinished)
     assert report.early_reason == "no coordinator for 60 s"
 
 
-def test_an_orphan_grace_beyond_all_measure_is_a_year() -> None:
+def test_an_coordinator_timeout_beyond_all_measure_is_a_year() -> None:
     machine = AgentRun()
     machine.handle(PrepareReceived("r1", 2**64 - 1), 0)
     machine.handle(EngineReady({}, 5, 0), 0)
@@ -400,16 +400,16 @@ def test_an_orphan_grace_beyond_all_measure_is_a_year() -> None:
     assert lease.until_mono_ns < 2**56
 
 
-def test_an_orphan_grace_below_a_few_heartbeats_is_that_of_a_few_heartbeats() -> None:
+def test_a_timeout_below_a_few_heartbeats_is_that_of_a_few_heartbeats() -> None:
     agent = AgentRun()
     agent.handle(PrepareReceived("r", 0), 0)
-    assert agent.handle(TimePassed(), LEAST_ORPHAN_GRACE_NS - 1) == []
-    assert agent.handle(TimePassed(), LEAST_ORPHAN_GRACE_NS) != []
+    assert agent.handle(TimePassed(), LEAST_COORDINATOR_TIMEOUT_NS - 1) == []
+    assert agent.handle(TimePassed(), LEAST_COORDINATOR_TIMEOUT_NS) != []
 
 
 @pytest.mark.parametrize("state", [State.PREPARING, State.READY])
 def test_preparations_without_a_coordinator_are_given_up(state: AgentRunState) -> None:
-    commands = agent_in(state).handle(TimePassed(), ORPHAN_GRACE_NS)
+    commands = agent_in(state).handle(TimePassed(), TIMEOUT_NS)
     assert commands[0] == KillEngine()
     assert isinstance(commands[1], ReportFinished)
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ldapslam.agent.monitoring.sampling import Sampling
+from ldapslam.agent.monitoring.process import Sampling
 from ldapslam.base.errors import TargetError
 from ldapslam.results.records import Metric
 

@@ -12,10 +12,10 @@ from typing import Any
 import ldap
 import pytest
 
-from ldapslam.agent.monitoring import server_readings
-from ldapslam.agent.monitoring.base import Monitor
-from ldapslam.agent.monitoring.sampling import Sampling
-from ldapslam.agent.monitoring.server_readings import ServerReadings
+from ldapslam.agent.monitoring import servers
+from ldapslam.agent.monitoring.process import Sampling
+from ldapslam.agent.monitoring.reading import Monitor
+from ldapslam.agent.monitoring.servers import ServerReadings
 from ldapslam.base.errors import TargetUnreachable
 from ldapslam.directory.control_connection import ControlConnection, Entry
 from ldapslam.directory.counts import KINDS, ServerCounts, ServerKind, read_counts
@@ -86,7 +86,7 @@ def counts_of(*failing: Exception) -> Any:
 def test_a_server_that_fails_before_the_load_does_not_fail_the_others(
     readings: ServerReadings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server_readings, "read_counts", counts_of(KeyError("odd")))
+    monkeypatch.setattr(servers, "read_counts", counts_of(KeyError("odd")))
     readings.before()
     readings.after()
     assert readings.found[BAD] == {"failure": "KeyError: 'odd'"}
@@ -112,9 +112,9 @@ def test_a_server_that_fails_after_the_load_does_not_fail_the_others(
     error: Exception,
     expected: str,
 ) -> None:
-    monkeypatch.setattr(server_readings, "read_counts", counts_of())
+    monkeypatch.setattr(servers, "read_counts", counts_of())
     readings.before()
-    monkeypatch.setattr(server_readings, "read_counts", counts_of(error))
+    monkeypatch.setattr(servers, "read_counts", counts_of(error))
     readings.after()
     assert readings.found[BAD]["failure"] == expected
     assert "before" in readings.found[BAD]
@@ -132,7 +132,7 @@ def test_all_servers_are_read_at_the_same_time(
         counts: ServerCounts = read(connection, kind)
         return counts
 
-    monkeypatch.setattr(server_readings, "read_counts", read_together)
+    monkeypatch.setattr(servers, "read_counts", read_together)
     readings.before()
     readings.after()
     assert all("after" in found for found in readings.found.values())

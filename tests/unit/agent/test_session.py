@@ -60,7 +60,7 @@ async def end_agent(spool: Spool, child: Child, *, is_started: bool) -> None:
     """Give the agent a run and cancel it: within the run, or right after it."""
     session = AgentSession(AgentSettings("one", spool.folder), spool, now_ns=lambda: 0)
     serving = asyncio.create_task(session.serve())
-    prepare = RunAssignment(run_id="r", orphan_grace_ns=10**12)
+    prepare = RunAssignment(run_id="r", coordinator_timeout_ns=10**12)
     session.take_command(agent_pb2.Command(prepare=prepare))
     await session.has_reports.wait()  # it is ready
     if is_started:
@@ -101,7 +101,7 @@ def test_a_run_whose_id_is_no_name_fails_and_the_agent_lives(
         with Spool(tmp_path) as spool:
             session = AgentSession(AgentSettings("one", tmp_path), spool)
             serving = asyncio.create_task(session.serve())
-            prepare = RunAssignment(run_id=run_id, orphan_grace_ns=10**12)
+            prepare = RunAssignment(run_id=run_id, coordinator_timeout_ns=10**12)
             session.take_command(agent_pb2.Command(prepare=prepare))
             await session.has_reports.wait()
             assert not serving.done()

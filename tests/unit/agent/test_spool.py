@@ -78,7 +78,7 @@ def test_a_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_half_written_report_is_not_a_report(tmp_path: Path) -> None:
-    (tmp_path / "000000000001.new").write_bytes(b"\x0a")
+    (tmp_path / ".000000000001.report.new").write_bytes(b"\x0a")
     with Spool(tmp_path) as spool:
         assert spool.first() is None
 
@@ -130,7 +130,7 @@ def test_a_report_is_synced_before_it_counts(
         monkeypatch.setattr(os, "fsync", watch)
         spool.append(entry(0))
     # the content, then the folder that has its name
-    assert synced == [f"{tmp_path}/000000000001.new", f"{tmp_path}"]
+    assert synced == [f"{tmp_path}/.000000000001.report.new", f"{tmp_path}"]
 
 
 def test_reports_are_for_their_owner_only(tmp_path: Path) -> None:

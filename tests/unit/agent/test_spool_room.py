@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from ldapslam.agent.admission.spool_room import (
+from ldapslam.agent.admission.admit import (
     OPERATION_BYTES,
     REPORT_BYTES,
     RESERVE_BYTES,
@@ -81,4 +81,4 @@ def test_too_little_room_is_refused_with_figures_and_remedy(
         check()
     assert words in str(caught.value)
     assert "10 MiB (10 of 1 MiB)" in str(caught.value)
-    assert "orphan_grace" in str(caught.value.hint)
+    assert "coordinator_timeout" in str(caught.value.hint)

@@ -16,10 +16,10 @@ from ldapslam.base.units import (
     Rate,
     format_duration,
     format_rate,
-    format_share,
+    format_ratio,
     parse_duration,
     parse_rate,
-    parse_share,
+    parse_ratio,
 )
 
 
@@ -156,22 +156,22 @@ def test_arrivals_of_a_duration_are_rounded_up(
     ("text", "share"), [("98%", 0.98), ("0.1%", 0.001), ("0%", 0.0), ("100%", 1.0)]
 )
 def test_share_is_a_fraction_of_one(text: str, share: float) -> None:
-    assert parse_share(text) == share
+    assert parse_ratio(text) == share
 
 
 @pytest.mark.parametrize("value", ["98", "%", "-1%", "101%", "1 %", 0.98, 98, None])
 def test_what_is_no_share_is_a_fault(value: Any) -> None:
     with pytest.raises(Fault):
-        parse_share(value)
+        parse_ratio(value)
 
 
 def test_bare_fraction_is_asked_for_as_a_percentage() -> None:
     with pytest.raises(Fault) as caught:
-        parse_share(0.95)
+        parse_ratio(0.95)
     assert caught.value.hint == "write 95%, or 0.95% if you mean that"
 
 
 @given(st.integers(0, 10**8))
 def test_formatted_share_parses_as_itself(millionths_of_a_percent: int) -> None:
-    share = parse_share(f"{millionths_of_a_percent / 10**6:.6f}%")
-    assert parse_share(format_share(share)) == share
+    share = parse_ratio(f"{millionths_of_a_percent / 10**6:.6f}%")
+    assert parse_ratio(format_ratio(share)) == share

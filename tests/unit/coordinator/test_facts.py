@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from ldapslam.coordinator.runs.facts import COORDINATOR_FACTS, agent_facts
+from ldapslam.coordinator.runs.ingest import COORDINATOR_FACTS, agent_facts
 from ldapslam.transport.messages import ProtocolError
 
 FACTS = {

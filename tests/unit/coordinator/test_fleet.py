@@ -33,8 +33,8 @@ from ldapslam.coordinator.fleet.fleet import (
     ReportLoss,
     ReportReturn,
     ReportSilence,
-    RunAdopted,
     RunEnded,
+    RunRecovered,
     RunRequeued,
     RunSubmitted,
     RunWithdrawn,
@@ -304,14 +304,14 @@ RUN_EVENTS: tuple[FleetEvent, ...] = (
     RunWithdrawn("r"),
     RunEnded("r"),
     RunRequeued("r", ("a",)),
-    RunAdopted("r", TARGETS, {"a": 0}),
+    RunRecovered("r", TARGETS, {"a": 0}),
 )
 RUN_EDGES: dict[tuple[QueueState, type], QueueState] = {
     (QueueState.UNKNOWN, RunSubmitted): QueueState.HOLDING,
     (QueueState.WAITING, RunWithdrawn): QueueState.UNKNOWN,
     (QueueState.HOLDING, RunEnded): QueueState.UNKNOWN,
     (QueueState.HOLDING, RunRequeued): QueueState.WAITING,
-    (QueueState.UNKNOWN, RunAdopted): QueueState.HOLDING,
+    (QueueState.UNKNOWN, RunRecovered): QueueState.HOLDING,
 }
 
 
@@ -586,11 +586,11 @@ def test_a_held_run_waits_for_its_agents_when_it_is_held_no_more() -> None:
 # What a coordinator before this one left.
 
 
-def test_agents_of_an_adopted_run_are_awaited_as_long_as_they_keep_up_the_load() -> (
+def test_agents_of_a_recovered_run_are_awaited_as_long_as_they_keep_up_the_load() -> (
     None
 ):
     fleet = Fleet()
-    fleet.handle(RunAdopted("r", TARGETS, {"a": 3, "b": 1}, lease_ns=60 * S), 0)
+    fleet.handle(RunRecovered("r", TARGETS, {"a": 3, "b": 1}, lease_ns=60 * S), 0)
     assert fleet.agent_state("a") is AgentState.SILENT
     back = AgentRegistered("a", "a-1", runs=("r",), epoch=3)
     assert fleet.handle(back, S) == [ReportReturn("a", ("r",), S)]
@@ -601,7 +601,7 @@ def test_agents_of_an_adopted_run_are_awaited_as_long_as_they_keep_up_the_load()
 
 def test_an_agent_that_was_started_again_meanwhile_is_lost() -> None:
     fleet = Fleet()
-    fleet.handle(RunAdopted("r", TARGETS, {"a": 3}), 0)
+    fleet.handle(RunRecovered("r", TARGETS, {"a": 3}), 0)
     assert fleet.handle(AgentRegistered("a", "a-9", epoch=4), S) == [
         ReportLoss("a", ("r",), S, "it was started again")
     ]
@@ -609,14 +609,14 @@ def test_an_agent_that_was_started_again_meanwhile_is_lost() -> None:
 
 def test_an_agent_that_has_ended_its_part_but_not_delivered_it_keeps_it() -> None:
     fleet = Fleet()
-    fleet.handle(RunAdopted("r", TARGETS, {"a": 3}), 0)
+    fleet.handle(RunRecovered("r", TARGETS, {"a": 3}), 0)
     fleet.handle(AgentRegistered("a", "a-1", epoch=3), S)
     (record,) = fleet.agents()
     assert list(record.runs) == ["r"]
 
 
-def test_an_adopted_run_keeps_its_targets() -> None:
+def test_a_recovered_run_keeps_its_targets() -> None:
     fleet = fleet_of("a")
-    fleet.handle(RunAdopted("r", frozenset({"x"}), {}), 0)
+    fleet.handle(RunRecovered("r", frozenset({"x"}), {}), 0)
     assert submit(fleet, "s", ONE, "x") == []
     assert fleet.handle(RunEnded("r"), S) == [AssignRun("s", ("a",))]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from ldapslam.coordinator.runs.live import LiveFigures
+from ldapslam.coordinator.runs.live import LiveStatistics
 from ldapslam.proto import common_pb2 as pb
 from support.histograms import packed_of
 
@@ -60,7 +60,7 @@ def snapshot(
 
 
 def test_an_interval_is_given_when_all_agents_have_reported_it() -> None:
-    live = LiveFigures(["a", "b"])
+    live = LiveStatistics(["a", "b"])
     assert live.add("a", snapshot(0, completed=10, times_ns=(1_000_000,) * 600)) == []
     (figures,) = live.add("b", snapshot(0, completed=30, times_ns=(3_000_000,) * 500))
     (stream,) = figures.streams
@@ -76,7 +76,7 @@ def test_an_interval_is_given_when_all_agents_have_reported_it() -> None:
 
 
 def test_percentiles_of_too_few_values_are_left_out() -> None:
-    live = LiveFigures(["a"])
+    live = LiveStatistics(["a"])
     (figures,) = live.add("a", snapshot(0, times_ns=(1_000_000,) * 999))
     assert figures.streams[0].HasField("response_time_p50_us")
     assert not figures.streams[0].HasField("response_time_p99_us")
@@ -88,7 +88,7 @@ def test_percentiles_of_too_few_values_are_left_out() -> None:
 def test_a_stream_that_sends_nothing_without_connections_is_there() -> None:
     without = snapshot(0)
     del without.operations[:]
-    live = LiveFigures(["a"])
+    live = LiveStatistics(["a"])
     (figures,) = live.add("a", without)
     assert not figures.streams
     without.index = 1
@@ -100,12 +100,12 @@ def test_a_stream_that_sends_nothing_without_connections_is_there() -> None:
 
 
 def test_without_samples_there_are_no_percentiles() -> None:
-    (figures,) = LiveFigures(["a"]).add("a", snapshot(0))
+    (figures,) = LiveStatistics(["a"]).add("a", snapshot(0))
     assert not figures.streams[0].HasField("response_time_p50_us")
 
 
 def test_intervals_come_in_order() -> None:
-    live = LiveFigures(["a", "b"])
+    live = LiveStatistics(["a", "b"])
     assert live.add("a", snapshot(0)) == []
     assert live.add("a", snapshot(1)) == []
     assert [one.index for one in live.add("b", snapshot(0))] == [0]
@@ -113,7 +113,7 @@ def test_intervals_come_in_order() -> None:
 
 
 def test_nobody_waits_for_an_agent_that_is_gone() -> None:
-    live = LiveFigures(["a", "b"])
+    live = LiveStatistics(["a", "b"])
     live.add("a", snapshot(0))
     live.add("a", snapshot(1))
     figures = live.drop("b")
@@ -123,14 +123,14 @@ def test_nobody_waits_for_an_agent_that_is_gone() -> None:
 
 
 def test_a_late_report_of_a_shown_interval_is_not_shown_again() -> None:
-    live = LiveFigures(["a", "b"])
+    live = LiveStatistics(["a", "b"])
     live.add("a", snapshot(0))
     live.drop("b")
     assert live.add("b", snapshot(0)) == []
 
 
 def test_an_agent_that_drained_is_not_waited_for() -> None:
-    live = LiveFigures(["a", "b"])
+    live = LiveStatistics(["a", "b"])
     live.add("a", snapshot(0, final=True))
     live.add("b", snapshot(0))
     assert [one.index for one in live.add("b", snapshot(1))] == [1]

@@ -12,8 +12,6 @@ from ldapslam.base.errors import ConfigError
 from ldapslam.coordinator.schedules.maintenance import (
     PREPARATION,
     Hold,
-    Window,
-    check_time_left,
     hold_of,
     window_of,
 )
@@ -107,66 +105,6 @@ def test_what_was_found_for_one_time_is_not_taken_for_another() -> None:
     assert hold_of([NIGHTLY], DS1, HOUR, asked[12]) == fresh[12]
     held = [hold is not None for hold in fresh[10:15]]
     assert held == [False, True, True, True, False]
-
-
-def regular(
-    cron: str, minutes: float, name: str = "new", targets: frozenset[str] = frozenset()
-) -> Window:
-    length_ns = round(minutes * 60e9)
-    return window_of(
-        pb.MaintenanceWindow(
-            name=name, cron=cron, length_ns=length_ns, targets=sorted(targets)
-        )
-    )
-
-
-EVEN, ODD = (regular(f"0 {first}-23/2 * * *", 60, f"h{first}") for first in (0, 1))
-
-FULL = [
-    ("every hour, an hour", regular("0 * * * *", 60), [], "no run could"),
-    ("two minutes of each", regular("0 * * * *", 58), [], "no run could"),
-    ("overlapping", regular("0 0 * * *", 60 * 30), [], "no run could"),
-    ("between them", EVEN, [ODD], "already 'h1'"),
-    (
-        "of one server",
-        regular("0 * * * *", 60, "new", DS1),
-        [NIGHTLY],
-        "loads ds1 ",
-    ),
-    ("with a server's", EVEN, [regular("0 * * * *", 60, "ds1", DS1)], "already 'ds1'"),
-]
-
-
-@pytest.mark.parametrize(
-    ("added", "others", "reason"),
-    [case[1:] for case in FULL],
-    ids=[case[0] for case in FULL],
-)
-def test_a_window_that_leaves_no_room_for_any_run_is_refused(
-    added: Window, others: list[Window], reason: str
-) -> None:
-    with pytest.raises(ConfigError) as refused:
-        check_time_left(added, others, moment("2026-03-20 12:20"))
-    assert reason in f"{refused.value}: {refused.value.hint}"
-
-
-ROOM = [
-    ("three minutes of each hour", regular("0 * * * *", 57), []),
-    ("a day of the month", regular("0 * 1-27 * *", 60), []),
-    ("a month of the year", regular("0 * * 2-12 *", 60), []),
-    ("days whose minutes adjoin", regular("* * 2-12 * *", 1), []),
-    ("once", ONCE, [NIGHTLY]),
-    ("another server's", replace(EVEN, targets=DS1), [replace(ODD, targets=DS2)]),
-]
-
-
-@pytest.mark.parametrize(
-    ("added", "others"), [case[1:] for case in ROOM], ids=[case[0] for case in ROOM]
-)
-def test_a_window_that_leaves_room_some_day_is_kept(
-    added: Window, others: list[Window]
-) -> None:
-    check_time_left(added, others, moment("2026-03-01 12:20"))
 
 
 BAD = [

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ldapslam.coordinator.runs.report_plan import report_plan
+from ldapslam.coordinator.runs.submission import report_plan
 from ldapslam.jobs.load import load_job_text
 
 S = 1_000_000_000

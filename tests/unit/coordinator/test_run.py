@@ -30,15 +30,15 @@ from ldapslam.coordinator.runs.run import (
     CancelRequested,
     CleanUpProgressed,
     Command,
-    ConcludeObservers,
+    ConcludeMonitors,
     ConcludeRun,
     Ending,
-    EndObservers,
+    EndMonitors,
     GaveUp,
-    ObserverEnded,
-    ObserverPrepared,
-    ObserverProgressed,
-    ObserveServers,
+    MonitorEnded,
+    MonitorPrepared,
+    MonitorProgressed,
+    MonitorServers,
     Part,
     PrepareAgents,
     RecordEvent,
@@ -119,9 +119,9 @@ EVENTS: tuple[RunEvent, ...] = (
     CancelRequested("me"),
     TimePassed(),
     CleanUpProgressed("a", 7),
-    ObserverPrepared("a"),
-    ObserverProgressed("a"),
-    ObserverEnded("a"),
+    MonitorPrepared("a"),
+    MonitorProgressed("a"),
+    MonitorEnded("a"),
     GaveUp("nobody came"),
     StoreFailed(StoreError("the disk is full")),
 )
@@ -129,18 +129,18 @@ LEADS_TO: dict[tuple[RunState, type], RunState] = {
     (RunState.QUEUED, AgentsAssigned): RunState.PREPARING,
     (RunState.QUEUED, CancelRequested): RunState.CANCELLED,
     (RunState.QUEUED, GaveUp): RunState.CANCELLED,
-    (RunState.PREPARING, ObserverProgressed): RunState.PREPARING,
-    (RunState.READY, ObserverProgressed): RunState.READY,
-    (RunState.RUNNING, ObserverProgressed): RunState.RUNNING,
-    (RunState.DRAINING, ObserverProgressed): RunState.DRAINING,
-    (RunState.PREPARING, ObserverPrepared): RunState.PREPARING,
-    (RunState.PREPARING, ObserverEnded): RunState.PREPARING,
-    (RunState.READY, ObserverPrepared): RunState.READY,
-    (RunState.READY, ObserverEnded): RunState.READY,
-    (RunState.RUNNING, ObserverPrepared): RunState.RUNNING,
-    (RunState.RUNNING, ObserverEnded): RunState.RUNNING,
-    (RunState.DRAINING, ObserverPrepared): RunState.DRAINING,
-    (RunState.DRAINING, ObserverEnded): RunState.DRAINING,
+    (RunState.PREPARING, MonitorProgressed): RunState.PREPARING,
+    (RunState.READY, MonitorProgressed): RunState.READY,
+    (RunState.RUNNING, MonitorProgressed): RunState.RUNNING,
+    (RunState.DRAINING, MonitorProgressed): RunState.DRAINING,
+    (RunState.PREPARING, MonitorPrepared): RunState.PREPARING,
+    (RunState.PREPARING, MonitorEnded): RunState.PREPARING,
+    (RunState.READY, MonitorPrepared): RunState.READY,
+    (RunState.READY, MonitorEnded): RunState.READY,
+    (RunState.RUNNING, MonitorPrepared): RunState.RUNNING,
+    (RunState.RUNNING, MonitorEnded): RunState.RUNNING,
+    (RunState.DRAINING, MonitorPrepared): RunState.DRAINING,
+    (RunState.DRAINING, MonitorEnded): RunState.DRAINING,
     (RunState.PREPARING, StoreFailed): RunState.DRAINING,
     (RunState.READY, StoreFailed): RunState.DRAINING,
     (RunState.RUNNING, StoreFailed): RunState.DRAINING,
@@ -482,7 +482,7 @@ def preparing(*prepared: str, limits: RunLimits = QUORUM) -> Run:
 
 
 def begins_anew(*agents: str, without: str) -> list[Command]:
-    text = f"begins anew without {without}"
+    text = f"begins again without {without}"
     return [
         RecordEvent("quorum", text),
         StopAgents(agents, text),
@@ -595,19 +595,19 @@ OBSERVED = RunLimits(
     prepare_ns=60 * S,
     start_lead_ns=1 * S,
     slack_ns=5 * S,
-    observed=True,
-    observe_ns=20 * S,
+    monitored=True,
+    monitor_prepare_ns=20 * S,
     verify_ns=100 * S,
 )
 
 
 def observed_in_load(limits: RunLimits = OBSERVED) -> Run:
-    """A run of agents a and b with observers, whose load is over; a has ended."""
+    """A run of agents a and b with monitors, whose load is over; a has ended."""
     run = Run(limits)
     for event in (
         AgentsAssigned(("a", "b")),
-        ObserverPrepared("a"),
-        ObserverPrepared("b"),
+        MonitorPrepared("a"),
+        MonitorPrepared("b"),
         AgentPrepared("a"),
         AgentPrepared("b"),
         AgentStarted("a"),
@@ -619,24 +619,24 @@ def observed_in_load(limits: RunLimits = OBSERVED) -> Run:
     return run
 
 
-def test_agents_are_told_to_prepare_when_every_observer_has() -> None:
+def test_agents_are_told_to_prepare_when_every_monitor_has() -> None:
     run = Run(OBSERVED)
     assert run.handle(AgentsAssigned(("a", "b")), 0) == [
         RecordState(RunState.PREPARING),
-        ObserveServers(("a", "b")),
+        MonitorServers(("a", "b")),
     ]
-    assert run.handle(ObserverPrepared("a"), 0) == []
-    assert run.handle(ObserverPrepared("a"), 0) == []
-    assert run.handle(ObserverPrepared("b"), 0) == [PrepareAgents(("a", "b"))]
-    assert run.handle(ObserverPrepared("b"), 0) == []
+    assert run.handle(MonitorPrepared("a"), 0) == []
+    assert run.handle(MonitorPrepared("a"), 0) == []
+    assert run.handle(MonitorPrepared("b"), 0) == [PrepareAgents(("a", "b"))]
+    assert run.handle(MonitorPrepared("b"), 0) == []
 
 
-def test_an_observer_that_has_nothing_to_see_or_cannot_holds_nothing_up() -> None:
+def test_a_monitor_that_has_nothing_to_see_or_cannot_holds_nothing_up() -> None:
     run = Run(OBSERVED)
     run.handle(AgentsAssigned(("a", "b")), 0)
-    assert run.handle(ObserverEnded("a"), 0) == []
-    text = "observer of agent 'b': it fell over"
-    assert run.handle(ObserverEnded("b", "it fell over"), 0) == [
+    assert run.handle(MonitorEnded("a"), 0) == []
+    text = "monitor of agent 'b': it fell over"
+    assert run.handle(MonitorEnded("b", "it fell over"), 0) == [
         RecordEvent("observer_failed", text),
         PrepareAgents(("a", "b")),
     ]
@@ -655,66 +655,66 @@ def test_an_observer_that_has_nothing_to_see_or_cannot_holds_nothing_up() -> Non
     ]
 
 
-def test_a_run_is_not_begun_when_an_observer_is_refused_what_it_needs() -> None:
+def test_a_run_is_not_begun_when_a_monitor_is_refused_what_it_needs() -> None:
     run = Run(OBSERVED)
     run.handle(AgentsAssigned(("a", "b")), 0)
     refusal = FleetError("may not read the log")
-    text = "observer of agent 'a': may not read the log"
-    assert run.handle(ObserverEnded("a", str(refusal), refusal), 0) == [
+    text = "monitor of agent 'a': may not read the log"
+    assert run.handle(MonitorEnded("a", str(refusal), refusal), 0) == [
         RecordEvent("observer_failed", text),
         ReleaseAgents(("a", "b")),
-        EndObservers(("b",)),
+        EndMonitors(("b",)),
         ConcludeRun(RunState.FAILED, text, refusal),
     ]
 
 
-def test_agents_prepare_without_observers_that_take_too_long() -> None:
+def test_agents_prepare_without_monitors_that_take_too_long() -> None:
     run = Run(OBSERVED)
     run.handle(AgentsAssigned(("a", "b")), 0)
-    run.handle(ObserverPrepared("a"), 0)
+    run.handle(MonitorPrepared("a"), 0)
     assert run.handle(TimePassed(), 20 * S - 1) == []
     assert run.handle(TimePassed(), 20 * S) == [
-        RecordEvent("observer_overdue", "the observers of b took too long"),
-        EndObservers(("b",)),
+        RecordEvent("observer_overdue", "the monitors of b took too long"),
+        EndMonitors(("b",)),
         PrepareAgents(("a", "b")),
     ]
-    # from now on agents have the time that they have without observers
+    # from now on agents have the time that they have without monitors
     assert run.handle(TimePassed(), 80 * S - 1) == []
     assert run.handle(TimePassed(), 80 * S) != []
 
 
-def test_observers_conclude_when_every_agent_has_ended() -> None:
+def test_monitors_conclude_when_every_agent_has_ended() -> None:
     run = observed_in_load()
     assert run.handle(AgentFinished("b"), PLAN_OVER_NS) == [
-        ConcludeObservers(("a", "b"), verify=True)
+        ConcludeMonitors(("a", "b"), verify=True)
     ]
     assert run.state is RunState.DRAINING
-    assert run.handle(ObserverEnded("a"), PLAN_OVER_NS) == []
-    assert run.handle(ObserverEnded("b"), PLAN_OVER_NS) == [
+    assert run.handle(MonitorEnded("a"), PLAN_OVER_NS) == []
+    assert run.handle(MonitorEnded("b"), PLAN_OVER_NS) == [
         ConcludeRun(RunState.FINISHED, "", None)
     ]
 
 
-def test_a_run_ends_without_observers_that_are_not_heard() -> None:
+def test_a_run_ends_without_monitors_that_are_not_heard() -> None:
     run = observed_in_load()
     run.handle(AgentFinished("b"), PLAN_OVER_NS)
     assert run.handle(TimePassed(), PLAN_OVER_NS + 5 * S - 1) == []
     assert run.handle(TimePassed(), PLAN_OVER_NS + 5 * S) == [
-        RecordEvent("observer_overdue", "the observers of a, b took too long"),
-        EndObservers(("a", "b")),
+        RecordEvent("observer_overdue", "the monitors of a, b took too long"),
+        EndMonitors(("a", "b")),
         ConcludeRun(RunState.FINISHED, "", None),
     ]
 
 
-def test_an_observer_at_work_is_awaited_up_to_a_limit() -> None:
+def test_a_monitor_at_work_is_awaited_up_to_a_limit() -> None:
     run = observed_in_load()
     run.handle(AgentFinished("b"), PLAN_OVER_NS)
-    run.handle(ObserverEnded("b"), PLAN_OVER_NS)
+    run.handle(MonitorEnded("b"), PLAN_OVER_NS)
     limit_ns = PLAN_OVER_NS + 105 * S
     for now_ns in range(PLAN_OVER_NS, limit_ns, 4 * S):
         assert run.handle(TimePassed(), now_ns) == []
-        assert run.handle(ObserverProgressed("a"), now_ns) == []
-        assert run.handle(ObserverProgressed("b"), now_ns) == []
+        assert run.handle(MonitorProgressed("a"), now_ns) == []
+        assert run.handle(MonitorProgressed("b"), now_ns) == []
     assert run.handle(TimePassed(), limit_ns)[-1] == (
         ConcludeRun(RunState.FINISHED, "", None)
     )
@@ -727,7 +727,7 @@ def test_who_cancels_the_wait_for_replicas_keeps_the_run() -> None:
     run.handle(AgentFinished("b"), PLAN_OVER_NS)
     assert run.handle(CancelRequested("me"), PLAN_OVER_NS) == [
         RecordEvent("cancel", "cancelled by me"),
-        EndObservers(("a", "b")),
+        EndMonitors(("a", "b")),
         ConcludeRun(RunState.FINISHED, "", None),
     ]
 
@@ -735,10 +735,10 @@ def test_who_cancels_the_wait_for_replicas_keeps_the_run() -> None:
 def test_after_a_run_that_went_wrong_replicas_are_not_verified() -> None:
     run = observed_in_load()
     commands = run.handle(AgentFailed("b", ERROR), PLAN_OVER_NS)
-    assert commands[-1] == ConcludeObservers(("a", "b"), verify=False)
+    assert commands[-1] == ConcludeMonitors(("a", "b"), verify=False)
     assert run.state is RunState.DRAINING
-    run.handle(ObserverEnded("a"), PLAN_OVER_NS)
-    (end,) = run.handle(ObserverEnded("b"), PLAN_OVER_NS)
+    run.handle(MonitorEnded("a"), PLAN_OVER_NS)
+    (end,) = run.handle(MonitorEnded("b"), PLAN_OVER_NS)
     assert end == ConcludeRun(RunState.FAILED, str(ERROR), ERROR)
 
 
@@ -754,57 +754,57 @@ def test_agents_that_have_not_been_told_of_the_run_are_released(
     assert run.state.is_final
     (released,) = [one for one in commands if isinstance(one, ReleaseAgents)]
     assert "b" in released.agents
-    (ended,) = [one for one in commands if isinstance(one, EndObservers)]
+    (ended,) = [one for one in commands if isinstance(one, EndMonitors)]
     assert "b" in ended.agents
     assert not any(isinstance(one, StopAgents) for one in commands)
 
 
-def test_a_quorum_begins_anew_with_observers_of_its_own() -> None:
-    limits = RunLimits(30 * S, 10 * S, quorum=1, observed=True)
+def test_a_quorum_begins_anew_with_monitors_of_its_own() -> None:
+    limits = RunLimits(30 * S, 10 * S, quorum=1, monitored=True)
     run = Run(limits)
     run.handle(AgentsAssigned(("a", "b")), 0)
-    run.handle(ObserverPrepared("a"), 0)
+    run.handle(MonitorPrepared("a"), 0)
     commands = run.handle(AgentVanished("b", 4 * S, "silent"), 0)
     assert commands[-1] == PrepareAgents(("a",))
     commands = run.handle(AgentPrepared("a"), 0)
-    assert EndObservers(("a",)) in commands
+    assert EndMonitors(("a",)) in commands
     assert commands[-1] == RequeueRun(("a",))
-    assert run.handle(AgentsAssigned(("a",)), 0)[-1] == ObserveServers(("a",))
-    assert run.handle(ObserverPrepared("a"), 0) == [PrepareAgents(("a",))]
+    assert run.handle(AgentsAssigned(("a",)), 0)[-1] == MonitorServers(("a",))
+    assert run.handle(MonitorPrepared("a"), 0) == [PrepareAgents(("a",))]
 
 
 @pytest.mark.parametrize("observed", [False, True])
 def test_the_last_that_is_not_ready_vanishes_and_the_quorum_begins_anew(
     observed: bool,
 ) -> None:
-    run = Run(RunLimits(30 * S, 10 * S, quorum=1, observed=observed))
+    run = Run(RunLimits(30 * S, 10 * S, quorum=1, monitored=observed))
     run.handle(AgentsAssigned(("a", "b")), 0)
     if observed:
-        run.handle(ObserverPrepared("a"), 0)
-        run.handle(ObserverPrepared("b"), 0)
+        run.handle(MonitorPrepared("a"), 0)
+        run.handle(MonitorPrepared("b"), 0)
     run.handle(AgentPrepared("a"), 0)
     commands = run.handle(AgentVanished("b", 4 * S, "silent"), 0)
     assert commands[-1] == RequeueRun(("a",))
     begin = run.handle(AgentsAssigned(("a",)), 0)
     if observed:
-        assert begin[-1] == ObserveServers(("a",))
-        begin = run.handle(ObserverPrepared("a"), 0)
+        assert begin[-1] == MonitorServers(("a",))
+        begin = run.handle(MonitorPrepared("a"), 0)
     assert begin[-1] == PrepareAgents(("a",))
 
 
-def test_a_resumed_run_still_has_its_observers() -> None:
+def test_a_resumed_run_still_has_its_monitors() -> None:
     run = Run(OBSERVED)
     parts = {"a": Part.ENDED, "b": Part.STARTED}
     assert run.resume(RunState.DRAINING, parts, 0, Ending(), 0) == []
     assert run.handle(AgentFinished("b"), 0) == [
-        ConcludeObservers(("a", "b"), verify=True)
+        ConcludeMonitors(("a", "b"), verify=True)
     ]
     partly = Run(OBSERVED)
     partly.resume(RunState.DRAINING, parts, 0, Ending(), 0, ["a"])
     assert partly.handle(AgentFinished("b"), 0) == [
-        ConcludeObservers(("b",), verify=True)
+        ConcludeMonitors(("b",), verify=True)
     ]
     again = Run(OBSERVED)
     over = dict.fromkeys(parts, Part.ENDED)
     commands = again.resume(RunState.DRAINING, over, 0, Ending(), 0)
-    assert commands == [ConcludeObservers(("a", "b"), verify=True)]
+    assert commands == [ConcludeMonitors(("a", "b"), verify=True)]

@@ -77,7 +77,7 @@ def test_one_run_has_a_misfire_policy_too(
         assert outcomes(queue, schedule_id) == [("12:00", outcome)]
         assert len(queue.records()) == (outcome == "submitted")
         assert queue.scheduler is not None
-        assert queue.scheduler.agenda.find("one").state is State.OVER
+        assert queue.scheduler.schedules.find("one").state is State.OVER
 
     in_a_queue(tmp_path, BEGIN, test)
 
@@ -95,8 +95,8 @@ def test_one_run_that_is_disabled_begins_once_when_it_is_resumed(
             await queue.new_scheduler()
         assert queue.scheduler is not None
         async with queue.scheduler.settled() as now:
-            entry = queue.scheduler.agenda.find("later")
-            await queue.scheduler.agenda.set_state(entry, State.ACTIVE, now)
+            entry = queue.scheduler.schedules.find("later")
+            await queue.scheduler.schedules.set_state(entry, State.ACTIVE, now)
         if is_restarted:
             await queue.new_scheduler()
         await queue.tick()
@@ -104,7 +104,7 @@ def test_one_run_that_is_disabled_begins_once_when_it_is_resumed(
         await tick_every(queue, 10 * MINUTE, 2 * HOUR)
         assert outcomes(queue, schedule_id) == [("11:30", "submitted")]
         assert states(queue) == ["finished"]
-        assert queue.scheduler.agenda.find("later").state is State.OVER
+        assert queue.scheduler.schedules.find("later").state is State.OVER
 
     in_a_queue(tmp_path, BEGIN, test)
 
@@ -241,7 +241,9 @@ def test_times_in_a_pause_are_noted_and_those_while_disabled_are_not(
 
         async def change(state: State) -> None:
             async with scheduler.settled() as now:
-                await scheduler.agenda.set_state(scheduler.agenda.find("h"), state, now)
+                await scheduler.schedules.set_state(
+                    scheduler.schedules.find("h"), state, now
+                )
 
         await queue.tick_at(NOON)
         await change(State.PAUSED)
@@ -268,8 +270,8 @@ def test_a_pause_survives_a_restart(tmp_path: Path) -> None:
         schedule_id = await create(queue, schedule_request("h", cron="0 * * * *"))
         assert queue.scheduler is not None
         async with queue.scheduler.settled() as now:
-            entry = queue.scheduler.agenda.find("h")
-            await queue.scheduler.agenda.set_state(entry, State.PAUSED, now)
+            entry = queue.scheduler.schedules.find("h")
+            await queue.scheduler.schedules.set_state(entry, State.PAUSED, now)
         await queue.new_scheduler()
         await queue.tick_at(NOON)
         assert outcomes(queue, schedule_id) == [("12:00", "paused")]
@@ -378,7 +380,7 @@ def test_a_schedule_is_refused_with_all_faults_of_job_and_rule(tmp_path: Path) -
 def test_names_are_unique_and_ids_may_be_shortened(tmp_path: Path) -> None:
     async def test(queue: FakeQueue) -> None:
         assert queue.scheduler is not None
-        found = queue.scheduler.agenda.find
+        found = queue.scheduler.schedules.find
         schedule_id = await create(queue, schedule_request("h", cron="0 * * * *"))
         with pytest.raises(ConfigError, match="named 'h' already"):
             await create(queue, schedule_request("h", cron="0 * * * *"))
@@ -402,7 +404,7 @@ def test_a_removed_schedule_is_gone_with_its_times_and_leaves_its_runs(
         await queue.tick_at(NOON)
         assert queue.scheduler is not None
         async with queue.scheduler.settled():
-            await queue.scheduler.agenda.remove("h")
+            await queue.scheduler.schedules.remove("h")
         await tick_every(queue, 10 * MINUTE, 2 * HOUR)
         await queue.new_scheduler()
         assert fires(queue, schedule_id) == []
@@ -425,9 +427,9 @@ def test_a_schedule_that_this_version_cannot_read_is_kept_and_may_be_removed(
         await create(queue, schedule_request("new", cron="0 * * * *"))
         scheduler = await queue.new_scheduler()
         await queue.tick_at(NOON)
-        assert list(scheduler.agenda.unusable) == ["s-1"]
+        assert list(scheduler.schedules.unusable) == ["s-1"]
         assert len(queue.begun) == 1
-        await scheduler.agenda.remove("old")
+        await scheduler.schedules.remove("old")
         assert [one.name for one in schedule_store.schedules(queue.writer.store)] == [
             "new"
         ]

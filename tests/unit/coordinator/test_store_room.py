@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from ldapslam.base.errors import FleetError
-from ldapslam.coordinator.runs.report_plan import report_plan
-from ldapslam.coordinator.store_room import (
+from ldapslam.coordinator.run_queue import (
     COUNTED_INTERVALS,
     OPERATION_BYTES,
     REPORT_BYTES,
@@ -19,6 +18,7 @@ from ldapslam.coordinator.store_room import (
     check_store_room,
     need_of,
 )
+from ldapslam.coordinator.runs.submission import report_plan
 from ldapslam.jobs.load import load_job, load_job_text
 from ldapslam.results.store import Store
 from ldapslam.results.upkeep import file_bytes, room_bytes

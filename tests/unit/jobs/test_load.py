@@ -69,7 +69,7 @@ thresholds: ["readers.search.response_time.p99 < 5ms", "writers.*.errors < 0.1%"
 validity: {allow_dropped: true, busy_share: 90%}
 seed: 42
 on_agent_loss: continue
-orphan_grace: 5m
+coordinator_timeout: 5m
 """
 
 
@@ -130,7 +130,7 @@ def test_minimal_job_has_every_default() -> None:
     assert job.bind is None
     assert job.agents.all is True
     assert job.seed is None
-    assert (job.on_agent_loss, job.orphan_grace_ns) == ("stop", 60 * NS_PER_S)
+    assert (job.on_agent_loss, job.coordinator_timeout_ns) == ("stop", 60 * NS_PER_S)
     assert (job.run.interval_ns, job.run.drain_ns) == (NS_PER_S, 10 * NS_PER_S)
     assert stream.connection.connect_timeout_ns == 10 * NS_PER_S
     assert stream.request_timeout_ns == 30 * NS_PER_S

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from ldapslam.base.errors import JobErrors
-from ldapslam.coordinator.runs.report_plan import report_plan
+from ldapslam.coordinator.runs.submission import report_plan
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.plan import agent_plan

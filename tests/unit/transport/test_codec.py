@@ -17,13 +17,11 @@ from ldapslam.base.errors import (
     AgentUnreachable,
     AgentVersionMismatch,
     BindRejected,
-    ClockOffsetTooLarge,
     ConfigError,
     ConfigErrors,
     CoordinatorUnreachable,
     EngineError,
     FleetError,
-    GeneratorSaturated,
     JobError,
     JobErrors,
     LdapSlamError,
@@ -63,7 +61,6 @@ SAMPLES: list[LdapSlamError] = [
     AgentVersionMismatch("a1", "1", "2"),
     NotEnoughAgents("3 agents", ["a1", "a2"]),
     AgentLimitExceeded("a1", "9 connections", "4", "max-connections"),
-    ClockOffsetTooLarge("a1", 6_000_000, 5_000_000),
     TargetError("cannot be used"),
     TargetUnreachable("ldap://x", "connection refused"),
     BindRejected("ldap://x", "cn=ä", 49, "no", hint="try again"),
@@ -74,7 +71,6 @@ SAMPLES: list[LdapSlamError] = [
     PopulationMismatch("ldap://x", "1 is missing"),
     RunError("failed"),
     RunAborted("lost"),
-    GeneratorSaturated(2_000_000, 1_000_000),
     StoreError("disk full"),
     NoStore("store x does not exist"),
     RunNotFound("r1"),
@@ -129,7 +125,8 @@ def all_errors() -> Iterator[type[LdapSlamError]]:
 
 
 def test_every_class_has_a_sample() -> None:
-    assert set(all_errors()) == {type(error) for error in SAMPLES}
+    named = {cls for cls in all_errors() if not cls.__name__.startswith("_")}
+    assert named == {type(error) for error in SAMPLES}
 
 
 CODES = [

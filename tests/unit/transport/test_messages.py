@@ -29,16 +29,14 @@ from ldapslam.proto.fields import (
     STREAM_COUNTERS,
     histograms_of,
 )
-from ldapslam.transport.frames import (
-    MAX_FRAME_BYTES,
-    encode_frame,
-    read_frame,
-    read_frame_async,
-)
 from ldapslam.transport.messages import (
+    MAX_FRAME_BYTES,
     ProtocolError,
     decode_facts,
+    encode_frame,
     facts_json,
+    read_frame,
+    read_frame_async,
     snapshot_message,
 )
 from support.histograms import histogram_messages

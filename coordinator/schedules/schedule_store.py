@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The schedules and maintenance windows of a coordinator, in memory and in its store.
+"""The schedules and maintenance windows of a coordinator, in memory and stored.
 
-Loaded once, changed here only; the scheduler and the servicer see to it that no two do
-so at a time. What an operator got wrong is a ConfigError.
+Only this module changes them, one call at a time. Operators' mistakes are ConfigErrors.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from ldapslam.base.time_zone import clock_text, parse_utc
 from ldapslam.coordinator.runs.submission import MAX_NAME, is_usable, load_submission
 from ldapslam.coordinator.schedules.maintenance import (
     Window,
-    check_time_left,
     window_of,
 )
 from ldapslam.coordinator.schedules.recurrence import next_time
@@ -48,11 +46,11 @@ class Entry:
     #: Its servers (`server_of`), and the length of a run with its drain.
     targets: frozenset[str]
     planned: timedelta
-    #: Every time up to here is settled.
+    #: Times up to this are settled.
     settled: datetime
-    #: The first one that is not; None: there is none, or it does not matter.
+    #: None: there is none, or it does not matter.
     next_due: datetime | None = None
-    #: Runs that have not ended -> the time that they were made for.
+    #: Open run -> its time.
     open_runs: dict[str, datetime] = field(default_factory=dict)
 
     @property
@@ -69,29 +67,26 @@ class Entry:
 
     @property
     def is_at_once(self) -> bool:
-        """Its one time is whenever it is active, and does not pass before."""
+        """Its one time is whenever it is active."""
         return self.request.rule.once and not self.request.rule.from_utc
 
     def look_ahead(self) -> None:
-        """Find the next time, from what is settled."""
         is_ticking = self.state in (State.ACTIVE, State.PAUSED)
         self.next_due = next_time(self.plan.rule, self.settled) if is_ticking else None
 
 
-class Agenda:
+class ScheduleStore:
     def __init__(self, writer: StoreWriter) -> None:
         self._writer = writer
         self._store = writer.store
-        #: By id.
         self.entries: dict[str, Entry] = {}
-        #: Of another version of ours, which this one cannot read -> why.
+        #: Written by another version -> why it cannot be read.
         self.unusable: dict[str, tuple[ScheduleRecord, LdapSlamError]] = {}
         self.windows: dict[str, Window] = {}
         self.window_messages: dict[str, schedule_pb2.MaintenanceWindow] = {}
         self._adding = asyncio.Lock()
 
     async def load(self) -> None:
-        """What the store has."""
         for record in await self._writer.call(schedule_store.schedules, self._store):
             try:
                 entry = await asyncio.to_thread(entry_of, record)
@@ -108,14 +103,13 @@ class Agenda:
             self._keep_window(window_id, message)
 
     async def refresh_open_runs(self, entry: Entry) -> None:
-        """Which of the schedule's runs have not ended, as the store knows."""
+        """Read the schedule's open runs from the store."""
         found = await self._writer.call(
             schedule_store.open_runs, self._store, entry.schedule_id
         )
         entry.open_runs = {run: parse_utc(due) for run, due in found.items()}
 
     def find(self, name: str) -> Entry:
-        """The schedule of an id, a name, or the beginning of an id."""
         by_name = {entry.name: entry for entry in self.entries.values()}
         return _found("schedule", "schedule list", name, self.entries, by_name)
 
@@ -153,7 +147,7 @@ class Agenda:
         return entry
 
     async def set_state(self, entry: Entry, state: State, settled: datetime) -> None:
-        """`settled`: times up to there are no concern of this state."""
+        """Times up to `settled` do not matter in this state."""
         settled = entry.settled if entry.is_at_once else max(settled, entry.settled)
         await self._writer.call(
             schedule_store.set_state,
@@ -182,8 +176,7 @@ class Agenda:
     async def add_window(
         self, message: schedule_pb2.MaintenanceWindow, now: datetime
     ) -> Window:
-        """Keep a maintenance window; ConfigError, also when it is over, or leaves no
-        room for any run."""
+        """Keep a maintenance window; ConfigError, also when it is over."""
         async with self._adding:  # each looks at those before it
             return await self._add_window(message, now)
 
@@ -207,8 +200,6 @@ class Agenda:
                 f"there is a maintenance window named {message.name!r} already",
                 hint="give another --name",
             )
-        others = list(self.windows.values())
-        await asyncio.to_thread(check_time_left, window_of(message), others, now)
         window_id = f"m-{secrets.token_hex(4)}"
         message.window_id = window_id
         await self._writer.call(
@@ -267,7 +258,7 @@ def entry_of(record: ScheduleRecord) -> Entry:
 
 
 def run_request(job: operator_pb2.SubmitJobRequest) -> operator_pb2.SubmitJobRequest:
-    """A schedule's job, to be submitted by this build, whichever one created it."""
+    """A schedule's job as a submission of this build."""
     request = operator_pb2.SubmitJobRequest()
     request.CopyFrom(job)
     request.protocol_version = PROTOCOL_VERSION
@@ -278,7 +269,6 @@ def run_request(job: operator_pb2.SubmitJobRequest) -> operator_pb2.SubmitJobReq
 
 
 def check_name(name: str) -> None:
-    """ConfigError when it cannot be a name."""
     if not is_usable(name):
         raise ConfigError(
             f"name {name[:MAX_NAME]!r} cannot be used",

@@ -3,33 +3,28 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import Any
 
 import pytest
 
 from ldapslam.base.errors import FleetError, RunAborted
-from ldapslam.coordinator.fleet.link import AgentIdentity, AgentLink
-from ldapslam.coordinator.runs.observing import Observing, merged, observed
+from ldapslam.coordinator.fleet.selection import first_of_each_host
+from ldapslam.coordinator.runs.ingest import merged, monitor_news
 from ldapslam.coordinator.runs.run import (
-    ObserverEnded,
-    ObserverPrepared,
-    ObserverProgressed,
-    Run,
-    RunLimits,
+    MonitorEnded,
+    MonitorPrepared,
+    MonitorProgressed,
 )
-from ldapslam.proto import observation_pb2 as pb
-from ldapslam.proto.agent_pb2 import Command
-from ldapslam.proto.common_pb2 import RunAssignment
+from ldapslam.proto import monitor_pb2 as pb
 from ldapslam.results.records import Metric, MonitorSample
 from ldapslam.transport.messages import ProtocolError, failure_message
 
 URI = "ldap://ds1"
 
 
-def report(**kind: Any) -> pb.ObservationReport:
-    return pb.ObservationReport(run_id="r", agent="a", event=pb.ObserverEvent(**kind))
+def report(**kind: Any) -> pb.MonitorReport:
+    return pb.MonitorReport(run_id="r", agent="a", event=pb.MonitorEvent(**kind))
 
 
 def facts(**of: Any) -> str:
@@ -37,7 +32,7 @@ def facts(**of: Any) -> str:
 
 
 def test_what_is_observed_is_what_was_reported() -> None:
-    ready = pb.ObserverReady(
+    ready = pb.MonitorReady(
         monitors=[
             pb.MonitorDescription(
                 name="host h",
@@ -50,8 +45,8 @@ def test_what_is_observed_is_what_was_reported() -> None:
         ],
         facts_json=facts(observations={URI: {"kind": "slapd"}}),
     )
-    found = observed(report(ready=ready))
-    assert found.event == ObserverPrepared("a")
+    found = monitor_news(report(ready=ready))
+    assert found.event == MonitorPrepared("a")
     (monitor,) = found.monitors
     assert monitor.metrics == [
         Metric("cpu_user", "s", "counter"),
@@ -64,24 +59,24 @@ def test_what_is_observed_is_what_was_reported() -> None:
         pb.MonitorSample(monitor="host h", at_ns=-5, took_ns=7, values=[1.0, 2.0]),
         pb.MonitorSample(monitor="host h", at_ns=9, failure="no answer"),
     ]
-    taken = observed(report(samples=pb.MonitorSamples(samples=samples)))
-    assert taken.event == ObserverProgressed("a")
+    taken = monitor_news(report(samples=pb.MonitorSamples(samples=samples)))
+    assert taken.event == MonitorProgressed("a")
     assert taken.samples == [
         MonitorSample("host h", -5, 7, (1.0, 2.0), None),
         MonitorSample("host h", 9, 0, (), "no answer"),
     ]
-    failed = observed(report(failed=failure_message(RunAborted("it fell over"))))
-    assert isinstance(failed.event, ObserverEnded)
+    failed = monitor_news(report(failed=failure_message(RunAborted("it fell over"))))
+    assert isinstance(failed.event, MonitorEnded)
     assert "it fell over" in failed.event.reason
     assert failed.event.refusal is None
     refusal = failure_message(FleetError("it may not"))
-    refused = observed(report(failed=refusal)).event
-    assert isinstance(refused, ObserverEnded)
+    refused = monitor_news(report(failed=refusal)).event
+    assert isinstance(refused, MonitorEnded)
     assert isinstance(refused.refusal, FleetError)
 
 
-def finished(**of: Any) -> pb.ObservationReport:
-    return report(finished=pb.ObserverFinished(facts_json=facts(**of)))
+def finished(**of: Any) -> pb.MonitorReport:
+    return report(finished=pb.MonitorFinished(facts_json=facts(**of)))
 
 
 @pytest.mark.parametrize(
@@ -103,7 +98,7 @@ def finished(**of: Any) -> pb.ObservationReport:
 )
 def test_facts_that_a_report_could_stumble_over_are_refused(of: dict[str, Any]) -> None:
     with pytest.raises(ProtocolError):
-        observed(finished(**of))
+        monitor_news(finished(**of))
 
 
 @pytest.mark.parametrize(
@@ -120,16 +115,16 @@ def test_samples_that_cannot_be_kept_are_refused(
     samples: list[pb.MonitorSample],
 ) -> None:
     with pytest.raises(ProtocolError):
-        observed(report(samples=pb.MonitorSamples(samples=samples)))
+        monitor_news(report(samples=pb.MonitorSamples(samples=samples)))
 
 
 def test_an_event_of_no_kind_is_refused() -> None:
     with pytest.raises(ProtocolError):
-        observed(pb.ObservationReport(run_id="r", agent="a"))
+        monitor_news(pb.MonitorReport(run_id="r", agent="a"))
 
 
 def test_facts_of_another_kind_are_not_kept() -> None:
-    assert observed(finished(t0={"mono_ns": 0}, replication={})).facts == {
+    assert monitor_news(finished(t0={"mono_ns": 0}, replication={})).facts == {
         "replication": {}
     }
 
@@ -156,39 +151,12 @@ def test_what_is_found_later_joins_what_was_found_before() -> None:
 
 
 def test_agents_whose_hosts_are_not_known_each_observe() -> None:
-    sent: dict[str, Command] = {}
-    run = Run(RunLimits(0, 0))
-    assignment = RunAssignment(run_id="r")
-    observing = Observing("r", assignment, run, sent.__setitem__, lambda event: None)
     # without a session nothing is known of an agent's host
-    observing.observe(("a", "b"), {"a": (1, 7), "b": (1, 7)}, lambda agent: None)
-    parts = [sent[one].observe.run for one in "ab"]
-    assert [(p.agent_index, p.agent_count, p.attempt) for p in parts] == [
-        (0, 2, 7),
-        (1, 2, 7),
-    ]
+    assert first_of_each_host(("a", "b"), {}) == {"a", "b"}
+    assert first_of_each_host(("a", "b"), {"a": "", "b": ""}) == {"a", "b"}
 
 
 def test_of_the_agents_of_one_host_the_first_one_observes() -> None:
-    sent: dict[str, Command] = {}
-    told: list[object] = []
-
-    async def observe() -> None:
-        run = Run(RunLimits(0, 0))
-        assignment = RunAssignment(run_id="r")
-        observing = Observing("r", assignment, run, sent.__setitem__, told.append)
-        hosts = {"a": "h1", "b": "h1", "c": "h2"}
-        links = {
-            agent: AgentLink(AgentIdentity(agent, agent, 1, "0", host_id=host))
-            for agent, host in hosts.items()
-        }
-        observing.observe(tuple(hosts), {}, links.get)
-        assert told == []  # within the round of commands nothing is fed
-        loop = asyncio.get_running_loop()
-        later = loop.create_future()
-        loop.call_soon(later.set_result, None)
-        await later
-
-    asyncio.run(observe())
-    assert sent.keys() == {"a", "c"}
-    assert told == [ObserverEnded("b")]
+    hosts = {"a": "h1", "b": "h1", "c": "h2"}
+    assert first_of_each_host(("a", "b", "c"), hosts) == {"a", "c"}
+    assert first_of_each_host(("b", "a", "c"), hosts) == {"b", "c"}

@@ -12,8 +12,8 @@ from ldapslam.coordinator.runs.crash_recovery import (
     Close,
     Requeue,
     Resume,
-    adoption_of,
     ending_document,
+    recovery_of,
 )
 from ldapslam.coordinator.runs.run import Ending, Part, RunState
 from ldapslam.results.records import OpenRun, RunRecord, SubmissionRecord
@@ -34,12 +34,12 @@ def left(state: str, facts: dict[str, Any] = FACTS, **manifest: Any) -> OpenRun:
 
 @pytest.mark.parametrize("state", ["queued", "preparing", "ready"])
 def test_a_run_without_load_waits_again(state: str) -> None:
-    assert adoption_of(left(state)) == Requeue()
+    assert recovery_of(left(state)) == Requeue()
 
 
 def test_a_run_of_which_nothing_is_kept_is_closed() -> None:
     run = left("running", t0=T0)
-    assert adoption_of(OpenRun(run.record, None, run.agents)) == Close()
+    assert recovery_of(OpenRun(run.record, None, run.agents)) == Close()
 
 
 @pytest.mark.parametrize(
@@ -51,13 +51,13 @@ def test_a_run_of_which_nothing_is_kept_is_closed() -> None:
     ],
 )
 def test_a_run_with_load_goes_on(state: str, part: Part) -> None:
-    assert adoption_of(left(state, t0=T0)) == Resume(
+    assert recovery_of(left(state, t0=T0)) == Resume(
         RunState(state), {"a": part, "b": Part.ENDED}, 7, "boot", awaited={"a": 3}
     )
 
 
 def test_a_part_is_what_the_agents_facts_say() -> None:
-    plan = adoption_of(left("ready", {"a": {"part": "started"}, "b": {}}, t0=T0))
+    plan = recovery_of(left("ready", {"a": {"part": "started"}, "b": {}}, t0=T0))
     assert isinstance(plan, Resume)
     assert plan.parts == {"a": Part.STARTED, "b": Part.PREPARED}
 
@@ -65,7 +65,7 @@ def test_a_part_is_what_the_agents_facts_say() -> None:
 def test_what_a_run_was_to_end_in_is_kept() -> None:
     error = AgentLost("b", 5.0)
     ending = Ending(RunState.FAILED, str(error), error)
-    plan = adoption_of(left("draining", t0=T0, ending=ending_document(ending)))
+    plan = recovery_of(left("draining", t0=T0, ending=ending_document(ending)))
     assert isinstance(plan, Resume)
     assert plan.ending.state is RunState.FAILED
     assert isinstance(plan.ending.error, AgentLost)

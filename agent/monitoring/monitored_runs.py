@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent's side of its observers: one process for each run that it observes.
+"""The agent's side of its monitor processes, one for each monitored run.
 
-What a process says goes through the spool to the coordinator. One that is gone before
-its last word is reported as failed: a run must not wait for it.
+Their events go through the spool. A process that ends without a last word is reported
+as failed: a run must not wait for it.
 """
 
 from __future__ import annotations
@@ -11,65 +11,54 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from pathlib import Path
+from functools import partial
 
-from ldapslam.agent.children import ObserverChild
-from ldapslam.agent.ledgers.folder import run_name
+from ldapslam.agent.children import MonitorChild
 from ldapslam.agent.settings import AgentSettings
 from ldapslam.agent.spool import Spool
 from ldapslam.base.errors import LdapSlamError, RunAborted
 from ldapslam.proto import agent_pb2
-from ldapslam.proto import observation_pb2 as pb
+from ldapslam.proto import monitor_pb2 as pb
 from ldapslam.proto.common_pb2 import RunAssignment
 from ldapslam.transport.messages import failure_message
 
 _log = logging.getLogger(__name__)
 
-#: Beyond the run's orphan grace: the load is over by then, and its end may be told.
+#: Beyond the coordinator timeout: the load is over by then.
 _ORPHAN_SLACK_S = 900.0
 
-Report = Callable[[pb.ObservationReport], Awaitable[None]]
+Say = Callable[[pb.MonitorEvent], Awaitable[None]]
 
 
-class Observation:
-    """One run's observer on this agent."""
+class MonitoredRun:
+    """One run's monitor on this agent."""
 
-    def __init__(
-        self,
-        run: RunAssignment,
-        settings: AgentSettings,
-        spool: Spool,
-        report: Report,
-    ) -> None:
+    def __init__(self, run: RunAssignment, settings: AgentSettings, say: Say) -> None:
         self.run_id = run.run_id
-        self._attempt = run.attempt
         self._settings = settings
-        self._spool = spool
-        self._report = report
-        self._child: ObserverChild | None = None
+        self._say = say
+        self._child: MonitorChild | None = None
         self._has_ended = False
         self._is_unwanted = False
-        self._requests: asyncio.Queue[pb.ObserverRequest] = asyncio.Queue()
-        self._orphan_grace_s = run.orphan_grace_ns / 1e9 + _ORPHAN_SLACK_S
+        self._requests: asyncio.Queue[pb.MonitorRequest] = asyncio.Queue()
+        self._coordinator_timeout_s = run.coordinator_timeout_ns / 1e9 + _ORPHAN_SLACK_S
         self._heard_s = time.monotonic()
 
     def start(self, t0_mono_ns: int) -> None:
-        """Samples are taken from then on."""
-        start = pb.StartObserver(t0_mono_ns=t0_mono_ns)
-        self._requests.put_nowait(pb.ObserverRequest(start=start))
+        start = pb.StartMonitor(t0_mono_ns=t0_mono_ns)
+        self._requests.put_nowait(pb.MonitorRequest(start=start))
 
     def conclude(self, *, verify: bool) -> None:
-        """No load is left: it is to say what it finds, and to end."""
-        conclude = pb.ConcludeObserver(verify=verify)
-        self._requests.put_nowait(pb.ObserverRequest(conclude=conclude))
+        """Ask for the last findings: no load is left."""
+        conclude = pb.ConcludeMonitor(verify=verify)
+        self._requests.put_nowait(pb.MonitorRequest(conclude=conclude))
 
     def heard(self) -> None:
-        """The coordinator is there."""
         self._heard_s = time.monotonic()
 
     def end_if_orphaned(self) -> None:
-        """Called now and then: nobody may be left to say that the run is over."""
-        if time.monotonic() - self._heard_s > self._orphan_grace_s:
+        """Called now and then: perhaps nobody can end the run any more."""
+        if time.monotonic() - self._heard_s > self._coordinator_timeout_s:
             self.end()
 
     def end(self) -> None:
@@ -83,7 +72,7 @@ class Observation:
         try:
             self._child = await self._launch(run)
         except (LdapSlamError, OSError) as error:
-            await self._fail(f"the observer did not start: {error}")
+            await self._fail(f"the monitor did not start: {error}")
             return
         del run  # which came with its files
         child = self._child
@@ -100,47 +89,31 @@ class Observation:
             telling.cancel()
             child.kill()
             how = await child.wait()
-            _log.info("observer process %d: %s", child.pid, how)
+            _log.info("monitor process %d: %s", child.pid, how)
         if not self._has_ended:
             await self._fail(f"its process ended: {how}")
 
-    async def _launch(self, run: RunAssignment) -> ObserverChild:
+    async def _launch(self, run: RunAssignment) -> MonitorChild:
         settings = self._settings
-        prepare = pb.PrepareObserver(
-            agent=settings.name, limits_json=settings.limits_json
-        )
-        logs = settings.logs or self._spool.folder / "logs"
-        name = f"observer-{Path(settings.name).name}-{run_name(self.run_id)}.log"
-        return await ObserverChild.launch(
+        return await MonitorChild.launch(
             run,
-            prepare,
-            work=self._spool.folder / "work",
-            log_path=logs / name,
+            pb.PrepareMonitor(agent=settings.name, limits_json=settings.limits_json),
+            work=settings.work_folder,
+            log_path=settings.log_path("monitor", self.run_id),
             forks=settings.forks,
         )
 
-    async def _tell(self, child: ObserverChild) -> None:
+    async def _tell(self, child: MonitorChild) -> None:
         while True:
             await child.send(await self._requests.get())
 
     async def _fail(self, reason: str) -> None:
-        _log.error("run %s: observer: %s", self.run_id, reason)
-        await self._say(pb.ObserverEvent(failed=failure_message(RunAborted(reason))))
-
-    async def _say(self, event: pb.ObserverEvent) -> None:
-        await self._report(
-            pb.ObservationReport(
-                run_id=self.run_id,
-                agent=self._settings.name,
-                epoch=self._spool.epoch,
-                attempt=self._attempt,
-                event=event,
-            )
-        )
+        _log.error("run %s: monitor: %s", self.run_id, reason)
+        await self._say(pb.MonitorEvent(failed=failure_message(RunAborted(reason))))
 
 
-class Observations:
-    """All observers of an agent."""
+class MonitoredRuns:
+    """All monitors of an agent."""
 
     def __init__(
         self, settings: AgentSettings, spool: Spool, has_reports: asyncio.Event
@@ -148,14 +121,14 @@ class Observations:
         self._settings = settings
         self._spool = spool
         self._has_reports = has_reports
-        self._running: dict[str, tuple[Observation, asyncio.Task[None]]] = {}
+        self._running: dict[str, tuple[MonitoredRun, asyncio.Task[None]]] = {}
         self._telling: set[asyncio.Task[None]] = set()
 
     def take_command(self, command: agent_pb2.Command) -> None:
-        """An order of the coordinator, if it is one about observers."""
+        """Execute an order about monitors."""
         match command.WhichOneof("kind"):
-            case "observe":
-                self._observe(command.observe.run)
+            case "monitor":
+                self._monitor(command.monitor.run)
             case "start":
                 found = self._of(command.start.run_id)
                 if found is not None:
@@ -166,29 +139,28 @@ class Observations:
                     found.conclude(verify=command.conclude.verify)
                 else:
                     self._say_that_none_is_there(command.conclude.run_id)
-            case "end_observation":
-                found = self._of(command.end_observation.run_id)
+            case "end_monitoring":
+                found = self._of(command.end_monitoring.run_id)
                 if found is not None:
                     found.end()
 
     @property
     def runs(self) -> list[str]:
-        """Those that are observed."""
         return list(self._running)
 
     def heard(self) -> None:
-        for observation, _ in self._running.values():
-            observation.heard()
+        for monitored, _ in self._running.values():
+            monitored.heard()
 
     def end_orphans(self) -> None:
-        for observation, _ in list(self._running.values()):
-            observation.end_if_orphaned()
+        for monitored, _ in list(self._running.values()):
+            monitored.end_if_orphaned()
 
     async def end_all(self) -> None:
-        """When the agent leaves: what they have said is in the spool afterwards."""
+        """The agent leaves: the last words are in the spool afterwards."""
         tasks = [task for _, task in self._running.values()]
-        for observation, _ in list(self._running.values()):
-            observation.end()
+        for monitored, _ in list(self._running.values()):
+            monitored.end()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def close(self) -> None:
@@ -198,38 +170,41 @@ class Observations:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _of(self, run_id: str) -> Observation | None:
+    def _of(self, run_id: str) -> MonitoredRun | None:
         return self._running[run_id][0] if run_id in self._running else None
 
-    def _observe(self, run: RunAssignment) -> None:
+    def _monitor(self, run: RunAssignment) -> None:
         run_id = run.run_id
         before = self._running.pop(run_id, None)
         if before is not None:
             before[1].cancel()  # of an earlier attempt
-        observation = Observation(run, self._settings, self._spool, self._keep)
-        task = asyncio.create_task(observation.serve(run))
-        self._running[run_id] = observation, task
+        say = partial(self._report, run_id, run.attempt)
+        monitored = MonitoredRun(run, self._settings, say)
+        task = asyncio.create_task(monitored.serve(run))
+        self._running[run_id] = monitored, task
         task.add_done_callback(lambda done: self._forget(run_id, done))
 
     def _forget(self, run_id: str, task: asyncio.Task[None]) -> None:
         if run_id in self._running and self._running[run_id][1] is task:
             del self._running[run_id]
         if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("run %s: observer", run_id, exc_info=error)
+            _log.error("run %s: monitor", run_id, exc_info=error)
 
     def _say_that_none_is_there(self, run_id: str) -> None:
-        error = RunAborted("the agent has no observer of the run any more")
-        report = pb.ObservationReport(
-            run_id=run_id,
-            agent=self._settings.name,
-            epoch=self._spool.epoch,
-            event=pb.ObserverEvent(failed=failure_message(error)),
-        )
-        task = asyncio.create_task(self._keep(report))
+        error = RunAborted("the agent has no monitor of the run any more")
+        event = pb.MonitorEvent(failed=failure_message(error))
+        task = asyncio.create_task(self._report(run_id, 0, event))
         self._telling.add(task)
         task.add_done_callback(self._telling.discard)
 
-    async def _keep(self, report: pb.ObservationReport) -> None:
-        entry = agent_pb2.SpoolEntry(observation=report)
+    async def _report(self, run_id: str, attempt: int, event: pb.MonitorEvent) -> None:
+        report = pb.MonitorReport(
+            run_id=run_id,
+            agent=self._settings.name,
+            epoch=self._spool.epoch,
+            attempt=attempt,
+            event=event,
+        )
+        entry = agent_pb2.SpoolEntry(monitor=report)
         await asyncio.to_thread(self._spool.append, entry)
         self._has_reports.set()

@@ -6,36 +6,57 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from ldapslam.base.errors import ConfigError
 
-#: Names in the folder that `ldapslam pki issue` makes.
-CERTIFICATE_FILE, KEY_FILE, AUTHORITY_FILE = "cert.pem", "key.pem", "ca.pem"
-
 
 def make_private_folder(folder: Path) -> None:
-    """Make it, with its parents; what is there is closed to others."""
     with errors_of(folder):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.chmod(0o700)
 
 
+def private(path: str, flags: int) -> int:
+    """An opener of files for their owner alone, in folders that may be anyone's."""
+    return os.open(path, flags, 0o600)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Put a private file in place of what is there, durably, whole or not at all."""
+    aside = path.with_name(f".{path.name}.new")
+    try:
+        with open(aside, "wb", opener=private) as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:
+        # half a file would take the room that the next one needs
+        with contextlib.suppress(OSError):
+            aside.unlink(missing_ok=True)
+        raise
+    aside.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
 def write_private(path: Path, content: bytes) -> None:
-    """Put a file in place of what is there; its owner alone can read it."""
+    """`write_whole` with its errors as ConfigError."""
     with errors_of(path):
-        descriptor, scratch = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-        try:
-            with open(descriptor, "wb") as file:  # mkstemp: 0600
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(scratch).replace(path)
-        except BaseException:
-            Path(scratch).unlink(missing_ok=True)
-            raise
+        write_whole(path, content)
+
+
+def stamp(path: Path) -> tuple[int, int, int] | None:
+    """Another value when the file was replaced or changed; None: it cannot be seen."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 @contextlib.contextmanager

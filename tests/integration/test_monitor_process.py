@@ -19,7 +19,7 @@ from support.fleet import FINAL, FleetOfProcesses, fake_engine, job_text
 HOST = [{"host": "replica", "every": "100ms"}]
 
 
-def observers(fleet: FleetOfProcesses, agent: str) -> list[int]:
+def monitor_pids(fleet: FleetOfProcesses, agent: str) -> list[int]:
     """Processes of an agent that observe."""
     children = psutil.Process(fleet.processes[agent].pid).children()
     return [
@@ -45,8 +45,8 @@ def test_one_agent_of_a_host_samples_it_while_there_is_load(
     run_id = fleet.submit(job_text(duration="2s", monitors=HOST))
     fleet.wait_for_load(run_id)
     fleet.wait_until(
-        lambda: len(observers(fleet, "a") + observers(fleet, "b")) == 1,
-        "the end of the observer that has nothing to see",
+        lambda: len(monitor_pids(fleet, "a") + monitor_pids(fleet, "b")) == 1,
+        "the end of the monitor process that has nothing to see",
     )
     assert fleet.wait_for(run_id, *FINAL).state == "finished", fleet.logs()
     (series,) = series_of(fleet, run_id)
@@ -55,18 +55,18 @@ def test_one_agent_of_a_host_samples_it_while_there_is_load(
     assert 10 <= len(series.at_ns) <= 40
     assert not series.failures
     # none is left
-    assert observers(fleet, "a") + observers(fleet, "b") == []
+    assert monitor_pids(fleet, "a") + monitor_pids(fleet, "b") == []
     with fleet.opened_store() as store:
         assert store.run(run_id).manifest["observer_cost"]["cpu_s"] > 0
 
 
-def test_a_run_goes_on_without_an_observer_that_was_killed(
+def test_a_run_goes_on_without_a_monitor_that_was_killed(
     fleet: FleetOfProcesses,
 ) -> None:
     fleet.start("a", engine=fake_engine())
     run_id = fleet.submit(job_text(duration="3s", monitors=HOST))
     fleet.wait_for_load(run_id)
-    (pid,) = observers(fleet, "a")
+    (pid,) = monitor_pids(fleet, "a")
     os.kill(pid, signal.SIGKILL)
     assert fleet.wait_for(run_id, *FINAL).state == "finished", fleet.logs()
     assert fleet.reported(run_id) == {"a": list(range(16))}
@@ -87,7 +87,7 @@ def test_a_run_whose_log_may_not_be_read_is_refused_before_its_load(
     assert fleet.reported(run_id) == {}
 
 
-def test_an_observer_outlives_its_coordinator(fleet: FleetOfProcesses) -> None:
+def test_a_monitor_outlives_its_coordinator(fleet: FleetOfProcesses) -> None:
     fleet.start("a", engine=fake_engine())
     run_id = fleet.submit(job_text(duration="4s", monitors=HOST))
     fleet.wait_for_load(run_id)
@@ -113,11 +113,11 @@ def test_a_run_that_is_cancelled_while_servers_are_looked_at_gives_its_agents_ba
     fleet.start("a", engine=fake_engine())
     monitors = [{"directory": "replica"}]
     run_id = fleet.submit(job_text(silent_uri, monitors=monitors))
-    fleet.wait_until(lambda: len(observers(fleet, "a")) == 1, "the observer")
+    fleet.wait_until(lambda: len(monitor_pids(fleet, "a")) == 1, "the monitor process")
     assert fleet.run(run_id).state == "preparing"
     with fleet.client() as client:
         client.cancel(run_id)
     assert fleet.wait_for(run_id, *FINAL).state == "cancelled", fleet.logs()
-    fleet.wait_until(lambda: observers(fleet, "a") == [], "the observer's end")
+    fleet.wait_until(lambda: monitor_pids(fleet, "a") == [], "its end")
     after = fleet.submit(job_text(duration="200ms"))
     assert fleet.wait_for(after, *FINAL).state == "finished", fleet.logs()
