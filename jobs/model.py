@@ -48,6 +48,7 @@ from ldapslam.jobs.fields.sections import (
     Section,
     Text,
     checked,
+    field_text,
     is_given,
     known,
     one_or_more,
@@ -82,38 +83,20 @@ class Run(Section):
     stream has a count, the run ends with the last of them."""
 
     duration_ns: PositiveDuration = Field(
-        alias="duration",
-        default=units.DURATION_UNITS["d"],
-        description="length of the measure phase; may be left out where every stream "
-        "has a count",
-        examples=["60s"],
+        default=units.DURATION_UNITS["d"], examples=["60s"]
     )
-    ramp_up_ns: Duration = Field(
-        alias="ramp_up",
-        default=0,
-        description="time in which clients and rates rise from zero to their full size",
-    )
-    warm_up_ns: Duration = Field(
-        alias="warm_up",
-        default=0,
-        description="time under full load before the measure phase",
-    )
-    cool_down_ns: Duration = Field(
-        alias="cool_down",
-        default=0,
-        description="time under full load after the measure phase",
-    )
-    interval_ns: Duration = Field(
-        alias="interval",
-        default=NS_PER_S,
-        description="length of the intervals in which agents report; at least 100ms",
-    )
-    drain_ns: Duration = Field(
-        alias="drain",
-        default=10 * NS_PER_S,
-        description="longest wait, after the last arrival, for requests in flight; "
-        "what is then unanswered counts as unresolved",
-    )
+    """length of the measure phase; may be left out where every stream has a count"""
+    ramp_up_ns: Duration = 0
+    """time in which clients and rates rise from zero to their full size"""
+    warm_up_ns: Duration = 0
+    """time under full load before the measure phase"""
+    cool_down_ns: Duration = 0
+    """time under full load after the measure phase"""
+    interval_ns: Duration = NS_PER_S
+    """length of the intervals in which agents report; at least 100ms"""
+    drain_ns: Duration = 10 * NS_PER_S
+    """longest wait, after the last arrival, for requests in flight; what is then
+    unanswered counts as unresolved"""
 
     @field_validator("interval_ns")
     @classmethod
@@ -128,40 +111,24 @@ class Run(Section):
 class Agents(Section):
     """Which agents take part. The load is the run's total, split exactly over them."""
 
-    count: Count | None = Field(
-        default=None, description="this many, whichever are free"
-    )
-    all: Annotated[Literal[True] | None, Kind("true")] = Field(
-        default=None, description="all that are registered"
-    )
-    names: list[Text] | None = Field(
-        default=None, min_length=1, description="these, by name"
-    )
-    labels: dict[Text, Text] | None = Field(
-        default=None,
-        min_length=1,
-        description="those that carry these labels: all, or `count` of them",
-    )
-    hosts: Count | None = Field(
-        default=None,
-        description="spread `count` evenly over so many hosts at least",
-    )
-    wait_ns: Duration = Field(
-        alias="wait",
-        default=0,
-        description="how long the run may wait for agents that are not there yet; 0: "
-        "it is refused at once",
-    )
-    ready_within_ns: PositiveDuration = Field(
-        alias="ready_within",
-        default=120 * NS_PER_S,
-        description="how long agents may take to check the servers and to connect",
-    )
-    quorum: Count | None = Field(
-        default=None,
-        description="so many agents are enough when others cannot be made ready in "
-        "time: the load is then split over those that can; without it, all are needed",
-    )
+    count: Count | None = None
+    """this many, whichever are free"""
+    all: Annotated[Literal[True] | None, Kind("true")] = None
+    """all that are registered"""
+    names: list[Text] | None = Field(default=None, min_length=1)
+    """these, by name"""
+    labels: dict[Text, Text] | None = Field(default=None, min_length=1)
+    """those that carry these labels: all, or `count` of them"""
+    hosts: Count | None = None
+    """spread `count` evenly over so many hosts at least"""
+    wait_ns: Duration = 0
+    """how long the run may wait for agents that are not there yet; 0: it is refused at
+    once"""
+    ready_within_ns: PositiveDuration = 120 * NS_PER_S
+    """how long agents may take to check the servers and to connect"""
+    quorum: Count | None = None
+    """so many agents are enough when others cannot be made ready in time: the load is
+    then split over those that can; without it, all are needed"""
 
     @checked
     def _check_choice(self) -> None:
@@ -184,102 +151,69 @@ class PythonOptions(Section):
     """The class, what it records, and what it is given."""
 
     class_path: Annotated[Text, StringConstraints(pattern=CLASS_PATTERN)] = Field(
-        alias="class",
-        description="its module and name; installed on every agent",
-        examples=["'my_load.jobs:Login'"],
+        alias="class", examples=["'my_load.jobs:Login'"]
     )
-    operations: list[Name] = Field(
-        min_length=1,
-        description="names of what the class records, as in reports and thresholds",
-        examples=["[login]"],
-    )
-    options: dict[str, Any] = Field(
-        default_factory=dict, description="what the class is given, as it is"
-    )
+    """its module and name; installed on every agent"""
+    operations: list[Name] = Field(min_length=1, examples=["[login]"])
+    """names of what the class records, as in reports and thresholds"""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """what the class is given, as it is"""
 
 
 class PythonStream(PythonOptions):
     """A class that drives the stream in place of the engine: see the types `python`,
     `wait_for_directory` and `replication_probe`, which set this."""
 
-    operations: list[Name] = Field(
-        default=["call"],
-        min_length=1,
-        description="names of what it records, as in reports and thresholds",
-    )
-    needs_target: Flag = Field(
-        default=True, description="whether the servers must answer before the run"
-    )
-    watches: list[Name] = Field(
-        default_factory=list,
-        description="roles of `targets` whose servers it uses beside the target's; no "
-        "connection of the stream goes there",
-    )
+    operations: list[Name] = Field(default=["call"], min_length=1)
+    """names of what it records, as in reports and thresholds"""
+    needs_target: Flag = True
+    """whether the servers must answer before the run"""
+    watches: list[Name] = Field(default_factory=list)
+    """roles of `targets` whose servers it uses beside the target's; no connection of
+    the stream goes there"""
 
 
 class Stream(Section):
     """One kind of load against one target role. Streams run side by side. What it sends
     are its `operations`, or what a `type` makes of `options`."""
 
-    name: Name = Field(
-        description="its name in reports and thresholds; unique", examples=["readers"]
-    )
-    target: Name = Field(
-        description="a role of `targets`; connections are spread over its servers in "
-        "turn",
-        examples=["replica"],
-    )
-    load: Load = Field(
-        description="how requests arrive", examples=["{closed: {clients: 16}}"]
-    )
-    type: Name = Field(
-        default="mix",
-        exclude=True,
-        description="how the stream says what it sends: mix, by `operations`; another "
-        "job type, by its `options` (`ldapslam job types`)",
-    )
-    options: dict[str, Any] | None = Field(
-        default=None, exclude=True, description="what the stream's type asks for"
-    )
+    name: Name = Field(examples=["readers"])
+    """its name in reports and thresholds; unique"""
+    target: Name = Field(examples=["replica"])
+    """a role of `targets`; connections are spread over its servers in turn"""
+    load: Load = Field(examples=["{closed: {clients: 16}}"])
+    """how requests arrive"""
+    type: Name = Field(default="mix", exclude=True)
+    """how the stream says what it sends: mix, by `operations`; another job type, by its
+    `options` (`ldapslam job types`)"""
+    options: dict[str, Any] | None = Field(default=None, exclude=True)
+    """what the stream's type asks for"""
     operations: list[Operation] = Field(
         default_factory=list,
         min_length=1,
-        description="what is sent, one mapping each, chosen by weight; of type mix",
         examples=["[{search: {base: 'dc=example,dc=com'}}]"],
     )
-    python: PythonStream | None = Field(
-        default=None, description="instead of `operations`: a Python class"
-    )
-    replay: Replay | None = Field(
-        default=None, description="instead of `operations`: a directory's log"
-    )
-    count: Annotated[Count, Field(le=1 << 53)] | None = Field(
-        default=None,
-        description="end the stream after this many operations, or sequences, in "
-        "total over all agents and phases; without it, with the run",
-    )
-    start_after_ns: Duration = Field(
-        alias="start_after",
-        default=0,
-        description="when the stream starts, after the run's start",
-    )
-    stop_after_ns: PositiveDuration | None = Field(
-        alias="stop_after",
-        default=None,
-        description="when the stream stops, after the run's start; without it, with "
-        "the run",
-    )
-    bind: Bind | None = Field(default=None, description="instead of the job's")
-    tls: Tls | None = Field(default=None, description="instead of the job's")
-    connection: Connection = Field(
-        default=Connection(), description="how its connections are made"
-    )
-    request_timeout_ns: PositiveDuration = Field(
-        alias="request_timeout",
-        default=30 * NS_PER_S,
-        description="longest wait for a response, from when the request was sent; then "
-        "it counts as timed out",
-    )
+    """what is sent, one mapping each, chosen by weight; of type mix"""
+    python: PythonStream | None = None
+    """instead of `operations`: a Python class"""
+    replay: Replay | None = None
+    """instead of `operations`: a directory's log"""
+    count: Annotated[Count, Field(le=1 << 53)] | None = None
+    """end the stream after this many operations, or sequences, in total over all agents
+    and phases; without it, with the run"""
+    start_after_ns: Duration = 0
+    """when the stream starts, after the run's start"""
+    stop_after_ns: PositiveDuration | None = None
+    """when the stream stops, after the run's start; without it, with the run"""
+    bind: Bind | None = None
+    """instead of the job's"""
+    tls: Tls | None = None
+    """instead of the job's"""
+    connection: Connection = Connection()
+    """how its connections are made"""
+    request_timeout_ns: PositiveDuration = 30 * NS_PER_S
+    """longest wait for a response, from when the request was sent; then it counts as
+    timed out"""
 
     @property
     def request_names(self) -> list[tuple[str, str]]:
@@ -329,7 +263,7 @@ class Stream(Section):
         if self.type == UNKNOWN_TYPE:
             return
         if not given:
-            hint = f"operations: {type(self).model_fields['operations'].description}"
+            hint = field_text(type(self), "operations")
             yield (KEY,), Fault("the key 'operations' is missing", hint)
         elif len(given) > 1:
             fault = Fault(f"a stream has one of {one_of(_WAYS)}, got both", "keep one")
@@ -429,17 +363,13 @@ class Population(Section):
     """What the servers hold, by a record of it: entries that the record names are read
     before the run, which is refused where they are missing or others."""
 
-    file: FileName = Field(
-        description="the record, as `ldapslam data fingerprint --save` writes it",
-        examples=["people.population"],
-    )
+    file: FileName = Field(examples=["people.population"])
+    """the record, as `ldapslam data fingerprint --save` writes it"""
     targets: list[Name] | None = Field(
-        default=None,
-        min_length=1,
-        description="roles of `targets` whose servers must hold it; without it, all "
-        "that streams use",
-        examples=["[replica]"],
+        default=None, min_length=1, examples=["[replica]"]
     )
+    """roles of `targets` whose servers must hold it; without it, all that streams
+    use"""
 
     #: None where the files of the job are not looked into.
     _record: PopulationRecord | None = PrivateAttr(default=None)
@@ -470,67 +400,49 @@ class Job(Section):
     """A job file: what load to put on which directories, for how long, and what must
     hold. Durations, rates and percentages carry their unit (250ms, 500/s, 98%)."""
 
-    name: Name = Field(
-        alias="job", description="the job's name", examples=["directory-mix"]
-    )
-    description: Text = Field(default="", description="one line for the report")
+    name: Name = Field(alias="job", examples=["directory-mix"])
+    """the job's name"""
+    description: Text = ""
+    """one line for the report"""
     targets: dict[Name, Uris] = Field(
-        min_length=1,
-        description="role of each group of servers, such as supplier or replica, and "
-        "their URIs (ldap://, ldaps://, ldapi://)",
-        examples=["{supplier: 'ldap://ds1.example.com'}"],
+        min_length=1, examples=["{supplier: 'ldap://ds1.example.com'}"]
     )
-    bind: Bind | None = Field(default=None, description="whom connections bind as")
-    tls: Tls = Field(default=Tls(), description="TLS to the targets")
-    run: Run = Field(description="the time line", examples=["{duration: 60s}"])
-    agents: Agents = Field(
-        default=Agents(all=True), description="which agents take part; without it, all"
-    )
-    streams: list[Stream] = Field(
-        min_length=1,
-        description="the kinds of load, which run side by side",
-        examples=["[{name: readers, …}]"],
-    )
-    population: Population | None = Field(
-        default=None, description="what the servers must hold before the run"
-    )
+    """role of each group of servers, such as supplier or replica, and their URIs
+    (ldap://, ldaps://, ldapi://)"""
+    bind: Bind | None = None
+    """whom connections bind as"""
+    tls: Tls = Tls()
+    """TLS to the targets"""
+    run: Run = Field(examples=["{duration: 60s}"])
+    """the time line"""
+    agents: Agents = Agents(all=True)
+    """which agents take part; without it, all"""
+    streams: list[Stream] = Field(min_length=1, examples=["[{name: readers, …}]"])
+    """the kinds of load, which run side by side"""
+    population: Population | None = None
+    """what the servers must hold before the run"""
     monitors: list[Monitor] = Field(
         default_factory=list,
-        description="what is read of servers and hosts all through the run, one "
-        "mapping each",
         examples=["[{directory: replica}, {host: replica, processes: [slapd]}]"],
     )
-    verify: Verify | None = Field(
-        default=None, description="what must be right on the servers after the load"
-    )
+    """what is read of servers and hosts all through the run, one mapping each"""
+    verify: Verify | None = None
+    """what must be right on the servers after the load"""
     thresholds: list[
         Annotated[Text, AfterValidator(_checked_threshold), Kind("threshold")]
-    ] = Field(
-        default_factory=list,
-        description="what must hold for the verdict PASS, such as "
-        "'readers.search.response_time.p99 < 5ms'",
-    )
-    validity: Validity = Field(
-        default=Validity(), description="limits beyond which the run is INVALID"
-    )
-    seed: Annotated[int, Field(ge=0, lt=1 << 64)] | None = Field(
-        default=None,
-        description="seed of every random draw; without it, one is chosen and recorded",
-    )
-    on_agent_loss: Literal["stop", "continue"] = Field(
-        default="stop",
-        description="what happens when an agent is lost; the run is INVALID either way",
-    )
-    orphan_grace_ns: Duration = Field(
-        alias="orphan_grace",
-        default=60 * NS_PER_S,
-        description="how long agents keep up the load without their coordinator",
-    )
-    share_target: Flag = Field(
-        default=False,
-        description="whether other runs that say the same may load these servers "
-        "meanwhile",
-    )
+    ] = Field(default_factory=list)
+    """what must hold for the verdict PASS, such as 'readers.search.response_time.p99 <
+    5ms'"""
+    validity: Validity = Validity()
+    """limits beyond which the run is INVALID"""
+    seed: Annotated[int, Field(ge=0, lt=1 << 64)] | None = None
+    """seed of every random draw; without it, one is chosen and recorded"""
+    on_agent_loss: Literal["stop", "continue"] = "stop"
+    """what happens when an agent is lost; the run is INVALID either way"""
+    orphan_grace_ns: Duration = 60 * NS_PER_S
+    """how long agents keep up the load without their coordinator"""
+    share_target: Flag = False
+    """whether other runs that say the same may load these servers meanwhile"""
 
     #: The files that the job names; set by load.py, not part of the model.
     _named: dict[str, Path | None] = PrivateAttr(default_factory=dict)

@@ -26,16 +26,11 @@ class Secret(Section):
 
     exactly_one: ClassVar[tuple[str, ...]] = ("env", "file")
 
-    env: Text | None = Field(
-        default=None,
-        min_length=1,
-        description="name of an environment variable of the agent",
-    )
-    file: Text | None = Field(
-        default=None,
-        description="absolute path of a file on the agent's host; its first line end "
-        "is not part of the password",
-    )
+    env: Text | None = Field(default=None, min_length=1)
+    """name of an environment variable of the agent"""
+    file: Text | None = None
+    """absolute path of a file on the agent's host; its first line end is not part of
+    the password"""
 
     @field_validator("file")
     @classmethod
@@ -67,24 +62,17 @@ Password = Annotated[Secret, BeforeValidator(_no_literal)]
 class Sasl(Section):
     """A SASL bind (RFC 4513 section 5.2), by libsasl."""
 
-    mechanism: Mechanism = Field(
-        description="its registered name; libsasl's plug-ins on the agents and the "
-        "server must have it",
-        examples=["SCRAM-SHA-256"],
-    )
-    authcid: Text | None = Field(
-        default=None, min_length=1, description="whose password or ticket it is"
-    )
-    password: Password | None = Field(
-        default=None, description="a reference to the password"
-    )
-    authzid: Annotated[Text, AfterValidator(check_authzid)] | None = Field(
-        default=None,
-        description="whom to act as, as 'dn:…' or 'u:…'; without it, as oneself",
-    )
-    realm: Text | None = Field(
-        default=None, min_length=1, description="the mechanism's realm"
-    )
+    mechanism: Mechanism = Field(examples=["SCRAM-SHA-256"])
+    """its registered name; libsasl's plug-ins on the agents and the server must have
+    it"""
+    authcid: Text | None = Field(default=None, min_length=1)
+    """whose password or ticket it is"""
+    password: Password | None = None
+    """a reference to the password"""
+    authzid: Annotated[Text, AfterValidator(check_authzid)] | None = None
+    """whom to act as, as 'dn:…' or 'u:…'; without it, as oneself"""
+    realm: Text | None = Field(default=None, min_length=1)
+    """the mechanism's realm"""
 
     @checked
     def _properties(self) -> None:
@@ -99,17 +87,12 @@ class Bind(Section):
 
     exactly_one: ClassVar[tuple[str, ...]] = ("dn", "sasl")
 
-    dn: _Identity | None = Field(
-        default=None,
-        description="the identity of a simple bind; `password` goes with it",
-        examples=["cn=admin,dc=example,dc=com"],
-    )
-    password: Password | None = Field(
-        default=None,
-        description="a reference to its password",
-        examples=["{env: LDAP_PASSWORD}"],
-    )
-    sasl: Sasl | None = Field(default=None, description="a SASL bind instead")
+    dn: _Identity | None = Field(default=None, examples=["cn=admin,dc=example,dc=com"])
+    """the identity of a simple bind; `password` goes with it"""
+    password: Password | None = Field(default=None, examples=["{env: LDAP_PASSWORD}"])
+    """a reference to its password"""
+    sasl: Sasl | None = None
+    """a SASL bind instead"""
 
     @checked
     def _password_goes_with_dn(self) -> None:

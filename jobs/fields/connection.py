@@ -35,26 +35,18 @@ HostFile = Annotated[Text, AfterValidator(absolute), Kind("path")]
 class Tls(Section):
     """TLS to the targets. It is always on for ldaps:// URIs."""
 
-    start_tls: Flag = Field(
-        default=False, description="StartTLS on ldap:// connections, before the bind"
-    )
-    ca_file: FileName | None = Field(
-        default=None,
-        description="PEM file of the trusted authorities, relative to the job file; "
-        "sent to the agents. Without it, the system's",
-    )
-    verify: Flag = Field(
-        default=True, description="check the server's certificate and host name"
-    )
-    cert_file: HostFile | None = Field(
-        default=None,
-        description="PEM file of the client's certificate, an absolute path on each "
-        "agent's host; for servers that ask for one, and for a bind by SASL EXTERNAL",
-    )
-    key_file: HostFile | None = Field(
-        default=None,
-        description="PEM file of its private key, likewise; never sent anywhere",
-    )
+    start_tls: Flag = False
+    """StartTLS on ldap:// connections, before the bind"""
+    ca_file: FileName | None = None
+    """PEM file of the trusted authorities, relative to the job file; sent to the
+    agents. Without it, the system's"""
+    verify: Flag = True
+    """check the server's certificate and host name"""
+    cert_file: HostFile | None = None
+    """PEM file of the client's certificate, an absolute path on each agent's host; for
+    servers that ask for one, and for a bind by SASL EXTERNAL"""
+    key_file: HostFile | None = None
+    """PEM file of its private key, likewise; never sent anywhere"""
 
     @checked
     def _certificate_and_key(self) -> None:
@@ -71,27 +63,18 @@ class Connection(Section):
     anew. The times of connecting, TLS and bind are figures of their own and in no
     operation's time."""
 
-    connect_timeout_ns: PositiveDuration = Field(
-        alias="connect_timeout",
-        default=10 * NS_PER_S,
-        description="longest time to connect, start TLS and bind",
-    )
+    connect_timeout_ns: PositiveDuration = 10 * NS_PER_S
+    """longest time to connect, start TLS and bind"""
     reconnect_every: CountOrDurationField | None = Field(
-        default=None,
-        description="make a connection anew after that many requests, or when it is "
-        "that old; not in the middle of a sequence",
-        examples=["1000"],
+        default=None, examples=["1000"]
     )
-    per_operation: Flag = Field(
-        default=False,
-        description="a new connection for each request: connect, bind, request, unbind",
-    )
-    spacing: RateField | None = Field(
-        default=None,
-        description="set the run's connections up at this rate, one after the other, "
-        "instead of all as soon as they can",
-        examples=["100/s"],
-    )
+    """make a connection anew after that many requests, or when it is that old; not in
+    the middle of a sequence"""
+    per_operation: Flag = False
+    """a new connection for each request: connect, bind, request, unbind"""
+    spacing: RateField | None = Field(default=None, examples=["100/s"])
+    """set the run's connections up at this rate, one after the other, instead of all as
+    soon as they can"""
 
     @property
     def reconnect_operations(self) -> int:

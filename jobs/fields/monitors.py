@@ -25,6 +25,7 @@ from ldapslam.jobs.fields.sections import (
     Section,
     Text,
     checked,
+    field_text,
 )
 from ldapslam.jobs.fields.texts import AttributeName
 from ldapslam.jobs.requests.dn import check_dn
@@ -57,58 +58,39 @@ class Monitor(Section):
 
     exactly_one: ClassVar[tuple[str, ...]] = tuple(_KEYS)
 
-    directory: Name | None = Field(
-        default=None,
-        description="a role of `targets`: what each of its servers, slapd or 389-DS, "
-        "says of itself below cn=monitor",
-    )
-    entry: _Dn | None = Field(
-        default=None, description="DN of an entry: numbers that it has"
-    )
-    host: Name | None = Field(
-        default=None,
-        description="a role of `targets`: CPU, memory, disks and network of the hosts "
-        "of its servers, each read by an agent on it",
-    )
-    log: HostFile | None = Field(
-        default=None,
-        description="absolute path of a directory's log on the server's host: counts "
-        "of operations and result codes, by an agent on it",
-    )
-    target: Name | None = Field(
-        default=None,
-        description="with `entry`: the role whose servers have the entry; with `log`: "
-        "the role whose server writes it, without it any",
-    )
+    directory: Name | None = None
+    """a role of `targets`: what each of its servers, slapd or 389-DS, says of itself
+    below cn=monitor"""
+    entry: _Dn | None = None
+    """DN of an entry: numbers that it has"""
+    host: Name | None = None
+    """a role of `targets`: CPU, memory, disks and network of the hosts of its servers,
+    each read by an agent on it"""
+    log: HostFile | None = None
+    """absolute path of a directory's log on the server's host: counts of operations and
+    result codes, by an agent on it"""
+    target: Name | None = None
+    """with `entry`: the role whose servers have the entry; with `log`: the role whose
+    server writes it, without it any"""
     attributes: list[AttributeName] = Field(
-        default_factory=list,
-        description="with `entry`: attributes whose values go up and down",
-        examples=["[olmMDBPagesUsed]"],
+        default_factory=list, examples=["[olmMDBPagesUsed]"]
     )
+    """with `entry`: attributes whose values go up and down"""
     counters: list[AttributeName] = Field(
-        default_factory=list,
-        description="with `entry`: attributes that count; reports show their rates",
-        examples=["[olmDbNotIndexed]"],
+        default_factory=list, examples=["[olmDbNotIndexed]"]
     )
+    """with `entry`: attributes that count; reports show their rates"""
     processes: list[Annotated[Text, Field(min_length=1)]] = Field(
-        default_factory=list,
-        description="with `host`: names of programs; of the processes of each, those "
-        "are watched that serve the role, or all where none does",
-        examples=["[slapd]"],
+        default_factory=list, examples=["[slapd]"]
     )
-    format: Literal["openldap", "389ds"] | None = Field(
-        default=None, description="with `log`: whose log it is"
-    )
-    every_ns: Annotated[Duration, AfterValidator(_not_too_often)] | None = Field(
-        alias="every",
-        default=None,
-        description="time between readings, at least 100ms; without it, run.interval",
-    )
-    bind: Bind | None = Field(
-        default=None,
-        description="with `directory` and `entry`: whom to read as, instead of the "
-        "job's",
-    )
+    """with `host`: names of programs; of the processes of each, those are watched that
+    serve the role, or all where none does"""
+    format: Literal["openldap", "389ds"] | None = None
+    """with `log`: whose log it is"""
+    every_ns: Annotated[Duration, AfterValidator(_not_too_often)] | None = None
+    """time between readings, at least 100ms; without it, run.interval"""
+    bind: Bind | None = None
+    """with `directory` and `entry`: whom to read as, instead of the job's"""
 
     @property
     def kind(self) -> str:
@@ -134,8 +116,8 @@ class Monitor(Section):
                 )
         for key in _REQUIRED.get(kind, ()):
             if getattr(self, key) is None:
-                description = type(self).model_fields[key].description
-                raise Fault(f"the key {key!r} is missing", f"{key}: {description}")
+                hint = field_text(type(self), key)
+                raise Fault(f"the key {key!r} is missing", hint)
         if kind == "entry" and not self.attributes and not self.counters:
             raise Fault(
                 "expected attributes or counters, got none",
@@ -150,24 +132,15 @@ class Monitor(Section):
 class ReplicationCheck(Section):
     """After the load: do all servers of the job hold the same?"""
 
-    within_ns: PositiveDuration = Field(
-        alias="within",
-        description="how long the servers may take, from the end of the load, to have "
-        "the same state",
-        examples=["60s"],
-    )
-    base: _Dn | None = Field(
-        default=None,
-        description="top of the tree that is compared; without it, each server's "
-        "naming context",
-    )
-    content: Flag = Field(
-        default=True, description="whether entries are compared too, not states alone"
-    )
-    sample: Count | None = Field(
-        default=None,
-        description="compare so many entries, chosen by the seed; without it, all",
-    )
+    within_ns: PositiveDuration = Field(examples=["60s"])
+    """how long the servers may take, from the end of the load, to have the same
+    state"""
+    base: _Dn | None = None
+    """top of the tree that is compared; without it, each server's naming context"""
+    content: Flag = True
+    """whether entries are compared too, not states alone"""
+    sample: Count | None = None
+    """compare so many entries, chosen by the seed; without it, all"""
 
     @checked
     def _sample_is_of_content(self) -> None:
@@ -181,7 +154,5 @@ class ReplicationCheck(Section):
 class Verify(Section):
     """What is verified after the load."""
 
-    replication: ReplicationCheck = Field(
-        description="that replication delivered what was written",
-        examples=["{within: 60s}"],
-    )
+    replication: ReplicationCheck = Field(examples=["{within: 60s}"])
+    """that replication delivered what was written"""

@@ -1,15 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the parts of a job file are made of: `Section` and the types of its fields.
 
-A section is a pydantic model whose docstring and field descriptions are the job
-file's documentation (describe.py, schema.py): every field says what it is, in which
-unit, and carries an example where it has no default. Field types parse the notation
-of the file into plain numbers; the Python name carries the unit, the alias is the key.
+A section is a pydantic model whose docstring, and the text below each field, are the
+job file's documentation (describe.py): every field says what it is, in which unit, and
+has an example where it has no default. Field types parse the notation of the file into
+plain numbers; a field `limit_ns` is the key `limit`.
 """
 
 from __future__ import annotations
 
+import ast
+import contextlib
+import functools
 import inspect
+import itertools
+import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import (
@@ -18,6 +23,7 @@ from typing import (
     Any,
     ClassVar,
     Self,
+    cast,
     get_args,
     get_origin,
 )
@@ -65,7 +71,11 @@ class Section(BaseModel):
     """
 
     model_config = ConfigDict(
-        extra="forbid", frozen=True, strict=True, defer_build=True
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        defer_build=True,
+        alias_generator=lambda name: name.removesuffix("_ns"),
     )
 
     #: Exactly one of these keys must be given, if any are listed.
@@ -194,8 +204,8 @@ class Section(BaseModel):
         body = handler.resolve_ref_schema(schema)
         body["description"] = cls.summary()
         for key, info in fields_of(cls):
-            if (default := default_in_file(info)) is not None:
-                body["properties"][key]["default"] = default
+            found = {"description": info.description, "default": default_in_file(info)}
+            body["properties"][key] |= {k: v for k, v in found.items() if v is not None}
         if cls.exactly_one:
             body["oneOf"] = [{"required": [key]} for key in cls.exactly_one]
         if cls.at_least_one:
@@ -221,7 +231,7 @@ class _Keys(dict[str, Any]):
 
 
 def _key(name: str, info: FieldInfo) -> str:
-    return info.alias or name
+    return info.alias or name.removesuffix("_ns")
 
 
 def _known_part(value: Any, annotation: Any, reading: Reading) -> Any:
@@ -292,12 +302,38 @@ class Kind:
 
 def fields_of(section: type[Section]) -> Iterator[tuple[str, FieldInfo]]:
     """Key in the job file and definition of each field, in the file's order."""
+    texts = _texts(section)
     for name, info in section.model_fields.items():
+        info.description = info.description or texts.get(name)
         yield _key(name, info), info
+
+
+@functools.cache
+def _texts(section: type[Section]) -> dict[str, str]:
+    """The text below each field, from the source: Python does not keep it."""
+    texts: dict[str, str] = {}
+    for one in section.__mro__[section.__mro__.index(Section) :: -1]:
+        with contextlib.suppress(OSError):  # a class that create_model has made
+            (tree,) = ast.parse(textwrap.dedent(inspect.getsource(one))).body
+            for pair in itertools.pairwise(cast(ast.ClassDef, tree).body):
+                match pair:
+                    case (
+                        ast.AnnAssign(target=ast.Name(id=name)),
+                        ast.Expr(value=ast.Constant(value=str() as text)),
+                    ):
+                        texts[name] = " ".join(text.split())
+    return texts
 
 
 def field_of(section: type[Section], key: str) -> FieldInfo | None:
     return dict(fields_of(section)).get(key)
+
+
+def field_text(section: type[Section], key: str) -> str:
+    """What a field is for, as a hint."""
+    info = dict(fields_of(section))[key]
+    example = f", such as {info.examples[0]}" if info.examples else ""
+    return f"{key}: {info.description}{example}"
 
 
 def kind_of(info: FieldInfo) -> Kind | None:

@@ -25,15 +25,10 @@ class Abandon(OperationBody):
     kind: ClassVar[str] = "abandon"
     response_tag: ClassVar[int] = 0
 
-    of: Name = Field(
-        description="name of the operation to send and abandon, usually a search",
-        examples=["search"],
-    )
-    after_ns: Duration = Field(
-        alias="after",
-        default=0,
-        description="time between the request and its abandoning",
-    )
+    of: Name = Field(examples=["search"])
+    """name of the operation to send and abandon, usually a search"""
+    after_ns: Duration = 0
+    """time between the request and its abandoning"""
 
     def request(self, scope: Scope) -> Node:
         return ber.tlv(_ABANDON_REQUEST, ValueSource(MESSAGE_ID))

@@ -47,34 +47,24 @@ class Add(OperationBody):
     exactly_one: ClassVar[tuple[str, ...]] = ("dn", "template")
 
     dn: EntryDn | None = Field(
-        default=None,
-        description="DN of the new entry; patterns allowed; `entry` goes with it",
-        examples=["uid=new.[unique],ou=people,dc=example,dc=com"],
+        default=None, examples=["uid=new.[unique],ou=people,dc=example,dc=com"]
     )
+    """DN of the new entry; patterns allowed; `entry` goes with it"""
     entry: dict[AttributeName, SomeValues] = Field(
         default_factory=dict,
-        description="attribute and its value or values; patterns allowed. Those of the "
-        "RDN are added where they are left out",
         examples=["{objectClass: [top, person], sn: '[random:8]'}"],
     )
-    template_name: Text | None = Field(
-        default=None, description="which template of the file, if it has several"
-    )
-    under: BaseDn | None = Field(
-        default=None,
-        description="DN of the parent of the template's entries; patterns allowed",
-        examples=["ou=people,dc=example,dc=com"],
-    )
-    template: FileName | None = Field(
-        default=None,
-        description="file with an entry template in the notation of MakeLDIF, relative "
-        "to the job file; `under` goes with it",
-        examples=["person.template"],
-    )
-    clean_up: Flag = Field(
-        default=True,
-        description="delete the entry when the run is over, if it is still there",
-    )
+    """attribute and its value or values; patterns allowed. Those of the RDN are added
+    where they are left out"""
+    template_name: Text | None = None
+    """which template of the file, if it has several"""
+    under: BaseDn | None = Field(default=None, examples=["ou=people,dc=example,dc=com"])
+    """DN of the parent of the template's entries; patterns allowed"""
+    template: FileName | None = Field(default=None, examples=["person.template"])
+    """file with an entry template in the notation of MakeLDIF, relative to the job
+    file; `under` goes with it"""
+    clean_up: Flag = True
+    """delete the entry when the run is over, if it is still there"""
 
     #: Text of `template`; None where the files of the job are not looked into.
     _template_text: str | None = PrivateAttr(default=None)

@@ -53,22 +53,15 @@ class BindSasl(Section):
     """A SASL bind. EXTERNAL, PLAIN and ANONYMOUS are one request; for the others each
     step is a request, and the response time is that of the whole."""
 
-    mechanism: Mechanism = Field(
-        description="its registered name; one that takes several steps needs its "
-        "plug-in of libsasl on the agents",
-        examples=["PLAIN"],
-    )
-    authcid: PatternText | None = Field(
-        default=None, description="whose password it is; patterns allowed"
-    )
-    password: PatternText | None = Field(
-        default=None, description="the password; patterns allowed"
-    )
-    authzid: Annotated[PatternText, AfterValidator(check_authzid)] | None = Field(
-        default=None,
-        description="whom to act as, as 'dn:…' or 'u:…'; patterns allowed; without "
-        "it, as oneself",
-    )
+    mechanism: Mechanism = Field(examples=["PLAIN"])
+    """its registered name; one that takes several steps needs its plug-in of libsasl on
+    the agents"""
+    authcid: PatternText | None = None
+    """whose password it is; patterns allowed"""
+    password: PatternText | None = None
+    """the password; patterns allowed"""
+    authzid: Annotated[PatternText, AfterValidator(check_authzid)] | None = None
+    """whom to act as, as 'dn:…' or 'u:…'; patterns allowed; without it, as oneself"""
 
     @checked
     def _properties(self) -> None:
@@ -83,20 +76,17 @@ class BindOperation(OperationBody):
     exactly_one: ClassVar[tuple[str, ...]] = ("dn", "anonymous", "sasl")
 
     dn: EntryDn | None = Field(
-        default=None,
-        description="the identity of a simple bind; patterns allowed; `password` goes "
-        "with it",
-        examples=["uid=user.[0-999],ou=people,dc=example,dc=com"],
+        default=None, examples=["uid=user.[0-999],ou=people,dc=example,dc=com"]
     )
+    """the identity of a simple bind; patterns allowed; `password` goes with it"""
     password: Annotated[PatternText, AfterValidator(_some)] | None = Field(
-        default=None,
-        description="its password; patterns allowed",
-        examples=["password"],
+        default=None, examples=["password"]
     )
-    anonymous: Annotated[Literal[True] | None, Kind("true")] = Field(
-        default=None, description="an anonymous bind"
-    )
-    sasl: BindSasl | None = Field(default=None, description="a SASL bind")
+    """its password; patterns allowed"""
+    anonymous: Annotated[Literal[True] | None, Kind("true")] = None
+    """an anonymous bind"""
+    sasl: BindSasl | None = None
+    """a SASL bind"""
 
     @checked
     def _password_goes_with_dn(self) -> None:

@@ -116,20 +116,14 @@ class EntryBody(OperationBody):
     exactly_one: ClassVar[tuple[str, ...]] = ("dn", "of")
 
     dn: EntryDn | None = Field(
-        default=None,
-        description="the entry; patterns allowed",
-        examples=["uid=user.[0-999],ou=people,dc=example,dc=com"],
+        default=None, examples=["uid=user.[0-999],ou=people,dc=example,dc=com"]
     )
-    of: Name | None = Field(
-        default=None,
-        description="name of an add operation of the stream: an entry that it added "
-        "in this run and that nobody else works on",
-        examples=["add"],
-    )
-    order: Order = Field(
-        default="fifo",
-        description="which of the entries of `of`: the oldest, the newest or any",
-    )
+    """the entry; patterns allowed"""
+    of: Name | None = Field(default=None, examples=["add"])
+    """name of an add operation of the stream: an entry that it added in this run and
+    that nobody else works on"""
+    order: Order = "fifo"
+    """which of the entries of `of`: the oldest, the newest or any"""
 
     def request_for(self, entry: tuple[Node, ...], scope: Scope) -> Node:
         """The protocolOp on the entry of this DN."""

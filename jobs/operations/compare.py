@@ -25,13 +25,10 @@ class Compare(EntryBody):
     response_tag: ClassVar[int] = 0x6F
     success_codes: ClassVar[tuple[int, ...]] = (_COMPARE_FALSE, _COMPARE_TRUE)
 
-    attribute: AttributeName = Field(
-        description="the attribute to compare", examples=["departmentNumber"]
-    )
-    value: OneValue = Field(
-        description="the value to compare it with; patterns allowed",
-        examples=["[1-99]"],
-    )
+    attribute: AttributeName = Field(examples=["departmentNumber"])
+    """the attribute to compare"""
+    value: OneValue = Field(examples=["[1-99]"])
+    """the value to compare it with; patterns allowed"""
 
     def request_for(self, entry: tuple[Node, ...], scope: Scope) -> Node:
         return ber.tlv(

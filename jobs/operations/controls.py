@@ -190,24 +190,19 @@ class Vlv(Section):
 
     exactly_one: ClassVar[tuple[str, ...]] = ("offset", "value")
 
-    before: NonNegative = Field(default=0, description="entries before the target")
-    after: NonNegative = Field(default=0, description="entries after the target")
-    offset: Offset | None = Field(
-        default=None,
-        description="the target's place in the list, from 1; or a range to draw it "
-        "from, such as [1-99]",
-        examples=["1"],
-    )
-    count: NonNegative = Field(
-        default=0,
-        description="entries that the client believes are in the list: the server "
-        "scales `offset` by it; 0: as the server has it",
-    )
-    value: PatternText | None = Field(
-        default=None,
-        description="the target is the first entry whose sort key is at least this; "
-        "patterns allowed",
-    )
+    before: NonNegative = 0
+    """entries before the target"""
+    after: NonNegative = 0
+    """entries after the target"""
+    offset: Offset | None = Field(default=None, examples=["1"])
+    """the target's place in the list, from 1; or a range to draw it from, such as
+    [1-99]"""
+    count: NonNegative = 0
+    """entries that the client believes are in the list: the server scales `offset` by
+    it; 0: as the server has it"""
+    value: PatternText | None = None
+    """the target is the first entry whose sort key is at least this; patterns
+    allowed"""
 
     def request_value(self, scope: Scope) -> Node:
         if self.value is not None:
@@ -240,87 +235,51 @@ class Control(Section):
     choice_noun: ClassVar[str] = "control"
 
     server_side_sort: SortKeys | None = Field(
-        default=None,
-        description="sort keys (RFC 2891): an attribute, a - before it to reverse the "
-        "order, a :rule behind it for another ordering rule",
-        examples=["[sn, -givenName:caseExactOrderingMatch]"],
+        default=None, examples=["[sn, -givenName:caseExactOrderingMatch]"]
     )
-    vlv: Vlv | None = Field(
-        default=None,
-        description="virtual list view; goes with server_side_sort",
-        examples=["{after: 19, offset: '[1-99]'}"],
-    )
+    """sort keys (RFC 2891): an attribute, a - before it to reverse the order, a :rule
+    behind it for another ordering rule"""
+    vlv: Vlv | None = Field(default=None, examples=["{after: 19, offset: '[1-99]'}"])
+    """virtual list view; goes with server_side_sort"""
     matched_values: ItemFilters | None = Field(
-        default=None,
-        description="return only values that meet one of these filters (RFC 3876); "
-        "patterns allowed",
-        examples=["(mail=*@example.com)"],
+        default=None, examples=["(mail=*@example.com)"]
     )
-    subentries: Flag | None = Field(
-        default=None,
-        description="return subentries, and nothing else (RFC 3672); false: no "
-        "subentries",
-    )
-    dont_use_copy: _Given = Field(
-        default=None, description="answer from the master copy (RFC 6171)"
-    )
-    manage_dsa_it: _Given = Field(
-        default=None, description="treat referrals as entries (RFC 3296)"
-    )
+    """return only values that meet one of these filters (RFC 3876); patterns allowed"""
+    subentries: Flag | None = None
+    """return subentries, and nothing else (RFC 3672); false: no subentries"""
+    dont_use_copy: _Given = None
+    """answer from the master copy (RFC 6171)"""
+    manage_dsa_it: _Given = None
+    """treat referrals as entries (RFC 3296)"""
     proxied_authorization: PatternText | None = Field(
-        default=None,
-        description="act as this identity (RFC 4370), 'dn:…' or 'u:…', empty for "
-        "anonymous; patterns allowed; always critical",
-        examples=["dn:uid=user.[0-999],ou=people,dc=example,dc=com"],
+        default=None, examples=["dn:uid=user.[0-999],ou=people,dc=example,dc=com"]
     )
+    """act as this identity (RFC 4370), 'dn:…' or 'u:…', empty for anonymous; patterns
+    allowed; always critical"""
     assertion: FilterText | None = Field(
-        default=None,
-        description="process only if the entry meets this filter (RFC 4528); patterns "
-        "allowed",
-        examples=["(employeeType=active)"],
+        default=None, examples=["(employeeType=active)"]
     )
-    pre_read: Selectors | None = Field(
-        default=None,
-        description="return these attributes as they were before (RFC 4527)",
-        examples=["[description]"],
-    )
-    post_read: Selectors | None = Field(
-        default=None,
-        description="return these attributes as they are afterwards (RFC 4527)",
-        examples=["[entryCSN]"],
-    )
-    permissive_modify: _Given = Field(
-        default=None,
-        description="adding a value that is there, or deleting one that is not, is no "
-        "error",
-    )
-    tree_delete: _Given = Field(
-        default=None,
-        description="delete all below the entry too; only for an entry that this run "
-        "has added (`of`)",
-    )
-    authorization_identity: _Given = Field(
-        default=None, description="tell whom the bind is for (RFC 3829)"
-    )
-    password_policy: _Given = Field(
-        default=None,
-        description="ask for warnings and errors of the password policy "
-        "(draft-behera-ldap-password-policy)",
-    )
-    oid: Oid | None = Field(
-        default=None,
-        description="any other control",
-        examples=["1.3.6.1.4.1.4203.1.9.1.1"],
-    )
-    value: Octets | None = Field(
-        default=None,
-        description="value of the control `oid`: text with patterns, hex:… or base64:…",
-    )
-    critical: Flag = Field(
-        default=True,
-        description="whether a server that does not know the control must refuse the "
-        "operation",
-    )
+    """process only if the entry meets this filter (RFC 4528); patterns allowed"""
+    pre_read: Selectors | None = Field(default=None, examples=["[description]"])
+    """return these attributes as they were before (RFC 4527)"""
+    post_read: Selectors | None = Field(default=None, examples=["[entryCSN]"])
+    """return these attributes as they are afterwards (RFC 4527)"""
+    permissive_modify: _Given = None
+    """adding a value that is there, or deleting one that is not, is no error"""
+    tree_delete: _Given = None
+    """delete all below the entry too; only for an entry that this run has added
+    (`of`)"""
+    authorization_identity: _Given = None
+    """tell whom the bind is for (RFC 3829)"""
+    password_policy: _Given = None
+    """ask for warnings and errors of the password policy
+    (draft-behera-ldap-password-policy)"""
+    oid: Oid | None = Field(default=None, examples=["1.3.6.1.4.1.4203.1.9.1.1"])
+    """any other control"""
+    value: Octets | None = None
+    """value of the control `oid`: text with patterns, hex:… or base64:…"""
+    critical: Flag = True
+    """whether a server that does not know the control must refuse the operation"""
 
     @model_validator(mode="before")
     @classmethod

@@ -38,15 +38,12 @@ class PasswordModify(Section):
     """Password modify (RFC 3062). Without `user`, for whom the connection is bound as;
     without `new`, the server makes a password."""
 
-    user: PatternText | None = Field(
-        default=None, description="whose password, usually a DN; patterns allowed"
-    )
-    old: PatternText | None = Field(
-        default=None, description="the present password; patterns allowed"
-    )
-    new: PatternText | None = Field(
-        default=None, description="the new password; patterns allowed"
-    )
+    user: PatternText | None = None
+    """whose password, usually a DN; patterns allowed"""
+    old: PatternText | None = None
+    """the present password; patterns allowed"""
+    new: PatternText | None = None
+    """the new password; patterns allowed"""
 
     def request_value(self, scope: Scope) -> tuple[Node, ...] | None:
         fields = (
@@ -70,18 +67,15 @@ class Extended(OperationBody):
     exactly_one: ClassVar[tuple[str, ...]] = ("oid", "password_modify", "who_am_i")
 
     oid: Annotated[Oid, AfterValidator(_not_start_tls)] | None = Field(
-        default=None, description="the operation's OID", examples=[WHO_AM_I]
+        default=None, examples=[WHO_AM_I]
     )
-    value: Octets | None = Field(
-        default=None,
-        description="the request value of `oid`: text with patterns, hex:… or base64:…",
-    )
-    password_modify: PasswordModify | None = Field(
-        default=None, description="password modify (RFC 3062)"
-    )
-    who_am_i: Annotated[Literal[True] | None, Kind("true")] = Field(
-        default=None, description="who am I (RFC 4532)"
-    )
+    """the operation's OID"""
+    value: Octets | None = None
+    """the request value of `oid`: text with patterns, hex:… or base64:…"""
+    password_modify: PasswordModify | None = None
+    """password modify (RFC 3062)"""
+    who_am_i: Annotated[Literal[True] | None, Kind("true")] = None
+    """who am I (RFC 4532)"""
 
     @checked
     def _value_of_an_oid(self) -> None:

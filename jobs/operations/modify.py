@@ -31,23 +31,15 @@ class Modify(EntryBody):
     response_tag: ClassVar[int] = 0x67
     at_least_one: ClassVar[tuple[str, ...]] = tuple(_CHANGES)
 
-    add: dict[AttributeName, SomeValues] = Field(
-        default_factory=dict,
-        description="attribute and the value or values to add; patterns allowed",
-    )
-    delete: dict[AttributeName, Values] = Field(
-        default_factory=dict,
-        description="attribute and the value or values to delete; an empty list "
-        "deletes the whole attribute",
-    )
-    replace: dict[AttributeName, Values] = Field(
-        default_factory=dict,
-        description="attribute and its new value or values; an empty list removes it",
-    )
-    increment: dict[AttributeName, int] = Field(
-        default_factory=dict,
-        description="attribute and the number to add to its value (RFC 4525)",
-    )
+    add: dict[AttributeName, SomeValues] = Field(default_factory=dict)
+    """attribute and the value or values to add; patterns allowed"""
+    delete: dict[AttributeName, Values] = Field(default_factory=dict)
+    """attribute and the value or values to delete; an empty list deletes the whole
+    attribute"""
+    replace: dict[AttributeName, Values] = Field(default_factory=dict)
+    """attribute and its new value or values; an empty list removes it"""
+    increment: dict[AttributeName, int] = Field(default_factory=dict)
+    """attribute and the number to add to its value (RFC 4525)"""
 
     _order: tuple[str, ...] = PrivateAttr(default=tuple(_CHANGES))
 

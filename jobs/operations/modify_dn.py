@@ -43,16 +43,13 @@ class ModifyDn(EntryBody):
     response_tag: ClassVar[int] = 0x6D
 
     new_rdn: Annotated[EntryDn, AfterValidator(_one_rdn)] = Field(
-        description="its new RDN; patterns allowed", examples=["uid=renamed.[unique]"]
+        examples=["uid=renamed.[unique]"]
     )
-    delete_old_rdn: Flag = Field(
-        default=True, description="remove the old RDN's value from the entry"
-    )
-    new_superior: BaseDn | None = Field(
-        default=None,
-        description="DN of its new parent; patterns allowed; without it, it stays "
-        "where it is",
-    )
+    """its new RDN; patterns allowed"""
+    delete_old_rdn: Flag = True
+    """remove the old RDN's value from the entry"""
+    new_superior: BaseDn | None = None
+    """DN of its new parent; patterns allowed; without it, it stays where it is"""
 
     def request_for(self, entry: tuple[Node, ...], scope: Scope) -> Node:
         superior = (

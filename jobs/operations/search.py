@@ -37,38 +37,24 @@ class Search(OperationBody):
     kind: ClassVar[str] = "search"
     response_tag: ClassVar[int] = 0x65
 
-    base: BaseDn = Field(
-        description="where to search; patterns allowed; empty for the root DSE",
-        examples=["ou=people,dc=example,dc=com"],
-    )
-    scope: Literal["base", "one", "sub", "children"] = Field(
-        default="sub",
-        description="base: the entry itself; one: its children; sub: the entry and "
-        "all below it; children: all below it, where the server knows that scope",
-    )
-    filter: FilterText = Field(
-        default="(objectClass=*)",
-        description="which entries (RFC 4515); patterns allowed in values",
-    )
-    attributes: list[AttributeSelector] = Field(
-        default_factory=list,
-        description="attributes to return; '*' all user attributes, '+' all "
-        "operational ones, '1.1' none; an empty list is '*'",
-    )
-    size_limit: int = Field(
-        default=0, ge=0, le=_MAX_INT, description="most entries to return; 0: no limit"
-    )
-    time_limit_ns: Duration = Field(
-        alias="time_limit",
-        default=0,
-        description="longest time for the server, in whole seconds; 0s: no limit",
-    )
-    deref: Literal["never", "searching", "finding", "always"] = Field(
-        default="never", description="when the server follows aliases"
-    )
-    types_only: Flag = Field(
-        default=False, description="return attribute names without values"
-    )
+    base: BaseDn = Field(examples=["ou=people,dc=example,dc=com"])
+    """where to search; patterns allowed; empty for the root DSE"""
+    scope: Literal["base", "one", "sub", "children"] = "sub"
+    """base: the entry itself; one: its children; sub: the entry and all below it;
+    children: all below it, where the server knows that scope"""
+    filter: FilterText = "(objectClass=*)"
+    """which entries (RFC 4515); patterns allowed in values"""
+    attributes: list[AttributeSelector] = Field(default_factory=list)
+    """attributes to return; '*' all user attributes, '+' all operational ones, '1.1'
+    none; an empty list is '*'"""
+    size_limit: int = Field(default=0, ge=0, le=_MAX_INT)
+    """most entries to return; 0: no limit"""
+    time_limit_ns: Duration = 0
+    """longest time for the server, in whole seconds; 0s: no limit"""
+    deref: Literal["never", "searching", "finding", "always"] = "never"
+    """when the server follows aliases"""
+    types_only: Flag = False
+    """return attribute names without values"""
 
     @field_validator("time_limit_ns")
     @classmethod
@@ -79,14 +65,9 @@ class Search(OperationBody):
             )
         return value
 
-    page_size: int | None = Field(
-        default=None,
-        ge=1,
-        le=_MAX_INT,
-        description="entries of a page (RFC 2696): the search is repeated until the "
-        "last page has come, each page being one request",
-        examples=["100"],
-    )
+    page_size: int | None = Field(default=None, ge=1, le=_MAX_INT, examples=["100"])
+    """entries of a page (RFC 2696): the search is repeated until the last page has
+    come, each page being one request"""
 
     def compile(
         self, scope: Scope | None = None, controls: Sequence[Node] = ()

@@ -125,38 +125,27 @@ class _Request(Section):
 
     choice_noun: ClassVar[str] = "operation"
 
-    name_given: Name | None = Field(
-        alias="name",
-        default=None,
-        description="its name in reports and thresholds; the operation's kind if left "
-        "out; unique within the stream",
-    )
+    name_given: Name | None = Field(alias="name", default=None)
+    """its name in reports and thresholds; the operation's kind if left out; unique
+    within the stream"""
     expect: list[ResultCode] | None = Field(
-        default=None,
-        min_length=1,
-        description="result codes that are no errors, by name or number; what is not "
-        "among them is one, success too. Without it, success",
-        examples=["[success, noSuchObject]"],
+        default=None, min_length=1, examples=["[success, noSuchObject]"]
     )
+    """result codes that are no errors, by name or number; what is not among them is
+    one, success too. Without it, success"""
     controls: list[Control] = Field(
-        default_factory=list,
-        description="request controls, one mapping each, or the name of one that takes "
-        "no value",
-        examples=["[manage_dsa_it, {assertion: '(cn=a)'}]"],
+        default_factory=list, examples=["[manage_dsa_it, {assertion: '(cn=a)'}]"]
     )
+    """request controls, one mapping each, or the name of one that takes no value"""
     let: dict[Variable, LetText] = Field(
-        default_factory=dict,
-        description="texts that are made before the request, in this order, for use as "
-        "[name] in its values and in those of later steps",
-        examples=["{user: 'user.[0-999]'}"],
+        default_factory=dict, examples=["{user: 'user.[0-999]'}"]
     )
-    capture: Captures = Field(
-        default_factory=dict,
-        description="what later steps use as [name]: the first value of an attribute "
-        "of the first entry that the search returns, or its `dn`. Without one, the "
-        "search has failed and the session ends",
-        examples=["dn"],
-    )
+    """texts that are made before the request, in this order, for use as [name] in its
+    values and in those of later steps"""
+    capture: Captures = Field(default_factory=dict, examples=["dn"])
+    """what later steps use as [name]: the first value of an attribute of the first
+    entry that the search returns, or its `dn`. Without one, the search has failed and
+    the session ends"""
 
     @property
     def body(self) -> OperationBody:
@@ -229,14 +218,10 @@ class _StepFields(_Request):
 
     exactly_one: ClassVar[tuple[str, ...]] = (*OPERATIONS, "think")
 
-    think_ns: PositiveDuration | None = Field(
-        alias="think",
-        default=None,
-        description="a pause before the next operation",
-    )
-    repeat: Annotated[Count, Field(le=MAX_REPEAT)] = Field(
-        default=1, description="how often the operation is sent, one after the other"
-    )
+    think_ns: PositiveDuration | None = None
+    """a pause before the next operation"""
+    repeat: Annotated[Count, Field(le=MAX_REPEAT)] = 1
+    """how often the operation is sent, one after the other"""
 
     @model_validator(mode="wrap")
     @classmethod
@@ -288,18 +273,16 @@ class _OperationFields(_Request):
 
     exactly_one: ClassVar[tuple[str, ...]] = (*OPERATIONS, "sequence")
 
-    weight: Annotated[Count, Field(le=1_000_000)] = Field(
-        default=1,
-        description="its share among the stream's operations, drawn for each request",
-    )
+    weight: Annotated[Count, Field(le=1_000_000)] = 1
+    """its share among the stream's operations, drawn for each request"""
     sequence: list[Step] | None = Field(
         default=None,
         min_length=1,
-        description="a client's session: operations that follow one another on one "
-        "connection, each when the one before is done. One that fails ends it. A name "
-        "of the sequence begins those of its steps",
         examples=["[{search: {base: 'dc=com'}, capture: dn}, {think: 10ms}]"],
     )
+    """a client's session: operations that follow one another on one connection, each
+    when the one before is done. One that fails ends it. A name of the sequence begins
+    those of its steps"""
 
     @property
     def kind(self) -> str:

@@ -39,52 +39,35 @@ class Closed(Section):
     """Closed loop: each virtual client, with a connection of its own, sends its next
     request after its last one completed."""
 
-    clients: Annotated[Count, Field(le=MAX_CLIENTS)] = Field(
-        description="virtual clients, in total over all agents", examples=[16]
-    )
-    think_time_ns: Duration = Field(
-        alias="think_time",
-        default=0,
-        description="pause of a client between a completion and its next request",
-    )
+    clients: Annotated[Count, Field(le=MAX_CLIENTS)] = Field(examples=[16])
+    """virtual clients, in total over all agents"""
+    think_time_ns: Duration = 0
+    """pause of a client between a completion and its next request"""
 
 
 class Open(Section):
     """Open loop: arrivals follow a schedule whatever the server does. An arrival that
     finds no free connection waits; its response time counts from when it was due."""
 
-    rate: RateField | None = Field(
-        default=None,
-        description="arrivals, in total over all agents; with `stages`, what their "
-        "multiples such as 0.75x are of",
-        examples=["500/s"],
-    )
+    rate: RateField | None = Field(default=None, examples=["500/s"])
+    """arrivals, in total over all agents; with `stages`, what their multiples such as
+    0.75x are of"""
     stages: Stages | None = Field(
-        default=None,
-        description="the rate over the measure phase: a list of stages, or a file. "
-        "ramp_up rises to their first rate and warm_up holds it; after them the last "
-        "rate holds",
-        examples=["[{rate: 100/s, for: 60s}, {ramp_to: 500/s, for: 60s}]"],
+        default=None, examples=["[{rate: 100/s, for: 60s}, {ramp_to: 500/s, for: 60s}]"]
     )
-    arrivals: Literal["constant", "poisson", "uniform"] = Field(
-        default="constant",
-        description="constant: equal distances; poisson: exponential distances, as of "
-        "many independent users; uniform: each at random within its equal distance",
-    )
-    connections: Annotated[Count, Field(le=MAX_CLIENTS)] = Field(
-        default=4, description="connections, in total over all agents"
-    )
-    in_flight: Annotated[Count, Field(le=1024)] | None = Field(
-        default=None,
-        description="most requests, or sessions, in flight on one connection; 16 if "
-        "left out, or 1 where the stream's operations need a connection of their own",
-    )
-    max_backlog: CountOrDurationField = Field(
-        default=CountOrDuration(duration_ns=10 * NS_PER_S),
-        description="most arrivals that may wait, in total over all agents: a count, "
-        "or the arrivals of a duration at the highest rate; arrivals beyond it are "
-        "dropped, and counted",
-    )
+    """the rate over the measure phase: a list of stages, or a file. ramp_up rises to
+    their first rate and warm_up holds it; after them the last rate holds"""
+    arrivals: Literal["constant", "poisson", "uniform"] = "constant"
+    """constant: equal distances; poisson: exponential distances, as of many independent
+    users; uniform: each at random within its equal distance"""
+    connections: Annotated[Count, Field(le=MAX_CLIENTS)] = 4
+    """connections, in total over all agents"""
+    in_flight: Annotated[Count, Field(le=1024)] | None = None
+    """most requests, or sessions, in flight on one connection; 16 if left out, or 1
+    where the stream's operations need a connection of their own"""
+    max_backlog: CountOrDurationField = CountOrDuration(duration_ns=10 * NS_PER_S)
+    """most arrivals that may wait, in total over all agents: a count, or the arrivals
+    of a duration at the highest rate; arrivals beyond it are dropped, and counted"""
 
     @checked
     def _rates_go_together(self) -> Iterator[Found]:
@@ -157,16 +140,12 @@ class Replayed(Section):
     due at its time, on the connection it came on. One that finds that busy waits; its
     response time counts from when it was due."""
 
-    connections: Annotated[Count, Field(le=MAX_CLIENTS)] = Field(
-        description="connections, in total over all agents: as many as the log's that "
-        "are open at one time, which `ldapslam replay run --print-job` counts",
-        examples=[16],
-    )
-    speed: Annotated[str, BeforeValidator(_checked_speed), Kind("speed")] = Field(
-        default="1x",
-        description="how many times as fast as the log: 1x, 10x, 0.5x; max: each "
-        "connection sends its next request when the last one is answered",
-    )
+    connections: Annotated[Count, Field(le=MAX_CLIENTS)] = Field(examples=[16])
+    """connections, in total over all agents: as many as the log's that are open at one
+    time, which `ldapslam replay run --print-job` counts"""
+    speed: Annotated[str, BeforeValidator(_checked_speed), Kind("speed")] = "1x"
+    """how many times as fast as the log: 1x, 10x, 0.5x; max: each connection sends its
+    next request when the last one is answered"""
 
     @property
     def factor(self) -> float | None:
@@ -180,11 +159,12 @@ class Load(Section):
 
     exactly_one: ClassVar[tuple[str, ...]] = ("closed", "open", "replay")
 
-    closed: Closed | None = Field(default=None, description="a number of clients")
-    open: Open | None = Field(default=None, description="a rate")
-    replay: Replayed | None = Field(
-        default=None, description="as in a log; for streams of the type `replay`"
-    )
+    closed: Closed | None = None
+    """a number of clients"""
+    open: Open | None = None
+    """a rate"""
+    replay: Replayed | None = None
+    """as in a log; for streams of the type `replay`"""
 
     @property
     def is_open(self) -> bool:

@@ -52,14 +52,12 @@ StageRateField = Annotated[
 class Sine(Section):
     """A rate that swings about its mean, from the mean upwards first."""
 
-    mean: StageRateField = Field(description="its mean", examples=["300/s"])
-    amplitude: StageRateField = Field(
-        description="how far above and below the mean it goes; at most the mean",
-        examples=["200/s"],
-    )
-    period_ns: PositiveDuration = Field(
-        alias="period", description="length of one swing", examples=["60s"]
-    )
+    mean: StageRateField = Field(examples=["300/s"])
+    """its mean"""
+    amplitude: StageRateField = Field(examples=["200/s"])
+    """how far above and below the mean it goes; at most the mean"""
+    period_ns: PositiveDuration = Field(examples=["60s"])
+    """length of one swing"""
 
     @checked
     def _never_below_zero(self) -> None:
@@ -81,18 +79,15 @@ class Stage(Section):
 
     exactly_one: ClassVar[tuple[str, ...]] = ("rate", "ramp_to", "sine")
 
-    rate: StageRateField | None = Field(
-        default=None, description="a rate that holds; 0.75x is of the load's `rate`"
-    )
-    ramp_to: StageRateField | None = Field(
-        default=None,
-        description="a rate that is reached in a straight line from the one before; "
-        "from zero in the first stage",
-    )
-    sine: Sine | None = Field(default=None, description="a rate that swings")
-    duration_ns: PositiveDuration = Field(
-        alias="for", description="how long the stage is", examples=["60s"]
-    )
+    rate: StageRateField | None = None
+    """a rate that holds; 0.75x is of the load's `rate`"""
+    ramp_to: StageRateField | None = None
+    """a rate that is reached in a straight line from the one before; from zero in the
+    first stage"""
+    sine: Sine | None = None
+    """a rate that swings"""
+    duration_ns: PositiveDuration = Field(alias="for", examples=["60s"])
+    """how long the stage is"""
 
     def rates(self) -> Iterator[tuple[Place, StageRate]]:
         """The rates that are right, and where they are."""
@@ -120,14 +115,11 @@ class RateFile(Section):
     """Rates from a file: CSV of time and rate, with a header or without, or the
     variable-rate data of UnboundID's searchrate."""
 
-    file: FileName = Field(
-        description="its path, relative to the job file", examples=["rates.csv"]
-    )
-    shape: Literal["step", "ramp"] = Field(
-        default="step",
-        description="step: each rate holds until the next; ramp: straight lines "
-        "between the rates of a CSV file",
-    )
+    file: FileName = Field(examples=["rates.csv"])
+    """its path, relative to the job file"""
+    shape: Literal["step", "ramp"] = "step"
+    """step: each rate holds until the next; ramp: straight lines between the rates of a
+    CSV file"""
 
     _table: RateTable | None = PrivateAttr(default=None)
 

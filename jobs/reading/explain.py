@@ -19,6 +19,7 @@ from ldapslam.jobs.fields.sections import (
     UNION_TAG,
     Section,
     field_of,
+    field_text,
     fields_of,
     section_in,
 )
@@ -93,10 +94,8 @@ def field_hint(path: Path, root: type[Section] = Job) -> str | None:
     """What the innermost field of a path is for, from its description."""
     while path:
         section = _section_at(path[:-1], root)
-        info = field_of(section, str(path[-1])) if section else None
-        if info:
-            example = f", such as {info.examples[0]}" if info.examples else ""
-            return f"{path[-1]}: {info.description}{example}"
+        if section and field_of(section, str(path[-1])):
+            return field_text(section, str(path[-1]))
         path = path[:-1]
     return None
 

@@ -17,25 +17,18 @@ from ldapslam.jobs.types.base import JobType, SearchOptions, drop_none
 class AuthOptions(SearchOptions):
     """Whom to find, and what to bind with."""
 
-    attributes: list[AttributeSelector] = Field(
-        default=["1.1"], description="attributes to return; '1.1' is none"
-    )
-    password: Text = Field(
-        min_length=1,
-        description="the users' password, that of a test population; patterns allowed",
-        examples=["password"],
-    )
+    attributes: list[AttributeSelector] = Field(default=["1.1"])
+    """attributes to return; '1.1' is none"""
+    password: Text = Field(min_length=1, examples=["password"])
+    """the users' password, that of a test population; patterns allowed"""
     expect: list[ResultCode] | None = Field(
-        default=None,
-        description="result codes of the bind that are no errors; without it, success",
-        examples=["[success, invalidCredentials]"],
+        default=None, examples=["[success, invalidCredentials]"]
     )
-    unbind: Flag = Field(
-        default=False,
-        description="end each login with an unbind and connect anew, so that every "
-        "search is made as the stream's own identity; without it, a search is made as "
-        "the user who was bound before",
-    )
+    """result codes of the bind that are no errors; without it, success"""
+    unbind: Flag = False
+    """end each login with an unbind and connect anew, so that every search is made as
+    the stream's own identity; without it, a search is made as the user who was bound
+    before"""
 
 
 class Auth(JobType[AuthOptions]):

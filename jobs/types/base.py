@@ -38,20 +38,14 @@ OptionsT = TypeVar("OptionsT", bound=Section)
 class SearchOptions(Section):
     """A search that types make."""
 
-    base: BaseDn = Field(
-        description="where to search; patterns allowed",
-        examples=["ou=people,dc=example,dc=com"],
-    )
-    scope: Literal["base", "one", "sub", "children"] = Field(
-        default="sub", description="how far below the base"
-    )
-    filter: FilterText = Field(
-        description="which entry; patterns allowed; it should find one",
-        examples=["(uid=user.[0-999])"],
-    )
-    attributes: list[AttributeSelector] = Field(
-        default_factory=list, description="attributes to return; an empty list is all"
-    )
+    base: BaseDn = Field(examples=["ou=people,dc=example,dc=com"])
+    """where to search; patterns allowed"""
+    scope: Literal["base", "one", "sub", "children"] = "sub"
+    """how far below the base"""
+    filter: FilterText = Field(examples=["(uid=user.[0-999])"])
+    """which entry; patterns allowed; it should find one"""
+    attributes: list[AttributeSelector] = Field(default_factory=list)
+    """attributes to return; an empty list is all"""
 
     @property
     def search(self) -> dict[str, Any]:

@@ -36,41 +36,25 @@ def _of_a_program(words: list[str]) -> list[str]:
 class BulkLoadOptions(Section):
     """What is imported, by which server, and where its database is."""
 
-    server: Literal["slapd", "389ds"] = Field(
-        description="which directory server", examples=["slapd"]
-    )
-    method: Literal["offline", "online"] = Field(
-        default="offline",
-        description="offline: slapadd, or ldif2db; online: adds over LDAP to a slapd, "
-        "an import task of a 389-DS",
-    )
-    quick: Flag | None = Field(
-        default=None,
-        description="slapadd -q, without checks and transactions; of slapd and "
-        "offline alone",
-    )
-    entries: Count | None = Field(
-        default=None,
-        description="how many entries the template makes (`data generate -n`); without "
-        "it, as it says",
-        examples=["10000"],
-    )
-    template: Text = Field(
-        default="people", description="name of a ready template of `data generate`"
-    )
-    template_file: FileName | None = Field(
-        default=None, description="instead: a template of one's own"
-    )
-    ldif: HostFile | None = Field(
-        default=None,
-        description="instead of a template: an LDIF file on the agent's host",
-    )
-    place: HostFile | None = Field(
-        default=None,
-        description="folder on the agent's host in which the database is made and "
-        "removed again; without it, the folder for temporary files",
-        examples=["/mnt/ext4"],
-    )
+    server: Literal["slapd", "389ds"] = Field(examples=["slapd"])
+    """which directory server"""
+    method: Literal["offline", "online"] = "offline"
+    """offline: slapadd, or ldif2db; online: adds over LDAP to a slapd, an import task
+    of a 389-DS"""
+    quick: Flag | None = None
+    """slapadd -q, without checks and transactions; of slapd and offline alone"""
+    entries: Count | None = Field(default=None, examples=["10000"])
+    """how many entries the template makes (`data generate -n`); without it, as it
+    says"""
+    template: Text = "people"
+    """name of a ready template of `data generate`"""
+    template_file: FileName | None = None
+    """instead: a template of one's own"""
+    ldif: HostFile | None = None
+    """instead of a template: an LDIF file on the agent's host"""
+    place: HostFile | None = Field(default=None, examples=["/mnt/ext4"])
+    """folder on the agent's host in which the database is made and removed again;
+    without it, the folder for temporary files"""
     prepare: (
         Annotated[
             list[Text],
@@ -79,28 +63,18 @@ class BulkLoadOptions(Section):
             AfterValidator(_of_a_program),
         ]
         | None
-    ) = Field(
-        default=None,
-        description="instead of `place`: a program on the agent's host and its "
-        "arguments. It is run before each import, with the first argument `prepare`, "
-        "and prints the folder; and after it, with `release` and that folder as last "
-        "argument",
-        examples=["[/usr/local/sbin/fresh-filesystem, xfs]"],
-    )
-    binary: HostFile | None = Field(
-        default=None,
-        description="slapd or ns-slapd of a build under test; without it, the "
-        "installed one",
-    )
-    backend: Literal["mdb", "bdb"] | None = Field(
-        default=None, description="the server's database; without it, its usual one"
-    )
+    ) = Field(default=None, examples=["[/usr/local/sbin/fresh-filesystem, xfs]"])
+    """instead of `place`: a program on the agent's host and its arguments. It is run
+    before each import, with the first argument `prepare`, and prints the folder; and
+    after it, with `release` and that folder as last argument"""
+    binary: HostFile | None = None
+    """slapd or ns-slapd of a build under test; without it, the installed one"""
+    backend: Literal["mdb", "bdb"] | None = None
+    """the server's database; without it, its usual one"""
     settings: dict[Text, Text | list[Text]] = Field(
-        default_factory=dict,
-        description="settings of the server, as of `lab up --set`; a list gives one "
-        "more than once",
-        examples=["{index: ['cn,sn eq,sub', 'mail eq']}"],
+        default_factory=dict, examples=["{index: ['cn,sn eq,sub', 'mail eq']}"]
     )
+    """settings of the server, as of `lab up --set`; a list gives one more than once"""
 
     _template_text: str | None = PrivateAttr(default=None)
 

@@ -6,8 +6,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field
-
 from ldapslam.jobs.fields.sections import Flag, Section
 from ldapslam.jobs.fields.texts import FilterText
 from ldapslam.jobs.types.base import JobType, SearchOptions
@@ -16,20 +14,15 @@ from ldapslam.jobs.types.base import JobType, SearchOptions
 class BurstOptions(SearchOptions):
     """What each client searches, and what a client is."""
 
-    filter: FilterText = Field(
-        default="(objectClass=*)", description="which entries; patterns allowed"
-    )
-    anonymous_bind: Flag = Field(
-        default=False,
-        description="begin each connection with an anonymous bind, as ldapsearch does; "
-        "recorded as `bind`, and the end of the connection as `unbind`. For streams "
-        "without a `bind` of their own, which else send none",
-    )
-    client: Literal["engine", "process"] = Field(
-        default="engine",
-        description="engine: a new connection of the engine for each search; process: "
-        "a new `ldapsearch` process, which costs the client what it costs in a shell",
-    )
+    filter: FilterText = "(objectClass=*)"
+    """which entries; patterns allowed"""
+    anonymous_bind: Flag = False
+    """begin each connection with an anonymous bind, as ldapsearch does; recorded as
+    `bind`, and the end of the connection as `unbind`. For streams without a `bind` of
+    their own, which else send none"""
+    client: Literal["engine", "process"] = "engine"
+    """engine: a new connection of the engine for each search; process: a new
+    `ldapsearch` process, which costs the client what it costs in a shell"""
 
 
 class Burst(JobType[BurstOptions]):

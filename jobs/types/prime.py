@@ -18,15 +18,14 @@ _HOLE = "[key]"
 class PrimeOptions(SearchOptions):
     """The range of the keys, and the search that each is put into."""
 
-    filter: Text = Field(
-        description="which entry; [key] stands for the key, once",
-        examples=["(uid=user.[key])"],
-    )
-    first: int = Field(default=0, ge=0, description="the first key")
-    last: int = Field(ge=0, description="the last key", examples=["999999"])
-    digits: int = Field(
-        default=0, ge=0, le=20, description="digits of a key, padded with zeros"
-    )
+    filter: Text = Field(examples=["(uid=user.[key])"])
+    """which entry; [key] stands for the key, once"""
+    first: int = Field(default=0, ge=0)
+    """the first key"""
+    last: int = Field(ge=0, examples=["999999"])
+    """the last key"""
+    digits: int = Field(default=0, ge=0, le=20)
+    """digits of a key, padded with zeros"""
 
     @checked
     def _range_and_hole(self) -> None:

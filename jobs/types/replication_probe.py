@@ -38,30 +38,20 @@ class ReplicationProbeOptions(Section):
 
     replicas: Annotated[
         list[Name], Field(min_length=1), BeforeValidator(one_or_more)
-    ] = Field(
-        description="roles of `targets` whose servers are watched; one name, or a list",
-        examples=["replica"],
-    )
+    ] = Field(examples=["replica"])
+    """roles of `targets` whose servers are watched; one name, or a list"""
     dn: Annotated[Text, AfterValidator(_named_by_cn), Kind("DN")] = Field(
-        description="entry that is written, of one cn; it is added for the run, as a "
-        "device, when it is not there",
-        examples=["'cn=probe,dc=example,dc=com'"],
+        examples=["'cn=probe,dc=example,dc=com'"]
     )
-    attribute: AttributeName = Field(
-        default="description",
-        description="its attribute that is replaced; the values are put back in the "
-        "end",
-    )
-    rate: RateField = Field(
-        default=_DEFAULT_RATE, description="writes, evenly spaced whatever they take"
-    )
-    poll_ns: PositiveDuration | None = Field(
-        alias="poll",
-        default=None,
-        description="read the entry on each replica so often; without it, replicas "
-        "tell of changes (RFC 4533, or 389-DS's persistent search)",
-        examples=["20ms"],
-    )
+    """entry that is written, of one cn; it is added for the run, as a device, when it
+    is not there"""
+    attribute: AttributeName = "description"
+    """its attribute that is replaced; the values are put back in the end"""
+    rate: RateField = _DEFAULT_RATE
+    """writes, evenly spaced whatever they take"""
+    poll_ns: PositiveDuration | None = Field(default=None, examples=["20ms"])
+    """read the entry on each replica so often; without it, replicas tell of changes
+    (RFC 4533, or 389-DS's persistent search)"""
 
 
 class ReplicationProbe(JobType[ReplicationProbeOptions]):

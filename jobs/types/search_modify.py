@@ -20,13 +20,11 @@ class SearchModifyOptions(SearchOptions):
     """Which entry to find, and what to replace in it."""
 
     replace: dict[AttributeName, AttributeValues] = Field(
-        min_length=1,
-        description="attribute and its new value or values; patterns allowed",
-        examples=["{description: '[random:80]'}"],
+        min_length=1, examples=["{description: '[random:80]'}"]
     )
-    modifies: Annotated[Count, Field(le=1_000)] = Field(
-        default=1, description="modifies of the entry after each search"
-    )
+    """attribute and its new value or values; patterns allowed"""
+    modifies: Annotated[Count, Field(le=1_000)] = 1
+    """modifies of the entry after each search"""
 
 
 class SearchModify(JobType[SearchModifyOptions]):

@@ -17,21 +17,13 @@ from ldapslam.jobs.types.base import JobType
 class WaitOptions(Section):
     """What has to be there, and for how long it may not be."""
 
-    base: Text = Field(
-        default="",
-        description="DN of the entry that each server must have; without it, the "
-        "server must answer for its root DSE",
-    )
-    limit_ns: PositiveDuration = Field(
-        alias="limit",
-        description="longest wait for all of them; the run's duration must be longer",
-        examples=["5m"],
-    )
-    interval_ns: PositiveDuration = Field(
-        alias="interval",
-        default=NS_PER_S // 2,
-        description="pause between two attempts at one server",
-    )
+    base: Text = ""
+    """DN of the entry that each server must have; without it, the server must answer
+    for its root DSE"""
+    limit_ns: PositiveDuration = Field(examples=["5m"])
+    """longest wait for all of them; the run's duration must be longer"""
+    interval_ns: PositiveDuration = NS_PER_S // 2
+    """pause between two attempts at one server"""
 
 
 class WaitForDirectory(JobType[WaitOptions]):
