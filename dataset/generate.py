@@ -3,25 +3,28 @@
 
 The engine's threads write to descriptors; this module opens the files, follows the
 progress and puts finished files in their place: a file with its own name is whole.
+The fields of a CSV file become files of values, a line for each row: the generator maps
+them, so that the rows, which may be many, are never in memory.
 """
 
 from __future__ import annotations
 
 import contextlib
+import csv
 import dataclasses
 import errno
 import os
 import stat
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ldapslam.agent._engine import Ldif
 from ldapslam.base.errors import ConfigError, ConfigErrors
-from ldapslam.base.fault import Fault, Faults
-from ldapslam.dataset.csv_columns import CsvColumns, split_columns
+from ldapslam.base.fault import Fault, Faults, did_you_mean
 from ldapslam.dataset.templates import find_template, names_file
 from ldapslam.jobs.entries.population import Population, build_population
 from ldapslam.jobs.entries.population_program import (
@@ -34,6 +37,81 @@ from ldapslam.jobs.entries.population_program import (
 )
 from ldapslam.jobs.entries.template_file import parse_file
 from ldapslam.jobs.requests.template import FILE_RANDOM, FILE_SEQUENCE
+
+
+@dataclass(frozen=True)
+class CsvColumns:
+    rows: int = 0
+    #: File of each field that was wanted.
+    paths: dict[str, str] = field(default_factory=dict)
+
+
+def split_columns(
+    path: Path,
+    fields: Collection[str],
+    folder: Path,
+    *,
+    delimiter: str = ",",
+    has_header: bool = False,
+) -> CsvColumns:
+    """Write the wanted fields (numbers from 0, or names of the header) to files in
+    `folder`. ConfigError where the file cannot be read, or a row has no such field."""
+    paths: dict[str, str] = {}
+    count = 0
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file, ExitStack() as stack:
+            rows = csv.reader(file, delimiter=delimiter, strict=True)
+            header = next(rows, []) if has_header else []
+            wanted = [(name, _number(name, header, path)) for name in fields]
+            outputs = []
+            for index, (name, number) in enumerate(wanted):
+                paths[name] = str(folder / f"field-{index}")
+                output = stack.enter_context(
+                    (folder / f"field-{index}").open("w", encoding="utf-8", newline="")
+                )
+                outputs.append((output, number))
+            for row in filter(None, rows):  # without empty lines
+                count += 1
+                for output, number in outputs:
+                    output.write(_value(row, number, path, rows.line_num) + "\n")
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise ConfigError(
+            f"CSV file {str(path)!r} cannot be read: {error}",
+            hint="expected UTF-8 and quotes as in RFC 4180; --csv-delimiter names the "
+            "delimiter",
+        ) from None
+    if count == 0:
+        raise ConfigError(f"CSV file {str(path)!r} has no rows", hint="add a row")
+    return CsvColumns(count, paths)
+
+
+def _number(name: str, header: list[str], path: Path) -> int:
+    if name in header:
+        return header.index(name)
+    if name.isascii() and name.isdigit() and len(name) < 10:
+        return int(name)
+    raise ConfigError(
+        f"CSV file {str(path)!r} has no field {name!r}",
+        hint=did_you_mean(name, header, "fields")
+        if header
+        else "give its number, from 0, or --csv-header",
+    )
+
+
+def _value(row: list[str], number: int, path: Path, line: int) -> str:
+    if number >= len(row):
+        raise ConfigError(
+            f"{path}:{line}: the row has {len(row)} fields, field {number} is wanted",
+            hint="fields are counted from 0",
+        )
+    value = row[number]
+    if "\n" in value or "\r" in value:
+        raise ConfigError(
+            f"{path}:{line}: field {number} has a line break in it",
+            hint="values of entries have none: take it out",
+        )
+    return value
+
 
 STDOUT = Path("-")
 _STDOUT_FD = 1

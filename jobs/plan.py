@@ -4,6 +4,11 @@
 Pure: a plan follows from (job, agent index, agent count, seed) alone, so the
 coordinator and the agent compute the same one. Plans hold plain data and references to
 secrets, never secrets.
+
+The connections of a stream are numbered from 0 over the whole run; number i belongs to
+agent i mod A. So the parts of the agents differ by at most one, sum to the total, and
+every agent knows its own without asking. Inside an agent the engine gives number i to
+worker (i div A) mod W.
 """
 
 from __future__ import annotations
@@ -22,7 +27,6 @@ from ldapslam.jobs.fields.bind import Bind
 from ldapslam.jobs.fields.connection import Connection, Tls
 from ldapslam.jobs.fields.population import PopulationRecord
 from ldapslam.jobs.model import Job, Run, Stream
-from ldapslam.jobs.partition import participants, share
 from ldapslam.jobs.phases import (
     PhaseSpan,
     interval_boundaries_ns,
@@ -311,3 +315,15 @@ def _path(job: Job, name: str | None) -> str | None:
     if name is None:
         return None
     return str(job.files.get(name, Path(name)))
+
+
+def share(total: int, parts: int, index: int) -> int:
+    """How many of the numbers 0 … total-1 are congruent to index modulo parts."""
+    if not 0 <= index < parts:
+        raise ValueError(f"part {index} of {parts}")
+    return (total - index + parts - 1) // parts if total > index else 0
+
+
+def participants(connections: int, agents: int) -> int:
+    """Agents with at least one connection of a stream: the first ones by index."""
+    return min(connections, agents)

@@ -17,7 +17,7 @@ from ldapslam.jobs.operations.add import Add
 from ldapslam.jobs.operations.sequence import ENTRY_DN, Request, Session, sessions_of
 from ldapslam.jobs.replay.options import KINDS, UNBIND
 from ldapslam.jobs.requests.pattern import parse_pattern
-from ldapslam.jobs.requests.scope import Scope
+from ldapslam.jobs.requests.scope import Scope, with_bounds
 from ldapslam.jobs.requests.template import (
     FILE_RANDOM,
     FILE_SEQUENCE,
@@ -26,7 +26,6 @@ from ldapslam.jobs.requests.template import (
     compile_template,
     number_uniques,
 )
-from ldapslam.jobs.requests.variable_texts import with_bounds
 
 #: Number of a variable that is not there.
 NO_VARIABLE = -1

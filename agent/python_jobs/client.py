@@ -37,8 +37,7 @@ from ldapslam.agent.python_jobs.job import Client, PythonJob, RunStopped
 from ldapslam.base import process
 from ldapslam.base.errors import ConfigError, LdapSlamError, RunAborted
 from ldapslam.directory.access import connect, error_text
-from ldapslam.jobs.partition import share
-from ldapslam.jobs.plan import AgentPlan, PythonPlan, StreamPlan
+from ldapslam.jobs.plan import AgentPlan, PythonPlan, StreamPlan, share
 
 if TYPE_CHECKING:
     from ldapslam.agent._engine import SharedRecorder

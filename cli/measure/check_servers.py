@@ -34,7 +34,7 @@ from ldapslam.base.errors import (
 )
 from ldapslam.cli.console import complain, error_document
 from ldapslam.jobs.plan import AgentPlan, PythonPlan, StreamPlan
-from ldapslam.jobs.types import bulk_load, replication_probe
+from ldapslam.jobs.types.built_in import ReplicationProbe
 from ldapslam.reports.collect.job_notes import method_text
 
 if TYPE_CHECKING:
@@ -227,10 +227,7 @@ def ask_imports(plan: AgentPlan, faults: Faults) -> list[dict[str, Any]]:
 
     documents: list[dict[str, Any]] = []
     for stream in plan.streams:
-        if (
-            stream.python is None
-            or stream.python.class_path != bulk_load.BulkLoad.python_class()
-        ):
+        if stream.python is None or stream.python.class_path != BulkLoad.python_class():
             continue
         try:
             version = BulkLoad(stream.python.options).examine(
@@ -250,8 +247,7 @@ def ask_probes(plan: AgentPlan, faults: Faults) -> list[dict[str, Any]]:
     for stream in plan.streams:
         if (
             stream.python is not None
-            and stream.python.class_path
-            == replication_probe.ReplicationProbe.python_class()
+            and stream.python.class_path == ReplicationProbe.python_class()
         ):
             documents += _ask_probe(stream, stream.python, faults)
     return documents

@@ -16,8 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ldapslam.base.fault import Fault, did_you_mean, expected
-from ldapslam.jobs.requests.pattern import parse_pattern
-from ldapslam.jobs.requests.pattern_kinds import CHARSETS
+from ldapslam.jobs.requests.pattern import CHARSETS, parse_pattern
 from ldapslam.jobs.requests.template import (
     CERTAIN_PPM,
     FILE_RANDOM,

@@ -33,8 +33,14 @@ from ldapslam.jobs.fields.sections import (
     known,
     one_or_more,
 )
-from ldapslam.jobs.fields.texts import AttributeSelector, FilterText, Oid, PatternText
-from ldapslam.jobs.operations.octets import Octets, parse_octets
+from ldapslam.jobs.fields.texts import (
+    AttributeSelector,
+    FilterText,
+    Octets,
+    Oid,
+    PatternText,
+    parse_octets,
+)
 from ldapslam.jobs.requests import ber
 from ldapslam.jobs.requests.filter import ATTRIBUTE, compile_filter
 from ldapslam.jobs.requests.pattern import parse_pattern

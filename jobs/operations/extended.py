@@ -9,9 +9,8 @@ from pydantic import AfterValidator, Field
 
 from ldapslam.base.fault import Fault
 from ldapslam.jobs.fields.sections import Kind, Section, checked
-from ldapslam.jobs.fields.texts import Oid, PatternText
+from ldapslam.jobs.fields.texts import Octets, Oid, PatternText, parse_octets
 from ldapslam.jobs.operations.body import OperationBody, nodes
-from ldapslam.jobs.operations.octets import Octets, parse_octets
 from ldapslam.jobs.requests import ber
 from ldapslam.jobs.requests.scope import Scope
 from ldapslam.jobs.requests.template import Node

@@ -45,13 +45,12 @@ from ldapslam.jobs.fields.sections import (
 )
 from ldapslam.jobs.fields.texts import AttributeName, checked_pattern
 from ldapslam.jobs.operations import OPERATIONS
-from ldapslam.jobs.operations.abandon import Abandon
 from ldapslam.jobs.operations.body import OperationBody
 from ldapslam.jobs.operations.controls import Control, misplaced_controls
+from ldapslam.jobs.operations.no_response import Abandon
 from ldapslam.jobs.requests.pattern import parse_pattern
-from ldapslam.jobs.requests.scope import Scope
+from ldapslam.jobs.requests.scope import Scope, with_bounds
 from ldapslam.jobs.requests.template import VARIABLE, ValueSource, compile_template
-from ldapslam.jobs.requests.variable_texts import with_bounds
 
 MAX_REPEAT = 1_000
 #: Of a stream: steps of all its sequences, those that are repeated as often as they

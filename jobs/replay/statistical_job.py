@@ -15,16 +15,17 @@ from typing import Any
 
 from ldapslam.base.fault import Fault
 from ldapslam.base.yaml_text import comment_lines, tree_lines
-from ldapslam.jobs.replay.analysis import Analysis, Group
-from ldapslam.jobs.replay.log import NS_PER_S
-from ldapslam.jobs.replay.options import KINDS
-from ldapslam.jobs.replay.shapes import (
+from ldapslam.jobs.replay.analysis import (
+    Analysis,
     Finding,
+    Group,
     feed_of_filter,
     fill,
     find,
     literal,
 )
+from ldapslam.jobs.replay.log import NS_PER_S
+from ldapslam.jobs.replay.options import KINDS
 from ldapslam.jobs.requests.dn import parse_dn
 from ldapslam.jobs.requests.filter import compile_filter
 

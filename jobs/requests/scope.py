@@ -8,15 +8,35 @@ take one. `Scope` hands the numbers out, in the order in which the job file defi
 names, so that validation and plan agree.
 
 While a job file is validated, context.py has the scope of the session at hand.
+
+The engine's variables have a fixed size. A text made of patterns alone has a bound that
+is known. What a search returns has none: where such a text is part of another one, as
+much of it is taken as the variable holds.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from ldapslam.base.fault import Fault
 from ldapslam.jobs.requests.template import (
+    BASE64,
+    CHANCE,
+    END,
+    EQUAL,
+    FILE_RANDOM,
+    FILE_SEQUENCE,
+    IF,
+    LITERAL,
+    MAX_VARIABLE_BYTES,
     PARENT,
+    PLAIN,
+    REF,
+    UNDERSCORES,
+    VALUE,
     VARIABLE,
     Node,
     Ref,
@@ -83,3 +103,84 @@ class Scope:
                     return node
 
         return tuple(map(once, nodes)), tuple(lets)
+
+
+_FILES = (FILE_RANDOM, FILE_SEQUENCE)
+#: Bytes of an instruction of a text behind its code, and behind its length field.
+_OPERANDS = {LITERAL: 4, VALUE: 2, CHANCE: 4, BASE64: 0, IF: 3, EQUAL: 6, END: 0}
+#: Bytes of a DN for one of its value, at the most: NUL is escaped as \\00.
+_ESCAPED = 3
+
+
+def with_bounds(lets: Iterable[tuple[int, Template]]) -> list[tuple[int, Template]]:
+    """The texts of a request's variables, in order, each of a length that a variable
+    holds; a Fault when one of them is longer however short the captured ones are."""
+    bounds: dict[int, int] = {}
+    bounded: list[tuple[int, Template]] = []
+    for variable, template in lets:
+        values = tuple(_known(value, bounds) for value in template.values)
+        literals, base64s = _literals(template.program)
+        constant = literals + sum(
+            _length(value, values) for value in values if not _is_open(value)
+        )
+        weights = sum(_factor(value) for value in values if _is_open(value))
+        for _ in range(base64s):  # as if it held all of the text
+            constant, weights = 4 * (constant + 2) // 3, -(-4 * weights // 3)
+        if constant + weights > MAX_VARIABLE_BYTES:
+            raise Fault(
+                f"expected a text of at most {MAX_VARIABLE_BYTES} bytes, "
+                f"got up to {constant + weights}",
+                "make its patterns shorter",
+            )
+        if weights:
+            room = (MAX_VARIABLE_BYTES - constant) // weights
+            values = tuple(
+                replace(value, hi=room) if _is_open(value) else value
+                for value in values
+            )
+        elif not any(value.kind in _FILES for value in values):
+            bounds[variable] = constant
+        bounded.append((variable, replace(template, values=values)))
+    return bounded
+
+
+def _known(value: ValueSource, bounds: dict[int, int]) -> ValueSource:
+    if _is_open(value) and bounds.get(value.lo):
+        return replace(value, hi=bounds[value.lo])
+    return value
+
+
+def _is_open(value: ValueSource) -> bool:
+    """Whether it is a variable's text, of which nobody knows the length."""
+    return value.kind in (VARIABLE, PARENT) and not value.hi
+
+
+def _factor(value: ValueSource) -> int:
+    is_escaped = value.kind == VARIABLE and value.width not in (PLAIN, UNDERSCORES)
+    return _ESCAPED if is_escaped else 1
+
+
+def _length(value: ValueSource, values: tuple[ValueSource, ...]) -> int:
+    """Bound of a value that is not open."""
+    if value.kind in (VARIABLE, PARENT):
+        return value.hi * _factor(value)
+    if value.kind != REF:
+        return value.max_bytes
+    target = values[value.lo]
+    bound = MAX_VARIABLE_BYTES if _is_open(target) else _length(target, values)
+    return min(bound, value.hi) if value.hi else bound
+
+
+def _literals(program: bytes) -> tuple[int, int]:
+    """Bytes of the constant texts, and the number of texts in base64."""
+    total = base64s = at = 0
+    while at < len(program):
+        code = program[at]
+        base64s += code == BASE64
+        if code in (LITERAL, EQUAL):
+            start = at + _OPERANDS[code] - 3
+            (length,) = struct.unpack_from("<I", program, start)
+            total += length if code == LITERAL else 0
+            at += length
+        at += 1 + _OPERANDS[code]
+    return total, base64s

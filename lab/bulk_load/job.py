@@ -32,7 +32,6 @@ from ldapslam.base.errors import ConfigError, FleetError, LdapSlamError, TargetE
 from ldapslam.base.fault import did_you_mean
 from ldapslam.base.units import format_size
 from ldapslam.dataset.generate import Generation, check_template, generate
-from ldapslam.dataset.import_task import import_task
 from ldapslam.dataset.ldif import entry_count, is_packed
 from ldapslam.dataset.load import LoadSettings, load
 from ldapslam.dataset.local_tree import template_tree
@@ -40,6 +39,7 @@ from ldapslam.dataset.offline import (
     ImportStopped,
     OfflineResult,
     Usage,
+    import_task,
     peak_memory_bytes,
 )
 from ldapslam.dataset.templates import ready_templates

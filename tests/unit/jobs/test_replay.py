@@ -16,12 +16,11 @@ from ldapslam.base.errors import ConfigError
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.plan import agent_plan
-from ldapslam.jobs.replay.analysis import analyse
+from ldapslam.jobs.replay.analysis import Hole, analyse, dn_shape, filter_shape, find
 from ldapslam.jobs.replay.log import NS_PER_S, Log, Operation, Session
 from ldapslam.jobs.replay.options import KINDS, Replay
 from ldapslam.jobs.replay.read import prepare
 from ldapslam.jobs.replay.requests import Identity, Requests, Skipped
-from ldapslam.jobs.replay.shapes import Hole, dn_shape, filter_shape, find
 from ldapslam.jobs.replay.statistical_job import (
     StatisticalJob,
     Wishes,

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ldapslam.base.fault import Fault
+from ldapslam.jobs.requests.scope import with_bounds
 from ldapslam.jobs.requests.template import (
     FILE_RANDOM,
     MAX_VARIABLE_BYTES,
@@ -23,7 +24,6 @@ from ldapslam.jobs.requests.template import (
     ValueSource,
     compile_template,
 )
-from ldapslam.jobs.requests.variable_texts import with_bounds
 from support.template_program import Run
 
 

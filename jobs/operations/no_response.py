@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The abandon operation (RFC 4511 section 4.11). It has no response."""
+"""Operations without a response (RFC 4511): abandon (section 4.11), unbind (4.3)."""
 
 from __future__ import annotations
 
@@ -38,3 +38,22 @@ class Abandon(OperationBody):
     ) -> Compiled:
         """The abandon request alone: what it abandons is the step before it."""
         return replace(super().compile(scope, controls), action="abandon")
+
+
+_UNBIND_REQUEST = b"\x42\x00"
+
+
+class Unbind(OperationBody):
+    """Unbind: the server closes the connection, the client makes a new one. It has no
+    fields: `unbind: {}`."""
+
+    kind: ClassVar[str] = "unbind"
+    response_tag: ClassVar[int] = 0
+
+    def request(self, scope: Scope) -> Node:
+        return _UNBIND_REQUEST
+
+    def compile(
+        self, scope: Scope | None = None, controls: Sequence[Node] = ()
+    ) -> Compiled:
+        return replace(super().compile(scope, controls), action="unbind")
