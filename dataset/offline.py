@@ -6,7 +6,7 @@ processes that write into it at once damage it. Which database is meant is read 
 slapd.conf(5) with what it includes, or from a folder of slapd-config(5).
 
 A 389-DS that runs imports by a task: it reads the file itself, from a path of its own
-host, and replaces all entries of the back end of their suffix, which is closed meanwhile.
+host, and replaces all entries of the back end of their suffix. It is closed meanwhile.
 """
 
 from __future__ import annotations

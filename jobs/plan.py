@@ -27,6 +27,7 @@ from ldapslam.jobs.fields.bind import Bind
 from ldapslam.jobs.fields.connection import Connection, Tls
 from ldapslam.jobs.fields.population import PopulationRecord
 from ldapslam.jobs.model import Job, Run, Stream
+from ldapslam.jobs.operations.body import OperationPlan
 from ldapslam.jobs.phases import (
     PhaseSpan,
     interval_boundaries_ns,
@@ -37,7 +38,7 @@ from ldapslam.jobs.phases import (
 from ldapslam.jobs.rates.arrivals import Open
 from ldapslam.jobs.rates.profile import Profile, arrivals_by, profile_of
 from ldapslam.jobs.replay.options import Replay
-from ldapslam.jobs.scripts import OperationPlan, ScriptPlan, Scripts, compile_streams
+from ldapslam.jobs.scripts import ScriptPlan, Scripts, compile_streams
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,9 @@ from ldapslam.jobs.fields.context import Reading
 from ldapslam.jobs.fields.sections import FileName, Flag, Text, checked
 from ldapslam.jobs.fields.texts import AttributeName, BaseDn, EntryDn, SomeValues
 from ldapslam.jobs.operations.body import (
-    Compiled,
     OperationBody,
+    OperationPlan,
     dn_nodes,
-    message,
     nodes,
     variable,
 )
@@ -103,22 +102,14 @@ class Add(OperationBody):
                 "entry: attribute and its value or values, objectClass at the least",
             )
 
-    def compile(
-        self, scope: Scope | None = None, controls: Sequence[Node] = ()
-    ) -> Compiled:
-        scope = scope or Scope()
+    def compile(self, scope: Scope, controls: Sequence[Node] = ()) -> OperationPlan:
         entry = self._from_template(scope) if self.template else self._plain(scope)
         request = ber.tlv(
             _ADD_REQUEST,
             ber.octet_string(variable(entry.dn)),
             ber.tlv(ber.SEQUENCE, *entry.attributes),
         )
-        return Compiled(
-            template=message(request, controls),
-            response_tag=self.response_tag,
-            lets=entry.lets,
-            put=entry.dn,
-        )
+        return self.planned(request, controls, lets=entry.lets, ledger_put=entry.dn)
 
     def _from_template(self, scope: Scope) -> ComposedEntry:
         under = self.under or ""

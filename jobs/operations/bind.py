@@ -22,11 +22,10 @@ from ldapslam.jobs.fields.bind import (
 from ldapslam.jobs.fields.sections import Kind, Section, checked
 from ldapslam.jobs.fields.texts import EntryDn, PatternText
 from ldapslam.jobs.operations.body import (
-    Compiled,
+    NO_VARIABLE,
     OperationBody,
-    SaslVariables,
+    OperationPlan,
     dn_nodes,
-    message,
     nodes,
     variable,
 )
@@ -113,35 +112,23 @@ class BindOperation(OperationBody):
             ber.tlv(_SIMPLE, *nodes(self.password or "", scope)),
         )
 
-    def compile(
-        self, scope: Scope | None = None, controls: Sequence[Node] = ()
-    ) -> Compiled:
+    def compile(self, scope: Scope, controls: Sequence[Node] = ()) -> OperationPlan:
         sasl = self.sasl
         if sasl is None or sasl.mechanism in SINGLE_STEP:
             return super().compile(scope, controls)
-        scope = scope or Scope()
         lets: list[Let] = []
 
         def drawn(text: str | None) -> int:
             if text is None:
-                return -1
+                return NO_VARIABLE
             lets.append(scope.let(*nodes(text, scope)))
             return lets[-1].variable
 
-        variables = SaslVariables(
-            sasl.mechanism,
-            authcid=drawn(sasl.authcid),
-            password=drawn(sasl.password),
-            authzid=drawn(sasl.authzid),
-            credentials=scope.hidden(),
-        )
-        request = _sasl(sasl.mechanism, (variable(variables.credentials),))
-        return Compiled(
-            template=message(request, controls),
-            response_tag=self.response_tag,
-            lets=tuple(lets),
-            sasl=variables,
-        )
+        texts = (drawn(sasl.authcid), drawn(sasl.password), drawn(sasl.authzid))
+        credentials = scope.hidden()
+        request = _sasl(sasl.mechanism, (variable(credentials),))
+        variables = (sasl.mechanism, *texts, credentials)
+        return self.planned(request, controls, lets=tuple(lets), sasl=variables)
 
 
 def _sasl(mechanism: str, credentials: tuple[Node, ...]) -> Node:

@@ -29,11 +29,9 @@ from ldapslam.jobs.fields.texts import (
     Values,
 )
 from ldapslam.jobs.operations.body import (
-    Compiled,
     EntryBody,
-    Take,
+    OperationPlan,
     dn_nodes,
-    message,
     nodes,
     variable,
 )
@@ -203,18 +201,16 @@ class ModifyDn(EntryBody):
             b"" if superior is None else ber.tlv(_NEW_SUPERIOR, *superior),
         )
 
-    def compile(
-        self, scope: Scope | None = None, controls: Sequence[Node] = ()
-    ) -> Compiled:
+    def compile(self, scope: Scope, controls: Sequence[Node] = ()) -> OperationPlan:
         if self.of is None:
             return super().compile(scope, controls)
         # The new DN is needed twice, so its parts are drawn before the request.
-        scope = scope or Scope()
-        take = Take(self.of, self.order, scope.hidden())
+        taken = self.taken(scope)
+        entry = taken["ledger_take"]
         lets = [scope.let(*dn_nodes(self.new_rdn, scope))]
         rdn = lets[0].variable
         superior: tuple[Node, ...] | None = None
-        parent: Node = ValueSource(PARENT, lo=take.variable)
+        parent: Node = ValueSource(PARENT, lo=entry)
         if self.new_superior is not None:
             lets.append(scope.let(*dn_nodes(self.new_superior, scope)))
             parent = variable(lets[-1].variable)
@@ -222,11 +218,8 @@ class ModifyDn(EntryBody):
         # Below the root there is no comma.
         above = (b",", parent) if self.new_superior != "" else ()
         lets.append(scope.let(variable(rdn), *above))
-        request = self._request((variable(take.variable),), (variable(rdn),), superior)
-        return Compiled(
-            template=message(request, controls),
-            response_tag=self.response_tag,
-            lets=tuple(lets),
-            take=take,
-            put=lets[-1].variable,
+        request = self._request((variable(entry),), (variable(rdn),), superior)
+        put = lets[-1].variable
+        return self.planned(
+            request, controls, lets=tuple(lets), ledger_put=put, **taken
         )

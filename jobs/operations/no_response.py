@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
 from typing import ClassVar
 
 from pydantic import Field
 
 from ldapslam.jobs.fields.sections import Duration, Name
-from ldapslam.jobs.operations.body import Compiled, OperationBody
+from ldapslam.jobs.operations.body import OperationBody
+from ldapslam.jobs.replay.options import UNBIND
 from ldapslam.jobs.requests import ber
 from ldapslam.jobs.requests.scope import Scope
 from ldapslam.jobs.requests.template import MESSAGE_ID, Node, ValueSource
@@ -23,6 +22,7 @@ class Abandon(OperationBody):
     answers, if it does, is not waited for."""
 
     kind: ClassVar[str] = "abandon"
+    action: ClassVar[str] = "abandon"
     response_tag: ClassVar[int] = 0
 
     of: Name = Field(examples=["search"])
@@ -31,16 +31,8 @@ class Abandon(OperationBody):
     """time between the request and its abandoning"""
 
     def request(self, scope: Scope) -> Node:
-        return ber.tlv(_ABANDON_REQUEST, ValueSource(MESSAGE_ID))
-
-    def compile(
-        self, scope: Scope | None = None, controls: Sequence[Node] = ()
-    ) -> Compiled:
         """The abandon request alone: what it abandons is the step before it."""
-        return replace(super().compile(scope, controls), action="abandon")
-
-
-_UNBIND_REQUEST = b"\x42\x00"
+        return ber.tlv(_ABANDON_REQUEST, ValueSource(MESSAGE_ID))
 
 
 class Unbind(OperationBody):
@@ -48,12 +40,8 @@ class Unbind(OperationBody):
     fields: `unbind: {}`."""
 
     kind: ClassVar[str] = "unbind"
+    action: ClassVar[str] = "unbind"
     response_tag: ClassVar[int] = 0
 
     def request(self, scope: Scope) -> Node:
-        return _UNBIND_REQUEST
-
-    def compile(
-        self, scope: Scope | None = None, controls: Sequence[Node] = ()
-    ) -> Compiled:
-        return replace(super().compile(scope, controls), action="unbind")
+        return UNBIND

@@ -13,10 +13,9 @@ from ldapslam.base.fault import expected
 from ldapslam.jobs.fields.sections import Duration, Flag
 from ldapslam.jobs.fields.texts import AttributeSelector, BaseDn, FilterText
 from ldapslam.jobs.operations.body import (
-    Compiled,
     OperationBody,
+    OperationPlan,
     dn_nodes,
-    message,
     variable,
 )
 from ldapslam.jobs.operations.controls import paged_results
@@ -69,23 +68,14 @@ class Search(OperationBody):
     """entries of a page (RFC 2696): the search is repeated until the last page has
     come, each page being one request"""
 
-    def compile(
-        self, scope: Scope | None = None, controls: Sequence[Node] = ()
-    ) -> Compiled:
+    def compile(self, scope: Scope, controls: Sequence[Node] = ()) -> OperationPlan:
         if self.page_size is None:
             return super().compile(scope, controls)
         # The pages after the first one are of the same search: it is drawn once.
-        scope = scope or Scope()
         cookie = scope.hidden()
         (request, *others), lets = scope.drawn_once(self.request(scope), *controls)
         page = paged_results(self.page_size, variable(cookie))
-        return Compiled(
-            template=message(request, (*others, page)),
-            response_tag=self.response_tag,
-            success_codes=self.success_codes,
-            lets=lets,
-            cookie_variable=cookie,
-        )
+        return self.planned(request, (*others, page), lets=lets, cookie_variable=cookie)
 
     def request(self, scope: Scope) -> Node:
         return ber.tlv(

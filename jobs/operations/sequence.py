@@ -50,7 +50,7 @@ from ldapslam.jobs.operations.controls import Control, misplaced_controls
 from ldapslam.jobs.operations.no_response import Abandon
 from ldapslam.jobs.requests.pattern import parse_pattern
 from ldapslam.jobs.requests.scope import Scope, with_bounds
-from ldapslam.jobs.requests.template import VARIABLE, ValueSource, compile_template
+from ldapslam.jobs.requests.template import VARIABLE, ValueSource
 
 MAX_REPEAT = 1_000
 #: Of a stream: steps of all its sequences, those that are repeated as often as they
@@ -84,7 +84,7 @@ def _checked_variable(text: str) -> str:
 
 
 def _checked_let(text: str, info: ValidationInfo) -> str:
-    with_bounds([(0, compile_template(*parse_pattern(text, names_in(info)).nodes))])
+    with_bounds([Scope().let(*parse_pattern(text, names_in(info)).nodes)])
     return checked_pattern(text, info)
 
 

@@ -112,11 +112,11 @@ _OPERANDS = {LITERAL: 4, VALUE: 2, CHANCE: 4, BASE64: 0, IF: 3, EQUAL: 6, END: 0
 _ESCAPED = 3
 
 
-def with_bounds(lets: Iterable[tuple[int, Template]]) -> list[tuple[int, Template]]:
+def with_bounds(lets: Iterable[Let]) -> list[Let]:
     """The texts of a request's variables, in order, each of a length that a variable
     holds; a Fault when one of them is longer however short the captured ones are."""
     bounds: dict[int, int] = {}
-    bounded: list[tuple[int, Template]] = []
+    bounded: list[Let] = []
     for variable, template in lets:
         values = tuple(_known(value, bounds) for value in template.values)
         literals, base64s = _literals(template.program)
@@ -140,7 +140,7 @@ def with_bounds(lets: Iterable[tuple[int, Template]]) -> list[tuple[int, Templat
             )
         elif not any(value.kind in _FILES for value in values):
             bounds[variable] = constant
-        bounded.append((variable, replace(template, values=values)))
+        bounded.append(Let(variable, replace(template, values=values)))
     return bounded
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ldapslam.base.fault import Fault
-from ldapslam.jobs.requests.scope import with_bounds
+from ldapslam.jobs.requests.scope import Let, with_bounds
 from ldapslam.jobs.requests.template import (
     FILE_RANDOM,
     MAX_VARIABLE_BYTES,
@@ -52,7 +52,9 @@ def longest(template: Template) -> int:
 
 def bounds_of(*lets: tuple[int, tuple[Node, ...]]) -> list[list[int]]:
     """Of each text, how much of each of its variables may be taken; 0: all."""
-    bounded = with_bounds((number, compile_template(*nodes)) for number, nodes in lets)
+    bounded = with_bounds(
+        Let(number, compile_template(*nodes)) for number, nodes in lets
+    )
     return [
         [value.hi for value in template.values if value.kind in (VARIABLE, PARENT)]
         for _, template in bounded
@@ -116,7 +118,7 @@ parts = st.lists(
 def test_bounded_texts_fit_and_are_otherwise_unchanged(
     lets: list[tuple[int, tuple[Node, ...]]],
 ) -> None:
-    compiled = [(number, compile_template(*nodes)) for number, nodes in lets]
+    compiled = [Let(number, compile_template(*nodes)) for number, nodes in lets]
     try:
         bounded = with_bounds(compiled)
     except Fault:
