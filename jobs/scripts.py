@@ -15,8 +15,9 @@ from ldapslam.jobs.fields.result_codes import outcome_codes
 from ldapslam.jobs.model import Stream
 from ldapslam.jobs.operations.add import Add
 from ldapslam.jobs.operations.body import NO_VARIABLE, OperationPlan
+from ldapslam.jobs.operations.no_response import UNBIND
 from ldapslam.jobs.operations.sequence import ENTRY_DN, Request, Session, sessions_of
-from ldapslam.jobs.replay.options import KINDS, UNBIND
+from ldapslam.jobs.replay.options import KINDS
 from ldapslam.jobs.requests.pattern import parse_pattern
 from ldapslam.jobs.requests.scope import Let, Scope, with_bounds
 from ldapslam.jobs.requests.template import (

@@ -36,7 +36,7 @@ from ldapslam.jobs.entries.template_file import (
     extended,
     file_fault,
 )
-from ldapslam.jobs.requests.dn import check_dn, split_rdn
+from ldapslam.jobs.requests.dn import check_dn, rdn_values, split_rdn
 from ldapslam.jobs.requests.template import (
     LIST,
     RANDOM_STRING,
@@ -66,8 +66,6 @@ _CLASSES = {
     "l": "locality",
     "cn": "organizationalRole",
 }
-_AVA = re.compile(r"[ ]*([^=+]+?)[ ]*=[ ]*((?:[^\\+]|\\.)*)", re.DOTALL)
-_ESCAPE = re.compile(r"((?:\\[0-9A-Fa-f]{2})+)|\\(.)", re.DOTALL)
 
 
 @dataclass
@@ -290,22 +288,6 @@ def _branch_lines(branch: Branch) -> list[Line]:
         if name.lower() not in present
     ]
     return lines
-
-
-def rdn_values(dn: str) -> list[tuple[str, str]]:
-    """Attributes and values of a DN's first RDN, without escapes."""
-
-    def unescaped(match: re.Match[str]) -> str:
-        if match[1]:
-            return bytes.fromhex(match[1].replace("\\", "")).decode(errors="replace")
-        return match[2]
-
-    rdn, _ = split_rdn(dn)
-    values = []
-    for name, value in _AVA.findall(rdn):
-        trimmed = re.sub(r"(?<!\\) +$", "", value)
-        values.append((name, _ESCAPE.sub(unescaped, trimmed)))
-    return values
 
 
 def _check_order(file: TemplateFile) -> None:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import ClassVar
 
 from pydantic import Field, PrivateAttr, ValidationInfo, field_validator
@@ -104,11 +104,7 @@ class Add(OperationBody):
 
     def compile(self, scope: Scope, controls: Sequence[Node] = ()) -> OperationPlan:
         entry = self._from_template(scope) if self.template else self._plain(scope)
-        request = ber.tlv(
-            _ADD_REQUEST,
-            ber.octet_string(variable(entry.dn)),
-            ber.tlv(ber.SEQUENCE, *entry.attributes),
-        )
+        request = add_request((variable(entry.dn),), entry.attributes)
         return self.planned(request, controls, lets=entry.lets, ledger_put=entry.dn)
 
     def _from_template(self, scope: Scope) -> ComposedEntry:
@@ -130,17 +126,13 @@ class Add(OperationBody):
         lets.append(scope.let(*dn))
         return ComposedEntry(
             dn=lets[-1].variable,
-            attributes=tuple(_attribute(*pair) for pair in given),
+            attributes=tuple(ber.attribute(*pair) for pair in given),
             lets=tuple(lets),
         )
 
 
-def _attribute(name: str, values: Sequence[tuple[Node, ...]]) -> Node:
-    return ber.tlv(
-        ber.SEQUENCE,
-        ber.octet_string(name.encode()),
-        ber.tlv(ber.SET, *(ber.octet_string(*value) for value in values)),
-    )
+def add_request(entry: Iterable[Node], attributes: Iterable[Node]) -> Node:
+    return ber.tlv(_ADD_REQUEST, ber.octet_string(*entry), ber.sequence(*attributes))
 
 
 def _named_entry(

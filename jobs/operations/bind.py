@@ -7,7 +7,7 @@ How connections are set up is another matter: see jobs/fields/bind.py.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
@@ -105,12 +105,8 @@ class BindOperation(OperationBody):
         return _sasl(self.sasl.mechanism, _credentials(self.sasl, scope))
 
     def _simple(self, scope: Scope) -> Node:
-        return ber.tlv(
-            _BIND_REQUEST,
-            ber.integer(_VERSION),
-            ber.octet_string(*dn_nodes(self.dn or "", scope)),
-            ber.tlv(_SIMPLE, *nodes(self.password or "", scope)),
-        )
+        password = nodes(self.password or "", scope)
+        return simple_bind(dn_nodes(self.dn or "", scope), password)
 
     def compile(self, scope: Scope, controls: Sequence[Node] = ()) -> OperationPlan:
         sasl = self.sasl
@@ -129,6 +125,15 @@ class BindOperation(OperationBody):
         request = _sasl(sasl.mechanism, (variable(credentials),))
         variables = (sasl.mechanism, *texts, credentials)
         return self.planned(request, controls, lets=tuple(lets), sasl=variables)
+
+
+def simple_bind(dn: Iterable[Node], password: Iterable[Node]) -> Node:
+    return ber.tlv(
+        _BIND_REQUEST,
+        ber.integer(_VERSION),
+        ber.octet_string(*dn),
+        ber.tlv(_SIMPLE, *password),
+    )
 
 
 def _sasl(mechanism: str, credentials: tuple[Node, ...]) -> Node:

@@ -101,8 +101,7 @@ _COMBINATIONS = (0xA0, 0xA1, 0xA2)
 
 def control_node(oid: str, critical: bool, *value: Node) -> Node:
     """A Control; `value` holds the content octets of its controlValue, if any."""
-    return ber.tlv(
-        ber.SEQUENCE,
+    return ber.sequence(
         ber.octet_string(oid.encode()),
         ber.boolean(True) if critical else b"",  # DEFAULT FALSE is left out
         ber.octet_string(*value) if value else b"",
@@ -111,7 +110,7 @@ def control_node(oid: str, critical: bool, *value: Node) -> Node:
 
 def paged_results(size: int, cookie: Node) -> Node:
     """The control of a page (RFC 2696)."""
-    value = ber.tlv(ber.SEQUENCE, ber.integer(size), ber.octet_string(cookie))
+    value = ber.sequence(ber.integer(size), ber.octet_string(cookie))
     return control_node(_PAGED_RESULTS, True, value)
 
 
@@ -339,14 +338,14 @@ class Control(Section):
 
     def _value(self, key: str, scope: Scope) -> tuple[Node, ...]:
         if self.server_side_sort is not None:
-            return (ber.tlv(ber.SEQUENCE, *map(_sort_key, self.server_side_sort)),)
+            return (ber.sequence(*map(_sort_key, self.server_side_sort)),)
         if self.vlv is not None:
             return (self.vlv.request_value(scope),)
         if self.matched_values is not None:
             filters = (
                 compile_filter(text, scope.names) for text in self.matched_values
             )
-            return (ber.tlv(ber.SEQUENCE, *filters),)
+            return (ber.sequence(*filters),)
         if self.assertion is not None:
             return (compile_filter(self.assertion, scope.names),)
         if self.subentries is not None:
@@ -359,7 +358,7 @@ class Control(Section):
         attributes = self.pre_read if self.pre_read is not None else self.post_read
         if attributes is not None:
             names = (ber.octet_string(name.encode()) for name in attributes)
-            return (ber.tlv(ber.SEQUENCE, *names),)
+            return (ber.sequence(*names),)
         return ()
 
 
@@ -371,8 +370,7 @@ def _sort_key(text: str) -> Node:
     match = _SORT_KEY.fullmatch(text)
     assert match is not None
     reverse, attribute, rule = match.groups()
-    return ber.tlv(
-        ber.SEQUENCE,
+    return ber.sequence(
         ber.octet_string(attribute.encode()),
         ber.tlv(_ORDERING_RULE, rule.encode()) if rule else b"",
         ber.boolean(True, _REVERSE_ORDER) if reverse else b"",

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import (
@@ -58,15 +58,14 @@ class Compare(EntryBody):
     """the value to compare it with; patterns allowed"""
 
     def request_for(self, entry: tuple[Node, ...], scope: Scope) -> Node:
-        return ber.tlv(
-            _COMPARE_REQUEST,
-            ber.octet_string(*entry),
-            ber.tlv(
-                ber.SEQUENCE,
-                ber.octet_string(self.attribute.encode()),
-                ber.octet_string(*nodes(self.value, scope)),
-            ),
-        )
+        return compare_request(entry, self.attribute, nodes(self.value, scope))
+
+
+def compare_request(
+    entry: Iterable[Node], attribute: str, value: Iterable[Node]
+) -> Node:
+    assertion = ber.octet_string(attribute.encode()), ber.octet_string(*value)
+    return ber.tlv(_COMPARE_REQUEST, ber.octet_string(*entry), ber.sequence(*assertion))
 
 
 _DEL_REQUEST = 0x4A
@@ -125,34 +124,33 @@ class Modify(EntryBody):
         }
 
     def request_for(self, entry: tuple[Node, ...], scope: Scope) -> Node:
-        return ber.tlv(
-            _MODIFY_REQUEST,
-            ber.octet_string(*entry),
-            ber.tlv(
-                ber.SEQUENCE,
-                *(
-                    _change(change, attribute, values, scope)
-                    for change in self._order
-                    for attribute, values in getattr(self, change).items()
-                ),
+        changes = (
+            (change, attribute, [str(values)] if isinstance(values, int) else values)
+            for change in self._order
+            for attribute, values in getattr(self, change).items()
+        )
+        return modify_request(
+            entry,
+            (
+                (change, attribute, [nodes(text, scope) for text in texts])
+                for change, attribute, texts in changes
             ),
         )
 
 
-def _change(change: str, attribute: str, values: list[str] | int, scope: Scope) -> Node:
-    texts = [str(values)] if isinstance(values, int) else values
-    return ber.tlv(
-        ber.SEQUENCE,
-        ber.integer(_CHANGES[change], ber.ENUMERATED),
-        ber.tlv(
-            ber.SEQUENCE,
-            ber.octet_string(attribute.encode()),
-            ber.tlv(
-                ber.SET,
-                *(ber.octet_string(*nodes(text, scope)) for text in texts),
-            ),
-        ),
+def modify_request(
+    entry: Iterable[Node],
+    changes: Iterable[tuple[str, str, Iterable[Sequence[Node]]]],
+) -> Node:
+    """The changes are: which, of what attribute, with these values."""
+    parts = (
+        ber.sequence(
+            ber.integer(_CHANGES[change], ber.ENUMERATED),
+            ber.attribute(attribute, values),
+        )
+        for change, attribute, values in changes
     )
+    return ber.tlv(_MODIFY_REQUEST, ber.octet_string(*entry), ber.sequence(*parts))
 
 
 _MOD_DN_REQUEST = 0x6C
@@ -185,21 +183,8 @@ class ModifyDn(EntryBody):
         superior = (
             None if self.new_superior is None else dn_nodes(self.new_superior, scope)
         )
-        return self._request(entry, dn_nodes(self.new_rdn, scope), superior)
-
-    def _request(
-        self,
-        entry: tuple[Node, ...],
-        rdn: tuple[Node, ...],
-        superior: tuple[Node, ...] | None,
-    ) -> Node:
-        return ber.tlv(
-            _MOD_DN_REQUEST,
-            ber.octet_string(*entry),
-            ber.octet_string(*rdn),
-            ber.boolean(self.delete_old_rdn),
-            b"" if superior is None else ber.tlv(_NEW_SUPERIOR, *superior),
-        )
+        rdn = dn_nodes(self.new_rdn, scope)
+        return modify_dn_request(entry, rdn, self.delete_old_rdn, superior)
 
     def compile(self, scope: Scope, controls: Sequence[Node] = ()) -> OperationPlan:
         if self.of is None:
@@ -218,8 +203,25 @@ class ModifyDn(EntryBody):
         # Below the root there is no comma.
         above = (b",", parent) if self.new_superior != "" else ()
         lets.append(scope.let(variable(rdn), *above))
-        request = self._request((variable(entry),), (variable(rdn),), superior)
+        request = modify_dn_request(
+            (variable(entry),), (variable(rdn),), self.delete_old_rdn, superior
+        )
         put = lets[-1].variable
         return self.planned(
             request, controls, lets=tuple(lets), ledger_put=put, **taken
         )
+
+
+def modify_dn_request(
+    entry: Iterable[Node],
+    rdn: Iterable[Node],
+    delete_old_rdn: bool,
+    superior: Iterable[Node] | None,
+) -> Node:
+    return ber.tlv(
+        _MOD_DN_REQUEST,
+        ber.octet_string(*entry),
+        ber.octet_string(*rdn),
+        ber.boolean(delete_old_rdn),
+        b"" if superior is None else ber.tlv(_NEW_SUPERIOR, *superior),
+    )

@@ -55,7 +55,7 @@ class PasswordModify(Section):
             for tag, text in fields
             if text is not None
         ]
-        return (ber.tlv(ber.SEQUENCE, *parts),) if parts else None
+        return (ber.sequence(*parts),) if parts else None
 
 
 class Extended(OperationBody):

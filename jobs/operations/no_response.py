@@ -9,12 +9,13 @@ from pydantic import Field
 
 from ldapslam.jobs.fields.sections import Duration, Name
 from ldapslam.jobs.operations.body import OperationBody
-from ldapslam.jobs.replay.options import UNBIND
 from ldapslam.jobs.requests import ber
 from ldapslam.jobs.requests.scope import Scope
 from ldapslam.jobs.requests.template import MESSAGE_ID, Node, ValueSource
 
 _ABANDON_REQUEST = 0x50
+#: An unbind request, without its messageID.
+UNBIND = b"\x42\x00"
 
 
 class Abandon(OperationBody):

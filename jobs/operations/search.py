@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator
@@ -78,17 +78,37 @@ class Search(OperationBody):
         return self.planned(request, (*others, page), lets=lets, cookie_variable=cookie)
 
     def request(self, scope: Scope) -> Node:
-        return ber.tlv(
-            _SEARCH_REQUEST,
-            ber.octet_string(*dn_nodes(self.base, scope)),
-            ber.integer(_SCOPES[self.scope], ber.ENUMERATED),
-            ber.integer(_DEREF[self.deref], ber.ENUMERATED),
-            ber.integer(self.size_limit),
-            ber.integer(self.time_limit_ns // units.NS_PER_S),
-            ber.boolean(self.types_only),
+        return search_request(
+            dn_nodes(self.base, scope),
+            self.scope,
+            self.deref,
             compile_filter(self.filter, scope.names),
-            ber.tlv(
-                ber.SEQUENCE,
-                *(ber.octet_string(name.encode()) for name in self.attributes),
-            ),
+            self.attributes,
+            size_limit=self.size_limit,
+            time_limit_s=self.time_limit_ns // units.NS_PER_S,
+            types_only=self.types_only,
         )
+
+
+def search_request(
+    base: Iterable[Node],
+    scope: str,
+    deref: str,
+    matched: Node,
+    attributes: Iterable[str],
+    *,
+    size_limit: int = 0,
+    time_limit_s: int = 0,
+    types_only: bool = False,
+) -> Node:
+    return ber.tlv(
+        _SEARCH_REQUEST,
+        ber.octet_string(*base),
+        ber.integer(_SCOPES[scope], ber.ENUMERATED),
+        ber.integer(_DEREF[deref], ber.ENUMERATED),
+        ber.integer(size_limit),
+        ber.integer(time_limit_s),
+        ber.boolean(types_only),
+        matched,
+        ber.sequence(*(ber.octet_string(name.encode()) for name in attributes)),
+    )

@@ -20,8 +20,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from ldapslam.jobs.operations.extended import WHO_AM_I
 from ldapslam.jobs.replay.log import NS_PER_S, START_TLS, Log, Operation
-from ldapslam.jobs.replay.requests import WHO_AM_I
 from ldapslam.jobs.requests.filter import ATTRIBUTE
 
 #: Stands for a value in a shape; no log line has it.
@@ -41,16 +41,6 @@ _LEAST_DENSITY = 1e-5
 #: The busiest hundredth of the keys gets more than this: how often each came matters.
 _SKEWED = 0.2
 _SEQUENTIAL = 0.8
-
-
-@dataclass
-class Hole:
-    """The values that were seen in one place, in the order in which they came."""
-
-    values: list[str] = field(default_factory=list)
-
-    def add(self, value: str) -> None:
-        self.values.append(value)
 
 
 @dataclass(frozen=True)
@@ -89,9 +79,8 @@ def dn_shape(text: str) -> tuple[str, list[str]]:
     return _RDN_VALUE.sub(hole, text), values
 
 
-def find(hole: Hole) -> Finding:
-    """What the values of a hole have in common."""
-    values = hole.values
+def find(values: Sequence[str]) -> Finding:
+    """What the values of a placeholder, in the order in which they came, are like."""
     counts = Counter(values)
     if len(counts) == 1:
         return Finding(literal(values[0]))
@@ -189,8 +178,8 @@ class Group:
     count: int = 0
     #: Whole DNs, as they came.
     dns: list[str] = field(default_factory=list)
-    dn_holes: list[Hole] = field(default_factory=list)
-    filter_holes: list[Hole] = field(default_factory=list)
+    dn_values: list[list[str]] = field(default_factory=list)
+    filter_values: list[list[str]] = field(default_factory=list)
     results: Counter[int] = field(default_factory=Counter)
     entries: int = 0
 
@@ -300,17 +289,19 @@ def _add(groups: dict[tuple[object, ...], Group], operation: Operation) -> None:
         group = groups[key] = Group(
             operation.kind, dn, matched, operation.scope, operation.deref, kept
         )
-        group.dn_holes = [Hole() for _ in dn_values]
-        group.filter_holes = [Hole() for _ in filter_values]
+        group.dn_values = [[] for _ in dn_values]
+        group.filter_values = [[] for _ in filter_values]
     group.count += 1
     group.entries += operation.entries
     if operation.result is not None:
         group.results[operation.result] += 1
     group.dns.append(operation.dn)
-    for hole, value in zip(group.dn_holes, dn_values, strict=True):
-        hole.add(value)
-    for hole, value in zip(group.filter_holes, filter_values, strict=True):
-        hole.add(value)
+    for values, value in zip(
+        (*group.dn_values, *group.filter_values),
+        (*dn_values, *filter_values),
+        strict=True,
+    ):
+        values.append(value)
 
 
 def _rate(log: Log, total: int) -> Rate:

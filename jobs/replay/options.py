@@ -35,8 +35,6 @@ KINDS: dict[str, tuple[int, tuple[int, ...]]] = {
     "extended": (0x78, (0,)),
     "unbind": (0, ()),
 }
-#: An unbind request, without its messageID.
-UNBIND = b"\x42\x00"
 
 
 class ReplayedBinds(Section):

@@ -10,17 +10,21 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ldapslam.base.fault import Fault
+from ldapslam.jobs.operations.add import add_request
+from ldapslam.jobs.operations.bind import simple_bind
+from ldapslam.jobs.operations.entries import (
+    compare_request,
+    modify_dn_request,
+    modify_request,
+)
+from ldapslam.jobs.operations.extended import WHO_AM_I
+from ldapslam.jobs.operations.search import search_request
 from ldapslam.jobs.replay.log import START_TLS, Operation
 from ldapslam.jobs.replay.options import Replay
 from ldapslam.jobs.requests import ber
+from ldapslam.jobs.requests.dn import rdn_values
 from ldapslam.jobs.requests.filter import compile_filter
 from ldapslam.jobs.requests.template import Node
-
-WHO_AM_I = "1.3.6.1.4.1.4203.1.11.3"
-
-_SCOPES = {"base": 0, "one": 1, "sub": 2, "children": 3}
-_DEREF = {"never": 0, "searching": 1, "finding": 2, "always": 3}
-_REPLACE = 2
 
 
 @dataclass(frozen=True)
@@ -74,30 +78,19 @@ class Requests:
             matched = _filter(operation.filter)
         except Fault:
             raise Skipped("the filter is cut off or not known to the server") from None
-        return ber.tlv(
-            0x63,
-            ber.octet_string(operation.dn.encode()),
-            ber.integer(_SCOPES[operation.scope], ber.ENUMERATED),
-            ber.integer(_DEREF[operation.deref], ber.ENUMERATED),
-            ber.integer(0),
-            ber.integer(0),
-            ber.boolean(False),
+        return search_request(
+            (operation.dn.encode(),),
+            operation.scope,
+            operation.deref,
             matched,
-            ber.tlv(
-                ber.SEQUENCE,
-                *(ber.octet_string(name.encode()) for name in operation.attributes),
-            ),
+            operation.attributes,
         )
 
     def _compare(self, operation: Operation) -> Node:
-        return ber.tlv(
-            0x6E,
-            ber.octet_string(operation.dn.encode()),
-            ber.tlv(
-                ber.SEQUENCE,
-                ber.octet_string("".join(operation.attributes).encode()),
-                ber.octet_string(self._replay.compare_value.encode()),
-            ),
+        return compare_request(
+            (operation.dn.encode(),),
+            "".join(operation.attributes),
+            (self._replay.compare_value.encode(),),
         )
 
     def _bind(self, operation: Operation) -> Node:
@@ -111,49 +104,32 @@ class Requests:
             password = (binds.password or "").encode()
             if binds.as_configured and self._identity is not None:
                 dn, password = self._identity.dn, self._identity.password
-        return ber.tlv(
-            0x60,
-            ber.integer(3),
-            ber.octet_string(dn.encode()),
-            ber.tlv(0x80, password),
-        )
+        return simple_bind((dn.encode(),), (password,))
 
     def _add(self, operation: Operation) -> Node:
         if self._replay.adds is None:
             raise Skipped("the log has no entries, and the job no `adds`")
         values: dict[str, list[str]] = {}
-        for name, value in _rdn(operation.dn):
+        for name, value in rdn_values(operation.dn):
             values.setdefault(name.lower(), []).append(value)
+        of_rdn = set(values)
         for name, given in self._replay.adds.entry.items():
             listed = values.setdefault(name.lower(), [])
-            if name.lower() not in {n.lower() for n, _ in _rdn(operation.dn)}:
+            if name.lower() not in of_rdn:
                 listed += [given] if isinstance(given, str) else given
-        return ber.tlv(
-            0x68,
-            ber.octet_string(operation.dn.encode()),
-            ber.tlv(
-                ber.SEQUENCE,
-                *(_attribute(name, texts) for name, texts in values.items()),
-            ),
+        attributes = (
+            ber.attribute(name, [(text.encode(),) for text in texts])
+            for name, texts in values.items()
         )
+        return add_request((operation.dn.encode(),), attributes)
 
     def _modify(self, operation: Operation) -> Node:
         modifies = self._replay.modifies
         if modifies is None:
             raise Skipped("the log has no new values, and the job no `modifies`")
         value = "".join(self._random.choices(string.ascii_lowercase, k=modifies.length))
-        return ber.tlv(
-            0x66,
-            ber.octet_string(operation.dn.encode()),
-            ber.tlv(
-                ber.SEQUENCE,
-                ber.tlv(
-                    ber.SEQUENCE,
-                    ber.integer(_REPLACE, ber.ENUMERATED),
-                    _attribute(modifies.attribute, [value]),
-                ),
-            ),
-        )
+        change = ("replace", modifies.attribute, [(value.encode(),)])
+        return modify_request((operation.dn.encode(),), [change])
 
     def _delete(self, operation: Operation) -> Node:
         if not self._replay.deletes:
@@ -166,12 +142,11 @@ class Requests:
         if not self._replay.renames:
             raise Skipped("the job does not say `renames: true`")
         superior = operation.new_superior
-        return ber.tlv(
-            0x6C,
-            ber.octet_string(operation.dn.encode()),
-            ber.octet_string(operation.new_rdn.encode()),
-            ber.boolean(operation.delete_old_rdn),
-            b"" if superior is None else ber.tlv(0x80, superior.encode()),
+        return modify_dn_request(
+            (operation.dn.encode(),),
+            (operation.new_rdn.encode(),),
+            operation.delete_old_rdn,
+            None if superior is None else (superior.encode(),),
         )
 
     def _extended(self, operation: Operation) -> Node:
@@ -185,45 +160,3 @@ class Requests:
 @lru_cache(maxsize=65_536)
 def _filter(text: str) -> Node:
     return compile_filter(text.replace("[", "[[").replace("]", "]]"))
-
-
-def _attribute(name: str, values: list[str]) -> Node:
-    return ber.tlv(
-        ber.SEQUENCE,
-        ber.octet_string(name.encode()),
-        ber.tlv(ber.SET, *(ber.octet_string(value.encode()) for value in values)),
-    )
-
-
-def _rdn(dn: str) -> list[tuple[str, str]]:
-    """Types and values of a DN's first RDN, with their escapes undone."""
-    found: list[tuple[str, str]] = []
-    name, value, octets = "", bytearray(), dn.encode()
-    at = 0
-    is_name = True
-    while at < len(octets):
-        byte = octets[at : at + 1]
-        at += 1
-        if is_name:
-            if byte == b"=":
-                is_name = False
-            else:
-                name += byte.decode("utf-8", "replace")
-        elif byte == b"\\":
-            pair = octets[at : at + 2]
-            if len(pair) == 2 and all(chr(c) in string.hexdigits for c in pair):
-                value += bytes.fromhex(pair.decode())
-                at += 2
-            else:
-                value += octets[at : at + 1]
-                at += 1
-        elif byte in (b"+", b","):
-            found.append((name.strip(), value.decode("utf-8", "replace").strip()))
-            name, value, is_name = "", bytearray(), True
-            if byte == b",":
-                return found
-        else:
-            value += byte
-    if not is_name:
-        found.append((name.strip(), value.decode("utf-8", "replace").strip()))
-    return found

@@ -254,16 +254,14 @@ class _Writer:
 
     def _search(self, group: Group, base: str, comments: list[str]) -> dict[str, Any]:
         patterns: list[str] = []
-        for number, hole in enumerate(group.filter_holes, 1):
-            found = find(hole)
+        for number, values in enumerate(group.filter_values, 1):
+            found = find(values)
             if found.feed:
                 feed = feed_of_filter(found.feed)
                 if feed is None:
                     raise Fault("values that cannot stand on a line of a file")
                 found = Finding(self._feed(group, f"value{number}", feed), "")
-                comments.append(
-                    f"{len(set(hole.values)):,} values of filters in a feed"
-                )
+                comments.append(f"{len(set(values)):,} values of filters in a feed")
             elif found.evidence:
                 comments.append(f"{found.pattern}: {found.evidence}")
             patterns.append(found.pattern)
@@ -279,7 +277,7 @@ class _Writer:
         return body
 
     def _dn(self, group: Group, comments: list[str]) -> str:
-        found = [find(hole) for hole in group.dn_holes]
+        found = [find(values) for values in group.dn_values]
         varying = [one for one in found if one.evidence]
         if not varying:
             text = literal(group.dns[0])

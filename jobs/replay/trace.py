@@ -19,8 +19,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
+from ldapslam.jobs.operations.no_response import UNBIND
 from ldapslam.jobs.replay.log import Log
-from ldapslam.jobs.replay.options import KINDS, UNBIND
+from ldapslam.jobs.replay.options import KINDS
 from ldapslam.jobs.replay.requests import Requests, Skipped
 
 _HEADER = struct.Struct("<8sQQQ")

@@ -16,7 +16,7 @@ from ldapslam.base.errors import ConfigError
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.plan import agent_plan
-from ldapslam.jobs.replay.analysis import Hole, analyse, dn_shape, filter_shape, find
+from ldapslam.jobs.replay.analysis import analyse, dn_shape, filter_shape, find
 from ldapslam.jobs.replay.log import NS_PER_S, Log, Operation, Session
 from ldapslam.jobs.replay.options import KINDS, Replay
 from ldapslam.jobs.replay.read import prepare
@@ -85,18 +85,14 @@ def test_a_dns_shape_has_its_values_as_holes() -> None:
     assert dn_shape(r"cn=a\,b+sn=c,dc=x") == ("cn=\0+sn=\0,dc=\0", ["a\\,b", "c", "x"])
 
 
-def hole(*values: str) -> Hole:
-    return Hole(list(values))
-
-
 def test_values_that_look_like_keys_become_a_range() -> None:
     drawn = random.Random(1)
     values = [f"user.{drawn.randrange(1000)}" for _ in range(5000)]
-    assert find(Hole(values)).pattern == "user.[0-999]"
+    assert find(values).pattern == "user.[0-999]"
     in_turn = [f"u{n}@example.com" for n in range(100, 200)]
-    assert find(Hole(in_turn)).pattern == "u[100:199]@example.com"
+    assert find(in_turn).pattern == "u[100:199]@example.com"
     padded = [f"{n:05}" for n in random.Random(2).sample(range(900), 400)]
-    pattern = find(Hole(padded)).pattern
+    pattern = find(padded).pattern
     assert pattern.startswith("[")
     assert pattern.endswith("%00000]")
 
@@ -113,12 +109,12 @@ def test_values_that_look_like_keys_become_a_range() -> None:
     ],
 )
 def test_values_that_do_not_become_a_feed(values: list[str]) -> None:
-    found = find(Hole(values))
+    found = find(values)
     assert found.feed == tuple(values)
 
 
 def test_a_value_that_never_changes_is_a_constant() -> None:
-    assert find(hole("a[b]", "a[b]")).pattern == "a[[b]]"
+    assert find(["a[b]", "a[b]"]).pattern == "a[[b]]"
 
 
 # -- statistical jobs
