@@ -13,6 +13,7 @@ import contextlib
 import csv
 import dataclasses
 import errno
+import importlib.resources
 import os
 import stat
 import tempfile
@@ -25,18 +26,58 @@ from pathlib import Path
 from ldapslam.agent._engine import Ldif
 from ldapslam.base.errors import ConfigError, ConfigErrors
 from ldapslam.base.fault import Fault, Faults, did_you_mean
-from ldapslam.dataset.templates import find_template, names_file
-from ldapslam.jobs.entries.population import Population, build_population
-from ldapslam.jobs.entries.population_program import (
+from ldapslam.dataset.population import (
     NO_PARENT,
     FilterLine,
+    Population,
     PopulationProgram,
     ProgramSettings,
     SideFiles,
+    build_population,
     compile_population,
 )
 from ldapslam.jobs.entries.template_file import parse_file
 from ldapslam.jobs.requests.template import FILE_RANDOM, FILE_SEQUENCE
+
+_SUFFIX = ".template"
+
+
+def ready_templates() -> dict[str, Path]:
+    """The ready templates by name."""
+    folder = _folder()
+    return {path.stem: path for path in sorted(folder.glob(f"*{_SUFFIX}"))}
+
+
+def names_file(which: str) -> Path:
+    """The bundled file of `first` or `last` names."""
+    return _folder() / f"{which}.names"
+
+
+def find_template(name: str) -> tuple[str, str]:
+    """The path and the text of a template file, or of a ready template.
+
+    ConfigError where there is none, or it is no text.
+    """
+    path = Path(name)
+    if not path.exists():
+        ready = ready_templates()
+        if name not in ready:
+            raise ConfigError(
+                f"there is no template file {name!r}",
+                hint=did_you_mean(name, ready, "ready templates"),
+            )
+        path = ready[name]
+    try:
+        return str(path), path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"template file {name!r} cannot be read: {error}",
+            hint="name a file of text in UTF-8",
+        ) from None
+
+
+def _folder() -> Path:
+    return Path(str(importlib.resources.files("ldapslam.configs") / "data"))
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,7 @@ from ldapslam.base.errors import JobError, JobErrors
 from ldapslam.base.fault import Fault, did_you_mean, expected, path_text
 from ldapslam.jobs.fields.context import Reading
 from ldapslam.jobs.model import Job
-from ldapslam.jobs.reading.expansion import expand_types
-from ldapslam.jobs.reading.explain import explain, field_hint
+from ldapslam.jobs.reading.expansion import expand_types, explain, field_hint
 from ldapslam.jobs.reading.overrides import apply_overrides
 from ldapslam.jobs.reading.tree import MAX_BYTES, Finding, Position, Tree, read_tree
 from ldapslam.jobs.scripts import compile_streams

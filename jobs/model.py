@@ -29,10 +29,9 @@ from ldapslam.base import units
 from ldapslam.base.fault import Fault, did_you_mean, expected, got, one_of
 from ldapslam.base.units import NS_PER_S
 from ldapslam.base.uri import check_uri
-from ldapslam.jobs.fields.bind import Bind, Sasl, Secret
-from ldapslam.jobs.fields.connection import Connection, Tls
+from ldapslam.jobs.fields.connection import Bind, Connection, Tls
 from ldapslam.jobs.fields.context import Reading
-from ldapslam.jobs.fields.monitors import Monitor, ReplicationCheck, Verify
+from ldapslam.jobs.fields.monitors import Monitor, Verify
 from ldapslam.jobs.fields.population import PopulationRecord, parse_record
 from ldapslam.jobs.fields.sections import (
     KEY,
@@ -53,8 +52,7 @@ from ldapslam.jobs.fields.sections import (
     known,
     one_or_more,
 )
-from ldapslam.jobs.fields.thresholds import parse_threshold
-from ldapslam.jobs.fields.validity import Validity
+from ldapslam.jobs.fields.thresholds import Validity, parse_threshold
 from ldapslam.jobs.operations.sequence import (
     Operation,
     check_length,
@@ -64,7 +62,7 @@ from ldapslam.jobs.operations.sequence import (
     placed,
     sessions_of,
 )
-from ldapslam.jobs.rates.arrivals import DEFAULT_IN_FLIGHT, Closed, Load, Open
+from ldapslam.jobs.rates.arrivals import DEFAULT_IN_FLIGHT, Load
 from ldapslam.jobs.replay.options import KINDS, Replay
 
 MAX_INTERVALS = 200_000
@@ -628,26 +626,3 @@ class Job(Section):
     def canonical_hash(self) -> str:
         """SHA-256 of the canonical text, in hex: equal jobs have equal hashes."""
         return hashlib.sha256(self.canonical_text().encode()).hexdigest()
-
-
-__all__ = [
-    "Agents",
-    "Bind",
-    "Closed",
-    "Connection",
-    "Job",
-    "Load",
-    "Monitor",
-    "Open",
-    "Operation",
-    "Population",
-    "PythonStream",
-    "ReplicationCheck",
-    "Run",
-    "Sasl",
-    "Secret",
-    "Stream",
-    "Tls",
-    "Validity",
-    "Verify",
-]

@@ -15,8 +15,7 @@ from typing import Any
 
 from ldapslam.jobs.plan import AgentPlan, ReplayPlan, StreamPlan
 from ldapslam.jobs.replay.read import prepare, read_logs
-from ldapslam.jobs.replay.requests import Identity
-from ldapslam.jobs.replay.trace import Pace, Schedule, write_trace
+from ldapslam.jobs.replay.trace import Identity, Pace, Schedule, write_trace
 
 
 def with_traces(plan: AgentPlan, folder: Path) -> tuple[AgentPlan, dict[str, Any]]:

@@ -21,7 +21,7 @@ import ldap
 from ldapslam.base.errors import TargetUnreachable
 from ldapslam.directory.access import connect, error_text
 from ldapslam.jobs.connection_settings import ConnectionSettings
-from ldapslam.jobs.fields.bind import Bind
+from ldapslam.jobs.fields.connection import Bind
 from ldapslam.results.monitor_records import STARTED, Metric
 
 __all__ = [

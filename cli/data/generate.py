@@ -14,9 +14,14 @@ from ldapslam.base.errors import ConfigError, ExitCode
 from ldapslam.base.fault import Fault
 from ldapslam.cli.console import json_option, put_json, say
 from ldapslam.cli.data.load_progress import EntryProgress, told_if_interrupted
-from ldapslam.dataset.generate import STDOUT, Generated, Generation, generate
-from ldapslam.dataset.templates import ready_templates
-from ldapslam.jobs.entries.population_program import FilterLine, parse_filter_types
+from ldapslam.dataset.generate import (
+    STDOUT,
+    Generated,
+    Generation,
+    generate,
+    ready_templates,
+)
+from ldapslam.dataset.population import FilterLine, parse_filter_types
 
 _MAX_ENTRIES = 1 << 60
 _FILE = click.Path(path_type=Path, dir_okay=False)

@@ -18,9 +18,8 @@ import ldap
 
 from ldapslam.cli.console import add_options
 from ldapslam.cli.measure.one_line_options import compose_head, connection_options
-from ldapslam.dataset.generate import Generation
+from ldapslam.dataset.generate import Generation, ready_templates
 from ldapslam.dataset.local_tree import ldif_tree, template_tree
-from ldapslam.dataset.templates import ready_templates
 from ldapslam.directory.access import connect
 from ldapslam.directory.comparison import Tree
 from ldapslam.directory.tree import DirectoryTree

@@ -30,13 +30,12 @@ from ldapslam.jobs.rates.arrivals import AS_FAST_AS_POSSIBLE
 from ldapslam.jobs.replay.analysis import analyse
 from ldapslam.jobs.replay.log import Log
 from ldapslam.jobs.replay.read import prepare, read_logs
-from ldapslam.jobs.replay.requests import Identity
 from ldapslam.jobs.replay.statistical_job import (
     Wishes,
     run_section,
     statistical_job,
 )
-from ldapslam.jobs.replay.trace import Pace, Schedule
+from ldapslam.jobs.replay.trace import Identity, Pace, Schedule
 
 #: Of a replay that is as fast as possible.
 _LONGEST_S = 86_400

@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
 from ldapslam.base.errors import StoreError
-from ldapslam.jobs.phases import DRAIN
+from ldapslam.jobs.plan import DRAIN
 from ldapslam.proto import common_pb2 as pb
 from ldapslam.proto.agent_pb2 import IntervalReport
 from ldapslam.proto.fields import (

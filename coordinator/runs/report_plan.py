@@ -12,8 +12,14 @@ from typing import Any
 
 from ldapslam.jobs.model import Job, Stream
 from ldapslam.jobs.operations.body import NO_VARIABLE, OperationPlan
-from ldapslam.jobs.phases import interval_boundaries_ns, measure_span, phase_spans
-from ldapslam.jobs.plan import StreamPlan, agent_plan, planned_arrivals
+from ldapslam.jobs.plan import (
+    StreamPlan,
+    agent_plan,
+    interval_boundaries_ns,
+    measure_span,
+    phase_spans,
+    planned_arrivals,
+)
 from ldapslam.jobs.rates.profile import peak_rate
 
 _NS_PER_S = 1e9

@@ -24,7 +24,7 @@ from ldapslam.coordinator.runs.report_plan import report_plan
 from ldapslam.coordinator.runs.run import RunLimits
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.model import Job
-from ldapslam.jobs.phases import phase_spans
+from ldapslam.jobs.plan import phase_spans
 from ldapslam.proto.common_pb2 import RunAssignment
 from ldapslam.proto.operator_pb2 import RunCondition, SubmitJobRequest
 from ldapslam.results.records import RunRecord, utc_text

@@ -3,7 +3,7 @@
 
 What is referred to (in the DN, by {attribute}, by a condition) is put into a slot
 before the lines; everything else is drawn where its line stands. A condition is a slot
-with a text or without. entry_template.py makes adds of it, population_program.py test
+with a text or without. operations/add.py makes adds of it, dataset/population.py test
 data: they differ in what a slot is, in the numbers of entries, and in what lies above
 one.
 """

@@ -2,8 +2,8 @@
 """Template files in the notation of MakeLDIF: constants, branches and templates.
 
 Their structure alone; tags.py has the tags within values. An add operation takes one
-template of a file (entry_template.py), a population all branches with what is below
-them (population.py).
+template of a file (operations/add.py), a population all branches with what is below
+them (dataset/population.py).
 """
 
 from __future__ import annotations

@@ -13,8 +13,7 @@ from pydantic import AfterValidator, Field
 
 from ldapslam.base import units
 from ldapslam.base.fault import Fault, expected, one_of
-from ldapslam.jobs.fields.bind import Bind
-from ldapslam.jobs.fields.connection import HostFile
+from ldapslam.jobs.fields.connection import Bind, HostFile
 from ldapslam.jobs.fields.sections import (
     Count,
     Duration,

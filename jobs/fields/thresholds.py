@@ -2,7 +2,10 @@
 """Thresholds: what must hold in the measure phase for the verdict PASS.
 
 Pure: a threshold is evaluated against the content of result.json (or the same dict
-before it is written). Where there is no figure, nothing was met.
+before it is written). A threshold without data is not met.
+
+`Validity` has the limits beyond which the numbers of a run cannot be certified: a run
+that breaks one is INVALID (reports/rules/verdict.py applies them).
 """
 
 from __future__ import annotations
@@ -12,10 +15,20 @@ import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from ldapslam.base import units
 from ldapslam.base.fault import Fault, did_you_mean, got
+from ldapslam.jobs.fields.sections import (
+    Duration,
+    Flag,
+    Kind,
+    PositiveDuration,
+    Section,
+    Share,
+)
 
 TIME_METRICS = (
     "response_time",
@@ -284,3 +297,46 @@ def samples_needed(p: float) -> int:
     on single values, and its confidence interval may have no upper end.
     """
     return math.ceil(round(1000 / (100 - p), 6))
+
+
+class Validity(Section):
+    """Limits on the generator's own failings. A run beyond one of them is INVALID:
+    its figures may describe the generator rather than the directory."""
+
+    disconnected: Share = 0.01
+    """largest part of the measure phase that connections of a closed stream may be
+    down, on average: its clients send nothing then"""
+    sent_share: Share = 0.98
+    """least share of the scheduled arrivals of an open stream that must have been sent
+    in the measure phase"""
+    allow_dropped: Flag = False
+    """whether arrivals may be dropped (backlog limit reached) without making the run
+    INVALID"""
+    send_lag_p99_ns: Duration = 1_000_000
+    """send lag p99 of an open stream that is always tolerated; above it,
+    `send_lag_share` decides"""
+    send_lag_share: Share = 0.10
+    """largest send lag p99 as a share of the response time p99"""
+    stall_ns: PositiveDuration = 200_000_000
+    """longest that the generator may delay one request of the measure phase (send lag
+    or receive lag)"""
+    busy_share: Share = 0.95
+    """share of an interval that a worker may be busy before the interval counts as
+    saturated"""
+    run_queue_share: Share = 0.25
+    """share of an interval that a worker may wait for a CPU before the interval counts
+    as saturated"""
+    saturated_intervals: Share = 0.10
+    """largest share of measured intervals that may be saturated"""
+    clock_offset_ns: PositiveDuration = 5_000_000
+    """largest uncertainty of an agent's clock offset; a hundredth of the interval
+    counts instead where that is less"""
+    clock_deviation: Share = 0.10
+    """how far an agent's clock may go from the coordinator's during the run, as a share
+    of the interval"""
+    books_missing_operations: Annotated[int, Field(ge=0), Kind("count")] = 0
+    """requests of one kind that a watched server may have counted less than were sent
+    to it, beside those without an answer"""
+    books_other_operations: Annotated[int, Field(ge=0), Kind("count")] | None = None
+    """requests of one kind that a watched server may have counted more than were sent
+    to it: other clients'; without it, any number"""

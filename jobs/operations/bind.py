@@ -2,7 +2,7 @@
 """The bind operation as the load (RFC 4511 section 4.2, RFC 4513).
 
 Its passwords stand in the job file, with patterns: they belong to a test population.
-How connections are set up is another matter: see jobs/fields/bind.py.
+How connections are set up is another matter: see jobs/fields/connection.py.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, Field
 
 from ldapslam.base.fault import Fault
-from ldapslam.jobs.fields.bind import (
+from ldapslam.jobs.fields.connection import (
     SINGLE_STEP,
     Mechanism,
     check_authzid,

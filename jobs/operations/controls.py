@@ -22,7 +22,7 @@ from pydantic import (
 )
 
 from ldapslam.base.fault import Fault, did_you_mean, expected, got, one_of
-from ldapslam.jobs.fields.bind import check_authzid
+from ldapslam.jobs.fields.connection import check_authzid
 from ldapslam.jobs.fields.context import names_in
 from ldapslam.jobs.fields.sections import (
     Flag,

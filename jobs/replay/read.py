@@ -33,8 +33,7 @@ from ldapslam.jobs.replay.log import (
     spread,
 )
 from ldapslam.jobs.replay.options import Replay
-from ldapslam.jobs.replay.requests import Identity, Requests
-from ldapslam.jobs.replay.trace import Pace, Schedule, schedule
+from ldapslam.jobs.replay.trace import Identity, Pace, Requests, Schedule, schedule
 
 _FORMATS: tuple[ModuleType, ...] = (openldap, ds389)
 _GZIP = b"\x1f\x8b"

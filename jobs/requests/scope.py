@@ -16,27 +16,19 @@ much of it is taken as the variable holds.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from ldapslam.base.fault import Fault
 from ldapslam.jobs.requests.template import (
-    BASE64,
-    CHANCE,
-    END,
-    EQUAL,
     FILE_RANDOM,
     FILE_SEQUENCE,
-    IF,
-    LITERAL,
     MAX_VARIABLE_BYTES,
     PARENT,
     PLAIN,
     REF,
     UNDERSCORES,
-    VALUE,
     VARIABLE,
     Node,
     Ref,
@@ -106,8 +98,6 @@ class Scope:
 
 
 _FILES = (FILE_RANDOM, FILE_SEQUENCE)
-#: Bytes of an instruction of a text behind its code, and behind its length field.
-_OPERANDS = {LITERAL: 4, VALUE: 2, CHANCE: 4, BASE64: 0, IF: 3, EQUAL: 6, END: 0}
 #: Bytes of a DN for one of its value, at the most: NUL is escaped as \\00.
 _ESCAPED = 3
 
@@ -119,12 +109,11 @@ def with_bounds(lets: Iterable[Let]) -> list[Let]:
     bounded: list[Let] = []
     for variable, template in lets:
         values = tuple(_known(value, bounds) for value in template.values)
-        literals, base64s = _literals(template.program)
-        constant = literals + sum(
+        constant = template.constant_bytes + sum(
             _length(value, values) for value in values if not _is_open(value)
         )
         weights = sum(_factor(value) for value in values if _is_open(value))
-        for _ in range(base64s):  # as if it held all of the text
+        for _ in range(template.base64s):  # as if it held all of the text
             constant, weights = 4 * (constant + 2) // 3, -(-4 * weights // 3)
         if constant + weights > MAX_VARIABLE_BYTES:
             raise Fault(
@@ -169,18 +158,3 @@ def _length(value: ValueSource, values: tuple[ValueSource, ...]) -> int:
     target = values[value.lo]
     bound = MAX_VARIABLE_BYTES if _is_open(target) else _length(target, values)
     return min(bound, value.hi) if value.hi else bound
-
-
-def _literals(program: bytes) -> tuple[int, int]:
-    """Bytes of the constant texts, and the number of texts in base64."""
-    total = base64s = at = 0
-    while at < len(program):
-        code = program[at]
-        base64s += code == BASE64
-        if code in (LITERAL, EQUAL):
-            start = at + _OPERANDS[code] - 3
-            (length,) = struct.unpack_from("<I", program, start)
-            total += length if code == LITERAL else 0
-            at += length
-        at += 1 + _OPERANDS[code]
-    return total, base64s

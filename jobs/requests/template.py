@@ -3,7 +3,7 @@
 
 agent/csrc/template/template.h has the instructions. A request's program writes the
 protocolOp of an LDAPMessage (RFC 4511); the engine adds the outer SEQUENCE, the
-messageID and all lengths of TLVs. A program of an entry (population_program.py) writes
+messageID and all lengths of TLVs. A program of an entry (dataset/population.py) writes
 lines of LDIF. The limits here are the engine's, so that a job that loads also compiles
 there; only what is in a file of values is known to the engine alone.
 
@@ -317,6 +317,9 @@ class Template:
 
     program: bytes
     values: tuple[ValueSource, ...]
+    #: Bytes of its constant texts, and its parts in base64.
+    constant_bytes: int = 0
+    base64s: int = 0
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -349,9 +352,11 @@ class _Program:
         self.code = bytearray()
         #: The node of each value: a Ref means an object, not an equal one.
         self.drawn: list[object] = []
+        self.constant_bytes = self.base64s = 0
 
     def flush(self) -> None:
         if self.literal:
+            self.constant_bytes += len(self.literal)
             self.code += struct.pack("<BI", LITERAL, len(self.literal)) + self.literal
             self.literal.clear()
 
@@ -386,6 +391,7 @@ class _Program:
                         f"patterns are nested more than {MAX_DEPTH} levels deep"
                     )
                 self.code += _opening(node)
+                self.base64s += isinstance(node, Base64)
                 size = self.add(node.parts, depth + 1)
                 self.flush()
                 self.code.append(END)
@@ -493,7 +499,9 @@ def compile_template(*nodes: Node) -> Template:
         raise Fault(
             f"expected a request of at most {MAX_REQUEST_BYTES} bytes, got up to {size}"
         )
-    return Template(bytes(program.code), tuple(values))
+    return Template(
+        bytes(program.code), tuple(values), program.constant_bytes, program.base64s
+    )
 
 
 def compile_entry(nodes: Iterable[Node], sources: Sources) -> bytes:

@@ -14,6 +14,7 @@ from ldapslam.jobs.fields.sections import Section
 from ldapslam.jobs.types.base import JobType
 from ldapslam.jobs.types.built_in import (
     Auth,
+    BulkLoad,
     Burst,
     Mix,
     Prime,
@@ -23,7 +24,6 @@ from ldapslam.jobs.types.built_in import (
     SearchModify,
     WaitForDirectory,
 )
-from ldapslam.jobs.types.bulk_load import BulkLoad
 
 ENTRY_POINTS = "ldapslam.job_types"
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ldapslam.jobs.fields.thresholds import samples_needed
-from ldapslam.jobs.types.bulk_load import OPERATION
+from ldapslam.jobs.types.built_in import IMPORT_OPERATION
 from ldapslam.proto.fields import OUTCOMES
 from ldapslam.reports.collect.job_notes import imports_of
 from ldapslam.reports.collect.timeline import NS_PER_S
@@ -374,7 +374,7 @@ def _clock_step(evidence: Evidence) -> Rule:
 
 def _histogram_overflow(evidence: Evidence) -> Rule:
     # whose times are kept one by one as well
-    imports = {(one["stream"], OPERATION) for one in imports_of(evidence.facts)}
+    imports = {(one["stream"], IMPORT_OPERATION) for one in imports_of(evidence.facts)}
     over = {
         ".".join(key): totals.overflow
         for key, totals in evidence.collected.operations.items()

@@ -13,9 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ldapslam.base.errors import ConfigError
-from ldapslam.dataset.generate import Generation, generate
-from ldapslam.dataset.templates import ready_templates
-from ldapslam.jobs.entries.population_program import FilterLine
+from ldapslam.dataset.generate import Generation, generate, ready_templates
+from ldapslam.dataset.population import FilterLine
 from support.generated import (
     BRANCH,
     PERSON,

@@ -16,9 +16,8 @@ import ldap
 import pytest
 
 from ldapslam.cli.main import run
-from ldapslam.dataset.generate import Generation, generate
+from ldapslam.dataset.generate import Generation, generate, ready_templates
 from ldapslam.dataset.offline import ldif2db
-from ldapslam.dataset.templates import ready_templates
 from ldapslam.lab import Lab
 from support.command_line import COMMAND, Running, environment, ldapslam
 from support.generated import parse_ldif

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ldapslam.base.fault import Fault
-from ldapslam.jobs.entries.entry_template import (
+from ldapslam.jobs.operations.add import (
     ComposedEntry,
     choose,
     compose,

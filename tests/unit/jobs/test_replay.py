@@ -20,13 +20,19 @@ from ldapslam.jobs.replay.analysis import analyse, dn_shape, filter_shape, find
 from ldapslam.jobs.replay.log import NS_PER_S, Log, Operation, Session
 from ldapslam.jobs.replay.options import KINDS, Replay
 from ldapslam.jobs.replay.read import prepare
-from ldapslam.jobs.replay.requests import Identity, Requests, Skipped
 from ldapslam.jobs.replay.statistical_job import (
     StatisticalJob,
     Wishes,
     statistical_job,
 )
-from ldapslam.jobs.replay.trace import Pace, schedule, write_trace
+from ldapslam.jobs.replay.trace import (
+    Identity,
+    Pace,
+    Requests,
+    Skipped,
+    schedule,
+    write_trace,
+)
 
 MS = 1_000_000
 S = NS_PER_S

@@ -8,16 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ldapslam.base.fault import Fault, Faults
-from ldapslam.jobs.entries.population import Population, build_population, rdn_values
-from ldapslam.jobs.entries.population_program import (
+from ldapslam.dataset.population import (
     NO_NAMES,
     NO_PARENT,
     FilterLine,
+    Population,
     PopulationProgram,
     ProgramSettings,
     SideFiles,
+    build_population,
     compile_population,
     parse_filter_types,
+    rdn_values,
 )
 from ldapslam.jobs.entries.template_file import parse_file
 
