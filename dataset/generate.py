@@ -18,8 +18,7 @@ import os
 import stat
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -32,7 +31,6 @@ from ldapslam.dataset.population import (
     Population,
     PopulationProgram,
     ProgramSettings,
-    SideFiles,
     build_population,
     compile_population,
 )
@@ -78,52 +76,6 @@ def find_template(name: str) -> tuple[str, str]:
 
 def _folder() -> Path:
     return Path(str(importlib.resources.files("ldapslam.configs") / "data"))
-
-
-@dataclass(frozen=True)
-class CsvColumns:
-    rows: int = 0
-    #: File of each field that was wanted.
-    paths: dict[str, str] = field(default_factory=dict)
-
-
-def split_columns(
-    path: Path,
-    fields: Collection[str],
-    folder: Path,
-    *,
-    delimiter: str = ",",
-    has_header: bool = False,
-) -> CsvColumns:
-    """Write the wanted fields (numbers from 0, or names of the header) to files in
-    `folder`. ConfigError where the file cannot be read, or a row has no such field."""
-    paths: dict[str, str] = {}
-    count = 0
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file, ExitStack() as stack:
-            rows = csv.reader(file, delimiter=delimiter, strict=True)
-            header = next(rows, []) if has_header else []
-            wanted = [(name, _number(name, header, path)) for name in fields]
-            outputs = []
-            for index, (name, number) in enumerate(wanted):
-                paths[name] = str(folder / f"field-{index}")
-                output = stack.enter_context(
-                    (folder / f"field-{index}").open("w", encoding="utf-8", newline="")
-                )
-                outputs.append((output, number))
-            for row in filter(None, rows):  # without empty lines
-                count += 1
-                for output, number in outputs:
-                    output.write(_value(row, number, path, rows.line_num) + "\n")
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise ConfigError(
-            f"CSV file {str(path)!r} cannot be read: {error}",
-            hint="expected UTF-8 and quotes as in RFC 4180; --csv-delimiter names the "
-            "delimiter",
-        ) from None
-    if count == 0:
-        raise ConfigError(f"CSV file {str(path)!r} has no rows", hint="add a row")
-    return CsvColumns(count, paths)
 
 
 def _number(name: str, header: list[str], path: Path) -> int:
@@ -248,8 +200,9 @@ def _program(wanted: Generation, folder: Path) -> PopulationProgram:
             first_names=first_names,
             last_names=last_names,
             skip_branches=wanted.skip_branches,
-            side_files=_side_files(wanted),
-            csv_columns=_csv_columns(wanted, population, folder).paths,
+            outputs=tuple(name for name, _ in _paths(wanted)),
+            filter_lines=wanted.filters,
+            csv_columns=_csv_columns(wanted, population, folder),
         )
         program = compile_population(population, settings)
         _check_files(program, wanted)
@@ -285,41 +238,47 @@ def _names_files(wanted: Generation) -> tuple[str, str]:
 
 def _csv_columns(
     wanted: Generation, population: Population, folder: Path
-) -> CsvColumns:
+) -> dict[str, str]:
+    """The file of each field of the CSV file that a template uses, with a line for each
+    row. ConfigError where the CSV file cannot be read, or lacks a field or rows."""
     if wanted.csv is None:
-        return CsvColumns()
+        return {}
     users = [node for node in population.nodes if node.csv_fields()]
-    fields = sorted(set().union(*(node.csv_fields() for node in users)))
-    columns = split_columns(
-        wanted.csv,
-        fields,
-        folder,
-        delimiter=wanted.csv_delimiter,
-        has_header=wanted.csv_has_header,
-    )
+    names = sorted(set().union(*(node.csv_fields() for node in users)))
+    paths = {name: folder / f"field-{index}" for index, name in enumerate(names)}
+    count = 0
+    try:
+        with (
+            wanted.csv.open(newline="", encoding="utf-8-sig") as file,
+            contextlib.ExitStack() as stack,
+        ):
+            rows = csv.reader(file, delimiter=wanted.csv_delimiter, strict=True)
+            header = next(rows, []) if wanted.csv_has_header else []
+            numbers = [_number(name, header, wanted.csv) for name in names]
+            outputs = [
+                stack.enter_context(path.open("w", encoding="utf-8", newline=""))
+                for path in paths.values()
+            ]
+            for row in filter(None, rows):  # without empty lines
+                count += 1
+                for output, number in zip(outputs, numbers, strict=True):
+                    output.write(_value(row, number, wanted.csv, rows.line_num) + "\n")
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise ConfigError(
+            f"CSV file {str(wanted.csv)!r} cannot be read: {error}",
+            hint="expected UTF-8 and quotes as in RFC 4180; --csv-delimiter names the "
+            "delimiter",
+        ) from None
+    if count == 0:
+        raise ConfigError(f"CSV file {str(wanted.csv)!r} has no rows", hint="add a row")
     for node in users:
-        if node.first_index + node.total > columns.rows:
+        if node.first_index + node.total > count:
             raise ConfigError(
-                f"CSV file {str(wanted.csv)!r} has {columns.rows:,} rows, the template "
+                f"CSV file {str(wanted.csv)!r} has {count:,} rows, the template "
                 f"{node.name!r} makes {node.first_index + node.total:,} entries",
-                hint=f"lower its count, as by -n {columns.rows}",
+                hint=f"lower its count, as by -n {count}",
             )
-    return columns
-
-
-def _side_files(wanted: Generation) -> SideFiles:
-    """Numbers the outputs in the order of `_paths`."""
-    names = [name for name, _ in _paths(wanted)]
-
-    def number(name: str) -> int | None:
-        return names.index(name) if name in names else None
-
-    return SideFiles(
-        dns=number("dns"),
-        binds=number("binds"),
-        filters=number("filters"),
-        filter_lines=wanted.filters,
-    )
+    return {name: str(path) for name, path in paths.items()}
 
 
 def _paths(wanted: Generation) -> list[tuple[str, Path]]:

@@ -192,17 +192,16 @@ class _Builder:
         with self.found.each():
             file.undefined.stop()
 
+    def fault(self, number: int, reason: str, hint: str | None = None) -> Fault:
+        return file_fault(self.file.name, number, reason, hint)
+
     def branch(self, branch: Branch) -> None:
         try:
             check_dn(branch.dn)
         except Fault as fault:
-            raise file_fault(
-                self.file.name, branch.line, fault.reason, fault.hint
-            ) from None
+            raise self.fault(branch.line, fault.reason, fault.hint) from None
         if not branch.dn:
-            raise file_fault(
-                self.file.name, branch.line, "the branch has no DN", "branch: DN"
-            )
+            raise self.fault(branch.line, "the branch has no DN", "branch: DN")
         node = PopulationNode(self.file.name, branch.dn, branch.line, None, 1, 1, 0)
         node.values = self.parsed(_branch_lines(branch))
         self.nodes.append(node)
@@ -285,9 +284,7 @@ class _Builder:
                 hint = fault.hint
                 if isinstance(fault, UnknownName):
                     hint = constant_hint(line.text, self.file.constants) or hint
-                self.found.add(
-                    file_fault(self.file.name, line.number, fault.reason, hint)
-                )
+                self.found.add(self.fault(line.number, fault.reason, hint))
         return values
 
     def check_references(self, line: FileLine, value: Value, known: set[str]) -> None:
@@ -517,23 +514,15 @@ class FilterLine:
 
 
 @dataclass(frozen=True)
-class SideFiles:
-    """Numbers of outputs; None: not wanted. Entries of branches are in none of them."""
-
-    dns: int | None = None
-    #: DN, a tab, the first userPassword.
-    binds: int | None = None
-    filters: int | None = None
-    filter_lines: tuple[FilterLine, ...] = ()
-
-
-@dataclass(frozen=True)
 class ProgramSettings:
     seed: int
     #: Files with a name on each line.
     first_names: str
     last_names: str
-    side_files: SideFiles = SideFiles()
+    #: By number: ldif, dns, binds (DN, a tab, the first userPassword), filters. Entries
+    #: of branches are in the LDIF alone.
+    outputs: tuple[str, ...] = ("ldif",)
+    filter_lines: tuple[FilterLine, ...] = ()
     skip_branches: bool = False
     #: File with the values of a field of the CSV file, a line for each row.
     csv_columns: Mapping[str, str] = field(default_factory=dict)
@@ -679,19 +668,17 @@ class _PopulationEntry(Entry):
         return self.conditional(number, nodes)
 
     def side_lines(self, dn: Node) -> Iterator[Node]:
-        files = self.settings.side_files
-        if files.dns is not None:
-            yield Output(files.dns, (dn,))
-        if files.binds is not None:
-            password = self.first_value("userPassword")
-            if password is not None:
-                text: tuple[Node, ...] = (dn, b"\t", Slot(password))
-                yield self.where_filled("userPassword", Output(files.binds, text))
-        for one in files.filter_lines:
-            slot = self.first_value(one.attribute)
-            if files.filters is not None and slot is not None:
-                text = _filter_text(one, slot)
-                yield self.where_filled(one.attribute, Output(files.filters, text))
+        outputs = self.settings.outputs
+        if "dns" in outputs:
+            yield Output(outputs.index("dns"), (dn,))
+        password = self.first_value("userPassword") if "binds" in outputs else None
+        if password is not None:
+            output = Output(outputs.index("binds"), (dn, b"\t", Slot(password)))
+            yield self.where_filled("userPassword", output)
+        for one in self.settings.filter_lines if "filters" in outputs else ():
+            if (slot := self.first_value(one.attribute)) is not None:
+                output = Output(outputs.index("filters"), _filter_text(one, slot))
+                yield self.where_filled(one.attribute, output)
 
     def first_value(self, attribute: str) -> int | None:
         """The slot of an attribute's first value."""

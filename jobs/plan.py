@@ -16,8 +16,8 @@ worker (i div A) mod W.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +28,12 @@ from ldapslam.jobs.connection_settings import (
 )
 from ldapslam.jobs.fields.connection import Bind, Connection, Tls
 from ldapslam.jobs.fields.population import PopulationRecord
-from ldapslam.jobs.model import Job, Run, Stream
+from ldapslam.jobs.model import Job, PythonStream, Run, Stream
 from ldapslam.jobs.operations.body import OperationPlan
 from ldapslam.jobs.rates.arrivals import Open
 from ldapslam.jobs.rates.profile import Profile, arrivals_by, profile_of
 from ldapslam.jobs.replay.options import Replay
+from ldapslam.jobs.replay.trace import Pace
 from ldapslam.jobs.scripts import ScriptPlan, Scripts, compile_streams
 
 DRAIN = "drain"
@@ -102,33 +103,13 @@ def phase_at(spans: Sequence[PhaseSpan], time_ns: int) -> str:
 
 
 @dataclass(frozen=True)
-class PythonPlan:
-    """A stream that a Python class drives instead of the engine."""
-
-    #: 'package.module:Class', installed on the agents.
-    class_path: str
-    #: What the job file says of it, as plain data.
-    options: Mapping[str, Any] = field(default_factory=dict)
-    #: Names of what the class records; its numbers in reports are their order.
-    operations: tuple[str, ...] = ()
-    #: False: its servers need not be there before the run.
-    needs_target: bool = True
-    #: So many at the end of the stream's URIs are not for its connections.
-    watched: int = 0
-
-
-@dataclass(frozen=True)
 class ReplayPlan:
     """A stream whose requests are a log's; each agent makes a trace of its part."""
 
     #: What the job file says of it, and the log's files on this host.
     replay: Replay
     logs: tuple[Path, ...]
-    #: None: as fast as possible.
-    speed: float | None
-    #: Since T0: when the log begins, and what is beyond the run.
-    start_ns: int
-    end_ns: int
+    pace: Pace
 
 
 @dataclass(frozen=True)
@@ -173,7 +154,9 @@ class StreamPlan:
     operations: tuple[OperationPlan, ...]
     scripts: tuple[ScriptPlan, ...]
     #: None: the engine drives the stream.
-    python: PythonPlan | None = None
+    python: PythonStream | None = None
+    #: URIs at the end of `uris` that its connections do not use.
+    watched: int = 0
     #: None: the scripts make the requests.
     replay: ReplayPlan | None = None
     #: File, on this host, of the requests that the engine sends in place of what the
@@ -196,7 +179,7 @@ class StreamPlan:
     def request_names(self) -> tuple[str, ...]:
         """What reports call the stream's operations, in the order of their numbers."""
         if self.python is not None:
-            return self.python.operations
+            return tuple(self.python.operations)
         return tuple(operation.name for operation in self.operations)
 
 
@@ -296,7 +279,8 @@ def _stream_plan(
         clean_up=tuple(ledgers.values()),
         operations=scripts.operations,
         scripts=scripts.scripts,
-        python=_python_plan(job, stream),
+        python=stream.python,
+        watched=len(_watched(job, stream)),
         replay=_replay_plan(job, stream),
     )
 
@@ -340,19 +324,6 @@ def _max_backlog(job: Job, load: Open) -> int:
     return load.max_backlog_arrivals(planned_end_ns(job.run))
 
 
-def _python_plan(job: Job, stream: Stream) -> PythonPlan | None:
-    if stream.python is None:
-        return None
-    python = stream.python
-    return PythonPlan(
-        python.class_path,
-        python.options,
-        tuple(python.operations),
-        python.needs_target,
-        len(_watched(job, stream)),
-    )
-
-
 def _watched(job: Job, stream: Stream) -> tuple[str, ...]:
     """URIs that a stream uses beside those of its target."""
     roles = stream.python.watches if stream.python is not None else []
@@ -366,9 +337,12 @@ def _replay_plan(job: Job, stream: Stream) -> ReplayPlan | None:
     return ReplayPlan(
         stream.replay,
         tuple(Path(_path(job, name) or name) for name in stream.replay.logs),
-        stream.load.replay.factor,
-        measure.start_ns + stream.start_after_ns,
-        min(measure.end_ns, stream.stop_after_ns or measure.end_ns),
+        Pace(
+            measure.start_ns + stream.start_after_ns,
+            min(measure.end_ns, stream.stop_after_ns or measure.end_ns),
+            stream.load.replay.factor,
+            stream.replay.skip_ns,
+        ),
     )
 
 

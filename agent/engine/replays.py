@@ -15,7 +15,7 @@ from typing import Any
 
 from ldapslam.jobs.plan import AgentPlan, ReplayPlan, StreamPlan
 from ldapslam.jobs.replay.read import prepare, read_logs
-from ldapslam.jobs.replay.trace import Identity, Pace, Schedule, write_trace
+from ldapslam.jobs.replay.trace import Identity, Schedule, write_trace
 
 
 def with_traces(plan: AgentPlan, folder: Path) -> tuple[AgentPlan, dict[str, Any]]:
@@ -38,7 +38,7 @@ def _schedule(stream: StreamPlan, planned: ReplayPlan, seed: int) -> Schedule:
     return prepare(
         replayed,
         read_logs(planned.logs),
-        Pace(planned.start_ns, planned.end_ns, planned.speed, replayed.skip_ns),
+        planned.pace,
         connections=stream.total_connections,
         seed=seed,
         identity=Identity(bind.dn or "", bind.secret),

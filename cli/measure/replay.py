@@ -35,7 +35,7 @@ from ldapslam.jobs.replay.statistical_job import (
     run_section,
     statistical_job,
 )
-from ldapslam.jobs.replay.trace import Identity, Pace, Schedule
+from ldapslam.jobs.replay.trace import Identity, Schedule
 
 #: Of a replay that is as fast as possible.
 _LONGEST_S = 86_400
@@ -267,7 +267,7 @@ def explain_replay(job: Job, number: int, log: Log | None = None) -> Schedule:
     return prepare(
         replayed,
         read_logs(planned.logs) if log is None else log,
-        Pace(planned.start_ns, planned.end_ns, planned.speed, replayed.skip_ns),
+        planned.pace,
         connections=stream.total_connections,
         seed=0,
         identity=Identity("", b""),

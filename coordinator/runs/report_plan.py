@@ -95,9 +95,9 @@ def _stream(job: Job, stream: Stream, planned: StreamPlan) -> dict[str, Any]:
 
 def _watched(planned: StreamPlan) -> dict[str, Any]:
     """Operation -> server, of a class that watches others than its target."""
-    if planned.python is None or not planned.python.watched:
+    if not planned.watched:
         return {}
-    number = planned.python.watched
+    number = planned.watched
     names, uris = planned.request_names[-number:], planned.uris[-number:]
     return {"watched": dict(zip(names, uris, strict=True))}
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
@@ -77,16 +77,6 @@ CONTROLS: dict[str, tuple[str, tuple[str, ...]]] = {
         ("bind", "add", "compare", "modify", "extended"),
     ),
 }
-#: Controls that need no more than their name.
-BARE_CONTROLS = (
-    "manage_dsa_it",
-    "permissive_modify",
-    "subentries",
-    "dont_use_copy",
-    "authorization_identity",
-    "password_policy",
-    "tree_delete",
-)
 _NO_CONTROLS = ("abandon", "unbind", "sequence")
 _MAX_INT = (1 << 31) - 1
 _MAX_OFFSETS = 4096
@@ -332,34 +322,9 @@ class Control(Section):
             if self.value is not None:
                 value = parse_octets(self.value, scope.names) or (b"",)
             return control_node(self.oid, self.critical, *(value or ()))
-        return control_node(
-            CONTROLS[self.key][0], self.critical, *self._value(self.key, scope)
-        )
-
-    def _value(self, key: str, scope: Scope) -> tuple[Node, ...]:
-        if self.server_side_sort is not None:
-            return (ber.sequence(*map(_sort_key, self.server_side_sort)),)
-        if self.vlv is not None:
-            return (self.vlv.request_value(scope),)
-        if self.matched_values is not None:
-            filters = (
-                compile_filter(text, scope.names) for text in self.matched_values
-            )
-            return (ber.sequence(*filters),)
-        if self.assertion is not None:
-            return (compile_filter(self.assertion, scope.names),)
-        if self.subentries is not None:
-            return (ber.boolean(self.subentries),)
-        if self.proxied_authorization is not None:
-            # RFC 4370 section 3: the authzId itself, without a tag; it may be empty.
-            return parse_pattern(self.proxied_authorization, scope.names).nodes or (
-                b"",
-            )
-        attributes = self.pre_read if self.pre_read is not None else self.post_read
-        if attributes is not None:
-            names = (ber.octet_string(name.encode()) for name in attributes)
-            return (ber.sequence(*names),)
-        return ()
+        encode = _VALUES.get(self.key)
+        nodes = encode(getattr(self, self.key), scope) if encode else ()
+        return control_node(CONTROLS[self.key][0], self.critical, *nodes)
 
 
 def _paged() -> Fault:
@@ -375,6 +340,32 @@ def _sort_key(text: str) -> Node:
         ber.tlv(_ORDERING_RULE, rule.encode()) if rule else b"",
         ber.boolean(True, _REVERSE_ORDER) if reverse else b"",
     )
+
+
+def _selectors(names: list[str], _: Scope) -> tuple[Node, ...]:
+    return (ber.sequence(*(ber.octet_string(name.encode()) for name in names)),)
+
+
+#: Content octets of the values of controls that have one.
+_VALUES: dict[str, Callable[[Any, Scope], tuple[Node, ...]]] = {
+    "server_side_sort": lambda keys, _: (ber.sequence(*map(_sort_key, keys)),),
+    "vlv": lambda vlv, scope: (vlv.request_value(scope),),
+    "matched_values": lambda texts, scope: (
+        ber.sequence(*(compile_filter(text, scope.names) for text in texts)),
+    ),
+    "subentries": lambda value, _: (ber.boolean(value),),
+    # RFC 4370 section 3: the authzId itself, without a tag; it may be empty.
+    "proxied_authorization": lambda text, scope: (
+        parse_pattern(text, scope.names).nodes or (b"",)
+    ),
+    "assertion": lambda text, scope: (compile_filter(text, scope.names),),
+    "pre_read": _selectors,
+    "post_read": _selectors,
+}
+#: Controls that need no more than their name.
+BARE_CONTROLS = tuple(
+    key for key in CONTROLS if key not in _VALUES or key == "subentries"
+)
 
 
 def misplaced_controls(

@@ -15,7 +15,6 @@ from ldapslam.dataset.population import (
     Population,
     PopulationProgram,
     ProgramSettings,
-    SideFiles,
     build_population,
     compile_population,
     parse_filter_types,
@@ -25,7 +24,8 @@ from ldapslam.jobs.entries.template_file import parse_file
 
 HEAD = "branch: ou=people,dc=com\nsubordinateTemplate: person:5\n\n"
 PERSON = "template: person\nrdnAttr: uid\nuid: u<sequential>\n"
-SIDE_FILES = SideFiles(1, 2, 3, (FilterLine("description", "eq"),))
+OUTPUTS = ("ldif", "dns", "binds", "filters")
+FILTERS = (FilterLine("description", "eq"),)
 
 
 def built(text: str, **settings: int) -> Population:
@@ -33,7 +33,7 @@ def built(text: str, **settings: int) -> Population:
 
 
 def compiled(text: str, seed: int = 1) -> PopulationProgram:
-    settings = ProgramSettings(seed, "first", "last", SIDE_FILES)
+    settings = ProgramSettings(seed, "first", "last", OUTPUTS, FILTERS)
     return compile_population(built(text), settings)
 
 

@@ -455,8 +455,9 @@ def test_a_replay_is_planned_with_its_logs_and_its_speed() -> None:
     assert stream.model == "open"
     assert (stream.connections, stream.total_connections) == (2, 7)
     assert stream.replay is not None
-    assert stream.replay.speed == 2.0
-    assert (stream.replay.start_ns, stream.replay.end_ns) == (2 * S, 12 * S)
+    assert stream.replay.pace.speed == 2.0
+    pace = stream.replay.pace
+    assert (pace.start_ns, pace.end_ns) == (2 * S, 12 * S)
     assert [one.name for one in stream.operations] == list(KINDS)
     again = load_job_text(job.canonical_text(), file="job", base=None)
     assert again == job
