@@ -52,10 +52,7 @@ def names_file(which: str) -> Path:
 
 
 def find_template(name: str) -> tuple[str, str]:
-    """The path and the text of a template file, or of a ready template.
-
-    ConfigError where there is none, or it is no text.
-    """
+    """Path and text of a template file, or of an example; ConfigError."""
     path = Path(name)
     if not path.exists():
         ready = ready_templates()
@@ -156,8 +153,8 @@ class Generated:
 
 
 def generate(wanted: Generation, on_progress: OnProgress | None = None) -> Generated:
-    """Write the files. ConfigError for whatever is wrong with the template, its files,
-    or the place to write to; what was being written then is removed."""
+    """Write the files. ConfigError for what is wrong with the template, its files or
+    the place to write to; partial files are removed."""
     with contextlib.ExitStack() as stack:
         folder = Path(
             stack.enter_context(
@@ -179,8 +176,7 @@ def generate(wanted: Generation, on_progress: OnProgress | None = None) -> Gener
 
 
 def check_template(wanted: Generation) -> None:
-    """ConfigError for whatever is wrong with the template and its files; nothing is
-    written."""
+    """ConfigError for what is wrong with the template and its files; writes nothing."""
     with tempfile.TemporaryDirectory(
         prefix="ldapslam-data-", dir=wanted.scratch
     ) as folder:

@@ -238,12 +238,9 @@ def slapadd(
     program: Sequence[str] = (),
     is_stopping: IsStopping = _never,
 ) -> OfflineResult:
-    """Add the entries to the database of their suffix; others in it stay.
-
-    `is_quick`: slapadd -q, without checks and transactions. `program`: instead of the
-    installed slapadd. ConfigError: the program or the database is not to be found.
-    TargetError: a slapd has the database open. ImportStopped.
-    """
+    """Add the entries to the database of their suffix; others in it stay. `is_quick`:
+    without checks and transactions. ConfigError: program or database not found.
+    TargetError: a slapd has the database open. ImportStopped."""
     database = find_database(config, first_dn(ldif))
     pid = database.user_pid()
     if pid is not None:
@@ -271,11 +268,8 @@ def ldif2db(
     program: Sequence[str] = (),
     is_stopping: IsStopping = _never,
 ) -> OfflineResult:
-    """Put the entries in place of all those of the back end of their suffix.
-
-    `config` is the instance's folder with dse.ldif; `program` stands for the installed
-    ns-slapd. Errors as of slapadd.
-    """
+    """Replace all entries of the back end of the file's suffix. `config` is the
+    instance's folder with dse.ldif. Errors as of slapadd."""
     if is_packed(ldif):
         raise ConfigError(f"ldif2db reads no packed file such as {str(ldif)!r}")
     settings = _dse(config)
@@ -489,8 +483,8 @@ def import_task(
     access: ConnectionSettings,
     tell: Callable[[str], None] = lambda status: None,
 ) -> OfflineResult:
-    """Have the server import the file and wait until it has. `tell` hears the last
-    line of its log. TargetError: it cannot be used, or starts no such task."""
+    """Have the server import the file, and wait. `tell` gets the last line of its log.
+    TargetError: it cannot be used, or starts no such task."""
     if is_packed(ldif):
         raise ConfigError(f"a 389-DS reads no packed file such as {str(ldif)!r}")
     dn = f"cn=ldapslam-{secrets.token_hex(6)},{_TASKS}"

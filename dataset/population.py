@@ -156,8 +156,8 @@ class Population:
 def build_population(
     file: TemplateFile, *, max_per_template: int | None = None
 ) -> Population:
-    """The tree of a file. With `max_per_template` no parent has more entries of a
-    template than that below it, for a preview. Faults name the lines."""
+    """The tree of a file; Faults name the lines. `max_per_template` limits the entries
+    of a template below each parent, for a preview."""
     if not file.branches:
         raise Fault(
             f"{file.name} has no branch",
@@ -624,8 +624,8 @@ class _Sources(Sources):
 
 
 class _PopulationEntry(Entry):
-    """The entry of a node, once `body` has been called for all nodes: those below ask
-    for the slots that they refer to."""
+    """The entry of a node; complete when `body` was called for all nodes, as those
+    below ask for slots."""
 
     def __init__(
         self,

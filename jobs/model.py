@@ -215,8 +215,7 @@ class Stream(Section):
 
     @property
     def request_names(self) -> list[tuple[str, str]]:
-        """Name and kind of everything that the stream sends, as reports have it, in the
-        order of the engine's numbers."""
+        """Name and kind of each request, in the order of the engine's numbers."""
         if self.python is not None:
             return [(name, PYTHON_KIND) for name in self.python.operations]
         if self.replay is not None:
@@ -615,8 +614,7 @@ class Job(Section):
                 yield ("thresholds", index), fault
 
     def canonical_text(self) -> str:
-        """The job with overrides and defaults filled in, as JSON, which is a job file
-        too: it loads as an equal job."""
+        """The job with overrides and defaults, as JSON; it loads as an equal job."""
         content = self.model_dump(mode="json", by_alias=True, exclude_none=True)
         for stream in content["streams"]:
             if not stream["operations"]:  # it says otherwise what it sends

@@ -314,8 +314,8 @@ def stream_profile(run: Run, stream: Stream) -> Profile:
 
 
 def planned_arrivals(run: Run, stream: Stream, start_ns: int, end_ns: int) -> float:
-    """How many arrivals an open stream is due from start_ns to end_ns, since T0; its
-    count, if it has one, may end it before."""
+    """Arrivals of an open stream from start_ns to end_ns since T0, without its
+    count."""
     profile = stream_profile(run, stream)
     return arrivals_by(profile, end_ns) - arrivals_by(profile, start_ns)
 

@@ -15,7 +15,7 @@ from ldapslam.jobs.fields.result_codes import outcome_codes
 from ldapslam.jobs.model import Stream
 from ldapslam.jobs.operations.add import Add
 from ldapslam.jobs.operations.body import NO_VARIABLE, OperationPlan
-from ldapslam.jobs.operations.no_response import UNBIND
+from ldapslam.jobs.operations.connection import UNBIND
 from ldapslam.jobs.operations.sequence import ENTRY_DN, Request, Session, sessions_of
 from ldapslam.jobs.replay.options import KINDS
 from ldapslam.jobs.requests.pattern import parse_pattern

@@ -27,11 +27,11 @@ from ldapslam.cli.measure.one_line_options import (
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.plan import agent_plan
 from ldapslam.jobs.rates.arrivals import AS_FAST_AS_POSSIBLE
-from ldapslam.jobs.replay.analysis import analyse
 from ldapslam.jobs.replay.log import Log
 from ldapslam.jobs.replay.read import prepare, read_logs
 from ldapslam.jobs.replay.statistical_job import (
     Wishes,
+    analyse,
     run_section,
     statistical_job,
 )

@@ -200,8 +200,7 @@ class Entry(ABC):
         )
 
     def conditions(self, number: int) -> Iterator[tuple[int, bool]]:
-        """The slots that decide whether a value is there, and whether they have a text
-        then."""
+        """The slots that decide about a value, and whether they must have a text."""
         for one in self.values[number][1].conditions:
             slot = self.met(one)
             if slot not in (ALWAYS, NEVER):

@@ -86,10 +86,9 @@ def parse_file(
     constants: Mapping[str, str] | None = None,
     entries: int | None = None,
 ) -> TemplateFile:
-    """The parts of a file; Faults name the lines, but for those in `undefined`, which
-    are the caller's to raise. `constants` stand in for what the
-    file defines, `entries` for the count of its first `subordinateTemplate`: where that
-    is a constant, for the constant."""
+    """The parts of a file; Faults name the lines. Those in `undefined` are the caller's
+    to raise. `constants` replace those of the file, `entries` the count of its first
+    `subordinateTemplate`, or the constant that stands there."""
     given = dict(constants or {})
     scaled = None
     if entries is not None:

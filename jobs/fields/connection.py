@@ -3,8 +3,8 @@
 
 Real credentials stand in a job file only as references, which each agent resolves on
 its own host. The passwords of a test population, which the load binds with, are those
-of operations/bind.py. SASL mechanisms (RFC 4422, RFC 4513 section 5.2) that are not
-listed here are passed on to libsasl.
+of operations/connection.py. SASL mechanisms (RFC 4422, RFC 4513 section 5.2) that are
+not listed here are passed on to libsasl.
 """
 
 from __future__ import annotations

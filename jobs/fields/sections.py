@@ -355,8 +355,8 @@ def default_in_file(info: FieldInfo) -> Any:
 
 
 def sections_in(annotation: Any) -> list[tuple[type[Section], bool]]:
-    """The sections that a field holds, directly or in a list, mapping or optional, and
-    whether in a list."""
+    """The sections that a field holds, directly or inside others, and whether in a
+    list."""
     if isinstance(annotation, type) and issubclass(annotation, Section):
         return [(annotation, False)]
     in_list = get_origin(annotation) is list
@@ -369,8 +369,7 @@ def sections_in(annotation: Any) -> list[tuple[type[Section], bool]]:
 
 
 def section_in(annotation: Any, of_item: bool | None = None) -> type[Section] | None:
-    """The first section that a field holds; `of_item` tells the items of a list from
-    what stands alone."""
+    """The first section of a field; `of_item`: only in a list, or only outside one."""
     for section, in_list in sections_in(annotation):
         if of_item in (None, in_list):
             return section

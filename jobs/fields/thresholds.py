@@ -251,8 +251,8 @@ def _figure(threshold: Threshold, figures: Mapping[str, Any]) -> float | None:
 
 
 def error_share(figures: Mapping[str, Any]) -> float | None:
-    """Requests that ended otherwise than the job expects, as a share of those sent:
-    failed with a result code, timed out, or unresolved. None when nothing was sent."""
+    """Requests that failed, timed out or were unresolved, as a share of those sent;
+    None when nothing was sent."""
     return _share(figures, SHARES["errors"])
 
 

@@ -7,11 +7,9 @@ A new operation is a subclass of `OperationBody` in a module of its own, and its
 from __future__ import annotations
 
 from ldapslam.jobs.operations.add import Add
-from ldapslam.jobs.operations.bind import BindOperation
 from ldapslam.jobs.operations.body import OperationBody
+from ldapslam.jobs.operations.connection import Abandon, BindOperation, Extended, Unbind
 from ldapslam.jobs.operations.entries import Compare, Delete, Modify, ModifyDn
-from ldapslam.jobs.operations.extended import Extended
-from ldapslam.jobs.operations.no_response import Abandon, Unbind
 from ldapslam.jobs.operations.search import Search
 
 #: By key in the job file.

@@ -113,8 +113,8 @@ class ComposedEntry:
 
 
 def parse_templates(text: str, file: str) -> dict[str, EntryTemplate]:
-    """The templates of a file by name, in its order; a Fault names the line. Branches
-    and what is below an entry belong to test data; an add has its `under`."""
+    """The templates of a file by name; a Fault names the line. Branches are for test
+    data only."""
     parsed = parse_file(text, file)
     parsed.undefined.stop()
     if not parsed.templates:
@@ -432,8 +432,8 @@ def add_request(entry: Iterable[Node], attributes: Iterable[Node]) -> Node:
 def _named_entry(
     text: str, scope: Scope
 ) -> tuple[tuple[Node, ...], list[tuple[str, list[tuple[Node, ...]]]], list[Let]]:
-    """A DN, the attributes of its RDN with their values, and the variables of both: a
-    value that is drawn is the same in both."""
+    """A DN, the attributes of its RDN, and the variables of both: a drawn value is the
+    same in both."""
     pattern = parse_dn(text, scope.names)
     rdn, parent = split_rdn(pattern.masked)
     lets: list[Let] = []

@@ -46,8 +46,8 @@ from ldapslam.jobs.fields.sections import (
 from ldapslam.jobs.fields.texts import AttributeName, checked_pattern
 from ldapslam.jobs.operations import OPERATIONS
 from ldapslam.jobs.operations.body import OperationBody
+from ldapslam.jobs.operations.connection import Abandon
 from ldapslam.jobs.operations.controls import Control, misplaced_controls
-from ldapslam.jobs.operations.no_response import Abandon
 from ldapslam.jobs.requests.pattern import parse_pattern
 from ldapslam.jobs.requests.scope import Scope, with_bounds
 from ldapslam.jobs.requests.template import VARIABLE, ValueSource
@@ -364,8 +364,8 @@ class Session:
 
 
 class Placed(NamedTuple):
-    """An operation of a stream, or a step of a sequence: its place in the stream, the
-    name that reports call it by, its kind."""
+    """An operation or a step: its place in the stream, its name in reports, its
+    kind."""
 
     place: Place
     name: str

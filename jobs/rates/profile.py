@@ -105,12 +105,8 @@ def final_rate(profile: Sequence[Segment]) -> float:
 
 
 def between(profile: Sequence[Segment], start_ns: int, end_ns: int) -> Profile:
-    """The profile without arrivals before start_ns and from end_ns on.
-
-    A ramp is cut exactly. A sine cannot begin in the middle of a turn: what is cut of
-    its start must be whole turns, which stages see to by starting when their stream
-    does.
-    """
+    """The profile without arrivals before start_ns and from end_ns on. Ramps are cut
+    exactly; of a sine only whole turns can be cut from the start."""
     kept: list[Segment] = []
     if start_ns:
         kept.append(hold(0.0, start_ns))

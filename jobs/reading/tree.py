@@ -109,8 +109,7 @@ class _Stop(Exception):
 
 
 def read_tree(text: bytes | str, file: str) -> Tree:
-    """The tree of a YAML text. With a syntax error, `data` is None and the findings
-    say why."""
+    """The tree of a YAML text; after a syntax error `data` is None."""
     tree = Tree(file)
     try:
         _Composer(tree).compose(_decode(tree, text))

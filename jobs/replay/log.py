@@ -227,8 +227,8 @@ _CLOCK_WAS_SET = 100
 
 
 def plausible(events: Iterable[Event], unusable: Counter[str]) -> Iterator[Event]:
-    """Events without those whose time is damaged: far after the one that follows, or
-    far before the one that went before."""
+    """Events without those far after the next one, or far before the last one: their
+    time is damaged."""
     before_ns = 0
     held: Event | None = None
     refused = 0
@@ -253,8 +253,7 @@ _DAMAGED = "lines whose time cannot be right"
 
 
 def spread(events: Iterable[Event]) -> Iterator[Event]:
-    """Events whose times are whole seconds, spread evenly over each second in their
-    order: the least that is assumed, and no burst at each second's beginning."""
+    """Events whose times are whole seconds, spread evenly over each second in order."""
     second: list[Event] = []
     for event in events:
         if second and event.time_ns != second[0].time_ns:

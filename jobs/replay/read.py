@@ -120,8 +120,7 @@ def _probe(path: Path) -> _File:
 
 @contextmanager
 def _lines(path: Path) -> Iterator[Iterable[str]]:
-    """A file's lines; bytes that are not UTF-8 are replaced, which the reader of the
-    text sees (U+FFFD)."""
+    """A file's lines; bytes that are not UTF-8 become U+FFFD."""
     try:
         with path.open("rb") as raw:
             is_compressed = raw.read(2) == _GZIP

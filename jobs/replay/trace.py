@@ -25,14 +25,12 @@ from typing import Any, BinaryIO
 
 from ldapslam.base.fault import Fault
 from ldapslam.jobs.operations.add import add_request
-from ldapslam.jobs.operations.bind import simple_bind
+from ldapslam.jobs.operations.connection import UNBIND, WHO_AM_I, simple_bind
 from ldapslam.jobs.operations.entries import (
     compare_request,
     modify_dn_request,
     modify_request,
 )
-from ldapslam.jobs.operations.extended import WHO_AM_I
-from ldapslam.jobs.operations.no_response import UNBIND
 from ldapslam.jobs.operations.search import search_request
 from ldapslam.jobs.replay.log import START_TLS, Log, Operation
 from ldapslam.jobs.replay.options import KINDS, Replay
@@ -319,8 +317,8 @@ class _Takers:
         connect_ns: int,
         sent: list[_Request],
     ) -> None:
-        """A session of the log: when it began and ended there, when its connection is
-        to be set up (if it is not the first one of it), and what it sends."""
+        """Assign a session of the log: its begin and end, when its connection is to be
+        set up again, and its requests."""
         while self._busy and self._busy[0][0] <= begin_ns:
             self._free.append(heapq.heappop(self._busy)[1])
         if self._free:
@@ -338,8 +336,8 @@ class _Takers:
 def write_trace(
     made: Schedule, stream: BinaryIO, *, first_connection: int, stride: int
 ) -> int:
-    """Write the trace of the connections first, first + stride, …; how many requests
-    it has, unbinds included."""
+    """Write the trace of the connections first, first + stride, …; returns the number
+    of requests, unbinds included."""
     mine = made.connections[first_connection::stride]
     records = sorted(
         (request.due_ns, connection, position, request)

@@ -56,8 +56,7 @@ class Scope:
     variables: int = 0
 
     def define(self, name: str) -> int:
-        """The variable of a `let` or a `capture`; the same one when it is given a
-        second time, as in a step that is repeated."""
+        """The variable of a `let` or `capture`; a repeated step gets the same one."""
         if name not in self.names:
             self.names[name] = self.hidden()
         return self.names[name]

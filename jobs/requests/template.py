@@ -163,8 +163,8 @@ def choice(choices: Iterable[tuple[bytes, int]]) -> ValueSource:
 
 @dataclass(frozen=True)
 class Ref:
-    """The text that `target`, the very object, was given last in this request; nothing,
-    where it stood in a Chance that did not come."""
+    """The text that `target`, this very object, was given last in this request; empty
+    where its optional group was left out."""
 
     target: ValueSource
     #: At most so many bytes of it, whole characters; 0: all.
@@ -513,8 +513,8 @@ def compile_entry(nodes: Iterable[Node], sources: Sources) -> bytes:
 
 
 def number_uniques(templates: Sequence[Template]) -> tuple[Template, ...]:
-    """The templates of a whole run, with their UNIQUE sources set apart: of n, source i
-    draws i, i + n, i + 2 n, …, so that no number comes from two of them."""
+    """The templates of a run with disjoint UNIQUE sources: of n, source i draws i, i +
+    n, …"""
     count = sum(v.kind == UNIQUE for t in templates for v in t.values)
     numbers = iter(range(count))
     return tuple(

@@ -46,7 +46,7 @@ BUILT_IN: tuple[type[JobType[Any]], ...] = (
 @functools.cache
 def job_types() -> Mapping[str, type[JobType[Any]]]:
     """Every job type by its name. One that cannot be imported, or is none, is left out
-    with a warning in the log: it must not keep others from being used."""
+    with a warning: it must not keep others from being used."""
     types = {one.name: one for one in BUILT_IN}
     for entry_point in entry_points(group=ENTRY_POINTS):
         try:

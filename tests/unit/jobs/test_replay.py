@@ -16,13 +16,16 @@ from ldapslam.base.errors import ConfigError
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.plan import agent_plan
-from ldapslam.jobs.replay.analysis import analyse, dn_shape, filter_shape, find
 from ldapslam.jobs.replay.log import NS_PER_S, Log, Operation, Session
 from ldapslam.jobs.replay.options import KINDS, Replay
 from ldapslam.jobs.replay.read import prepare
 from ldapslam.jobs.replay.statistical_job import (
     StatisticalJob,
     Wishes,
+    analyse,
+    dn_shape,
+    filter_shape,
+    find,
     statistical_job,
 )
 from ldapslam.jobs.replay.trace import (

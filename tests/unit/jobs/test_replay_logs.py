@@ -21,10 +21,9 @@ import pytest
 
 from ldapslam.base.fault import Fault
 from ldapslam.jobs.load import load_job_text
-from ldapslam.jobs.replay.analysis import analyse
 from ldapslam.jobs.replay.log import NS_PER_S, Log
 from ldapslam.jobs.replay.read import read_log
-from ldapslam.jobs.replay.statistical_job import Wishes, statistical_job
+from ldapslam.jobs.replay.statistical_job import Wishes, analyse, statistical_job
 
 FOLDER = Path(__file__).parent / "replay_logs"
 SLAPD, DS389 = FOLDER / "slapd-2.5.log", FOLDER / "389-ds-2.3.log"

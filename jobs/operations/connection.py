@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bind operation as the load (RFC 4511 section 4.2, RFC 4513).
+"""Operations about the connection or another request rather than an entry (RFC 4511).
 
-Its passwords stand in the job file, with patterns: they belong to a test population.
-How connections are set up is another matter: see jobs/fields/connection.py.
+Bind (section 4.2, RFC 4513), unbind (4.3), abandon (4.11) and extended (4.12): by OID,
+and the usual ones. The passwords of binds stand in the job file, with patterns: they
+belong to a test population. How connections are set up is in fields/connection.py.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from ldapslam.jobs.fields.connection import (
     check_authzid,
     check_properties,
 )
-from ldapslam.jobs.fields.sections import Kind, Section, checked
-from ldapslam.jobs.fields.texts import EntryDn, PatternText
+from ldapslam.jobs.fields.sections import Duration, Kind, Name, Section, checked
+from ldapslam.jobs.fields.texts import EntryDn, Octets, Oid, PatternText, parse_octets
 from ldapslam.jobs.operations.body import (
     NO_VARIABLE,
     OperationBody,
@@ -31,7 +32,7 @@ from ldapslam.jobs.operations.body import (
 )
 from ldapslam.jobs.requests import ber
 from ldapslam.jobs.requests.scope import Let, Scope
-from ldapslam.jobs.requests.template import Node
+from ldapslam.jobs.requests.template import MESSAGE_ID, Node, ValueSource
 
 _BIND_REQUEST = 0x60
 _SIMPLE, _SASL = 0x80, 0xA3
@@ -160,3 +161,119 @@ def _credentials(sasl: BindSasl, scope: Scope) -> tuple[Node, ...]:
     # RFC 4422 appendix A: the authzid; RFC 4505: the trace.
     text = authzid if sasl.mechanism == "EXTERNAL" else authcid
     return nodes(text or "", scope)
+
+
+_ABANDON_REQUEST = 0x50
+#: An unbind request, without its messageID.
+UNBIND = b"\x42\x00"
+
+
+class Abandon(OperationBody):
+    """Send another operation of the stream, then abandon it. What the server then
+    answers, if it does, is not waited for."""
+
+    kind: ClassVar[str] = "abandon"
+    action: ClassVar[str] = "abandon"
+    response_tag: ClassVar[int] = 0
+
+    of: Name = Field(examples=["search"])
+    """name of the operation to send and abandon, usually a search"""
+    after_ns: Duration = 0
+    """time between the request and its abandoning"""
+
+    def request(self, scope: Scope) -> Node:
+        """The abandon request alone: what it abandons is the step before it."""
+        return ber.tlv(_ABANDON_REQUEST, ValueSource(MESSAGE_ID))
+
+
+class Unbind(OperationBody):
+    """Unbind: the server closes the connection, the client makes a new one. It has no
+    fields: `unbind: {}`."""
+
+    kind: ClassVar[str] = "unbind"
+    action: ClassVar[str] = "unbind"
+    response_tag: ClassVar[int] = 0
+
+    def request(self, scope: Scope) -> Node:
+        return UNBIND
+
+
+_EXTENDED_REQUEST = 0x77
+_REQUEST_NAME, _REQUEST_VALUE = 0x80, 0x81
+_USER_IDENTITY, _OLD_PASSWORD, _NEW_PASSWORD = 0x80, 0x81, 0x82
+
+PASSWORD_MODIFY = "1.3.6.1.4.1.4203.1.11.1"
+WHO_AM_I = "1.3.6.1.4.1.4203.1.11.3"
+_START_TLS = "1.3.6.1.4.1.1466.20037"
+
+
+def _not_start_tls(text: str) -> str:
+    if text == _START_TLS:
+        raise Fault(
+            "StartTLS cannot be sent as load: the connection would break",
+            "connections start TLS with `tls: {start_tls: true}`",
+        )
+    return text
+
+
+class PasswordModify(Section):
+    """Password modify (RFC 3062). Without `user`, for whom the connection is bound as;
+    without `new`, the server makes a password."""
+
+    user: PatternText | None = None
+    """whose password, usually a DN; patterns allowed"""
+    old: PatternText | None = None
+    """the present password; patterns allowed"""
+    new: PatternText | None = None
+    """the new password; patterns allowed"""
+
+    def request_value(self, scope: Scope) -> tuple[Node, ...] | None:
+        fields = (
+            (_USER_IDENTITY, self.user),
+            (_OLD_PASSWORD, self.old),
+            (_NEW_PASSWORD, self.new),
+        )
+        parts = [
+            ber.tlv(tag, *nodes(text, scope))
+            for tag, text in fields
+            if text is not None
+        ]
+        return (ber.sequence(*parts),) if parts else None
+
+
+class Extended(OperationBody):
+    """An extended operation."""
+
+    kind: ClassVar[str] = "extended"
+    response_tag: ClassVar[int] = 0x78
+    exactly_one: ClassVar[tuple[str, ...]] = ("oid", "password_modify", "who_am_i")
+
+    oid: Annotated[Oid, AfterValidator(_not_start_tls)] | None = Field(
+        default=None, examples=[WHO_AM_I]
+    )
+    """the operation's OID"""
+    value: Octets | None = None
+    """the request value of `oid`: text with patterns, hex:… or base64:…"""
+    password_modify: PasswordModify | None = None
+    """password modify (RFC 3062)"""
+    who_am_i: Annotated[Literal[True] | None, Kind("true")] = None
+    """who am I (RFC 4532)"""
+
+    @checked
+    def _value_of_an_oid(self) -> None:
+        if self.value is not None and self.oid is None:
+            raise Fault("`value` goes with `oid`", "leave `value` out")
+
+    def request(self, scope: Scope) -> Node:
+        oid, value = self.oid or "", None
+        if self.password_modify is not None:
+            oid, value = PASSWORD_MODIFY, self.password_modify.request_value(scope)
+        elif self.who_am_i:
+            oid = WHO_AM_I
+        elif self.value is not None:
+            value = parse_octets(self.value, scope.names)
+        return ber.tlv(
+            _EXTENDED_REQUEST,
+            ber.tlv(_REQUEST_NAME, oid.encode()),
+            b"" if value is None else ber.tlv(_REQUEST_VALUE, *value),
+        )
