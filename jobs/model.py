@@ -26,7 +26,7 @@ from pydantic import (
 )
 
 from ldapslam.base import units
-from ldapslam.base.fault import Fault, did_you_mean, expected, got, one_of
+from ldapslam.base.fault import Fault, did_you_mean, got, one_of
 from ldapslam.base.units import NS_PER_S
 from ldapslam.base.uri import check_uri
 from ldapslam.jobs.fields.connection import Bind, Connection, Tls
@@ -40,6 +40,7 @@ from ldapslam.jobs.fields.sections import (
     FileName,
     Flag,
     Found,
+    Interval,
     Kind,
     Name,
     Place,
@@ -90,20 +91,11 @@ class Run(Section):
     """time under full load before the measure phase"""
     cool_down_ns: Duration = 0
     """time under full load after the measure phase"""
-    interval_ns: Duration = NS_PER_S
+    interval_ns: Interval = NS_PER_S
     """length of the intervals in which agents report; at least 100ms"""
     drain_ns: Duration = 10 * NS_PER_S
     """longest wait, after the last arrival, for requests in flight; what is then
     unanswered counts as unresolved"""
-
-    @field_validator("interval_ns")
-    @classmethod
-    def _long_enough(cls, value: int) -> int:
-        if value < NS_PER_S // 10:
-            raise expected(
-                "an interval of at least 100ms", units.format_duration(value)
-            )
-        return value
 
 
 class Agents(Section):
@@ -284,16 +276,9 @@ class Stream(Section):
             yield ("count", KEY), fault
 
     @checked
-    def _names_are_unique(self) -> Iterator[Found]:
-        return check_names(self.operations)
-
-    @checked
-    def _others_are_there(self) -> Iterator[Found]:
-        return check_others(self.operations)
-
-    @checked
-    def _is_not_too_long(self) -> Iterator[Found]:
-        return check_length(self.operations)
+    def _operations_go_together(self) -> Iterator[Found]:
+        for check in (check_names, check_others, check_length):
+            yield from check(self.operations)
 
     @checked
     def _connections_are_shared(self) -> Iterator[Found]:

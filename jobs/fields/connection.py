@@ -10,10 +10,11 @@ not listed here are passed on to libsasl.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, BeforeValidator, Field, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from ldapslam.base.fault import Fault, expected
 from ldapslam.base.secrets import SecretRef
@@ -39,18 +40,9 @@ class Secret(Section):
 
     env: Text | None = Field(default=None, min_length=1)
     """name of an environment variable of the agent"""
-    file: Text | None = None
+    file: HostFile | None = None
     """absolute path of a file on the agent's host; its first line end is not part of
     the password"""
-
-    @field_validator("file")
-    @classmethod
-    def _absolute(cls, value: str | None) -> str | None:
-        if value is not None and not Path(value).is_absolute():
-            raise expected(
-                "an absolute path", value, "each agent reads it on its own host"
-            )
-        return value
 
     @property
     def ref(self) -> SecretRef:
@@ -97,6 +89,7 @@ class Bind(Section):
     """A simple bind as a DN, or a SASL bind. Without it, connections are anonymous."""
 
     exactly_one: ClassVar[tuple[str, ...]] = ("dn", "sasl")
+    needs: ClassVar[Mapping[str, str]] = {"dn": "password"}
 
     dn: _Identity | None = Field(default=None, examples=["cn=admin,dc=example,dc=com"])
     """the identity of a simple bind; `password` goes with it"""
@@ -107,11 +100,6 @@ class Bind(Section):
 
     @checked
     def _password_goes_with_dn(self) -> None:
-        if self.dn is not None and self.password is None:
-            raise Fault(
-                "the key 'password' is missing",
-                "password: a reference to its password, such as {env: LDAP_PASSWORD}",
-            )
         if self.dn is None and self.sasl and self.password is not None:
             raise Fault(
                 "the password of a SASL bind is one of the keys of `sasl`",
@@ -189,6 +177,11 @@ HostFile = Annotated[Text, AfterValidator(absolute), Kind("path")]
 class Tls(Section):
     """TLS to the targets. It is always on for ldaps:// URIs."""
 
+    needs: ClassVar[Mapping[str, str]] = {
+        "cert_file": "key_file",
+        "key_file": "cert_file",
+    }
+
     start_tls: Flag = False
     """StartTLS on ldap:// connections, before the bind"""
     ca_file: FileName | None = None
@@ -201,15 +194,6 @@ class Tls(Section):
     servers that ask for one, and for a bind by SASL EXTERNAL"""
     key_file: HostFile | None = None
     """PEM file of its private key, likewise; never sent anywhere"""
-
-    @checked
-    def _certificate_and_key(self) -> None:
-        if (self.cert_file is None) != (self.key_file is None):
-            missing = "key_file" if self.cert_file else "cert_file"
-            raise Fault(
-                f"the key {missing!r} is missing",
-                "a certificate needs its private key, and the other way round",
-            )
 
 
 class Connection(Section):

@@ -7,30 +7,26 @@ servers.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
-from ldapslam.base import units
-from ldapslam.base.fault import Fault, expected, one_of
+from ldapslam.base.fault import Fault, one_of
 from ldapslam.jobs.fields.connection import Bind, HostFile
 from ldapslam.jobs.fields.sections import (
     Count,
-    Duration,
     Flag,
+    Interval,
     Kind,
     Name,
     PositiveDuration,
     Section,
     Text,
     checked,
-    field_text,
 )
 from ldapslam.jobs.fields.texts import AttributeName
 from ldapslam.jobs.requests.dn import check_dn
-
-#: Shorter, and reading would be a load of its own.
-LEAST_EVERY_NS = units.NS_PER_S // 10
 
 #: Key of a monitor's kind -> the keys that go with it; `every` goes with all.
 _KEYS = {
@@ -39,16 +35,6 @@ _KEYS = {
     "host": ("processes",),
     "log": ("format", "target"),
 }
-#: Those of them that a monitor of the kind must have.
-_REQUIRED = {"entry": ("target",), "log": ("format",)}
-
-
-def _not_too_often(every_ns: int) -> int:
-    if every_ns < LEAST_EVERY_NS:
-        raise expected("at least 100ms", units.format_duration(every_ns))
-    return every_ns
-
-
 _Dn = Annotated[Text, Field(min_length=1), AfterValidator(check_dn), Kind("DN")]
 
 
@@ -56,6 +42,7 @@ class Monitor(Section):
     """Figures of a server or a host that are read all through the run."""
 
     exactly_one: ClassVar[tuple[str, ...]] = tuple(_KEYS)
+    needs: ClassVar[Mapping[str, str]] = {"entry": "target", "log": "format"}
 
     directory: Name | None = None
     """a role of `targets`: what each of its servers, slapd or 389-DS, says of itself
@@ -86,7 +73,7 @@ class Monitor(Section):
     serve the role, or all where none does"""
     format: Literal["openldap", "389ds"] | None = None
     """with `log`: whose log it is"""
-    every_ns: Annotated[Duration, AfterValidator(_not_too_often)] | None = None
+    every_ns: Interval | None = None
     """time between readings, at least 100ms; without it, run.interval"""
     bind: Bind | None = None
     """with `directory` and `entry`: whom to read as, instead of the job's"""
@@ -113,10 +100,6 @@ class Monitor(Section):
                     f"the key {key!r} goes with {one_of(kinds)}, got {kind!r}",
                     "leave it out",
                 )
-        for key in _REQUIRED.get(kind, ()):
-            if getattr(self, key) is None:
-                hint = field_text(type(self), key)
-                raise Fault(f"the key {key!r} is missing", hint)
         if kind == "entry" and not self.attributes and not self.counters:
             raise Fault(
                 "expected attributes or counters, got none",

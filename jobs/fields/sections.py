@@ -15,7 +15,7 @@ import functools
 import inspect
 import itertools
 import textwrap
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import (
     TYPE_CHECKING,
@@ -82,6 +82,8 @@ class Section(BaseModel):
     exactly_one: ClassVar[tuple[str, ...]] = ()
     #: At least one of these keys must be given, if any are listed.
     at_least_one: ClassVar[tuple[str, ...]] = ()
+    #: Key -> another one that must be given with it.
+    needs: ClassVar[Mapping[str, str]] = {}
     #: What the keys of `exactly_one` are called in messages.
     choice_noun: ClassVar[str] = "key"
     #: The methods marked with @checked.
@@ -193,6 +195,10 @@ class Section(BaseModel):
                 yield (), Fault(reason, "keep one")
             elif has_known_keys:
                 yield (), Fault(reason, f"add {one_of(cls.exactly_one)}")
+        for key, other in cls.needs.items() if len(given) < 2 else ():
+            if value.get(key) is not None and value.get(other) in (None, {}):
+                reason = f"the key {other!r} is missing: {key!r} needs it"
+                yield (), Fault(reason, field_text(cls, other))
         if cls.at_least_one and has_known_keys:
             if not any(value.get(key) for key in cls.at_least_one):
                 hint = f"give {one_of(cls.at_least_one)}"
@@ -382,6 +388,12 @@ def _above_zero(duration_ns: int) -> int:
     return duration_ns
 
 
+def _at_least_100ms(duration_ns: int) -> int:
+    if duration_ns < units.NS_PER_S // 10:
+        raise expected("at least 100ms", units.format_duration(duration_ns))
+    return duration_ns
+
+
 def _flag(value: Any) -> bool:
     if isinstance(value, bool):
         return value
@@ -412,6 +424,8 @@ Duration = Annotated[
     WithJsonSchema({"type": "string", "pattern": units.DURATION_PATTERN}),
     Kind("duration", units.format_duration),
 ]
+#: Nanoseconds; what is done that often costs next to nothing.
+Interval = Annotated[Duration, AfterValidator(_at_least_100ms)]
 #: Nanoseconds; above zero.
 PositiveDuration = Annotated[Duration, AfterValidator(_above_zero)]
 

@@ -338,6 +338,7 @@ class Add(OperationBody):
     kind: ClassVar[str] = "add"
     response_tag: ClassVar[int] = 0x69
     exactly_one: ClassVar[tuple[str, ...]] = ("dn", "template")
+    needs: ClassVar[Mapping[str, str]] = {"dn": "entry", "template": "under"}
 
     dn: EntryDn | None = Field(
         default=None, examples=["uid=new.[unique],ou=people,dc=example,dc=com"]
@@ -377,11 +378,6 @@ class Add(OperationBody):
     @checked
     def _goes_together(self, reading: Reading) -> None:
         if self.template is not None:
-            if self.under is None and self.dn is None:
-                raise Fault(
-                    "the key 'under' is missing",
-                    "under: DN of the parent of the template's entries",
-                )
             if self.entry:
                 raise Fault(
                     "`entry` goes with `dn`, not with `template`",
@@ -390,11 +386,6 @@ class Add(OperationBody):
             self._template_text = reading.text_of(self.template)
         elif self.under is not None or self.template_name is not None:
             raise Fault("`under` and `template_name` go with `template`", "add it")
-        if self.dn is not None and not self.entry:
-            raise Fault(
-                "the key 'entry' is missing",
-                "entry: attribute and its value or values, objectClass at the least",
-            )
 
     def compile(self, scope: Scope, controls: Sequence[Node] = ()) -> OperationPlan:
         entry = self._from_template(scope) if self.template else self._plain(scope)

@@ -8,7 +8,7 @@ belong to a test population. How connections are set up is in fields/connection.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
@@ -74,6 +74,7 @@ class BindOperation(OperationBody):
     kind: ClassVar[str] = "bind"
     response_tag: ClassVar[int] = 0x61
     exactly_one: ClassVar[tuple[str, ...]] = ("dn", "anonymous", "sasl")
+    needs: ClassVar[Mapping[str, str]] = {"dn": "password"}
 
     dn: EntryDn | None = Field(
         default=None, examples=["uid=user.[0-999],ou=people,dc=example,dc=com"]
@@ -90,11 +91,6 @@ class BindOperation(OperationBody):
 
     @checked
     def _password_goes_with_dn(self) -> None:
-        if self.dn is not None and self.password is None:
-            raise Fault(
-                "the key 'password' is missing",
-                "password: that of `dn`; without any, {anonymous: true}",
-            )
         if self.dn is None and self.password is not None:
             raise Fault(
                 "a password belongs to a simple bind", "give `dn` too, or leave it out"
@@ -247,6 +243,7 @@ class Extended(OperationBody):
     kind: ClassVar[str] = "extended"
     response_tag: ClassVar[int] = 0x78
     exactly_one: ClassVar[tuple[str, ...]] = ("oid", "password_modify", "who_am_i")
+    needs: ClassVar[Mapping[str, str]] = {"value": "oid"}
 
     oid: Annotated[Oid, AfterValidator(_not_start_tls)] | None = Field(
         default=None, examples=[WHO_AM_I]
@@ -258,11 +255,6 @@ class Extended(OperationBody):
     """password modify (RFC 3062)"""
     who_am_i: Annotated[Literal[True] | None, Kind("true")] = None
     """who am I (RFC 4532)"""
-
-    @checked
-    def _value_of_an_oid(self) -> None:
-        if self.value is not None and self.oid is None:
-            raise Fault("`value` goes with `oid`", "leave `value` out")
 
     def request(self, scope: Scope) -> Node:
         oid, value = self.oid or "", None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
@@ -228,6 +228,7 @@ class Control(Section):
 
     exactly_one: ClassVar[tuple[str, ...]] = (*CONTROLS, "oid")
     choice_noun: ClassVar[str] = "control"
+    needs: ClassVar[Mapping[str, str]] = {"value": "oid"}
 
     server_side_sort: SortKeys | None = Field(
         default=None, examples=["[sn, -givenName:caseExactOrderingMatch]"]
@@ -298,8 +299,6 @@ class Control(Section):
 
     @checked
     def _goes_together(self) -> None:
-        if self.value is not None and self.oid is None:
-            raise Fault("`value` goes with `oid`", "leave `value` out")
         if self.oid == _PAGED_RESULTS:
             raise _paged()
         if self.proxied_authorization is not None:

@@ -2,8 +2,9 @@
 """How a stream's requests arrive: the `load` section of the job file, and the `stages`
 of an open load, which change its rate over the measure phase.
 
-A file of rates is one of two. A table is CSV of two columns, time since the stages begin
-and rate, with a header or without; a bare number is seconds, and arrivals per second:
+A file of rates is one of two. A table is CSV of two columns, the time since the stages
+begin and the rate, with a header or without; a bare number is seconds, or arrivals per
+second:
 
     time,rate
     0,100

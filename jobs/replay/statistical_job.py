@@ -3,6 +3,11 @@
 
 What the log does not have (passwords, values of writes) is not invented: an operation
 that lacks it is left out, and a comment says how many there were.
+
+A filter's shape is the filter with a placeholder for each assertion value, a DN's the
+same with its RDN values; values that say what kind of entry is meant
+(objectClass=person) belong to the shape. The values of a placeholder are then a
+constant, a range of numbers within a text, or a list, which becomes a feed. Pure.
 """
 
 from __future__ import annotations

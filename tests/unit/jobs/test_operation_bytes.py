@@ -355,7 +355,7 @@ def test_value_of_any_text_is_what_libldap_sends(libldap: LibLdap, text: str) ->
         ),
         ("extended", {"oid": "1"}, "expected an OID"),
         ("extended", {"oid": "1.3.6.1.4.1.1466.20037"}, "StartTLS cannot be sent"),
-        ("extended", {"who_am_i": True, "value": "x"}, "`value` goes with `oid`"),
+        ("extended", {"who_am_i": True, "value": "x"}, "'value' needs it"),
         ("extended", {"oid": "1.2", "value": "hex:0"}, "expected two hex digits"),
         ("extended", {"oid": "1.2", "value": "base64:!"}, "expected base64"),
         ("modify_dn", {"dn": "cn=x", "new_rdn": "cn=a,dc=b"}, "expected a single RDN"),
