@@ -40,8 +40,8 @@ from ldapslam.jobs.requests.template import FILE_RANDOM, FILE_SEQUENCE
 _SUFFIX = ".template"
 
 
-def ready_templates() -> dict[str, Path]:
-    """The ready templates by name."""
+def example_templates() -> dict[str, Path]:
+    """The example templates by name."""
     folder = _folder()
     return {path.stem: path for path in sorted(folder.glob(f"*{_SUFFIX}"))}
 
@@ -55,11 +55,11 @@ def find_template(name: str) -> tuple[str, str]:
     """Path and text of a template file, or of an example; ConfigError."""
     path = Path(name)
     if not path.exists():
-        ready = ready_templates()
+        ready = example_templates()
         if name not in ready:
             raise ConfigError(
                 f"there is no template file {name!r}",
-                hint=did_you_mean(name, ready, "ready templates"),
+                hint=did_you_mean(name, ready, "example templates"),
             )
         path = ready[name]
     try:
@@ -117,7 +117,7 @@ OnProgress = Callable[[int, int, int], None]
 class Generation:
     """What is to be generated."""
 
-    #: A file, or the name of a ready template.
+    #: A file, or the name of a example template.
     template: str
     #: `-` is stdout.
     output: Path = STDOUT

@@ -3,7 +3,7 @@
 
 One thread drives all connections: each has up to `window` adds under way, and whichever
 has room takes the next one that may be sent (add_order.py). A lost connection is made
-anew and what was under way on it is sent again. What is answered is kept beside the
+again and what was under way on it is sent again. What is answered is kept beside the
 file (load_state.py), so that a load that was interrupted goes on where it was.
 """
 
@@ -48,7 +48,7 @@ _ATTEMPTS = 5
 _PAUSE_S = 0.2
 _SAVE_S = 1.0
 _TELL_S = 0.25
-#: Least entries to read ahead: the state is written once for so many.
+#: Least entries to read ahead: the state is written once for this many.
 _READ_AHEAD = 256
 #: Entries that may wait to be settled, for each that may be under way: how far others
 #: may run ahead of a slow one.

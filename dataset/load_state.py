@@ -191,7 +191,7 @@ class LoadState:
             raise ConfigError(
                 f"the state of an earlier load, {str(self._path)!r}, cannot be used: "
                 f"{error}",
-                hint="--restart begins anew",
+                hint="--restart begins from the start",
             ) from error
         if load != self._load:
             raise ConfigError(
@@ -204,7 +204,7 @@ class LoadState:
             raise ConfigError(
                 f"{str(ldif)!r} was changed above line {progress.line}, up to which an "
                 "earlier call loaded it",
-                hint="--restart begins anew",
+                hint="--restart begins from the start",
             )
         return progress, sent
 

@@ -283,7 +283,7 @@ def ldif2db(
     argv = [*words, "ldif2db", "-D", str(config)]
     backend = backend_of(settings.values(), first_dn(ldif), str(config))
     argv += ["-n", backend, "-i", str(ldif.resolve())]
-    # what becomes of entries it says in the server's log alone
+    # the outcome of entries is in the server's log alone
     logs = settings.get(b"cn=config", {}).get("nsslapd-errorlog", ())
     begins = [(path, _size(path)) for path in map(Path, map(os.fsdecode, logs))]
     ended = _run(argv, None, is_stopping)

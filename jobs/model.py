@@ -21,7 +21,6 @@ from pydantic import (
     PrivateAttr,
     StringConstraints,
     ValidationInfo,
-    WithJsonSchema,
     field_validator,
 )
 
@@ -52,6 +51,7 @@ from ldapslam.jobs.fields.sections import (
     is_given,
     known,
     one_or_more,
+    one_or_more_schema,
 )
 from ldapslam.jobs.fields.thresholds import Validity, parse_threshold
 from ldapslam.jobs.operations.sequence import (
@@ -67,7 +67,7 @@ from ldapslam.jobs.rates.arrivals import DEFAULT_IN_FLIGHT, Load
 from ldapslam.jobs.replay.options import KINDS, Replay
 
 MAX_INTERVALS = 200_000
-#: Type of a stream of which nobody knows what it sends: its type or options are wrong.
+#: Type of a stream whose type or options are wrong: what it sends is not known.
 UNKNOWN_TYPE = "unknown"
 #: Fields of a stream of which exactly one says what it sends.
 _WAYS = ("operations", "python", "replay")
@@ -78,7 +78,7 @@ CLASS_PATTERN = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
 
 class Run(Section):
     """The run's time line: ramp_up, warm_up, measure (of length `duration`),
-    cool_down, then the drain. The report's figures cover the measure phase. Where every
+    cool_down, then the drain. The report covers the measure phase. Where every
     stream has a count, the run ends with the last of them."""
 
     duration_ns: PositiveDuration = Field(
@@ -110,14 +110,14 @@ class Agents(Section):
     labels: dict[Text, Text] | None = Field(default=None, min_length=1)
     """those that carry these labels: all, or `count` of them"""
     hosts: Count | None = None
-    """spread `count` evenly over so many hosts at least"""
+    """spread `count` evenly over at least this many hosts"""
     wait_ns: Duration = 0
     """how long the run may wait for agents that are not there yet; 0: it is refused at
     once"""
     ready_within_ns: PositiveDuration = 120 * NS_PER_S
     """how long agents may take to check the servers and to connect"""
     quorum: Count | None = None
-    """so many agents are enough when others cannot be made ready in time: the load is
+    """this many agents are enough when others do not get ready in time: the load is
     then split over those that can; without it, all are needed"""
 
     @checked
@@ -298,7 +298,7 @@ class Stream(Section):
         if not self.connection.per_operation:
             return
         if known(self.connection, "reconnect_every") is not None:
-            reason = "a connection per operation is made anew anyway"
+            reason = "a connection per operation is new anyway"
             yield ("connection", "reconnect_every", KEY), Fault(reason, "keep one")
         if any(one.is_step for one in placed(self.operations)):
             reason = "a sequence is a session on one connection, not one per operation"
@@ -329,14 +329,7 @@ Uris = Annotated[
     Field(min_length=1),
     BeforeValidator(one_or_more),
     AfterValidator(_distinct),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "string"},
-                {"type": "array", "items": {"type": "string"}, "minItems": 1},
-            ]
-        }
-    ),
+    one_or_more_schema({"type": "string"}, minItems=1),
     Kind("URI or list of URIs"),
 ]
 
@@ -392,7 +385,7 @@ class Job(Section):
     """role of each group of servers, such as supplier or replica, and their URIs
     (ldap://, ldaps://, ldapi://)"""
     bind: Bind | None = None
-    """whom connections bind as"""
+    """the identity that connections bind as"""
     tls: Tls = Tls()
     """TLS to the targets"""
     run: Run = Field(examples=["{duration: 60s}"])

@@ -36,9 +36,9 @@ from ldapslam.jobs.requests.template import (
     PLAIN,
     UNDERSCORES,
     Base64,
-    Chance,
     If,
     Node,
+    OptionalGroup,
     Placed,
     Ref,
     ValueSource,
@@ -218,7 +218,7 @@ class Entry(ABC):
     def wrapped(self, number: int, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
         _, value = self.values[number]
         if value.ppm < CERTAIN_PPM:
-            nodes = (*self.field(2 * number + 1), Chance(value.ppm, nodes))
+            nodes = (*self.field(2 * number + 1), OptionalGroup(value.ppm, nodes))
         for slot, is_wanted in self.conditions(number):
             nodes = (If(slot, nodes, is_wanted),)
         return nodes

@@ -31,7 +31,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Below:
-    """A `subordinateTemplate` line: so many entries of a template below each entry."""
+    """A `subordinateTemplate` line: entries of a template below each entry."""
 
     line: int
     template: str

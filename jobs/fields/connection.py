@@ -73,7 +73,7 @@ class Sasl(Section):
     password: Password | None = None
     """a reference to the password"""
     authzid: Annotated[Text, AfterValidator(check_authzid)] | None = None
-    """whom to act as, as 'dn:…' or 'u:…'; without it, as oneself"""
+    """the identity to act as, 'dn:…' or 'u:…'; without it, the one that is bound"""
     realm: Text | None = Field(default=None, min_length=1)
     """the mechanism's realm"""
 
@@ -197,8 +197,8 @@ class Tls(Section):
 
 
 class Connection(Section):
-    """How a stream's connections are made. A connection that is lost is always made
-    anew. The times of connecting, TLS and bind are figures of their own and in no
+    """How a stream's connections are made. A lost connection is always replaced.
+    The times of connecting, TLS and bind are reported by themselves and are in no
     operation's time."""
 
     connect_timeout_ns: PositiveDuration = 10 * NS_PER_S
@@ -206,7 +206,7 @@ class Connection(Section):
     reconnect_every: CountOrDurationField | None = Field(
         default=None, examples=["1000"]
     )
-    """make a connection anew after that many requests, or when it is that old; not in
+    """replace a connection after that many requests, or when it is that old; not in
     the middle of a sequence"""
     per_operation: Flag = False
     """a new connection for each request: connect, bind, request, unbind"""

@@ -39,7 +39,7 @@ _Dn = Annotated[Text, Field(min_length=1), AfterValidator(check_dn), Kind("DN")]
 
 
 class Monitor(Section):
-    """Figures of a server or a host that are read all through the run."""
+    """Values of a server or a host that are read during the whole run."""
 
     exactly_one: ClassVar[tuple[str, ...]] = tuple(_KEYS)
     needs: ClassVar[Mapping[str, str]] = {"entry": "target", "log": "format"}
@@ -76,7 +76,7 @@ class Monitor(Section):
     every_ns: Interval | None = None
     """time between readings, at least 100ms; without it, run.interval"""
     bind: Bind | None = None
-    """with `directory` and `entry`: whom to read as, instead of the job's"""
+    """with `directory` and `entry`: the identity to read as, instead of the job's"""
 
     @property
     def kind(self) -> str:
@@ -122,7 +122,7 @@ class ReplicationCheck(Section):
     content: Flag = True
     """whether entries are compared too, not states alone"""
     sample: Count | None = None
-    """compare so many entries, chosen by the seed; without it, all"""
+    """compare this many entries, chosen by the seed; without it, all"""
 
     @checked
     def _sample_is_of_content(self) -> None:

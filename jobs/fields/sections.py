@@ -283,6 +283,10 @@ def is_given(section: Section, name: str) -> bool:
     return name in given and vars(section).get(name, Unknown) is not None
 
 
+def one_or_more_schema(item: dict[str, Any], **limits: Any) -> WithJsonSchema:
+    return WithJsonSchema({"anyOf": [item, {"type": "array", "items": item, **limits}]})
+
+
 def one_or_more(value: Any) -> Any:
     """A text alone as a list of one: for BeforeValidator."""
     return [value] if isinstance(value, str) else value

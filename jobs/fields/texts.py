@@ -147,7 +147,7 @@ _HEX, _BASE64 = "hex:", "base64:"
 
 
 def parse_octets(text: str, names: Mapping[str, int] | None = None) -> tuple[Node, ...]:
-    """Content octets, with holes for the patterns of a text."""
+    """Content octets, with placeholders for the patterns of a text."""
     if text.startswith(_HEX):
         try:
             return (bytes.fromhex(text.removeprefix(_HEX)),)

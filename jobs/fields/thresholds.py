@@ -58,7 +58,7 @@ SHARES: dict[str, tuple[str, ...]] = {
     "timed_out": ("timed_out",),
     "unresolved": ("unresolved",),
 }
-#: Figures of a stream, of whichever operation.
+#: Metrics of a stream, not of an operation.
 _STREAM_METRICS = (*SET_UP_METRICS, "elapsed")
 METRICS = (*TIME_METRICS, *SET_UP_METRICS, "elapsed", "throughput", "goodput", *SHARES)
 COMPARISONS: dict[str, Callable[[float, float], bool]] = {
@@ -82,8 +82,8 @@ NOTATION = f"""\
 What must hold in the measure phase for the verdict PASS. '*' stands for every
 stream, or every operation; each that matches must meet the threshold, and the
 value shown is the worst of them. Unbind and abandon have no response and no
-times. Without data a threshold is not met, nor on a figure that hangs on
-requests without an answer: they rank above every time.
+times. Without data a threshold is not met, nor one on a percentile among
+requests without a response: they rank above every time.
 
     times, with a statistic   {", ".join(TIME_METRICS[:3])},
                               {", ".join(TIME_METRICS[3:])}
@@ -117,7 +117,7 @@ class Threshold:
     #: Name of an operation, or '*'.
     operation: str
     metric: str
-    #: None for metrics that are one figure.
+    #: None for metrics with one value.
     statistic: str | None
     comparison: str
     #: In `unit`.
@@ -168,7 +168,7 @@ def parse_threshold(text: str) -> Threshold:
     if metric in _STREAM_METRICS and operation != "*":
         raise _wrong(
             text,
-            f"{metric} is a figure of the stream, not of {operation!r}",
+            f"{metric} is a metric of the stream, not of {operation!r}",
             f"write {stream}.*.{'.'.join((metric, *statistic))}",
         )
     if metric not in (*TIME_METRICS, *SET_UP_METRICS):
@@ -197,8 +197,8 @@ def evaluate(
     threshold: Threshold, result: Mapping[str, Any]
 ) -> tuple[float | None, bool]:
     """Worst value among the operations that match, in `threshold.unit` (None: some
-    operation has no figure), and whether all of them meet the threshold."""
-    values = [_figure(threshold, figures) for figures in _matching(threshold, result)]
+    operation has no value), and whether all of them meet the threshold."""
+    values = [_value(threshold, one) for one in _matching(threshold, result)]
     known = [value for value in values if value is not None]
     if not known or len(known) < len(values):
         return None, False
@@ -212,8 +212,8 @@ def times_lacking(
     """The times, of operations that match, that lack the threshold's statistic."""
     return [
         times
-        for figures in _matching(threshold, result)
-        if (times := figures.get(f"{threshold.metric}_us"))
+        for one in _matching(threshold, result)
+        if (times := one.get(f"{threshold.metric}_us"))
         and times.get(threshold.statistic) is None
     ]
 
@@ -221,47 +221,47 @@ def times_lacking(
 def _matching(
     threshold: Threshold, result: Mapping[str, Any]
 ) -> Iterator[Mapping[str, Any]]:
-    """The figures of each operation, or stream, that a threshold is about."""
+    """The statistics of each operation, or stream, that a threshold matches."""
     for stream, operations in result["streams"].items():
         if threshold.metric in _STREAM_METRICS:
             if threshold.matches(stream, "*"):
                 yield result["connections"][stream]
             continue
-        for operation, figures in operations.items():
-            is_timed = figures.get("kind") not in KINDS_WITHOUT_RESPONSE
+        for operation, statistics in operations.items():
+            is_timed = statistics.get("kind") not in KINDS_WITHOUT_RESPONSE
             if threshold.matches(stream, operation) and (
                 is_timed or threshold.metric not in TIME_METRICS
             ):
-                yield figures
+                yield statistics
 
 
-def _figure(threshold: Threshold, figures: Mapping[str, Any]) -> float | None:
+def _value(threshold: Threshold, statistics: Mapping[str, Any]) -> float | None:
     value: float | None
     if threshold.unit == "per_s":
-        value = figures.get(f"{threshold.metric}_per_s")
+        value = statistics.get(f"{threshold.metric}_per_s")
     elif threshold.unit == "share":
-        value = _share(figures, SHARES[threshold.metric])
+        value = _share(statistics, SHARES[threshold.metric])
     elif threshold.metric == "elapsed":
-        elapsed_s = figures.get("elapsed_s")
+        elapsed_s = statistics.get("elapsed_s")
         value = None if elapsed_s is None else elapsed_s * 1e6
     else:
-        times = figures.get(f"{threshold.metric}_us") or {}
+        times = statistics.get(f"{threshold.metric}_us") or {}
         value = times.get(threshold.statistic)
     return None if value is None else float(value)
 
 
-def error_share(figures: Mapping[str, Any]) -> float | None:
+def error_share(statistics: Mapping[str, Any]) -> float | None:
     """Requests that failed, timed out or were unresolved, as a share of those sent;
     None when nothing was sent."""
-    return _share(figures, SHARES["errors"])
+    return _share(statistics, SHARES["errors"])
 
 
-def _share(figures: Mapping[str, Any], outcomes: tuple[str, ...]) -> float | None:
+def _share(statistics: Mapping[str, Any], outcomes: tuple[str, ...]) -> float | None:
     sent = sum(
-        figures.get(name, 0)
+        statistics.get(name, 0)
         for name in ("completed", "timed_out", "unresolved", "abandoned")
     )
-    return sum(figures.get(name, 0) for name in outcomes) / sent if sent else None
+    return sum(statistics.get(name, 0) for name in outcomes) / sent if sent else None
 
 
 def _limit(metric: str, value: str) -> float:
@@ -301,7 +301,7 @@ def samples_needed(p: float) -> int:
 
 class Validity(Section):
     """Limits on the generator's own failings. A run beyond one of them is INVALID:
-    its figures may describe the generator rather than the directory."""
+    its numbers may describe the generator rather than the directory."""
 
     disconnected: Share = 0.01
     """largest part of the measure phase that connections of a closed stream may be

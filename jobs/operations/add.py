@@ -327,7 +327,7 @@ class _AddedEntry(Entry):
 
 
 _ADD_REQUEST = 0x68
-_HOLE = re.compile(f"[{MASK_CLASS}]")
+_PLACEHOLDER = re.compile(f"[{MASK_CLASS}]")
 _ESCAPE = re.compile(r"\\([0-9A-Fa-f]{2}|.)", re.DOTALL)
 
 
@@ -432,20 +432,20 @@ def _named_entry(
         return pattern.nodes, [], lets
     drawn: dict[str, int] = {}
     once: dict[int, int] = {}  # by identity of what is drawn
-    for hole in _HOLE.findall(rdn):
-        source = pattern.source(hole)
+    for placeholder in _PLACEHOLDER.findall(rdn):
+        source = pattern.source(placeholder)
         if isinstance(source, Ref):
-            drawn[hole] = once[id(source.target)]
+            drawn[placeholder] = once[id(source.target)]
             continue
         if source.kind == VARIABLE:
-            drawn[hole] = source.lo
+            drawn[placeholder] = source.lo
         else:
             lets.append(scope.let(source))
-            drawn[hole] = lets[-1].variable
-        once[id(source)] = drawn[hole]
+            drawn[placeholder] = lets[-1].variable
+        once[id(source)] = drawn[placeholder]
 
     def filled(masked: str, escaped: bool) -> tuple[Node, ...]:
-        parts = re.split(f"({_HOLE.pattern})", masked)
+        parts = re.split(f"({_PLACEHOLDER.pattern})", masked)
         return tuple(
             ValueSource(VARIABLE, lo=drawn[part], width=int(escaped))
             if part in drawn

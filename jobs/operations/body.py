@@ -129,7 +129,7 @@ class EntryBody(OperationBody):
     """the entry; patterns allowed"""
     of: Name | None = Field(default=None, examples=["add"])
     """name of an add operation of the stream: an entry that it added in this run and
-    that nobody else works on"""
+    that no other session works on"""
     order: Order = "fifo"
     """which of the entries of `of`: the oldest, the newest or any"""
 

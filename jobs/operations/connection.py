@@ -44,7 +44,7 @@ def _some(text: str) -> str:
         # RFC 4513 section 5.1.2: servers may take it for an anonymous bind.
         raise Fault(
             "expected a password, got ''",
-            "a bind with an empty password authenticates nobody: {anonymous: true}",
+            "a bind with an empty password is anonymous: {anonymous: true}",
         )
     return text
 
@@ -61,7 +61,8 @@ class BindSasl(Section):
     password: PatternText | None = None
     """the password; patterns allowed"""
     authzid: Annotated[PatternText, AfterValidator(check_authzid)] | None = None
-    """whom to act as, as 'dn:…' or 'u:…'; patterns allowed; without it, as oneself"""
+    """the identity to act as, 'dn:…' or 'u:…'; patterns allowed; without it, the one
+    that is bound"""
 
     @checked
     def _properties(self) -> None:
@@ -69,7 +70,7 @@ class BindSasl(Section):
 
 
 class BindOperation(OperationBody):
-    """Bind, as the load itself. The connection then acts as whom it was bound as."""
+    """Bind, as the load itself. The connection then has this identity."""
 
     kind: ClassVar[str] = "bind"
     response_tag: ClassVar[int] = 0x61
@@ -213,7 +214,7 @@ def _not_start_tls(text: str) -> str:
 
 
 class PasswordModify(Section):
-    """Password modify (RFC 3062). Without `user`, for whom the connection is bound as;
+    """Password modify (RFC 3062). Without `user`, of the identity that is bound;
     without `new`, the server makes a password."""
 
     user: PatternText | None = None

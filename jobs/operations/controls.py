@@ -2,7 +2,7 @@
 """The request controls of an operation (RFC 4511 section 4.1.11).
 
 Controls are critical unless the job file says otherwise: a server that would ignore one
-refuses the request, so that nobody measures it without what was asked for.
+refuses the request, so that it is not measured without what was asked for.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from ldapslam.jobs.fields.sections import (
     checked,
     known,
     one_or_more,
+    one_or_more_schema,
 )
 from ldapslam.jobs.fields.texts import (
     AttributeSelector,
@@ -142,31 +143,25 @@ def _offset(value: Any) -> Any:
     raise expected("an offset from 1, or a range such as [1-99]", value)
 
 
-def _list_of_names(schema: dict[str, Any]) -> WithJsonSchema:
-    return WithJsonSchema(
-        {"anyOf": [schema, {"type": "array", "items": schema, "minItems": 1}]}
-    )
-
-
 _TEXT_SCHEMA: dict[str, Any] = {"type": "string"}
 SortKeys = Annotated[
     list[Annotated[Text, AfterValidator(_checked_sort_key), Kind("sort key")]],
     Field(min_length=1),
     BeforeValidator(one_or_more),
-    _list_of_names(_TEXT_SCHEMA),
+    one_or_more_schema(_TEXT_SCHEMA, minItems=1),
     Kind("sort key or list of sort keys"),
 ]
 ItemFilters = Annotated[
     list[Annotated[FilterText, AfterValidator(_simple_item)]],
     Field(min_length=1),
     BeforeValidator(one_or_more),
-    _list_of_names(_TEXT_SCHEMA),
+    one_or_more_schema(_TEXT_SCHEMA, minItems=1),
     Kind("filter or list of filters"),
 ]
 Selectors = Annotated[
     list[AttributeSelector],
     BeforeValidator(one_or_more),
-    _list_of_names(_TEXT_SCHEMA),
+    one_or_more_schema(_TEXT_SCHEMA, minItems=1),
     Kind("attribute or list of attributes"),
 ]
 Offset = Annotated[
@@ -266,7 +261,7 @@ class Control(Section):
     """delete all below the entry too; only for an entry that this run has added
     (`of`)"""
     authorization_identity: _Given = None
-    """tell whom the bind is for (RFC 3829)"""
+    """return the identity that was bound (RFC 3829)"""
     password_policy: _Given = None
     """ask for warnings and errors of the password policy
     (draft-behera-ldap-password-policy)"""

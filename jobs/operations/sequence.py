@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, Self
 
@@ -42,6 +41,7 @@ from ldapslam.jobs.fields.sections import (
     Unknown,
     checked,
     known,
+    one_or_more,
 )
 from ldapslam.jobs.fields.texts import AttributeName, checked_pattern
 from ldapslam.jobs.operations import OPERATIONS
@@ -123,6 +123,7 @@ class _Request(Section):
     """What operations and the steps of sequences have in common."""
 
     choice_noun: ClassVar[str] = "operation"
+    begins_session: ClassVar[bool] = False
 
     name_given: Name | None = Field(alias="name", default=None)
     """its name in reports and thresholds; the operation's kind if left out; unique
@@ -158,6 +159,31 @@ class _Request(Section):
                 return kind
         raise Unknown("kind")
 
+    @model_validator(mode="wrap")
+    @classmethod
+    def _in_session(
+        cls,
+        value: Any,
+        handler: ModelWrapValidatorHandler[Self],
+        info: ValidationInfo,
+    ) -> Self:
+        """The fields of a request may use the variables that it makes itself; later
+        requests of the session have what it captures."""
+        reading = Reading.of(info)
+        scope = Scope() if cls.begins_session else reading.scope
+        given: Mapping[str, Any] = value if isinstance(value, dict) else {}
+        lets, captures = given.get("let"), given.get("capture")
+        for name in lets if isinstance(lets, dict) else ():
+            scope.define(name)
+        try:
+            with reading.within(scope):
+                return handler(value)
+        finally:
+            for name in one_or_more(
+                captures if isinstance(captures, str | dict) else ()
+            ):
+                scope.define(name)
+
     @checked
     def _variables_are_made_before_their_use(self, reading: Reading) -> Iterator[Found]:
         names = reading.scope.names
@@ -190,28 +216,6 @@ class _Request(Section):
             yield ("controls", index), fault
 
 
-def _keys(value: Any) -> list[str]:
-    if isinstance(value, str):
-        return [value]
-    return [key for key in value if isinstance(key, str)] if value else []
-
-
-@contextmanager
-def _in_session(value: Any, scope: Scope, info: ValidationInfo) -> Iterator[None]:
-    """Within it, the fields of a request may use the variables that it makes itself,
-    and afterwards the session has what it captures."""
-    given: Mapping[str, Any] = value if isinstance(value, dict) else {}
-    lets, captures = given.get("let"), given.get("capture")
-    for name in _keys(lets if isinstance(lets, dict) else None):
-        scope.define(name)
-    try:
-        with Reading.of(info).within(scope):
-            yield
-    finally:
-        for name in _keys(captures if isinstance(captures, (dict, str)) else None):
-            scope.define(name)
-
-
 class _StepFields(_Request):
     """One step of a sequence: exactly one of the kinds below, or a pause."""
 
@@ -221,17 +225,6 @@ class _StepFields(_Request):
     """a pause before the next operation"""
     repeat: Annotated[Count, Field(le=MAX_REPEAT)] = 1
     """how often the operation is sent, one after the other"""
-
-    @model_validator(mode="wrap")
-    @classmethod
-    def _after_the_steps_before(
-        cls,
-        value: Any,
-        handler: ModelWrapValidatorHandler[Self],
-        info: ValidationInfo,
-    ) -> Self:
-        with _in_session(value, Reading.of(info).scope, info):
-            return handler(value)
 
     @checked
     def _pause_is_nothing_else(self) -> Iterator[Found]:
@@ -271,6 +264,7 @@ class _OperationFields(_Request):
     """One operation of a stream: exactly one of the kinds below, and how often."""
 
     exactly_one: ClassVar[tuple[str, ...]] = (*OPERATIONS, "sequence")
+    begins_session: ClassVar[bool] = True
 
     weight: Annotated[Count, Field(le=1_000_000)] = 1
     """its share among the stream's operations, drawn for each request"""
@@ -291,17 +285,6 @@ class _OperationFields(_Request):
     def name(self) -> str:
         """What it is called; reports call the steps of a sequence by their own."""
         return request_name(self.name_given, self.kind)
-
-    @model_validator(mode="wrap")
-    @classmethod
-    def _as_a_session(
-        cls,
-        value: Any,
-        handler: ModelWrapValidatorHandler[Self],
-        info: ValidationInfo,
-    ) -> Self:
-        with _in_session(value, Scope(), info):
-            return handler(value)
 
     @checked
     def _sequence_has_steps_alone(self) -> Iterator[Found]:

@@ -154,7 +154,7 @@ class RateTable:
     """What a file of rates says."""
 
     steps: tuple[RateStep, ...]
-    #: Begin anew at the end, instead of holding the last rate.
+    #: Repeat from the beginning, instead of holding the last rate.
     repeats: bool = False
 
     @property

@@ -215,7 +215,7 @@ def _made(
 
 
 def _defect(job_type: type[JobType[Any]], what: str) -> Fault:
-    """Of a type, which may be anybody's: the job may be right."""
+    """A defect of a type, perhaps a third party's: the job may be right."""
     where = f"{job_type.__module__}.{job_type.__qualname__}"
     return Fault(
         f"the job type {job_type.name!r} failed: {what}",

@@ -77,7 +77,7 @@ class Tree:
     findings: list[Finding] = field(default_factory=list)
     #: Fields that the file does not have, made by the type of the stream at the path.
     made: dict[Path, Path] = field(default_factory=dict)
-    #: Streams of which nobody knows what they send: their type or options are wrong.
+    #: Streams whose type or options are wrong: what they send is not known.
     unknown: set[Path] = field(default_factory=set)
 
     def cause(self, path: Path) -> Path:

@@ -222,7 +222,7 @@ def _set(operation: Operation, fields: dict[str, Any]) -> None:
 #: Lines come in the order of time, but for threads that overtake one another and, in
 #: local time, the hour that autumn has twice.
 _BACKWARDS_NS = 2 * 3_600 * NS_PER_S
-#: After so many lines in a row the clock was set, and no line damaged.
+#: After this many lines in a row the clock was set, and no line damaged.
 _CLOCK_WAS_SET = 100
 
 

@@ -158,7 +158,7 @@ def _operation_event(text: str) -> tuple[str, dict[str, Any]] | None:
     kind, pattern = _REQUESTS[word]
     match = pattern.match(text)
     if word == "BIND" and match is None:
-        # the second line: whom the connection is bound as, how, or `anonymous`
+        # the second line: the identity, the mechanism, or `anonymous`
         if " mech=" in text:
             mechanism = text.rpartition(" mech=")[2].split(" ")[0]
             return "detail", {} if mechanism in _IMPLIED else {"method": mechanism}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a job says of a replay: the log, and the substitutes for what no log has.
+"""The options of a replay: the log, and substitutes for what no log has.
 
 A log has neither passwords nor the values of adds, modifies and compares. Where the job
 names no substitute, such requests are skipped; the run says how many, and why.
@@ -45,7 +45,7 @@ class ReplayedBinds(Section):
     as_configured: Annotated[Literal[True] | None, Kind("true")] = None
     """each as the stream's own `bind` identity, whoever it was"""
     password: Text | None = Field(default=None, min_length=1)
-    """each as whom the log names, with this password: that of a test population, not a
+    """each as the log's DN, with this password: that of a test population, not a
     secret"""
 
 

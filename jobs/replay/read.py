@@ -165,8 +165,8 @@ def prepare(
     seed: int,
     identity: Identity | None = None,
 ) -> Schedule:
-    """What is sent, on at most so many connections; ConfigError when they are not
-    enough, or when there is nothing to send."""
+    """The schedule of a replay; ConfigError when the connections are not enough, or
+    when there is nothing to send."""
     made = schedule(log, pace, Requests(replay, seed, identity))
     needed = len(made.connections)
     if needed > connections:

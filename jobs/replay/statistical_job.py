@@ -30,7 +30,7 @@ from ldapslam.jobs.requests.dn import parse_dn
 from ldapslam.jobs.requests.filter import ATTRIBUTE, compile_filter
 
 #: Stands for a value in a shape; no log line has it.
-HOLE = "\0"
+PLACEHOLDER = "\0"
 
 #: Values of these are part of the shape.
 _KINDS = frozenset(("objectclass", "objectcategory", "entrydn"))
@@ -50,7 +50,7 @@ _SEQUENTIAL = 0.8
 
 @dataclass(frozen=True)
 class Finding:
-    """What stands in a hole: a pattern or a constant; or a feed, if it has lines."""
+    """The pattern or constant of a placeholder; a feed if it has lines."""
 
     pattern: str
     evidence: str = ""
@@ -58,30 +58,30 @@ class Finding:
 
 
 def filter_shape(text: str) -> tuple[str, list[str]]:
-    """The filter with holes, and the values, as the log has them."""
+    """The filter with placeholders, and the values, as the log has them."""
     values: list[str] = []
 
-    def hole(match: re.Match[str]) -> str:
+    def placeholder(match: re.Match[str]) -> str:
         attribute, comparison, value = match.groups()
         if comparison == "=" and (value == "*" or attribute.lower() in _KINDS):
             return match[0]
         pieces = value.split("*") if comparison == "=" else [value]
         values.extend(piece for piece in pieces if piece)
-        held = "*".join(HOLE if piece else "" for piece in pieces)
+        held = "*".join(PLACEHOLDER if piece else "" for piece in pieces)
         return f"({attribute}{comparison}{held})"
 
-    return _ITEM.sub(hole, text), values
+    return _ITEM.sub(placeholder, text), values
 
 
 def dn_shape(text: str) -> tuple[str, list[str]]:
-    """The DN with holes, and the values of its RDNs."""
+    """The DN with placeholders, and the values of its RDNs."""
     values: list[str] = []
 
-    def hole(match: re.Match[str]) -> str:
+    def placeholder(match: re.Match[str]) -> str:
         values.append(match[0])
-        return HOLE
+        return PLACEHOLDER
 
-    return _RDN_VALUE.sub(hole, text), values
+    return _RDN_VALUE.sub(placeholder, text), values
 
 
 def find(values: Sequence[str]) -> Finding:
@@ -140,8 +140,8 @@ def literal(text: str) -> str:
 
 
 def fill(shape: str, patterns: Sequence[str]) -> str:
-    """A shape with its holes filled."""
-    pieces = [literal(piece) for piece in shape.split(HOLE)]
+    """A shape with its placeholders filled."""
+    pieces = [literal(piece) for piece in shape.split(PLACEHOLDER)]
     filled = pieces[0]
     for pattern, piece in zip(patterns, pieces[1:], strict=True):
         filled += pattern + piece
@@ -174,7 +174,7 @@ class Group:
     """Requests of one shape."""
 
     kind: str
-    #: With holes: the DN or base, and a search's filter.
+    #: With placeholders: the DN or base, and a search's filter.
     dn: str
     filter: str
     scope: str

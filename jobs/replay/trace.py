@@ -2,7 +2,7 @@
 """A log as the engine replays it: which request is due when, on which connection.
 
 The log's connections are sessions; those that do not overlap take turns on one
-connection of the run, which ends with each and is set up anew for the next. Every agent
+connection of the run, which ends with each and is replaced for the next. Every agent
 makes the whole of it and writes its own connections to its trace (csrc/load/trace.h).
 
     due = start + (time in the log - begin of the log - skip) / speed
@@ -181,7 +181,7 @@ _MAGIC = b"SLT1\0\0\0\0"
 _NEVER = (1 << 64) - 1
 _NUMBER = {kind: number for number, kind in enumerate(KINDS)}
 
-#: Time for a connection to be set up anew before its next session begins.
+#: Time for a connection to be replaced before its next session begins.
 RECONNECT_NS = 50_000_000
 
 
@@ -301,7 +301,7 @@ def _skip_all(made: Schedule, operations: list[Any], reason: str) -> None:
 
 class _Takers:
     """The connections of the run. A session goes to the one that has been free longest,
-    so that each has the most time to be set up anew. Whether sessions overlap is seen
+    so that each has the most time to be replaced. Whether sessions overlap is seen
     in the log's own time."""
 
     def __init__(self, reconnect_ns: int) -> None:

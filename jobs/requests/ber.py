@@ -2,7 +2,7 @@
 """BER for requests (RFC 4511 section 5.1: definite lengths, primitive strings).
 
 Every function returns a template node: finished bytes where the content is constant,
-else a `Tlv` with holes. Lengths take their shortest form, as libldap writes them.
+else a `Tlv`. Lengths take their shortest form, as libldap writes them.
 """
 
 from __future__ import annotations

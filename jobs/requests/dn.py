@@ -92,7 +92,7 @@ def rdn_values(dn: str) -> list[tuple[str, str]]:
 
 
 def _check(masked: str, text: str) -> str:
-    """The holes that stand in the place of an RDN."""
+    """The placeholders that stand in the place of an RDN."""
     whole = ""
     start = 0
     while masked:

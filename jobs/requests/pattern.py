@@ -154,13 +154,13 @@ _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 
 @dataclass(frozen=True)
-class _Hole:
+class _Found:
     """A body that has the form of its kind."""
 
     shown: str
     match: re.Match[str]
     names: Mapping[str, int]
-    #: Holes of the same text that come before.
+    #: Placeholders of the same text that come before.
     before: Sequence[ValueSource | Ref]
 
     def __getitem__(self, group: str) -> str:
@@ -221,38 +221,38 @@ def _integer(text: str) -> int | None:
     return number if number in _INT64 else None
 
 
-def _range(hole: _Hole) -> ValueSource:
-    if hole["step"]:
+def _range(found: _Found) -> ValueSource:
+    if found["step"]:
         raise Fault(
-            f"a random range has no step, got {got(hole.shown)}",
-            f"in turn: [{hole['lo']}:{hole['hi']}x{hole['step']}]",
+            f"a random range has no step, got {got(found.shown)}",
+            f"in turn: [{found['lo']}:{found['hi']}x{found['step']}]",
         )
-    lo, hi = hole.rising_bounds(_MAX_MEMBERS)
-    return ValueSource(template.UNIFORM, lo, hi, width=hole.width())
+    lo, hi = found.rising_bounds(_MAX_MEMBERS)
+    return ValueSource(template.UNIFORM, lo, hi, width=found.width())
 
 
-def _sequence(hole: _Hole) -> ValueSource:
-    lo, hi = hole.bounds()
-    step = _integer(hole["step"] or "1")
+def _sequence(found: _Found) -> ValueSource:
+    lo, hi = found.bounds()
+    step = _integer(found["step"] or "1")
     if step is None or step < 1:
-        raise hole.fault("a step above zero", f"such as [{lo}:{hi}x10]")
+        raise found.fault("a step above zero", f"such as [{lo}:{hi}x10]")
     if abs(hi - lo) // step >= _MAX_MEMBERS:
-        raise hole.fault(
+        raise found.fault(
             "a range of less than 2^63 numbers", f"such as [{lo}:{lo + 999}]"
         )
-    return ValueSource(template.SEQUENCE, lo, hi, step, hole.width())
+    return ValueSource(template.SEQUENCE, lo, hi, step, found.width())
 
 
-def _random(hole: _Hole) -> ValueSource:
-    count = _integer(hole["count"])
-    charset = hole.match["charset"] or "alphabet"
+def _random(found: _Found) -> ValueSource:
+    count = _integer(found["count"])
+    charset = found.match["charset"] or "alphabet"
     if count is None or not 0 < count <= MAX_VALUE_BYTES:
-        raise hole.fault(
+        raise found.fault(
             f"1 to {MAX_VALUE_BYTES} random characters", "such as [random:8]"
         )
     charset = CHARSETS.get(charset, charset)
     if not charset.isascii() or len(charset) > 256:
-        raise hole.fault(
+        raise found.fault(
             "at most 256 ASCII characters to choose from",
             "such as [random:8:0123456789abcdef], or a set: "
             + ", ".join(sorted(CHARSETS)),
@@ -260,96 +260,96 @@ def _random(hole: _Hole) -> ValueSource:
     return ValueSource(template.RANDOM_STRING, lo=count, data=charset.encode())
 
 
-def _file(hole: _Hole) -> ValueSource:
-    in_turn = hole["how"] in ("sequential", "stream")
+def _file(found: _Found) -> ValueSource:
+    in_turn = found["how"] in ("sequential", "stream")
     # UnboundID's are URLs: file:///tmp/names.txt
-    path = re.sub("^//(?=/)", "", hole["path"])
+    path = re.sub("^//(?=/)", "", found["path"])
     if "\0" in path:
-        raise hole.fault("a path without a NUL", "such as [file:names.txt]")
+        raise found.fault("a path without a NUL", "such as [file:names.txt]")
     kind = template.FILE_SEQUENCE if in_turn else template.FILE_RANDOM
     return ValueSource(kind, data=path.encode())
 
 
-def _timestamp(hole: _Hole) -> ValueSource:
+def _timestamp(found: _Found) -> ValueSource:
     lo = hi = 0
-    if hole.match["min"] is not None:
-        lo = parse_generalized_time(hole["min"])
-        hi = parse_generalized_time(hole["max"])
+    if found.match["min"] is not None:
+        lo = parse_generalized_time(found["min"])
+        hi = parse_generalized_time(found["max"])
         if lo >= hi:
-            raise hole.fault("a time `min` before the time `max`", "swap them")
-    name = hole.match["time_format"]
+            raise found.fault("a time `min` before the time `max`", "swap them")
+    name = found.match["time_format"]
     if name is not None and not name:
-        raise hole.fault("a format", "such as [timestamp:format=milliseconds]")
+        raise found.fault("a format", "such as [timestamp:format=milliseconds]")
     step, data = compile_format(name or "generalized")
     return ValueSource(template.TIMESTAMP, lo, hi, step, data=data)
 
 
-def _uuid(_: _Hole) -> ValueSource:
+def _uuid(_: _Found) -> ValueSource:
     return ValueSource(template.UUID)
 
 
-def _ref(hole: _Hole) -> Ref:
-    drawn = [source for source in hole.before if isinstance(source, ValueSource)]
-    number = _integer(hole["number"])
+def _ref(found: _Found) -> Ref:
+    drawn = [source for source in found.before if isinstance(source, ValueSource)]
+    number = _integer(found["number"])
     if number is None or not 1 <= number <= len(drawn):
         raise Fault(
-            f"{got(hole.shown)} is to no pattern before it: "
+            f"{got(found.shown)} is to no pattern before it: "
             f"there {'is' if len(drawn) == 1 else 'are'} {len(drawn)}",
             "patterns are counted from 1, [ref:N] itself is not counted",
         )
     return Ref(drawn[number - 1])
 
 
-def _zipf(hole: _Hole) -> ValueSource:
-    lo, hi = hole.rising_bounds(_MAX_DRAWN_MEMBERS)
-    exponent = float(hole["s"])
+def _zipf(found: _Found) -> ValueSource:
+    lo, hi = found.rising_bounds(_MAX_DRAWN_MEMBERS)
+    exponent = float(found["s"])
     if not 0 < exponent <= _MAX_EXPONENT:
-        raise hole.fault(
+        raise found.fault(
             f"an exponent above 0 and at most {_MAX_EXPONENT}",
             f"such as [zipf:{lo}-{hi}:1.1]",
         )
-    return ValueSource(template.ZIPF, lo, hi, width=hole.width(), a=exponent)
+    return ValueSource(template.ZIPF, lo, hi, width=found.width(), a=exponent)
 
 
-def _gauss(hole: _Hole) -> ValueSource:
-    lo, hi = hole.rising_bounds(_MAX_DRAWN_MEMBERS)
-    return ValueSource(template.GAUSS, lo, hi, width=hole.width())
+def _gauss(found: _Found) -> ValueSource:
+    lo, hi = found.rising_bounds(_MAX_DRAWN_MEMBERS)
+    return ValueSource(template.GAUSS, lo, hi, width=found.width())
 
 
-def _hot(hole: _Hole) -> ValueSource:
-    lo, hi = hole.rising_bounds(_MAX_DRAWN_MEMBERS)
-    share, fraction = hole.share("share"), hole.share("fraction")
+def _hot(found: _Found) -> ValueSource:
+    lo, hi = found.rising_bounds(_MAX_DRAWN_MEMBERS)
+    share, fraction = found.share("share"), found.share("fraction")
     hint = f"such as [hot:{lo}-{hi}:20%:80%]"
     if lo == hi:
-        raise hole.fault(
+        raise found.fault(
             "a range of at least two numbers", "such as [hot:0-999:20%:80%]"
         )
     if not 0 < share < 1:
-        raise hole.fault("a share of the numbers between 0 and 1", hint)
+        raise found.fault("a share of the numbers between 0 and 1", hint)
     if not 0 <= fraction <= 1:
-        raise hole.fault("a fraction of the draws from 0 to 1", hint)
-    return ValueSource(template.HOT, lo, hi, width=hole.width(), a=share, b=fraction)
+        raise found.fault("a fraction of the draws from 0 to 1", hint)
+    return ValueSource(template.HOT, lo, hi, width=found.width(), a=share, b=fraction)
 
 
-def _unique(hole: _Hole) -> ValueSource:
-    return ValueSource(template.UNIQUE, width=hole.width())
+def _unique(found: _Found) -> ValueSource:
+    return ValueSource(template.UNIQUE, width=found.width())
 
 
-def _parent(hole: _Hole) -> ValueSource:
-    name = hole["name"]
-    if name not in hole.names:
-        raise _unknown(name, hole.shown, hole.names)
-    return ValueSource(template.PARENT, lo=hole.names[name])
+def _parent(found: _Found) -> ValueSource:
+    name = found["name"]
+    if name not in found.names:
+        raise _unknown(name, found.shown, found.names)
+    return ValueSource(template.PARENT, lo=found.names[name])
 
 
 @dataclass(frozen=True)
 class _Kind:
     form: str
     body: re.Pattern[str]
-    make: Callable[[_Hole], ValueSource | Ref]
+    make: Callable[[_Found], ValueSource | Ref]
 
 
-def _kind(form: str, body: str, make: Callable[[_Hole], ValueSource | Ref]) -> _Kind:
+def _kind(form: str, body: str, make: Callable[[_Found], ValueSource | Ref]) -> _Kind:
     return _Kind(form, re.compile(body, re.ASCII | re.DOTALL), make)
 
 
@@ -392,17 +392,17 @@ _NUMBERS = (
 )
 
 
-def parse_hole(
+def parse_placeholder(
     body: str, names: Mapping[str, int], before: Sequence[ValueSource | Ref]
 ) -> ValueSource | Ref:
-    """What fills a hole: `body` is the text between its brackets, `before` are the
-    holes of the same text before it. The name of a variable goes before a kind's."""
+    """The value source of the text between two brackets; `before` are those earlier in
+    the same text. The name of a variable takes precedence over a kind's."""
     shown = f"[{body}]"
     if body in names:
         return ValueSource(template.VARIABLE, lo=names[body])
     for numbers in _NUMBERS:
         if match := numbers.body.fullmatch(body):
-            return numbers.make(_Hole(shown, match, names, before))
+            return numbers.make(_Found(shown, match, names, before))
     word = _WORD.match(body)
     if word is None:
         raise Fault(f"expected a pattern, got {got(shown)}", _HINT)
@@ -412,7 +412,7 @@ def parse_hole(
     match = kind.body.fullmatch(body)
     if match is None:
         raise Fault(f"expected {kind.form}, got {got(shown)}", _HINT)
-    return kind.make(_Hole(shown, match, names, before))
+    return kind.make(_Found(shown, match, names, before))
 
 
 def _unknown(word: str, shown: str, names: Mapping[str, int]) -> Fault:
@@ -488,7 +488,7 @@ _TOKEN = re.compile(r"\[\[|\]\]|\[([^\[\]]*)\]|[\[\]]")
 
 @dataclass(frozen=True)
 class Pattern:
-    """A text with holes; `masked` has one private character per member of `sources`."""
+    """A text with placeholders: in `masked` a private character for each source."""
 
     masked: str
     sources: tuple[ValueSource | Ref, ...]
@@ -496,17 +496,17 @@ class Pattern:
     origins: tuple[int, ...]
 
     def unmask(self, masked: str) -> tuple[Node, ...]:
-        """Constants (UTF-8) and holes of a piece of `masked`, in order."""
+        """Constants (UTF-8) and placeholders of a piece of `masked`, in order."""
         nodes: list[Node] = []
         for piece in re.split(f"([{MASK_CLASS}])", masked):
-            if is_hole(piece):
+            if is_placeholder(piece):
                 nodes.append(self.source(piece))
             elif piece:
                 nodes.append(piece.encode())
         return tuple(nodes)
 
     def source(self, character: str) -> ValueSource | Ref:
-        """What fills the hole of a private character."""
+        """What fills the placeholder of a private character."""
         return self.sources[ord(character) - _FIRST_MASK]
 
     @property
@@ -514,7 +514,7 @@ class Pattern:
         return self.unmask(self.masked)
 
     def changed(self, change: Callable[[str, ValueSource], ValueSource]) -> Pattern:
-        """With other sources in the holes: change(private character, source)."""
+        """With other sources in the placeholders: change(private character, source)."""
         new = {
             id(source): change(chr(_FIRST_MASK + index), source)
             for index, source in enumerate(self.sources)
@@ -529,12 +529,12 @@ class Pattern:
         return replace(self, sources=sources)
 
 
-def is_hole(character: str) -> bool:
+def is_placeholder(character: str) -> bool:
     return len(character) == 1 and _FIRST_MASK <= ord(character) <= _LAST_MASK
 
 
 def parse_pattern(text: str, names: Mapping[str, int] | None = None) -> Pattern:
-    """Splits a text into constants and holes; a Fault says which bracket is wrong.
+    """Split a text at its placeholders; a Fault says which bracket is wrong.
     `names` are those of the variables that [name] may stand for, and their numbers."""
     if match := re.search(f"[{MASK_CLASS}]", text):
         raise Fault(
@@ -564,6 +564,6 @@ def parse_pattern(text: str, names: Mapping[str, int] | None = None) -> Pattern:
             raise Fault(f"expected at most {MAX_VALUES} patterns, got more")
         else:
             masked += chr(_FIRST_MASK + len(sources))
-            sources.append(parse_hole(token[1], names or {}, sources))
+            sources.append(parse_placeholder(token[1], names or {}, sources))
     origins += range(end, len(text) + 1)
     return Pattern(masked + text[end:], tuple(sources), tuple(origins))

@@ -139,7 +139,7 @@ def _known(value: ValueSource, bounds: dict[int, int]) -> ValueSource:
 
 
 def _is_open(value: ValueSource) -> bool:
-    """Whether it is a variable's text, of which nobody knows the length."""
+    """Whether it is a variable's text of unknown length."""
     return value.kind in (VARIABLE, PARENT) and not value.hi
 
 

@@ -67,7 +67,7 @@ class AuthOptions(SearchOptions):
     )
     """result codes of the bind that are no errors; without it, success"""
     unbind: Flag = False
-    """end each login with an unbind and connect anew, so that every search is made as
+    """end each login with an unbind and reconnect, so that every search is made as
     the stream's own identity; without it, a search is made as the user who was bound
     before"""
 
@@ -126,7 +126,7 @@ class SearchModify(JobType[SearchModifyOptions]):
         return {"operations": [{"sequence": steps}]}
 
 
-_HOLE = "[key]"
+_PLACEHOLDER = "[key]"
 
 
 class PrimeOptions(SearchOptions):
@@ -142,15 +142,15 @@ class PrimeOptions(SearchOptions):
     """digits of a key, padded with zeros"""
 
     @checked
-    def _range_and_hole(self) -> None:
+    def _range_and_placeholder(self) -> None:
         if self.first > self.last:
             raise Fault(
                 f"expected a range from low to high, got {self.first} to {self.last}",
                 "exchange first and last",
             )
-        if self.filter.count(_HOLE) != 1:
+        if self.filter.count(_PLACEHOLDER) != 1:
             raise Fault(
-                f"expected a filter with {_HOLE} once, got {self.filter!r}",
+                f"expected a filter with {_PLACEHOLDER} once, got {self.filter!r}",
                 "such as (uid=user.[key])",
             )
 
@@ -168,7 +168,10 @@ class Prime(JobType[PrimeOptions]):
     ) -> dict[str, Any]:
         width = f"%{'0' * options.digits}" if options.digits else ""
         keys = f"[{options.first}:{options.last}{width}]"
-        search = {**options.search, "filter": options.filter.replace(_HOLE, keys)}
+        search = {
+            **options.search,
+            "filter": options.filter.replace(_PLACEHOLDER, keys),
+        }
         return {
             "operations": [{"search": search}],
             "count": options.last - options.first + 1,
@@ -362,7 +365,7 @@ def _operations(role: str, uris: Any) -> list[str]:
 
 class Replay(JobType[replay_options.Replay]):
     """The requests of a log, at the log's times or a multiple of its speed (`load:
-    {replay: …}`). What the log lacks is substituted as the options say, or skipped and
+    {replay: …}`). What the log lacks is made up as the options say, or skipped and
     counted. `ldapslam replay run` writes such a job."""
 
     name: ClassVar[str] = "replay"
@@ -380,7 +383,7 @@ class Replay(JobType[replay_options.Replay]):
 IMPORT_OPERATION = "import"
 #: Settings of slapd whose values are paths on the agent's host.
 PATH_SETTINGS = ("include", "moduleload")
-#: Each is noted; an agent keeps so many notes of a client.
+#: An agent keeps this many notes of a client, one for each import.
 MAX_IMPORTS = 100
 
 
@@ -402,7 +405,7 @@ class BulkLoadOptions(Section):
     """how many entries the template makes (`data generate -n`); without it, as it
     says"""
     template: Text = "people"
-    """name of a ready template of `data generate`"""
+    """name of a example template of `data generate`"""
     template_file: FileName | None = None
     """instead: a template of one's own"""
     ldif: HostFile | None = None
@@ -482,7 +485,7 @@ class BulkLoad(JobType[BulkLoadOptions]):
         if isinstance(count, int) and count > MAX_IMPORTS:
             raise Fault(
                 f"{count:,} imports, a stream has at most {MAX_IMPORTS}",
-                "each is a figure of its own: lower `count`",
+                "each is reported by itself: lower `count`",
             )
         is_quick = options.quick if options.quick is not None else True
         return {

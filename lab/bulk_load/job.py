@@ -34,8 +34,8 @@ from ldapslam.base.units import format_size
 from ldapslam.dataset.generate import (
     Generation,
     check_template,
+    example_templates,
     generate,
-    ready_templates,
 )
 from ldapslam.dataset.ldif import entry_count, is_packed
 from ldapslam.dataset.load import LoadSettings, load
@@ -296,11 +296,11 @@ class BulkLoad(PythonJob):
                 may_read=limits.allows_import,
             )
         # by its name alone: a file of this name on the host is none of them
-        ready = ready_templates()
+        ready = example_templates()
         if template not in ready:
             raise ConfigError(
-                f"there is no ready template {template!r}",
-                hint=did_you_mean(template, ready, "ready templates"),
+                f"there is no example template {template!r}",
+                hint=did_you_mean(template, ready, "example templates"),
             )
         return Generation(
             str(ready[template]), entries=self.options.get("entries"), scratch=folder

@@ -17,8 +17,8 @@ from ldapslam.jobs.requests.template import (
     REF,
     VARIABLE,
     Base64,
-    Chance,
     Node,
+    OptionalGroup,
     Ref,
     Template,
     ValueSource,
@@ -108,7 +108,7 @@ parts = st.lists(
     | st.integers(1, 700).map(letters)
     | st.builds(variable, st.integers(0, 5), escaped=st.booleans())
     | st.integers(0, 5).map(lambda number: ValueSource(PARENT, lo=number))
-    | st.just(Chance(500_000, (b"sometimes", letters(4))))
+    | st.just(OptionalGroup(500_000, (b"sometimes", letters(4))))
     | st.just(Base64((b"secret", letters(7), variable(2)))),
     max_size=8,
 ).map(lambda nodes: (_drawn, Ref(_drawn), *nodes))
