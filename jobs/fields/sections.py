@@ -196,7 +196,7 @@ class Section(BaseModel):
             elif has_known_keys:
                 yield (), Fault(reason, f"add {one_of(cls.exactly_one)}")
         for key, other in cls.needs.items() if len(given) < 2 else ():
-            if value.get(key) is not None and value.get(other) in (None, {}):
+            if value.get(key) is not None and value.get(other) is None:
                 reason = f"the key {other!r} is missing: {key!r} needs it"
                 yield (), Fault(reason, field_text(cls, other))
         if cls.at_least_one and has_known_keys:

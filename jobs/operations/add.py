@@ -386,6 +386,8 @@ class Add(OperationBody):
             self._template_text = reading.text_of(self.template)
         elif self.under is not None or self.template_name is not None:
             raise Fault("`under` and `template_name` go with `template`", "add it")
+        elif "entry" in self.model_fields_set and not self.entry:
+            raise Fault("expected attributes in `entry`, got none", "add objectClass")
 
     def compile(self, scope: Scope, controls: Sequence[Node] = ()) -> OperationPlan:
         entry = self._from_template(scope) if self.template else self._plain(scope)
