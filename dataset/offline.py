@@ -257,8 +257,7 @@ def slapadd(
     # without -l it reads its standard input, where a packed file comes unpacked
     is_piped = is_packed(ldif)
     argv += [] if is_piped else ["-l", str(ldif)]
-    ended = _run(argv, ldif if is_piped else None, is_stopping)
-    return imported("slapadd", ended.seconds, ended.status, ended.text, ended.usage)
+    return imported("slapadd", *_run(argv, ldif if is_piped else None, is_stopping))
 
 
 def ldif2db(
@@ -286,9 +285,9 @@ def ldif2db(
     # the outcome of entries is in the server's log alone
     logs = settings.get(b"cn=config", {}).get("nsslapd-errorlog", ())
     begins = [(path, _size(path)) for path in map(Path, map(os.fsdecode, logs))]
-    ended = _run(argv, None, is_stopping)
-    text = "\n".join([ended.text, *(_from(path, begin) for path, begin in begins)])
-    return imported("ldif2db", ended.seconds, ended.status, text, ended.usage)
+    seconds, status, text, usage = _run(argv, None, is_stopping)
+    text = "\n".join([text, *(_from(path, begin) for path, begin in begins)])
+    return imported("ldif2db", seconds, status, text, usage)
 
 
 def imported(
@@ -313,16 +312,11 @@ def imported(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Ended:
-    seconds: float
-    status: int
-    text: str
-    usage: Usage
+_Ended = tuple[float, int, str, Usage]
 
 
 def _run(argv: Sequence[str], piped: Path | None, is_stopping: IsStopping) -> _Ended:
-    """Run a program to its end."""
+    """Run a program to its end: seconds, exit status, what it said, usage."""
     with tempfile.TemporaryFile() as output:
         begun_s = time.monotonic()
         process = subprocess.Popen(
@@ -340,7 +334,7 @@ def _run(argv: Sequence[str], piped: Path | None, is_stopping: IsStopping) -> _E
         seconds = time.monotonic() - begun_s
         output.seek(0)
         text = output.read().decode(errors="replace")
-        return _Ended(seconds, process.returncode, text, usage)
+        return seconds, process.returncode, text, usage
 
 
 def _wait(process: subprocess.Popen[bytes], is_stopping: IsStopping) -> Usage:

@@ -323,7 +323,8 @@ def _texts(section: type[Section]) -> dict[str, str]:
     """The text below each field, from the source: Python does not keep it."""
     texts: dict[str, str] = {}
     for one in section.__mro__[section.__mro__.index(Section) :: -1]:
-        with contextlib.suppress(OSError):  # a class that create_model has made
+        # create_model's classes have no source, nor do those that are typed in
+        with contextlib.suppress(OSError, TypeError):
             (tree,) = ast.parse(textwrap.dedent(inspect.getsource(one))).body
             for pair in itertools.pairwise(cast(ast.ClassDef, tree).body):
                 match pair:
@@ -343,7 +344,7 @@ def field_text(section: type[Section], key: str) -> str:
     """What a field is for, as a hint."""
     info = dict(fields_of(section))[key]
     example = f", such as {info.examples[0]}" if info.examples else ""
-    return f"{key}: {info.description}{example}"
+    return f"{key}: {info.description or 'see its type'}{example}"
 
 
 def kind_of(info: FieldInfo) -> Kind | None:

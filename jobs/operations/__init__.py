@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operations that a job file knows: one module each, one row here.
-
-A new operation is a subclass of `OperationBody` in a module of its own, and its row.
-"""
+"""The operations that a job file knows: a subclass of `OperationBody` each, and its row
+here."""
 
 from __future__ import annotations
 

@@ -67,16 +67,6 @@ def sine(mean: float, amplitude: float, period_ns: int, duration_ns: int) -> Seg
     return Segment(SINE, duration_ns, mean, amplitude, float(period_ns))
 
 
-def rate_at(profile: Sequence[Segment], time_ns: float) -> float:
-    """The rate at a time since T0, in arrivals per ns; 0 after the last segment."""
-    start_ns = 0
-    for segment in profile:
-        if time_ns < start_ns + segment.duration_ns:
-            return segment.rate_at(time_ns - start_ns)
-        start_ns += segment.duration_ns
-    return 0.0
-
-
 def arrivals_by(profile: Sequence[Segment], time_ns: float) -> float:
     """N(time), since T0."""
     total, start_ns = 0.0, 0

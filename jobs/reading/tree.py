@@ -184,21 +184,24 @@ class _Composer:
         position = _position(self.tree.file, event.start_mark)
         self.tree.findings.append(Finding(path, fault, position=position))
 
-    def record(self, path: Path, position: Position) -> None:
-        self.order.append(path)
-        self.tree.values[path] = position
-
-    def value(self, event: Any, events: Iterator[Any], path: Path) -> Any:
-        """The value that begins with `event`; its positions are recorded below path."""
-        self.count += 1
+    def check_limits(self, event: Any, more: int, depth: int) -> None:
+        self.count += more
         if self.count > MAX_VALUES:
             self.stop(
                 event,
                 f"expected at most {MAX_VALUES} values, got more",
                 "aliases count as often as they are used",
             )
-        if len(path) > MAX_DEPTH:
+        if depth > MAX_DEPTH:
             self.stop(event, f"nested more than {MAX_DEPTH} levels deep", _NO_JOB)
+
+    def record(self, path: Path, position: Position) -> None:
+        self.order.append(path)
+        self.tree.values[path] = position
+
+    def value(self, event: Any, events: Iterator[Any], path: Path) -> Any:
+        """The value that begins with `event`; its positions are recorded below path."""
+        self.check_limits(event, 1, len(path))
         first = len(self.order)
         self.record(path, _position(self.tree.file, event.start_mark))
         if isinstance(event, yaml.AliasEvent):
@@ -235,15 +238,7 @@ class _Composer:
                 f"write &{event.anchor} before the value, above this line",
             )
         value, below = self.anchors[event.anchor]
-        self.count += len(below)
-        if self.count > MAX_VALUES:
-            self.stop(
-                event,
-                f"expected at most {MAX_VALUES} values, got more",
-                "aliases count as often as they are used",
-            )
-        if len(path) + max(map(len, below)) > MAX_DEPTH:
-            self.stop(event, f"nested more than {MAX_DEPTH} levels deep", _NO_JOB)
+        self.check_limits(event, len(below), len(path) + max(map(len, below)))
         # A fault in an aliased value is shown where the value is written.
         for other, position in below.items():
             if other:
