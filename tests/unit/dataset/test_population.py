@@ -18,9 +18,9 @@ from ldapslam.dataset.population import (
     build_population,
     compile_population,
     parse_filter_types,
-    rdn_values,
 )
 from ldapslam.jobs.entries.template_file import parse_file
+from ldapslam.jobs.requests.dn import rdn_values
 
 HEAD = "branch: ou=people,dc=com\nsubordinateTemplate: person:5\n\n"
 PERSON = "template: person\nrdnAttr: uid\nuid: u<sequential>\n"
