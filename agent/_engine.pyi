@@ -115,7 +115,7 @@ class Responder:
 
 class Ldif:
     """A population's entries, written by threads: see ldif/ldif.h and
-    jobs/entries/population_program.py."""
+    dataset/population.py."""
 
     entries: int
     def __init__(

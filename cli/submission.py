@@ -25,8 +25,7 @@ from ldapslam.jobs.fields.thresholds import (
 from ldapslam.jobs.load import load_job
 from ldapslam.jobs.model import Job, Stream
 from ldapslam.jobs.operations.sequence import Request, sessions_of
-from ldapslam.jobs.phases import measure_span
-from ldapslam.jobs.plan import planned_arrivals
+from ldapslam.jobs.plan import measure_span, planned_arrivals
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.transport.messages import MAX_MESSAGE_BYTES
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ready jobs and sample settings: files only, found by importlib.resources."""
+"""Example jobs and settings: files only, found by importlib.resources."""

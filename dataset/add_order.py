@@ -118,8 +118,8 @@ class AddOrder:
             del self._unanswered[add.key]
 
     def settled(self, *, with_rejected: bool) -> Iterator[Add]:
-        """Those that leave the line, each when the next is asked for; rejected ones may
-        be to stay."""
+        """Those that leave the line, as asked for; rejected ones only
+        `with_rejected`."""
         while self._line:
             outcome = self._line[0].outcome
             if outcome is None or (outcome is Outcome.REJECTED and not with_rejected):

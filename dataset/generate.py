@@ -3,13 +3,17 @@
 
 The engine's threads write to descriptors; this module opens the files, follows the
 progress and puts finished files in their place: a file with its own name is whole.
+The fields of a CSV file become files of values, a line for each row: the generator maps
+them, so that the rows, which may be many, are never in memory.
 """
 
 from __future__ import annotations
 
 import contextlib
+import csv
 import dataclasses
 import errno
+import importlib.resources
 import os
 import stat
 import tempfile
@@ -20,20 +24,84 @@ from pathlib import Path
 
 from ldapslam.agent._engine import Ldif
 from ldapslam.base.errors import ConfigError, ConfigErrors
-from ldapslam.base.fault import Fault, Faults
-from ldapslam.dataset.csv_columns import CsvColumns, split_columns
-from ldapslam.dataset.templates import find_template, names_file
-from ldapslam.jobs.entries.population import Population, build_population
-from ldapslam.jobs.entries.population_program import (
+from ldapslam.base.fault import Fault, Faults, did_you_mean
+from ldapslam.dataset.population import (
     NO_PARENT,
     FilterLine,
+    Population,
     PopulationProgram,
     ProgramSettings,
-    SideFiles,
+    build_population,
     compile_population,
 )
 from ldapslam.jobs.entries.template_file import parse_file
 from ldapslam.jobs.requests.template import FILE_RANDOM, FILE_SEQUENCE
+
+_SUFFIX = ".template"
+
+
+def example_templates() -> dict[str, Path]:
+    """The example templates by name."""
+    folder = _folder()
+    return {path.stem: path for path in sorted(folder.glob(f"*{_SUFFIX}"))}
+
+
+def names_file(which: str) -> Path:
+    """The bundled file of `first` or `last` names."""
+    return _folder() / f"{which}.names"
+
+
+def find_template(name: str) -> tuple[str, str]:
+    """Path and text of a template file, or of an example; ConfigError."""
+    path = Path(name)
+    if not path.exists():
+        ready = example_templates()
+        if name not in ready:
+            raise ConfigError(
+                f"there is no template file {name!r}",
+                hint=did_you_mean(name, ready, "example templates"),
+            )
+        path = ready[name]
+    try:
+        return str(path), path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"template file {name!r} cannot be read: {error}",
+            hint="name a file of text in UTF-8",
+        ) from None
+
+
+def _folder() -> Path:
+    return Path(str(importlib.resources.files("ldapslam.configs") / "data"))
+
+
+def _number(name: str, header: list[str], path: Path) -> int:
+    if name in header:
+        return header.index(name)
+    if name.isascii() and name.isdigit() and len(name) < 10:
+        return int(name)
+    raise ConfigError(
+        f"CSV file {str(path)!r} has no field {name!r}",
+        hint=did_you_mean(name, header, "fields")
+        if header
+        else "give its number, from 0, or --csv-header",
+    )
+
+
+def _value(row: list[str], number: int, path: Path, line: int) -> str:
+    if number >= len(row):
+        raise ConfigError(
+            f"{path}:{line}: the row has {len(row)} fields, field {number} is wanted",
+            hint="fields are counted from 0",
+        )
+    value = row[number]
+    if "\n" in value or "\r" in value:
+        raise ConfigError(
+            f"{path}:{line}: field {number} has a line break in it",
+            hint="values of entries have none: take it out",
+        )
+    return value
+
 
 STDOUT = Path("-")
 _STDOUT_FD = 1
@@ -49,7 +117,7 @@ OnProgress = Callable[[int, int, int], None]
 class Generation:
     """What is to be generated."""
 
-    #: A file, or the name of a ready template.
+    #: A file, or the name of a example template.
     template: str
     #: `-` is stdout.
     output: Path = STDOUT
@@ -85,8 +153,8 @@ class Generated:
 
 
 def generate(wanted: Generation, on_progress: OnProgress | None = None) -> Generated:
-    """Write the files. ConfigError for whatever is wrong with the template, its files,
-    or the place to write to; what was being written then is removed."""
+    """Write the files. ConfigError for what is wrong with the template, its files or
+    the place to write to; partial files are removed."""
     with contextlib.ExitStack() as stack:
         folder = Path(
             stack.enter_context(
@@ -108,8 +176,7 @@ def generate(wanted: Generation, on_progress: OnProgress | None = None) -> Gener
 
 
 def check_template(wanted: Generation) -> None:
-    """ConfigError for whatever is wrong with the template and its files; nothing is
-    written."""
+    """ConfigError for what is wrong with the template and its files; writes nothing."""
     with tempfile.TemporaryDirectory(
         prefix="ldapslam-data-", dir=wanted.scratch
     ) as folder:
@@ -129,8 +196,9 @@ def _program(wanted: Generation, folder: Path) -> PopulationProgram:
             first_names=first_names,
             last_names=last_names,
             skip_branches=wanted.skip_branches,
-            side_files=_side_files(wanted),
-            csv_columns=_csv_columns(wanted, population, folder).paths,
+            outputs=tuple(name for name, _ in _paths(wanted)),
+            filter_lines=wanted.filters,
+            csv_columns=_csv_columns(wanted, population, folder),
         )
         program = compile_population(population, settings)
         _check_files(program, wanted)
@@ -166,41 +234,47 @@ def _names_files(wanted: Generation) -> tuple[str, str]:
 
 def _csv_columns(
     wanted: Generation, population: Population, folder: Path
-) -> CsvColumns:
+) -> dict[str, str]:
+    """The file of each field of the CSV file that a template uses, with a line for each
+    row. ConfigError where the CSV file cannot be read, or lacks a field or rows."""
     if wanted.csv is None:
-        return CsvColumns()
+        return {}
     users = [node for node in population.nodes if node.csv_fields()]
-    fields = sorted(set().union(*(node.csv_fields() for node in users)))
-    columns = split_columns(
-        wanted.csv,
-        fields,
-        folder,
-        delimiter=wanted.csv_delimiter,
-        has_header=wanted.csv_has_header,
-    )
+    names = sorted(set().union(*(node.csv_fields() for node in users)))
+    paths = {name: folder / f"field-{index}" for index, name in enumerate(names)}
+    count = 0
+    try:
+        with (
+            wanted.csv.open(newline="", encoding="utf-8-sig") as file,
+            contextlib.ExitStack() as stack,
+        ):
+            rows = csv.reader(file, delimiter=wanted.csv_delimiter, strict=True)
+            header = next(rows, []) if wanted.csv_has_header else []
+            numbers = [_number(name, header, wanted.csv) for name in names]
+            outputs = [
+                stack.enter_context(path.open("w", encoding="utf-8", newline=""))
+                for path in paths.values()
+            ]
+            for row in filter(None, rows):  # without empty lines
+                count += 1
+                for output, number in zip(outputs, numbers, strict=True):
+                    output.write(_value(row, number, wanted.csv, rows.line_num) + "\n")
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise ConfigError(
+            f"CSV file {str(wanted.csv)!r} cannot be read: {error}",
+            hint="expected UTF-8 and quotes as in RFC 4180; --csv-delimiter names the "
+            "delimiter",
+        ) from None
+    if count == 0:
+        raise ConfigError(f"CSV file {str(wanted.csv)!r} has no rows", hint="add a row")
     for node in users:
-        if node.first_index + node.total > columns.rows:
+        if node.first_index + node.total > count:
             raise ConfigError(
-                f"CSV file {str(wanted.csv)!r} has {columns.rows:,} rows, the template "
+                f"CSV file {str(wanted.csv)!r} has {count:,} rows, the template "
                 f"{node.name!r} makes {node.first_index + node.total:,} entries",
-                hint=f"lower its count, as by -n {columns.rows}",
+                hint=f"lower its count, as by -n {count}",
             )
-    return columns
-
-
-def _side_files(wanted: Generation) -> SideFiles:
-    """Numbers the outputs in the order of `_paths`."""
-    names = [name for name, _ in _paths(wanted)]
-
-    def number(name: str) -> int | None:
-        return names.index(name) if name in names else None
-
-    return SideFiles(
-        dns=number("dns"),
-        binds=number("binds"),
-        filters=number("filters"),
-        filter_lines=wanted.filters,
-    )
+    return {name: str(path) for name, path in paths.items()}
 
 
 def _paths(wanted: Generation) -> list[tuple[str, Path]]:

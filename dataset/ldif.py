@@ -91,10 +91,8 @@ def _unreadable(name: str, error: Exception) -> ConfigError:
 def records(
     stream: Iterable[bytes], name: str, *, line: int = 1, offset_bytes: int = 0
 ) -> Iterator[Record]:
-    """The entries of a file, or of its rest that begins at `line` and `offset_bytes`.
-
-    ConfigError names the line of what is no LDIF.
-    """
+    """The entries of a file, or of its rest from `line` and `offset_bytes` on.
+    ConfigError names the line that is no LDIF."""
     for text, first_line, end_line, end_bytes in _blocks(
         _lines(stream, name), line, offset_bytes
     ):
@@ -102,8 +100,7 @@ def records(
 
 
 def unfolded_records(stream: Iterable[bytes], name: str) -> Iterator[list[bytes]]:
-    """The lines of each entry, those that were folded in one, as they are otherwise:
-    nothing is decoded. Comments and the version are left out."""
+    """The unfolded lines of each entry, undecoded, without comments and version."""
     for text, first_line, _, _ in _blocks(_lines(stream, name), 1, 0):
         lines = [octets.rstrip(b"\r\n") for octets in text]
         if any(line[0] in b" #" for line in lines):
@@ -117,8 +114,8 @@ def unfolded_records(stream: Iterable[bytes], name: str) -> Iterator[list[bytes]
 def _blocks(
     lines: Iterable[bytes], line: int, offset_bytes: int
 ) -> Iterator[tuple[list[bytes], int, int, int]]:
-    """The lines between empty ones, the number of the first of them, and where the next
-    ones begin: line and offset."""
+    """The lines between empty ones, the number of the first, and the line and offset at
+    which the next block begins."""
     first_line, text = line, []
     for octets in lines:
         line += 1

@@ -3,7 +3,7 @@
 
 One thread drives all connections: each has up to `window` adds under way, and whichever
 has room takes the next one that may be sent (add_order.py). A lost connection is made
-anew and what was under way on it is sent again. What is answered is kept beside the
+again and what was under way on it is sent again. What is answered is kept beside the
 file (load_state.py), so that a load that was interrupted goes on where it was.
 """
 
@@ -48,7 +48,7 @@ _ATTEMPTS = 5
 _PAUSE_S = 0.2
 _SAVE_S = 1.0
 _TELL_S = 0.25
-#: Least entries to read ahead: the state is written once for so many.
+#: Least entries to read ahead: the state is written once for this many.
 _READ_AHEAD = 256
 #: Entries that may wait to be settled, for each that may be under way: how far others
 #: may run ahead of a slow one.
@@ -99,11 +99,9 @@ def load(
     settings: LoadSettings,
     tell: Tell = lambda progress, share: None,
 ) -> LoadResult:
-    """Add all entries; `tell` is called some times a second.
-
-    ConfigError: the file is no LDIF, or the state cannot be kept. TargetError: the
-    server cannot be used. After either, as after an interrupt, another call goes on.
-    """
+    """Add all entries; calls `tell` several times a second. ConfigError: the file is no
+    LDIF, or the state cannot be kept. TargetError: the server cannot be used. After
+    either, and after an interrupt, another call resumes."""
     state = LoadState(ldif, uri, rejects, restart=settings.restart)
     with contextlib.ExitStack() as stack:
         stream = stack.enter_context(open_ldif(ldif))
@@ -167,14 +165,13 @@ class _Connection:
         return int(self._ldap.fileno())
 
     def send(self, add: Add, attributes: list[tuple[str, list[bytes]]]) -> None:
-        """ldap.LDAPError: the connection is lost. ValueError: no server could be told
-        of such an entry."""
+        """ldap.LDAPError: connection lost. ValueError: the entry cannot be encoded."""
         message_id = self._ldap.add_ext(add.record.dn, attributes)
         self.under_way[message_id] = add
 
     def answers(self) -> Iterator[tuple[Add, int, str]]:
-        """Entry, result code and diagnostic message of each response that is there.
-        ldap.LDAPError: the connection is lost."""
+        """Entry, result code and diagnostic message of each response that has arrived.
+        ldap.LDAPError: connection lost."""
         while self.under_way:
             code, text = 0, ""
             try:
@@ -252,8 +249,7 @@ class _Loader:
         self._state.save(self._saved_s - self._begun_s, self._order.perhaps_there)
 
     def _send(self, source: Iterator[Record]) -> bool:
-        """Fill all windows; whether there is more to do. Nothing may be under way then:
-        where no server could be told of all that was read."""
+        """Fill all windows. False when nothing is left to do."""
         if self.stopped_by is None:
             self._fill(source)
             for connection in self._connections:
@@ -268,8 +264,8 @@ class _Loader:
         return any(connection.under_way for connection in self._connections)
 
     def _fill(self, source: Iterator[Record]) -> None:
-        """Read ahead, so that no window waits for the file; what waits for a parent
-        takes none of the room."""
+        """Read ahead, so that no window waits for the file. Adds that wait for a parent
+        take none of the room."""
         room = max(self._settings.connections * self._settings.window, _READ_AHEAD)
         while (
             self._order.ready_count < room and self._order.line_length < room * _AHEAD
@@ -367,8 +363,8 @@ class _Loader:
             connection.open_again()
 
     def _settle(self) -> None:
-        """Take what is answered off the front of the line; up to the refused entry that
-        ends the load, which is to be tried again."""
+        """Take the answered adds off the front of the line, up to the refused entry
+        that ends the load, which is tried again."""
         for add in self._order.settled(with_rejected=self._settings.continue_on_error):
             digest = entry_digest(add.record.dn, add.record.attributes, POPULATION)
             self._state.settle(add, digest)

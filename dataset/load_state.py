@@ -103,8 +103,8 @@ class LoadState:
             self._file.close()
 
     def take_sent(self, record: Record) -> bool:
-        """Whether an earlier call may have added a record that has been read. save()
-        hears of it from now on; another one like it was not sent."""
+        """Whether an earlier call may have added this record. save() no longer lists
+        it: another record like it was not sent."""
         if not self._sent:
             return False
         mark = _mark(record)
@@ -113,10 +113,8 @@ class LoadState:
         return was_sent
 
     def settle(self, add: Add, digest: bytes) -> None:
-        """Note what became of the next entry of the file.
-
-        All at once: an interrupt comes before or after.
-        """
+        """Record the outcome of the file's next entry, in one assignment: an interrupt
+        comes before or after it."""
         before, outcome = self.progress, add.outcome
         total = before.fingerprint
         rejects_bytes = before.rejects_bytes
@@ -137,8 +135,8 @@ class LoadState:
         )
 
     def save(self, seconds: float, sent: Iterable[Record]) -> None:
-        """Write the state, all or nothing; `seconds` is the time under way, `sent` has
-        those behind the place that may be there."""
+        """Write the state atomically; `seconds` is the time so far, `sent` has the
+        entries behind the place that may be in the directory."""
         self.progress = replace(self.progress, seconds=seconds)
         if self._file is not None:
             self._file.flush()
@@ -193,7 +191,7 @@ class LoadState:
             raise ConfigError(
                 f"the state of an earlier load, {str(self._path)!r}, cannot be used: "
                 f"{error}",
-                hint="--restart begins anew",
+                hint="--restart begins from the start",
             ) from error
         if load != self._load:
             raise ConfigError(
@@ -206,7 +204,7 @@ class LoadState:
             raise ConfigError(
                 f"{str(ldif)!r} was changed above line {progress.line}, up to which an "
                 "earlier call loaded it",
-                hint="--restart begins anew",
+                hint="--restart begins from the start",
             )
         return progress, sent
 
@@ -252,8 +250,8 @@ def _version(ldif: Path) -> list[int]:
 
 
 def _begins_with(ldif: Path, progress: Progress) -> bool:
-    """Whether a file that was changed is as it was as far as it was loaded: an entry
-    that was refused may have been mended."""
+    """Whether the part of a changed file that was loaded is still the same: a refused
+    entry may have been corrected."""
     content, end_bytes = "", 0
     with open_ldif(ldif) as stream:
         for record in records(stream, str(ldif)):

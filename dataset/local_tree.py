@@ -29,8 +29,8 @@ class LocalTree:
         *,
         is_whole: bool = False,
     ) -> None:
-        """`read` begins anew each time. An empty `base` is all entries. `is_whole`: all
-        entries are to be there, and a ConfigError names one that is not."""
+        """`read` starts over each time. An empty `base` is all entries. `is_whole`: a
+        ConfigError names an entry that is not below the base."""
         self.name = name
         self._read = read
         self._base = base

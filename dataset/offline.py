@@ -1,30 +1,171 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Entries of an LDIF file into a database whose server does not run: slapadd, ldif2db.
+"""Imports an LDIF file past LDAP: slapadd, ldif2db, or an import task of a 389-DS.
 
-What is timed is the program alone. A database that a server has open is refused: what
-two processes write into it at once is lost, or both of them are.
+What is timed is the program alone. A database that a server has open is refused: two
+processes that write into it at once damage it. Which database is meant is read from
+slapd.conf(5) with what it includes, or from a folder of slapd-config(5).
+
+A 389-DS that runs imports by a task: it reads the file itself, from a path of its own
+host, and replaces all entries of the back end of their suffix. It is closed meanwhile.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import re
+import secrets
 import select
 import shutil
+import struct
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Any, Final
 
-from ldapslam.base.errors import ConfigError, TargetError
-from ldapslam.dataset.ldif import is_packed, ldif_entries, open_ldif
+import ldap
+
+from ldapslam.base.errors import ConfigError, TargetError, TargetUnreachable
+from ldapslam.dataset.ldif import is_packed, ldif_entries, open_ldif, records
 from ldapslam.dataset.local_tree import first_dn
-from ldapslam.dataset.slapd_config import find_database, running_slapd
+from ldapslam.directory.access import connect, error_text, result_code_of
 from ldapslam.directory.entry_digest import is_below, normalised_dn
+from ldapslam.jobs.connection_settings import ConnectionSettings
+
+_INCLUDES_DEEP = 8
+
+
+@dataclass(frozen=True, slots=True)
+class SlapdDatabase:
+    """One database of a slapd."""
+
+    #: `mdb`, `hdb` and so on.
+    backend: str
+    suffixes: tuple[str, ...]
+    #: Where its files are, for back ends that have some.
+    folder: Path | None
+    #: Where slapd writes its process id while it runs.
+    pid_file: Path | None
+
+    def user_pid(self) -> int | None:
+        """A process that has the database open, or None.
+
+        LMDB has a lock on the first octet of lock.mdb as long as an environment is open
+        (mdb_env_excl_lock, mdb_env_share_locks); for other back ends it is the process
+        of the file of its id, if that runs.
+        """
+        if self.folder is not None:
+            pid = _lock_holder(self.folder / "lock.mdb")
+            if pid is not None:
+                return pid
+        return None if self.pid_file is None else _running(self.pid_file)
+
+
+def find_database(config: Path, dn: str) -> SlapdDatabase:
+    """The database that an entry of this DN would be in. ConfigError: there is none."""
+    databases = list(_databases(config))
+    for database in databases:
+        if any(is_below(dn, suffix) for suffix in database.suffixes):
+            return database
+    suffixes = [suffix for one in databases for suffix in one.suffixes]
+    raise ConfigError(
+        f"no database of {str(config)!r} is for {dn!r}; their suffixes are "
+        f"{', '.join(suffixes) or 'none'}",
+        hint="name the configuration of the slapd that is to have the entries: "
+        "slapd.conf, or the folder slapd.d",
+    )
+
+
+def _databases(config: Path) -> Iterator[SlapdDatabase]:
+    directives = _folder(config) if config.is_dir() else _file(config, _INCLUDES_DEEP)
+    pid_file: Path | None = None
+    backend, folder = "", None
+    suffixes: list[str] = []
+    for keyword, value in directives:
+        if keyword == "pidfile":
+            pid_file = Path(value)
+        elif keyword == "database":
+            if suffixes:
+                yield SlapdDatabase(backend, tuple(suffixes), folder, pid_file)
+            backend, suffixes, folder = value, [], None
+        elif keyword == "suffix" and backend:
+            suffixes.append(value)
+        elif keyword == "directory" and backend:
+            folder = Path(value)
+    if suffixes:
+        yield SlapdDatabase(backend, tuple(suffixes), folder, pid_file)
+
+
+def _file(path: Path, depth: int) -> Iterator[tuple[str, str]]:
+    """Keyword and first argument of each directive of slapd.conf."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise ConfigError(f"{str(path)!r} cannot be read: {error.strerror}") from error
+    for line in re.sub(r"\n[ \t]+", " ", text).splitlines():
+        match = re.match(r'(\w+)\s+(?:"([^"]*)"|(\S+))', line)
+        if match is None:
+            continue
+        keyword, value = match[1].lower(), match[2] or match[3] or ""
+        if keyword == "include" and depth:
+            yield from _file(Path(value), depth - 1)
+        else:
+            yield keyword, value
+
+
+def _folder(path: Path) -> Iterator[tuple[str, str]]:
+    """The same of slapd.d."""
+    inner = path / "cn=config"
+    files = [path / "cn=config.ldif", *sorted(inner.glob("olcDatabase=*.ldif"))]
+    if not files[0].exists():
+        raise ConfigError(
+            f"{str(path)!r} is no folder of slapd-config: it has no cn=config.ldif"
+        )
+    keywords = {"olcsuffix": "suffix", "olcdbdirectory": "directory"}
+    for file in files:
+        with open_ldif(file) as stream:
+            for record in records(stream, str(file)):
+                found = {name.lower(): all for name, all in record.attributes.items()}
+                if "olcpidfile" in found:
+                    yield "pidfile", os.fsdecode(found["olcpidfile"][0])
+                if "olcdatabase" in found:
+                    name = found["olcdatabase"][0].decode()
+                    yield "database", name.partition("}")[2] or name
+                for attribute, keyword in keywords.items():
+                    for value in found.get(attribute, ()):
+                        yield keyword, value.decode(errors="surrogateescape")
+
+
+def _lock_holder(path: Path) -> int | None:
+    try:
+        with path.open("rb") as file:
+            # struct flock: l_type, l_whence, l_start, l_len, l_pid
+            asked = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
+            found = struct.unpack("hhqqi", fcntl.fcntl(file, fcntl.F_GETLK, asked))
+    except OSError:
+        return None  # not there, or not ours to look at: slapadd will say so
+    return found[4] if found[0] != fcntl.F_UNLCK else None
+
+
+def _running(pid_file: Path) -> int | None:
+    try:
+        return running_slapd(pid_file.read_text().strip())
+    except OSError:
+        return None
+
+
+def running_slapd(text: str) -> int | None:
+    """The process id that a file has, if that is a slapd's or ns-slapd's."""
+    try:
+        name = Path(f"/proc/{int(text)}/comm").read_text()
+    except (OSError, ValueError):
+        return None
+    return int(text) if "slapd" in name else None
+
 
 _PATH = os.pathsep.join(
     [os.environ.get("PATH", ""), "/usr/sbin", "/sbin", "/usr/local/sbin"]
@@ -97,12 +238,9 @@ def slapadd(
     program: Sequence[str] = (),
     is_stopping: IsStopping = _never,
 ) -> OfflineResult:
-    """Add the entries to the database of their suffix; others in it stay.
-
-    `is_quick`: slapadd -q, without checks and transactions. `program`: instead of the
-    installed slapadd. ConfigError: the program or the database is not to be found.
-    TargetError: a slapd has the database open. ImportStopped.
-    """
+    """Add the entries to the database of their suffix; others in it stay. `is_quick`:
+    without checks and transactions. ConfigError: program or database not found.
+    TargetError: a slapd has the database open. ImportStopped."""
     database = find_database(config, first_dn(ldif))
     pid = database.user_pid()
     if pid is not None:
@@ -119,8 +257,7 @@ def slapadd(
     # without -l it reads its standard input, where a packed file comes unpacked
     is_piped = is_packed(ldif)
     argv += [] if is_piped else ["-l", str(ldif)]
-    ended = _run(argv, ldif if is_piped else None, is_stopping)
-    return imported("slapadd", ended.seconds, ended.status, ended.text, ended.usage)
+    return imported("slapadd", *_run(argv, ldif if is_piped else None, is_stopping))
 
 
 def ldif2db(
@@ -130,11 +267,8 @@ def ldif2db(
     program: Sequence[str] = (),
     is_stopping: IsStopping = _never,
 ) -> OfflineResult:
-    """Put the entries in place of all those of the back end of their suffix.
-
-    `config` is the instance's folder with dse.ldif; `program` stands for the installed
-    ns-slapd. Errors as of slapadd.
-    """
+    """Replace all entries of the back end of the file's suffix. `config` is the
+    instance's folder with dse.ldif. Errors as of slapadd."""
     if is_packed(ldif):
         raise ConfigError(f"ldif2db reads no packed file such as {str(ldif)!r}")
     settings = _dse(config)
@@ -148,12 +282,12 @@ def ldif2db(
     argv = [*words, "ldif2db", "-D", str(config)]
     backend = backend_of(settings.values(), first_dn(ldif), str(config))
     argv += ["-n", backend, "-i", str(ldif.resolve())]
-    # what becomes of entries it says in the server's log alone
+    # the outcome of entries is in the server's log alone
     logs = settings.get(b"cn=config", {}).get("nsslapd-errorlog", ())
     begins = [(path, _size(path)) for path in map(Path, map(os.fsdecode, logs))]
-    ended = _run(argv, None, is_stopping)
-    text = "\n".join([ended.text, *(_from(path, begin) for path, begin in begins)])
-    return imported("ldif2db", ended.seconds, ended.status, text, ended.usage)
+    seconds, status, text, usage = _run(argv, None, is_stopping)
+    text = "\n".join([text, *(_from(path, begin) for path, begin in begins)])
+    return imported("ldif2db", seconds, status, text, usage)
 
 
 def imported(
@@ -178,16 +312,11 @@ def imported(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Ended:
-    seconds: float
-    status: int
-    text: str
-    usage: Usage
+_Ended = tuple[float, int, str, Usage]
 
 
 def _run(argv: Sequence[str], piped: Path | None, is_stopping: IsStopping) -> _Ended:
-    """Run a program to its end."""
+    """Run a program to its end: seconds, exit status, what it said, usage."""
     with tempfile.TemporaryFile() as output:
         begun_s = time.monotonic()
         process = subprocess.Popen(
@@ -205,7 +334,7 @@ def _run(argv: Sequence[str], piped: Path | None, is_stopping: IsStopping) -> _E
         seconds = time.monotonic() - begun_s
         output.seek(0)
         text = output.read().decode(errors="replace")
-        return _Ended(seconds, process.returncode, text, usage)
+        return seconds, process.returncode, text, usage
 
 
 def _wait(process: subprocess.Popen[bytes], is_stopping: IsStopping) -> Usage:
@@ -333,3 +462,80 @@ def backend_of(
             "there",
         )
     return found[suffix]
+
+
+_TASKS = "cn=import,cn=tasks,cn=config"
+_BACKENDS = "cn=ldbm database,cn=plugins,cn=config"
+_POLL_S = 0.05
+
+_Attributes = Mapping[str, Sequence[bytes]]
+
+
+def import_task(
+    ldif: Path,
+    uri: str,
+    access: ConnectionSettings,
+    tell: Callable[[str], None] = lambda status: None,
+) -> OfflineResult:
+    """Have the server import the file, and wait. `tell` gets the last line of its log.
+    TargetError: it cannot be used, or starts no such task."""
+    if is_packed(ldif):
+        raise ConfigError(f"a 389-DS reads no packed file such as {str(ldif)!r}")
+    dn = f"cn=ldapslam-{secrets.token_hex(6)},{_TASKS}"
+    connection = connect(uri, access)
+    try:
+        backend = backend_of(_backends(connection), first_dn(ldif), uri)
+        begun_s = time.monotonic()
+        connection.add_s(dn, _task(ldif, backend))
+        task: _Attributes = {}
+        while "nstaskexitcode" not in task:
+            time.sleep(_POLL_S)
+            # a server that imports may be slow to answer
+            with contextlib.suppress(ldap.TIMEOUT):
+                task = _lowered(connection.read_s(dn))
+                tell(_text(task, "nstasklog").strip().rpartition("\n")[2])
+    except ldap.LDAPError as error:
+        if result_code_of(error) < 0:
+            raise TargetUnreachable(uri, error_text(error)) from error
+        raise TargetError(
+            f"target {uri!r} runs no import task: {error_text(error)} "
+            f"({result_code_of(error)})",
+            hint="that is done by cn=Directory Manager of a 389-DS",
+        ) from error
+    finally:
+        with contextlib.suppress(ldap.LDAPError):
+            connection.unbind_s()
+    text = f"{_text(task, 'nstasklog')}\n{_text(task, 'nstaskstatus')}".strip()
+    return imported(
+        "import-task",
+        time.monotonic() - begun_s,
+        int(_text(task, "nstaskexitcode")),
+        text,
+    )
+
+
+def _backends(connection: Any) -> list[_Attributes]:
+    found = connection.search_s(
+        _BACKENDS,
+        ldap.SCOPE_ONELEVEL,
+        "(objectClass=nsBackendInstance)",
+        ["cn", "nsslapd-suffix"],
+    )
+    return [_lowered(attributes) for _, attributes in found]
+
+
+def _task(ldif: Path, backend: str) -> list[tuple[str, list[bytes]]]:
+    return [
+        ("objectClass", [b"top", b"extensibleObject"]),
+        ("nsFilename", [os.fsencode(ldif.resolve())]),
+        ("nsInstance", [backend.encode()]),
+    ]
+
+
+def _lowered(attributes: _Attributes) -> _Attributes:
+    return {name.lower(): values for name, values in attributes.items()}
+
+
+def _text(task: _Attributes, name: str) -> str:
+    values = task.get(name, [b""])
+    return values[0].decode(errors="replace")

@@ -29,7 +29,7 @@ from ldapslam.base.errors import (
 )
 from ldapslam.base.fault import Fault
 from ldapslam.jobs.connection_settings import ConnectionSettings
-from ldapslam.jobs.requests.timestamps import parse_generalized_time
+from ldapslam.jobs.requests.pattern import parse_generalized_time
 
 _NO_RESULT_CODE = -1
 _CLOSE_LIMIT_S = 5.0

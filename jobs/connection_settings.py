@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from ldapslam.base.secrets import SecretRef
 from ldapslam.base.units import NS_PER_S
-from ldapslam.jobs.fields.bind import Bind
+from ldapslam.jobs.fields.connection import Bind
 
 
 @dataclass(frozen=True)

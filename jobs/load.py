@@ -1,12 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads a job file: text to tree, overrides, types, model, or all faults at once.
 
+An override `--set path=value` changes the tree before it is checked. A path is keys and
+list indexes joined by dots; an item of a list that has a `name` may be called by it:
+`streams.readers.load.open.rate=50/s`, `streams.0.target=replica`. The value is YAML.
+Missing mappings are made. Faults have the position `--set:N`, N counting from 1.
+
 With context.py the only module of this package that touches the file system. Nothing
 is evaluated, and no file costs more than its limits (tree.py) allow.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,13 +20,18 @@ from typing import Any
 from pydantic import ValidationError
 
 from ldapslam.base.errors import JobError, JobErrors
-from ldapslam.base.fault import Fault, did_you_mean, expected, path_text
+from ldapslam.base.fault import Fault, did_you_mean, expected, got, path_text
 from ldapslam.jobs.fields.context import Reading
 from ldapslam.jobs.model import Job
-from ldapslam.jobs.reading.expansion import expand_types
-from ldapslam.jobs.reading.explain import explain, field_hint
-from ldapslam.jobs.reading.overrides import apply_overrides
-from ldapslam.jobs.reading.tree import MAX_BYTES, Finding, Position, Tree, read_tree
+from ldapslam.jobs.reading.expansion import expand_types, explain, field_hint
+from ldapslam.jobs.reading.tree import (
+    MAX_BYTES,
+    Finding,
+    Position,
+    Tree,
+    read_tree,
+)
+from ldapslam.jobs.reading.tree import Path as FieldPath
 from ldapslam.jobs.scripts import compile_streams
 
 
@@ -54,9 +65,9 @@ def load_job_text(
     overrides: Sequence[str] = (),
     files: Mapping[str, Path | bytes] | None = None,
 ) -> Job:
-    """The job of a text. `file` is what faults call it. Files that the job names are
-    looked up in `files`, by their name as written, else relative to `base`; with
-    neither, they are not looked into."""
+    """The job of a text; `file` is its name in faults. Files that the job names are
+    found in `files` by that name, else relative to `base`; with neither, they are not
+    read."""
     tree = read_tree(text, file)
     job: Job | None = None
     if isinstance(tree.data, dict):
@@ -95,8 +106,8 @@ def _checked_job(tree: Tree, reading: Reading) -> Job | None:
 
 
 def _need_files_of_templates(job: Job, tree: Tree, reading: Reading) -> None:
-    """The files that requests draw values from: what entry templates name is known only
-    now. A request that cannot be made after all is a finding."""
+    """Note the files of entry templates, which are known only now. A request that
+    cannot be compiled after all is a finding."""
     for index, stream in enumerate(job.streams):
         try:
             (scripts,) = compile_streams([stream], {})
@@ -141,3 +152,72 @@ def _order(position: Position) -> tuple[Any, ...]:
     """The file from its top, then the overrides, which have no lines."""
     line, column = position.line or 0, position.column or 0
     return position.line is None, line, column, len(position.file), position.file
+
+
+_EXAMPLE = "such as --set run.duration=30s"
+
+
+def apply_overrides(tree: Tree, overrides: Sequence[str]) -> None:
+    """Changes the tree; what cannot be applied becomes a finding."""
+    for number, override in enumerate(overrides, 1):
+        file = f"--set:{number}"
+        try:
+            _apply(tree, override, file)
+        except Fault as fault:
+            position = Position(file, None, None)
+            tree.findings.append(Finding((), fault, position=position))
+
+
+def _apply(tree: Tree, override: str, file: str) -> None:
+    path_text, equals, value_text = override.partition("=")
+    if not equals or not path_text.strip():
+        raise Fault(f"expected path=value, got {got(override)}", _EXAMPLE)
+    value = read_tree(value_text, file)
+    if value.findings:
+        raise value.findings[0].fault
+    steps = re.sub(r"\[(\d+)\]", r".\1", path_text.strip()).split(".")
+    if not all(steps):
+        raise Fault(f"expected a path such as 'run.duration', got {got(path_text)}")
+    path: FieldPath = ()
+    container = tree.data
+    for step in steps[:-1]:
+        key = _key(container, step, path)
+        if isinstance(container, dict) and container.get(key) is None:
+            container[key] = {}
+            tree.values[(*path, key)] = Position(file, None, None)
+        container, path = container[key], (*path, key)
+    key = _key(container, steps[-1], path)
+    container[key] = value.data
+    _move_positions(tree, (*path, key), value)
+
+
+def _key(container: Any, step: str, path: FieldPath) -> Any:
+    """The dict key or list index that a step of a path means."""
+    where = path_text(path) or "the job"
+    if isinstance(container, dict):
+        return step
+    if not isinstance(container, list):
+        raise Fault(f"{where} is {got(container)}, it has no {step!r}", _EXAMPLE)
+    if step.isdecimal():
+        if int(step) < len(container):
+            return int(step)
+        raise Fault(f"{where} has {len(container)} items, it has no number {step}")
+    names = [item.get("name") for item in container if isinstance(item, dict)]
+    if step in names:
+        return [
+            isinstance(item, dict) and item.get("name") == step for item in container
+        ].index(True)
+    known = [name for name in names if isinstance(name, str)]
+    raise Fault(
+        f"{where} is a list, it has no item named {step!r}",
+        did_you_mean(step, known, "names") if known else "use its index, from 0",
+    )
+
+
+def _move_positions(tree: Tree, path: FieldPath, value: Tree) -> None:
+    for positions in (tree.values, tree.keys):
+        for old in [old for old in positions if old[: len(path)] == path]:
+            del positions[old]
+    here = Position(value.file, None, None)
+    for below in value.values:
+        tree.values[(*path, *below)] = here

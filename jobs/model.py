@@ -21,18 +21,16 @@ from pydantic import (
     PrivateAttr,
     StringConstraints,
     ValidationInfo,
-    WithJsonSchema,
     field_validator,
 )
 
 from ldapslam.base import units
-from ldapslam.base.fault import Fault, did_you_mean, expected, got, one_of
+from ldapslam.base.fault import Fault, did_you_mean, got, one_of
 from ldapslam.base.units import NS_PER_S
 from ldapslam.base.uri import check_uri
-from ldapslam.jobs.fields.bind import Bind, Sasl, Secret
-from ldapslam.jobs.fields.connection import Connection, Tls
+from ldapslam.jobs.fields.connection import Bind, Connection, Tls
 from ldapslam.jobs.fields.context import Reading
-from ldapslam.jobs.fields.monitors import Monitor, ReplicationCheck, Verify
+from ldapslam.jobs.fields.monitors import Monitor, Verify
 from ldapslam.jobs.fields.population import PopulationRecord, parse_record
 from ldapslam.jobs.fields.sections import (
     KEY,
@@ -41,6 +39,7 @@ from ldapslam.jobs.fields.sections import (
     FileName,
     Flag,
     Found,
+    Interval,
     Kind,
     Name,
     Place,
@@ -48,12 +47,13 @@ from ldapslam.jobs.fields.sections import (
     Section,
     Text,
     checked,
+    field_text,
     is_given,
     known,
     one_or_more,
+    one_or_more_schema,
 )
-from ldapslam.jobs.fields.thresholds import parse_threshold
-from ldapslam.jobs.fields.validity import Validity
+from ldapslam.jobs.fields.thresholds import Validity, parse_threshold
 from ldapslam.jobs.operations.sequence import (
     Operation,
     check_length,
@@ -63,11 +63,11 @@ from ldapslam.jobs.operations.sequence import (
     placed,
     sessions_of,
 )
-from ldapslam.jobs.rates.arrivals import DEFAULT_IN_FLIGHT, Closed, Load, Open
+from ldapslam.jobs.rates.arrivals import DEFAULT_IN_FLIGHT, Load
 from ldapslam.jobs.replay.options import KINDS, Replay
 
 MAX_INTERVALS = 200_000
-#: Type of a stream of which nobody knows what it sends: its type or options are wrong.
+#: Type of a stream whose type or options are wrong: what it sends is not known.
 UNKNOWN_TYPE = "unknown"
 #: Fields of a stream of which exactly one says what it sends.
 _WAYS = ("operations", "python", "replay")
@@ -78,90 +78,47 @@ CLASS_PATTERN = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
 
 class Run(Section):
     """The run's time line: ramp_up, warm_up, measure (of length `duration`),
-    cool_down, then the drain. The report's figures cover the measure phase. Where every
+    cool_down, then the drain. The report covers the measure phase. Where every
     stream has a count, the run ends with the last of them."""
 
     duration_ns: PositiveDuration = Field(
-        alias="duration",
-        default=units.DURATION_UNITS["d"],
-        description="length of the measure phase; may be left out where every stream "
-        "has a count",
-        examples=["60s"],
+        default=units.DURATION_UNITS["d"], examples=["60s"]
     )
-    ramp_up_ns: Duration = Field(
-        alias="ramp_up",
-        default=0,
-        description="time in which clients and rates rise from zero to their full size",
-    )
-    warm_up_ns: Duration = Field(
-        alias="warm_up",
-        default=0,
-        description="time under full load before the measure phase",
-    )
-    cool_down_ns: Duration = Field(
-        alias="cool_down",
-        default=0,
-        description="time under full load after the measure phase",
-    )
-    interval_ns: Duration = Field(
-        alias="interval",
-        default=NS_PER_S,
-        description="length of the intervals in which agents report; at least 100ms",
-    )
-    drain_ns: Duration = Field(
-        alias="drain",
-        default=10 * NS_PER_S,
-        description="longest wait, after the last arrival, for requests in flight; "
-        "what is then unanswered counts as unresolved",
-    )
-
-    @field_validator("interval_ns")
-    @classmethod
-    def _long_enough(cls, value: int) -> int:
-        if value < NS_PER_S // 10:
-            raise expected(
-                "an interval of at least 100ms", units.format_duration(value)
-            )
-        return value
+    """length of the measure phase; may be left out where every stream has a count"""
+    ramp_up_ns: Duration = 0
+    """time in which clients and rates rise from zero to their full size"""
+    warm_up_ns: Duration = 0
+    """time under full load before the measure phase"""
+    cool_down_ns: Duration = 0
+    """time under full load after the measure phase"""
+    interval_ns: Interval = NS_PER_S
+    """length of the intervals in which agents report; at least 100ms"""
+    drain_ns: Duration = 10 * NS_PER_S
+    """longest wait, after the last arrival, for requests in flight; what is then
+    unanswered counts as unresolved"""
 
 
 class Agents(Section):
     """Which agents take part. The load is the run's total, split exactly over them."""
 
-    count: Count | None = Field(
-        default=None, description="this many, whichever are free"
-    )
-    all: Annotated[Literal[True] | None, Kind("true")] = Field(
-        default=None, description="all that are registered"
-    )
-    names: list[Text] | None = Field(
-        default=None, min_length=1, description="these, by name"
-    )
-    labels: dict[Text, Text] | None = Field(
-        default=None,
-        min_length=1,
-        description="those that carry these labels: all, or `count` of them",
-    )
-    hosts: Count | None = Field(
-        default=None,
-        description="spread `count` evenly over so many hosts at least",
-    )
-    wait_ns: Duration = Field(
-        alias="wait",
-        default=0,
-        description="how long the run may wait for agents that are not there yet; 0: "
-        "it is refused at once",
-    )
-    ready_within_ns: PositiveDuration = Field(
-        alias="ready_within",
-        default=120 * NS_PER_S,
-        description="how long agents may take to check the servers and to connect",
-    )
-    quorum: Count | None = Field(
-        default=None,
-        description="so many agents are enough when others cannot be made ready in "
-        "time: the load is then split over those that can; without it, all are needed",
-    )
+    count: Count | None = None
+    """this many, whichever are free"""
+    all: Annotated[Literal[True] | None, Kind("true")] = None
+    """all that are registered"""
+    names: list[Text] | None = Field(default=None, min_length=1)
+    """these, by name"""
+    labels: dict[Text, Text] | None = Field(default=None, min_length=1)
+    """those that carry these labels: all, or `count` of them"""
+    hosts: Count | None = None
+    """spread `count` evenly over at least this many hosts"""
+    wait_ns: Duration = 0
+    """how long the run may wait for agents that are not there yet; 0: it is refused at
+    once"""
+    ready_within_ns: PositiveDuration = 120 * NS_PER_S
+    """how long agents may take to check the servers and to connect"""
+    quorum: Count | None = None
+    """this many agents are enough when others do not get ready in time: the load is
+    then split over those that can; without it, all are needed"""
 
     @checked
     def _check_choice(self) -> None:
@@ -184,107 +141,73 @@ class PythonOptions(Section):
     """The class, what it records, and what it is given."""
 
     class_path: Annotated[Text, StringConstraints(pattern=CLASS_PATTERN)] = Field(
-        alias="class",
-        description="its module and name; installed on every agent",
-        examples=["'my_load.jobs:Login'"],
+        alias="class", examples=["'my_load.jobs:Login'"]
     )
-    operations: list[Name] = Field(
-        min_length=1,
-        description="names of what the class records, as in reports and thresholds",
-        examples=["[login]"],
-    )
-    options: dict[str, Any] = Field(
-        default_factory=dict, description="what the class is given, as it is"
-    )
+    """its module and name; installed on every agent"""
+    operations: list[Name] = Field(min_length=1, examples=["[login]"])
+    """names of what the class records, as in reports and thresholds"""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """what the class is given, as it is"""
 
 
 class PythonStream(PythonOptions):
     """A class that drives the stream in place of the engine: see the types `python`,
     `wait_for_directory` and `replication_probe`, which set this."""
 
-    operations: list[Name] = Field(
-        default=["call"],
-        min_length=1,
-        description="names of what it records, as in reports and thresholds",
-    )
-    needs_target: Flag = Field(
-        default=True, description="whether the servers must answer before the run"
-    )
-    watches: list[Name] = Field(
-        default_factory=list,
-        description="roles of `targets` whose servers it uses beside the target's; no "
-        "connection of the stream goes there",
-    )
+    operations: list[Name] = Field(default=["call"], min_length=1)
+    """names of what it records, as in reports and thresholds"""
+    needs_target: Flag = True
+    """whether the servers must answer before the run"""
+    watches: list[Name] = Field(default_factory=list)
+    """roles of `targets` whose servers it uses beside the target's; no connection of
+    the stream goes there"""
 
 
 class Stream(Section):
     """One kind of load against one target role. Streams run side by side. What it sends
     are its `operations`, or what a `type` makes of `options`."""
 
-    name: Name = Field(
-        description="its name in reports and thresholds; unique", examples=["readers"]
-    )
-    target: Name = Field(
-        description="a role of `targets`; connections are spread over its servers in "
-        "turn",
-        examples=["replica"],
-    )
-    load: Load = Field(
-        description="how requests arrive", examples=["{closed: {clients: 16}}"]
-    )
-    type: Name = Field(
-        default="mix",
-        exclude=True,
-        description="how the stream says what it sends: mix, by `operations`; another "
-        "job type, by its `options` (`ldapslam job types`)",
-    )
-    options: dict[str, Any] | None = Field(
-        default=None, exclude=True, description="what the stream's type asks for"
-    )
+    name: Name = Field(examples=["readers"])
+    """its name in reports and thresholds; unique"""
+    target: Name = Field(examples=["replica"])
+    """a role of `targets`; connections are spread over its servers in turn"""
+    load: Load = Field(examples=["{closed: {clients: 16}}"])
+    """how requests arrive"""
+    type: Name = Field(default="mix", exclude=True)
+    """how the stream says what it sends: mix, by `operations`; another job type, by its
+    `options` (`ldapslam job types`)"""
+    options: dict[str, Any] | None = Field(default=None, exclude=True)
+    """what the stream's type asks for"""
     operations: list[Operation] = Field(
         default_factory=list,
         min_length=1,
-        description="what is sent, one mapping each, chosen by weight; of type mix",
         examples=["[{search: {base: 'dc=example,dc=com'}}]"],
     )
-    python: PythonStream | None = Field(
-        default=None, description="instead of `operations`: a Python class"
-    )
-    replay: Replay | None = Field(
-        default=None, description="instead of `operations`: a directory's log"
-    )
-    count: Annotated[Count, Field(le=1 << 53)] | None = Field(
-        default=None,
-        description="end the stream after this many operations, or sequences, in "
-        "total over all agents and phases; without it, with the run",
-    )
-    start_after_ns: Duration = Field(
-        alias="start_after",
-        default=0,
-        description="when the stream starts, after the run's start",
-    )
-    stop_after_ns: PositiveDuration | None = Field(
-        alias="stop_after",
-        default=None,
-        description="when the stream stops, after the run's start; without it, with "
-        "the run",
-    )
-    bind: Bind | None = Field(default=None, description="instead of the job's")
-    tls: Tls | None = Field(default=None, description="instead of the job's")
-    connection: Connection = Field(
-        default=Connection(), description="how its connections are made"
-    )
-    request_timeout_ns: PositiveDuration = Field(
-        alias="request_timeout",
-        default=30 * NS_PER_S,
-        description="longest wait for a response, from when the request was sent; then "
-        "it counts as timed out",
-    )
+    """what is sent, one mapping each, chosen by weight; of type mix"""
+    python: PythonStream | None = None
+    """instead of `operations`: a Python class"""
+    replay: Replay | None = None
+    """instead of `operations`: a directory's log"""
+    count: Annotated[Count, Field(le=1 << 53)] | None = None
+    """end the stream after this many operations, or sequences, in total over all agents
+    and phases; without it, with the run"""
+    start_after_ns: Duration = 0
+    """when the stream starts, after the run's start"""
+    stop_after_ns: PositiveDuration | None = None
+    """when the stream stops, after the run's start; without it, with the run"""
+    bind: Bind | None = None
+    """instead of the job's"""
+    tls: Tls | None = None
+    """instead of the job's"""
+    connection: Connection = Connection()
+    """how its connections are made"""
+    request_timeout_ns: PositiveDuration = 30 * NS_PER_S
+    """longest wait for a response, from when the request was sent; then it counts as
+    timed out"""
 
     @property
     def request_names(self) -> list[tuple[str, str]]:
-        """Name and kind of everything that the stream sends, as reports have it, in the
-        order of the engine's numbers."""
+        """Name and kind of each request, in the order of the engine's numbers."""
         if self.python is not None:
             return [(name, PYTHON_KIND) for name in self.python.operations]
         if self.replay is not None:
@@ -329,7 +252,7 @@ class Stream(Section):
         if self.type == UNKNOWN_TYPE:
             return
         if not given:
-            hint = f"operations: {type(self).model_fields['operations'].description}"
+            hint = field_text(type(self), "operations")
             yield (KEY,), Fault("the key 'operations' is missing", hint)
         elif len(given) > 1:
             fault = Fault(f"a stream has one of {one_of(_WAYS)}, got both", "keep one")
@@ -353,16 +276,9 @@ class Stream(Section):
             yield ("count", KEY), fault
 
     @checked
-    def _names_are_unique(self) -> Iterator[Found]:
-        return check_names(self.operations)
-
-    @checked
-    def _others_are_there(self) -> Iterator[Found]:
-        return check_others(self.operations)
-
-    @checked
-    def _is_not_too_long(self) -> Iterator[Found]:
-        return check_length(self.operations)
+    def _operations_go_together(self) -> Iterator[Found]:
+        for check in (check_names, check_others, check_length):
+            yield from check(self.operations)
 
     @checked
     def _connections_are_shared(self) -> Iterator[Found]:
@@ -382,7 +298,7 @@ class Stream(Section):
         if not self.connection.per_operation:
             return
         if known(self.connection, "reconnect_every") is not None:
-            reason = "a connection per operation is made anew anyway"
+            reason = "a connection per operation is new anyway"
             yield ("connection", "reconnect_every", KEY), Fault(reason, "keep one")
         if any(one.is_step for one in placed(self.operations)):
             reason = "a sequence is a session on one connection, not one per operation"
@@ -413,14 +329,7 @@ Uris = Annotated[
     Field(min_length=1),
     BeforeValidator(one_or_more),
     AfterValidator(_distinct),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "string"},
-                {"type": "array", "items": {"type": "string"}, "minItems": 1},
-            ]
-        }
-    ),
+    one_or_more_schema({"type": "string"}, minItems=1),
     Kind("URI or list of URIs"),
 ]
 
@@ -429,17 +338,13 @@ class Population(Section):
     """What the servers hold, by a record of it: entries that the record names are read
     before the run, which is refused where they are missing or others."""
 
-    file: FileName = Field(
-        description="the record, as `ldapslam data fingerprint --save` writes it",
-        examples=["people.population"],
-    )
+    file: FileName = Field(examples=["people.population"])
+    """the record, as `ldapslam data fingerprint --save` writes it"""
     targets: list[Name] | None = Field(
-        default=None,
-        min_length=1,
-        description="roles of `targets` whose servers must hold it; without it, all "
-        "that streams use",
-        examples=["[replica]"],
+        default=None, min_length=1, examples=["[replica]"]
     )
+    """roles of `targets` whose servers must hold it; without it, all that streams
+    use"""
 
     #: None where the files of the job are not looked into.
     _record: PopulationRecord | None = PrivateAttr(default=None)
@@ -470,67 +375,49 @@ class Job(Section):
     """A job file: what load to put on which directories, for how long, and what must
     hold. Durations, rates and percentages carry their unit (250ms, 500/s, 98%)."""
 
-    name: Name = Field(
-        alias="job", description="the job's name", examples=["directory-mix"]
-    )
-    description: Text = Field(default="", description="one line for the report")
+    name: Name = Field(alias="job", examples=["directory-mix"])
+    """the job's name"""
+    description: Text = ""
+    """one line for the report"""
     targets: dict[Name, Uris] = Field(
-        min_length=1,
-        description="role of each group of servers, such as supplier or replica, and "
-        "their URIs (ldap://, ldaps://, ldapi://)",
-        examples=["{supplier: 'ldap://ds1.example.com'}"],
+        min_length=1, examples=["{supplier: 'ldap://ds1.example.com'}"]
     )
-    bind: Bind | None = Field(default=None, description="whom connections bind as")
-    tls: Tls = Field(default=Tls(), description="TLS to the targets")
-    run: Run = Field(description="the time line", examples=["{duration: 60s}"])
-    agents: Agents = Field(
-        default=Agents(all=True), description="which agents take part; without it, all"
-    )
-    streams: list[Stream] = Field(
-        min_length=1,
-        description="the kinds of load, which run side by side",
-        examples=["[{name: readers, …}]"],
-    )
-    population: Population | None = Field(
-        default=None, description="what the servers must hold before the run"
-    )
+    """role of each group of servers, such as supplier or replica, and their URIs
+    (ldap://, ldaps://, ldapi://)"""
+    bind: Bind | None = None
+    """the identity that connections bind as"""
+    tls: Tls = Tls()
+    """TLS to the targets"""
+    run: Run = Field(examples=["{duration: 60s}"])
+    """the time line"""
+    agents: Agents = Agents(all=True)
+    """which agents take part; without it, all"""
+    streams: list[Stream] = Field(min_length=1, examples=["[{name: readers, …}]"])
+    """the kinds of load, which run side by side"""
+    population: Population | None = None
+    """what the servers must hold before the run"""
     monitors: list[Monitor] = Field(
         default_factory=list,
-        description="what is read of servers and hosts all through the run, one "
-        "mapping each",
         examples=["[{directory: replica}, {host: replica, processes: [slapd]}]"],
     )
-    verify: Verify | None = Field(
-        default=None, description="what must be right on the servers after the load"
-    )
+    """what is read of servers and hosts all through the run, one mapping each"""
+    verify: Verify | None = None
+    """what must be right on the servers after the load"""
     thresholds: list[
         Annotated[Text, AfterValidator(_checked_threshold), Kind("threshold")]
-    ] = Field(
-        default_factory=list,
-        description="what must hold for the verdict PASS, such as "
-        "'readers.search.response_time.p99 < 5ms'",
-    )
-    validity: Validity = Field(
-        default=Validity(), description="limits beyond which the run is INVALID"
-    )
-    seed: Annotated[int, Field(ge=0, lt=1 << 64)] | None = Field(
-        default=None,
-        description="seed of every random draw; without it, one is chosen and recorded",
-    )
-    on_agent_loss: Literal["stop", "continue"] = Field(
-        default="stop",
-        description="what happens when an agent is lost; the run is INVALID either way",
-    )
-    coordinator_timeout_ns: Duration = Field(
-        alias="coordinator_timeout",
-        default=60 * NS_PER_S,
-        description="how long agents keep up the load without their coordinator",
-    )
-    share_target: Flag = Field(
-        default=False,
-        description="whether other runs that say the same may load these servers "
-        "meanwhile",
-    )
+    ] = Field(default_factory=list)
+    """what must hold for the verdict PASS, such as 'readers.search.response_time.p99 <
+    5ms'"""
+    validity: Validity = Validity()
+    """limits beyond which the run is INVALID"""
+    seed: Annotated[int, Field(ge=0, lt=1 << 64)] | None = None
+    """seed of every random draw; without it, one is chosen and recorded"""
+    on_agent_loss: Literal["stop", "continue"] = "stop"
+    """what happens when an agent is lost; the run is INVALID either way"""
+    coordinator_timeout_ns: Duration = 60 * NS_PER_S
+    """how long agents keep up the load without their coordinator"""
+    share_target: Flag = False
+    """whether other runs that say the same may load these servers meanwhile"""
 
     #: The files that the job names; set by load.py, not part of the model.
     _named: dict[str, Path | None] = PrivateAttr(default_factory=dict)
@@ -705,8 +592,7 @@ class Job(Section):
                 yield ("thresholds", index), fault
 
     def canonical_text(self) -> str:
-        """The job with overrides and defaults filled in, as JSON, which is a job file
-        too: it loads as an equal job."""
+        """The job with overrides and defaults, as JSON; it loads as an equal job."""
         content = self.model_dump(mode="json", by_alias=True, exclude_none=True)
         for stream in content["streams"]:
             if not stream["operations"]:  # it says otherwise what it sends
@@ -716,26 +602,3 @@ class Job(Section):
     def canonical_hash(self) -> str:
         """SHA-256 of the canonical text, in hex: equal jobs have equal hashes."""
         return hashlib.sha256(self.canonical_text().encode()).hexdigest()
-
-
-__all__ = [
-    "Agents",
-    "Bind",
-    "Closed",
-    "Connection",
-    "Job",
-    "Load",
-    "Monitor",
-    "Open",
-    "Operation",
-    "Population",
-    "PythonStream",
-    "ReplicationCheck",
-    "Run",
-    "Sasl",
-    "Secret",
-    "Stream",
-    "Tls",
-    "Validity",
-    "Verify",
-]

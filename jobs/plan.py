@@ -4,12 +4,20 @@
 Pure: a plan follows from (job, agent index, agent count, seed) alone, so the
 coordinator and the agent compute the same one. Plans hold plain data and references to
 secrets, never secrets.
+
+Times are ns since T0, the common start of all agents. The drain follows the last phase;
+it has no planned end.
+
+The connections of a stream are numbered from 0 over the whole run; number i belongs to
+agent i mod A. So the parts of the agents differ by at most one, sum to the total, and
+every agent knows its own without asking. Inside an agent the engine gives number i to
+worker (i div A) mod W.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,38 +26,80 @@ from ldapslam.jobs.connection_settings import (
     ConnectionSettings,
     TlsSettings,
 )
-from ldapslam.jobs.fields.bind import Bind
-from ldapslam.jobs.fields.connection import Connection, Tls
+from ldapslam.jobs.fields.connection import Bind, Connection, Tls
 from ldapslam.jobs.fields.population import PopulationRecord
-from ldapslam.jobs.model import Job, Run, Stream
-from ldapslam.jobs.partition import participants, share
-from ldapslam.jobs.phases import (
-    PhaseSpan,
-    interval_boundaries_ns,
-    measure_span,
-    phase_spans,
-    planned_end_ns,
-)
+from ldapslam.jobs.model import Job, PythonStream, Run, Stream
+from ldapslam.jobs.operations.body import OperationPlan
 from ldapslam.jobs.rates.arrivals import Open
 from ldapslam.jobs.rates.profile import Profile, arrivals_by, profile_of
 from ldapslam.jobs.replay.options import Replay
-from ldapslam.jobs.scripts import OperationPlan, ScriptPlan, Scripts, compile_streams
+from ldapslam.jobs.replay.trace import Pace
+from ldapslam.jobs.scripts import ScriptPlan, Scripts, compile_streams
+
+DRAIN = "drain"
+MEASURE = "measure"
+
+#: An interval shorter than this share of the nominal one joins its neighbour.
+_SLIVER_DIVISOR = 10
 
 
 @dataclass(frozen=True)
-class PythonPlan:
-    """A stream that a Python class drives instead of the engine."""
+class PhaseSpan:
+    """One phase: from start_ns up to, not including, end_ns."""
 
-    #: 'package.module:Class', installed on the agents.
-    class_path: str
-    #: What the job file says of it, as plain data.
-    options: Mapping[str, Any] = field(default_factory=dict)
-    #: Names of what the class records; its numbers in reports are their order.
-    operations: tuple[str, ...] = ()
-    #: False: its servers need not be there before the run.
-    needs_target: bool = True
-    #: So many at the end of the stream's URIs are not for its connections.
-    watched: int = 0
+    name: str
+    start_ns: int
+    end_ns: int
+
+
+def phase_spans(run: Run) -> tuple[PhaseSpan, ...]:
+    """The phases with a length, in order and without gaps, from 0; no drain."""
+    spans: list[PhaseSpan] = []
+    start_ns = 0
+    for name, length_ns in (
+        ("ramp_up", run.ramp_up_ns),
+        ("warm_up", run.warm_up_ns),
+        (MEASURE, run.duration_ns),
+        ("cool_down", run.cool_down_ns),
+    ):
+        if length_ns:
+            spans.append(PhaseSpan(name, start_ns, start_ns + length_ns))
+            start_ns += length_ns
+    return tuple(spans)
+
+
+def planned_end_ns(run: Run) -> int:
+    """Length of the time line, without the drain."""
+    return phase_spans(run)[-1].end_ns
+
+
+def measure_span(run: Run) -> PhaseSpan:
+    return next(span for span in phase_spans(run) if span.name == MEASURE)
+
+
+def interval_boundaries_ns(run: Run) -> tuple[int, ...]:
+    """Ends of the intervals, ascending: the multiples of the interval since T0, and the
+    end of every phase, so that no interval belongs to two phases. A piece shorter than
+    a tenth of the interval joins its neighbour within the phase."""
+    ends: list[int] = []
+    sliver_ns = run.interval_ns // _SLIVER_DIVISOR
+    for span in phase_spans(run):
+        first = span.start_ns // run.interval_ns + 1
+        ends += (
+            end_ns
+            for end_ns in range(first * run.interval_ns, span.end_ns, run.interval_ns)
+            if end_ns - span.start_ns >= sliver_ns and span.end_ns - end_ns >= sliver_ns
+        )
+        ends.append(span.end_ns)
+    return tuple(ends)
+
+
+def phase_at(spans: Sequence[PhaseSpan], time_ns: int) -> str:
+    """Name of the phase of a time since T0; `drain` after the last one."""
+    for span in spans:
+        if time_ns < span.end_ns:
+            return span.name
+    return DRAIN
 
 
 @dataclass(frozen=True)
@@ -59,11 +109,7 @@ class ReplayPlan:
     #: What the job file says of it, and the log's files on this host.
     replay: Replay
     logs: tuple[Path, ...]
-    #: None: as fast as possible.
-    speed: float | None
-    #: Since T0: when the log begins, and what is beyond the run.
-    start_ns: int
-    end_ns: int
+    pace: Pace
 
 
 @dataclass(frozen=True)
@@ -108,7 +154,9 @@ class StreamPlan:
     operations: tuple[OperationPlan, ...]
     scripts: tuple[ScriptPlan, ...]
     #: None: the engine drives the stream.
-    python: PythonPlan | None = None
+    python: PythonStream | None = None
+    #: URIs at the end of `uris` that its connections do not use.
+    watched: int = 0
     #: None: the scripts make the requests.
     replay: ReplayPlan | None = None
     #: File, on this host, of the requests that the engine sends in place of what the
@@ -131,7 +179,7 @@ class StreamPlan:
     def request_names(self) -> tuple[str, ...]:
         """What reports call the stream's operations, in the order of their numbers."""
         if self.python is not None:
-            return self.python.operations
+            return tuple(self.python.operations)
         return tuple(operation.name for operation in self.operations)
 
 
@@ -231,7 +279,8 @@ def _stream_plan(
         clean_up=tuple(ledgers.values()),
         operations=scripts.operations,
         scripts=scripts.scripts,
-        python=_python_plan(job, stream),
+        python=stream.python,
+        watched=len(_watched(job, stream)),
         replay=_replay_plan(job, stream),
     )
 
@@ -265,27 +314,14 @@ def stream_profile(run: Run, stream: Stream) -> Profile:
 
 
 def planned_arrivals(run: Run, stream: Stream, start_ns: int, end_ns: int) -> float:
-    """How many arrivals an open stream is due from start_ns to end_ns, since T0; its
-    count, if it has one, may end it before."""
+    """Arrivals of an open stream from start_ns to end_ns since T0, without its
+    count."""
     profile = stream_profile(run, stream)
     return arrivals_by(profile, end_ns) - arrivals_by(profile, start_ns)
 
 
 def _max_backlog(job: Job, load: Open) -> int:
     return load.max_backlog_arrivals(planned_end_ns(job.run))
-
-
-def _python_plan(job: Job, stream: Stream) -> PythonPlan | None:
-    if stream.python is None:
-        return None
-    python = stream.python
-    return PythonPlan(
-        python.class_path,
-        python.options,
-        tuple(python.operations),
-        python.needs_target,
-        len(_watched(job, stream)),
-    )
 
 
 def _watched(job: Job, stream: Stream) -> tuple[str, ...]:
@@ -301,9 +337,12 @@ def _replay_plan(job: Job, stream: Stream) -> ReplayPlan | None:
     return ReplayPlan(
         stream.replay,
         tuple(Path(_path(job, name) or name) for name in stream.replay.logs),
-        stream.load.replay.factor,
-        measure.start_ns + stream.start_after_ns,
-        min(measure.end_ns, stream.stop_after_ns or measure.end_ns),
+        Pace(
+            measure.start_ns + stream.start_after_ns,
+            min(measure.end_ns, stream.stop_after_ns or measure.end_ns),
+            stream.load.replay.factor,
+            stream.replay.skip_ns,
+        ),
     )
 
 
@@ -311,3 +350,15 @@ def _path(job: Job, name: str | None) -> str | None:
     if name is None:
         return None
     return str(job.files.get(name, Path(name)))
+
+
+def share(total: int, parts: int, index: int) -> int:
+    """How many of the numbers 0 … total-1 are congruent to index modulo parts."""
+    if not 0 <= index < parts:
+        raise ValueError(f"part {index} of {parts}")
+    return (total - index + parts - 1) // parts if total > index else 0
+
+
+def participants(connections: int, agents: int) -> int:
+    """Agents with at least one connection of a stream: the first ones by index."""
+    return min(connections, agents)

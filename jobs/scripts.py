@@ -14,10 +14,12 @@ from pathlib import Path
 from ldapslam.jobs.fields.result_codes import outcome_codes
 from ldapslam.jobs.model import Stream
 from ldapslam.jobs.operations.add import Add
+from ldapslam.jobs.operations.body import NO_VARIABLE, OperationPlan
+from ldapslam.jobs.operations.connection import UNBIND
 from ldapslam.jobs.operations.sequence import ENTRY_DN, Request, Session, sessions_of
-from ldapslam.jobs.replay.options import KINDS, UNBIND
+from ldapslam.jobs.replay.options import KINDS
 from ldapslam.jobs.requests.pattern import parse_pattern
-from ldapslam.jobs.requests.scope import Scope
+from ldapslam.jobs.requests.scope import Let, Scope, with_bounds
 from ldapslam.jobs.requests.template import (
     FILE_RANDOM,
     FILE_SEQUENCE,
@@ -26,47 +28,6 @@ from ldapslam.jobs.requests.template import (
     compile_template,
     number_uniques,
 )
-from ldapslam.jobs.requests.variable_texts import with_bounds
-
-#: Number of a variable that is not there.
-NO_VARIABLE = -1
-
-
-@dataclass(frozen=True)
-class OperationPlan:
-    """One operation of a stream, as the engine takes it. Variables are
-    those of a session of the script that it is a step of (scope.py)."""
-
-    name: str
-    #: Its key in the job file.
-    kind: str
-    #: Tag of the protocolOp that ends the operation; 0: there is none.
-    response_tag: int
-    template: Template
-    #: Result codes that count as succeeded, and those that count as expected.
-    success_codes: tuple[int, ...] = (0,)
-    expected_codes: tuple[int, ...] = ()
-    #: Variables and the texts that they get before each request, in order.
-    lets: tuple[tuple[int, Template], ...] = ()
-    #: Variables and the attributes whose first value they get of the first entry; the
-    #: empty attribute is the entry's DN.
-    captures: tuple[tuple[int, bytes], ...] = ()
-    #: Holds the cookie of paged results; the operation is repeated until it is empty.
-    cookie_variable: int = NO_VARIABLE
-    #: 'request', 'unbind' or 'abandon'.
-    action: str = "request"
-    #: False: the session goes on without waiting for the response.
-    awaits: bool = True
-    #: A bind in several steps: mechanism and the variables of authcid, password,
-    #: authzid and credentials.
-    sasl: tuple[str, int, int, int, int] | None = None
-    #: The ledger of added entries: its number within the stream, the variables with
-    #: the DN to note after success and with the DN to take out before, and in which
-    #: order ('fifo', 'lifo', 'random').
-    ledger: int = 0
-    ledger_put: int = NO_VARIABLE
-    ledger_take: int = NO_VARIABLE
-    ledger_order: str = "fifo"
 
 
 @dataclass(frozen=True)
@@ -122,7 +83,7 @@ def _with_templates(
     """The scripts with other templates, asked for in the order of `templates`."""
     operations = []
     for operation in scripts.operations:
-        lets = tuple((variable, change(text)) for variable, text in operation.lets)
+        lets = tuple(Let(number, change(text)) for number, text in operation.lets)
         template = change(operation.template)
         operations.append(replace(operation, lets=lets, template=template))
     return replace(scripts, operations=tuple(operations))
@@ -169,10 +130,10 @@ class _Stream:
 
     def _operation(self, request: Request, scope: Scope) -> OperationPlan:
         step = request.step
-        lets: list[tuple[int, Template]] = []
+        lets: list[Let] = []
         for name, text in step.let.items():
             template = compile_template(*parse_pattern(text, scope.names).nodes)
-            lets.append((scope.define(name), template))
+            lets.append(Let(scope.define(name), template))
         controls = [control.node(scope) for control in step.controls]
         compiled = step.body.compile(scope, controls)
         captures = tuple(
@@ -182,25 +143,18 @@ class _Stream:
         success_codes, expected_codes = outcome_codes(
             compiled.success_codes, step.expect
         )
-        ledger = compiled.take.of if compiled.take else request.name
+        ledger = compiled.ledger_of or request.name
         numbers = list(self._ledgers)
-        return OperationPlan(
+        return replace(
+            compiled,
             name=request.name,
-            kind=request.kind,
-            response_tag=compiled.response_tag,
-            template=compiled.template,
             success_codes=success_codes,
             expected_codes=expected_codes,
             lets=tuple(with_bounds((*lets, *compiled.lets))),
             captures=captures,
-            cookie_variable=compiled.cookie_variable,
-            action=compiled.action,
-            awaits=compiled.awaits and not request.is_abandoned,
-            sasl=compiled.sasl,
+            awaits=not request.is_abandoned,
             ledger=numbers.index(ledger) if ledger in numbers else 0,
-            ledger_put=compiled.put if ledger in numbers else NO_VARIABLE,
-            ledger_take=compiled.take.variable if compiled.take else NO_VARIABLE,
-            ledger_order=compiled.take.order if compiled.take else "fifo",
+            ledger_put=compiled.ledger_put if ledger in numbers else NO_VARIABLE,
         )
 
 

@@ -9,12 +9,12 @@ from typing import Any
 
 from ldapslam.jobs.fields.thresholds import (
     Threshold,
+    Validity,
     error_share,
     evaluate,
     parse_threshold,
     times_lacking,
 )
-from ldapslam.jobs.fields.validity import Validity
 from ldapslam.proto.fields import (
     CONNECTION_COUNTERS,
     METRICS,

@@ -21,7 +21,7 @@ from ldapslam.agent.admission.target_rules import plain_address
 from ldapslam.base.errors import TargetNotAllowed, TargetUnreachable
 from ldapslam.base.uri import DEFAULT_PORTS, socket_path
 from ldapslam.jobs.plan import AgentPlan, StreamPlan
-from ldapslam.jobs.types.burst import Burst
+from ldapslam.jobs.types.built_in import Burst
 
 #: Numeric addresses of a host.
 Resolver = Callable[[str, int], list[str]]

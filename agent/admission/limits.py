@@ -21,7 +21,7 @@ from ldapslam.base.errors import AgentLimitExceeded, LdapSlamError
 from ldapslam.base.units import NS_PER_S, format_duration, format_ratio
 from ldapslam.jobs.plan import AgentPlan, StreamPlan
 from ldapslam.jobs.rates.profile import peak_rate
-from ldapslam.jobs.types.bulk_load import BulkLoad
+from ldapslam.jobs.types.built_in import BulkLoad
 
 #: Every path that the agent can use.
 ANY_PATH = "any"

@@ -42,8 +42,7 @@ from ldapslam.base.errors import (
     TargetUnreachable,
     TlsHandshakeFailed,
 )
-from ldapslam.jobs.phases import phase_at
-from ldapslam.jobs.plan import AgentPlan, agent_plan
+from ldapslam.jobs.plan import AgentPlan, agent_plan, phase_at
 from ldapslam.proto import engine_pb2 as pb
 from ldapslam.proto.common_pb2 import CleaningUp
 from ldapslam.transport.messages import facts_json, snapshot_message

@@ -9,24 +9,17 @@ folder.
 
 from __future__ import annotations
 
-from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-from ldapslam.jobs.plan import AgentPlan, StreamPlan
-
-if TYPE_CHECKING:
-    from ldapslam.agent._engine import Engine
 import os
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ldapslam.agent.admission.limits import AgentLimits
-from ldapslam.jobs.plan import ReplayPlan
+from ldapslam.jobs.plan import AgentPlan, ReplayPlan, StreamPlan
 from ldapslam.jobs.replay.read import prepare, read_logs
-from ldapslam.jobs.replay.requests import Identity
-from ldapslam.jobs.replay.trace import Pace, Schedule, write_trace
+from ldapslam.jobs.replay.trace import Identity, Schedule, write_trace
 
 if TYPE_CHECKING:
     from ldapslam.agent._engine import Engine
@@ -72,7 +65,7 @@ def _schedule(stream: StreamPlan, planned: ReplayPlan, seed: int) -> Schedule:
     return prepare(
         replayed,
         read_logs(planned.logs),
-        Pace(planned.start_ns, planned.end_ns, planned.speed, replayed.skip_ns),
+        planned.pace,
         connections=stream.total_connections,
         seed=seed,
         identity=Identity(bind.dn or "", bind.secret),

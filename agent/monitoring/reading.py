@@ -23,7 +23,7 @@ import ldap
 from ldapslam.base.errors import TargetError, TargetUnreachable
 from ldapslam.directory.access import connect, error_text
 from ldapslam.jobs.connection_settings import ConnectionSettings
-from ldapslam.jobs.fields.bind import Bind
+from ldapslam.jobs.fields.connection import Bind
 from ldapslam.results.records import STARTED, Metric
 
 #: Attribute, in lower case -> its values.

@@ -37,8 +37,8 @@ from ldapslam.agent.python_jobs.job import Client, PythonJob, RunStopped
 from ldapslam.base import process
 from ldapslam.base.errors import ConfigError, LdapSlamError, RunAborted
 from ldapslam.directory.access import connect, error_text
-from ldapslam.jobs.partition import share
-from ldapslam.jobs.plan import AgentPlan, PythonPlan, StreamPlan
+from ldapslam.jobs.model import PythonStream
+from ldapslam.jobs.plan import AgentPlan, StreamPlan, share
 
 if TYPE_CHECKING:
     from ldapslam.agent._engine import SharedRecorder
@@ -61,7 +61,7 @@ class ClientStream:
     """A stream of this agent, as its clients inherit it from their host."""
 
     plan: StreamPlan
-    python: PythonPlan
+    python: PythonStream
     run: AgentPlan
     limits: AgentLimits
     job_class: type[PythonJob]
@@ -87,7 +87,7 @@ class ClientProcess:
         self._client = Client(
             number=number,
             total=plan.total_connections,
-            uri=plan.uris[number % (len(plan.uris) - stream.python.watched)],
+            uri=plan.uris[number % (len(plan.uris) - plan.watched)],
             uris=plan.uris,
             access=plan.connection,
             request_timeout_s=plan.request_timeout_ns / 1e9,

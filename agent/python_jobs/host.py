@@ -40,14 +40,16 @@ from ldapslam.agent.python_jobs.client import (
 from ldapslam.agent.python_jobs.job import REQUEST_KINDS, PythonJob
 from ldapslam.base import process
 from ldapslam.base.errors import ConfigError, LdapSlamError, RunAborted
-from ldapslam.jobs.plan import AgentPlan, PythonPlan, StreamPlan
+from ldapslam.jobs.model import PythonStream
+from ldapslam.jobs.plan import AgentPlan, StreamPlan
 
 #: Time for a class's tear_down.
 _TEAR_DOWN_LIMIT_NS = 10_000_000_000
 _HINT = "install the class on every agent, or set PYTHONPATH for the agent"
 
 
-def find_class(plan: PythonPlan) -> type[PythonJob]:
+def find_class(plan: PythonStream) -> type[PythonJob]:
+    """Import the class that the job names; ConfigError says why that cannot be."""
     path = plan.class_path
     module_name, colon, class_name = path.partition(":")
     if not (module_name and colon and class_name):

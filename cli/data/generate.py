@@ -14,9 +14,14 @@ from ldapslam.base.errors import ConfigError, ExitCode
 from ldapslam.base.fault import Fault
 from ldapslam.cli.console import json_option, put_json, say
 from ldapslam.cli.data.load_progress import EntryProgress, told_if_interrupted
-from ldapslam.dataset.generate import STDOUT, Generated, Generation, generate
-from ldapslam.dataset.templates import ready_templates
-from ldapslam.jobs.entries.population_program import FilterLine, parse_filter_types
+from ldapslam.dataset.generate import (
+    STDOUT,
+    Generated,
+    Generation,
+    example_templates,
+    generate,
+)
+from ldapslam.dataset.population import FilterLine, parse_filter_types
 
 _MAX_ENTRIES = 1 << 60
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -141,7 +146,7 @@ def _filters(
 )
 @json_option
 def generate_command(as_json: bool, **given: Any) -> ExitCode:
-    """Make the entries of TEMPLATE, a file or the name of a ready template.
+    """Make the entries of TEMPLATE, a file or the name of a example template.
 
     The same template and seed make the same bytes, for slapadd, ldif2db and
     `ldapslam data load`. `ldapslam job describe templates` explains the notation.
@@ -168,7 +173,7 @@ def generate_command(as_json: bool, **given: Any) -> ExitCode:
 
 
 # in the help, the names as they are when it is shown
-generate_command.epilog = f"Ready templates: {', '.join(ready_templates())}."
+generate_command.epilog = f"Example templates: {', '.join(example_templates())}."
 
 
 def _check(wanted: Generation, *, as_json: bool) -> None:

@@ -18,7 +18,6 @@ from ldapslam.cli.measure.one_line_options import (
     connection_options,
     in_words_of_options,
 )
-from ldapslam.dataset.import_task import import_task
 from ldapslam.dataset.ldif import entry_count, ldif_entries
 from ldapslam.dataset.load import (
     ALREADY_EXISTS,
@@ -30,7 +29,7 @@ from ldapslam.dataset.load import (
     load,
 )
 from ldapslam.dataset.load_state import Progress
-from ldapslam.dataset.offline import OfflineResult, ldif2db, slapadd
+from ldapslam.dataset.offline import OfflineResult, import_task, ldif2db, slapadd
 from ldapslam.directory.entry_digest import Fingerprint, fingerprint
 
 #: Way of --offline -> whether it needs --config (else a URI).

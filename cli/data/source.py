@@ -18,9 +18,8 @@ import ldap
 
 from ldapslam.cli.console import add_options
 from ldapslam.cli.measure.one_line_options import compose_head, connection_options
-from ldapslam.dataset.generate import Generation
+from ldapslam.dataset.generate import Generation, example_templates
 from ldapslam.dataset.local_tree import ldif_tree, template_tree
-from ldapslam.dataset.templates import ready_templates
 from ldapslam.directory.access import connect
 from ldapslam.directory.comparison import Tree
 from ldapslam.directory.tree import DirectoryTree
@@ -83,7 +82,7 @@ def _local_tree(
 ) -> tuple[Tree, str]:
     path = Path(source)
     is_template = path.suffix == ".template" or (
-        not path.exists() and source in ready_templates()
+        not path.exists() and source in example_templates()
     )
     if is_template:
         wanted = Generation(source, entries=entries, seed=seed)

@@ -34,8 +34,14 @@ from ldapslam.jobs.fields.monitors import Monitor
 from ldapslam.jobs.load import load_job
 from ldapslam.jobs.model import Job, Stream
 from ldapslam.jobs.operations.sequence import Request, sessions_of
-from ldapslam.jobs.phases import measure_span, phase_spans
-from ldapslam.jobs.plan import AgentPlan, agent_plan, planned_arrivals, stream_profile
+from ldapslam.jobs.plan import (
+    AgentPlan,
+    agent_plan,
+    measure_span,
+    phase_spans,
+    planned_arrivals,
+    stream_profile,
+)
 from ldapslam.jobs.rates.profile import peak_rate
 
 #: Trees of the server itself, which it need not name among its own.

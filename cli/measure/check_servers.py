@@ -33,8 +33,9 @@ from ldapslam.base.errors import (
     TlsHandshakeFailed,
 )
 from ldapslam.cli.console import complain, error_document
-from ldapslam.jobs.plan import AgentPlan, PythonPlan, StreamPlan
-from ldapslam.jobs.types import bulk_load, replication_probe
+from ldapslam.jobs.model import PythonStream
+from ldapslam.jobs.plan import AgentPlan, StreamPlan
+from ldapslam.jobs.types import built_in
 from ldapslam.reports.collect.job_notes import method_text
 
 if TYPE_CHECKING:
@@ -229,7 +230,7 @@ def ask_imports(plan: AgentPlan, faults: Faults) -> list[dict[str, Any]]:
     for stream in plan.streams:
         if (
             stream.python is None
-            or stream.python.class_path != bulk_load.BulkLoad.python_class()
+            or stream.python.class_path != built_in.BulkLoad.python_class()
         ):
             continue
         try:
@@ -250,20 +251,19 @@ def ask_probes(plan: AgentPlan, faults: Faults) -> list[dict[str, Any]]:
     for stream in plan.streams:
         if (
             stream.python is not None
-            and stream.python.class_path
-            == replication_probe.ReplicationProbe.python_class()
+            and stream.python.class_path == built_in.ReplicationProbe.python_class()
         ):
             documents += _ask_probe(stream, stream.python, faults)
     return documents
 
 
 def _ask_probe(
-    stream: StreamPlan, python: PythonPlan, faults: Faults
+    stream: StreamPlan, python: PythonStream, faults: Faults
 ) -> list[dict[str, Any]]:
     from ldapslam.agent.replication.probe import ReplicationProbe
 
     probe = ReplicationProbe(python.options)
-    target, watched = stream.uris[0], stream.uris[-python.watched :]
+    target, watched = stream.uris[0], stream.uris[-stream.watched :]
     if faults.is_unreachable(target):
         return []
     try:

@@ -27,16 +27,15 @@ from ldapslam.cli.measure.one_line_options import (
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.plan import agent_plan
 from ldapslam.jobs.rates.arrivals import AS_FAST_AS_POSSIBLE
-from ldapslam.jobs.replay.analysis import analyse
 from ldapslam.jobs.replay.log import Log
 from ldapslam.jobs.replay.read import prepare, read_logs
-from ldapslam.jobs.replay.requests import Identity
 from ldapslam.jobs.replay.statistical_job import (
     Wishes,
+    analyse,
     run_section,
     statistical_job,
 )
-from ldapslam.jobs.replay.trace import Pace, Schedule
+from ldapslam.jobs.replay.trace import Identity, Schedule
 
 #: Of a replay that is as fast as possible.
 _LONGEST_S = 86_400
@@ -268,7 +267,7 @@ def explain_replay(job: Job, number: int, log: Log | None = None) -> Schedule:
     return prepare(
         replayed,
         read_logs(planned.logs) if log is None else log,
-        Pace(planned.start_ns, planned.end_ns, planned.speed, replayed.skip_ns),
+        planned.pace,
         connections=stream.total_connections,
         seed=0,
         identity=Identity("", b""),

@@ -26,7 +26,7 @@ from prometheus_client.registry import Collector
 
 from ldapslam.coordinator.control import Coordinator
 from ldapslam.coordinator.extension import Extension
-from ldapslam.jobs.phases import DRAIN
+from ldapslam.jobs.plan import DRAIN
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.results.records import FINAL_STATES, RunRecord, utc_text
 from ldapslam.results.store import Store

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ldapslam.base.errors import ConfigError, FleetError, StoreError, TargetError
 from ldapslam.coordinator.runs import run as machine
-from ldapslam.jobs.phases import DRAIN
+from ldapslam.jobs.plan import DRAIN
 from ldapslam.proto import common_pb2 as pb
 from ldapslam.proto import monitor_pb2
 from ldapslam.proto.agent_pb2 import IntervalReport

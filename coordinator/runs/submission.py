@@ -25,10 +25,16 @@ from ldapslam.coordinator.fleet.selection import Selection
 from ldapslam.coordinator.runs.run import RunLimits
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.model import Job, Stream
-from ldapslam.jobs.phases import interval_boundaries_ns, measure_span, phase_spans
-from ldapslam.jobs.plan import StreamPlan, agent_plan, planned_arrivals
+from ldapslam.jobs.operations.body import NO_VARIABLE, OperationPlan
+from ldapslam.jobs.plan import (
+    StreamPlan,
+    agent_plan,
+    interval_boundaries_ns,
+    measure_span,
+    phase_spans,
+    planned_arrivals,
+)
 from ldapslam.jobs.rates.profile import peak_rate
-from ldapslam.jobs.scripts import NO_VARIABLE, OperationPlan
 from ldapslam.proto.common_pb2 import RunAssignment
 from ldapslam.proto.operator_pb2 import RunCondition, SubmitJobRequest
 from ldapslam.results.records import RunRecord, utc_text
@@ -326,9 +332,9 @@ def _stream(job: Job, stream: Stream, planned: StreamPlan) -> dict[str, Any]:
 
 def _watched(planned: StreamPlan) -> dict[str, Any]:
     """Operation -> server, for a class that watches other servers than its target."""
-    if planned.python is None or not planned.python.watched:
+    if not planned.watched:
         return {}
-    number = planned.python.watched
+    number = planned.watched
     names, uris = planned.request_names[-number:], planned.uris[-number:]
     return {"watched": dict(zip(names, uris, strict=True))}
 

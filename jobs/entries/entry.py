@@ -3,7 +3,7 @@
 
 What is referred to (in the DN, by {attribute}, by a condition) is put into a slot
 before the lines; everything else is drawn where its line stands. A condition is a slot
-with a text or without. entry_template.py makes adds of it, population_program.py test
+with a text or without. operations/add.py makes adds of it, dataset/population.py test
 data: they differ in what a slot is, in the numbers of entries, and in what lies above
 one.
 """
@@ -36,9 +36,9 @@ from ldapslam.jobs.requests.template import (
     PLAIN,
     UNDERSCORES,
     Base64,
-    Chance,
     If,
     Node,
+    OptionalGroup,
     Placed,
     Ref,
     ValueSource,
@@ -200,8 +200,7 @@ class Entry(ABC):
         )
 
     def conditions(self, number: int) -> Iterator[tuple[int, bool]]:
-        """The slots that decide whether a value is there, and whether they have a text
-        then."""
+        """The slots that decide about a value, and whether they must have a text."""
         for one in self.values[number][1].conditions:
             slot = self.met(one)
             if slot not in (ALWAYS, NEVER):
@@ -219,7 +218,7 @@ class Entry(ABC):
     def wrapped(self, number: int, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
         _, value = self.values[number]
         if value.ppm < CERTAIN_PPM:
-            nodes = (*self.field(2 * number + 1), Chance(value.ppm, nodes))
+            nodes = (*self.field(2 * number + 1), OptionalGroup(value.ppm, nodes))
         for slot, is_wanted in self.conditions(number):
             nodes = (If(slot, nodes, is_wanted),)
         return nodes

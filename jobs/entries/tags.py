@@ -16,8 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ldapslam.base.fault import Fault, did_you_mean, expected
-from ldapslam.jobs.requests.pattern import parse_pattern
-from ldapslam.jobs.requests.pattern_kinds import CHARSETS
+from ldapslam.jobs.requests.pattern import CHARSETS, parse_pattern
 from ldapslam.jobs.requests.template import (
     CERTAIN_PPM,
     FILE_RANDOM,
@@ -123,7 +122,7 @@ _UNSUPPORTED = {
 
 _BASE64 = re.compile(r"(?<!\\)<base64:((?:[^<>]|<[^<>]*>)*)>", re.IGNORECASE)
 _TOKEN = re.compile(r"\\([<{\[\\>}\]])|<([^<>]*)>|\{([^{}]*)\}")
-_HOLES = re.compile(r"[<{\[]")
+_PLACEHOLDERS = re.compile(r"[<{\[]")
 _WEIGHTED = re.compile(r"(.*)[:;](\d+)", re.DOTALL)
 
 
@@ -252,7 +251,7 @@ def _base64(
 ) -> bytes | Encoded:
     charset, colon, rest = body.partition(":")
     if colon and _is_charset(charset):
-        if not _HOLES.search(rest):
+        if not _PLACEHOLDERS.search(rest):
             try:
                 return base64.b64encode(rest.encode(charset))
             except ValueError:

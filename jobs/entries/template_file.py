@@ -2,8 +2,8 @@
 """Template files in the notation of MakeLDIF: constants, branches and templates.
 
 Their structure alone; tags.py has the tags within values. An add operation takes one
-template of a file (entry_template.py), a population all branches with what is below
-them (population.py).
+template of a file (operations/add.py), a population all branches with what is below
+them (dataset/population.py).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Below:
-    """A `subordinateTemplate` line: so many entries of a template below each entry."""
+    """A `subordinateTemplate` line: entries of a template below each entry."""
 
     line: int
     template: str
@@ -86,10 +86,9 @@ def parse_file(
     constants: Mapping[str, str] | None = None,
     entries: int | None = None,
 ) -> TemplateFile:
-    """The parts of a file; Faults name the lines, but for those in `undefined`, which
-    are the caller's to raise. `constants` stand in for what the
-    file defines, `entries` for the count of its first `subordinateTemplate`: where that
-    is a constant, for the constant."""
+    """The parts of a file; Faults name the lines. Those in `undefined` are the caller's
+    to raise. `constants` replace those of the file, `entries` the count of its first
+    `subordinateTemplate`, or the constant that stands there."""
     given = dict(constants or {})
     scaled = None
     if entries is not None:

@@ -7,18 +7,17 @@ servers.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
-from ldapslam.base import units
-from ldapslam.base.fault import Fault, expected, one_of
-from ldapslam.jobs.fields.bind import Bind
-from ldapslam.jobs.fields.connection import HostFile
+from ldapslam.base.fault import Fault, one_of
+from ldapslam.jobs.fields.connection import Bind, HostFile
 from ldapslam.jobs.fields.sections import (
     Count,
-    Duration,
     Flag,
+    Interval,
     Kind,
     Name,
     PositiveDuration,
@@ -29,9 +28,6 @@ from ldapslam.jobs.fields.sections import (
 from ldapslam.jobs.fields.texts import AttributeName
 from ldapslam.jobs.requests.dn import check_dn
 
-#: Shorter, and reading would be a load of its own.
-LEAST_EVERY_NS = units.NS_PER_S // 10
-
 #: Key of a monitor's kind -> the keys that go with it; `every` goes with all.
 _KEYS = {
     "directory": ("bind",),
@@ -39,76 +35,48 @@ _KEYS = {
     "host": ("processes",),
     "log": ("format", "target"),
 }
-#: Those of them that a monitor of the kind must have.
-_REQUIRED = {"entry": ("target",), "log": ("format",)}
-
-
-def _not_too_often(every_ns: int) -> int:
-    if every_ns < LEAST_EVERY_NS:
-        raise expected("at least 100ms", units.format_duration(every_ns))
-    return every_ns
-
-
 _Dn = Annotated[Text, Field(min_length=1), AfterValidator(check_dn), Kind("DN")]
 
 
 class Monitor(Section):
-    """Figures of a server or a host that are read all through the run."""
+    """Values of a server or a host that are read during the whole run."""
 
     exactly_one: ClassVar[tuple[str, ...]] = tuple(_KEYS)
+    needs: ClassVar[Mapping[str, str]] = {"entry": "target", "log": "format"}
 
-    directory: Name | None = Field(
-        default=None,
-        description="a role of `targets`: what each of its servers, slapd or 389-DS, "
-        "says of itself below cn=monitor",
-    )
-    entry: _Dn | None = Field(
-        default=None, description="DN of an entry: numbers that it has"
-    )
-    host: Name | None = Field(
-        default=None,
-        description="a role of `targets`: CPU, memory, disks and network of the hosts "
-        "of its servers, each read by an agent on it",
-    )
-    log: HostFile | None = Field(
-        default=None,
-        description="absolute path of a directory's log on the server's host: counts "
-        "of operations and result codes, by an agent on it",
-    )
-    target: Name | None = Field(
-        default=None,
-        description="with `entry`: the role whose servers have the entry; with `log`: "
-        "the role whose server writes it, without it any",
-    )
+    directory: Name | None = None
+    """a role of `targets`: what each of its servers, slapd or 389-DS, says of itself
+    below cn=monitor"""
+    entry: _Dn | None = None
+    """DN of an entry: numbers that it has"""
+    host: Name | None = None
+    """a role of `targets`: CPU, memory, disks and network of the hosts of its servers,
+    each read by an agent on it"""
+    log: HostFile | None = None
+    """absolute path of a directory's log on the server's host: counts of operations and
+    result codes, by an agent on it"""
+    target: Name | None = None
+    """with `entry`: the role whose servers have the entry; with `log`: the role whose
+    server writes it, without it any"""
     attributes: list[AttributeName] = Field(
-        default_factory=list,
-        description="with `entry`: attributes whose values go up and down",
-        examples=["[olmMDBPagesUsed]"],
+        default_factory=list, examples=["[olmMDBPagesUsed]"]
     )
+    """with `entry`: attributes whose values go up and down"""
     counters: list[AttributeName] = Field(
-        default_factory=list,
-        description="with `entry`: attributes that count; reports show their rates",
-        examples=["[olmDbNotIndexed]"],
+        default_factory=list, examples=["[olmDbNotIndexed]"]
     )
+    """with `entry`: attributes that count; reports show their rates"""
     processes: list[Annotated[Text, Field(min_length=1)]] = Field(
-        default_factory=list,
-        description="with `host`: names of programs; of the processes of each, those "
-        "are watched that serve the role, or all where none does",
-        examples=["[slapd]"],
+        default_factory=list, examples=["[slapd]"]
     )
-    format: Literal["openldap", "389ds"] | None = Field(
-        default=None, description="with `log`: whose log it is"
-    )
-    every_ns: Annotated[Duration, AfterValidator(_not_too_often)] | None = Field(
-        alias="every",
-        default=None,
-        description="time between readings, at least 100ms; without it, run.interval",
-    )
-    bind: Bind | None = Field(
-        default=None,
-        description="with `directory` and `entry`: whom to read as, instead of the "
-        "job's",
-    )
+    """with `host`: names of programs; of the processes of each, those are watched that
+    serve the role, or all where none does"""
+    format: Literal["openldap", "389ds"] | None = None
+    """with `log`: whose log it is"""
+    every_ns: Interval | None = None
+    """time between readings, at least 100ms; without it, run.interval"""
+    bind: Bind | None = None
+    """with `directory` and `entry`: the identity to read as, instead of the job's"""
 
     @property
     def kind(self) -> str:
@@ -132,10 +100,6 @@ class Monitor(Section):
                     f"the key {key!r} goes with {one_of(kinds)}, got {kind!r}",
                     "leave it out",
                 )
-        for key in _REQUIRED.get(kind, ()):
-            if getattr(self, key) is None:
-                description = type(self).model_fields[key].description
-                raise Fault(f"the key {key!r} is missing", f"{key}: {description}")
         if kind == "entry" and not self.attributes and not self.counters:
             raise Fault(
                 "expected attributes or counters, got none",
@@ -150,24 +114,15 @@ class Monitor(Section):
 class ReplicationCheck(Section):
     """After the load: do all servers of the job hold the same?"""
 
-    within_ns: PositiveDuration = Field(
-        alias="within",
-        description="how long the servers may take, from the end of the load, to have "
-        "the same state",
-        examples=["60s"],
-    )
-    base: _Dn | None = Field(
-        default=None,
-        description="top of the tree that is compared; without it, each server's "
-        "naming context",
-    )
-    content: Flag = Field(
-        default=True, description="whether entries are compared too, not states alone"
-    )
-    sample: Count | None = Field(
-        default=None,
-        description="compare so many entries, chosen by the seed; without it, all",
-    )
+    within_ns: PositiveDuration = Field(examples=["60s"])
+    """how long the servers may take, from the end of the load, to have the same
+    state"""
+    base: _Dn | None = None
+    """top of the tree that is compared; without it, each server's naming context"""
+    content: Flag = True
+    """whether entries are compared too, not states alone"""
+    sample: Count | None = None
+    """compare this many entries, chosen by the seed; without it, all"""
 
     @checked
     def _sample_is_of_content(self) -> None:
@@ -181,7 +136,5 @@ class ReplicationCheck(Section):
 class Verify(Section):
     """What is verified after the load."""
 
-    replication: ReplicationCheck = Field(
-        description="that replication delivered what was written",
-        examples=["{within: 60s}"],
-    )
+    replication: ReplicationCheck = Field(examples=["{within: 60s}"])
+    """that replication delivered what was written"""

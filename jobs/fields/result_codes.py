@@ -15,62 +15,27 @@ from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 from ldapslam.base.fault import did_you_mean, expected
 from ldapslam.jobs.fields.sections import Kind
 
+_REGISTERED = """
+0 success, 1 operationsError, 2 protocolError, 3 timeLimitExceeded, 4
+sizeLimitExceeded, 5 compareFalse, 6 compareTrue, 7 authMethodNotSupported, 8
+strongerAuthRequired, 10 referral, 11 adminLimitExceeded, 12
+unavailableCriticalExtension, 13 confidentialityRequired, 14 saslBindInProgress, 16
+noSuchAttribute, 17 undefinedAttributeType, 18 inappropriateMatching, 19
+constraintViolation, 20 attributeOrValueExists, 21 invalidAttributeSyntax, 32
+noSuchObject, 33 aliasProblem, 34 invalidDNSyntax, 36 aliasDereferencingProblem, 48
+inappropriateAuthentication, 49 invalidCredentials, 50 insufficientAccessRights, 51
+busy, 52 unavailable, 53 unwillingToPerform, 54 loopDetect, 60 sortControlMissing, 61
+offsetRangeError, 64 namingViolation, 65 objectClassViolation, 66 notAllowedOnNonLeaf,
+67 notAllowedOnRDN, 68 entryAlreadyExists, 69 objectClassModsProhibited, 71
+affectsMultipleDSAs, 76 virtualListViewError, 80 other, 113 lcupResourcesExhausted,
+114 lcupSecurityViolation, 115 lcupInvalidData, 116 lcupUnsupportedScheme, 117
+lcupReloadRequired, 118 canceled, 119 noSuchOperation, 120 tooLate, 121 cannotCancel,
+122 assertionFailed, 123 authorizationDenied, 4096 e-syncRefreshRequired, 16654
+noOperation
+"""
 NAMES = {
-    0: "success",
-    1: "operationsError",
-    2: "protocolError",
-    3: "timeLimitExceeded",
-    4: "sizeLimitExceeded",
-    5: "compareFalse",
-    6: "compareTrue",
-    7: "authMethodNotSupported",
-    8: "strongerAuthRequired",
-    10: "referral",
-    11: "adminLimitExceeded",
-    12: "unavailableCriticalExtension",
-    13: "confidentialityRequired",
-    14: "saslBindInProgress",
-    16: "noSuchAttribute",
-    17: "undefinedAttributeType",
-    18: "inappropriateMatching",
-    19: "constraintViolation",
-    20: "attributeOrValueExists",
-    21: "invalidAttributeSyntax",
-    32: "noSuchObject",
-    33: "aliasProblem",
-    34: "invalidDNSyntax",
-    36: "aliasDereferencingProblem",
-    48: "inappropriateAuthentication",
-    49: "invalidCredentials",
-    50: "insufficientAccessRights",
-    51: "busy",
-    52: "unavailable",
-    53: "unwillingToPerform",
-    54: "loopDetect",
-    60: "sortControlMissing",
-    61: "offsetRangeError",
-    64: "namingViolation",
-    65: "objectClassViolation",
-    66: "notAllowedOnNonLeaf",
-    67: "notAllowedOnRDN",
-    68: "entryAlreadyExists",
-    69: "objectClassModsProhibited",
-    71: "affectsMultipleDSAs",
-    76: "virtualListViewError",
-    80: "other",
-    113: "lcupResourcesExhausted",
-    114: "lcupSecurityViolation",
-    115: "lcupInvalidData",
-    116: "lcupUnsupportedScheme",
-    117: "lcupReloadRequired",
-    118: "canceled",
-    119: "noSuchOperation",
-    120: "tooLate",
-    121: "cannotCancel",
-    122: "assertionFailed",
-    123: "authorizationDenied",
-    4096: "e-syncRefreshRequired",
-    16654: "noOperation",
+    int(code): name
+    for code, name in (entry.split() for entry in _REGISTERED.split(","))
 }
 
 #: For `ldapslam job describe`.

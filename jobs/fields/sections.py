@@ -1,16 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the parts of a job file are made of: `Section` and the types of its fields.
 
-A section is a pydantic model whose docstring and field descriptions are the job
-file's documentation (describe.py, schema.py): every field says what it is, in which
-unit, and carries an example where it has no default. Field types parse the notation
-of the file into plain numbers; the Python name carries the unit, the alias is the key.
+A section is a pydantic model whose docstring, and the text below each field, are the
+job file's documentation (describe.py): every field says what it is, in which unit, and
+has an example where it has no default. Field types parse the notation of the file into
+plain numbers; a field `limit_ns` is the key `limit`.
 """
 
 from __future__ import annotations
 
+import ast
+import contextlib
+import functools
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+import itertools
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import (
     TYPE_CHECKING,
@@ -18,6 +23,7 @@ from typing import (
     Any,
     ClassVar,
     Self,
+    cast,
     get_args,
     get_origin,
 )
@@ -65,13 +71,19 @@ class Section(BaseModel):
     """
 
     model_config = ConfigDict(
-        extra="forbid", frozen=True, strict=True, defer_build=True
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        defer_build=True,
+        alias_generator=lambda name: name.removesuffix("_ns"),
     )
 
     #: Exactly one of these keys must be given, if any are listed.
     exactly_one: ClassVar[tuple[str, ...]] = ()
     #: At least one of these keys must be given, if any are listed.
     at_least_one: ClassVar[tuple[str, ...]] = ()
+    #: Key -> another one that must be given with it.
+    needs: ClassVar[Mapping[str, str]] = {}
     #: What the keys of `exactly_one` are called in messages.
     choice_noun: ClassVar[str] = "key"
     #: The methods marked with @checked.
@@ -183,6 +195,10 @@ class Section(BaseModel):
                 yield (), Fault(reason, "keep one")
             elif has_known_keys:
                 yield (), Fault(reason, f"add {one_of(cls.exactly_one)}")
+        for key, other in cls.needs.items() if len(given) < 2 else ():
+            if value.get(key) is not None and value.get(other) is None:
+                reason = f"the key {other!r} is missing: {key!r} needs it"
+                yield (), Fault(reason, field_text(cls, other))
         if cls.at_least_one and has_known_keys:
             if not any(value.get(key) for key in cls.at_least_one):
                 hint = f"give {one_of(cls.at_least_one)}"
@@ -194,8 +210,8 @@ class Section(BaseModel):
         body = handler.resolve_ref_schema(schema)
         body["description"] = cls.summary()
         for key, info in fields_of(cls):
-            if (default := default_in_file(info)) is not None:
-                body["properties"][key]["default"] = default
+            found = {"description": info.description, "default": default_in_file(info)}
+            body["properties"][key] |= {k: v for k, v in found.items() if v is not None}
         if cls.exactly_one:
             body["oneOf"] = [{"required": [key]} for key in cls.exactly_one]
         if cls.at_least_one:
@@ -221,7 +237,7 @@ class _Keys(dict[str, Any]):
 
 
 def _key(name: str, info: FieldInfo) -> str:
-    return info.alias or name
+    return info.alias or name.removesuffix("_ns")
 
 
 def _known_part(value: Any, annotation: Any, reading: Reading) -> Any:
@@ -267,6 +283,10 @@ def is_given(section: Section, name: str) -> bool:
     return name in given and vars(section).get(name, Unknown) is not None
 
 
+def one_or_more_schema(item: dict[str, Any], **limits: Any) -> WithJsonSchema:
+    return WithJsonSchema({"anyOf": [item, {"type": "array", "items": item, **limits}]})
+
+
 def one_or_more(value: Any) -> Any:
     """A text alone as a list of one: for BeforeValidator."""
     return [value] if isinstance(value, str) else value
@@ -292,12 +312,39 @@ class Kind:
 
 def fields_of(section: type[Section]) -> Iterator[tuple[str, FieldInfo]]:
     """Key in the job file and definition of each field, in the file's order."""
+    texts = _texts(section)
     for name, info in section.model_fields.items():
+        info.description = info.description or texts.get(name)
         yield _key(name, info), info
+
+
+@functools.cache
+def _texts(section: type[Section]) -> dict[str, str]:
+    """The text below each field, from the source: Python does not keep it."""
+    texts: dict[str, str] = {}
+    for one in section.__mro__[section.__mro__.index(Section) :: -1]:
+        # create_model's classes have no source, nor do those that are typed in
+        with contextlib.suppress(OSError, TypeError):
+            (tree,) = ast.parse(textwrap.dedent(inspect.getsource(one))).body
+            for pair in itertools.pairwise(cast(ast.ClassDef, tree).body):
+                match pair:
+                    case (
+                        ast.AnnAssign(target=ast.Name(id=name)),
+                        ast.Expr(value=ast.Constant(value=str() as text)),
+                    ):
+                        texts[name] = " ".join(text.split())
+    return texts
 
 
 def field_of(section: type[Section], key: str) -> FieldInfo | None:
     return dict(fields_of(section)).get(key)
+
+
+def field_text(section: type[Section], key: str) -> str:
+    """What a field is for, as a hint."""
+    info = dict(fields_of(section))[key]
+    example = f", such as {info.examples[0]}" if info.examples else ""
+    return f"{key}: {info.description or 'see its type'}{example}"
 
 
 def kind_of(info: FieldInfo) -> Kind | None:
@@ -319,8 +366,8 @@ def default_in_file(info: FieldInfo) -> Any:
 
 
 def sections_in(annotation: Any) -> list[tuple[type[Section], bool]]:
-    """The sections that a field holds, directly or in a list, mapping or optional, and
-    whether in a list."""
+    """The sections that a field holds, directly or inside others, and whether in a
+    list."""
     if isinstance(annotation, type) and issubclass(annotation, Section):
         return [(annotation, False)]
     in_list = get_origin(annotation) is list
@@ -333,8 +380,7 @@ def sections_in(annotation: Any) -> list[tuple[type[Section], bool]]:
 
 
 def section_in(annotation: Any, of_item: bool | None = None) -> type[Section] | None:
-    """The first section that a field holds; `of_item` tells the items of a list from
-    what stands alone."""
+    """The first section of a field; `of_item`: only in a list, or only outside one."""
     for section, in_list in sections_in(annotation):
         if of_item in (None, in_list):
             return section
@@ -344,6 +390,12 @@ def section_in(annotation: Any, of_item: bool | None = None) -> type[Section] | 
 def _above_zero(duration_ns: int) -> int:
     if duration_ns == 0:
         raise expected("a duration above zero", units.format_duration(duration_ns))
+    return duration_ns
+
+
+def _at_least_100ms(duration_ns: int) -> int:
+    if duration_ns < units.NS_PER_S // 10:
+        raise expected("at least 100ms", units.format_duration(duration_ns))
     return duration_ns
 
 
@@ -377,6 +429,8 @@ Duration = Annotated[
     WithJsonSchema({"type": "string", "pattern": units.DURATION_PATTERN}),
     Kind("duration", units.format_duration),
 ]
+#: Nanoseconds; what is done that often costs next to nothing.
+Interval = Annotated[Duration, AfterValidator(_at_least_100ms)]
 #: Nanoseconds; above zero.
 PositiveDuration = Annotated[Duration, AfterValidator(_above_zero)]
 

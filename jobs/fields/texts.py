@@ -7,7 +7,10 @@ Each checks what it holds, where it stands; patterns may use the names of the se
 
 from __future__ import annotations
 
+import base64
+import binascii
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, ValidationInfo, WithJsonSchema
@@ -18,7 +21,12 @@ from ldapslam.jobs.fields.sections import Kind, Text
 from ldapslam.jobs.requests.dn import parse_dn
 from ldapslam.jobs.requests.filter import ATTRIBUTE, compile_filter
 from ldapslam.jobs.requests.pattern import parse_pattern
-from ldapslam.jobs.requests.template import FILE_RANDOM, FILE_SEQUENCE, ValueSource
+from ldapslam.jobs.requests.template import (
+    FILE_RANDOM,
+    FILE_SEQUENCE,
+    Node,
+    ValueSource,
+)
 
 _ATTRIBUTE = re.compile(ATTRIBUTE, re.ASCII)
 _FILES = (FILE_RANDOM, FILE_SEQUENCE)
@@ -133,3 +141,31 @@ def _some(values: list[str]) -> list[str]:
 
 
 SomeValues = Annotated[Values, AfterValidator(_some)]
+
+
+_HEX, _BASE64 = "hex:", "base64:"
+
+
+def parse_octets(text: str, names: Mapping[str, int] | None = None) -> tuple[Node, ...]:
+    """Content octets, with placeholders for the patterns of a text."""
+    if text.startswith(_HEX):
+        try:
+            return (bytes.fromhex(text.removeprefix(_HEX)),)
+        except ValueError:
+            raise expected(
+                "two hex digits for each octet", text, "such as hex:30030a0100"
+            ) from None
+    if text.startswith(_BASE64):
+        try:
+            return (base64.b64decode(text.removeprefix(_BASE64), validate=True),)
+        except binascii.Error:
+            raise expected("base64", text, "such as base64:MAMKAQA=") from None
+    return parse_pattern(text, names).nodes
+
+
+def _checked(text: str, info: ValidationInfo) -> str:
+    parse_octets(text, names_in(info))
+    return text
+
+
+Octets = Annotated[Text, AfterValidator(_checked), Kind("text, hex:… or base64:…")]

@@ -2,7 +2,10 @@
 """Thresholds: what must hold in the measure phase for the verdict PASS.
 
 Pure: a threshold is evaluated against the content of result.json (or the same dict
-before it is written). Where there is no figure, nothing was met.
+before it is written). A threshold without data is not met.
+
+`Validity` has the limits beyond which the numbers of a run cannot be certified: a run
+that breaks one is INVALID (reports/rules/verdict.py applies them).
 """
 
 from __future__ import annotations
@@ -12,10 +15,20 @@ import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from ldapslam.base import units
 from ldapslam.base.fault import Fault, did_you_mean, got
+from ldapslam.jobs.fields.sections import (
+    Duration,
+    Flag,
+    Kind,
+    PositiveDuration,
+    Section,
+    Share,
+)
 
 TIME_METRICS = (
     "response_time",
@@ -45,7 +58,7 @@ SHARES: dict[str, tuple[str, ...]] = {
     "timed_out": ("timed_out",),
     "unresolved": ("unresolved",),
 }
-#: Figures of a stream, of whichever operation.
+#: Metrics of a stream, not of an operation.
 _STREAM_METRICS = (*SET_UP_METRICS, "elapsed")
 METRICS = (*TIME_METRICS, *SET_UP_METRICS, "elapsed", "throughput", "goodput", *SHARES)
 COMPARISONS: dict[str, Callable[[float, float], bool]] = {
@@ -69,8 +82,8 @@ NOTATION = f"""\
 What must hold in the measure phase for the verdict PASS. '*' stands for every
 stream, or every operation; each that matches must meet the threshold, and the
 value shown is the worst of them. Unbind and abandon have no response and no
-times. Without data a threshold is not met, nor on a figure that hangs on
-requests without an answer: they rank above every time.
+times. Without data a threshold is not met, nor one on a percentile among
+requests without a response: they rank above every time.
 
     times, with a statistic   {", ".join(TIME_METRICS[:3])},
                               {", ".join(TIME_METRICS[3:])}
@@ -104,7 +117,7 @@ class Threshold:
     #: Name of an operation, or '*'.
     operation: str
     metric: str
-    #: None for metrics that are one figure.
+    #: None for metrics with one value.
     statistic: str | None
     comparison: str
     #: In `unit`.
@@ -155,7 +168,7 @@ def parse_threshold(text: str) -> Threshold:
     if metric in _STREAM_METRICS and operation != "*":
         raise _wrong(
             text,
-            f"{metric} is a figure of the stream, not of {operation!r}",
+            f"{metric} is a metric of the stream, not of {operation!r}",
             f"write {stream}.*.{'.'.join((metric, *statistic))}",
         )
     if metric not in (*TIME_METRICS, *SET_UP_METRICS):
@@ -184,8 +197,8 @@ def evaluate(
     threshold: Threshold, result: Mapping[str, Any]
 ) -> tuple[float | None, bool]:
     """Worst value among the operations that match, in `threshold.unit` (None: some
-    operation has no figure), and whether all of them meet the threshold."""
-    values = [_figure(threshold, figures) for figures in _matching(threshold, result)]
+    operation has no value), and whether all of them meet the threshold."""
+    values = [_value(threshold, one) for one in _matching(threshold, result)]
     known = [value for value in values if value is not None]
     if not known or len(known) < len(values):
         return None, False
@@ -199,8 +212,8 @@ def times_lacking(
     """The times, of operations that match, that lack the threshold's statistic."""
     return [
         times
-        for figures in _matching(threshold, result)
-        if (times := figures.get(f"{threshold.metric}_us"))
+        for one in _matching(threshold, result)
+        if (times := one.get(f"{threshold.metric}_us"))
         and times.get(threshold.statistic) is None
     ]
 
@@ -208,47 +221,47 @@ def times_lacking(
 def _matching(
     threshold: Threshold, result: Mapping[str, Any]
 ) -> Iterator[Mapping[str, Any]]:
-    """The figures of each operation, or stream, that a threshold is about."""
+    """The statistics of each operation, or stream, that a threshold matches."""
     for stream, operations in result["streams"].items():
         if threshold.metric in _STREAM_METRICS:
             if threshold.matches(stream, "*"):
                 yield result["connections"][stream]
             continue
-        for operation, figures in operations.items():
-            is_timed = figures.get("kind") not in KINDS_WITHOUT_RESPONSE
+        for operation, statistics in operations.items():
+            is_timed = statistics.get("kind") not in KINDS_WITHOUT_RESPONSE
             if threshold.matches(stream, operation) and (
                 is_timed or threshold.metric not in TIME_METRICS
             ):
-                yield figures
+                yield statistics
 
 
-def _figure(threshold: Threshold, figures: Mapping[str, Any]) -> float | None:
+def _value(threshold: Threshold, statistics: Mapping[str, Any]) -> float | None:
     value: float | None
     if threshold.unit == "per_s":
-        value = figures.get(f"{threshold.metric}_per_s")
+        value = statistics.get(f"{threshold.metric}_per_s")
     elif threshold.unit == "share":
-        value = _share(figures, SHARES[threshold.metric])
+        value = _share(statistics, SHARES[threshold.metric])
     elif threshold.metric == "elapsed":
-        elapsed_s = figures.get("elapsed_s")
+        elapsed_s = statistics.get("elapsed_s")
         value = None if elapsed_s is None else elapsed_s * 1e6
     else:
-        times = figures.get(f"{threshold.metric}_us") or {}
+        times = statistics.get(f"{threshold.metric}_us") or {}
         value = times.get(threshold.statistic)
     return None if value is None else float(value)
 
 
-def error_share(figures: Mapping[str, Any]) -> float | None:
-    """Requests that ended otherwise than the job expects, as a share of those sent:
-    failed with a result code, timed out, or unresolved. None when nothing was sent."""
-    return _share(figures, SHARES["errors"])
+def error_share(statistics: Mapping[str, Any]) -> float | None:
+    """Requests that failed, timed out or were unresolved, as a share of those sent;
+    None when nothing was sent."""
+    return _share(statistics, SHARES["errors"])
 
 
-def _share(figures: Mapping[str, Any], outcomes: tuple[str, ...]) -> float | None:
+def _share(statistics: Mapping[str, Any], outcomes: tuple[str, ...]) -> float | None:
     sent = sum(
-        figures.get(name, 0)
+        statistics.get(name, 0)
         for name in ("completed", "timed_out", "unresolved", "abandoned")
     )
-    return sum(figures.get(name, 0) for name in outcomes) / sent if sent else None
+    return sum(statistics.get(name, 0) for name in outcomes) / sent if sent else None
 
 
 def _limit(metric: str, value: str) -> float:
@@ -284,3 +297,46 @@ def samples_needed(p: float) -> int:
     on single values, and its confidence interval may have no upper end.
     """
     return math.ceil(round(1000 / (100 - p), 6))
+
+
+class Validity(Section):
+    """Limits on the generator's own failings. A run beyond one of them is INVALID:
+    its numbers may describe the generator rather than the directory."""
+
+    disconnected: Share = 0.01
+    """largest part of the measure phase that connections of a closed stream may be
+    down, on average: its clients send nothing then"""
+    sent_share: Share = 0.98
+    """least share of the scheduled arrivals of an open stream that must have been sent
+    in the measure phase"""
+    allow_dropped: Flag = False
+    """whether arrivals may be dropped (backlog limit reached) without making the run
+    INVALID"""
+    send_lag_p99_ns: Duration = 1_000_000
+    """send lag p99 of an open stream that is always tolerated; above it,
+    `send_lag_share` decides"""
+    send_lag_share: Share = 0.10
+    """largest send lag p99 as a share of the response time p99"""
+    stall_ns: PositiveDuration = 200_000_000
+    """longest that the generator may delay one request of the measure phase (send lag
+    or receive lag)"""
+    busy_share: Share = 0.95
+    """share of an interval that a worker may be busy before the interval counts as
+    saturated"""
+    run_queue_share: Share = 0.25
+    """share of an interval that a worker may wait for a CPU before the interval counts
+    as saturated"""
+    saturated_intervals: Share = 0.10
+    """largest share of measured intervals that may be saturated"""
+    clock_offset_ns: PositiveDuration = 5_000_000
+    """largest uncertainty of an agent's clock offset; a hundredth of the interval
+    counts instead where that is less"""
+    clock_deviation: Share = 0.10
+    """how far an agent's clock may go from the coordinator's during the run, as a share
+    of the interval"""
+    books_missing_operations: Annotated[int, Field(ge=0), Kind("count")] = 0
+    """requests of one kind that a watched server may have counted less than were sent
+    to it, beside those without an answer"""
+    books_other_operations: Annotated[int, Field(ge=0), Kind("count")] | None = None
+    """requests of one kind that a watched server may have counted more than were sent
+    to it: other clients'; without it, any number"""

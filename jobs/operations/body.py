@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -33,50 +33,48 @@ _CONTROLS = 0xA0
 
 
 Order = Literal["fifo", "lifo", "random"]
-
-
-class Take(NamedTuple):
-    """The request's entry comes out of the ledger of the add operation `of`. It goes
-    back there if it still exists by the same DN."""
-
-    of: str
-    order: Order
-    #: Gets the DN, before the lets are drawn.
-    variable: int
-
-
-class SaslVariables(NamedTuple):
-    """Where the engine finds and leaves what a bind of several steps needs; -1: none.
-    The lets fill in the first three; the request has the credentials as a variable."""
-
-    mechanism: str
-    authcid: int
-    password: int
-    authzid: int
-    credentials: int
+#: Number of a variable that is not there.
+NO_VARIABLE = -1
 
 
 @dataclass(frozen=True)
-class Compiled:
-    """What the engine is told of one operation (Engine.add_operation)."""
+class OperationPlan:
+    """One operation of a stream, as the engine takes it, by these names. Variables are
+    those of a session of the script that it is a step of (scope.py)."""
 
-    template: Template
+    #: In reports.
+    name: str
+    #: Its key in the job file.
+    kind: str
     #: Tag of the protocolOp that ends the operation (RFC 4511); 0: no response.
     response_tag: int
-    #: Result codes that are a success without being named by `expect`.
+    template: Template
+    #: Result codes that count as succeeded, and those that count as expected.
     success_codes: tuple[int, ...] = (0,)
-    action: Literal["request", "unbind", "abandon"] = "request"
+    expected_codes: tuple[int, ...] = ()
+    #: Variables and the texts that they get before each request, in order.
+    lets: tuple[Let, ...] = ()
+    #: Variables and the attributes whose first value they get of the first entry; the
+    #: empty attribute is the entry's DN.
+    captures: tuple[tuple[int, bytes], ...] = ()
+    #: Holds the cookie of paged results; the operation is repeated until it is empty.
+    cookie_variable: int = NO_VARIABLE
+    #: 'request', 'unbind' or 'abandon'.
+    action: str = "request"
     #: False: the session goes on without waiting for the response.
     awaits: bool = True
-    #: Hidden lets of the request, in this order, after those of the job file.
-    lets: tuple[Let, ...] = ()
-    sasl: SaslVariables | None = None
-    #: Holds the paging cookie; -1: the search is not paged.
-    cookie_variable: int = -1
-    take: Take | None = None
-    #: Variable with a DN that is new in the ledger after success: in the operation's
-    #: own (add) or in the one of `take` (modify DN); -1: none.
-    put: int = -1
+    #: A bind in several steps: mechanism and the variables of authcid, password,
+    #: authzid and credentials.
+    sasl: tuple[str, int, int, int, int] | None = None
+    #: The ledger of added entries: its number within the stream, the variables with
+    #: the DN to note after success and with the DN to take out before, and in which
+    #: order ('fifo', 'lifo', 'random'). An entry that still exists by its DN goes back.
+    ledger: int = 0
+    ledger_put: int = NO_VARIABLE
+    ledger_take: int = NO_VARIABLE
+    ledger_order: str = "fifo"
+    #: Name of the add operation whose ledger it is; None: its own.
+    ledger_of: str | None = None
 
 
 class OperationBody(Section):
@@ -88,20 +86,30 @@ class OperationBody(Section):
     response_tag: ClassVar[int]
     #: Result codes that are a success without being named by `expect`.
     success_codes: ClassVar[tuple[int, ...]] = (0,)
+    action: ClassVar[str] = "request"
 
     def request(self, scope: Scope) -> Node:
         """The protocolOp."""
         raise NotImplementedError
 
-    def compile(
-        self, scope: Scope | None = None, controls: Sequence[Node] = ()
-    ) -> Compiled:
+    def compile(self, scope: Scope, controls: Sequence[Node] = ()) -> OperationPlan:
         """The operation as a step of the script that the scope belongs to; hidden
         variables are taken from it. `controls` are those of the job file."""
-        return Compiled(
-            template=message(self.request(scope or Scope()), controls),
+        return self.planned(self.request(scope), controls)
+
+    def planned(
+        self, request: Node, controls: Sequence[Node], **fields: Any
+    ) -> OperationPlan:
+        """The message of a protocolOp (RFC 4511 section 4.1.1), with further fields."""
+        parts = (request, ber.tlv(_CONTROLS, *controls)) if controls else (request,)
+        return OperationPlan(
+            name=self.kind,
+            kind=self.kind,
             response_tag=self.response_tag,
+            template=compile_template(*parts),
             success_codes=self.success_codes,
+            action=self.action,
+            **fields,
         )
 
     @checked
@@ -116,48 +124,34 @@ class EntryBody(OperationBody):
     exactly_one: ClassVar[tuple[str, ...]] = ("dn", "of")
 
     dn: EntryDn | None = Field(
-        default=None,
-        description="the entry; patterns allowed",
-        examples=["uid=user.[0-999],ou=people,dc=example,dc=com"],
+        default=None, examples=["uid=user.[0-999],ou=people,dc=example,dc=com"]
     )
-    of: Name | None = Field(
-        default=None,
-        description="name of an add operation of the stream: an entry that it added "
-        "in this run and that nobody else works on",
-        examples=["add"],
-    )
-    order: Order = Field(
-        default="fifo",
-        description="which of the entries of `of`: the oldest, the newest or any",
-    )
+    """the entry; patterns allowed"""
+    of: Name | None = Field(default=None, examples=["add"])
+    """name of an add operation of the stream: an entry that it added in this run and
+    that no other session works on"""
+    order: Order = "fifo"
+    """which of the entries of `of`: the oldest, the newest or any"""
 
     def request_for(self, entry: tuple[Node, ...], scope: Scope) -> Node:
         """The protocolOp on the entry of this DN."""
         raise NotImplementedError
 
-    def compile(
-        self, scope: Scope | None = None, controls: Sequence[Node] = ()
-    ) -> Compiled:
-        scope = scope or Scope()
+    def compile(self, scope: Scope, controls: Sequence[Node] = ()) -> OperationPlan:
         if self.of is None:
             request = self.request_for(dn_nodes(self.dn or "", scope), scope)
-            take = None
-        else:
-            take = Take(self.of, self.order, scope.hidden())
-            request = self.request_for((variable(take.variable),), scope)
-        return Compiled(
-            template=message(request, controls),
-            response_tag=self.response_tag,
-            success_codes=self.success_codes,
-            take=take,
-        )
+            return self.planned(request, controls)
+        taken = self.taken(scope)
+        entry = variable(taken["ledger_take"])
+        return self.planned(self.request_for((entry,), scope), controls, **taken)
 
-
-def message(request: Node, controls: Sequence[Node] = ()) -> Template:
-    """The template of what follows the messageID (RFC 4511 section 4.1.1)."""
-    if not controls:
-        return compile_template(request)
-    return compile_template(request, ber.tlv(_CONTROLS, *controls))
+    def taken(self, scope: Scope) -> dict[str, Any]:
+        """The fields of an operation whose entry comes out of a ledger."""
+        return {
+            "ledger_of": self.of,
+            "ledger_order": self.order,
+            "ledger_take": scope.hidden(),
+        }
 
 
 def variable(number: int) -> Node:

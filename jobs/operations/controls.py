@@ -2,14 +2,14 @@
 """The request controls of an operation (RFC 4511 section 4.1.11).
 
 Controls are critical unless the job file says otherwise: a server that would ignore one
-refuses the request, so that nobody measures it without what was asked for.
+refuses the request, so that it is not measured without what was asked for.
 """
 
 from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
@@ -22,7 +22,7 @@ from pydantic import (
 )
 
 from ldapslam.base.fault import Fault, did_you_mean, expected, got, one_of
-from ldapslam.jobs.fields.bind import check_authzid
+from ldapslam.jobs.fields.connection import check_authzid
 from ldapslam.jobs.fields.context import names_in
 from ldapslam.jobs.fields.sections import (
     Flag,
@@ -32,9 +32,16 @@ from ldapslam.jobs.fields.sections import (
     checked,
     known,
     one_or_more,
+    one_or_more_schema,
 )
-from ldapslam.jobs.fields.texts import AttributeSelector, FilterText, Oid, PatternText
-from ldapslam.jobs.operations.octets import Octets, parse_octets
+from ldapslam.jobs.fields.texts import (
+    AttributeSelector,
+    FilterText,
+    Octets,
+    Oid,
+    PatternText,
+    parse_octets,
+)
 from ldapslam.jobs.requests import ber
 from ldapslam.jobs.requests.filter import ATTRIBUTE, compile_filter
 from ldapslam.jobs.requests.pattern import parse_pattern
@@ -71,16 +78,6 @@ CONTROLS: dict[str, tuple[str, tuple[str, ...]]] = {
         ("bind", "add", "compare", "modify", "extended"),
     ),
 }
-#: Controls that need no more than their name.
-BARE_CONTROLS = (
-    "manage_dsa_it",
-    "permissive_modify",
-    "subentries",
-    "dont_use_copy",
-    "authorization_identity",
-    "password_policy",
-    "tree_delete",
-)
 _NO_CONTROLS = ("abandon", "unbind", "sequence")
 _MAX_INT = (1 << 31) - 1
 _MAX_OFFSETS = 4096
@@ -95,8 +92,7 @@ _COMBINATIONS = (0xA0, 0xA1, 0xA2)
 
 def control_node(oid: str, critical: bool, *value: Node) -> Node:
     """A Control; `value` holds the content octets of its controlValue, if any."""
-    return ber.tlv(
-        ber.SEQUENCE,
+    return ber.sequence(
         ber.octet_string(oid.encode()),
         ber.boolean(True) if critical else b"",  # DEFAULT FALSE is left out
         ber.octet_string(*value) if value else b"",
@@ -105,7 +101,7 @@ def control_node(oid: str, critical: bool, *value: Node) -> Node:
 
 def paged_results(size: int, cookie: Node) -> Node:
     """The control of a page (RFC 2696)."""
-    value = ber.tlv(ber.SEQUENCE, ber.integer(size), ber.octet_string(cookie))
+    value = ber.sequence(ber.integer(size), ber.octet_string(cookie))
     return control_node(_PAGED_RESULTS, True, value)
 
 
@@ -147,31 +143,25 @@ def _offset(value: Any) -> Any:
     raise expected("an offset from 1, or a range such as [1-99]", value)
 
 
-def _list_of_names(schema: dict[str, Any]) -> WithJsonSchema:
-    return WithJsonSchema(
-        {"anyOf": [schema, {"type": "array", "items": schema, "minItems": 1}]}
-    )
-
-
 _TEXT_SCHEMA: dict[str, Any] = {"type": "string"}
 SortKeys = Annotated[
     list[Annotated[Text, AfterValidator(_checked_sort_key), Kind("sort key")]],
     Field(min_length=1),
     BeforeValidator(one_or_more),
-    _list_of_names(_TEXT_SCHEMA),
+    one_or_more_schema(_TEXT_SCHEMA, minItems=1),
     Kind("sort key or list of sort keys"),
 ]
 ItemFilters = Annotated[
     list[Annotated[FilterText, AfterValidator(_simple_item)]],
     Field(min_length=1),
     BeforeValidator(one_or_more),
-    _list_of_names(_TEXT_SCHEMA),
+    one_or_more_schema(_TEXT_SCHEMA, minItems=1),
     Kind("filter or list of filters"),
 ]
 Selectors = Annotated[
     list[AttributeSelector],
     BeforeValidator(one_or_more),
-    _list_of_names(_TEXT_SCHEMA),
+    one_or_more_schema(_TEXT_SCHEMA, minItems=1),
     Kind("attribute or list of attributes"),
 ]
 Offset = Annotated[
@@ -190,24 +180,19 @@ class Vlv(Section):
 
     exactly_one: ClassVar[tuple[str, ...]] = ("offset", "value")
 
-    before: NonNegative = Field(default=0, description="entries before the target")
-    after: NonNegative = Field(default=0, description="entries after the target")
-    offset: Offset | None = Field(
-        default=None,
-        description="the target's place in the list, from 1; or a range to draw it "
-        "from, such as [1-99]",
-        examples=["1"],
-    )
-    count: NonNegative = Field(
-        default=0,
-        description="entries that the client believes are in the list: the server "
-        "scales `offset` by it; 0: as the server has it",
-    )
-    value: PatternText | None = Field(
-        default=None,
-        description="the target is the first entry whose sort key is at least this; "
-        "patterns allowed",
-    )
+    before: NonNegative = 0
+    """entries before the target"""
+    after: NonNegative = 0
+    """entries after the target"""
+    offset: Offset | None = Field(default=None, examples=["1"])
+    """the target's place in the list, from 1; or a range to draw it from, such as
+    [1-99]"""
+    count: NonNegative = 0
+    """entries that the client believes are in the list: the server scales `offset` by
+    it; 0: as the server has it"""
+    value: PatternText | None = None
+    """the target is the first entry whose sort key is at least this; patterns
+    allowed"""
 
     def request_value(self, scope: Scope) -> Node:
         if self.value is not None:
@@ -238,89 +223,54 @@ class Control(Section):
 
     exactly_one: ClassVar[tuple[str, ...]] = (*CONTROLS, "oid")
     choice_noun: ClassVar[str] = "control"
+    needs: ClassVar[Mapping[str, str]] = {"value": "oid"}
 
     server_side_sort: SortKeys | None = Field(
-        default=None,
-        description="sort keys (RFC 2891): an attribute, a - before it to reverse the "
-        "order, a :rule behind it for another ordering rule",
-        examples=["[sn, -givenName:caseExactOrderingMatch]"],
+        default=None, examples=["[sn, -givenName:caseExactOrderingMatch]"]
     )
-    vlv: Vlv | None = Field(
-        default=None,
-        description="virtual list view; goes with server_side_sort",
-        examples=["{after: 19, offset: '[1-99]'}"],
-    )
+    """sort keys (RFC 2891): an attribute, a - before it to reverse the order, a :rule
+    behind it for another ordering rule"""
+    vlv: Vlv | None = Field(default=None, examples=["{after: 19, offset: '[1-99]'}"])
+    """virtual list view; goes with server_side_sort"""
     matched_values: ItemFilters | None = Field(
-        default=None,
-        description="return only values that meet one of these filters (RFC 3876); "
-        "patterns allowed",
-        examples=["(mail=*@example.com)"],
+        default=None, examples=["(mail=*@example.com)"]
     )
-    subentries: Flag | None = Field(
-        default=None,
-        description="return subentries, and nothing else (RFC 3672); false: no "
-        "subentries",
-    )
-    dont_use_copy: _Given = Field(
-        default=None, description="answer from the master copy (RFC 6171)"
-    )
-    manage_dsa_it: _Given = Field(
-        default=None, description="treat referrals as entries (RFC 3296)"
-    )
+    """return only values that meet one of these filters (RFC 3876); patterns allowed"""
+    subentries: Flag | None = None
+    """return subentries, and nothing else (RFC 3672); false: no subentries"""
+    dont_use_copy: _Given = None
+    """answer from the master copy (RFC 6171)"""
+    manage_dsa_it: _Given = None
+    """treat referrals as entries (RFC 3296)"""
     proxied_authorization: PatternText | None = Field(
-        default=None,
-        description="act as this identity (RFC 4370), 'dn:…' or 'u:…', empty for "
-        "anonymous; patterns allowed; always critical",
-        examples=["dn:uid=user.[0-999],ou=people,dc=example,dc=com"],
+        default=None, examples=["dn:uid=user.[0-999],ou=people,dc=example,dc=com"]
     )
+    """act as this identity (RFC 4370), 'dn:…' or 'u:…', empty for anonymous; patterns
+    allowed; always critical"""
     assertion: FilterText | None = Field(
-        default=None,
-        description="process only if the entry meets this filter (RFC 4528); patterns "
-        "allowed",
-        examples=["(employeeType=active)"],
+        default=None, examples=["(employeeType=active)"]
     )
-    pre_read: Selectors | None = Field(
-        default=None,
-        description="return these attributes as they were before (RFC 4527)",
-        examples=["[description]"],
-    )
-    post_read: Selectors | None = Field(
-        default=None,
-        description="return these attributes as they are afterwards (RFC 4527)",
-        examples=["[entryCSN]"],
-    )
-    permissive_modify: _Given = Field(
-        default=None,
-        description="adding a value that is there, or deleting one that is not, is no "
-        "error",
-    )
-    tree_delete: _Given = Field(
-        default=None,
-        description="delete all below the entry too; only for an entry that this run "
-        "has added (`of`)",
-    )
-    authorization_identity: _Given = Field(
-        default=None, description="tell whom the bind is for (RFC 3829)"
-    )
-    password_policy: _Given = Field(
-        default=None,
-        description="ask for warnings and errors of the password policy "
-        "(draft-behera-ldap-password-policy)",
-    )
-    oid: Oid | None = Field(
-        default=None,
-        description="any other control",
-        examples=["1.3.6.1.4.1.4203.1.9.1.1"],
-    )
-    value: Octets | None = Field(
-        default=None,
-        description="value of the control `oid`: text with patterns, hex:… or base64:…",
-    )
-    critical: Flag = Field(
-        default=True,
-        description="whether a server that does not know the control must refuse the "
-        "operation",
-    )
+    """process only if the entry meets this filter (RFC 4528); patterns allowed"""
+    pre_read: Selectors | None = Field(default=None, examples=["[description]"])
+    """return these attributes as they were before (RFC 4527)"""
+    post_read: Selectors | None = Field(default=None, examples=["[entryCSN]"])
+    """return these attributes as they are afterwards (RFC 4527)"""
+    permissive_modify: _Given = None
+    """adding a value that is there, or deleting one that is not, is no error"""
+    tree_delete: _Given = None
+    """delete all below the entry too; only for an entry that this run has added
+    (`of`)"""
+    authorization_identity: _Given = None
+    """return the identity that was bound (RFC 3829)"""
+    password_policy: _Given = None
+    """ask for warnings and errors of the password policy
+    (draft-behera-ldap-password-policy)"""
+    oid: Oid | None = Field(default=None, examples=["1.3.6.1.4.1.4203.1.9.1.1"])
+    """any other control"""
+    value: Octets | None = None
+    """value of the control `oid`: text with patterns, hex:… or base64:…"""
+    critical: Flag = True
+    """whether a server that does not know the control must refuse the operation"""
 
     @model_validator(mode="before")
     @classmethod
@@ -344,8 +294,6 @@ class Control(Section):
 
     @checked
     def _goes_together(self) -> None:
-        if self.value is not None and self.oid is None:
-            raise Fault("`value` goes with `oid`", "leave `value` out")
         if self.oid == _PAGED_RESULTS:
             raise _paged()
         if self.proxied_authorization is not None:
@@ -368,34 +316,9 @@ class Control(Section):
             if self.value is not None:
                 value = parse_octets(self.value, scope.names) or (b"",)
             return control_node(self.oid, self.critical, *(value or ()))
-        return control_node(
-            CONTROLS[self.key][0], self.critical, *self._value(self.key, scope)
-        )
-
-    def _value(self, key: str, scope: Scope) -> tuple[Node, ...]:
-        if self.server_side_sort is not None:
-            return (ber.tlv(ber.SEQUENCE, *map(_sort_key, self.server_side_sort)),)
-        if self.vlv is not None:
-            return (self.vlv.request_value(scope),)
-        if self.matched_values is not None:
-            filters = (
-                compile_filter(text, scope.names) for text in self.matched_values
-            )
-            return (ber.tlv(ber.SEQUENCE, *filters),)
-        if self.assertion is not None:
-            return (compile_filter(self.assertion, scope.names),)
-        if self.subentries is not None:
-            return (ber.boolean(self.subentries),)
-        if self.proxied_authorization is not None:
-            # RFC 4370 section 3: the authzId itself, without a tag; it may be empty.
-            return parse_pattern(self.proxied_authorization, scope.names).nodes or (
-                b"",
-            )
-        attributes = self.pre_read if self.pre_read is not None else self.post_read
-        if attributes is not None:
-            names = (ber.octet_string(name.encode()) for name in attributes)
-            return (ber.tlv(ber.SEQUENCE, *names),)
-        return ()
+        encode = _VALUES.get(self.key)
+        nodes = encode(getattr(self, self.key), scope) if encode else ()
+        return control_node(CONTROLS[self.key][0], self.critical, *nodes)
 
 
 def _paged() -> Fault:
@@ -406,12 +329,37 @@ def _sort_key(text: str) -> Node:
     match = _SORT_KEY.fullmatch(text)
     assert match is not None
     reverse, attribute, rule = match.groups()
-    return ber.tlv(
-        ber.SEQUENCE,
+    return ber.sequence(
         ber.octet_string(attribute.encode()),
         ber.tlv(_ORDERING_RULE, rule.encode()) if rule else b"",
         ber.boolean(True, _REVERSE_ORDER) if reverse else b"",
     )
+
+
+def _selectors(names: list[str], _: Scope) -> tuple[Node, ...]:
+    return (ber.sequence(*(ber.octet_string(name.encode()) for name in names)),)
+
+
+#: Content octets of the values of controls that have one.
+_VALUES: dict[str, Callable[[Any, Scope], tuple[Node, ...]]] = {
+    "server_side_sort": lambda keys, _: (ber.sequence(*map(_sort_key, keys)),),
+    "vlv": lambda vlv, scope: (vlv.request_value(scope),),
+    "matched_values": lambda texts, scope: (
+        ber.sequence(*(compile_filter(text, scope.names) for text in texts)),
+    ),
+    "subentries": lambda value, _: (ber.boolean(value),),
+    # RFC 4370 section 3: the authzId itself, without a tag; it may be empty.
+    "proxied_authorization": lambda text, scope: (
+        parse_pattern(text, scope.names).nodes or (b"",)
+    ),
+    "assertion": lambda text, scope: (compile_filter(text, scope.names),),
+    "pre_read": _selectors,
+    "post_read": _selectors,
+}
+#: Controls that need no more than their name.
+BARE_CONTROLS = tuple(
+    key for key in CONTROLS if key not in _VALUES or key == "subentries"
+)
 
 
 def misplaced_controls(

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator
@@ -13,10 +13,9 @@ from ldapslam.base.fault import expected
 from ldapslam.jobs.fields.sections import Duration, Flag
 from ldapslam.jobs.fields.texts import AttributeSelector, BaseDn, FilterText
 from ldapslam.jobs.operations.body import (
-    Compiled,
     OperationBody,
+    OperationPlan,
     dn_nodes,
-    message,
     variable,
 )
 from ldapslam.jobs.operations.controls import paged_results
@@ -37,38 +36,24 @@ class Search(OperationBody):
     kind: ClassVar[str] = "search"
     response_tag: ClassVar[int] = 0x65
 
-    base: BaseDn = Field(
-        description="where to search; patterns allowed; empty for the root DSE",
-        examples=["ou=people,dc=example,dc=com"],
-    )
-    scope: Literal["base", "one", "sub", "children"] = Field(
-        default="sub",
-        description="base: the entry itself; one: its children; sub: the entry and "
-        "all below it; children: all below it, where the server knows that scope",
-    )
-    filter: FilterText = Field(
-        default="(objectClass=*)",
-        description="which entries (RFC 4515); patterns allowed in values",
-    )
-    attributes: list[AttributeSelector] = Field(
-        default_factory=list,
-        description="attributes to return; '*' all user attributes, '+' all "
-        "operational ones, '1.1' none; an empty list is '*'",
-    )
-    size_limit: int = Field(
-        default=0, ge=0, le=_MAX_INT, description="most entries to return; 0: no limit"
-    )
-    time_limit_ns: Duration = Field(
-        alias="time_limit",
-        default=0,
-        description="longest time for the server, in whole seconds; 0s: no limit",
-    )
-    deref: Literal["never", "searching", "finding", "always"] = Field(
-        default="never", description="when the server follows aliases"
-    )
-    types_only: Flag = Field(
-        default=False, description="return attribute names without values"
-    )
+    base: BaseDn = Field(examples=["ou=people,dc=example,dc=com"])
+    """where to search; patterns allowed; empty for the root DSE"""
+    scope: Literal["base", "one", "sub", "children"] = "sub"
+    """base: the entry itself; one: its children; sub: the entry and all below it;
+    children: all below it, where the server knows that scope"""
+    filter: FilterText = "(objectClass=*)"
+    """which entries (RFC 4515); patterns allowed in values"""
+    attributes: list[AttributeSelector] = Field(default_factory=list)
+    """attributes to return; '*' all user attributes, '+' all operational ones, '1.1'
+    none; an empty list is '*'"""
+    size_limit: int = Field(default=0, ge=0, le=_MAX_INT)
+    """most entries to return; 0: no limit"""
+    time_limit_ns: Duration = 0
+    """longest time for the server, in whole seconds; 0s: no limit"""
+    deref: Literal["never", "searching", "finding", "always"] = "never"
+    """when the server follows aliases"""
+    types_only: Flag = False
+    """return attribute names without values"""
 
     @field_validator("time_limit_ns")
     @classmethod
@@ -79,45 +64,51 @@ class Search(OperationBody):
             )
         return value
 
-    page_size: int | None = Field(
-        default=None,
-        ge=1,
-        le=_MAX_INT,
-        description="entries of a page (RFC 2696): the search is repeated until the "
-        "last page has come, each page being one request",
-        examples=["100"],
-    )
+    page_size: int | None = Field(default=None, ge=1, le=_MAX_INT, examples=["100"])
+    """entries of a page (RFC 2696): the search is repeated until the last page has
+    come, each page being one request"""
 
-    def compile(
-        self, scope: Scope | None = None, controls: Sequence[Node] = ()
-    ) -> Compiled:
+    def compile(self, scope: Scope, controls: Sequence[Node] = ()) -> OperationPlan:
         if self.page_size is None:
             return super().compile(scope, controls)
         # The pages after the first one are of the same search: it is drawn once.
-        scope = scope or Scope()
         cookie = scope.hidden()
         (request, *others), lets = scope.drawn_once(self.request(scope), *controls)
         page = paged_results(self.page_size, variable(cookie))
-        return Compiled(
-            template=message(request, (*others, page)),
-            response_tag=self.response_tag,
-            success_codes=self.success_codes,
-            lets=lets,
-            cookie_variable=cookie,
-        )
+        return self.planned(request, (*others, page), lets=lets, cookie_variable=cookie)
 
     def request(self, scope: Scope) -> Node:
-        return ber.tlv(
-            _SEARCH_REQUEST,
-            ber.octet_string(*dn_nodes(self.base, scope)),
-            ber.integer(_SCOPES[self.scope], ber.ENUMERATED),
-            ber.integer(_DEREF[self.deref], ber.ENUMERATED),
-            ber.integer(self.size_limit),
-            ber.integer(self.time_limit_ns // units.NS_PER_S),
-            ber.boolean(self.types_only),
+        return search_request(
+            dn_nodes(self.base, scope),
+            self.scope,
+            self.deref,
             compile_filter(self.filter, scope.names),
-            ber.tlv(
-                ber.SEQUENCE,
-                *(ber.octet_string(name.encode()) for name in self.attributes),
-            ),
+            self.attributes,
+            size_limit=self.size_limit,
+            time_limit_s=self.time_limit_ns // units.NS_PER_S,
+            types_only=self.types_only,
         )
+
+
+def search_request(
+    base: Iterable[Node],
+    scope: str,
+    deref: str,
+    matched: Node,
+    attributes: Iterable[str],
+    *,
+    size_limit: int = 0,
+    time_limit_s: int = 0,
+    types_only: bool = False,
+) -> Node:
+    return ber.tlv(
+        _SEARCH_REQUEST,
+        ber.octet_string(*base),
+        ber.integer(_SCOPES[scope], ber.ENUMERATED),
+        ber.integer(_DEREF[deref], ber.ENUMERATED),
+        ber.integer(size_limit),
+        ber.integer(time_limit_s),
+        ber.boolean(types_only),
+        matched,
+        ber.sequence(*(ber.octet_string(name.encode()) for name in attributes)),
+    )

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, Self
 
@@ -42,16 +41,16 @@ from ldapslam.jobs.fields.sections import (
     Unknown,
     checked,
     known,
+    one_or_more,
 )
 from ldapslam.jobs.fields.texts import AttributeName, checked_pattern
 from ldapslam.jobs.operations import OPERATIONS
-from ldapslam.jobs.operations.abandon import Abandon
 from ldapslam.jobs.operations.body import OperationBody
+from ldapslam.jobs.operations.connection import Abandon
 from ldapslam.jobs.operations.controls import Control, misplaced_controls
 from ldapslam.jobs.requests.pattern import parse_pattern
-from ldapslam.jobs.requests.scope import Scope
-from ldapslam.jobs.requests.template import VARIABLE, ValueSource, compile_template
-from ldapslam.jobs.requests.variable_texts import with_bounds
+from ldapslam.jobs.requests.scope import Scope, with_bounds
+from ldapslam.jobs.requests.template import VARIABLE, ValueSource
 
 MAX_REPEAT = 1_000
 #: Of a stream: steps of all its sequences, those that are repeated as often as they
@@ -85,7 +84,7 @@ def _checked_variable(text: str) -> str:
 
 
 def _checked_let(text: str, info: ValidationInfo) -> str:
-    with_bounds([(0, compile_template(*parse_pattern(text, names_in(info)).nodes))])
+    with_bounds([Scope().let(*parse_pattern(text, names_in(info)).nodes)])
     return checked_pattern(text, info)
 
 
@@ -124,39 +123,29 @@ class _Request(Section):
     """What operations and the steps of sequences have in common."""
 
     choice_noun: ClassVar[str] = "operation"
+    begins_session: ClassVar[bool] = False
 
-    name_given: Name | None = Field(
-        alias="name",
-        default=None,
-        description="its name in reports and thresholds; the operation's kind if left "
-        "out; unique within the stream",
-    )
+    name_given: Name | None = Field(alias="name", default=None)
+    """its name in reports and thresholds; the operation's kind if left out; unique
+    within the stream"""
     expect: list[ResultCode] | None = Field(
-        default=None,
-        min_length=1,
-        description="result codes that are no errors, by name or number; what is not "
-        "among them is one, success too. Without it, success",
-        examples=["[success, noSuchObject]"],
+        default=None, min_length=1, examples=["[success, noSuchObject]"]
     )
+    """result codes that are no errors, by name or number; what is not among them is
+    one, success too. Without it, success"""
     controls: list[Control] = Field(
-        default_factory=list,
-        description="request controls, one mapping each, or the name of one that takes "
-        "no value",
-        examples=["[manage_dsa_it, {assertion: '(cn=a)'}]"],
+        default_factory=list, examples=["[manage_dsa_it, {assertion: '(cn=a)'}]"]
     )
+    """request controls, one mapping each, or the name of one that takes no value"""
     let: dict[Variable, LetText] = Field(
-        default_factory=dict,
-        description="texts that are made before the request, in this order, for use as "
-        "[name] in its values and in those of later steps",
-        examples=["{user: 'user.[0-999]'}"],
+        default_factory=dict, examples=["{user: 'user.[0-999]'}"]
     )
-    capture: Captures = Field(
-        default_factory=dict,
-        description="what later steps use as [name]: the first value of an attribute "
-        "of the first entry that the search returns, or its `dn`. Without one, the "
-        "search has failed and the session ends",
-        examples=["dn"],
-    )
+    """texts that are made before the request, in this order, for use as [name] in its
+    values and in those of later steps"""
+    capture: Captures = Field(default_factory=dict, examples=["dn"])
+    """what later steps use as [name]: the first value of an attribute of the first
+    entry that the search returns, or its `dn`. Without one, the search has failed and
+    the session ends"""
 
     @property
     def body(self) -> OperationBody:
@@ -169,6 +158,31 @@ class _Request(Section):
             if known(self, kind) is not None:
                 return kind
         raise Unknown("kind")
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _in_session(
+        cls,
+        value: Any,
+        handler: ModelWrapValidatorHandler[Self],
+        info: ValidationInfo,
+    ) -> Self:
+        """The fields of a request may use the variables that it makes itself; later
+        requests of the session have what it captures."""
+        reading = Reading.of(info)
+        scope = Scope() if cls.begins_session else reading.scope
+        given: Mapping[str, Any] = value if isinstance(value, dict) else {}
+        lets, captures = given.get("let"), given.get("capture")
+        for name in lets if isinstance(lets, dict) else ():
+            scope.define(name)
+        try:
+            with reading.within(scope):
+                return handler(value)
+        finally:
+            for name in one_or_more(
+                captures if isinstance(captures, str | dict) else ()
+            ):
+                scope.define(name)
 
     @checked
     def _variables_are_made_before_their_use(self, reading: Reading) -> Iterator[Found]:
@@ -202,52 +216,15 @@ class _Request(Section):
             yield ("controls", index), fault
 
 
-def _keys(value: Any) -> list[str]:
-    if isinstance(value, str):
-        return [value]
-    return [key for key in value if isinstance(key, str)] if value else []
-
-
-@contextmanager
-def _in_session(value: Any, scope: Scope, info: ValidationInfo) -> Iterator[None]:
-    """Within it, the fields of a request may use the variables that it makes itself,
-    and afterwards the session has what it captures."""
-    given: Mapping[str, Any] = value if isinstance(value, dict) else {}
-    lets, captures = given.get("let"), given.get("capture")
-    for name in _keys(lets if isinstance(lets, dict) else None):
-        scope.define(name)
-    try:
-        with Reading.of(info).within(scope):
-            yield
-    finally:
-        for name in _keys(captures if isinstance(captures, (dict, str)) else None):
-            scope.define(name)
-
-
 class _StepFields(_Request):
     """One step of a sequence: exactly one of the kinds below, or a pause."""
 
     exactly_one: ClassVar[tuple[str, ...]] = (*OPERATIONS, "think")
 
-    think_ns: PositiveDuration | None = Field(
-        alias="think",
-        default=None,
-        description="a pause before the next operation",
-    )
-    repeat: Annotated[Count, Field(le=MAX_REPEAT)] = Field(
-        default=1, description="how often the operation is sent, one after the other"
-    )
-
-    @model_validator(mode="wrap")
-    @classmethod
-    def _after_the_steps_before(
-        cls,
-        value: Any,
-        handler: ModelWrapValidatorHandler[Self],
-        info: ValidationInfo,
-    ) -> Self:
-        with _in_session(value, Reading.of(info).scope, info):
-            return handler(value)
+    think_ns: PositiveDuration | None = None
+    """a pause before the next operation"""
+    repeat: Annotated[Count, Field(le=MAX_REPEAT)] = 1
+    """how often the operation is sent, one after the other"""
 
     @checked
     def _pause_is_nothing_else(self) -> Iterator[Found]:
@@ -287,19 +264,18 @@ class _OperationFields(_Request):
     """One operation of a stream: exactly one of the kinds below, and how often."""
 
     exactly_one: ClassVar[tuple[str, ...]] = (*OPERATIONS, "sequence")
+    begins_session: ClassVar[bool] = True
 
-    weight: Annotated[Count, Field(le=1_000_000)] = Field(
-        default=1,
-        description="its share among the stream's operations, drawn for each request",
-    )
+    weight: Annotated[Count, Field(le=1_000_000)] = 1
+    """its share among the stream's operations, drawn for each request"""
     sequence: list[Step] | None = Field(
         default=None,
         min_length=1,
-        description="a client's session: operations that follow one another on one "
-        "connection, each when the one before is done. One that fails ends it. A name "
-        "of the sequence begins those of its steps",
         examples=["[{search: {base: 'dc=com'}, capture: dn}, {think: 10ms}]"],
     )
+    """a client's session: operations that follow one another on one connection, each
+    when the one before is done. One that fails ends it. A name of the sequence begins
+    those of its steps"""
 
     @property
     def kind(self) -> str:
@@ -309,17 +285,6 @@ class _OperationFields(_Request):
     def name(self) -> str:
         """What it is called; reports call the steps of a sequence by their own."""
         return request_name(self.name_given, self.kind)
-
-    @model_validator(mode="wrap")
-    @classmethod
-    def _as_a_session(
-        cls,
-        value: Any,
-        handler: ModelWrapValidatorHandler[Self],
-        info: ValidationInfo,
-    ) -> Self:
-        with _in_session(value, Scope(), info):
-            return handler(value)
 
     @checked
     def _sequence_has_steps_alone(self) -> Iterator[Found]:
@@ -382,8 +347,8 @@ class Session:
 
 
 class Placed(NamedTuple):
-    """An operation of a stream, or a step of a sequence: its place in the stream, the
-    name that reports call it by, its kind."""
+    """An operation or a step: its place in the stream, its name in reports, its
+    kind."""
 
     place: Place
     name: str

@@ -1,33 +1,460 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a stream's requests arrive: the `load` section of the job file."""
+"""How a stream's requests arrive: the `load` section of the job file, and the `stages`
+of an open load, which change its rate over the measure phase.
+
+A file of rates is one of two. A table is CSV of two columns, the time since the stages
+begin and the rate, with a header or without; a bare number is seconds, or arrivals per
+second:
+
+    time,rate
+    0,100
+    10s,500/s
+
+The variable-rate data of UnboundID's tools is a header, `END HEADER`, and a line for
+each rate with the time that it holds:
+
+    format = rate-and-duration
+    default-duration = 10 seconds
+    repeat = true
+    END HEADER
+    100
+    0.75x, 1 minute
+
+In both a rate such as 0.75x is a multiple of the load's `rate`.
+"""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import (
+    BeforeValidator,
+    Discriminator,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    PrivateAttr,
+    Tag,
+    WithJsonSchema,
+)
 
-from ldapslam.base.fault import Fault, expected, got
-from ldapslam.base.units import NS_PER_S
+from ldapslam.base.fault import Fault, did_you_mean, expected, got
+from ldapslam.base.units import (
+    NS_PER_S,
+    Rate,
+    format_duration,
+    format_rate,
+    parse_duration,
+    parse_rate,
+)
+from ldapslam.jobs.fields.context import Reading
 from ldapslam.jobs.fields.sections import (
     KEY,
+    UNION_TAG,
     Count,
     CountOrDuration,
     CountOrDurationField,
     Duration,
+    FileName,
     Found,
     Kind,
+    Place,
+    PositiveDuration,
     RateField,
     Section,
     checked,
     is_given,
+    known,
 )
-from ldapslam.jobs.rates.profile import Segment, hold, peak_rate
-from ldapslam.jobs.rates.rate_file import format_stage_rate
-from ldapslam.jobs.rates.stages import RateFile, Stages, segments
+from ldapslam.jobs.rates.profile import Segment, hold, peak_rate, ramp, sine
+
+MAX_STEPS = 100_000
+_MAX_MULTIPLE = 1_000_000
+_LEAST_STEP_NS = NS_PER_S // 10
+
+_END_HEADER = "END HEADER"
+_NUMBER = re.compile(r"\d{1,12}(?:\.\d{1,9})?", re.ASCII)
+_MULTIPLE = re.compile(r"(\d{1,7}(?:\.\d{1,9})?)\s*[xX]", re.ASCII)
+_ZERO = re.compile(r"0(?:\.0*)?/[smh]", re.ASCII)
+_WORDED = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)\s*([A-Za-z]+)", re.ASCII)
+_HEADERS = ("format", "default-duration", "repeat")
+#: The words of UnboundID's durations, as units of ours.
+_UNIT_OF = {
+    word: unit
+    for unit, words in {
+        "ns": "nanoseconds nanosecond nanos nano ns",
+        "us": "microseconds microsecond micros micro us",
+        "ms": "milliseconds millisecond millis milli ms",
+        "s": "seconds second secs sec s",
+        "m": "minutes minute mins min m",
+        "h": "hours hour hrs hr h",
+        "d": "days day d",
+    }.items()
+    for word in words.split()
+}
+
+
+@dataclass(frozen=True)
+class StageRate:
+    """A rate of a stage: arrivals per ns, or a multiple of the load's `rate`; or
+    zero."""
+
+    value: Fraction
+    is_relative: bool = False
+
+    def per_ns(self, base: Rate | None) -> float:
+        """Arrivals per ns; a relative rate needs the base."""
+        if not self.is_relative:
+            return float(self.value)
+        if base is None:
+            raise ValueError("a relative rate without a base")
+        return float(self.value * Fraction(base.events, base.per_ns))
+
+
+def parse_stage_rate(value: Any) -> StageRate:
+    """The rate of a text such as '500/s', '0/s' or '0.75x'."""
+    if isinstance(value, str):
+        text = value.strip()
+        if match := _MULTIPLE.fullmatch(text):
+            if Fraction(match[1]) > _MAX_MULTIPLE:
+                raise expected(f"a multiple of at most {_MAX_MULTIPLE}x", value)
+            return StageRate(Fraction(match[1]), is_relative=True)
+        if _ZERO.fullmatch(text):
+            return StageRate(Fraction(0))
+    rate = parse_rate(value)
+    return StageRate(Fraction(rate.events, rate.per_ns))
+
+
+def format_stage_rate(rate: StageRate) -> str:
+    """A text that parse_stage_rate turns into the same rate."""
+    if rate.is_relative:
+        scaled = rate.value * 10**9
+        text = f"{int(scaled) // 10**9}.{int(scaled) % 10**9:09d}"
+        return f"{text.rstrip('0').rstrip('.')}x"
+    if not rate.value:
+        return "0/s"
+    return format_rate(Rate(rate.value.numerator, rate.value.denominator))
+
+
+@dataclass(frozen=True)
+class RateStep:
+    """A rate and how long it holds; 0 for the last one of a table: from then on."""
+
+    rate: StageRate
+    duration_ns: int
+
+
+@dataclass(frozen=True)
+class RateTable:
+    """What a file of rates says."""
+
+    steps: tuple[RateStep, ...]
+    #: Repeat from the beginning, instead of holding the last rate.
+    repeats: bool = False
+
+    @property
+    def is_relative(self) -> bool:
+        return any(step.rate.is_relative for step in self.steps)
+
+
+def parse_rate_file(text: str, name: str) -> RateTable:
+    """The rates of a file's text, in either format; `name` is for the faults."""
+    lines = text.splitlines()
+    if any(line.strip() == _END_HEADER for line in lines):
+        return _variable_rate_data(lines, name)
+    return _table(text, name)
+
+
+def _at(name: str, line: int, fault: Fault) -> Fault:
+    return Fault(f"{name!r} line {line}: {fault.reason}", fault.hint)
+
+
+def _table(text: str, name: str) -> RateTable:
+    points: list[tuple[int, StageRate]] = []
+    is_first = True
+    for number, line in _contents(text.splitlines()):
+        cells = [cell.strip().strip('"') for cell in line.split(",")]
+        was_first, is_first = is_first, False
+        if was_first and not cells[0][:1].isdigit():
+            continue  # the header
+        try:
+            if len(cells) != 2:
+                raise Fault(f"expected a time and a rate, got {got(line)}")
+            points.append((_time(cells[0]), _table_rate(cells[1])))
+            if len(points) > MAX_STEPS:
+                raise Fault(f"expected at most {MAX_STEPS} rates, got more")
+            if len(points) > 1 and points[-2][0] >= points[-1][0]:
+                raise Fault(
+                    f"expected times that rise, got {got(cells[0])} after a later one"
+                )
+        except Fault as fault:
+            raise _at(name, number, fault) from None
+    if not points:
+        raise Fault(f"{name!r}: expected rows of time and rate, got none")
+    if points[0][0]:
+        raise Fault(
+            f"{name!r}: expected the first time to be 0, "
+            f"got {format_duration(points[0][0])}",
+            "times count from the beginning of the stages",
+        )
+    ends = [time_ns for time_ns, _ in points[1:]]
+    return RateTable(
+        tuple(
+            RateStep(rate, end_ns - start_ns)
+            for (start_ns, rate), end_ns in zip(
+                points, [*ends, points[-1][0]], strict=True
+            )
+        )
+    )
+
+
+def _time(cell: str) -> int:
+    return parse_duration(f"{cell}s" if _NUMBER.fullmatch(cell) else cell)
+
+
+def _table_rate(cell: str) -> StageRate:
+    return parse_stage_rate(f"{cell}/s" if _NUMBER.fullmatch(cell) else cell)
+
+
+def _variable_rate_data(lines: list[str], name: str) -> RateTable:
+    header: dict[str, str] = {}
+    steps: list[RateStep] = []
+    is_in_header = True
+    for number, line in _contents(lines):
+        try:
+            if not is_in_header:
+                steps.append(_step(line, header))
+                if len(steps) > MAX_STEPS:
+                    raise Fault(f"expected at most {MAX_STEPS} rates, got more")
+            elif line == _END_HEADER:
+                is_in_header = False
+                _check_header(header)
+            else:
+                key, value = _header(line)
+                header[key] = value
+        except Fault as fault:
+            raise _at(name, number, fault) from None
+    if not steps:
+        raise Fault(f"{name!r}: expected rates after {_END_HEADER!r}, got none")
+    repeats = header.get("repeat") == "true"
+    if repeats and sum(step.duration_ns for step in steps) < _LEAST_STEP_NS * len(
+        steps
+    ):
+        raise Fault(
+            f"{name!r}: expected rates of at least 100ms on average, as they repeat",
+            "a long run of shorter ones would not fit in memory",
+        )
+    return RateTable(tuple(steps), repeats)
+
+
+def _contents(lines: list[str]) -> Iterator[tuple[int, str]]:
+    """Number and text of the lines that say something."""
+    for number, line in enumerate(lines, 1):
+        text = line.partition("#")[0].strip()
+        if text:
+            yield number, text
+
+
+def _header(line: str) -> tuple[str, str]:
+    key, equals, value = line.partition("=")
+    key, value = key.strip().lower(), value.strip()
+    if not equals:
+        raise expected("name = value", line, f"{_END_HEADER!r} ends the header")
+    if key not in _HEADERS:
+        raise Fault(f"unknown header {key!r}", did_you_mean(key, _HEADERS, "headers"))
+    if key == "repeat" and value.lower() not in ("true", "false"):
+        raise expected("repeat = true or false", value)
+    return key, value.lower()
+
+
+def _check_header(header: dict[str, str]) -> None:
+    if header.get("format") != "rate-and-duration":
+        raise expected(
+            "the header format = rate-and-duration", header.get("format"), "add it"
+        )
+    if "default-duration" in header:
+        _worded_duration(header["default-duration"])
+
+
+def _step(line: str, header: dict[str, str]) -> RateStep:
+    rate, comma, duration = (part.strip() for part in line.partition(","))
+    if not comma and "default-duration" not in header:
+        raise expected(
+            "a rate and its duration", line, "or add the header default-duration"
+        )
+    length_ns = _worded_duration(duration if comma else header["default-duration"])
+    return RateStep(_table_rate(rate), length_ns)
+
+
+def _worded_duration(text: str) -> int:
+    match = _WORDED.fullmatch(text)
+    unit = _UNIT_OF.get(match[2].lower()) if match else None
+    if match is None or unit is None:
+        raise expected(
+            "a duration such as '10 seconds'", text, "units: ns us ms s m h d"
+        )
+    duration_ns = parse_duration(f"{match[1]}{unit}")
+    if not duration_ns:
+        raise expected("a duration above zero", text)
+    return duration_ns
+
+
+_RATE_PATTERN = r"^\d+(?:\.\d+)?(?:[kM]?/(?:s|m|h)|x)$"
+
+StageRateField = Annotated[
+    StageRate,
+    PlainValidator(parse_stage_rate),
+    PlainSerializer(format_stage_rate, return_type=str),
+    WithJsonSchema({"type": "string", "pattern": _RATE_PATTERN}),
+    Kind("rate or multiple", format_stage_rate),
+]
+
+
+class Sine(Section):
+    """A rate that swings about its mean, from the mean upwards first."""
+
+    mean: StageRateField = Field(examples=["300/s"])
+    """its mean"""
+    amplitude: StageRateField = Field(examples=["200/s"])
+    """how far above and below the mean it goes; at most the mean"""
+    period_ns: PositiveDuration = Field(examples=["60s"])
+    """length of one swing"""
+
+    @checked
+    def _never_below_zero(self) -> None:
+        mean, amplitude = self.mean, self.amplitude
+        if mean.is_relative == amplitude.is_relative and amplitude.value > mean.value:
+            raise Fault(
+                f"the amplitude {format_stage_rate(amplitude)} is above the mean "
+                f"{format_stage_rate(mean)}",
+                "a rate cannot be negative",
+            )
+        if mean.is_relative != amplitude.is_relative:
+            raise Fault(
+                "mean and amplitude are of two kinds", "write both as rates or as x"
+            )
+
+
+class Stage(Section):
+    """A stretch of time: a rate that holds, a ramp from the rate before, or a sine."""
+
+    exactly_one: ClassVar[tuple[str, ...]] = ("rate", "ramp_to", "sine")
+
+    rate: StageRateField | None = None
+    """a rate that holds; 0.75x is of the load's `rate`"""
+    ramp_to: StageRateField | None = None
+    """a rate that is reached in a straight line from the one before; from zero in the
+    first stage"""
+    sine: Sine | None = None
+    """a rate that swings"""
+    duration_ns: PositiveDuration = Field(alias="for", examples=["60s"])
+    """how long the stage is"""
+
+    def rates(self) -> Iterator[tuple[Place, StageRate]]:
+        """The rates that are right, and where they are."""
+        for place in (("rate",), ("ramp_to",), ("sine", "mean"), ("sine", "amplitude")):
+            if (rate := known(self, *place)) is not None:
+                yield place, rate
+
+    def segment(self, before: float, base: Rate | None) -> Segment:
+        """The stage after one that ended at the rate `before`, per ns."""
+        if self.rate is not None:
+            return hold(self.rate.per_ns(base), self.duration_ns)
+        if self.ramp_to is not None:
+            return ramp(before, self.ramp_to.per_ns(base), self.duration_ns)
+        if self.sine is None:
+            raise ValueError("a stage without a rate")
+        return sine(
+            self.sine.mean.per_ns(base),
+            self.sine.amplitude.per_ns(base),
+            self.sine.period_ns,
+            self.duration_ns,
+        )
+
+
+class RateFile(Section):
+    """Rates from a file: CSV of time and rate, with a header or without, or the
+    variable-rate data of UnboundID's searchrate."""
+
+    file: FileName = Field(examples=["rates.csv"])
+    """its path, relative to the job file"""
+    shape: Literal["step", "ramp"] = "step"
+    """step: each rate holds until the next; ramp: straight lines between the rates of a
+    CSV file"""
+
+    _table: RateTable | None = PrivateAttr(default=None)
+
+    @checked
+    def _read(self, reading: Reading) -> None:
+        text = reading.text_of(self.file)
+        if text is None:
+            return
+        table = parse_rate_file(text, self.file)
+        if table.repeats and self.shape == "ramp":
+            raise Fault(
+                f"{self.file!r} repeats, so it cannot be a ramp",
+                "leave `shape` out: searchrate's rates are steps",
+            )
+        self._table = table
+
+    @property
+    def table(self) -> RateTable | None:
+        """What the file says; None where files are not looked into."""
+        return self._table
+
+
+def _form(value: Any) -> str:
+    is_file = isinstance(value, (dict, RateFile))
+    return f"{UNION_TAG}file]" if is_file else f"{UNION_TAG}list]"
+
+
+#: Chosen by form, so that the faults are those of the form that is meant.
+Stages = Annotated[
+    Annotated[list[Stage], Field(min_length=1), Tag(f"{UNION_TAG}list]")]
+    | Annotated[RateFile, Tag(f"{UNION_TAG}file]")],
+    Discriminator(_form),
+]
+
+
+def segments(
+    stages: Iterable[Stage] | RateFile, base: Rate | None, *, until_ns: int
+) -> list[Segment]:
+    """The stages as pieces of a profile, from their beginning; at least one. What
+    repeats does so until it is `until_ns` long."""
+    if isinstance(stages, RateFile):
+        return _of_table(stages, base, until_ns)
+    pieces: list[Segment] = []
+    before = 0.0
+    for stage in stages:
+        pieces.append(stage.segment(before, base))
+        before = pieces[-1].rate_at(pieces[-1].duration_ns)
+    return pieces
+
+
+def _of_table(file: RateFile, base: Rate | None, until_ns: int) -> list[Segment]:
+    if file.table is None:
+        raise ValueError(f"the file {file.file!r} was not read")
+    steps = file.table.steps
+    rates = [step.rate.per_ns(base) for step in steps]
+    pieces = [
+        ramp(rate, after, step.duration_ns)
+        if file.shape == "ramp"
+        else hold(rate, step.duration_ns)
+        for step, rate, after in zip(steps, rates, [*rates[1:], rates[-1]], strict=True)
+        if step.duration_ns
+    ]
+    if not steps[-1].duration_ns:
+        pieces.append(hold(rates[-1], 1))
+    if not file.table.repeats:
+        return pieces
+    period_ns = sum(piece.duration_ns for piece in pieces)
+    return pieces * max(1, -(-until_ns // period_ns))
+
 
 MAX_CLIENTS = 1_000_000
 #: Most requests in flight on one connection, where a stream's operations allow more
@@ -39,52 +466,35 @@ class Closed(Section):
     """Closed loop: each virtual client, with a connection of its own, sends its next
     request after its last one completed."""
 
-    clients: Annotated[Count, Field(le=MAX_CLIENTS)] = Field(
-        description="virtual clients, in total over all agents", examples=[16]
-    )
-    think_time_ns: Duration = Field(
-        alias="think_time",
-        default=0,
-        description="pause of a client between a completion and its next request",
-    )
+    clients: Annotated[Count, Field(le=MAX_CLIENTS)] = Field(examples=[16])
+    """virtual clients, in total over all agents"""
+    think_time_ns: Duration = 0
+    """pause of a client between a completion and its next request"""
 
 
 class Open(Section):
     """Open loop: arrivals follow a schedule whatever the server does. An arrival that
     finds no free connection waits; its response time counts from when it was due."""
 
-    rate: RateField | None = Field(
-        default=None,
-        description="arrivals, in total over all agents; with `stages`, what their "
-        "multiples such as 0.75x are of",
-        examples=["500/s"],
-    )
+    rate: RateField | None = Field(default=None, examples=["500/s"])
+    """arrivals, in total over all agents; with `stages`, what their multiples such as
+    0.75x are of"""
     stages: Stages | None = Field(
-        default=None,
-        description="the rate over the measure phase: a list of stages, or a file. "
-        "ramp_up rises to their first rate and warm_up holds it; after them the last "
-        "rate holds",
-        examples=["[{rate: 100/s, for: 60s}, {ramp_to: 500/s, for: 60s}]"],
+        default=None, examples=["[{rate: 100/s, for: 60s}, {ramp_to: 500/s, for: 60s}]"]
     )
-    arrivals: Literal["constant", "poisson", "uniform"] = Field(
-        default="constant",
-        description="constant: equal distances; poisson: exponential distances, as of "
-        "many independent users; uniform: each at random within its equal distance",
-    )
-    connections: Annotated[Count, Field(le=MAX_CLIENTS)] = Field(
-        default=4, description="connections, in total over all agents"
-    )
-    in_flight: Annotated[Count, Field(le=1024)] | None = Field(
-        default=None,
-        description="most requests, or sessions, in flight on one connection; 16 if "
-        "left out, or 1 where the stream's operations need a connection of their own",
-    )
-    max_backlog: CountOrDurationField = Field(
-        default=CountOrDuration(duration_ns=10 * NS_PER_S),
-        description="most arrivals that may wait, in total over all agents: a count, "
-        "or the arrivals of a duration at the highest rate; arrivals beyond it are "
-        "dropped, and counted",
-    )
+    """the rate over the measure phase: a list of stages, or a file. ramp_up rises to
+    their first rate and warm_up holds it; after them the last rate holds"""
+    arrivals: Literal["constant", "poisson", "uniform"] = "constant"
+    """constant: equal distances; poisson: exponential distances, as of many independent
+    users; uniform: each at random within its equal distance"""
+    connections: Annotated[Count, Field(le=MAX_CLIENTS)] = 4
+    """connections, in total over all agents"""
+    in_flight: Annotated[Count, Field(le=1024)] | None = None
+    """most requests, or sessions, in flight on one connection; 16 if left out, or 1
+    where the stream's operations need a connection of their own"""
+    max_backlog: CountOrDurationField = CountOrDuration(duration_ns=10 * NS_PER_S)
+    """most arrivals that may wait, in total over all agents: a count, or the arrivals
+    of a duration at the highest rate; arrivals beyond it are dropped, and counted"""
 
     @checked
     def _rates_go_together(self) -> Iterator[Found]:
@@ -157,16 +567,12 @@ class Replayed(Section):
     due at its time, on the connection it came on. One that finds that busy waits; its
     response time counts from when it was due."""
 
-    connections: Annotated[Count, Field(le=MAX_CLIENTS)] = Field(
-        description="connections, in total over all agents: as many as the log's that "
-        "are open at one time, which `ldapslam replay run --print-job` counts",
-        examples=[16],
-    )
-    speed: Annotated[str, BeforeValidator(_checked_speed), Kind("speed")] = Field(
-        default="1x",
-        description="how many times as fast as the log: 1x, 10x, 0.5x; max: each "
-        "connection sends its next request when the last one is answered",
-    )
+    connections: Annotated[Count, Field(le=MAX_CLIENTS)] = Field(examples=[16])
+    """connections, in total over all agents: as many as the log's that are open at one
+    time, which `ldapslam replay run --print-job` counts"""
+    speed: Annotated[str, BeforeValidator(_checked_speed), Kind("speed")] = "1x"
+    """how many times as fast as the log: 1x, 10x, 0.5x; max: each connection sends its
+    next request when the last one is answered"""
 
     @property
     def factor(self) -> float | None:
@@ -180,11 +586,12 @@ class Load(Section):
 
     exactly_one: ClassVar[tuple[str, ...]] = ("closed", "open", "replay")
 
-    closed: Closed | None = Field(default=None, description="a number of clients")
-    open: Open | None = Field(default=None, description="a rate")
-    replay: Replayed | None = Field(
-        default=None, description="as in a log; for streams of the type `replay`"
-    )
+    closed: Closed | None = None
+    """a number of clients"""
+    open: Open | None = None
+    """a rate"""
+    replay: Replayed | None = None
+    """as in a log; for streams of the type `replay`"""
 
     @property
     def is_open(self) -> bool:

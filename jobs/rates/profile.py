@@ -67,16 +67,6 @@ def sine(mean: float, amplitude: float, period_ns: int, duration_ns: int) -> Seg
     return Segment(SINE, duration_ns, mean, amplitude, float(period_ns))
 
 
-def rate_at(profile: Sequence[Segment], time_ns: float) -> float:
-    """The rate at a time since T0, in arrivals per ns; 0 after the last segment."""
-    start_ns = 0
-    for segment in profile:
-        if time_ns < start_ns + segment.duration_ns:
-            return segment.rate_at(time_ns - start_ns)
-        start_ns += segment.duration_ns
-    return 0.0
-
-
 def arrivals_by(profile: Sequence[Segment], time_ns: float) -> float:
     """N(time), since T0."""
     total, start_ns = 0.0, 0
@@ -105,12 +95,8 @@ def final_rate(profile: Sequence[Segment]) -> float:
 
 
 def between(profile: Sequence[Segment], start_ns: int, end_ns: int) -> Profile:
-    """The profile without arrivals before start_ns and from end_ns on.
-
-    A ramp is cut exactly. A sine cannot begin in the middle of a turn: what is cut of
-    its start must be whole turns, which stages see to by starting when their stream
-    does.
-    """
+    """The profile without arrivals before start_ns and from end_ns on. Ramps are cut
+    exactly; of a sine only whole turns can be cut from the start."""
     kept: list[Segment] = []
     if start_ns:
         kept.append(hold(0.0, start_ns))

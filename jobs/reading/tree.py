@@ -77,7 +77,7 @@ class Tree:
     findings: list[Finding] = field(default_factory=list)
     #: Fields that the file does not have, made by the type of the stream at the path.
     made: dict[Path, Path] = field(default_factory=dict)
-    #: Streams of which nobody knows what they send: their type or options are wrong.
+    #: Streams whose type or options are wrong: what they send is not known.
     unknown: set[Path] = field(default_factory=set)
 
     def cause(self, path: Path) -> Path:
@@ -109,8 +109,7 @@ class _Stop(Exception):
 
 
 def read_tree(text: bytes | str, file: str) -> Tree:
-    """The tree of a YAML text. With a syntax error, `data` is None and the findings
-    say why."""
+    """The tree of a YAML text; after a syntax error `data` is None."""
     tree = Tree(file)
     try:
         _Composer(tree).compose(_decode(tree, text))
@@ -185,21 +184,24 @@ class _Composer:
         position = _position(self.tree.file, event.start_mark)
         self.tree.findings.append(Finding(path, fault, position=position))
 
-    def record(self, path: Path, position: Position) -> None:
-        self.order.append(path)
-        self.tree.values[path] = position
-
-    def value(self, event: Any, events: Iterator[Any], path: Path) -> Any:
-        """The value that begins with `event`; its positions are recorded below path."""
-        self.count += 1
+    def check_limits(self, event: Any, more: int, depth: int) -> None:
+        self.count += more
         if self.count > MAX_VALUES:
             self.stop(
                 event,
                 f"expected at most {MAX_VALUES} values, got more",
                 "aliases count as often as they are used",
             )
-        if len(path) > MAX_DEPTH:
+        if depth > MAX_DEPTH:
             self.stop(event, f"nested more than {MAX_DEPTH} levels deep", _NO_JOB)
+
+    def record(self, path: Path, position: Position) -> None:
+        self.order.append(path)
+        self.tree.values[path] = position
+
+    def value(self, event: Any, events: Iterator[Any], path: Path) -> Any:
+        """The value that begins with `event`; its positions are recorded below path."""
+        self.check_limits(event, 1, len(path))
         first = len(self.order)
         self.record(path, _position(self.tree.file, event.start_mark))
         if isinstance(event, yaml.AliasEvent):
@@ -236,15 +238,7 @@ class _Composer:
                 f"write &{event.anchor} before the value, above this line",
             )
         value, below = self.anchors[event.anchor]
-        self.count += len(below)
-        if self.count > MAX_VALUES:
-            self.stop(
-                event,
-                f"expected at most {MAX_VALUES} values, got more",
-                "aliases count as often as they are used",
-            )
-        if len(path) + max(map(len, below)) > MAX_DEPTH:
-            self.stop(event, f"nested more than {MAX_DEPTH} levels deep", _NO_JOB)
+        self.check_limits(event, len(below), len(path) + max(map(len, below)))
         # A fault in an aliased value is shown where the value is written.
         for other, position in below.items():
             if other:

@@ -15,11 +15,18 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
-from ldapslam.jobs.replay.log import NS_PER_S, SCOPES, Event
+from ldapslam.jobs.replay.log import (
+    NS_PER_S,
+    SCOPES,
+    Convert,
+    Event,
+    fields_of,
+    fraction_ns,
+)
 
 _LINE = re.compile(
     r"\[(\d\d/[A-Z][a-z]{2}/\d{4}):(\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))? ([+-]\d{4})\] "
@@ -28,22 +35,43 @@ _LINE = re.compile(
 )
 _OPERATION = re.compile(r"op=(-?\d+)(\(\d+\)\(\d+\))? (.*)", re.DOTALL)
 _HEADER = re.compile(r"\s|$|389-Directory/|Fedora-Directory/")
-_RESULT = re.compile(r"RESULT err=(-?\d+) .*?\bnentries=(\d+)")
-_NOTES = re.compile(r" notes=([A-Z,]+)")
-_QUOTED = r'"(.*)"'
-_SEARCH = re.compile(
-    rf'SRCH base={_QUOTED} scope=(\d) filter={_QUOTED} attrs=(ALL|"([^"]*)")(.*)$',
-    re.DOTALL,
-)
-_BIND = re.compile(rf"BIND dn={_QUOTED} method=(\w+) version=\d(?: mech=(\S+))?")
-_ENTRY = re.compile(rf'[A-Z]+ dn={_QUOTED}(?: authzid="[^"]*")?[\s,]*$', re.DOTALL)
-_RENAME = re.compile(rf'MODRDN dn={_QUOTED} newrdn={_QUOTED} newsuperior="([^"]*)"')
-_COMPARE = re.compile(rf'CMP dn={_QUOTED} attr="([^"]*)"')
-_EXTENDED = re.compile(r'EXT oid="([\d.]+)"')
+_RESULT = re.compile(r"RESULT err=(?P<result>-?\d+) .*?\bnentries=(?P<entries>\d+)")
+_DN = r'dn="(?P<dn>.*)"'
+_ENTRY = rf'[A-Z]+ {_DN}(?: authzid="[^"]*")?[\s,]*$'
+#: By the first word of a line: the operation, and its fields.
+_REQUESTS = {
+    word: (kind, re.compile(pattern, re.DOTALL))
+    for word, kind, pattern in (
+        (
+            "SRCH",
+            "search",
+            r'SRCH base="(?P<dn>.*)" scope=(?P<scope>\d) filter="(?P<filter>.*)" '
+            r'attrs=(?:ALL|"(?P<attributes>[^"]*)")(?P<is_persistent>.*)$',
+        ),
+        (
+            "BIND",
+            "bind",
+            rf"BIND {_DN} method=(?P<method>\w+ version=\d(?: mech=\S+)?)",
+        ),
+        ("AUTOBIND", "bind", r"(?P<method>AUTOBIND)"),
+        ("ADD", "add", _ENTRY),
+        ("MOD", "modify", _ENTRY),
+        ("DEL", "delete", _ENTRY),
+        (
+            "MODRDN",
+            "modify_dn",
+            rf'MODRDN {_DN} newrdn="(?P<new_rdn>.*)" '
+            r'newsuperior="(?P<new_superior>[^"]*)"',
+        ),
+        ("CMP", "compare", rf'CMP {_DN} attr="(?P<attribute>[^"]*)"'),
+        ("EXT", "extended", r'EXT oid="(?P<oid>[\d.]+)"'),
+        ("ABANDON", "abandon", ""),
+        ("UNBIND", "unbind", ""),
+    )
+}
 _ISO_TIME = re.compile(
     r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))? ?([+-]\d\d:?\d\d|Z)"
 )
-_CUT = {"problem": "the line is cut off"}
 
 
 class Clock:
@@ -64,8 +92,7 @@ class Clock:
                 return None
             self._minute, self._minute_s = minute, int(moment.timestamp())
         self.is_coarse = match[5] is None
-        fraction = int((match[5] or "0").ljust(9, "0"))
-        return (self._minute_s + int(match[4])) * NS_PER_S + fraction
+        return (self._minute_s + int(match[4])) * NS_PER_S + fraction_ns(match[5])
 
     def read_iso(self, text: str) -> int | None:
         match = _ISO_TIME.match(text)
@@ -76,8 +103,7 @@ class Clock:
         except ValueError:
             return None
         self.is_coarse = match[3] is None
-        fraction = int((match[3] or "0").ljust(9, "0"))
-        return int(moment.timestamp()) * NS_PER_S + fraction
+        return int(moment.timestamp()) * NS_PER_S + fraction_ns(match[3])
 
 
 def is_line(line: str) -> bool:
@@ -151,40 +177,14 @@ def _classic_event(line: str, clock: Clock, unusable: Counter[str]) -> Event | N
 def _read(text: str) -> tuple[str, dict[str, Any]] | None:
     word = text.split(" ", 1)[0]
     if word == "RESULT":
-        return _result(text)
+        match = _RESULT.match(text)
+        return ("result", fields_of(match, _CONVERT)) if match else None
     if word in ("SORT", "VLV", "STAT", "ENTRY", "REFERRAL", "EXTENDED"):
         return "detail", {}
-    kind = _KINDS.get(word)
-    if kind is None:
+    if word not in _REQUESTS:
         return None
-    what, reader = kind
-    return what, reader(text) or dict(_CUT)
-
-
-def _result(text: str) -> tuple[str, dict[str, Any]] | None:
-    match = _RESULT.match(text)
-    if match is None:
-        return None
-    fields: dict[str, Any] = {"result": int(match[1]), "entries": int(match[2])}
-    notes = _NOTES.search(text)
-    if notes and "P" in notes[1].split(","):
-        fields["is_page"] = True
-    return "result", fields
-
-
-def _search(text: str) -> dict[str, Any] | None:
-    match = _SEARCH.match(text)
-    if match is None:
-        return None
-    fields: dict[str, Any] = {
-        "dn": match[1],
-        "scope": SCOPES.get(int(match[2]), "sub"),
-        "filter": match[3],
-        "attributes": _attributes((match[5] or "").split()),
-    }
-    if "options=persistent" in match[6]:
-        fields["is_persistent"] = True
-    return fields
+    kind, pattern = _REQUESTS[word]
+    return kind, fields_of(pattern.match(text), _CONVERT)
 
 
 def _attributes(names: list[str]) -> tuple[str, ...]:
@@ -192,55 +192,23 @@ def _attributes(names: list[str]) -> tuple[str, ...]:
     return tuple(name for name in names if not name.endswith("..."))
 
 
-def _bind(text: str) -> dict[str, Any] | None:
-    match = _BIND.match(text)
-    if match is None:
-        return None
-    method = "simple" if match[2] == "128" else match[3] or "SASL"
-    return {"dn": match[1], "method": method}
+def _method(text: str) -> str:
+    if text == "AUTOBIND":
+        return "EXTERNAL"
+    if text.startswith("128 "):
+        return "simple"
+    return text.partition(" mech=")[2] or "SASL"
 
 
-def _entry(text: str) -> dict[str, Any] | None:
-    match = _ENTRY.match(text)
-    return None if match is None else {"dn": match[1]}
-
-
-def _rename(text: str) -> dict[str, Any] | None:
-    match = _RENAME.match(text)
-    if match is None:
-        return None
-    superior = None if match[3] == "(null)" else match[3]
-    return {"dn": match[1], "new_rdn": match[2], "new_superior": superior}
-
-
-def _compare(text: str) -> dict[str, Any] | None:
-    match = _COMPARE.match(text)
-    return None if match is None else {"dn": match[1], "attributes": (match[2],)}
-
-
-def _extended(text: str) -> dict[str, Any] | None:
-    match = _EXTENDED.match(text)
-    return None if match is None else {"oid": match[1]}
-
-
-def _nothing(_: str) -> dict[str, Any] | None:
-    return {"oid": ""}
-
-
-_KINDS: dict[str, tuple[str, Callable[[str], dict[str, Any] | None]]] = {
-    "SRCH": ("search", _search),
-    "BIND": ("bind", _bind),
-    "AUTOBIND": ("bind", lambda _: {"method": "EXTERNAL"}),
-    "ADD": ("add", _entry),
-    "MOD": ("modify", _entry),
-    "DEL": ("delete", _entry),
-    "MODRDN": ("modify_dn", _rename),
-    "CMP": ("compare", _compare),
-    "EXT": ("extended", _extended),
-    "ABANDON": ("abandon", _nothing),
-    "UNBIND": ("unbind", _nothing),
+_CONVERT: Convert = {
+    "result": int,
+    "entries": int,
+    "scope": lambda text: SCOPES.get(int(text), "sub"),
+    "attributes": lambda text: _attributes((text or "").split()),
+    "is_persistent": lambda text: "options=persistent" in text,
+    "method": _method,
+    "new_superior": lambda text: None if text == "(null)" else text,
 }
-
 _JSON_KINDS = {
     "SEARCH": "search",
     "BIND": "bind",
@@ -290,11 +258,9 @@ def _json_event(line: str, clock: Clock, unusable: Counter[str]) -> Event | None
 
 def _json_fields(what: str, record: dict[str, Any]) -> dict[str, Any]:
     if what == "result":
-        notes = [note.get("note") for note in record.get("notes", ())]
-        fields = {"result": record.get("err", 0), "entries": record.get("nentries", 0)}
-        return {**fields, "is_page": True} if "P" in notes else fields
+        return {"result": record.get("err", 0), "entries": record.get("nentries", 0)}
     dn = record.get("base_dn", record.get("bind_dn", record.get("target_dn", "")))
-    fields = {"dn": dn}
+    fields: dict[str, Any] = {"dn": dn}
     if what == "search":
         fields["scope"] = SCOPES.get(record.get("scope", 2), "sub")
         fields["filter"] = record.get("filter", "")

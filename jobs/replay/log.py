@@ -9,8 +9,9 @@ read.py opens the files.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -70,8 +71,6 @@ class Operation:
     new_rdn: str = ""
     new_superior: str | None = None
     delete_old_rdn: bool = True
-    #: A page of a paged search; the log does not have the cookie.
-    is_page: bool = False
     #: A persistent search, which has no end.
     is_persistent: bool = False
     #: None: the log does not have the result.
@@ -113,6 +112,28 @@ class Log:
     def operations(self) -> Iterator[Operation]:
         for session in self.sessions:
             yield from session.operations
+
+
+def fraction_ns(digits: str | None) -> int:
+    """Nanoseconds of the digits behind a second's point."""
+    return int((digits or "0").ljust(9, "0"))
+
+
+#: How the text of a field in a log becomes the field; the others are texts.
+Convert = Mapping[str, Callable[[Any], Any]]
+
+
+def fields_of(match: re.Match[str] | None, convert: Convert) -> dict[str, Any]:
+    """The fields of a line whose pattern names them; `attribute` is the only one."""
+    if match is None:
+        return {"problem": "the line is cut off"}
+    fields = {
+        name: convert[name](text) if name in convert else text
+        for name, text in match.groupdict().items()
+    }
+    if "attribute" in fields:
+        fields["attributes"] = (fields.pop("attribute"),)
+    return fields
 
 
 class Assembler:
@@ -158,7 +179,7 @@ class Assembler:
         elif event.what == "detail":
             operation = self._pending.get((event.connection, event.number))
             if operation is not None:
-                self._set(operation, event.fields)
+                _set(operation, event.fields)
         else:
             self._request(event)
 
@@ -169,14 +190,14 @@ class Assembler:
             self._open[event.connection] = session
             self.log.sessions.append(session)
         operation = Operation(event.time_ns, event.number, event.what)
-        self._set(operation, event.fields)
+        _set(operation, event.fields)
         session.operations.append(operation)
         self._pending[event.connection, event.number] = operation
 
     def _complete(self, event: Event) -> None:
         operation = self._pending.pop((event.connection, event.number), None)
         if operation is not None:
-            self._set(operation, event.fields)
+            _set(operation, event.fields)
             return
         session = self._open.get(event.connection)
         if session is None or not session.has_start:
@@ -192,22 +213,22 @@ class Assembler:
         for operation in session.operations:
             self._pending.pop((connection, operation.number), None)
 
-    @staticmethod
-    def _set(operation: Operation, fields: dict[str, Any]) -> None:
-        for name, value in fields.items():
-            setattr(operation, name, value)
+
+def _set(operation: Operation, fields: dict[str, Any]) -> None:
+    for name, value in fields.items():
+        setattr(operation, name, value)
 
 
 #: Lines come in the order of time, but for threads that overtake one another and, in
 #: local time, the hour that autumn has twice.
 _BACKWARDS_NS = 2 * 3_600 * NS_PER_S
-#: After so many lines in a row the clock was set, and no line damaged.
+#: After this many lines in a row the clock was set, and no line damaged.
 _CLOCK_WAS_SET = 100
 
 
 def plausible(events: Iterable[Event], unusable: Counter[str]) -> Iterator[Event]:
-    """Events without those whose time is damaged: far after the one that follows, or
-    far before the one that went before."""
+    """Events without those far after the next one, or far before the last one: their
+    time is damaged."""
     before_ns = 0
     held: Event | None = None
     refused = 0
@@ -232,8 +253,7 @@ _DAMAGED = "lines whose time cannot be right"
 
 
 def spread(events: Iterable[Event]) -> Iterator[Event]:
-    """Events whose times are whole seconds, spread evenly over each second in their
-    order: the least that is assumed, and no burst at each second's beginning."""
+    """Events whose times are whole seconds, spread evenly over each second in order."""
     second: list[Event] = []
     for event in events:
         if second and event.time_ns != second[0].time_ns:

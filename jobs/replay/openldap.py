@@ -18,11 +18,18 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from ldapslam.jobs.replay.log import NS_PER_S, SCOPES, Event
+from ldapslam.jobs.replay.log import (
+    NS_PER_S,
+    SCOPES,
+    Convert,
+    Event,
+    fields_of,
+    fraction_ns,
+)
 
 #: Syslog's stamps have no year; a leap year has every day that they may name.
 YEAR_WITHOUT_YEAR = 2000
@@ -43,7 +50,6 @@ _RFC3339 = re.compile(
     r" ?(Z|[+-]\d\d:?\d\d)? "
 )
 _LINE = re.compile(r"conn=(\d+) (?:op=(\d+)|fd=\d+) (.*)", re.DOTALL)
-_QUOTED = r'"(.*)"'
 _RESULT = re.compile(r"(?:SEARCH )?RESULT (?:tag=\d+|oid=\S*) err=(\d+)")
 _ENTRIES = re.compile(r" nentries=(\d+)")
 
@@ -77,7 +83,7 @@ class Clock:
             except ValueError:
                 return None
             self.is_coarse = fraction is None
-            return int(moment.timestamp()) * NS_PER_S + _fraction_ns(fraction)
+            return int(moment.timestamp()) * NS_PER_S + fraction_ns(fraction)
         return None
 
     def _syslog(self, match: re.Match[str]) -> int | None:
@@ -96,11 +102,7 @@ class Clock:
             self._days[key] = int(moment.timestamp())
         seconds = int(match[3]) * 3_600 + int(match[4]) * 60 + int(match[5])
         self.is_coarse = match[6] is None
-        return (self._days[key] + seconds) * NS_PER_S + _fraction_ns(match[6])
-
-
-def _fraction_ns(digits: str | None) -> int:
-    return int((digits or "0").ljust(9, "0"))
+        return (self._days[key] + seconds) * NS_PER_S + fraction_ns(match[6])
 
 
 def is_line(line: str) -> bool:
@@ -149,94 +151,55 @@ def _operation_event(text: str) -> tuple[str, dict[str, Any]] | None:
     word = text.split(" ", 1)[0]
     if word in _CONTINUATIONS:
         return "detail", {}
-    reader = _READERS.get(word)
-    if reader is None:
+    if text.startswith(("SRCH attr=", "MOD attr=")):
+        return "detail", {"attributes": tuple(text.partition("=")[2].split())}
+    if word not in _REQUESTS:
         return None
-    what, fields = reader(text)
-    if fields is None:
-        return what, {"problem": "the line is cut off"}
-    return what, fields
+    kind, pattern = _REQUESTS[word]
+    match = pattern.match(text)
+    if word == "BIND" and match is None:
+        # the second line: the identity, the mechanism, or `anonymous`
+        if " mech=" in text:
+            mechanism = text.rpartition(" mech=")[2].split(" ")[0]
+            return "detail", {} if mechanism in _IMPLIED else {"method": mechanism}
+        if "authcid=" in text:
+            return "detail", {}
+    return kind, fields_of(match, _CONVERT)
 
-
-_Read = tuple[str, dict[str, Any] | None]
 
 # Lines that say nothing of the request that its first line has not.
 _CONTINUATIONS = frozenset(
     ("PASSMOD", "WHOAMI", "STARTTLS", "ENTRY", "INTERMEDIATE", "PROXYAUTHZ", "CANCEL")
 )
-_SRCH = re.compile(
-    rf"SRCH base={_QUOTED} scope=(\d) deref=(\d) filter={_QUOTED}\s*$", re.DOTALL
-)
-_BIND = re.compile(rf"BIND dn={_QUOTED} method=(\d+)")
-_ENTRY = re.compile(rf"[A-Z]+ dn={_QUOTED}\s*$", re.DOTALL)
-_CMP = re.compile(rf'CMP dn={_QUOTED} attr="([^"]*)"')
-_EXT = re.compile(r"EXT oid=([\d.]+)")
-_METHODS = {"128": "simple", "163": "SASL"}
-
-
-def _search(text: str) -> _Read:
-    if text.startswith("SRCH attr="):
-        return "detail", {"attributes": tuple(text[len("SRCH attr=") :].split())}
-    match = _SRCH.match(text)
-    if match is None:
-        return "search", None
-    return "search", {
-        "dn": match[1],
-        "scope": SCOPES.get(int(match[2]), "sub"),
-        "deref": _DEREF.get(int(match[3]), "never"),
-        # (?attr=…): slapd marks what its schema does not know
-        "filter": re.sub(r"\(\?(?=[A-Za-z0-9])", "(", match[4]),
-    }
-
-
-def _bind(text: str) -> _Read:
-    if match := _BIND.match(text):
-        return "bind", {"dn": match[1], "method": _METHODS.get(match[2], match[2])}
-    # the second line: whom the connection is bound as, how, or `anonymous`
-    if " mech=" in text:
-        mechanism = text.rpartition(" mech=")[2].split(" ")[0]
-        return "detail", {} if mechanism in _IMPLIED else {"method": mechanism}
-    return ("detail", {}) if "authcid=" in text else ("bind", None)
-
-
 _IMPLIED = frozenset(("SIMPLE", "implicit"))
-
-
-def _entry(kind: str) -> Callable[[str], _Read]:
-    def read(text: str) -> _Read:
-        match = _ENTRY.match(text)
-        return kind, None if match is None else {"dn": match[1]}
-
-    return read
-
-
-def _modify(text: str) -> _Read:
-    if text.startswith("MOD attr="):
-        return "detail", {"attributes": tuple(text[len("MOD attr=") :].split())}
-    return _entry("modify")(text)
-
-
-def _compare(text: str) -> _Read:
-    match = _CMP.match(text)
-    if match is None:
-        return "compare", None
-    return "compare", {"dn": match[1], "attributes": (match[2],)}
-
-
-def _extended(text: str) -> _Read:
-    match = _EXT.match(text)
-    return "extended", None if match is None else {"oid": match[1]}
-
-
-_READERS: dict[str, Callable[[str], _Read]] = {
-    "SRCH": _search,
-    "BIND": _bind,
-    "ADD": _entry("add"),
-    "DEL": _entry("delete"),
-    "MODRDN": _entry("modify_dn"),
-    "MOD": _modify,
-    "CMP": _compare,
-    "EXT": _extended,
-    "ABANDON": lambda _: ("abandon", {}),
-    "UNBIND": lambda _: ("unbind", {}),
+_METHODS = {"128": "simple", "163": "SASL"}
+_DN = r'dn="(?P<dn>.*)"'
+_ENTRY = rf"[A-Z]+ {_DN}\s*$"
+#: By the first word of a line: the operation, and its fields.
+_REQUESTS = {
+    word: (kind, re.compile(pattern, re.DOTALL))
+    for word, kind, pattern in (
+        (
+            "SRCH",
+            "search",
+            r'SRCH base="(?P<dn>.*)" scope=(?P<scope>\d) deref=(?P<deref>\d) '
+            r'filter="(?P<filter>.*)"\s*$',
+        ),
+        ("BIND", "bind", rf"BIND {_DN} method=(?P<method>\d+)"),
+        ("ADD", "add", _ENTRY),
+        ("DEL", "delete", _ENTRY),
+        ("MODRDN", "modify_dn", _ENTRY),
+        ("MOD", "modify", _ENTRY),
+        ("CMP", "compare", rf'CMP {_DN} attr="(?P<attribute>[^"]*)"'),
+        ("EXT", "extended", r"EXT oid=(?P<oid>[\d.]+)"),
+        ("ABANDON", "abandon", ""),
+        ("UNBIND", "unbind", ""),
+    )
+}
+_CONVERT: Convert = {
+    "scope": lambda text: SCOPES.get(int(text), "sub"),
+    "deref": lambda text: _DEREF.get(int(text), "never"),
+    # (?attr=…): slapd marks what its schema does not know
+    "filter": lambda text: re.sub(r"\(\?(?=[A-Za-z0-9])", "(", text),
+    "method": lambda text: _METHODS.get(text, text),
 }

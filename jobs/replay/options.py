@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a job says of a replay: the log, and the substitutes for what no log has.
+"""The options of a replay: the log, and substitutes for what no log has.
 
 A log has neither passwords nor the values of adds, modifies and compares. Where the job
 names no substitute, such requests are skipped; the run says how many, and why.
@@ -35,8 +35,6 @@ KINDS: dict[str, tuple[int, tuple[int, ...]]] = {
     "extended": (0x78, (0,)),
     "unbind": (0, ()),
 }
-#: An unbind request, without its messageID.
-UNBIND = b"\x42\x00"
 
 
 class ReplayedBinds(Section):
@@ -44,37 +42,29 @@ class ReplayedBinds(Section):
 
     exactly_one: ClassVar[tuple[str, ...]] = ("as_configured", "password")
 
-    as_configured: Annotated[Literal[True] | None, Kind("true")] = Field(
-        default=None,
-        description="each as the stream's own `bind` identity, whoever it was",
-    )
-    password: Text | None = Field(
-        default=None,
-        min_length=1,
-        description="each as whom the log names, with this password: that of a test "
-        "population, not a secret",
-    )
+    as_configured: Annotated[Literal[True] | None, Kind("true")] = None
+    """each as the stream's own `bind` identity, whoever it was"""
+    password: Text | None = Field(default=None, min_length=1)
+    """each as the log's DN, with this password: that of a test population, not a
+    secret"""
 
 
 class ReplayedModifies(Section):
     """The modifies of the log: each replaces one attribute of the entry."""
 
-    attribute: AttributeName = Field(
-        default="description", description="the attribute to replace"
-    )
-    length: Annotated[Count, Field(le=4096)] = Field(
-        default=20, description="length of its new value, of random letters"
-    )
+    attribute: AttributeName = "description"
+    """the attribute to replace"""
+    length: Annotated[Count, Field(le=4096)] = 20
+    """length of its new value, of random letters"""
 
 
 class ReplayedAdds(Section):
     """The adds of the log: each entry has its RDN's attributes and these."""
 
     entry: dict[AttributeName, Text | list[Text]] = Field(
-        min_length=1,
-        description="attribute and the value or values of every entry",
-        examples=["{objectClass: inetOrgPerson, cn: x, sn: x}"],
+        min_length=1, examples=["{objectClass: inetOrgPerson, cn: x, sn: x}"]
     )
+    """attribute and the value or values of every entry"""
 
 
 class Replay(Section):
@@ -82,31 +72,22 @@ class Replay(Section):
     came on, in that order. Anonymous binds go with the simple ones."""
 
     logs: list[FileName] = Field(
-        min_length=1,
-        description="files of OpenLDAP (loglevel stats) or 389 Directory Server, in "
-        "any order, also compressed with gzip; relative to the job file",
-        examples=["[access.log, access.log.1.gz]"],
+        min_length=1, examples=["[access.log, access.log.1.gz]"]
     )
-    skip_ns: Duration = Field(
-        alias="skip", default=0, description="leave out this much of the log's begin"
-    )
-    binds: ReplayedBinds | None = Field(
-        default=None, description="without it, binds are skipped"
-    )
-    modifies: ReplayedModifies | None = Field(
-        default=None, description="without it, modifies are skipped"
-    )
-    adds: ReplayedAdds | None = Field(
-        default=None, description="without it, adds are skipped"
-    )
-    deletes: Flag = Field(
-        default=False, description="delete the entries that the log names"
-    )
-    renames: Flag = Field(
-        default=False,
-        description="rename the entries that the log names; OpenLDAP's log does not "
-        "have their new names, so those are skipped",
-    )
-    compare_value: Text = Field(
-        default="ldapslam", description="what compares compare with"
-    )
+    """files of OpenLDAP (loglevel stats) or 389 Directory Server, in any order, also
+    compressed with gzip; relative to the job file"""
+    skip_ns: Duration = 0
+    """leave out this much of the log's begin"""
+    binds: ReplayedBinds | None = None
+    """without it, binds are skipped"""
+    modifies: ReplayedModifies | None = None
+    """without it, modifies are skipped"""
+    adds: ReplayedAdds | None = None
+    """without it, adds are skipped"""
+    deletes: Flag = False
+    """delete the entries that the log names"""
+    renames: Flag = False
+    """rename the entries that the log names; OpenLDAP's log does not have their new
+    names, so those are skipped"""
+    compare_value: Text = "ldapslam"
+    """what compares compare with"""

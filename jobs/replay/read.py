@@ -33,8 +33,7 @@ from ldapslam.jobs.replay.log import (
     spread,
 )
 from ldapslam.jobs.replay.options import Replay
-from ldapslam.jobs.replay.requests import Identity, Requests
-from ldapslam.jobs.replay.trace import Pace, Schedule, schedule
+from ldapslam.jobs.replay.trace import Identity, Pace, Requests, Schedule, schedule
 
 _FORMATS: tuple[ModuleType, ...] = (openldap, ds389)
 _GZIP = b"\x1f\x8b"
@@ -121,8 +120,7 @@ def _probe(path: Path) -> _File:
 
 @contextmanager
 def _lines(path: Path) -> Iterator[Iterable[str]]:
-    """A file's lines; bytes that are not UTF-8 are replaced, which the reader of the
-    text sees (U+FFFD)."""
+    """A file's lines; bytes that are not UTF-8 become U+FFFD."""
     try:
         with path.open("rb") as raw:
             is_compressed = raw.read(2) == _GZIP
@@ -167,8 +165,8 @@ def prepare(
     seed: int,
     identity: Identity | None = None,
 ) -> Schedule:
-    """What is sent, on at most so many connections; ConfigError when they are not
-    enough, or when there is nothing to send."""
+    """The schedule of a replay; ConfigError when the connections are not enough, or
+    when there is nothing to send."""
     made = schedule(log, pace, Requests(replay, seed, identity))
     needed = len(made.connections)
     if needed > connections:

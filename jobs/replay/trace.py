@@ -2,26 +2,178 @@
 """A log as the engine replays it: which request is due when, on which connection.
 
 The log's connections are sessions; those that do not overlap take turns on one
-connection of the run, which ends with each and is set up anew for the next. Every agent
+connection of the run, which ends with each and is replaced for the next. Every agent
 makes the whole of it and writes its own connections to its trace (csrc/load/trace.h).
 
     due = start + (time in the log - begin of the log - skip) / speed
 
 As fast as possible, nothing is due: a connection sends when its last answer is there.
+`Requests` makes the BER of a request from what the log says of it, or says why not.
 """
 
 from __future__ import annotations
 
 import heapq
+import random
+import string
 import struct
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, BinaryIO
 
-from ldapslam.jobs.replay.log import Log
-from ldapslam.jobs.replay.options import KINDS, UNBIND
-from ldapslam.jobs.replay.requests import Requests, Skipped
+from ldapslam.base.fault import Fault
+from ldapslam.jobs.operations.add import add_request
+from ldapslam.jobs.operations.connection import UNBIND, WHO_AM_I, simple_bind
+from ldapslam.jobs.operations.entries import (
+    compare_request,
+    modify_dn_request,
+    modify_request,
+)
+from ldapslam.jobs.operations.search import search_request
+from ldapslam.jobs.replay.log import START_TLS, Log, Operation
+from ldapslam.jobs.replay.options import KINDS, Replay
+from ldapslam.jobs.requests import ber
+from ldapslam.jobs.requests.dn import rdn_values
+from ldapslam.jobs.requests.filter import compile_filter
+from ldapslam.jobs.requests.template import Node
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Whom binds are as, where the job says `as_configured`."""
+
+    dn: str
+    password: bytes
+
+
+class Skipped(Exception):
+    """There is no such request: the reason, as the report has it."""
+
+
+class Requests:
+    """Makes the requests of one replay; the same ones from the same seed."""
+
+    def __init__(self, replay: Replay, seed: int, identity: Identity | None) -> None:
+        self._replay = replay
+        self._random = random.Random(seed)
+        self._identity = identity
+        self._makers: dict[str, Callable[[Operation], Node]] = {
+            "search": self._search,
+            "compare": self._compare,
+            "bind": self._bind,
+            "add": self._add,
+            "modify": self._modify,
+            "delete": self._delete,
+            "modify_dn": self._modify_dn,
+            "extended": self._extended,
+        }
+
+    def make(self, operation: Operation) -> bytes:
+        """What follows the messageID; Skipped says why there is nothing."""
+        if operation.problem:
+            raise Skipped(operation.problem)
+        make = self._makers.get(operation.kind)
+        if make is None:
+            raise Skipped("abandons are not replayed")
+        if "\ufffd" in operation.dn or "\ufffd" in operation.filter:
+            raise Skipped("the line is not UTF-8")
+        node = make(operation)
+        if not isinstance(node, bytes):
+            raise Skipped("the request cannot be encoded")
+        return node
+
+    def _search(self, operation: Operation) -> Node:
+        if operation.is_persistent:
+            raise Skipped("persistent searches have no end")
+        try:
+            matched = _filter(operation.filter)
+        except Fault:
+            raise Skipped("the filter is cut off or not known to the server") from None
+        return search_request(
+            (operation.dn.encode(),),
+            operation.scope,
+            operation.deref,
+            matched,
+            operation.attributes,
+        )
+
+    def _compare(self, operation: Operation) -> Node:
+        return compare_request(
+            (operation.dn.encode(),),
+            "".join(operation.attributes),
+            (self._replay.compare_value.encode(),),
+        )
+
+    def _bind(self, operation: Operation) -> Node:
+        binds = self._replay.binds
+        if operation.method != "simple":
+            raise Skipped("SASL binds are not replayed")
+        if binds is None:
+            raise Skipped("the log has no passwords, and the job no `binds`")
+        dn, password = operation.dn, b""
+        if dn:
+            password = (binds.password or "").encode()
+            if binds.as_configured and self._identity is not None:
+                dn, password = self._identity.dn, self._identity.password
+        return simple_bind((dn.encode(),), (password,))
+
+    def _add(self, operation: Operation) -> Node:
+        if self._replay.adds is None:
+            raise Skipped("the log has no entries, and the job no `adds`")
+        values: dict[str, list[str]] = {}
+        for name, value in rdn_values(operation.dn):
+            values.setdefault(name.lower(), []).append(value)
+        of_rdn = set(values)
+        for name, given in self._replay.adds.entry.items():
+            listed = values.setdefault(name.lower(), [])
+            if name.lower() not in of_rdn:
+                listed += [given] if isinstance(given, str) else given
+        attributes = (
+            ber.attribute(name, [(text.encode(),) for text in texts])
+            for name, texts in values.items()
+        )
+        return add_request((operation.dn.encode(),), attributes)
+
+    def _modify(self, operation: Operation) -> Node:
+        modifies = self._replay.modifies
+        if modifies is None:
+            raise Skipped("the log has no new values, and the job no `modifies`")
+        value = "".join(self._random.choices(string.ascii_lowercase, k=modifies.length))
+        change = ("replace", modifies.attribute, [(value.encode(),)])
+        return modify_request((operation.dn.encode(),), [change])
+
+    def _delete(self, operation: Operation) -> Node:
+        if not self._replay.deletes:
+            raise Skipped("the job does not say `deletes: true`")
+        return ber.tlv(0x4A, operation.dn.encode())
+
+    def _modify_dn(self, operation: Operation) -> Node:
+        if not operation.new_rdn:
+            raise Skipped("the log does not have the new name")
+        if not self._replay.renames:
+            raise Skipped("the job does not say `renames: true`")
+        superior = operation.new_superior
+        return modify_dn_request(
+            (operation.dn.encode(),),
+            (operation.new_rdn.encode(),),
+            operation.delete_old_rdn,
+            None if superior is None else (superior.encode(),),
+        )
+
+    def _extended(self, operation: Operation) -> Node:
+        if operation.oid == START_TLS:
+            raise Skipped("StartTLS is the set-up's, as the job has it")
+        if operation.oid != WHO_AM_I:
+            raise Skipped("the log has no values of extended operations")
+        return ber.tlv(0x77, ber.tlv(0x80, WHO_AM_I.encode()))
+
+
+@lru_cache(maxsize=65_536)
+def _filter(text: str) -> Node:
+    return compile_filter(text.replace("[", "[[").replace("]", "]]"))
+
 
 _HEADER = struct.Struct("<8sQQQ")
 _RECORD = struct.Struct("<QQQIIII")
@@ -29,7 +181,7 @@ _MAGIC = b"SLT1\0\0\0\0"
 _NEVER = (1 << 64) - 1
 _NUMBER = {kind: number for number, kind in enumerate(KINDS)}
 
-#: Time for a connection to be set up anew before its next session begins.
+#: Time for a connection to be replaced before its next session begins.
 RECONNECT_NS = 50_000_000
 
 
@@ -149,7 +301,7 @@ def _skip_all(made: Schedule, operations: list[Any], reason: str) -> None:
 
 class _Takers:
     """The connections of the run. A session goes to the one that has been free longest,
-    so that each has the most time to be set up anew. Whether sessions overlap is seen
+    so that each has the most time to be replaced. Whether sessions overlap is seen
     in the log's own time."""
 
     def __init__(self, reconnect_ns: int) -> None:
@@ -165,8 +317,8 @@ class _Takers:
         connect_ns: int,
         sent: list[_Request],
     ) -> None:
-        """A session of the log: when it began and ended there, when its connection is
-        to be set up (if it is not the first one of it), and what it sends."""
+        """Assign a session of the log: its begin and end, when its connection is to be
+        set up again, and its requests."""
         while self._busy and self._busy[0][0] <= begin_ns:
             self._free.append(heapq.heappop(self._busy)[1])
         if self._free:
@@ -184,8 +336,8 @@ class _Takers:
 def write_trace(
     made: Schedule, stream: BinaryIO, *, first_connection: int, stride: int
 ) -> int:
-    """Write the trace of the connections first, first + stride, …; how many requests
-    it has, unbinds included."""
+    """Write the trace of the connections first, first + stride, …; returns the number
+    of requests, unbinds included."""
     mine = made.connections[first_connection::stride]
     records = sorted(
         (request.due_ns, connection, position, request)

@@ -2,10 +2,12 @@
 """BER for requests (RFC 4511 section 5.1: definite lengths, primitive strings).
 
 Every function returns a template node: finished bytes where the content is constant,
-else a `Tlv` with holes. Lengths take their shortest form, as libldap writes them.
+else a `Tlv`. Lengths take their shortest form, as libldap writes them.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
 
 from ldapslam.jobs.requests.template import Node, Tlv, fold
 
@@ -50,3 +52,13 @@ def boolean(value: bool, tag: int = BOOLEAN) -> Node:
 
 def octet_string(*parts: Node) -> Node:
     return tlv(OCTET_STRING, *parts)
+
+
+def sequence(*parts: Node) -> Node:
+    return tlv(SEQUENCE, *parts)
+
+
+def attribute(name: str, values: Iterable[Sequence[Node]]) -> Node:
+    """An Attribute or PartialAttribute (RFC 4511 section 4.1.7)."""
+    texts = (octet_string(*value) for value in values)
+    return sequence(octet_string(name.encode()), tlv(SET, *texts))

@@ -29,6 +29,8 @@ _STRING = r'(?! *#)(?:[^,+"\\<>;\0]|\\(?:[ "#+,;<=>\\]|[0-9A-Fa-f]{2}))*'
 _AVA = re.compile(rf" *{_ATTRIBUTE_TYPE} *= *(?:{_HEX_STRING}|{_STRING})", re.ASCII)
 _WHOLE = re.compile(rf" *([{MASK_CLASS}]) *(?=,|$)")
 _WHOLE_RDNS = (VARIABLE, PARENT, FILE_RANDOM, FILE_SEQUENCE)
+_PART = re.compile(r"[ ]*([^=+]+?)[ ]*=[ ]*((?:[^\\+]|\\.)*)", re.DOTALL)
+_ESCAPES = re.compile(r"((?:\\[0-9A-Fa-f]{2})+)|\\(.)", re.DOTALL)
 _SPECIAL = frozenset(b',+"\\<>;=#\0')
 
 
@@ -73,8 +75,24 @@ def split_rdn(dn: str) -> tuple[str, str]:
     return dn[:end], dn[end + 1 :]
 
 
+def rdn_values(dn: str) -> list[tuple[str, str]]:
+    """Attributes and values of a DN's first RDN, without escapes."""
+
+    def unescaped(match: re.Match[str]) -> str:
+        if match[1]:
+            return bytes.fromhex(match[1].replace("\\", "")).decode(errors="replace")
+        return match[2]
+
+    rdn, _ = split_rdn(dn)
+    values = []
+    for name, value in _PART.findall(rdn):
+        trimmed = re.sub(r"(?<!\\) +$", "", value)
+        values.append((name, _ESCAPES.sub(unescaped, trimmed)))
+    return values
+
+
 def _check(masked: str, text: str) -> str:
-    """The holes that stand in the place of an RDN."""
+    """The placeholders that stand in the place of an RDN."""
     whole = ""
     start = 0
     while masked:

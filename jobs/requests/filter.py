@@ -41,7 +41,7 @@ _HEX_PAIR = re.compile("[0-9A-Fa-f]{2}")
 
 
 def compile_filter(text: str, names: Mapping[str, int] | None = None) -> Node:
-    """The filter's BER, with holes for its patterns."""
+    """The filter's BER, with placeholders for its patterns."""
     pattern = parse_pattern(text, names)
     parser = _Parser(pattern, text)
     node, end = parser.filter(0, 1)

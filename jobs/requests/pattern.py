@@ -1,21 +1,437 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Value patterns: texts with holes that are filled anew for every request.
+"""Value patterns: texts with placeholders that are filled in for each request.
 
 A pattern is parsed before the text around it: `masked` is the text with one private
-character per hole, so that the grammars of filters and DNs need not know of patterns,
-and `unmask` turns any piece of it back into constants and holes. What may stand between
-two brackets is pattern_kinds.py's.
+character per placeholder, so that the grammars of filters and DNs need not know of
+patterns, and `unmask` turns any piece of it back into constants and placeholders.
+
+Each kind of placeholder has a parser, which makes the engine's value source of it. What
+the engine would refuse is a Fault here, so that a job that loads also compiles there.
+Formats of times are those of Java's SimpleDateFormat that make sense in UTC.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta, timezone
 
-from ldapslam.base.fault import Fault
-from ldapslam.jobs.requests.pattern_kinds import parse_hole
-from ldapslam.jobs.requests.template import MAX_VALUES, Node, Ref, ValueSource
+from ldapslam.base.fault import Fault, UnknownName, did_you_mean, got
+from ldapslam.jobs.requests import template
+from ldapslam.jobs.requests.template import (
+    MAX_VALUE_BYTES,
+    MAX_VALUES,
+    Node,
+    Ref,
+    ValueSource,
+)
+
+#: RFC 4517 section 3.3.13.
+_GENERALIZED_TIME = re.compile(
+    r"(\d{4})(\d{2})(\d{2})(\d{2})(?:(\d{2})(\d{2})?)?(?:[.,](\d{1,9}))?"
+    r"(?:Z|([+-])(\d{2})(\d{2})?)",
+    re.ASCII,
+)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+
+_NAMED = {
+    "generalized": template.GENERALIZED,
+    "milliseconds": template.MILLISECONDS,
+    "seconds": template.SECONDS,
+}
+#: SimpleDateFormat's letters, in UTC, and the engine's.
+_TIME_LETTERS = {
+    "yyyy": "%Y",
+    "MM": "%m",
+    "dd": "%d",
+    "HH": "%H",
+    "mm": "%M",
+    "ss": "%S",
+    "SSS": "%L",
+    "Z": "+0000",
+    "X": "Z",
+}
+_FORMAT_TOKEN = re.compile(r"'([^']*)'|([A-Za-z])\2*|([^A-Za-z'])|(')")
+_MAX_FORMAT_BYTES = 1024
+
+
+def parse_generalized_time(text: str) -> int:
+    """Milliseconds after 1970."""
+    fault = Fault(
+        f"expected a generalized time, got {got(text)}",
+        "such as 20180102030405.678Z (RFC 4517)",
+    )
+    match = _GENERALIZED_TIME.fullmatch(text)
+    if match is None:
+        raise fault
+    year, month, day, hour, minute, second, fraction, sign, *offset = match.groups()
+    # The fraction is one of the smallest unit that is given.
+    unit_ms = 1000 if second else 60_000 if minute else 3_600_000
+    digits = fraction or "0"
+    fraction_ms = int(int(digits) * unit_ms // 10 ** len(digits))
+    zone = timedelta(hours=int(offset[0] or 0), minutes=int(offset[1] or 0))
+    try:
+        when = datetime(
+            int(year),
+            int(month),
+            int(day),
+            int(hour),
+            int(minute or 0),
+            int(second or 0),
+            tzinfo=timezone(-zone if sign == "-" else zone),
+        ).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise fault from None
+    return (when - _EPOCH) // _MILLISECOND + fraction_ms
+
+
+def compile_format(text: str) -> tuple[int, bytes]:
+    """A format's number in the engine, and its text there."""
+    if text in _NAMED:
+        return _NAMED[text], b""
+    compiled = ""
+    for token in _FORMAT_TOKEN.finditer(text):
+        if token[4]:
+            raise Fault(
+                f"expected a format of times, got {got(text)}: a quote has no partner",
+                "text stands between two: 'T'; a quote itself is two: ''",
+            )
+        if token[1] is not None:
+            compiled += (token[1] or "'").replace("%", "%%")
+        elif token[3]:
+            compiled += token[3].replace("%", "%%")
+        elif token[0] in _TIME_LETTERS:
+            compiled += _TIME_LETTERS[token[0]]
+        else:
+            raise Fault(
+                f"expected a format of times, got {got(text)}: "
+                f"{got(token[0])} is not known",
+                "generalized, milliseconds, seconds, or made of "
+                + " ".join(_TIME_LETTERS)
+                + " 'text' and punctuation",
+            )
+    data = compiled.encode()
+    if len(data) > _MAX_FORMAT_BYTES:
+        raise Fault(f"expected a format of at most {_MAX_FORMAT_BYTES} bytes")
+    return template.FORMATTED, data
+
+
+_INT64 = range(-(1 << 63), 1 << 63)
+_MAX_MEMBERS = (1 << 63) - 1
+#: Numbers that a double counts exactly; of the distributions that are not uniform.
+_MAX_DRAWN_MEMBERS = 1 << 53
+_MAX_EXPONENT = 64
+_MAX_DIGITS = 64
+
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+_DIGITS = "0123456789"
+#: Names for sets of characters; MakeLDIF has the same.
+CHARSETS = {
+    "alphabet": _LETTERS,
+    "alpha": _LETTERS,
+    "numeric": _DIGITS,
+    "alphanumeric": _LETTERS + _DIGITS,
+    "hex": _DIGITS + "abcdef",
+    "base64": _LETTERS.upper() + _LETTERS + _DIGITS + "+/",
+}
+
+_FORMAT = r"(?:%(?P<format>.*))?"
+_BOUNDS = r"(?P<lo>-?\d+)-(?P<hi>-?\d+)"
+_SHARE = r"\d+(?:\.\d+)?%?"
+
+SUPPORTED = (
+    "[lo-hi], [lo:hi], [lo:hixN], […%0000], [random:N], [random:N:chars], [file:PATH], "
+    "[sequentialfile:PATH], [timestamp], [uuid], [ref:N], [zipf:lo-hi:s], "
+    "[gauss:lo-hi], [hot:lo-hi:share:fraction], [unique], [name]"
+)
+_HINT = f"known patterns: {SUPPORTED}; a bracket itself is [[ or ]]"
+#: What `[word]` may be that is no name.
+_WORDS = ("timestamp", "unique", "uuid")
+_NO_NAMES = "a name is made by `let`, or by a `capture` in a step before"
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A body that has the form of its kind."""
+
+    shown: str
+    match: re.Match[str]
+    names: Mapping[str, int]
+    #: Placeholders of the same text that come before.
+    before: Sequence[ValueSource | Ref]
+
+    def __getitem__(self, group: str) -> str:
+        return self.match[group] or ""
+
+    def fault(self, what: str, hint: str) -> Fault:
+        return Fault(f"expected {what}, got {got(self.shown)}", hint)
+
+    def width(self) -> int:
+        """Least number of digits: the zeros after '%'."""
+        zeros = self.match["format"]
+        if zeros is None:
+            return 0
+        if not re.fullmatch("0+", zeros):
+            raise self.fault("a number format of zeros after '%'", "four digits: %0000")
+        if len(zeros) > _MAX_DIGITS:
+            raise Fault(
+                f"expected at most {_MAX_DIGITS} digits, got {len(zeros)}",
+                "such as %0000",
+            )
+        return len(zeros)
+
+    def bounds(self) -> tuple[int, int]:
+        lo, hi = _integer(self["lo"]), _integer(self["hi"])
+        if lo is None or hi is None:
+            raise self.fault(
+                "numbers of 64 bits",
+                "from -9223372036854775808 to 9223372036854775807",
+            )
+        return lo, hi
+
+    def rising_bounds(self, most: int) -> tuple[int, int]:
+        lo, hi = self.bounds()
+        if lo > hi:
+            raise self.fault(
+                "a range from low to high",
+                f"write {self.shown.replace(f'{lo}-{hi}', f'{hi}-{lo}', 1)}",
+            )
+        if hi - lo >= most:
+            power = most.bit_length() - (most & (most - 1) == 0)
+            raise self.fault(
+                f"a range of less than 2^{power} numbers", f"such as {lo}-{lo + 999}"
+            )
+        return lo, hi
+
+    def share(self, group: str) -> float:
+        """0.2 or 20%."""
+        text = self[group]
+        return float(text[:-1]) / 100 if text.endswith("%") else float(text)
+
+
+def _integer(text: str) -> int | None:
+    """A number of 64 bits. int() has an error of its own for thousands of digits."""
+    digits = text.lstrip("-").lstrip("0") or "0"
+    number = int(digits) if len(digits) < 20 else 1 << 64
+    if text.startswith("-"):
+        number = -number
+    return number if number in _INT64 else None
+
+
+def _range(found: _Found) -> ValueSource:
+    if found["step"]:
+        raise Fault(
+            f"a random range has no step, got {got(found.shown)}",
+            f"in turn: [{found['lo']}:{found['hi']}x{found['step']}]",
+        )
+    lo, hi = found.rising_bounds(_MAX_MEMBERS)
+    return ValueSource(template.UNIFORM, lo, hi, width=found.width())
+
+
+def _sequence(found: _Found) -> ValueSource:
+    lo, hi = found.bounds()
+    step = _integer(found["step"] or "1")
+    if step is None or step < 1:
+        raise found.fault("a step above zero", f"such as [{lo}:{hi}x10]")
+    if abs(hi - lo) // step >= _MAX_MEMBERS:
+        raise found.fault(
+            "a range of less than 2^63 numbers", f"such as [{lo}:{lo + 999}]"
+        )
+    return ValueSource(template.SEQUENCE, lo, hi, step, found.width())
+
+
+def _random(found: _Found) -> ValueSource:
+    count = _integer(found["count"])
+    charset = found.match["charset"] or "alphabet"
+    if count is None or not 0 < count <= MAX_VALUE_BYTES:
+        raise found.fault(
+            f"1 to {MAX_VALUE_BYTES} random characters", "such as [random:8]"
+        )
+    charset = CHARSETS.get(charset, charset)
+    if not charset.isascii() or len(charset) > 256:
+        raise found.fault(
+            "at most 256 ASCII characters to choose from",
+            "such as [random:8:0123456789abcdef], or a set: "
+            + ", ".join(sorted(CHARSETS)),
+        )
+    return ValueSource(template.RANDOM_STRING, lo=count, data=charset.encode())
+
+
+def _file(found: _Found) -> ValueSource:
+    in_turn = found["how"] in ("sequential", "stream")
+    # UnboundID's are URLs: file:///tmp/names.txt
+    path = re.sub("^//(?=/)", "", found["path"])
+    if "\0" in path:
+        raise found.fault("a path without a NUL", "such as [file:names.txt]")
+    kind = template.FILE_SEQUENCE if in_turn else template.FILE_RANDOM
+    return ValueSource(kind, data=path.encode())
+
+
+def _timestamp(found: _Found) -> ValueSource:
+    lo = hi = 0
+    if found.match["min"] is not None:
+        lo = parse_generalized_time(found["min"])
+        hi = parse_generalized_time(found["max"])
+        if lo >= hi:
+            raise found.fault("a time `min` before the time `max`", "swap them")
+    name = found.match["time_format"]
+    if name is not None and not name:
+        raise found.fault("a format", "such as [timestamp:format=milliseconds]")
+    step, data = compile_format(name or "generalized")
+    return ValueSource(template.TIMESTAMP, lo, hi, step, data=data)
+
+
+def _uuid(_: _Found) -> ValueSource:
+    return ValueSource(template.UUID)
+
+
+def _ref(found: _Found) -> Ref:
+    drawn = [source for source in found.before if isinstance(source, ValueSource)]
+    number = _integer(found["number"])
+    if number is None or not 1 <= number <= len(drawn):
+        raise Fault(
+            f"{got(found.shown)} is to no pattern before it: "
+            f"there {'is' if len(drawn) == 1 else 'are'} {len(drawn)}",
+            "patterns are counted from 1, [ref:N] itself is not counted",
+        )
+    return Ref(drawn[number - 1])
+
+
+def _zipf(found: _Found) -> ValueSource:
+    lo, hi = found.rising_bounds(_MAX_DRAWN_MEMBERS)
+    exponent = float(found["s"])
+    if not 0 < exponent <= _MAX_EXPONENT:
+        raise found.fault(
+            f"an exponent above 0 and at most {_MAX_EXPONENT}",
+            f"such as [zipf:{lo}-{hi}:1.1]",
+        )
+    return ValueSource(template.ZIPF, lo, hi, width=found.width(), a=exponent)
+
+
+def _gauss(found: _Found) -> ValueSource:
+    lo, hi = found.rising_bounds(_MAX_DRAWN_MEMBERS)
+    return ValueSource(template.GAUSS, lo, hi, width=found.width())
+
+
+def _hot(found: _Found) -> ValueSource:
+    lo, hi = found.rising_bounds(_MAX_DRAWN_MEMBERS)
+    share, fraction = found.share("share"), found.share("fraction")
+    hint = f"such as [hot:{lo}-{hi}:20%:80%]"
+    if lo == hi:
+        raise found.fault(
+            "a range of at least two numbers", "such as [hot:0-999:20%:80%]"
+        )
+    if not 0 < share < 1:
+        raise found.fault("a share of the numbers between 0 and 1", hint)
+    if not 0 <= fraction <= 1:
+        raise found.fault("a fraction of the draws from 0 to 1", hint)
+    return ValueSource(template.HOT, lo, hi, width=found.width(), a=share, b=fraction)
+
+
+def _unique(found: _Found) -> ValueSource:
+    return ValueSource(template.UNIQUE, width=found.width())
+
+
+def _parent(found: _Found) -> ValueSource:
+    name = found["name"]
+    if name not in found.names:
+        raise _unknown(name, found.shown, found.names)
+    return ValueSource(template.PARENT, lo=found.names[name])
+
+
+@dataclass(frozen=True)
+class _Kind:
+    form: str
+    body: re.Pattern[str]
+    make: Callable[[_Found], ValueSource | Ref]
+
+
+def _kind(form: str, body: str, make: Callable[[_Found], ValueSource | Ref]) -> _Kind:
+    return _Kind(form, re.compile(body, re.ASCII | re.DOTALL), make)
+
+
+_FILE = r"(?P<how>(?:random|sequential|stream)?)file:(?P<path>.+)"
+
+_KINDS = {
+    "random": _kind(
+        "[random:N] or [random:N:chars]",
+        r"random:(?P<count>\d+)(?::(?P<charset>.+))?",
+        _random,
+    ),
+    "file": _kind("[file:PATH]", _FILE, _file),
+    "randomfile": _kind("[randomfile:PATH]", _FILE, _file),
+    "sequentialfile": _kind("[sequentialfile:PATH]", _FILE, _file),
+    "streamfile": _kind("[streamfile:PATH]", _FILE, _file),
+    "timestamp": _kind(
+        "[timestamp], [timestamp:format=F] or [timestamp:min=T1:max=T2:format=F]",
+        r"timestamp(?::min=(?P<min>[^:]*):max=(?P<max>[^:]*))?"
+        r"(?::format=(?P<time_format>.*))?",
+        _timestamp,
+    ),
+    "uuid": _kind("[uuid]", "uuid", _uuid),
+    "ref": _kind("[ref:N]", r"ref:(?P<number>\d+)", _ref),
+    "zipf": _kind(
+        "[zipf:lo-hi:s]", rf"zipf:{_BOUNDS}:(?P<s>\d+(?:\.\d+)?){_FORMAT}", _zipf
+    ),
+    "gauss": _kind("[gauss:lo-hi]", rf"gauss:{_BOUNDS}{_FORMAT}", _gauss),
+    "hot": _kind(
+        "[hot:lo-hi:share:fraction]",
+        rf"hot:{_BOUNDS}:(?P<share>{_SHARE}):(?P<fraction>{_SHARE}){_FORMAT}",
+        _hot,
+    ),
+    "unique": _kind("[unique]", f"unique{_FORMAT}", _unique),
+    "parent": _kind("[parent:name]", r"parent:(?P<name>.+)", _parent),
+}
+_STEP = r"(?:x(?P<step>-?\d+))?"
+_NUMBERS = (
+    _kind("[lo-hi]", rf"{_BOUNDS}{_STEP}{_FORMAT}", _range),
+    _kind("[lo:hi]", rf"{_BOUNDS.replace(')-(', '):(')}{_STEP}{_FORMAT}", _sequence),
+)
+
+
+def parse_placeholder(
+    body: str, names: Mapping[str, int], before: Sequence[ValueSource | Ref]
+) -> ValueSource | Ref:
+    """The value source of the text between two brackets; `before` are those earlier in
+    the same text. The name of a variable takes precedence over a kind's."""
+    shown = f"[{body}]"
+    if body in names:
+        return ValueSource(template.VARIABLE, lo=names[body])
+    for numbers in _NUMBERS:
+        if match := numbers.body.fullmatch(body):
+            return numbers.make(_Found(shown, match, names, before))
+    word = _WORD.match(body)
+    if word is None:
+        raise Fault(f"expected a pattern, got {got(shown)}", _HINT)
+    kind = _KINDS.get(word[0])
+    if kind is None:
+        raise _unknown(word[0], shown, names)
+    match = kind.body.fullmatch(body)
+    if match is None:
+        raise Fault(f"expected {kind.form}, got {got(shown)}", _HINT)
+    return kind.make(_Found(shown, match, names, before))
+
+
+def _unknown(word: str, shown: str, names: Mapping[str, int]) -> Fault:
+    if word in ("http", "https"):
+        return Fault(
+            f"{got(shown)}: values are not read over the network",
+            "download the file and name it: [file:PATH]",
+        )
+    # a word alone is a name more often than a pattern that lacks its arguments
+    is_bare = ":" not in shown
+    hint = did_you_mean(word, [*(_WORDS if is_bare else _KINDS), *names])
+    if not hint.startswith("did"):
+        hint = _HINT
+        if names:
+            hint = f"known names: {', '.join(sorted(names))}; {_HINT}"
+        elif is_bare:
+            hint = f"{_NO_NAMES}; {_HINT}"
+    return UnknownName(f"unknown pattern or name {word!r} in {got(shown)}", hint)
+
 
 #: For `ldapslam job describe`.
 NOTATION = """\
@@ -72,7 +488,7 @@ _TOKEN = re.compile(r"\[\[|\]\]|\[([^\[\]]*)\]|[\[\]]")
 
 @dataclass(frozen=True)
 class Pattern:
-    """A text with holes; `masked` has one private character per member of `sources`."""
+    """A text with placeholders: in `masked` a private character for each source."""
 
     masked: str
     sources: tuple[ValueSource | Ref, ...]
@@ -80,17 +496,17 @@ class Pattern:
     origins: tuple[int, ...]
 
     def unmask(self, masked: str) -> tuple[Node, ...]:
-        """Constants (UTF-8) and holes of a piece of `masked`, in order."""
+        """Constants (UTF-8) and placeholders of a piece of `masked`, in order."""
         nodes: list[Node] = []
         for piece in re.split(f"([{MASK_CLASS}])", masked):
-            if is_hole(piece):
+            if is_placeholder(piece):
                 nodes.append(self.source(piece))
             elif piece:
                 nodes.append(piece.encode())
         return tuple(nodes)
 
     def source(self, character: str) -> ValueSource | Ref:
-        """What fills the hole of a private character."""
+        """What fills the placeholder of a private character."""
         return self.sources[ord(character) - _FIRST_MASK]
 
     @property
@@ -98,7 +514,7 @@ class Pattern:
         return self.unmask(self.masked)
 
     def changed(self, change: Callable[[str, ValueSource], ValueSource]) -> Pattern:
-        """With other sources in the holes: change(private character, source)."""
+        """With other sources in the placeholders: change(private character, source)."""
         new = {
             id(source): change(chr(_FIRST_MASK + index), source)
             for index, source in enumerate(self.sources)
@@ -113,12 +529,12 @@ class Pattern:
         return replace(self, sources=sources)
 
 
-def is_hole(character: str) -> bool:
+def is_placeholder(character: str) -> bool:
     return len(character) == 1 and _FIRST_MASK <= ord(character) <= _LAST_MASK
 
 
 def parse_pattern(text: str, names: Mapping[str, int] | None = None) -> Pattern:
-    """Splits a text into constants and holes; a Fault says which bracket is wrong.
+    """Split a text at its placeholders; a Fault says which bracket is wrong.
     `names` are those of the variables that [name] may stand for, and their numbers."""
     if match := re.search(f"[{MASK_CLASS}]", text):
         raise Fault(
@@ -148,6 +564,6 @@ def parse_pattern(text: str, names: Mapping[str, int] | None = None) -> Pattern:
             raise Fault(f"expected at most {MAX_VALUES} patterns, got more")
         else:
             masked += chr(_FIRST_MASK + len(sources))
-            sources.append(parse_hole(token[1], names or {}, sources))
+            sources.append(parse_placeholder(token[1], names or {}, sources))
     origins += range(end, len(text) + 1)
     return Pattern(masked + text[end:], tuple(sources), tuple(origins))

@@ -8,15 +8,27 @@ take one. `Scope` hands the numbers out, in the order in which the job file defi
 names, so that validation and plan agree.
 
 While a job file is validated, context.py has the scope of the session at hand.
+
+The engine's variables have a fixed size. A text made of patterns alone has a bound that
+is known. What a search returns has none: where such a text is part of another one, as
+much of it is taken as the variable holds.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from ldapslam.base.fault import Fault
 from ldapslam.jobs.requests.template import (
+    FILE_RANDOM,
+    FILE_SEQUENCE,
+    MAX_VARIABLE_BYTES,
     PARENT,
+    PLAIN,
+    REF,
+    UNDERSCORES,
     VARIABLE,
     Node,
     Ref,
@@ -44,8 +56,7 @@ class Scope:
     variables: int = 0
 
     def define(self, name: str) -> int:
-        """The variable of a `let` or a `capture`; the same one when it is given a
-        second time, as in a step that is repeated."""
+        """The variable of a `let` or `capture`; a repeated step gets the same one."""
         if name not in self.names:
             self.names[name] = self.hidden()
         return self.names[name]
@@ -83,3 +94,66 @@ class Scope:
                     return node
 
         return tuple(map(once, nodes)), tuple(lets)
+
+
+_FILES = (FILE_RANDOM, FILE_SEQUENCE)
+#: Bytes of a DN for one of its value, at the most: NUL is escaped as \\00.
+_ESCAPED = 3
+
+
+def with_bounds(lets: Iterable[Let]) -> list[Let]:
+    """The texts of a request's variables, in order, each of a length that a variable
+    holds; a Fault when one of them is longer however short the captured ones are."""
+    bounds: dict[int, int] = {}
+    bounded: list[Let] = []
+    for variable, template in lets:
+        values = tuple(_known(value, bounds) for value in template.values)
+        constant = template.constant_bytes + sum(
+            _length(value, values) for value in values if not _is_open(value)
+        )
+        weights = sum(_factor(value) for value in values if _is_open(value))
+        for _ in range(template.base64s):  # as if it held all of the text
+            constant, weights = 4 * (constant + 2) // 3, -(-4 * weights // 3)
+        if constant + weights > MAX_VARIABLE_BYTES:
+            raise Fault(
+                f"expected a text of at most {MAX_VARIABLE_BYTES} bytes, "
+                f"got up to {constant + weights}",
+                "make its patterns shorter",
+            )
+        if weights:
+            room = (MAX_VARIABLE_BYTES - constant) // weights
+            values = tuple(
+                replace(value, hi=room) if _is_open(value) else value
+                for value in values
+            )
+        elif not any(value.kind in _FILES for value in values):
+            bounds[variable] = constant
+        bounded.append(Let(variable, replace(template, values=values)))
+    return bounded
+
+
+def _known(value: ValueSource, bounds: dict[int, int]) -> ValueSource:
+    if _is_open(value) and bounds.get(value.lo):
+        return replace(value, hi=bounds[value.lo])
+    return value
+
+
+def _is_open(value: ValueSource) -> bool:
+    """Whether it is a variable's text of unknown length."""
+    return value.kind in (VARIABLE, PARENT) and not value.hi
+
+
+def _factor(value: ValueSource) -> int:
+    is_escaped = value.kind == VARIABLE and value.width not in (PLAIN, UNDERSCORES)
+    return _ESCAPED if is_escaped else 1
+
+
+def _length(value: ValueSource, values: tuple[ValueSource, ...]) -> int:
+    """Bound of a value that is not open."""
+    if value.kind in (VARIABLE, PARENT):
+        return value.hi * _factor(value)
+    if value.kind != REF:
+        return value.max_bytes
+    target = values[value.lo]
+    bound = MAX_VARIABLE_BYTES if _is_open(target) else _length(target, values)
+    return min(bound, value.hi) if value.hi else bound

@@ -3,7 +3,7 @@
 
 agent/csrc/template/template.h has the instructions. A request's program writes the
 protocolOp of an LDAPMessage (RFC 4511); the engine adds the outer SEQUENCE, the
-messageID and all lengths of TLVs. A program of an entry (population_program.py) writes
+messageID and all lengths of TLVs. A program of an entry (dataset/population.py) writes
 lines of LDIF. The limits here are the engine's, so that a job that loads also compiles
 there; only what is in a file of values is known to the engine alone.
 
@@ -12,7 +12,7 @@ A program is made of a tree of nodes:
     bytes          as they are
     ValueSource    a value that is drawn for each request
     Ref            the text of a ValueSource that stands earlier in the same request
-    Chance         parts that are there together, with a probability, or not at all
+    OptionalGroup  parts that are there together, with a probability
     If             parts that are there if a slot has a text, or a given one
     Loop, Number   parts that are repeated, and the number of the turn
     Base64         the text of its parts in base64
@@ -53,7 +53,7 @@ MAX_REQUEST_BYTES = 1 << 20
 MAX_VALUE_BYTES = 65_536
 MAX_VARIABLE_BYTES = 2_044
 MAX_LIST_BYTES = 1 << 20
-#: A Chance that is always there.
+#: Of an optional group that is always there.
 CERTAIN_PPM = 1_000_000
 
 #: A TLV's tag and length at their longest within MAX_REQUEST_BYTES.
@@ -63,7 +63,7 @@ _MAX_DIGITS = 20
 #: Of UTF-8.
 _MAX_CHARACTER_BYTES = 4
 _MAX_TIME_BYTES = len("20180102030405.678Z")
-#: Of the kinds whose texts have the same bound whatever their figures.
+#: Longest text of each kind that has a fixed bound.
 _MAX_BYTES = {
     FILE_RANDOM: 0,
     FILE_SEQUENCE: 0,
@@ -75,8 +75,8 @@ _MAX_BYTES = {
 
 @dataclass(frozen=True)
 class ValueSource:
-    """A hole's values: which texts, and how the next one is chosen. In terms of member
-    k = lo + step k (lo - step k where lo > hi, which a SEQUENCE may have):
+    """The values of a placeholder, and how the next one is chosen. Member k is
+    lo + step k (lo - step k where lo > hi, which a SEQUENCE may have).
 
     UNIFORM: a member, each as likely. SEQUENCE: the members in turn. ZIPF: member k
     with probability ~ 1 / (k + 1)^a. GAUSS: normal, the middle of the range its mean,
@@ -163,16 +163,16 @@ def choice(choices: Iterable[tuple[bytes, int]]) -> ValueSource:
 
 @dataclass(frozen=True)
 class Ref:
-    """The text that `target`, the very object, was given last in this request; nothing,
-    where it stood in a Chance that did not come."""
+    """The text that `target`, this very object, was given last in this request; empty
+    where its optional group was left out."""
 
     target: ValueSource
-    #: At most so many bytes of it, whole characters; 0: all.
+    #: Most bytes of it, whole characters; 0: all.
     limit: int = 0
 
 
 @dataclass(frozen=True)
-class Chance:
+class OptionalGroup:
     """Parts that are all there with a probability, else none of them."""
 
     #: Probability in millionths, from 0 to CERTAIN_PPM.
@@ -182,7 +182,7 @@ class Chance:
 
 @dataclass(frozen=True)
 class Tlv:
-    """A TLV whose content has holes, so that its length is known only when sent."""
+    """A TLV whose content varies, so that its length is known only when sent."""
 
     tag: int
     parts: tuple[Node, ...]
@@ -295,7 +295,7 @@ Node = (
     bytes
     | ValueSource
     | Ref
-    | Chance
+    | OptionalGroup
     | Tlv
     | If
     | Loop
@@ -313,10 +313,13 @@ Node = (
 
 @dataclass(frozen=True)
 class Template:
-    """A compiled request; `values` are numbered in the order of their holes."""
+    """A compiled request; `values` are numbered in the order of their placeholders."""
 
     program: bytes
     values: tuple[ValueSource, ...]
+    #: Bytes of its constant texts, and its parts in base64.
+    constant_bytes: int = 0
+    base64s: int = 0
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -330,7 +333,7 @@ class Template:
 
 
 class Sources:
-    """The value sources of a program, numbered in the order of their holes."""
+    """The value sources of a program, numbered in the order of their placeholders."""
 
     def __init__(self) -> None:
         self.found: list[ValueSource] = []
@@ -349,9 +352,11 @@ class _Program:
         self.code = bytearray()
         #: The node of each value: a Ref means an object, not an equal one.
         self.drawn: list[object] = []
+        self.constant_bytes = self.base64s = 0
 
     def flush(self) -> None:
         if self.literal:
+            self.constant_bytes += len(self.literal)
             self.code += struct.pack("<BI", LITERAL, len(self.literal)) + self.literal
             self.literal.clear()
 
@@ -386,6 +391,7 @@ class _Program:
                         f"patterns are nested more than {MAX_DEPTH} levels deep"
                     )
                 self.code += _opening(node)
+                self.base64s += isinstance(node, Base64)
                 size = self.add(node.parts, depth + 1)
                 self.flush()
                 self.code.append(END)
@@ -410,7 +416,7 @@ class _Program:
 
 def _opening(node: Node) -> bytes:
     match node:
-        case Chance(ppm=ppm):
+        case OptionalGroup(ppm=ppm):
             return struct.pack("<BI", CHANCE, ppm)
         case Tlv(tag=tag, least=0):
             return bytes([TLV, tag])
@@ -493,7 +499,9 @@ def compile_template(*nodes: Node) -> Template:
         raise Fault(
             f"expected a request of at most {MAX_REQUEST_BYTES} bytes, got up to {size}"
         )
-    return Template(bytes(program.code), tuple(values))
+    return Template(
+        bytes(program.code), tuple(values), program.constant_bytes, program.base64s
+    )
 
 
 def compile_entry(nodes: Iterable[Node], sources: Sources) -> bytes:
@@ -505,8 +513,8 @@ def compile_entry(nodes: Iterable[Node], sources: Sources) -> bytes:
 
 
 def number_uniques(templates: Sequence[Template]) -> tuple[Template, ...]:
-    """The templates of a whole run, with their UNIQUE sources set apart: of n, source i
-    draws i, i + n, i + 2 n, …, so that no number comes from two of them."""
+    """The templates of a run with disjoint UNIQUE sources: of n, source i draws i, i +
+    n, …"""
     count = sum(v.kind == UNIQUE for t in templates for v in t.values)
     numbers = iter(range(count))
     return tuple(
@@ -522,8 +530,8 @@ def number_uniques(templates: Sequence[Template]) -> tuple[Template, ...]:
 
 
 def fold(parts: Iterable[Node]) -> tuple[Node, ...]:
-    """Parts with neighbouring constants joined, and empty ones left out. Of a Chance
-    that always comes the parts are left, of one that never comes nothing."""
+    """Parts with neighbouring constants joined and empty ones left out. An optional
+    group that is certain becomes its parts, an impossible one nothing."""
     folded: list[Node] = []
     constant = bytearray()
     for part in _without_certainties(parts):
@@ -541,9 +549,9 @@ def fold(parts: Iterable[Node]) -> tuple[Node, ...]:
 
 def _without_certainties(parts: Iterable[Node]) -> Iterable[Node]:
     for part in parts:
-        if not isinstance(part, Chance):
+        if not isinstance(part, OptionalGroup):
             yield part
         elif part.ppm >= CERTAIN_PPM:
             yield from _without_certainties(part.parts)
         elif part.ppm > 0 and part.parts:
-            yield Chance(part.ppm, fold(part.parts))
+            yield OptionalGroup(part.ppm, fold(part.parts))

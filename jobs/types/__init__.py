@@ -11,17 +11,19 @@ from types import MappingProxyType
 from typing import Any
 
 from ldapslam.jobs.fields.sections import Section
-from ldapslam.jobs.types.auth import Auth
 from ldapslam.jobs.types.base import JobType
-from ldapslam.jobs.types.bulk_load import BulkLoad
-from ldapslam.jobs.types.burst import Burst
-from ldapslam.jobs.types.mix import Mix
-from ldapslam.jobs.types.prime import Prime
-from ldapslam.jobs.types.python import Python
-from ldapslam.jobs.types.replay import Replay
-from ldapslam.jobs.types.replication_probe import ReplicationProbe
-from ldapslam.jobs.types.search_modify import SearchModify
-from ldapslam.jobs.types.wait_for_directory import WaitForDirectory
+from ldapslam.jobs.types.built_in import (
+    Auth,
+    BulkLoad,
+    Burst,
+    Mix,
+    Prime,
+    Python,
+    Replay,
+    ReplicationProbe,
+    SearchModify,
+    WaitForDirectory,
+)
 
 ENTRY_POINTS = "ldapslam.job_types"
 
@@ -44,7 +46,7 @@ BUILT_IN: tuple[type[JobType[Any]], ...] = (
 @functools.cache
 def job_types() -> Mapping[str, type[JobType[Any]]]:
     """Every job type by its name. One that cannot be imported, or is none, is left out
-    with a warning in the log: it must not keep others from being used."""
+    with a warning: it must not keep others from being used."""
     types = {one.name: one for one in BUILT_IN}
     for entry_point in entry_points(group=ENTRY_POINTS):
         try:

@@ -38,20 +38,14 @@ OptionsT = TypeVar("OptionsT", bound=Section)
 class SearchOptions(Section):
     """A search that types make."""
 
-    base: BaseDn = Field(
-        description="where to search; patterns allowed",
-        examples=["ou=people,dc=example,dc=com"],
-    )
-    scope: Literal["base", "one", "sub", "children"] = Field(
-        default="sub", description="how far below the base"
-    )
-    filter: FilterText = Field(
-        description="which entry; patterns allowed; it should find one",
-        examples=["(uid=user.[0-999])"],
-    )
-    attributes: list[AttributeSelector] = Field(
-        default_factory=list, description="attributes to return; an empty list is all"
-    )
+    base: BaseDn = Field(examples=["ou=people,dc=example,dc=com"])
+    """where to search; patterns allowed"""
+    scope: Literal["base", "one", "sub", "children"] = "sub"
+    """how far below the base"""
+    filter: FilterText = Field(examples=["(uid=user.[0-999])"])
+    """which entry; patterns allowed; it should find one"""
+    attributes: list[AttributeSelector] = Field(default_factory=list)
+    """attributes to return; an empty list is all"""
 
     @property
     def search(self) -> dict[str, Any]:
@@ -78,8 +72,8 @@ class JobType(Generic[OptionsT]):
 
     @classmethod
     def python_class(cls) -> str:
-        """Module and name of the class that drives the type's streams: the one that the
-        entry point group `ldapslam.python_jobs` has for the type."""
+        """'module:Class' that drives the type's streams, from
+        `ldapslam.python_jobs`."""
         found = tuple(entry_points(group=PYTHON_JOBS, name=cls.name))
         # another package may have registered the same name: it does not replace ours
         own = [one for one in found if one.dist and one.dist.name == "ldapslam"]
@@ -106,8 +100,8 @@ class JobType(Generic[OptionsT]):
     def expand_among(
         self, options: OptionsT, stream: Mapping[str, Any], targets: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """`expand`, for a type that must know the servers of a role; `targets` is the
-        job's, not yet checked either."""
+        """`expand` for a type that needs the job's targets, which are not checked
+        yet."""
         return self.expand(options, stream)
 
 

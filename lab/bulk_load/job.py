@@ -31,8 +31,12 @@ from ldapslam.agent.python_jobs.job import Client, PythonJob, RunStopped
 from ldapslam.base.errors import ConfigError, FleetError, LdapSlamError, TargetError
 from ldapslam.base.fault import did_you_mean
 from ldapslam.base.units import format_size
-from ldapslam.dataset.generate import Generation, check_template, generate
-from ldapslam.dataset.import_task import import_task
+from ldapslam.dataset.generate import (
+    Generation,
+    check_template,
+    example_templates,
+    generate,
+)
 from ldapslam.dataset.ldif import entry_count, is_packed
 from ldapslam.dataset.load import LoadSettings, load
 from ldapslam.dataset.local_tree import template_tree
@@ -40,11 +44,11 @@ from ldapslam.dataset.offline import (
     ImportStopped,
     OfflineResult,
     Usage,
+    import_task,
     peak_memory_bytes,
 )
-from ldapslam.dataset.templates import ready_templates
 from ldapslam.jobs.connection_settings import BindSettings, ConnectionSettings
-from ldapslam.jobs.types.bulk_load import OPERATION, PATH_SETTINGS
+from ldapslam.jobs.types.built_in import IMPORT_OPERATION, PATH_SETTINGS
 from ldapslam.lab.bulk_load.place import prepared_place
 from ldapslam.lab.keeper import Keeper
 from ldapslam.lab.lab import Lab
@@ -61,9 +65,9 @@ _SAID_CHARACTERS = 500
 
 
 class BulkLoad(PythonJob):
-    """`options`: those of jobs/types/bulk_load.py, by their names."""
+    """`options`: those of jobs/types/built_in.py, by their names."""
 
-    operations: ClassVar[tuple[str, ...]] = (OPERATION,)
+    operations: ClassVar[tuple[str, ...]] = (IMPORT_OPERATION,)
     connects: ClassVar[bool] = False
     is_load: ClassVar[bool] = False
 
@@ -178,7 +182,7 @@ class BulkLoad(PythonJob):
                 lab.start(lab.supplier)
             # what was done until now is not the server's to wait for
             client.sleep(0)
-            with client.operation(OPERATION):
+            with client.operation(IMPORT_OPERATION):
                 result, client_cpu_s = self._import(lab, ldif, keeper.folder, client)
             begun_s = time.monotonic()
             database_bytes = _flush(lab.supplier.folder)
@@ -292,11 +296,11 @@ class BulkLoad(PythonJob):
                 may_read=limits.allows_import,
             )
         # by its name alone: a file of this name on the host is none of them
-        ready = ready_templates()
+        ready = example_templates()
         if template not in ready:
             raise ConfigError(
-                f"there is no ready template {template!r}",
-                hint=did_you_mean(template, ready, "ready templates"),
+                f"there is no example template {template!r}",
+                hint=did_you_mean(template, ready, "example templates"),
             )
         return Generation(
             str(ready[template]), entries=self.options.get("entries"), scratch=folder

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ldapslam.base.errors import ReportError
-from ldapslam.jobs.fields.validity import Validity
+from ldapslam.jobs.fields.thresholds import Validity
 from ldapslam.proto.fields import (
     CONNECTION_COUNTERS,
     OPERATION_COUNTERS,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from ldapslam.jobs.fields.validity import Validity
+from ldapslam.jobs.fields.thresholds import Validity
 from ldapslam.reports.collect.clocks import Clock
 from ldapslam.reports.collect.completeness import (
     Completeness,

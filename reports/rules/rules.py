@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ldapslam.jobs.fields.thresholds import samples_needed
-from ldapslam.jobs.types.bulk_load import OPERATION
+from ldapslam.jobs.types.built_in import IMPORT_OPERATION
 from ldapslam.proto.fields import OUTCOMES
 from ldapslam.reports.collect.job_notes import imports_of
 from ldapslam.reports.collect.timeline import NS_PER_S
@@ -457,7 +457,7 @@ def _clock_step(evidence: Evidence) -> Finding:
 )
 def _histogram_overflow(evidence: Evidence) -> Finding:
     # the times of imports are kept one by one as well
-    imports = {(one["stream"], OPERATION) for one in imports_of(evidence.facts)}
+    imports = {(one["stream"], IMPORT_OPERATION) for one in imports_of(evidence.facts)}
     over = [
         f"{totals.overflow:,} of {'.'.join(key)}"
         for key, totals in evidence.collected.operations.items()

@@ -28,7 +28,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from ldapslam.base.fault import Fault
-from ldapslam.jobs.entries.entry_template import choose, compose, parse_templates
+from ldapslam.jobs.operations.add import choose, compose, parse_templates
 from ldapslam.jobs.requests.dn import parse_dn
 from ldapslam.jobs.requests.filter import compile_filter
 from ldapslam.jobs.requests.pattern import parse_pattern

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ldapslam.jobs.partition import share
+from ldapslam.jobs.plan import share
 from ldapslam.jobs.requests.template import FILE_SEQUENCE, SEQUENCE, UNIQUE
 from support.engine import S, open_stream, run, search, searched_value, source, stream
 from support.fake_ldap import FakeLdap, result, send_and_stay

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from ldapslam.jobs.operations.search import Search
+from ldapslam.jobs.requests.scope import Scope
 from ldapslam.jobs.requests.template import Template
 from support.engine import MS, run, searched_value, stream
 from support.fake_ldap import (
@@ -27,7 +28,7 @@ def _values(template: Template) -> list[tuple[Any, ...]]:
 
 def test_pages_of_a_search_have_the_values_of_the_first() -> None:
     search = Search(base="dc=x", filter="(&(uid=[0:99999])(cn=[ref:1]))", page_size=10)
-    compiled = search.compile()
+    compiled = search.compile(Scope())
     operation = {
         "name": "search",
         "response_tag": 0x65,

@@ -13,9 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ldapslam.base.errors import ConfigError
-from ldapslam.dataset.generate import Generation, generate
-from ldapslam.dataset.templates import ready_templates
-from ldapslam.jobs.entries.population_program import FilterLine
+from ldapslam.dataset.generate import Generation, example_templates, generate
+from ldapslam.dataset.population import FilterLine
 from support.generated import (
     BRANCH,
     PERSON,
@@ -31,7 +30,7 @@ from support.golden import Compare
 FEW = 1000
 
 
-@pytest.mark.parametrize("name", ready_templates())
+@pytest.mark.parametrize("name", example_templates())
 def test_ready_template_makes_the_reviewed_entries(
     name: str, tmp_path: Path, golden: Compare
 ) -> None:
@@ -46,7 +45,7 @@ def test_ready_template_makes_the_reviewed_entries(
     golden(f"data/{name}.ldif", output.read_text("utf-8"))
 
 
-@pytest.mark.parametrize("name", ready_templates())
+@pytest.mark.parametrize("name", example_templates())
 def test_parents_come_first_and_no_dn_twice(name: str, tmp_path: Path) -> None:
     output = tmp_path / "out.ldif"
     generate(Generation(name, output=output, entries=FEW))
@@ -60,7 +59,7 @@ def test_parents_come_first_and_no_dn_twice(name: str, tmp_path: Path) -> None:
             assert len(set(found)) == len(found), f"{dn}: {attribute}"
 
 
-@pytest.mark.parametrize("name", ready_templates())
+@pytest.mark.parametrize("name", example_templates())
 def test_bytes_do_not_depend_on_threads_or_side_files(
     name: str, tmp_path: Path
 ) -> None:

@@ -16,11 +16,10 @@ from typing import Any
 import pytest
 
 from ldapslam.agent import _engine
+from ldapslam.jobs.operations.connection import UNBIND as UNBIND_REQUEST
 from ldapslam.jobs.replay.log import Log, Operation, Session
 from ldapslam.jobs.replay.options import KINDS, Replay
-from ldapslam.jobs.replay.options import UNBIND as UNBIND_REQUEST
-from ldapslam.jobs.replay.requests import Requests
-from ldapslam.jobs.replay.trace import Pace, Schedule, schedule, write_trace
+from ldapslam.jobs.replay.trace import Pace, Requests, Schedule, schedule, write_trace
 from support.engine import (
     BACKLOG_WAIT,
     MS,

@@ -24,7 +24,7 @@ from ldapslam.jobs.requests.pattern import parse_pattern
 from ldapslam.jobs.requests.template import (
     FILE_SEQUENCE,
     SEQUENCE,
-    Chance,
+    OptionalGroup,
     Ref,
     Template,
     ValueSource,
@@ -339,7 +339,8 @@ def test_weighted_list_is_drawn_by_weight(sampler: Sampler) -> None:
 
 def test_optional_parts_come_independently_with_their_chances(sampler: Sampler) -> None:
     template = compile_template(
-        Chance(250_000, (b"a", Chance(500_000, (b"b",)))), Chance(600_000, (b"c",))
+        OptionalGroup(250_000, (b"a", OptionalGroup(500_000, (b"b",)))),
+        OptionalGroup(600_000, (b"c",)),
     )
     observed = Counter(sampler.texts(template, DRAWS))
     outcomes = {

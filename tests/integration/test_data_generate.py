@@ -16,9 +16,8 @@ import ldap
 import pytest
 
 from ldapslam.cli.main import run
-from ldapslam.dataset.generate import Generation, generate
+from ldapslam.dataset.generate import Generation, example_templates, generate
 from ldapslam.dataset.offline import ldif2db
-from ldapslam.dataset.templates import ready_templates
 from ldapslam.lab import Lab
 from support.command_line import COMMAND, Running, environment, ldapslam
 from support.generated import parse_ldif
@@ -208,8 +207,8 @@ def test_wrong_usage_is_told_with_a_hint(
 
 
 @pytest.mark.usefixtures("slapd_installed")
-@pytest.mark.parametrize("name", ready_templates())
-def test_slapadd_accepts_the_ready_templates(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", example_templates())
+def test_slapadd_accepts_the_example_templates(name: str, tmp_path: Path) -> None:
     generate(Generation(name, output=tmp_path / "data.ldif", entries=6000))
     offline("slapadd", slapd_conf(tmp_path), "-u", "-l", tmp_path / "data.ldif")
 
@@ -226,12 +225,12 @@ def test_slapd_loads_a_hundred_thousand(tmp_path: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.usefixtures("ds389_installed")
-def test_ds389_loads_the_ready_templates_and_a_hundred_thousand() -> None:
+def test_ds389_loads_the_example_templates_and_a_hundred_thousand() -> None:
     with Lab(server="389ds", entries=10) as lab:
         server = lab.supplier
         lab.stop(server)
         ldif = server.folder / "data.ldif"
-        for name in ready_templates():
+        for name in example_templates():
             made = generate(Generation(name, output=ldif, entries=6000))
             done = ldif2db(ldif, server.folder / "config")
             assert done.is_whole, done.output

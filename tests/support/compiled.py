@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from ldapslam.jobs.operations.body import Compiled
+from ldapslam.jobs.operations.body import OperationPlan
 from ldapslam.jobs.requests.dn import split_rdn
 from ldapslam.jobs.requests.template import (
     DN_VALUE,
@@ -20,7 +20,7 @@ from support.template_program import Run, encode_message
 
 
 def filled(
-    compiled: Compiled,
+    compiled: OperationPlan,
     texts: Iterable[str] = (),
     *,
     message_id: int = 1,
@@ -37,7 +37,7 @@ def filled(
 
 
 def filled_variables(
-    compiled: Compiled,
+    compiled: OperationPlan,
     texts: Iterable[str],
     variables: dict[int, str],
     present: Iterable[bool] = (),

@@ -18,9 +18,11 @@ from ldapslam.jobs.connection_settings import (
     ConnectionSettings,
     TlsSettings,
 )
+from ldapslam.jobs.operations.body import OperationPlan
 from ldapslam.jobs.plan import AgentPlan, StreamPlan
+from ldapslam.jobs.requests.scope import Let
 from ldapslam.jobs.requests.template import Template
-from ldapslam.jobs.scripts import OperationPlan, ScriptPlan
+from ldapslam.jobs.scripts import ScriptPlan
 from ldapslam.proto.fields import OPERATION_COUNTERS
 from ldapslam.results.histogram import Histogram
 
@@ -206,7 +208,7 @@ def operation_plan(settings: dict[str, Any]) -> OperationPlan:
     given = dict(settings)
     template = Template(given.pop("program"), given.pop("values"))
     lets = [
-        (variable, Template(program, values))
+        Let(variable, Template(program, values))
         for variable, program, values in given.pop("lets", ())
     ]
     return OperationPlan(kind="", template=template, lets=tuple(lets), **given)

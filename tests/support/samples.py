@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from ldapslam.jobs.partition import share
+from ldapslam.jobs.plan import share
 from ldapslam.jobs.requests.template import Node, Template, compile_template
 
 CSRC = Path(__file__).parents[2] / "agent" / "csrc"
@@ -60,7 +60,7 @@ class Segment(NamedTuple):
 
 def fleet(connections: int, workers: Sequence[int]) -> list[Share]:
     """The shares of all workers of a fleet; an agent has so many of them. Connections
-    are dealt as in a run: those of the run to the agents in turn (jobs/partition.py),
+    are dealt as in a run: those of the run to the agents in turn (jobs/plan.py),
     those of an agent to its workers in turn (flow.c)."""
     agents = len(workers)
     return [

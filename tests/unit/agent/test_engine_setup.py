@@ -12,13 +12,16 @@ import pytest
 from ldapslam.agent._engine import Engine
 from ldapslam.agent.engine.setup import add_streams
 from ldapslam.jobs.load import load_job_text
-from ldapslam.jobs.plan import AgentPlan, PythonPlan, StreamPlan, agent_plan
+from ldapslam.jobs.model import PythonStream
+from ldapslam.jobs.plan import AgentPlan, StreamPlan, agent_plan
 from support.fleet import job_text
 
 #: Of a stream's plan, what is for others than the engine.
-NOT_THE_ENGINES = {"target", "clean_up", "python", "replay"}
+NOT_THE_ENGINES = {"target", "clean_up", "python", "watched", "replay"}
 #: Of an operation's; of a connection's, whose addresses the stream has for each URI.
-NOT_THE_ENGINES |= {"operations[].kind", "connection.addresses"}
+NOT_THE_ENGINES |= {"operations[].kind", "operations[].ledger_of"}
+NOT_THE_ENGINES |= {"operations[].template.constant_bytes"}
+NOT_THE_ENGINES |= {"operations[].template.base64s", "connection.addresses"}
 
 
 class RecordingEngine:
@@ -141,5 +144,7 @@ def test_ledgers_are_kept_only_where_entries_are_added(tmp_path: Path) -> None:
 def test_stream_of_a_python_class_is_not_the_engines() -> None:
     plan = plan_of(job_text("ldap://ds1"))
     (stream,) = plan.streams
-    by_hand = dataclasses.replace(stream, python=PythonPlan("a.b:C"))
+    by_hand = dataclasses.replace(
+        stream, python=PythonStream.model_validate({"class": "a.b:C"})
+    )
     assert added(dataclasses.replace(plan, streams=(by_hand,))) == []

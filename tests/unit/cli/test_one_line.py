@@ -328,7 +328,7 @@ USAGE = [
     (f"search {URI} {BASE} --in-flight 2", "it needs -r"),
     (f"search {URI} {BASE} -r 5 --think-time 1s", "closed loop"),
     (f"search {URI} {BASE} -J x:true", "-J: expected OID"),
-    (f"search {URI} {BASE} -J paged", "by name: manage_dsa_it"),
+    (f"search {URI} {BASE} -J paged", "by name: subentries"),
     (f"modify {URI} {ENTRY}", "say what to modify"),
     (f"modify {URI} {ENTRY} --replace mail", "--replace: expected NAME=TEXT"),
     (f"modify {URI} {ENTRY} --increment n=x", "--increment: expected NAME=N"),

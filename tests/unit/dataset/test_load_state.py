@@ -127,7 +127,7 @@ def test_a_damaged_state_is_told(ldif: Path, content: str) -> None:
     ldif.with_name("rejects.state").write_text(content)
     with pytest.raises(ConfigError, match="cannot be used") as error:
         state(ldif)
-    assert error.value.hint == "--restart begins anew"
+    assert error.value.hint == "--restart begins from the start"
 
 
 def test_rejects_are_their_owners_alone(ldif: Path) -> None:

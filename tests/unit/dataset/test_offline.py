@@ -14,12 +14,13 @@ import pytest
 from ldapslam.base.errors import ConfigError, TargetError
 from ldapslam.dataset.offline import (
     ImportStopped,
+    SlapdDatabase,
     backend_of,
+    find_database,
     imported,
     ldif2db,
     slapadd,
 )
-from ldapslam.dataset.slapd_config import SlapdDatabase, find_database
 
 CONF = """\
 include {folder}/more.conf

@@ -203,7 +203,7 @@ def test_drawn_offset_is_one_of_the_range_as_an_integer() -> None:
             {"proxied_authorization": "u:x", "critical": False},
             "proxied authorization is always critical",
         ),
-        ({"manage_dsa_it": True, "value": "x"}, "`value` goes with `oid`"),
+        ({"manage_dsa_it": True, "value": "x"}, "'value' needs it"),
         ({"manage_dsa_it": "yes"}, "Input should be True"),
         ({"oid": "1.2", "critical": "yes"}, "expected true or false"),
     ],

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ldapslam.base.fault import Fault
-from ldapslam.jobs.entries.entry_template import (
+from ldapslam.jobs.operations.add import (
     ComposedEntry,
     choose,
     compose,
     parse_templates,
 )
-from ldapslam.jobs.operations.body import Compiled
+from ldapslam.jobs.operations.body import OperationPlan
 from ldapslam.jobs.requests import ber
 from ldapslam.jobs.requests.scope import Scope
 from ldapslam.jobs.requests.template import (
@@ -51,7 +51,9 @@ def made(
     """DN and attributes of an entry, with these texts in the holes: those of the lets
     first, then those of the attributes."""
     entry = composed(lines, **more)
-    compiled = Compiled(compile_template(*entry.attributes), 0, lets=entry.lets)
+    compiled = OperationPlan(
+        "", "add", 0, compile_template(*entry.attributes), lets=entry.lets
+    )
     content = filled(compiled, texts or [], present=present)
     known, _ = filled_variables(compiled, texts or [], {})
     return known[entry.dn], attributes_in(content)
@@ -319,7 +321,9 @@ def test_template_extends_others_and_skips_branches() -> None:
     templates = parse_templates(text, "t")
     assert list(templates) == ["base", "person"]
     entry = compose(choose(templates, "person"), UNDER, Scope())
-    compiled = Compiled(compile_template(*entry.attributes), 0, lets=entry.lets)
+    compiled = OperationPlan(
+        "", "add", 0, compile_template(*entry.attributes), lets=entry.lets
+    )
     assert attributes_in(filled(compiled)) == {
         "objectClass": ["top"],
         "cn": ["c"],

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from ldapslam.base.fault import Fault
 from ldapslam.jobs.operations import OPERATIONS
 from ldapslam.jobs.operations.body import OperationBody
+from ldapslam.jobs.requests.scope import Scope
+from ldapslam.jobs.requests.template import Template
 from support.libldap import LibLdap
 from support.template_program import encode_message
 
@@ -28,6 +30,10 @@ DEREF = {
     "finding": ldap.DEREF_FINDING,
     "always": ldap.DEREF_ALWAYS,
 }
+
+
+def template_of(body: OperationBody) -> Template:
+    return body.compile(Scope()).template
 
 
 def operation(kind: str, **fields: Any) -> OperationBody:
@@ -73,8 +79,7 @@ def search_bytes(libldap: LibLdap, **fields: Any) -> tuple[int, bytes]:
 def test_search_is_what_libldap_sends(libldap: LibLdap, fields: dict[str, Any]) -> None:
     message_id, sent = search_bytes(libldap, **fields)
     assert (
-        encode_message(operation("search", **fields).compile().template, message_id)
-        == sent
+        encode_message(template_of(operation("search", **fields)), message_id) == sent
     )
 
 
@@ -115,8 +120,7 @@ def test_filter_is_what_libldap_sends(libldap: LibLdap, text: str) -> None:
     fields = {"base": "dc=example,dc=com", "filter": text}
     message_id, sent = search_bytes(libldap, **fields)
     assert (
-        encode_message(operation("search", **fields).compile().template, message_id)
-        == sent
+        encode_message(template_of(operation("search", **fields)), message_id) == sent
     )
 
 
@@ -155,15 +159,14 @@ def test_any_filter_is_what_libldap_sends(libldap: LibLdap, text: str) -> None:
     fields = {"base": "", "filter": text}
     message_id, sent = search_bytes(libldap, **fields)
     assert (
-        encode_message(operation("search", **fields).compile().template, message_id)
-        == sent
+        encode_message(template_of(operation("search", **fields)), message_id) == sent
     )
 
 
 @given(text=st.text("()&|!*=<>~:\\ac0 ", max_size=12))
 def test_what_we_accept_libldap_accepts_too(libldap: LibLdap, text: str) -> None:
     try:
-        template = operation("search", base="", filter=text).compile().template
+        template = template_of(operation("search", base="", filter=text))
     except ValueError:  # pydantic's, with our Fault inside
         return
     message_id, sent = search_bytes(libldap, base="", filter=text)
@@ -218,7 +221,7 @@ def test_modify_is_what_libldap_sends(
     message_id, sent = libldap.sent_by(
         lambda connection: connection.modify_ext(dn, modlist)
     )
-    template = operation("modify", dn=dn, **changes).compile().template
+    template = template_of(operation("modify", dn=dn, **changes))
     assert encode_message(template, message_id) == sent
 
 
@@ -242,7 +245,7 @@ def test_filled_holes_give_what_libldap_sends(
         filter=rf"(&(uid=user.{number})(|(cn=\2a{letters}*x1y*)(sn:dn:={letters})))",
         attributes=["cn"],
     )
-    assert encode_message(body.compile().template, message_id, values) == sent
+    assert encode_message(template_of(body), message_id, values) == sent
 
 
 def test_filled_holes_of_a_modify_give_what_libldap_sends(libldap: LibLdap) -> None:
@@ -260,14 +263,14 @@ def test_filled_holes_of_a_modify_give_what_libldap_sends(libldap: LibLdap) -> N
             ],
         )
     )
-    assert (
-        encode_message(body.compile().template, message_id, ["42", "abcd", "3"]) == sent
-    )
+    assert encode_message(template_of(body), message_id, ["42", "abcd", "3"]) == sent
 
 
 def test_constant_requests_are_one_literal() -> None:
     template = (
-        operation("search", base="dc=com", filter="(&(cn=a)(sn=b))").compile().template
+        operation("search", base="dc=com", filter="(&(cn=a)(sn=b))")
+        .compile(Scope())
+        .template
     )
     assert template.program[0] == 0x01
     assert int.from_bytes(template.program[1:5], "little") == len(template.program) - 5

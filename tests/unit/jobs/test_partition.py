@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldapslam.jobs.partition import participants, share
+from ldapslam.jobs.plan import participants, share
 
 PARTS = st.integers(1, 200)
 TOTALS = st.integers(0, 10**9)

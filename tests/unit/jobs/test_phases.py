@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ldapslam.base.units import NS_PER_S
 from ldapslam.jobs.model import Run
-from ldapslam.jobs.phases import (
+from ldapslam.jobs.plan import (
     PhaseSpan,
     interval_boundaries_ns,
     measure_span,

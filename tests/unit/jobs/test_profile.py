@@ -22,9 +22,9 @@ from ldapslam.jobs.rates.profile import (
     peak_rate,
     profile_of,
     ramp,
-    rate_at,
     sine,
 )
+from support.profiles import rate_at
 
 PER_S = 1 / NS_PER_S
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ldapslam.base.fault import Fault
 from ldapslam.base.units import NS_PER_S, Rate
-from ldapslam.jobs.rates.rate_file import (
+from ldapslam.jobs.rates.arrivals import (
     RateStep,
     StageRate,
     format_stage_rate,

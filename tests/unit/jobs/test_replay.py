@@ -16,18 +16,26 @@ from ldapslam.base.errors import ConfigError
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.plan import agent_plan
-from ldapslam.jobs.replay.analysis import analyse
 from ldapslam.jobs.replay.log import NS_PER_S, Log, Operation, Session
 from ldapslam.jobs.replay.options import KINDS, Replay
 from ldapslam.jobs.replay.read import prepare
-from ldapslam.jobs.replay.requests import Identity, Requests, Skipped
-from ldapslam.jobs.replay.shapes import Hole, dn_shape, filter_shape, find
 from ldapslam.jobs.replay.statistical_job import (
     StatisticalJob,
     Wishes,
+    analyse,
+    dn_shape,
+    filter_shape,
+    find,
     statistical_job,
 )
-from ldapslam.jobs.replay.trace import Pace, schedule, write_trace
+from ldapslam.jobs.replay.trace import (
+    Identity,
+    Pace,
+    Requests,
+    Skipped,
+    schedule,
+    write_trace,
+)
 
 MS = 1_000_000
 S = NS_PER_S
@@ -86,18 +94,14 @@ def test_a_dns_shape_has_its_values_as_holes() -> None:
     assert dn_shape(r"cn=a\,b+sn=c,dc=x") == ("cn=\0+sn=\0,dc=\0", ["a\\,b", "c", "x"])
 
 
-def hole(*values: str) -> Hole:
-    return Hole(list(values))
-
-
 def test_values_that_look_like_keys_become_a_range() -> None:
     drawn = random.Random(1)
     values = [f"user.{drawn.randrange(1000)}" for _ in range(5000)]
-    assert find(Hole(values)).pattern == "user.[0-999]"
+    assert find(values).pattern == "user.[0-999]"
     in_turn = [f"u{n}@example.com" for n in range(100, 200)]
-    assert find(Hole(in_turn)).pattern == "u[100:199]@example.com"
+    assert find(in_turn).pattern == "u[100:199]@example.com"
     padded = [f"{n:05}" for n in random.Random(2).sample(range(900), 400)]
-    pattern = find(Hole(padded)).pattern
+    pattern = find(padded).pattern
     assert pattern.startswith("[")
     assert pattern.endswith("%00000]")
 
@@ -114,12 +118,12 @@ def test_values_that_look_like_keys_become_a_range() -> None:
     ],
 )
 def test_values_that_do_not_become_a_feed(values: list[str]) -> None:
-    found = find(Hole(values))
+    found = find(values)
     assert found.feed == tuple(values)
 
 
 def test_a_value_that_never_changes_is_a_constant() -> None:
-    assert find(hole("a[b]", "a[b]")).pattern == "a[[b]]"
+    assert find(["a[b]", "a[b]"]).pattern == "a[[b]]"
 
 
 # -- statistical jobs
@@ -454,8 +458,9 @@ def test_a_replay_is_planned_with_its_logs_and_its_speed() -> None:
     assert stream.model == "open"
     assert (stream.connections, stream.total_connections) == (2, 7)
     assert stream.replay is not None
-    assert stream.replay.speed == 2.0
-    assert (stream.replay.start_ns, stream.replay.end_ns) == (2 * S, 12 * S)
+    assert stream.replay.pace.speed == 2.0
+    pace = stream.replay.pace
+    assert (pace.start_ns, pace.end_ns) == (2 * S, 12 * S)
     assert [one.name for one in stream.operations] == list(KINDS)
     again = load_job_text(job.canonical_text(), file="job", base=None)
     assert again == job

@@ -38,7 +38,7 @@ def test_each_server_that_is_watched_has_an_operation() -> None:
     assert stream.uris == ("ldap://ds1", "ldap://ds2", "ldap://ds3", "ldap://ds4")
     assert (stream.model, stream.total_connections) == ("open", 1)
     assert stream.python is not None
-    assert stream.python.watched == 3
+    assert stream.watched == 3
     assert stream.request_names == (
         "write",
         "propagation-replica-1",

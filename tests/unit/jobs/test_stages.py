@@ -24,9 +24,9 @@ from ldapslam.jobs.rates.profile import (
     hold,
     peak_rate,
     ramp,
-    rate_at,
     sine,
 )
+from support.profiles import rate_at
 
 S = NS_PER_S
 

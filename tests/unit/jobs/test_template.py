@@ -17,8 +17,8 @@ from ldapslam.jobs.requests import ber, template
 from ldapslam.jobs.requests.template import (
     UNIQUE,
     Base64,
-    Chance,
     Node,
+    OptionalGroup,
     Ref,
     Tlv,
     ValueSource,
@@ -102,7 +102,7 @@ def nodes(depth: int) -> st.SearchStrategy[Node]:
         leaf,
         inner.map(lambda parts: ber.tlv(0x30, *parts)),
         inner.map(lambda parts: ber.tlv(0x31, *parts, least=7)),
-        inner.map(lambda parts: Chance(500_000, tuple(parts))),
+        inner.map(lambda parts: OptionalGroup(500_000, tuple(parts))),
         inner.map(lambda parts: Base64(tuple(parts))),
     )
 
@@ -118,7 +118,7 @@ def filled(
             return next(texts).encode()
         case template.Number():
             return b"%d" % number
-        case Chance(parts=parts):
+        case OptionalGroup(parts=parts):
             is_there = next(present)
             content = b"".join(filled(part, texts, present, number) for part in parts)
             return content if is_there else b""
@@ -146,7 +146,7 @@ def test_program_makes_what_the_tree_says(node: Node, bits: int) -> None:
 def test_reference_takes_the_number_of_its_target() -> None:
     first, second = ValueSource(template.UUID), ValueSource(template.UUID)
     program = compile_template(
-        ber.octet_string(first, second), Chance(1, (Ref(second, 3), Ref(first)))
+        ber.octet_string(first, second), OptionalGroup(1, (Ref(second, 3), Ref(first)))
     )
     assert program.values[2:] == (
         ValueSource(template.REF, lo=1, hi=3),
@@ -160,9 +160,10 @@ def test_reference_to_a_later_value_is_a_fault() -> None:
 
 
 def test_certain_and_impossible_parts_are_folded_away() -> None:
-    certain = Chance(template.CERTAIN_PPM, (b"b", Chance(0, (HOLE,)), HOLE))
-    assert fold([b"a", certain, Chance(1, ()), b"c"]) == (b"ab", HOLE, b"c")
-    assert fold([Chance(1, (b"a", b"b"))]) == (Chance(1, (b"ab",)),)
+    never = OptionalGroup(0, (HOLE,))
+    certain = OptionalGroup(template.CERTAIN_PPM, (b"b", never, HOLE))
+    assert fold([b"a", certain, OptionalGroup(1, ()), b"c"]) == (b"ab", HOLE, b"c")
+    assert fold([OptionalGroup(1, (b"a", b"b"))]) == (OptionalGroup(1, (b"ab",)),)
 
 
 def test_weighted_list_keeps_its_texts_and_weights() -> None:
@@ -208,7 +209,7 @@ def test_nesting_beyond_the_engines_limit_is_a_fault() -> None:
     with pytest.raises(Fault, match="32 levels"):
         compile_template(ber.tlv(0x30, node))
     with pytest.raises(Fault, match="32 levels"):
-        compile_template(Chance(1, (node,)))
+        compile_template(OptionalGroup(1, (node,)))
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ldapslam.base.fault import Fault
+from ldapslam.jobs.requests.scope import Let, with_bounds
 from ldapslam.jobs.requests.template import (
     FILE_RANDOM,
     MAX_VARIABLE_BYTES,
@@ -16,14 +17,13 @@ from ldapslam.jobs.requests.template import (
     REF,
     VARIABLE,
     Base64,
-    Chance,
     Node,
+    OptionalGroup,
     Ref,
     Template,
     ValueSource,
     compile_template,
 )
-from ldapslam.jobs.requests.variable_texts import with_bounds
 from support.template_program import Run
 
 
@@ -52,7 +52,9 @@ def longest(template: Template) -> int:
 
 def bounds_of(*lets: tuple[int, tuple[Node, ...]]) -> list[list[int]]:
     """Of each text, how much of each of its variables may be taken; 0: all."""
-    bounded = with_bounds((number, compile_template(*nodes)) for number, nodes in lets)
+    bounded = with_bounds(
+        Let(number, compile_template(*nodes)) for number, nodes in lets
+    )
     return [
         [value.hi for value in template.values if value.kind in (VARIABLE, PARENT)]
         for _, template in bounded
@@ -106,7 +108,7 @@ parts = st.lists(
     | st.integers(1, 700).map(letters)
     | st.builds(variable, st.integers(0, 5), escaped=st.booleans())
     | st.integers(0, 5).map(lambda number: ValueSource(PARENT, lo=number))
-    | st.just(Chance(500_000, (b"sometimes", letters(4))))
+    | st.just(OptionalGroup(500_000, (b"sometimes", letters(4))))
     | st.just(Base64((b"secret", letters(7), variable(2)))),
     max_size=8,
 ).map(lambda nodes: (_drawn, Ref(_drawn), *nodes))
@@ -116,7 +118,7 @@ parts = st.lists(
 def test_bounded_texts_fit_and_are_otherwise_unchanged(
     lets: list[tuple[int, tuple[Node, ...]]],
 ) -> None:
-    compiled = [(number, compile_template(*nodes)) for number, nodes in lets]
+    compiled = [Let(number, compile_template(*nodes)) for number, nodes in lets]
     try:
         bounded = with_bounds(compiled)
     except Fault:

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ldapslam.base.errors import StoreError
-from ldapslam.jobs.fields.validity import Validity
+from ldapslam.jobs.fields.thresholds import Validity
 from ldapslam.proto.common_pb2 import (
     HostInterval,
     OperationInterval,

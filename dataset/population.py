@@ -1,18 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A population: the tree of entries that a template file describes. Pure.
+"""A population: the tree of entries that a template file describes, and its programs.
 
-Its nodes are the branches and, below them, each template where it is subordinate to
-something; population_program makes the generator's programs of them.
+The nodes of the tree are the branches and, below them, each template where it is
+subordinate to something. The generator (agent/csrc/ldif/ldif.h) runs a program for each
+node. Each line draws from random numbers of its own, by its place in the template: that
+a value is referred to, or a side file wanted, changes no other value. Pure.
 """
 
 from __future__ import annotations
 
+import hashlib
 import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ldapslam.base.fault import Collected, Fault, UnknownName, did_you_mean, got
+from ldapslam.jobs.entries.entry import (
+    ALWAYS,
+    NEVER,
+    Entry,
+    ancestor_of,
+    cut,
+    draws,
+    repeated,
+)
 from ldapslam.jobs.entries.tags import (
     LAST_NUMBER,
     AncestorDn,
@@ -30,20 +42,39 @@ from ldapslam.jobs.entries.template_file import (
     Below,
     Branch,
     EntryTemplate,
-    Line,
     TemplateFile,
     constant_hint,
     extended,
     file_fault,
 )
-from ldapslam.jobs.requests.dn import check_dn, split_rdn
+from ldapslam.jobs.entries.template_file import Line as FileLine
+from ldapslam.jobs.requests.dn import check_dn, rdn_values, split_rdn
 from ldapslam.jobs.requests.template import (
+    FILE_SEQUENCE,
+    FILTER_ANY,
+    FILTER_FINAL,
+    FILTER_INITIAL,
     LIST,
+    PLAIN,
     RANDOM_STRING,
     SEQUENCE,
+    TIMESTAMP,
+    UNDERSCORES,
     UNIFORM,
+    UNIQUE,
+    Body,
+    Field,
+    Fill,
+    If,
+    Line,
+    Node,
+    Output,
+    Place,
     Placed,
+    Slot,
+    Sources,
     ValueSource,
+    compile_entry,
 )
 
 #: Limits of the generator: agent/csrc/ldif/ldif.h.
@@ -66,8 +97,6 @@ _CLASSES = {
     "l": "locality",
     "cn": "organizationalRole",
 }
-_AVA = re.compile(r"[ ]*([^=+]+?)[ ]*=[ ]*((?:[^\\+]|\\.)*)", re.DOTALL)
-_ESCAPE = re.compile(r"((?:\\[0-9A-Fa-f]{2})+)|\\(.)", re.DOTALL)
 
 
 @dataclass
@@ -87,7 +116,7 @@ class PopulationNode:
     #: Index of the first one among all entries of the template.
     first_index: int
     #: In the order of the file; several with the same attribute for several values.
-    values: list[tuple[Line, Value]] = field(default_factory=list)
+    values: list[tuple[FileLine, Value]] = field(default_factory=list)
     #: Attributes of the RDN in lower case; of a branch ().
     rdn: tuple[str, ...] = ()
 
@@ -96,7 +125,7 @@ class PopulationNode:
         return self.parent is None
 
     def fault(
-        self, reason: str, hint: str | None = None, line: Line | None = None
+        self, reason: str, hint: str | None = None, line: FileLine | None = None
     ) -> Fault:
         number = self.line if line is None else line.number
         return file_fault(self.file, number, reason, hint)
@@ -127,8 +156,8 @@ class Population:
 def build_population(
     file: TemplateFile, *, max_per_template: int | None = None
 ) -> Population:
-    """The tree of a file. With `max_per_template` no parent has more entries of a
-    template than that below it, for a preview. Faults name the lines."""
+    """The tree of a file; Faults name the lines. `max_per_template` limits the entries
+    of a template below each parent, for a preview."""
     if not file.branches:
         raise Fault(
             f"{file.name} has no branch",
@@ -156,24 +185,23 @@ class _Builder:
         self.most = MAX_ENTRIES if max_per_template is None else max_per_template
         self.nodes: list[PopulationNode] = []
         self.templates: dict[str, EntryTemplate] = {}
-        self.values: dict[str, list[tuple[Line, Value]]] = {}
+        self.values: dict[str, list[tuple[FileLine, Value]]] = {}
         #: Entries of each template so far.
         self.made: dict[str, int] = {}
         self.found = Collected()
         with self.found.each():
             file.undefined.stop()
 
+    def fault(self, number: int, reason: str, hint: str | None = None) -> Fault:
+        return file_fault(self.file.name, number, reason, hint)
+
     def branch(self, branch: Branch) -> None:
         try:
             check_dn(branch.dn)
         except Fault as fault:
-            raise file_fault(
-                self.file.name, branch.line, fault.reason, fault.hint
-            ) from None
+            raise self.fault(branch.line, fault.reason, fault.hint) from None
         if not branch.dn:
-            raise file_fault(
-                self.file.name, branch.line, "the branch has no DN", "branch: DN"
-            )
+            raise self.fault(branch.line, "the branch has no DN", "branch: DN")
         node = PopulationNode(self.file.name, branch.dn, branch.line, None, 1, 1, 0)
         node.values = self.parsed(_branch_lines(branch))
         self.nodes.append(node)
@@ -244,7 +272,7 @@ class _Builder:
             self.templates[name] = template
         return self.templates[name]
 
-    def parsed(self, lines: list[Line]) -> list[tuple[Line, Value]]:
+    def parsed(self, lines: list[FileLine]) -> list[tuple[FileLine, Value]]:
         values = []
         known = {line.attribute.lower() for line in lines}
         for line in lines:
@@ -256,12 +284,10 @@ class _Builder:
                 hint = fault.hint
                 if isinstance(fault, UnknownName):
                     hint = constant_hint(line.text, self.file.constants) or hint
-                self.found.add(
-                    file_fault(self.file.name, line.number, fault.reason, hint)
-                )
+                self.found.add(self.fault(line.number, fault.reason, hint))
         return values
 
-    def check_references(self, line: Line, value: Value, known: set[str]) -> None:
+    def check_references(self, line: FileLine, value: Value, known: set[str]) -> None:
         """Of lines that are surely wanted; the program's coder sees the others."""
         for part in all_parts(value.parts):
             if (
@@ -275,37 +301,21 @@ class _Builder:
                 )
 
 
-def _branch_lines(branch: Branch) -> list[Line]:
+def _branch_lines(branch: Branch) -> list[FileLine]:
     """The lines of a branch, with its class and RDN where they are left out."""
     present = {line.attribute.lower() for line in branch.lines}
     rdn = rdn_values(branch.dn)
-    lines: list[Line] = []
+    lines: list[FileLine] = []
     if "objectclass" not in present:
         known = _CLASSES.get(rdn[0][0].lower(), "extensibleObject")
-        lines += [Line(branch.line, "objectClass", text) for text in ("top", known)]
+        lines += [FileLine(branch.line, "objectClass", text) for text in ("top", known)]
     lines += branch.lines
     lines += [
-        Line(branch.line, name, re.sub(r"[<{\[\\]", r"\\\g<0>", text))
+        FileLine(branch.line, name, re.sub(r"[<{\[\\]", r"\\\g<0>", text))
         for name, text in rdn
         if name.lower() not in present
     ]
     return lines
-
-
-def rdn_values(dn: str) -> list[tuple[str, str]]:
-    """Attributes and values of a DN's first RDN, without escapes."""
-
-    def unescaped(match: re.Match[str]) -> str:
-        if match[1]:
-            return bytes.fromhex(match[1].replace("\\", "")).decode(errors="replace")
-        return match[2]
-
-    rdn, _ = split_rdn(dn)
-    values = []
-    for name, value in _AVA.findall(rdn):
-        trimmed = re.sub(r"(?<!\\) +$", "", value)
-        values.append((name, _ESCAPE.sub(unescaped, trimmed)))
-    return values
 
 
 def _check_order(file: TemplateFile) -> None:
@@ -479,3 +489,322 @@ def _drawn(part: Part) -> int:
         letters = len(set(part.data))
         return sum(letters**length for length in range(part.lo, part.hi + 1))
     return _MANY
+
+
+NO_PARENT = NO_NAMES = 0xFFFFFFFF
+
+#: A kind of filter: its form, and what stands before and after the part of the value.
+FILTER_TYPES: Mapping[str, tuple[int, bytes, bytes]] = {
+    "eq": (FILTER_INITIAL, b"", b""),
+    "subInitial": (FILTER_INITIAL, b"", b"*"),
+    "subAny": (FILTER_ANY, b"*", b"*"),
+    "subFinal": (FILTER_FINAL, b"*", b""),
+}
+
+
+@dataclass(frozen=True)
+class FilterLine:
+    """A filter for each entry that has the attribute."""
+
+    attribute: str
+    #: One of FILTER_TYPES.
+    kind: str
+    #: Characters of a substring.
+    length: int = 3
+
+
+@dataclass(frozen=True)
+class ProgramSettings:
+    seed: int
+    #: Files with a name on each line.
+    first_names: str
+    last_names: str
+    #: By number: ldif, dns, binds (DN, a tab, the first userPassword), filters. Entries
+    #: of branches are in the LDIF alone.
+    outputs: tuple[str, ...] = ("ldif",)
+    filter_lines: tuple[FilterLine, ...] = ()
+    skip_branches: bool = False
+    #: File with the values of a field of the CSV file, a line for each row.
+    csv_columns: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class NodeProgram:
+    """struct slam_ldif_node."""
+
+    parent: int
+    count: int
+    first_index: int
+    first_name: int
+    seed: int
+    program: bytes
+
+
+@dataclass(frozen=True)
+class PopulationProgram:
+    """struct slam_ldif_config, but for what is of the machine."""
+
+    seed: int
+    nodes: tuple[NodeProgram, ...]
+    sources: tuple[ValueSource, ...]
+    first_names: int = NO_NAMES
+    last_names: int = NO_NAMES
+
+
+def compile_population(
+    population: Population, settings: ProgramSettings
+) -> PopulationProgram:
+    """The programs of all nodes; Faults name the lines that cannot be compiled."""
+    sources = _Sources(settings)
+    entries: list[_PopulationEntry] = []
+    for node in population.nodes:
+        parent = None if node.parent is None else entries[node.parent]
+        entries.append(_PopulationEntry(node, parent, sources, settings))
+    # A body asks the nodes above for slots: heads are whole once all bodies are.
+    bodies, found = [], Collected()
+    for entry in entries:
+        with found.each():
+            bodies.append(tuple(entry.body()))
+    found.stop()
+    nodes = []
+    names = 0
+    for node, entry, body in zip(population.nodes, entries, bodies, strict=True):
+        kind = "branch" if node.is_branch else "template"
+        nodes.append(
+            NodeProgram(
+                parent=NO_PARENT if node.parent is None else node.parent,
+                count=node.count,
+                first_index=node.first_index,
+                first_name=names,
+                seed=_seed(settings.seed, kind, node.name),
+                program=compile_entry((*entry.head, Body(), *body), sources),
+            )
+        )
+        names += node.total if node.has_names else 0
+    first, last = sources.name_numbers()
+    return PopulationProgram(
+        seed=_seed(settings.seed, "names", ""),
+        nodes=tuple(nodes),
+        sources=tuple(sources.found),
+        first_names=first,
+        last_names=last,
+    )
+
+
+def _seed(seed: int, kind: str, name: str) -> int:
+    digest = hashlib.sha256(f"{seed}\0{kind}\0{name}".encode()).digest()
+    return int.from_bytes(digest[:8], "little")
+
+
+class _Sources(Sources):
+    """The value sources of all nodes; equal ones once."""
+
+    def __init__(self, settings: ProgramSettings) -> None:
+        super().__init__()
+        self.numbers: dict[ValueSource, int] = {}
+        self.names = {
+            place: ValueSource(FILE_SEQUENCE, data=path.encode())
+            for place, path in (
+                (Place.FIRST, settings.first_names),
+                (Place.LAST, settings.last_names),
+            )
+        }
+        self.has_names = False
+
+    def number(self, source: ValueSource) -> int:
+        if source not in self.numbers:
+            self.numbers[source] = super().number(source)
+        return self.numbers[source]
+
+    def name_numbers(self) -> tuple[int, int]:
+        """First and last names go together: a combination is of both."""
+        if not self.has_names:
+            return NO_NAMES, NO_NAMES
+        return self.number(self.names[Place.FIRST]), self.number(self.names[Place.LAST])
+
+
+class _PopulationEntry(Entry):
+    """The entry of a node; complete when `body` was called for all nodes, as those
+    below ask for slots."""
+
+    def __init__(
+        self,
+        node: PopulationNode,
+        parent: _PopulationEntry | None,
+        sources: _Sources,
+        settings: ProgramSettings,
+    ) -> None:
+        super().__init__(node.values, node.rdn)
+        self.node = node
+        self.parent = parent
+        self.sources = sources
+        self.settings = settings
+        #: What stands before the body, in order.
+        self.head: list[Node] = []
+
+    def body(self) -> Iterator[Node]:
+        dn = self.slot(self.dn_slot())
+        lines: list[Node] = [Line("dn", (dn,))]
+        lines += [
+            node for number in range(len(self.values)) for node in self.line(number)
+        ]
+        if not (self.node.is_branch and self.settings.skip_branches):
+            yield from (*lines, Output(0, ()))
+        if not self.node.is_branch:
+            yield from self.side_lines(dn)
+
+    def line(self, number: int) -> tuple[Node, ...]:
+        line, value = self.values[number]
+        if self.presence(number) == NEVER:
+            return ()
+        if number in self.slots:
+            nodes: tuple[Node, ...] = (self.slot(self.slots[number]),)
+        else:
+            nodes = self.nodes(value.parts, line)
+        is_drawn = value.loop is not None or draws(nodes)
+        nodes = repeated(value, (Line(line.attribute, nodes),))
+        if is_drawn:
+            nodes = (*self.field(2 * number), *nodes)
+        return self.conditional(number, nodes)
+
+    def side_lines(self, dn: Node) -> Iterator[Node]:
+        outputs = self.settings.outputs
+        if "dns" in outputs:
+            yield Output(outputs.index("dns"), (dn,))
+        password = self.first_value("userPassword") if "binds" in outputs else None
+        if password is not None:
+            output = Output(outputs.index("binds"), (dn, b"\t", Slot(password)))
+            yield self.where_filled("userPassword", output)
+        for one in self.settings.filter_lines if "filters" in outputs else ():
+            if (slot := self.first_value(one.attribute)) is not None:
+                output = Output(outputs.index("filters"), _filter_text(one, slot))
+                yield self.where_filled(one.attribute, output)
+
+    def first_value(self, attribute: str) -> int | None:
+        """The slot of an attribute's first value."""
+        numbers = self.attributes.get(attribute.lower())
+        if not numbers or self.flag(numbers[0]) == NEVER:
+            return None
+        return self.value_slot(numbers[0])
+
+    def where_filled(self, attribute: str, node: Node) -> Node:
+        flag = self.flag(self.attributes[attribute.lower()][0])
+        return node if flag == ALWAYS else If(flag, (node,))
+
+    # Entry
+
+    def fault(
+        self, reason: str, hint: str | None = None, line: FileLine | None = None
+    ) -> Fault:
+        return self.node.fault(reason, hint, line)
+
+    def fill(self, nodes: tuple[Node, ...]) -> int:
+        self.head.append(Fill(len(self.head), nodes))
+        return len(self.head) - 1
+
+    def slot(self, number: int, limit: int = 0, form: int = PLAIN) -> Node:
+        return Slot(number, limit=limit, form=form)
+
+    def field(self, number: int) -> tuple[Node, ...]:
+        return (Field(number),)
+
+    def dn_nodes(self) -> tuple[Node, ...]:
+        if self.parent is None:
+            return (self.node.name.encode(),)
+        return (*self.rdn_nodes(), b",", Slot(self.parent.dn_slot(), level=1))
+
+    def rdn_nodes(self) -> tuple[Node, ...]:
+        if self.parent is None:
+            return (split_rdn(self.node.name)[0].encode(),)
+        return super().rdn_nodes()
+
+    def ancestor_dn(self, part: AncestorDn, line: FileLine) -> tuple[Node, ...]:
+        entry, level = self, 0
+        while level < part.levels and entry.parent is not None:
+            entry, level = entry.parent, level + 1
+        form = UNDERSCORES if part.has_underscores else PLAIN
+        if entry.parent is not None:
+            return (Slot(entry.dn_slot(), level, form=form),)
+        dn = ancestor_of(entry.node.name, part.levels - level)
+        if not dn:
+            raise self.fault(
+                f"nothing is {part.levels} levels above this entry",
+                f"the branch is {entry.node.name!r}",
+                line,
+            )
+        return ((dn.replace(",", "_") if part.has_underscores else dn).encode(),)
+
+    def drawn(self, source: ValueSource | Placed, line: FileLine) -> Node:
+        if isinstance(source, Placed):
+            return source
+        if source.kind == TIMESTAMP and source.lo == source.hi == 0:
+            raise self.fault(
+                "the time of day is not the same each time",
+                "give a range: [timestamp:min=…:max=…]",
+                line,
+            )
+        if source.kind in (SEQUENCE, FILE_SEQUENCE):
+            return Placed(source, Place.INDEX)
+        return Placed(source, Place.POSITION) if source.kind == UNIQUE else source
+
+    def person_name(self, part: PersonName) -> Node:
+        self.sources.has_names = True
+        return Placed(self.sources.names[part.place], part.place)
+
+    def csv_field(self, part: CsvField, line: FileLine) -> Node:
+        path = self.settings.csv_columns.get(part.field)
+        if path is None:
+            raise self.fault(
+                f"there is no CSV field {part.field!r}",
+                "--csv FILE gives the rows",
+                line,
+            )
+        source = ValueSource(FILE_SEQUENCE, data=path.encode())
+        return Placed(source, Place.INDEX)
+
+    def parent_value(self, part: ParentValue, line: FileLine) -> tuple[Node, ...]:
+        above = self.parent
+        if above is None:
+            raise self.fault(
+                "a value of the parent, which a branch does not have",
+                "write it out, or refer to an attribute",
+                line,
+            )
+        if part.attribute not in above.attributes:
+            raise self.fault(
+                f"{above.node.name!r} has no attribute {part.attribute!r}",
+                did_you_mean(part.attribute, above.attributes, "attributes"),
+                line,
+            )
+        number = above.attributes[part.attribute][0]
+        constant = above.constant(number)
+        if constant is not None:
+            return (cut(constant, part.limit),)
+        return (Slot(above.value_slot(number), 1, part.limit),)
+
+
+def _filter_text(one: FilterLine, slot: int) -> tuple[Node, ...]:
+    form, before, after = FILTER_TYPES[one.kind]
+    limit = 0 if one.kind == "eq" else one.length
+    start = f"({one.attribute}=".encode() + before
+    return (start, Slot(slot, limit=limit, form=form), after + b")")
+
+
+def parse_filter_types(text: str) -> tuple[tuple[str, str], ...]:
+    """uid:eq,subInitial as pairs of attribute and type; `sub` is all three."""
+    attribute, _, kinds = text.partition(":")
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9;-]*", attribute) or not kinds:
+        raise Fault(
+            f"expected ATTRIBUTE:TYPE,…, got {text!r}",
+            f"such as uid:eq or cn:sub; the types are {', '.join(FILTER_TYPES)}, sub",
+        )
+    found: list[tuple[str, str]] = []
+    for kind in kinds.split(","):
+        if kind == "sub":
+            found += [(attribute, one) for one in FILTER_TYPES if one != "eq"]
+        elif kind in FILTER_TYPES:
+            found.append((attribute, kind))
+        else:
+            hint = did_you_mean(kind, (*FILTER_TYPES, "sub"), "types")
+            raise Fault(f"unknown type of filter {kind!r}", hint)
+    return tuple(found)

@@ -8,22 +8,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ldapslam.base.fault import Fault, Faults
-from ldapslam.jobs.entries.population import Population, build_population, rdn_values
-from ldapslam.jobs.entries.population_program import (
+from ldapslam.dataset.population import (
     NO_NAMES,
     NO_PARENT,
     FilterLine,
+    Population,
     PopulationProgram,
     ProgramSettings,
-    SideFiles,
+    build_population,
     compile_population,
     parse_filter_types,
 )
 from ldapslam.jobs.entries.template_file import parse_file
+from ldapslam.jobs.requests.dn import rdn_values
 
 HEAD = "branch: ou=people,dc=com\nsubordinateTemplate: person:5\n\n"
 PERSON = "template: person\nrdnAttr: uid\nuid: u<sequential>\n"
-SIDE_FILES = SideFiles(1, 2, 3, (FilterLine("description", "eq"),))
+OUTPUTS = ("ldif", "dns", "binds", "filters")
+FILTERS = (FilterLine("description", "eq"),)
 
 
 def built(text: str, **settings: int) -> Population:
@@ -31,7 +33,7 @@ def built(text: str, **settings: int) -> Population:
 
 
 def compiled(text: str, seed: int = 1) -> PopulationProgram:
-    settings = ProgramSettings(seed, "first", "last", SIDE_FILES)
+    settings = ProgramSettings(seed, "first", "last", OUTPUTS, FILTERS)
     return compile_population(built(text), settings)
 
 

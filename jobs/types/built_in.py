@@ -1,0 +1,515 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The job types of this package. Those that drive a stream by a
+Python class name it in the entry point group `ldapslam.python_jobs`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr
+
+from ldapslam.base import units
+from ldapslam.base.fault import Fault
+from ldapslam.base.units import NS_PER_S, Rate
+from ldapslam.jobs.fields.connection import HostFile, absolute
+from ldapslam.jobs.fields.context import Reading
+from ldapslam.jobs.fields.result_codes import NAMES, ResultCode
+from ldapslam.jobs.fields.sections import (
+    Count,
+    FileName,
+    Flag,
+    Kind,
+    Name,
+    PositiveDuration,
+    RateField,
+    Section,
+    Text,
+    checked,
+    one_or_more,
+)
+from ldapslam.jobs.fields.texts import (
+    AttributeName,
+    AttributeSelector,
+    FilterText,
+)
+from ldapslam.jobs.fields.texts import Values as AttributeValues
+from ldapslam.jobs.model import PythonOptions
+from ldapslam.jobs.replay import options as replay_options
+from ldapslam.jobs.requests.dn import check_dn
+from ldapslam.jobs.types.base import JobType, SearchOptions, drop_none
+
+
+class MixOptions(Section):
+    """None: a mix is written as `operations`."""
+
+
+class Mix(JobType[MixOptions]):
+    """The stream's `operations`, chosen by weight; a stream without `type` is one."""
+
+    name: ClassVar[str] = "mix"
+    Options: ClassVar[type[Section]] = MixOptions
+    sets: ClassVar[tuple[str, ...]] = ()
+
+    def expand(self, options: MixOptions, stream: Mapping[str, Any]) -> dict[str, Any]:
+        return {}
+
+
+class AuthOptions(SearchOptions):
+    """Whom to find, and what to bind with."""
+
+    attributes: list[AttributeSelector] = Field(default=["1.1"])
+    """attributes to return; '1.1' is none"""
+    password: Text = Field(min_length=1, examples=["password"])
+    """the users' password, that of a test population; patterns allowed"""
+    expect: list[ResultCode] | None = Field(
+        default=None, examples=["[success, invalidCredentials]"]
+    )
+    """result codes of the bind that are no errors; without it, success"""
+    unbind: Flag = False
+    """end each login with an unbind and reconnect, so that every search is made as
+    the stream's own identity; without it, a search is made as the user who was bound
+    before"""
+
+
+class Auth(JobType[AuthOptions]):
+    """Find an entry, then bind as it with a password: SLAMD's and UnboundID's
+    authentication rate, OpenDJ's authrate. Two operations are recorded, `search` and
+    `bind`, so the time of a login is not mixed of both."""
+
+    name: ClassVar[str] = "auth"
+    Options: ClassVar[type[Section]] = AuthOptions
+
+    def expand(self, options: AuthOptions, stream: Mapping[str, Any]) -> dict[str, Any]:
+        bind = drop_none(
+            {
+                "bind": {"dn": "[dn]", "password": options.password},
+                "expect": options.expect
+                and [NAMES.get(code, code) for code in options.expect],
+            }
+        )
+        steps: list[dict[str, Any]] = [
+            {"search": options.search, "capture": "dn"},
+            bind,
+        ]
+        if options.unbind:
+            steps.append({"unbind": {}})
+        return {"operations": [{"sequence": steps}]}
+
+
+class SearchModifyOptions(SearchOptions):
+    """Which entry to find, and what to replace in it."""
+
+    replace: dict[AttributeName, AttributeValues] = Field(
+        min_length=1, examples=["{description: '[random:80]'}"]
+    )
+    """attribute and its new value or values; patterns allowed"""
+    modifies: Annotated[Count, Field(le=1_000)] = 1
+    """modifies of the entry after each search"""
+
+
+class SearchModify(JobType[SearchModifyOptions]):
+    """Find an entry and replace attributes of it: UnboundID's search-and-mod-rate. Two
+    operations are recorded, `search` and `modify`."""
+
+    name: ClassVar[str] = "search_modify"
+    Options: ClassVar[type[Section]] = SearchModifyOptions
+
+    def expand(
+        self, options: SearchModifyOptions, stream: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        modify = {"dn": "[dn]", "replace": dict(options.replace)}
+        steps = [
+            {"search": options.search, "capture": "dn"},
+            {"modify": modify, "repeat": options.modifies},
+        ]
+        return {"operations": [{"sequence": steps}]}
+
+
+_PLACEHOLDER = "[key]"
+
+
+class PrimeOptions(SearchOptions):
+    """The range of the keys, and the search that each is put into."""
+
+    filter: Text = Field(examples=["(uid=user.[key])"])
+    """which entry; [key] stands for the key, once"""
+    first: int = Field(default=0, ge=0)
+    """the first key"""
+    last: int = Field(ge=0, examples=["999999"])
+    """the last key"""
+    digits: int = Field(default=0, ge=0, le=20)
+    """digits of a key, padded with zeros"""
+
+    @checked
+    def _range_and_placeholder(self) -> None:
+        if self.first > self.last:
+            raise Fault(
+                f"expected a range from low to high, got {self.first} to {self.last}",
+                "exchange first and last",
+            )
+        if self.filter.count(_PLACEHOLDER) != 1:
+            raise Fault(
+                f"expected a filter with {_PLACEHOLDER} once, got {self.filter!r}",
+                "such as (uid=user.[key])",
+            )
+
+
+class Prime(JobType[PrimeOptions]):
+    """Search for each key of a range exactly once over the whole fleet, then end:
+    SLAMD's Prime jobs. The run ends with its last search, so no duration is needed."""
+
+    name: ClassVar[str] = "prime"
+    Options: ClassVar[type[Section]] = PrimeOptions
+    sets: ClassVar[tuple[str, ...]] = ("operations", "count")
+
+    def expand(
+        self, options: PrimeOptions, stream: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        width = f"%{'0' * options.digits}" if options.digits else ""
+        keys = f"[{options.first}:{options.last}{width}]"
+        search = {
+            **options.search,
+            "filter": options.filter.replace(_PLACEHOLDER, keys),
+        }
+        return {
+            "operations": [{"search": search}],
+            "count": options.last - options.first + 1,
+        }
+
+
+class BurstOptions(SearchOptions):
+    """What each client searches, and what a client is."""
+
+    filter: FilterText = "(objectClass=*)"
+    """which entries; patterns allowed"""
+    anonymous_bind: Flag = False
+    """begin each connection with an anonymous bind, as ldapsearch does; recorded as
+    `bind`, and the end of the connection as `unbind`. For streams without a `bind` of
+    their own, which else send none"""
+    client: Literal["engine", "process"] = "engine"
+    """engine: a new connection of the engine for each search; process: a new
+    `ldapsearch` process, which costs the client what it costs in a shell"""
+
+
+class Burst(JobType[BurstOptions]):
+    """A connection for every operation: connect, bind, search, unbind, and at once the
+    next. The set-up has times of its own, which are not in the search's."""
+
+    name: ClassVar[str] = "burst"
+    Options: ClassVar[type[Section]] = BurstOptions
+
+    def expand(
+        self, options: BurstOptions, stream: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        if options.client == "process":
+            return {
+                "python": {
+                    "class": self.python_class(),
+                    "options": options.search,
+                    "operations": ["search"],
+                }
+            }
+        if options.anonymous_bind:
+            steps = [
+                {"bind": {"anonymous": True}},
+                {"search": options.search},
+                {"unbind": {}},
+            ]
+            return {"operations": [{"sequence": steps}]}
+        given = stream.get("connection")
+        connection = dict(given) if isinstance(given, dict) else {}
+        return {
+            "operations": [{"search": options.search}],
+            "connection": {**connection, "per_operation": True},
+        }
+
+
+class Python(JobType[PythonOptions]):
+    """A class of yours, run by virtual clients that are processes with a python-ldap
+    connection each: for what the engine does not do. Its times are taken as the
+    engine's are; what it costs the client is far more."""
+
+    name: ClassVar[str] = "python"
+    Options: ClassVar[type[Section]] = PythonOptions
+    sets: ClassVar[tuple[str, ...]] = ("operations", "python")
+
+    def expand(
+        self, options: PythonOptions, stream: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        return {
+            "python": {
+                "class": options.class_path,
+                "operations": list(options.operations),
+                "options": dict(options.options),
+            }
+        }
+
+
+class WaitOptions(Section):
+    """What has to be there, and for how long it may not be."""
+
+    base: Text = ""
+    """DN of the entry that each server must have; without it, the server must answer
+    for its root DSE"""
+    limit_ns: PositiveDuration = Field(examples=["5m"])
+    """longest wait for all of them; the run's duration must be longer"""
+    interval_ns: PositiveDuration = NS_PER_S // 2
+    """pause between two attempts at one server"""
+
+
+class WaitForDirectory(JobType[WaitOptions]):
+    """Asks every server of the role, one after the other, until each answers for an
+    entry or the limit has passed: for scripts that go on when a directory is there.
+    The run ends with the last answer. The servers need not be there at the start."""
+
+    name: ClassVar[str] = "wait_for_directory"
+    Options: ClassVar[type[Section]] = WaitOptions
+    sets: ClassVar[tuple[str, ...]] = ("operations", "python", "load", "count")
+
+    def expand(self, options: WaitOptions, stream: Mapping[str, Any]) -> dict[str, Any]:
+        if options.interval_ns > options.limit_ns:
+            raise Fault(
+                "the interval is longer than the limit", "make the limit longer"
+            )
+        return {
+            "python": {
+                "class": self.python_class(),
+                "operations": ["answer"],
+                "needs_target": False,
+                "options": {
+                    "base": options.base,
+                    "limit_ns": options.limit_ns,
+                    "interval_ns": options.interval_ns,
+                },
+            },
+            "load": {"closed": {"clients": 1}},
+            "count": 1,
+        }
+
+
+_DEFAULT_RATE = units.parse_rate("5/s")
+
+
+def _named_by_cn(dn: str) -> str:
+    if not check_dn(dn).lower().lstrip().startswith("cn="):
+        raise Fault(f"expected a DN that begins with cn=, got {dn!r}")
+    return dn
+
+
+class ReplicationProbeOptions(Section):
+    """What is written, and who is to have it."""
+
+    replicas: Annotated[
+        list[Name], Field(min_length=1), BeforeValidator(one_or_more)
+    ] = Field(examples=["replica"])
+    """roles of `targets` whose servers are watched; one name, or a list"""
+    dn: Annotated[Text, AfterValidator(_named_by_cn), Kind("DN")] = Field(
+        examples=["'cn=probe,dc=example,dc=com'"]
+    )
+    """entry that is written, of one cn; it is added for the run, as a device, when it
+    is not there"""
+    attribute: AttributeName = "description"
+    """its attribute that is replaced; the values are put back in the end"""
+    rate: RateField = _DEFAULT_RATE
+    """writes, evenly spaced whatever they take"""
+    poll_ns: PositiveDuration | None = Field(default=None, examples=["20ms"])
+    """read the entry on each replica so often; without it, replicas tell of changes
+    (RFC 4533, or 389-DS's persistent search)"""
+
+
+class ReplicationProbe(JobType[ReplicationProbeOptions]):
+    """Writes a mark on the first server of the target and waits until each replica has
+    it, for all marks at once: propagation time, as an operation of each replica. One
+    process does both, so that one clock measures it."""
+
+    name: ClassVar[str] = "replication_probe"
+    Options: ClassVar[type[Section]] = ReplicationProbeOptions
+    sets: ClassVar[tuple[str, ...]] = ("operations", "python", "load")
+
+    def expand_among(
+        self,
+        options: ReplicationProbeOptions,
+        stream: Mapping[str, Any],
+        targets: Mapping[str, Any],
+    ) -> dict[str, Any]:
+        watched = [
+            name
+            for role in options.replicas
+            for name in _operations(role, targets.get(role))
+        ]
+        rate: Rate = options.rate
+        return {
+            "python": {
+                "class": self.python_class(),
+                "operations": ["write", *watched],
+                "watches": list(options.replicas),
+                "options": {
+                    "dn": options.dn,
+                    "attribute": options.attribute,
+                    "poll_ns": options.poll_ns,
+                    "watch": watched,
+                },
+            },
+            "load": {"open": {"rate": units.format_rate(rate), "connections": 1}},
+        }
+
+
+def _operations(role: str, uris: Any) -> list[str]:
+    """A name for each server of a role, in its order."""
+    number = len(uris) if isinstance(uris, list) else 1
+    if number == 1:
+        return [f"propagation-{role}"]
+    return [f"propagation-{role}-{n + 1}" for n in range(number)]
+
+
+class Replay(JobType[replay_options.Replay]):
+    """The requests of a log, at the log's times or a multiple of its speed (`load:
+    {replay: …}`). What the log lacks is made up as the options say, or skipped and
+    counted. `ldapslam replay run` writes such a job."""
+
+    name: ClassVar[str] = "replay"
+    Options: ClassVar[type[Section]] = replay_options.Replay
+    sets: ClassVar[tuple[str, ...]] = ("operations", "replay")
+
+    def expand(
+        self, options: replay_options.Replay, stream: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        return {
+            "replay": options.model_dump(mode="json", by_alias=True, exclude_none=True)
+        }
+
+
+IMPORT_OPERATION = "import"
+#: Settings of slapd whose values are paths on the agent's host.
+PATH_SETTINGS = ("include", "moduleload")
+#: An agent keeps this many notes of a client, one for each import.
+MAX_IMPORTS = 100
+
+
+def _of_a_program(words: list[str]) -> list[str]:
+    return [absolute(words[0]), *words[1:]]
+
+
+class BulkLoadOptions(Section):
+    """What is imported, by which server, and where its database is."""
+
+    server: Literal["slapd", "389ds"] = Field(examples=["slapd"])
+    """which directory server"""
+    method: Literal["offline", "online"] = "offline"
+    """offline: slapadd, or ldif2db; online: adds over LDAP to a slapd, an import task
+    of a 389-DS"""
+    quick: Flag | None = None
+    """slapadd -q, without checks and transactions; of slapd and offline alone"""
+    entries: Count | None = Field(default=None, examples=["10000"])
+    """how many entries the template makes (`data generate -n`); without it, as it
+    says"""
+    template: Text = "people"
+    """name of a example template of `data generate`"""
+    template_file: FileName | None = None
+    """instead: a template of one's own"""
+    ldif: HostFile | None = None
+    """instead of a template: an LDIF file on the agent's host"""
+    place: HostFile | None = Field(default=None, examples=["/mnt/ext4"])
+    """folder on the agent's host in which the database is made and removed again;
+    without it, the folder for temporary files"""
+    prepare: (
+        Annotated[
+            list[Text],
+            Field(min_length=1),
+            BeforeValidator(one_or_more),
+            AfterValidator(_of_a_program),
+        ]
+        | None
+    ) = Field(default=None, examples=["[/usr/local/sbin/fresh-filesystem, xfs]"])
+    """instead of `place`: a program on the agent's host and its arguments. It is run
+    before each import, with the first argument `prepare`, and prints the folder; and
+    after it, with `release` and that folder as last argument"""
+    binary: HostFile | None = None
+    """slapd or ns-slapd of a build under test; without it, the installed one"""
+    backend: Literal["mdb", "bdb"] | None = None
+    """the server's database; without it, its usual one"""
+    settings: dict[Text, Text | list[Text]] = Field(
+        default_factory=dict, examples=["{index: ['cn,sn eq,sub', 'mail eq']}"]
+    )
+    """settings of the server, as of `lab up --set`; a list gives one more than once"""
+
+    _template_text: str | None = PrivateAttr(default=None)
+
+    @checked
+    def _read(self, reading: Reading) -> None:
+        if self.template_file is not None:
+            self._template_text = reading.text_of(self.template_file)
+
+    @checked
+    def _check_together(self) -> None:
+        if self.ldif is not None:
+            others = {"template", "template_file", "entries"} & self.model_fields_set
+            if others:
+                raise Fault(
+                    f"ldif excludes {' and '.join(sorted(others))}",
+                    "a file has the entries that it has",
+                )
+        if {"template", "template_file"} <= self.model_fields_set:
+            raise Fault("template and template_file exclude each other", "keep one")
+        if self.place is not None and self.prepare is not None:
+            raise Fault(
+                "place and prepare exclude each other",
+                "the folder is the one that the program prints",
+            )
+        for name, given in self.settings.items():
+            if name.strip().lower() in PATH_SETTINGS:
+                for path in one_or_more(given):
+                    absolute(path)
+        if self.quick is not None and (self.server, self.method) != (
+            "slapd",
+            "offline",
+        ):
+            raise Fault("quick is of slapd and offline alone", "leave it out")
+
+
+class BulkLoad(JobType[BulkLoadOptions]):
+    """Times the import of a population into a fresh server of its own on the agent's
+    host: one operation `import` of its whole length, by one client. `count` says how
+    many there are, one after the other, each into an empty database; without it, one.
+    Nothing is sent to the target, and agents are not chosen by it."""
+
+    name: ClassVar[str] = "bulk_load"
+    Options: ClassVar[type[Section]] = BulkLoadOptions
+    sets: ClassVar[tuple[str, ...]] = ("operations", "python", "load")
+
+    def expand(
+        self, options: BulkLoadOptions, stream: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        count = stream.get("count", 1)
+        if isinstance(count, int) and count > MAX_IMPORTS:
+            raise Fault(
+                f"{count:,} imports, a stream has at most {MAX_IMPORTS}",
+                "each is reported by itself: lower `count`",
+            )
+        is_quick = options.quick if options.quick is not None else True
+        return {
+            "python": {
+                "class": self.python_class(),
+                "operations": [IMPORT_OPERATION],
+                "needs_target": False,
+                "options": drop_none(
+                    {
+                        "server": options.server,
+                        "method": options.method,
+                        "quick": is_quick,
+                        "entries": options.entries,
+                        "template": None if options.ldif else options.template,
+                        "template_text": options._template_text,
+                        "ldif": options.ldif,
+                        "place": options.place,
+                        "prepare": options.prepare,
+                        "binary": options.binary,
+                        "backend": options.backend,
+                        "settings": options.settings,
+                    }
+                ),
+            },
+            "load": {"closed": {"clients": 1}},
+            **({} if "count" in stream else {"count": 1}),
+        }
