@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The coordinator as its operators call it: one method per call, our own errors.
+"""A coordinator as its operators call it: one method per call, our own errors.
 
-What comes back are the messages of operator.proto; what fails, fails as LdapSlamError.
+Calls return messages of operator.proto and schedule.proto; failures are LdapSlamErrors.
 """
 
 from __future__ import annotations
@@ -10,22 +10,28 @@ import getpass
 import os
 import socket
 from collections.abc import Iterator, Mapping, Sequence
-from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
-from ldapslam.base.errors import RunNotFound
+import click
+
+from ldapslam.base.errors import ConfigError, LdapSlamError, RunNotFound
+from ldapslam.cli.options import COORDINATOR_VARIABLE, DEFAULT_COORDINATOR
 from ldapslam.cli.security import operator_files
 from ldapslam.proto import operator_pb2 as pb
+from ldapslam.proto import schedule_pb2 as spb
 from ldapslam.proto.operator_pb2_grpc import OperatorServiceStub
+from ldapslam.proto.schedule_pb2_grpc import ScheduleServiceStub
 from ldapslam.transport.credentials import channel
 from ldapslam.transport.diagnosis import explained_errors
 from ldapslam.transport.messages import PROTOCOL_VERSION, build_version
 
 _CALL_TIMEOUT_S = 10.0
+#: The coordinator checks a job, and settles what is due, before it answers.
+_SUBMIT_TIMEOUT_S = 30.0
 
 
 def operator_name() -> str:
-    """Who calls, as the runs' records have it: user@host."""
+    """The caller in the records of runs: user@host."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a container's user id without a name
@@ -40,7 +46,7 @@ def job_request(
     overrides: Sequence[str] = (),
     files: Mapping[str, bytes] | None = None,
 ) -> pb.SubmitJobRequest:
-    """The request that has a job run."""
+    """The request to run a job."""
     return pb.SubmitJobRequest(
         protocol_version=PROTOCOL_VERSION,
         build=build_version(),
@@ -64,30 +70,30 @@ class Client:
         self._files = operator_files(address)
         self._channel = channel(address, self._files)
         self._stub = OperatorServiceStub(self._channel)  # type: ignore[no-untyped-call]
+        self._schedules = ScheduleServiceStub(self._channel)  # type: ignore[no-untyped-call]
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._channel.close()
 
-    def submit(self, request: pb.SubmitJobRequest) -> str:
-        """Have a job run; the run's id."""
+    def _call(
+        self, method: Any, request: Any, timeout_s: float = _CALL_TIMEOUT_S
+    ) -> Any:
         with explained_errors(self.address, self._files):
-            reply = self._stub.SubmitJob(request, timeout=_CALL_TIMEOUT_S)
-        return str(reply.run_id)
+            return method(request, timeout=timeout_s)
+
+    def _call_schedules(self, method: str, request: Any) -> Any:
+        return self._call(getattr(self._schedules, method), request, _SUBMIT_TIMEOUT_S)
+
+    def submit(self, request: pb.SubmitJobRequest) -> str:
+        """Run a job; the run's id."""
+        return str(self._call(self._stub.SubmitJob, request, _SUBMIT_TIMEOUT_S).run_id)
 
     def runs(self, limit: int = 0) -> list[pb.RunStatus]:
         """The newest runs, newest first; 0 is all."""
-        with explained_errors(self.address, self._files):
-            reply = self._stub.ListRuns(
-                pb.ListRunsRequest(limit=limit), timeout=_CALL_TIMEOUT_S
-            )
+        reply = self._call(self._stub.ListRuns, pb.ListRunsRequest(limit=limit))
         return list(reply.runs)
 
     def run(self, name: str) -> pb.RunStatus:
@@ -97,10 +103,9 @@ class Client:
             if not runs:
                 raise RunNotFound(name, hint="this coordinator has no runs yet")
             name = runs[0].run_id
-        with explained_errors(self.address, self._files):
-            status: pb.RunStatus = self._stub.GetRun(
-                pb.GetRunRequest(run_id=name), timeout=_CALL_TIMEOUT_S
-            )
+        status: pb.RunStatus = self._call(
+            self._stub.GetRun, pb.GetRunRequest(run_id=name)
+        )
         return status
 
     def watch(self, run_id: str) -> Iterator[pb.RunUpdate]:
@@ -109,28 +114,20 @@ class Client:
             yield from self._stub.WatchRun(pb.WatchRunRequest(run_id=run_id))
 
     def cancel(self, run_id: str) -> pb.RunStatus:
-        """Have a run end early; returns before it has."""
+        """End a run early; returns before it has ended."""
         request = pb.CancelRunRequest(run_id=run_id, cancelled_by=operator_name())
-        with explained_errors(self.address, self._files):
-            status: pb.RunStatus = self._stub.CancelRun(
-                request, timeout=_CALL_TIMEOUT_S
-            )
+        status: pb.RunStatus = self._call(self._stub.CancelRun, request)
         return status
 
     def agents(self) -> list[pb.AgentStatus]:
-        with explained_errors(self.address, self._files):
-            reply = self._stub.ListAgents(
-                pb.ListAgentsRequest(), timeout=_CALL_TIMEOUT_S
-            )
-        return list(reply.agents)
+        return list(self._call(self._stub.ListAgents, pb.ListAgentsRequest()).agents)
 
     def health(self, timeout_s: float = _CALL_TIMEOUT_S) -> str:
-        """SERVING or NOT_SERVING, as the coordinator says of itself."""
+        """SERVING or NOT_SERVING, in the coordinator's own words."""
         from grpc_health.v1 import health_pb2, health_pb2_grpc
 
         stub = health_pb2_grpc.HealthStub(self._channel)
-        with explained_errors(self.address, self._files):
-            reply = stub.Check(health_pb2.HealthCheckRequest(), timeout=timeout_s)
+        reply = self._call(stub.Check, health_pb2.HealthCheckRequest(), timeout_s)
         names = health_pb2.HealthCheckResponse.ServingStatus
         return str(names.Name(reply.status))
 
@@ -139,3 +136,80 @@ class Client:
         with explained_errors(self.address, self._files):
             for chunk in self._stub.FetchRun(pb.FetchRunRequest(run_id=run_id)):
                 yield chunk.content
+
+    def create_schedule(self, request: spb.CreateScheduleRequest) -> spb.ScheduleStatus:
+        status: spb.ScheduleStatus = self._call_schedules("CreateSchedule", request)
+        return status
+
+    def schedules(self) -> list[spb.ScheduleStatus]:
+        """All schedules, by name."""
+        request = spb.ListSchedulesRequest()
+        return list(self._call_schedules("ListSchedules", request).schedules)
+
+    def schedule(self, name: str) -> spb.ScheduleStatus:
+        """One schedule by id, name, or the beginning of an id."""
+        found = self.schedules()
+        matching = [one for one in found if name in (one.schedule_id, one.name)] or [
+            one for one in found if one.schedule_id.startswith(name)
+        ]
+        if len(matching) == 1:
+            return matching[0]
+        ids = ", ".join(one.schedule_id for one in matching)
+        raise ConfigError(
+            f"there is no schedule {name!r}"
+            if not matching
+            else f"{len(matching)} ids begin with {name!r}",
+            hint=ids or "`ldapslam schedule list` shows all",
+        )
+
+    def change_schedule(self, name: str, change: str) -> spb.ScheduleStatus:
+        """`change` is PAUSE, RESUME or DISABLE."""
+        request = spb.ChangeScheduleRequest(
+            schedule=name, change=f"CHANGE_{change}", changed_by=operator_name()
+        )
+        status: spb.ScheduleStatus = self._call_schedules("ChangeSchedule", request)
+        return status
+
+    def remove_schedule(self, name: str) -> None:
+        request = spb.RemoveScheduleRequest(schedule=name, removed_by=operator_name())
+        self._call_schedules("RemoveSchedule", request)
+
+    def add_window(self, window: spb.MaintenanceWindow) -> spb.MaintenanceWindow:
+        window.created_by = operator_name()
+        kept: spb.MaintenanceWindow = self._call_schedules("AddMaintenance", window)
+        return kept
+
+    def windows(self) -> list[spb.MaintenanceWindow]:
+        """All maintenance windows, by name."""
+        request = spb.ListMaintenanceRequest()
+        return list(self._call_schedules("ListMaintenance", request).windows)
+
+    def remove_window(self, name: str) -> None:
+        request = spb.RemoveMaintenanceRequest(window=name, removed_by=operator_name())
+        self._call_schedules("RemoveMaintenance", request)
+
+    def audit(self, limit: int) -> list[spb.AuditEntry]:
+        """The newest entries of the audit log, newest first; 0 is all."""
+        request = spb.ListAuditRequest(limit=limit)
+        return list(self._call_schedules("ListAudit", request).entries)
+
+
+def _complete_run(
+    context: click.Context, _: click.Parameter, incomplete: str
+) -> list[str]:
+    """Ids of runs for the shell's completion; none without a coordinator."""
+    address = (
+        context.params.get("coordinator")
+        or os.environ.get(COORDINATOR_VARIABLE)
+        or DEFAULT_COORDINATOR
+    )
+    try:
+        with Client(address) as client:
+            runs = [status.run_id for status in client.runs(limit=50)]
+    except LdapSlamError:
+        return []
+    return [run for run in ("latest", *runs) if run.startswith(incomplete)]
+
+
+#: RUN: an id, the beginning of one, or `latest`.
+run_argument = click.argument("run_id", metavar="RUN", shell_complete=_complete_run)

@@ -5,16 +5,17 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from ldapslam.base.errors import ConfigErrors, JobErrors, LdapSlamError
-from ldapslam.base.masking import without_passwords as without_passwords
+from ldapslam.base.log_format import is_json
 
 
 @dataclass
@@ -33,22 +34,6 @@ def _note_json(context: click.Context, _: click.Parameter, value: bool) -> bool:
     return value
 
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
-
-
-def add_options(
-    *options: Callable[[Any], Any],
-) -> Callable[[_Command], _Command]:
-    """A decorator that adds arguments and options, in the order of the help."""
-
-    def add(command: _Command) -> _Command:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return add
-
-
 #: The option of every command that has a result.
 json_option = click.option(
     "--json",
@@ -65,6 +50,14 @@ def say(text: str) -> None:
         click.echo(text, err=True)
 
 
+def announce(text: str) -> None:
+    """What a server says when it begins or fails: to people, or a line of its log."""
+    if is_json():
+        logging.getLogger("ldapslam").info("%s", text)
+    else:
+        say(text)
+
+
 def put(text: str) -> None:
     """A line of the result."""
     try:
@@ -78,6 +71,15 @@ def put(text: str) -> None:
 def put_json(document: Any) -> None:
     """The result of a command that was called with --json."""
     put(json.dumps(document, ensure_ascii=False, indent=2))
+
+
+def put_result(document: Any, lines: Iterable[str], *, as_json: bool) -> None:
+    """The result of a command: a document with --json, otherwise the lines."""
+    if as_json:
+        put_json(document)
+    else:
+        for line in lines:
+            put(line)
 
 
 def complain(error: LdapSlamError) -> None:

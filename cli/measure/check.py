@@ -28,7 +28,7 @@ from ldapslam.cli.measure.check_servers import (
     observed_servers,
 )
 from ldapslam.cli.measure.replay import explain_replays
-from ldapslam.cli.options import job_argument, set_option
+from ldapslam.cli.options import flag, job_argument, set_option
 from ldapslam.cli.submission import check_size_of_files, unsupported_thresholds
 from ldapslam.jobs.fields.monitors import Monitor
 from ldapslam.jobs.load import load_job
@@ -45,7 +45,7 @@ _OWN_TREES = ("cn=monitor", "cn=config", "cn=schema", "cn=subschema")
 @click.command("check")
 @job_argument
 @set_option
-@click.option("--offline", is_flag=True, help="The file alone; reach no server.")
+@flag("--offline", "The file alone; reach no server.")
 @json_option
 def check_command(
     job_file: Path, overrides: tuple[str, ...], offline: bool, as_json: bool

@@ -22,6 +22,7 @@ from ldapslam.agent.engine.setup import add_streams
 from ldapslam.agent.host import host_facts
 from ldapslam.base.errors import EngineError, ExitCode
 from ldapslam.cli.console import json_option, put, put_json, say, us_text
+from ldapslam.cli.options import option
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.plan import agent_plan
 from ldapslam.proto.fields import METRICS
@@ -29,10 +30,10 @@ from ldapslam.results.histogram import Histogram
 
 
 @click.command("selfcheck")
-@click.option(
+@option(
     "--realtime/--no-realtime",
+    "Ask for SCHED_FIFO in the open loop, as agents do where allowed.",
     default=True,
-    help="Ask for SCHED_FIFO in the open loop, as agents do where allowed.",
 )
 @json_option
 def selfcheck_command(realtime: bool, as_json: bool) -> ExitCode:

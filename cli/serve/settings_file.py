@@ -23,6 +23,7 @@ import click
 
 from ldapslam.base.errors import ConfigError
 from ldapslam.base.fault import did_you_mean
+from ldapslam.cli.options import FILE, option
 
 
 def _read(context: click.Context, own: click.Parameter, path: Path | None) -> None:
@@ -78,12 +79,11 @@ def _options(command: click.Command, own: click.Parameter) -> dict[str, click.Op
     }
 
 
-config_option = click.option(
-    "--config",
-    metavar="FILE",
-    type=click.Path(path_type=Path, dir_okay=False),
+config_option = option(
+    "--config FILE",
+    "Take options from this TOML file.",
+    type=FILE,
     is_eager=True,
     expose_value=False,
     callback=_read,
-    help="Take options from this TOML file.",
 )
