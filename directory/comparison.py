@@ -5,10 +5,10 @@
     result.is_equal, result.missing, result.named
 
 The expected tree is read first and leaves 16 bytes an entry in memory (a hash of its
-DN, one of its content); the other one is read against that table. Only the entries
-that differ, as many of them as are to be named, are read again to say in what. With
-`sample`, the DNs of all entries are compared, and the content of so many, drawn by a
-hash of their DNs: the same ones for the same seed, whatever the order of entries.
+DN, one of its content); the other one is read against that table. Of the entries that
+differ, those to be named are read again. With `sample`, the DNs of all entries are
+compared and the contents of that many, drawn by a hash of their DNs: the same ones for
+the same seed, whatever the order of entries.
 """
 
 from __future__ import annotations
@@ -143,10 +143,8 @@ class _Comparer:
         table = _Table(self._digested(self._expected, self._result.expected))
         for batch in _batches(self._digested(self._found, self._result.found)):
             for dn, is_known, is_same in table.look_up(batch):
-                if not is_known:
-                    self._note("extra", dn)
-                elif not is_same:
-                    self._note("different", dn)
+                if not is_known or not is_same:
+                    self._note("different" if is_known else "extra", dn)
         self._result.compared = table.seen_count
         self._name_missing(table)
         self._explain(self._different)
@@ -207,8 +205,7 @@ class _Comparer:
     def _name_missing(self, table: _Table) -> None:
         """The table has no names: those of the expected tree are read again."""
         self._result.missing = table.missing_count
-        left = min(self._named, table.missing_count)
-        if left:
+        if left := min(self._named, table.missing_count):
             names = self._expected.names()
             lost = (dn for dn in names if table.lacks(normalised_dn(dn)))
             self._result.named += [
@@ -216,15 +213,13 @@ class _Comparer:
             ]
 
     def _explain(self, dns: list[str]) -> None:
-        explained = set()
-        for dn, expected, found in self._pairs(dns):
-            explained.add(dn)
-            attributes = differing_attributes(expected, found, self._rules)
-            self._result.named.append(
-                EntryDifference("different", dn, tuple(attributes))
-            )
+        explained = {
+            dn: tuple(differing_attributes(expected, found, self._rules))
+            for dn, expected, found in self._pairs(dns)
+        }
+        dns = sorted(dns, key=lambda dn: dn not in explained)
         self._result.named += [
-            EntryDifference("different", dn) for dn in dns if dn not in explained
+            EntryDifference("different", dn, explained.get(dn, ())) for dn in dns
         ]
 
     def _pairs(self, dns: list[str]) -> Iterator[tuple[str, Attributes, Attributes]]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -29,18 +29,9 @@ from ldapslam.directory.control_connection import (
     texts_of,
 )
 
-#: Kinds of requests, as the books have them (RFC 4511).
-KINDS = (
-    "abandon",
-    "add",
-    "bind",
-    "compare",
-    "delete",
-    "extended",
-    "modify",
-    "modify_dn",
-    "search",
-    "unbind",
+#: Kinds of requests, as the reconciliation has them (RFC 4511).
+KINDS = tuple(
+    "abandon add bind compare delete extended modify modify_dn search unbind".split()
 )
 
 _OPERATIONS_DN = "cn=Operations,cn=Monitor"
@@ -90,11 +81,7 @@ class ServerCounts:
 
     def to_dict(self) -> dict[str, Any]:
         """As the run's manifest has it."""
-        return {
-            "operations": dict(self.operations),
-            "started": self.started,
-            "sent": dict(self.sent),
-        }
+        return asdict(self)
 
 
 def detect(connection: ControlConnection) -> ServerKind:

@@ -13,7 +13,7 @@ with `states` is read anew each time; nothing is cached.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import ldap
 
@@ -126,12 +126,18 @@ def csn_time_s(csn: str) -> float | None:
 
 def behind(states: Mapping[str, State]) -> dict[str, list[str]]:
     """Server -> sources of which it lacks changes that another server has."""
-    latest: dict[str, str] = {}
-    for one in states.values():
-        for source, last in one.items():
-            latest[source] = max(last, latest.get(source, last))
+    newest = latest(states.values())
     return {
         uri: lacking
         for uri, one in states.items()
-        if (lacking := sorted(s for s, last in latest.items() if one.get(s) != last))
+        if (lacking := sorted(s for s, last in newest.items() if one.get(s) != last))
     }
+
+
+def latest(states: Iterable[State]) -> State:
+    """The last change of each source that any of the servers has."""
+    found: dict[str, str] = {}
+    for one in states:
+        for source, last in one.items():
+            found[source] = max(last, found.get(source, last))
+    return found

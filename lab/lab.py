@@ -21,12 +21,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
-import ldap
-
+from ldapslam.base.errors import TargetUnreachable
 from ldapslam.dataset.ldif import entry_count
 from ldapslam.dataset.offline import IsStopping, OfflineResult
+from ldapslam.directory.replication_state import State, latest, state
 from ldapslam.lab import people
-from ldapslam.lab.access import Access, Found
+from ldapslam.lab.access import Access
 from ldapslam.lab.certificates import Authority, KeyPair
 from ldapslam.lab.ds389.configuration import Ds389Settings
 from ldapslam.lab.ds389.ds389 import Ds389Servers
@@ -246,29 +246,27 @@ class Lab:
 
     def search(
         self, server: Server, base_dn: str, scope: int, attributes: list[str]
-    ) -> Found:
+    ) -> dict[str, dict[str, list[bytes]]]:
         """All entries there, by their DN, as the administrator sees them; one of the
         lab's own operations, as `monitor_counts` has it."""
         with self._access.bound(server) as connection:
-            return connection.search(base_dn, scope, attributes)
+            connection.control["search"] += 1
+            found = connection.ldap.search_s(base_dn, scope, attrlist=attributes)
+        return {dn: entry for dn, entry in found if dn is not None}
 
-    def position(self, server: Server) -> dict[str, str]:
-        """The last change that a server has of each supplier, by the supplier's id:
-        contextCSN, or the replica update vector."""
+    def position(self, server: Server) -> State:
+        """The last change that a server has of each supplier."""
         with self._access.bound(server) as connection:
-            return self._product.position(connection, self.suffix)
+            return state(connection, self._product.kind, self.suffix)
 
     def wait_in_sync(self, timeout_s: float) -> None:
         """Wait until every server has all changes that a supplier has now."""
         if len(self._started()) == 1:
             return
-        wanted: dict[str, str] = {}
-        for supplier in self.suppliers:
-            for key, change in self.position(supplier).items():
-                wanted[key] = max(change, wanted.get(key, ""))
+        wanted = latest(map(self.position, self.suppliers))
         deadline_s = time.monotonic() + timeout_s
         for server in self._servers:
-            while not is_there(found := self.position(server), wanted):
+            while not in_sync(found := self.position(server), wanted):
                 if time.monotonic() > deadline_s:
                     raise LabError(
                         f"{server.name} is not in sync after {timeout_s:g} s: "
@@ -394,7 +392,7 @@ class Lab:
             try:
                 with self._access.bound(server):
                     return
-            except ldap.SERVER_DOWN:
+            except TargetUnreachable:
                 pass
             status = self._running.status(server.name)
             if status is not None:
@@ -407,7 +405,7 @@ class Lab:
             time.sleep(_PROBE_INTERVAL_S)
 
 
-def is_there(position: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
+def in_sync(position: State, wanted: State) -> bool:
     """Whether a server at `position` has all changes up to `wanted`."""
     return all(position.get(key, "") >= change for key, change in wanted.items())
 

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from ldapslam.dataset.offline import IsStopping, OfflineResult
-from ldapslam.lab.access import Access, Connection
+from ldapslam.directory.counts import ServerKind
+from ldapslam.lab.access import Access
 from ldapslam.lab.certificates import KeyPair
 from ldapslam.lab.errors import LabError
 from ldapslam.lab.keeper import Keeper
@@ -119,6 +120,7 @@ class Product(ABC):
 
     #: As its users call it.
     label: ClassVar[str]
+    kind: ClassVar[ServerKind]
     #: How long a server may take to stop before it is killed.
     stop_grace_s: ClassVar[float]
     site: Site
@@ -165,12 +167,6 @@ class Product(ABC):
     @abstractmethod
     def connect(self) -> None:
         """Have the servers, which are up now and had no client, replicate."""
-
-    @staticmethod
-    @abstractmethod
-    def position(connection: Connection, suffix: str) -> dict[str, str]:
-        """The last change that a server has of each supplier, by the supplier's id;
-        of two texts the greater is the later change."""
 
     @abstractmethod
     def counts(self, server: Server) -> dict[str, int]:

@@ -26,18 +26,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import ldap
-
-from ldapslam.base.errors import ConfigError
+from ldapslam.base.errors import ConfigError, TargetError
 from ldapslam.base.fault import did_you_mean
+from ldapslam.directory.counts import ServerKind
+from ldapslam.directory.replication_state import State, latest, state
 from ldapslam.lab.access import Access
-from ldapslam.lab.ds389.ds389 import Ds389Servers
 from ldapslam.lab.errors import LabError
 from ldapslam.lab.keeper import ask_detached
-from ldapslam.lab.lab import Lab, is_there
-from ldapslam.lab.product import Product
+from ldapslam.lab.lab import Lab, in_sync
 from ldapslam.lab.server import Server
-from ldapslam.lab.slapd.openldap import OpenLdap
 
 #: A lab as JSON: what `lab up --json` prints.
 Description = dict[str, Any]
@@ -46,7 +43,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")
 _END_TIMEOUT_S = 60.0
 _CONNECT_TIMEOUT_S = 2
 
-_PRODUCTS: dict[str, type[Product]] = {"slapd": OpenLdap, "389ds": Ds389Servers}
+_KINDS = {"slapd": ServerKind.SLAPD, "389ds": ServerKind.DS389}
 
 
 def bring_up(name: str, lab: Lab, *, has_tls: bool) -> Description:
@@ -98,18 +95,18 @@ def examine(description: Description) -> list[dict[str, Any]]:
     where that cannot be told."""
     servers = [_server(values) for values in description.get("servers", [])]
     states = {server.name: _state(description, server) for server in servers}
-    positions: dict[str, dict[str, str]] = {}
+    positions: dict[str, State] = {}
     for server in servers:
         if states[server.name] == "running":
             try:
                 positions[server.name] = _position(description, server)
-            except (ldap.LDAPError, OSError):
+            except (TargetError, OSError):
                 states[server.name] = "not answering"
-    wanted: dict[str, str] = {}
-    for server in servers:
-        if server.role == "supplier":
-            for key, change in positions.get(server.name, {}).items():
-                wanted[key] = max(change, wanted.get(key, ""))
+    wanted = latest(
+        positions[one.name]
+        for one in servers
+        if one.role == "supplier" and one.name in positions
+    )
     return [
         {
             "name": server.name,
@@ -117,7 +114,7 @@ def examine(description: Description) -> list[dict[str, Any]]:
             "uri": server.uri,
             "state": states[server.name],
             "position": positions.get(server.name),
-            "in_sync": is_there(positions[server.name], wanted)
+            "in_sync": in_sync(positions[server.name], wanted)
             if server.name in positions
             else None,
         }
@@ -190,11 +187,11 @@ def _state(description: Description, server: Server) -> str:
     return "running" if status is None else f"ended with {status}"
 
 
-def _position(description: Description, server: Server) -> dict[str, str]:
+def _position(description: Description, server: Server) -> State:
     access = Access(server.admin_password_file.read_text())
     with access.bound(server, _CONNECT_TIMEOUT_S) as connection:
-        product = _PRODUCTS[description["server"]]
-        return product.position(connection, description["suffix"])
+        kind = _KINDS[description["server"]]
+        return state(connection, kind, description["suffix"])
 
 
 # -- state files -----------------------------------------------------------------------

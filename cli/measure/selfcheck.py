@@ -328,8 +328,8 @@ def judge(pacing: Load, host: Host) -> tuple[Remark, ...]:
         ),
         (
             not granted.get("kernel_stamps"),
-            "the kernel gives no receive timestamps: the generator's own receive lag is "
-            "part of the service time",
+            "the kernel gives no receive timestamps: the generator's own receive lag "
+            "is part of the service time",
             "use a Linux kernel whose sockets support SO_TIMESTAMPING",
         ),
         (

@@ -13,12 +13,13 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 import ldap
 
 from ldapslam.base.errors import ConfigError
 from ldapslam.dataset.offline import IsStopping, OfflineResult, slapadd
+from ldapslam.directory.counts import ServerKind, read_counts
 from ldapslam.lab import options
 from ldapslam.lab.access import Connection
 from ldapslam.lab.errors import LabError
@@ -42,14 +43,12 @@ _MAP_BYTES_PER_ENTRY = 16 << 10
 _CONNECT_TIMEOUT_S = 60.0
 _CONNECT_INTERVAL_S = 0.02
 
-# cn=monitor's names where they differ from the RFC's.
-_OPERATION_NAMES = {"modrdn": "modify_dn"}
-
 
 class OpenLdap(Product):
     """The slapds of one lab."""
 
     label: ClassVar[str] = "slapd"
+    kind: ClassVar[ServerKind] = ServerKind.SLAPD
     stop_grace_s: ClassVar[float] = 5.0
     backend = "mdb"
 
@@ -154,30 +153,13 @@ class OpenLdap(Product):
                     )
                 time.sleep(_CONNECT_INTERVAL_S)
 
-    @staticmethod
-    def position(connection: Connection, suffix: str) -> dict[str, str]:
-        """By contextCSN: time, count, server id, modification."""
-        found = connection.search(suffix, ldap.SCOPE_BASE, ["contextCSN"])
-        values = [value.decode() for value in found[suffix].get("contextCSN", [])]
-        return {value.split("#")[2]: value for value in values}
-
     def counts(self, server: Server) -> dict[str, int]:
-        """From cn=monitor: operations begun, as slapd counts one as completed a moment
-        after its client has the response. A replica's are in those of its supplier: a
-        bind and a search each time it connected."""
+        """A replica's operations are in the counts of its supplier: a bind and a search
+        each time it connected."""
         with self.site.access.bound(server) as connection:
-            entries = connection.search(
-                "cn=Operations,cn=Monitor",
-                ldap.SCOPE_ONELEVEL,
-                ["cn", "monitorOpInitiated"],
-            )
-            own = connection.own_operations()
-        counts = {}
-        for attributes in entries.values():
-            name = attributes["cn"][0].decode().lower()
-            name = _OPERATION_NAMES.get(name, name)
-            counts[name] = int(attributes["monitorOpInitiated"][0]) - own[name]
-        return counts
+            counts = read_counts(connection, self.kind).operations
+            own = connection.control.copy()
+        return {kind: (count or 0) - own[kind] for kind, count in counts.items()}
 
     def pause(self, replica: Server) -> None:
         self._stop_following(replica)
@@ -218,7 +200,7 @@ class OpenLdap(Product):
         """Entries keep theirs, and syncprov, which looks for the last of them when it
         starts, counts no deletes."""
         database = self._database(connection)
-        [overlay] = connection.search(
+        [(overlay, _)] = connection.search(
             database, ldap.SCOPE_ONELEVEL, ["1.1"], "(olcOverlay=syncprov)"
         )
 
@@ -395,20 +377,21 @@ class OpenLdap(Product):
 
     def _database(self, connection: Connection) -> str:
         """The DN of the tree's database in cn=config."""
-        found = connection.search(
+        [(dn, _)] = connection.search(
             "cn=config",
             ldap.SCOPE_ONELEVEL,
             ["1.1"],
             f"(&(objectClass=olcMdbConfig)(olcSuffix={self.site.tree.suffix}))",
         )
-        [dn] = found
         return dn
 
 
 def _break_value(connection: Connection, dn: str, attribute: str) -> None:
-    found = connection.search(dn, ldap.SCOPE_BASE, [attribute])
-    old: list[Any] = next(iter(found[dn].values()))
-    new = [old[0] + BROKEN_SUFFIX, *old[1:]]
+    entry = connection.read(dn, [attribute])
+    if not entry:
+        raise LabError(f"the entry {dn!r} has no {attribute}, or is not there")
+    first, *others = next(iter(entry.values()))
+    new = [first + BROKEN_SUFFIX, *others]
     connection.modify(dn, [(ldap.MOD_REPLACE, attribute, new)])
 
 
