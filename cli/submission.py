@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 from ldapslam.base.errors import ConfigError
 from ldapslam.cli.console import say
@@ -32,6 +32,7 @@ from ldapslam.transport.messages import MAX_MESSAGE_BYTES
 
 if TYPE_CHECKING:
     from ldapslam.cli.client import Client
+    from ldapslam.cli.composed_job import ComposedJob
 
 #: What a message may hold, and room for the job.
 _MAX_FILES_BYTES = MAX_MESSAGE_BYTES - (2 << 20)
@@ -72,18 +73,6 @@ def submit_job(client: Client, source: JobSource, overrides: Sequence[str]) -> s
     return client.submit(checked_request(source, overrides))
 
 
-class JobSource(Protocol):
-    """A job as it is submitted: its text, and the same text checked."""
-
-    @property
-    def name(self) -> str:
-        """What the run's manifest calls it."""
-
-    def content(self) -> bytes: ...
-
-    def load(self, overrides: Sequence[str] = ()) -> Job: ...
-
-
 @dataclass(frozen=True)
 class JobFile:
     """A job file."""
@@ -99,6 +88,11 @@ class JobFile:
 
     def load(self, overrides: Sequence[str] = ()) -> Job:
         return load_job(self.path, overrides)
+
+
+#: A job as it is submitted: its name in the run's manifest, its text, and the same text
+#: checked.
+JobSource: TypeAlias = "JobFile | ComposedJob"
 
 
 def unsupported_thresholds(job: Job) -> Iterator[str]:

@@ -4,7 +4,7 @@
     entry_digest(dn, attributes)    16 bytes, equal for entries that are equal
     Fingerprint                     of a population: count and digests, in any order
 
-directory_tree.py reads the entries of a server, tree_comparison.py names differences.
+tree.py reads the entries of a server, comparison.py names differences.
 
 Two entries are equal when their DNs are and each attribute has the same set of values.
 Names of attributes count without case, by one of their names (`surname` is `sn`), and
@@ -64,26 +64,14 @@ OPERATIONAL: Final = frozenset(
 )
 
 # The other names of RFC 4519, RFC 4524 and RFC 2798 -> the one that servers answer.
-_ALIASES = {
-    "commonname": "cn",
-    "countryname": "c",
-    "domaincomponent": "dc",
-    "favouritedrink": "drink",
-    "fax": "facsimiletelephonenumber",
-    "gn": "givenname",
-    "hometelephonenumber": "homephone",
-    "localityname": "l",
-    "mobiletelephonenumber": "mobile",
-    "organizationalunitname": "ou",
-    "organizationname": "o",
-    "pagertelephonenumber": "pager",
-    "rfc822mailbox": "mail",
-    "stateorprovincename": "st",
-    "streetaddress": "street",
-    "surname": "sn",
-    "userid": "uid",
-}
-
+_ALIASES: Final = dict(
+    pair.split("=")
+    for pair in "commonname=cn countryname=c domaincomponent=dc favouritedrink=drink "
+    "fax=facsimiletelephonenumber gn=givenname hometelephonenumber=homephone "
+    "localityname=l mobiletelephonenumber=mobile organizationalunitname=ou "
+    "organizationname=o pagertelephonenumber=pager rfc822mailbox=mail "
+    "stateorprovincename=st streetaddress=street surname=sn userid=uid".split()
+)
 # Class -> the superiors that it implies, apart from `top`.
 _SUPERIORS = {
     b"inetorgperson": (b"organizationalperson", b"person"),

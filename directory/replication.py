@@ -2,7 +2,7 @@
 """Did replication deliver what was written? Asked once the load has stopped.
 
 First the states (replication_state.py) are read until they are equal on all servers or
-the time is up, then what the servers hold is compared (tree_comparison.py), which names
+the time is up, then what the servers hold is compared (comparison.py), which names
 entries that one of them lacks, has too many or has in another form. Both are done
 whatever came of the other: a server that is behind has differences to name.
 

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ldapslam.lab.errors import LabError
+from ldapslam.lab.server import LabError
 
 # Longer than the keeper takes to kill servers that do not end by themselves.
 _END_TIMEOUT_S = 30.0

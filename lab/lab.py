@@ -6,7 +6,7 @@
 
 Everything lives in one temporary folder that the keeper process owns, with the servers
 (keeper_process.py). A server is ready when a bind succeeds. How a kind of server does
-all this is its `Product`'s (product.py).
+all this is in slapd/ and ds389/: a `Product`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
-from types import TracebackType
 from typing import Literal, Self
+from urllib.parse import quote
 
 from ldapslam.base.errors import TargetUnreachable
 from ldapslam.dataset.ldif import entry_count
@@ -30,21 +30,23 @@ from ldapslam.lab.access import Access
 from ldapslam.lab.certificates import Authority, KeyPair
 from ldapslam.lab.ds389.configuration import Ds389Settings
 from ldapslam.lab.ds389.ds389 import Ds389Servers
-from ldapslam.lab.errors import LabError
 from ldapslam.lab.keeper import Keeper
 from ldapslam.lab.ldif_lines import suffix_of
-from ldapslam.lab.product import Choices, Product, Site, Tree, last_lines
 from ldapslam.lab.server import (
+    SOCKET_NAME,
+    LabError,
     Server,
     Topology,
-    check_place,
+    check_folder,
     reserve_ports,
-    server_at,
 )
+from ldapslam.lab.site import Choices, Site, Tree, last_lines
 from ldapslam.lab.slapd.openldap import OpenLdap
 from ldapslam.lab.slapd.slapd import SlapdSettings
 
 ServerKind = Literal["slapd", "389ds"]
+#: What a lab needs of a kind of server; `site` is set once there is a folder.
+Product = OpenLdap | Ds389Servers
 
 _READY_TIMEOUT_S = 60.0
 _PROBE_INTERVAL_S = 0.01
@@ -100,15 +102,8 @@ class Lab:
         self.up()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.down()
-
-    # -- life -------------------------------------------------------------------------
 
     def up(self) -> None:
         """Load and start all servers; returns when they answer and are in sync."""
@@ -129,7 +124,7 @@ class Lab:
         """Find the programs, and see that there can be a folder; nothing is made."""
         self._product.find()
         base = self._base or Path(tempfile.gettempdir())
-        check_place(base.absolute(), self.topology.roles())
+        check_folder(base.absolute(), self.topology.roles())
 
     def prepare(self) -> None:
         """Configure all servers; they have no data, and none is started."""
@@ -169,12 +164,6 @@ class Lab:
     def stop(self, server: Server) -> None:
         """Stop one server; its data and its ports stay for `start`."""
         self._running.stop(server.name, self._product.stop_grace_s)
-
-    def pid(self, server: Server) -> int:
-        """The process of one server."""
-        return server.pid
-
-    # -- what is there ----------------------------------------------------------------
 
     @property
     def folder(self) -> Path:
@@ -235,13 +224,10 @@ class Lab:
     def people_dn(self) -> str:
         return people.PEOPLE_DN
 
-    # -- asking -----------------------------------------------------------------------
-
     def monitor_counts(self, server: Server) -> dict[str, int]:
-        """Operations begun since the server started, by name, as the server counts
-        them. The lab's own operations are not in the figures, those of the servers'
-        replication are."""
-        self._running  # noqa: B018  raises when the lab is down
+        """Operations that the server counts since its start, by name: those of
+        replication too, but not the lab's own."""
+        self._started()
         return self._product.counts(server)
 
     def search(
@@ -275,25 +261,21 @@ class Lab:
                     )
                 time.sleep(_PROBE_INTERVAL_S)
 
-    # -- replication ------------------------------------------------------------------
-
     def pause_replication(self, replica: Server) -> None:
-        """Have a replica get no more changes; no server restarts."""
+        """Stop the replication to a replica; no server restarts."""
         self._product.pause(replica)
 
     def resume_replication(self, replica: Server, through: str | None = None) -> None:
-        """Have it get changes again; over a relay at `through` (host:port), which leads
-        to the supplier with slapd, to the replica with 389-DS."""
+        """Resume it; over a relay at `through` (host:port), which leads to the supplier
+        with slapd, to the replica with 389-DS."""
         self._product.resume(replica, through)
 
     def break_entry(
         self, replica: Server, dn: str, attribute: str | None = None
     ) -> None:
-        """Remove an entry on one replica alone, or change a value of `attribute` there,
-        behind replication's back: it does not mend it by itself. A 389-DS restarts."""
+        """Remove an entry on one replica alone, or change a value of `attribute` there;
+        replication does not notice it. A 389-DS restarts."""
         self._product.break_entry(replica, dn, attribute)
-
-    # -- inside -----------------------------------------------------------------------
 
     @property
     def _running(self) -> Keeper:
@@ -327,12 +309,18 @@ class Lab:
         for index, (name, role) in enumerate(roles.items()):
             folder = self.folder / name
             folder.mkdir()
-            self._reserved_ports[name] = sockets[2 * index : 2 * index + 2]
-            ports = [port.getsockname()[1] for port in self._reserved_ports[name]]
-            server = server_at(
-                *(name, role, folder, ports),
+            reserved = self._reserved_ports[name] = sockets[2 * index : 2 * index + 2]
+            port, tls_port = (one.getsockname()[1] for one in reserved)
+            socket_path = quote(str(folder / SOCKET_NAME), safe="")
+            server = Server(
+                name=name,
+                role=role,
+                uri=f"ldap://127.0.0.1:{port}",
+                ldaps_uri=f"ldaps://127.0.0.1:{tls_port}",
+                ldapi_uri=f"ldapi://{socket_path}",
                 admin_dn=self.admin_dn,
-                password_file=self.admin_password_file,
+                admin_password_file=self.admin_password_file,
+                folder=folder,
             )
             self._servers.append(server)
             key_pairs[name] = authority.issue(name, self._certificate_lifetime)

@@ -31,10 +31,9 @@ from ldapslam.base.fault import did_you_mean
 from ldapslam.directory.counts import ServerKind
 from ldapslam.directory.replication_state import State, latest, state
 from ldapslam.lab.access import Access
-from ldapslam.lab.errors import LabError
 from ldapslam.lab.keeper import ask_detached
 from ldapslam.lab.lab import Lab, in_sync
-from ldapslam.lab.server import Server
+from ldapslam.lab.server import LabError, Server
 
 #: A lab as JSON: what `lab up --json` prints.
 Description = dict[str, Any]

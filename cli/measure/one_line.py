@@ -16,8 +16,8 @@ from typing import Any
 import click
 
 from ldapslam.base.errors import ExitCode
+from ldapslam.cli.composed_job import ComposedJob
 from ldapslam.cli.console import put
-from ldapslam.cli.measure.composed_job import ComposedJob
 from ldapslam.cli.measure.one_line_options import (
     Options,
     common_options,

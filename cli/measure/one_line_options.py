@@ -16,8 +16,8 @@ from typing import Any
 import click
 
 from ldapslam.base.errors import LdapSlamError
+from ldapslam.cli.composed_job import ComposedJob
 from ldapslam.cli.console import json_option
-from ldapslam.cli.measure.composed_job import ComposedJob
 from ldapslam.cli.measure.run import agents_option, out_option
 from ldapslam.cli.options import add_options, flag, option, set_option
 

@@ -15,8 +15,8 @@ from ldapslam.agent.spool import private
 from ldapslam.base import units
 from ldapslam.base.errors import ConfigError, ExitCode
 from ldapslam.base.fault import Fault
+from ldapslam.cli.composed_job import ComposedJob
 from ldapslam.cli.console import put, say
-from ldapslam.cli.measure.composed_job import ComposedJob
 from ldapslam.cli.measure.one_line import run_composed
 from ldapslam.cli.measure.one_line_options import (
     compose_head,

@@ -49,8 +49,8 @@ from ldapslam.lab.bulk_load.place import prepared_place
 from ldapslam.lab.keeper import Keeper
 from ldapslam.lab.lab import Lab
 from ldapslam.lab.ldif_lines import check_suffix, suffix_of, write_plain
-from ldapslam.lab.product import Choices
 from ldapslam.lab.server import is_plain
+from ldapslam.lab.site import Choices
 from ldapslam.lab.slapd.slapd import SlapdSettings
 
 #: One part of so many of a disk is none of an import's.

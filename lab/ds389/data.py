@@ -13,9 +13,9 @@ import base64
 import time
 from pathlib import Path
 
-from ldapslam.lab.errors import LabError
 from ldapslam.lab.ldif_lines import dn_of, records
-from ldapslam.lab.product import BROKEN_SUFFIX
+from ldapslam.lab.server import LabError
+from ldapslam.lab.site import BROKEN_SUFFIX
 
 RUV_ID = "ffffffff-ffffffff-ffffffff-ffffffff"
 

@@ -42,9 +42,8 @@ from ldapslam.lab.ds389.configuration import (
     replica_dn,
 )
 from ldapslam.lab.ds389.data import write_broken, write_replicated
-from ldapslam.lab.errors import LabError
-from ldapslam.lab.product import Choices, Product
-from ldapslam.lab.server import Server
+from ldapslam.lab.server import LabError, Server
+from ldapslam.lab.site import Choices, Site
 
 _TOOL_TIMEOUT_S = 60.0
 
@@ -55,7 +54,7 @@ _LOGGED = {"BIND": "bind", "UNBIND": "unbind", "ABANDON": "abandon", "EXT": "ext
 _LOG_LINE = re.compile(r" op=\d+ (BIND|UNBIND|ABANDON|EXT)\b")
 
 
-class Ds389Servers(Product):
+class Ds389Servers:
     """The 389-DS servers of one lab."""
 
     label: ClassVar[str] = "389-DS"
@@ -63,6 +62,7 @@ class Ds389Servers(Product):
     #: Agreements and the checkpoint at the end take their time.
     stop_grace_s: ClassVar[float] = 30.0
     backend = ""
+    site: Site
 
     def __init__(self, choices: Choices, settings: Ds389Settings | None = None) -> None:
         if choices.has_delta:

@@ -22,10 +22,9 @@ from ldapslam.dataset.offline import IsStopping, OfflineResult, slapadd
 from ldapslam.directory.counts import ServerKind, read_counts
 from ldapslam.lab import options
 from ldapslam.lab.access import Connection
-from ldapslam.lab.errors import LabError
 from ldapslam.lab.ldif_lines import write_plain
-from ldapslam.lab.product import BROKEN_SUFFIX, Choices, Product
-from ldapslam.lab.server import Server
+from ldapslam.lab.server import LabError, Server
+from ldapslam.lab.site import BROKEN_SUFFIX, Choices, Site
 from ldapslam.lab.slapd import slapd
 from ldapslam.lab.slapd.slapd import SlapdSettings
 
@@ -44,13 +43,15 @@ _CONNECT_TIMEOUT_S = 60.0
 _CONNECT_INTERVAL_S = 0.02
 
 
-class OpenLdap(Product):
+class OpenLdap:
     """The slapds of one lab."""
 
     label: ClassVar[str] = "slapd"
     kind: ClassVar[ServerKind] = ServerKind.SLAPD
+    #: How long a server may take to stop before it is killed.
     stop_grace_s: ClassVar[float] = 5.0
     backend = "mdb"
+    site: Site
 
     def __init__(
         self,

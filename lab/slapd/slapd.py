@@ -10,14 +10,13 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ldapslam.base.errors import ConfigError
-from ldapslam.lab.errors import LabError
-from ldapslam.lab.product import version_line
+from ldapslam.lab.server import LabError
+from ldapslam.lab.site import checked_binary, version_answer, version_line
 
 # Where distributions put what we need; Debian's come first.
 _PROGRAM_FOLDERS = (
@@ -41,8 +40,6 @@ _BUILT_MODULE_FOLDERS = (
 
 # Ubuntu confines /usr/sbin/slapd, by its path, to the system's own directories.
 _APPARMOR_PROFILE = Path("/etc/apparmor.d/usr.sbin.slapd")
-
-_VERSION_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -125,17 +122,18 @@ def find_programs(binary: Path | None = None) -> Programs:
         )
     module_folder = _first_with("back_mdb.so", map(Path, _MODULE_FOLDERS))
     folders = [] if module_folder is None else [module_folder]
-    return Programs(Path(slapd), folders, schema_folder, _said(Path(slapd)))
+    return Programs(
+        Path(slapd),
+        folders,
+        schema_folder,
+        version_answer(Path(slapd), "-VVV", "slapd", "slapd"),
+    )
 
 
 def _programs_of(binary: Path) -> Programs:
-    binary = Path(os.path.abspath(binary))
-    if not (binary.is_file() and os.access(binary, os.X_OK)):
-        raise ConfigError(
-            f"--binary {str(binary)!r} is no program",
-            hint="PREFIX/libexec/slapd, or servers/slapd/slapd of a build tree",
-        )
-    said = _said(binary)
+    hint = "PREFIX/libexec/slapd, or servers/slapd/slapd of a build tree"
+    binary = checked_binary(binary, hint)
+    said = version_answer(binary, "-VVV", "slapd", "slapd")
     candidates = [binary.parent / name for name in _BUILT_SCHEMA_FOLDERS]
     schema_folder = _first_with("core.schema", candidates)
     if schema_folder is None:
@@ -149,27 +147,6 @@ def _programs_of(binary: Path) -> Programs:
     folders += [binary.parent / name for name in ("back-mdb/.libs", "overlays/.libs")]
     existing = {Path(os.path.normpath(one)): None for one in folders if one.is_dir()}
     return Programs(binary, list(existing), schema_folder.resolve(), said)
-
-
-def _said(slapd: Path) -> str:
-    """What `slapd -VVV` answers: its version, and what is static in it."""
-    try:
-        done = subprocess.run(
-            [slapd, "-VVV"],
-            capture_output=True,
-            text=True,
-            timeout=_VERSION_TIMEOUT_S,
-            env={**os.environ, "LDAPNOINIT": "1"},
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise ConfigError(f"{str(slapd)!r} cannot be run: {error}") from error
-    said = done.stderr + done.stdout
-    if "slapd" not in said:
-        raise ConfigError(
-            f"{str(slapd)!r} is no slapd: asked for its version, it said "
-            f"{said.strip()[:200]!r}"
-        )
-    return said
 
 
 def _first_with(name: str, folders: Sequence[Path] | map[Path]) -> Path | None:
