@@ -16,7 +16,7 @@ from __future__ import annotations
 import heapq
 import itertools
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final, Literal, Protocol
@@ -120,62 +120,54 @@ def compare(
     return result
 
 
+@dataclass(slots=True)
 class _Comparer:
-    def __init__(
-        self,
-        expected: Tree,
-        found: Tree,
-        rules: Rules,
-        result: Comparison,
-        named: int,
-        progress: Progress,
-    ) -> None:
-        self._expected = expected
-        self._found = found
-        self._rules = rules
-        self._result = result
-        self._named = named
-        self._progress = progress
-        #: DNs of different entries, to be explained.
-        self._different: list[str] = []
+    expected: Tree
+    found: Tree
+    rules: Rules
+    result: Comparison
+    named: int
+    progress: Progress
+    #: DNs of different entries, to be explained.
+    different: list[str] = field(default_factory=list)
 
     def compare_all(self) -> None:
-        table = _Table(self._digested(self._expected, self._result.expected))
-        for batch in _batches(self._digested(self._found, self._result.found)):
+        table = _Table(self._digested(self.expected, self.result.expected))
+        for batch in _batches(self._digested(self.found, self.result.found)):
             for dn, is_known, is_same in table.look_up(batch):
                 if not is_known or not is_same:
                     self._note("different" if is_known else "extra", dn)
-        self._result.compared = table.seen_count
+        self.result.compared = table.seen_count
         self._name_missing(table)
-        self._explain(self._different)
+        self._explain(self.different)
 
     def compare_sample(self, sample: int, seed: int) -> None:
         drawn = Sample(sample, seed)
-        names = self._named_only(self._expected, self._result.expected)
+        names = self._named_only(self.expected, self.result.expected)
         table = _Table(drawn.watch(names))
-        for batch in _batches(self._named_only(self._found, self._result.found)):
+        for batch in _batches(self._named_only(self.found, self.result.found)):
             for dn, is_known, _ in table.look_up(batch):
                 if not is_known:
                     self._note("extra", dn)
         self._name_missing(table)
         common = [dn for dn, _ in drawn.entries() if not table.lacks(normalised_dn(dn))]
-        for dn, expected, found in self._pairs(common):
-            self._result.compared += 1
-            differences = differing_attributes(expected, found, self._rules)
+        for dn, expected, found in _pairs(common, self.expected, self.found):
+            self.result.compared += 1
+            differences = differing_attributes(expected, found, self.rules)
             if differences:
                 self._note("different", dn, tuple(differences))
-        if self._result.compared < len(common):
+        if self.result.compared < len(common):
             raise TargetError(
-                f"{self._found.name}: of a sample of {len(common):,} entries "
-                f"{self._result.compared:,} could be read here and in "
-                f"{self._expected.name}",
+                f"{self.found.name}: of a sample of {len(common):,} entries "
+                f"{self.result.compared:,} could be read here and in "
+                f"{self.expected.name}",
                 hint="may the bind DN read all entries, and does nobody delete any?",
             )
 
     def _digested(self, tree: Tree, total: Fingerprint) -> Iterator[Digested]:
         for dn, attributes in tree.entries():
             key = normalised_dn(dn)
-            digest = content_digest(key, normalised(attributes, self._rules))
+            digest = content_digest(key, normalised(attributes, self.rules))
             total.add(digest)
             self._tell(tree, total)
             yield dn, key, digest
@@ -188,52 +180,63 @@ class _Comparer:
 
     def _tell(self, tree: Tree, total: Fingerprint) -> None:
         if total.count % _BATCH == 0:
-            self._progress(tree.name, total.count)
+            self.progress(tree.name, total.count)
 
     def _note(
         self, kind: Kind, dn: str, attributes: tuple[AttributeDifference, ...] = ()
     ) -> None:
-        count = getattr(self._result, kind) + 1
-        setattr(self._result, kind, count)
-        if count > self._named:
+        count = getattr(self.result, kind) + 1
+        setattr(self.result, kind, count)
+        if count > self.named:
             return
         if kind == "different" and not attributes:
-            self._different.append(dn)
+            self.different.append(dn)
         else:
-            self._result.named.append(EntryDifference(kind, dn, attributes))
+            self.result.named.append(EntryDifference(kind, dn, attributes))
 
     def _name_missing(self, table: _Table) -> None:
         """The table has no names: those of the expected tree are read again."""
-        self._result.missing = table.missing_count
-        if left := min(self._named, table.missing_count):
-            names = self._expected.names()
+        self.result.missing = table.missing_count
+        if left := min(self.named, table.missing_count):
+            names = self.expected.names()
             lost = (dn for dn in names if table.lacks(normalised_dn(dn)))
-            self._result.named += [
+            self.result.named += [
                 EntryDifference("missing", dn) for dn in itertools.islice(lost, left)
             ]
 
     def _explain(self, dns: list[str]) -> None:
         explained = {
-            dn: tuple(differing_attributes(expected, found, self._rules))
-            for dn, expected, found in self._pairs(dns)
+            dn: tuple(differing_attributes(expected, found, self.rules))
+            for dn, expected, found in _pairs(dns, self.expected, self.found)
         }
         dns = sorted(dns, key=lambda dn: dn not in explained)
-        self._result.named += [
+        self.result.named += [
             EntryDifference("different", dn, explained.get(dn, ())) for dn in dns
         ]
 
-    def _pairs(self, dns: list[str]) -> Iterator[tuple[str, Attributes, Attributes]]:
-        """Entries that both trees have, in the order of `dns`."""
-        if not dns:
-            return
-        left, right = (
-            {normalised_dn(dn): attributes for dn, attributes in tree.pick(dns)}
-            for tree in (self._expected, self._found)
-        )
-        for dn in dns:
-            key = normalised_dn(dn)
-            if key in left and key in right:
-                yield dn, left[key], right[key]
+
+def _pairs(
+    dns: Sequence[str], expected: Tree, found: Tree
+) -> Iterator[tuple[str, Attributes, Attributes]]:
+    """Entries that both trees have, in the order of `dns`."""
+    for dn, left, right in picked(dns, expected, found):
+        if left is not None and right is not None:
+            yield dn, left, right
+
+
+def picked(
+    dns: Sequence[str], expected: Tree, found: Tree
+) -> Iterator[tuple[str, Attributes | None, Attributes | None]]:
+    """Each of the entries as both trees have it; None: it is not there."""
+    if not dns:
+        return
+    left, right = (
+        {normalised_dn(dn): attributes for dn, attributes in tree.pick(dns)}
+        for tree in (expected, found)
+    )
+    for dn in dns:
+        key = normalised_dn(dn)
+        yield dn, left.get(key), right.get(key)
 
 
 class _Table:

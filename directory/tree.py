@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import ldap
@@ -37,30 +38,21 @@ _LIMITS = (3, 4, 11, 53)
 _Found = list[tuple[str, Attributes]]
 
 
+@dataclass(slots=True)
 class DirectoryTree:
     """A subtree of a server, over a connection that python-ldap has bound."""
 
-    def __init__(
-        self,
-        connection: Any,
-        uri: str,
-        base: str,
-        *,
-        note_request: Callable[[str], None] = lambda kind: None,
-        timeout_s: float = 60.0,
-        page_entries: int = PAGE_ENTRIES,
-    ) -> None:
-        """`timeout_s` is for each page."""
-        self._connection = connection
-        self._uri = uri
-        self._base = base
-        self._note_request = note_request
-        self._timeout_s = timeout_s
-        self._page_entries = page_entries
+    connection: Any
+    uri: str
+    base: str
+    note_request: Callable[[str], None] = lambda kind: None
+    #: For each page.
+    timeout_s: float = 60.0
+    page_entries: int = PAGE_ENTRIES
 
     @property
     def name(self) -> str:
-        return self._uri
+        return self.uri
 
     def entries(self) -> Iterator[tuple[str, Attributes]]:
         """DN and attributes of each entry, of the operational ones nsAccountLock alone.
@@ -88,10 +80,10 @@ class DirectoryTree:
                     yield dn, attributes
 
     def _pages(self, attributes: list[str]) -> Iterator[tuple[str, Attributes]]:
-        paging = SimplePagedResultsControl(False, size=self._page_entries, cookie="")
+        paging = SimplePagedResultsControl(False, size=self.page_entries, cookie="")
         while True:
-            sent = self._send(self._base, ldap.SCOPE_SUBTREE, attributes, [paging])
-            found, controls = self._receive(self._base, sent)
+            sent = self._send(self.base, ldap.SCOPE_SUBTREE, attributes, [paging])
+            found, controls = self._receive(self.base, sent)
             yield from found
             cookies = [
                 control.cookie
@@ -105,10 +97,10 @@ class DirectoryTree:
     def _send(
         self, base: str, scope: int, attributes: list[str], controls: list[Any]
     ) -> int:
-        self._note_request("search")
+        self.note_request("search")
         controls = [*controls, ManageDSAITControl()]
         try:
-            message_id: int = self._connection.search_ext(
+            message_id: int = self.connection.search_ext(
                 base, scope, _FILTER, attributes, serverctrls=controls
             )
         except ldap.LDAPError as error:
@@ -118,8 +110,8 @@ class DirectoryTree:
     def _receive(self, base: str, message_id: int) -> tuple[_Found, list[Any]]:
         """Entries and controls of a response; none where the base is not there."""
         try:
-            _, messages, _, controls = self._connection.result3(
-                message_id, timeout=self._timeout_s
+            _, messages, _, controls = self.connection.result3(
+                message_id, timeout=self.timeout_s
             )
         except ldap.NO_SUCH_OBJECT:
             return [], []
@@ -134,7 +126,7 @@ class DirectoryTree:
             return
         if "objectclass" not in map(str.lower, attributes):
             raise TargetError(
-                f"target {self._uri!r} does not let the attributes of {dn!r} be read: "
+                f"target {self.uri!r} does not let the attributes of {dn!r} be read: "
                 "not even its objectClass",
                 hint="read as an identity that may read all attributes: the rootdn of "
                 "slapd, cn=Directory Manager of 389-DS",
@@ -143,9 +135,9 @@ class DirectoryTree:
     def _failure(self, error: ldap.LDAPError, base: str) -> TargetError:
         code, text = result_code_of(error), error_text(error)
         if code < 0:
-            return TargetUnreachable(self._uri, text)
+            return TargetUnreachable(self.uri, text)
         return TargetError(
-            f"target {self._uri!r} does not let {base!r} be read: {text} ({code})",
+            f"target {self.uri!r} does not let {base!r} be read: {text} ({code})",
             hint="read as an identity without limits: the rootdn of slapd, "
             "cn=Directory Manager of 389-DS"
             if code in _LIMITS

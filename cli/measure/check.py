@@ -17,16 +17,8 @@ import click
 from ldapslam.base.errors import ExitCode
 from ldapslam.base.units import format_duration, format_rate
 from ldapslam.cli.console import json_option, put, put_json, say
-from ldapslam.cli.measure.check_servers import (
-    Document,
-    Faults,
-    ask_imports,
-    ask_monitors,
-    ask_probes,
-    ask_verification,
-    ask_watched,
-    observed_servers,
-)
+from ldapslam.cli.measure import check_servers
+from ldapslam.cli.measure.check_servers import Document, Faults
 from ldapslam.cli.measure.replay import explain_replays
 from ldapslam.cli.options import flag, job_argument, set_option
 from ldapslam.cli.submission import check_size_of_files, unsupported_thresholds
@@ -70,14 +62,14 @@ def _ask_all(job: Job, faults: Faults) -> Document:
     """The servers, for all that the run will ask of them."""
     # One agent for all: it has every connection, so it uses every server.
     plan = agent_plan(job, agent_index=0, agent_count=1, seed=0)
-    observed = observed_servers(job)
+    observed = check_servers.observed_servers(job)
     return {
         "servers": _ask_servers(job, plan, faults),
-        "watched": ask_watched(observed, faults),
-        "monitors": ask_monitors(job, observed, faults),
-        "imports": ask_imports(plan, faults),
-        "probes": ask_probes(plan, faults),
-        "verify": ask_verification(job, observed, faults),
+        "watched": check_servers.ask_watched(observed, faults),
+        "monitors": check_servers.ask_monitors(job, observed, faults),
+        "imports": check_servers.ask_imports(plan, faults),
+        "probes": check_servers.ask_probes(plan, faults),
+        "verify": check_servers.ask_verification(job, observed, faults),
     }
 
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ldapslam.base.errors import ConfigError, ExitCode, LdapSlamError
+from ldapslam.cli import outcome
 from ldapslam.cli.client import Client
 from ldapslam.cli.console import say
 from ldapslam.cli.follow import follow
@@ -26,14 +27,6 @@ from ldapslam.cli.measure.local_fleet import (
     one_blas_thread,
 )
 from ldapslam.cli.options import FORMATS, RUNS_FOLDER, STORE_NAME
-from ldapslam.cli.outcome import (
-    has_started,
-    make_folder,
-    name_files,
-    raise_if_never_started,
-    report,
-    show_outcome,
-)
 from ldapslam.cli.progress import Progress
 from ldapslam.cli.submission import JobSource, submit_job
 from ldapslam.proto import operator_pb2 as pb
@@ -62,17 +55,17 @@ def run_locally(
             local_fleet(names, labels, store_file, results.folder) as fleet,
         ):
             status, is_interrupted = _run_on(fleet, source, overrides)
-        if is_interrupted and not has_started(status):
+        if is_interrupted and not outcome.has_started(status):
             say("interrupted before any load; there is nothing to report")
             return ExitCode.INTERRUPTED
-        raise_if_never_started(status)
+        outcome.raise_if_never_started(status)
         results.keep(status.run_id)
         with Store.open(results.folder / STORE_NAME) as store:
-            summary, files = report(
+            summary, files = outcome.report(
                 store, status.run_id, out=results.folder, formats=FORMATS
             )
-        exit_code = show_outcome(summary, as_json=as_json)
-        name_files(results.folder, files)
+        exit_code = outcome.show_outcome(summary, as_json=as_json)
+        outcome.name_files(results.folder, files)
     return ExitCode.INTERRUPTED if is_interrupted else exit_code
 
 
@@ -109,7 +102,7 @@ class _Results:
                 hint="name another one with --out, or remove it",
             )
         # Logs and results name entries and hosts: for their owner, who may share them.
-        make_folder(self.folder, 0o700)
+        outcome.make_folder(self.folder, 0o700)
 
     def keep(self, run_id: str) -> None:
         """There are results: give the folder its name."""
@@ -124,7 +117,7 @@ class _Results:
         if self._has_load():
             say(
                 f"what was measured is in {self.folder}; "
-                f"`ldapslam report {self.folder}` reports it"
+                f"`ldapslam outcome.report {self.folder}` reports it"
             )
         elif not self._has_existed:
             shutil.rmtree(self.folder, ignore_errors=True)

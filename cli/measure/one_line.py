@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -52,31 +53,25 @@ def run_composed(job: ComposedJob, given: Options) -> ExitCode:
     )
 
 
+@dataclass
 class _Operation:
     """One operation of a job under construction; its fields come from options."""
 
-    def __init__(
-        self,
-        job: ComposedJob,
-        given: Options,
-        kind: str,
-        path: Sequence[str | int] = ("streams", 0, "operations", 0),
-    ) -> None:
-        self.given = given
-        self._job = job
-        self._kind = kind
-        self._path = tuple(path)
+    job: ComposedJob
+    given: Options
+    kind: str
+    path: tuple[str | int, ...] = ("streams", 0, "operations", 0)
 
     def need(self, **options: str) -> None:
         """UsageError when one of these options was not given."""
         missing = [words for name, words in options.items() if self.given[name] is None]
         if missing:
-            kind = self._kind.replace("_", "-")
+            kind = self.kind.replace("_", "-")
             raise click.UsageError(f"{kind} needs {' and '.join(missing)}")
 
     def set(self, name: str, words: str, value: Any, *inner: str) -> None:
         """Set a field of the body; `words` is its option as typed."""
-        self._job.put((*self._path, self._kind, name, *inner), value, words)
+        self.job.put((*self.path, self.kind, name, *inner), value, words)
 
     def take(self, name: str, words: str) -> None:
         """Set a field to the value of the option of the same name, if it was given."""
@@ -87,20 +82,20 @@ class _Operation:
     def finish(self, weight: int | None = None, **more: Any) -> None:
         """Set what stands beside the body: weight, --expect and -J."""
         if weight is not None:
-            words = f"--{self._kind.replace('_', '-')}"
-            self._job.put((*self._path, "weight"), weight, words)
+            words = f"--{self.kind.replace('_', '-')}"
+            self.job.put((*self.path, "weight"), weight, words)
         # the job file's list is complete: it has the successes too
         codes = [
             int(code) if code.isdecimal() else code
             for code in _names(self.given["expect"])
         ]
         if codes:
-            more["expect"] = [*_SUCCESSES.get(self._kind, ("success",)), *codes]
+            more["expect"] = [*_SUCCESSES.get(self.kind, ("success",)), *codes]
         if controls := [_control(text) for text in self.given["controls"]]:
             more["controls"] = [*controls, *more.get("controls", ())]
         for name, value in more.items():
             words = {"expect": "--expect", "controls": "-J"}.get(name, "")
-            self._job.put((*self._path, name), value, words)
+            self.job.put((*self.path, name), value, words)
 
 
 def _control(text: str) -> dict[str, Any] | str:
