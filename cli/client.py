@@ -62,10 +62,7 @@ class Client:
     """A connection to one coordinator; a context manager."""
 
     def __init__(self, address: str) -> None:
-        """`address` is HOST:PORT or unix:PATH; nothing is sent yet.
-
-        ConfigError where plain text is not allowed, or certificates cannot be used.
-        """
+        """`address` is HOST:PORT or unix:PATH; nothing is sent yet. ConfigError."""
         self.address = address
         self._files = operator_files(address)
         self._channel = channel(address, self._files)

@@ -45,7 +45,7 @@ json_option = click.option(
 
 
 def say(text: str) -> None:
-    """Text for people; where it cannot be written, the command goes on without."""
+    """Text for people; if it cannot be written, the command goes on."""
     with contextlib.suppress(OSError, ValueError):  # no reader, disk full; closed
         click.echo(text, err=True)
 
@@ -83,10 +83,7 @@ def put_result(document: Any, lines: Iterable[str], *, as_json: bool) -> None:
 
 
 def complain(error: LdapSlamError) -> None:
-    """What went wrong, and the remedy on a line of its own.
-
-    Errors come from other hosts too, with whatever values those sent: never raises.
-    """
+    """An error and its hint. It may come from another host: never raises."""
     faults = _faults(error)
     for fault in faults:
         say(str(fault))
@@ -130,7 +127,7 @@ def _hint(error: LdapSlamError) -> str | None:
 
 
 def us_text(value_us: float | None) -> str:
-    """A time for a table: three or four figures and a unit; a dash for no value."""
+    """A time for a table: three or four figures and a unit; a dash for none."""
     if value_us is None:
         return "–"
     if value_us < 1_000:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The entry point: finds the command, runs it, turns its end into an exit code.
 
-Commands are loaded when they are called, so that `ldapslam list` does not pay for
-matplotlib. An expected error is an LdapSlamError and is printed with its hint; any
-other exception is a defect of ours: its trace goes to a file that the message names.
+Commands are imported when they are called, so that `ldapslam list` does not load
+matplotlib. An LdapSlamError is printed with its hint; any other exception is a defect
+of ours: its trace goes to a file that the message names.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run as it goes: a live table on a terminal, otherwise one plain line per interval.
+"""A run as it goes: a live table on a terminal, otherwise one line per interval.
 
-Both go to stderr. The figures are those of single intervals, merged over the agents by
-the coordinator; the report's are computed afresh from the store.
+Both go to stderr. The figures are those of single intervals, merged by the coordinator;
+the report computes its own from the store.
 """
 
 from __future__ import annotations

@@ -59,10 +59,8 @@ class Security:
         return None if self.is_default else self.files
 
     def files_for(self, address: str) -> TlsFiles | None:
-        """Certificates for a connection there; None: it is plain text.
-
-        ConfigError where plain text would be open to others, or is not allowed.
-        """
+        """Certificates for a connection there; None: plain text. ConfigError if that is
+        not allowed."""
         if is_unix(address):
             return None
         if self.files is not None and not (self.insecure and self.is_default):

@@ -96,9 +96,8 @@ JobSource: TypeAlias = "JobFile | ComposedJob"
 
 
 def unsupported_thresholds(job: Job) -> Iterator[str]:
-    """What to say of each threshold on a percentile that will have too few values: it
-    has no figure then, and is not met. How many requests closed loops and replays will
-    send is not known, and of those nothing is said."""
+    """A warning for each threshold on a percentile that will have too few values, and
+    so fails. The requests of closed loops and replays are not known beforehand."""
     for threshold in map(parse_threshold, job.thresholds):
         p = PERCENTILES.get(threshold.statistic or "")
         if p is None or threshold.metric not in TIME_METRICS:
@@ -118,8 +117,7 @@ def _text(threshold: Threshold, of: str, most: float, p: float) -> str:
 
 
 def _most_requests(job: Job, stream: Stream) -> Mapping[str, float]:
-    """Operation -> requests to be measured, on average; without those of which that is
-    not known."""
+    """Operation -> average number of requests to be measured, where it is known."""
     arrivals = _arrivals(job, stream)
     if arrivals is None:
         return {}
@@ -147,7 +145,7 @@ def _most_requests(job: Job, stream: Stream) -> Mapping[str, float]:
 
 
 def _arrivals(job: Job, stream: Stream) -> float | None:
-    """At most so many sessions begin in the measure phase."""
+    """The most sessions that begin in the measure phase."""
     load = stream.load.open
     if load is None or not load.is_known:
         return stream.count

@@ -106,8 +106,8 @@ def _dial(uri: str, addresses: str, timeout_s: float) -> socket.socket:
 
 
 def unbind_and_wait(connection: Any) -> bool:
-    """Unbind, and wait until the server has closed too: it has counted all by then.
-    False when there was no connection any more."""
+    """Unbind, and wait until the server has closed too, and so counted all; False
+    without a connection."""
     try:
         # a duplicate outlives what libldap closes
         stream = socket.socket(fileno=os.dup(connection.get_option(ldap.OPT_DESC)))
@@ -184,7 +184,7 @@ def error_text(error: ldap.LDAPError) -> str:
 def target_error(
     uri: str, what: str, error: ldap.LDAPError, hint: str | None = None
 ) -> TargetError:
-    """The server does not let `what` be done; or nobody answers there."""
+    """The error of a server that refuses `what`, or does not answer."""
     if result_code_of(error) < 0:
         return TargetUnreachable(uri, error_text(error))
     return TargetError(

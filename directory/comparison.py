@@ -4,11 +4,10 @@
     result = compare(expected, found)         Tree: a server's, a file's
     result.is_equal, result.missing, result.named
 
-The expected tree is read first and leaves 16 bytes an entry in memory (a hash of its
-DN, one of its content); the other one is read against that table. Of the entries that
-differ, those to be named are read again. With `sample`, the DNs of all entries are
-compared and the contents of that many, drawn by a hash of their DNs: the same ones for
-the same seed, whatever the order of entries.
+The expected tree is read first and leaves 16 bytes an entry in memory (hashes of DN and
+content), which the other one is compared with. Differing entries that are to be named
+are read again. `sample` compares the contents of that many entries, drawn by a hash of
+their DNs, the same ones for the same seed; the DNs of all are compared.
 """
 
 from __future__ import annotations
@@ -109,8 +108,7 @@ def compare(
     progress: Progress = lambda name, entries: None,
 ) -> Comparison:
     """Read both and compare. `progress` hears the name of the tree being read and how
-    many entries it has had, some thousand at a time. TargetError where an entry of the
-    sample that both trees name cannot be read."""
+    many entries it has had. TargetError where an entry of the sample cannot be read."""
     result = Comparison(Fingerprint(), Fingerprint(), is_sample=sample is not None)
     comparer = _Comparer(expected, found, rules, result, named, progress)
     if sample is None:

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """How many requests of each kind a server has begun to work on since it started.
 
-    slapd    monitorOpInitiated below cn=Operations,cn=Monitor: every kind. (What is
-             completed is counted a moment after the client has the response.)
-    389-DS   cn=snmp,cn=monitor: all but unbind, abandon and extended, which are in its
-             access log alone. What a supplier sends to a replica are requests too:
-             how many changes it has sent is in its agreements.
+    slapd    monitorOpInitiated below cn=Operations,cn=Monitor: every kind. (A request
+             counts as completed a moment after the client has the response.)
+    389-DS   cn=snmp,cn=monitor: all but unbind, abandon and extended, which only the
+             access log has. A supplier's changes to a replica are requests too: their
+             number is in its agreements.
 
-Both count a request when it begins: a reading has the search that reads in it, and all
-that was asked before and has been answered. So the tally of one's own requests, as it
-is right after a reading, is exactly the part of the figures that is one's own.
+Both count a request when it begins. A reading includes its own search and all requests
+answered before, so one's own count of requests, right after a reading, is exactly one's
+own part of it.
 """
 
 from __future__ import annotations
@@ -95,10 +95,8 @@ def detect(connection: ControlConnection) -> ServerKind:
 
 
 def read_counts(connection: ControlConnection, kind: ServerKind) -> ServerCounts:
-    """The figures, this reading's own requests included; TargetError.
-
-    What cn=monitor does not show to this user is None.
-    """
+    """The counts, with the requests of this reading; None where they are hidden.
+    TargetError."""
     if kind is ServerKind.SLAPD:
         return _read_slapd(connection)
     if kind is ServerKind.DS389:

@@ -4,20 +4,16 @@
     entry_digest(dn, attributes)    16 bytes, equal for entries that are equal
     Fingerprint                     of a population: count and digests, in any order
 
-tree.py reads the entries of a server, comparison.py names differences.
-
 Two entries are equal when their DNs are and each attribute has the same set of values.
 Names of attributes count without case, by one of their names (`surname` is `sn`), and
 without `;binary`. Values are compared octet by octet, which is stricter than most
-matching rules: what was written is to be there as it was written. Exceptions are what
-servers themselves rewrite:
+matching rules. Exceptions are what servers rewrite:
 
 - DNs (of entries, and as values of DN_ATTRIBUTES): case, spaces around `,` `+` `=`,
   runs of spaces, escapes and the order within an RDN do not count;
-- objectClass: neither case nor `top`, nor a superior class that another one implies
+- objectClass: case, `top` and superior classes that another one implies do not count
   (389-DS adds them);
-- operational attributes but nsAccountLock, and memberOf, are the server's own and are
-  left out.
+- operational attributes but nsAccountLock, and memberOf, are left out.
 """
 
 from __future__ import annotations
@@ -192,8 +188,8 @@ def differing_attributes(
 
 
 def normalised_dn(dn: str) -> bytes:
-    """The octets that all spellings of a DN have in common; those of the text itself,
-    in lower case, when it is no DN."""
+    """Octets that all spellings of a DN share; of a text that is no DN, its lower
+    case."""
     rdn, comma, parent = dn.partition(",")
     match = _PLAIN_RDN.fullmatch(rdn)
     if match is None or parent.count(",") > _PLAIN_PARTS:

@@ -3,12 +3,10 @@
 
 With `--require-marker cn=ldapslam-allowed` an agent loads a server only if an entry of
 that RDN stands directly below each naming context that the job touches. It is read
-before every run, as the run's own identity, and counted among the control operations.
-Whoever runs the directory makes the entry, and takes it away.
+before every run, as the run's own identity, and counted as a control operation.
 
-A job touches the contexts that the DNs of its requests lie in. Where a DN is not known
-before the run (it is drawn whole, comes out of a search or a log, or is a class's own),
-every context of the server counts as touched.
+A job touches the contexts of its requests' DNs. Where a DN is not known before the run
+(drawn whole, from a search or a log, or a class's own), it touches every context.
 """
 
 from __future__ import annotations
@@ -51,8 +49,8 @@ class Marker:
     job: Job
 
     def entries(self, uri: str, naming_contexts: Sequence[str]) -> Iterator[str]:
-        """DNs of the entries that must be on this server; TargetMarkerMissing when it
-        does not say which contexts it has."""
+        """DNs of the entries that must be on this server; TargetMarkerMissing without
+        its contexts."""
         wanted = touched_contexts(self.job, uri, naming_contexts)
         if wanted is None:
             raise TargetMarkerMissing(

@@ -3,11 +3,10 @@
 
     slapd    contextCSN of the suffix: one for each server id that has written
     389-DS   the replica update vector (RUV): for each replica id the last CSN; and the
-             generation, which servers that were initialised from one another share
+             generation, which servers initialised from one another share
 
-Either becomes a State: source of changes -> text, which is equal on servers that have
-the same changes. CSNs of one source order as texts, the later the greater. What is read
-with `states` is read anew each time; nothing is cached.
+Either becomes a State: source of changes -> text, equal on servers that have the same
+changes. CSNs of one source order as texts, the later the greater.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ def is_log(connection: ControlConnection, suffix: str) -> bool:
 
 
 def state(connection: ControlConnection, kind: ServerKind, suffix: str) -> State:
-    """Of one tree; empty where the server does not say. TargetError."""
+    """The state of one tree; empty where the server does not say. TargetError."""
     if kind is ServerKind.SLAPD:
         entry = connection.read(suffix, ["contextCSN"])
         return context_csn_state(texts_of(entry, "contextcsn"))
@@ -90,9 +89,8 @@ def are_equal(states: Mapping[str, State]) -> bool:
 
 
 def stale_sources(states: Mapping[str, State], before_utc_s: float) -> list[str]:
-    """Sources that only some servers know, and of which these have the same last
-    change, older than that time: suppliers that are no more, most likely. None where a
-    server says nothing: it is the one that lacks something."""
+    """Sources that only some servers know, with the same last change, older than that
+    time: most likely former suppliers. None where a server has no state."""
     stale: list[str] = []
     if not all(states.values()):
         return stale

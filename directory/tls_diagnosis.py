@@ -43,10 +43,8 @@ def explain_tls_failure(
     timeout_s: float,
     address: str | None = None,
 ) -> tuple[str, str | None]:
-    """What is wrong (empty: this handshake succeeded) and the remedy, if known.
-
-    `host` is whom the certificate must name; `address`, if it is known, where to ask.
-    """
+    """What is wrong (empty: this handshake succeeded) and the remedy, if known. The
+    certificate must name `host`; `address` is where to connect."""
     try:
         context = _context(tls)
     except (OSError, ssl.SSLError) as error:

@@ -55,9 +55,8 @@ class DirectoryTree:
         return self.uri
 
     def entries(self) -> Iterator[tuple[str, Attributes]]:
-        """DN and attributes of each entry, of the operational ones nsAccountLock alone.
-        TargetError when it cannot be read, or an entry's attributes cannot: without
-        them all entries would be equal."""
+        """DN and attributes of each entry, nsAccountLock included. TargetError, also
+        where attributes are hidden: without them all entries would be equal."""
         for dn, attributes in self._pages(_ATTRIBUTES):
             self._check_readable(dn, attributes)
             yield dn, attributes
@@ -67,8 +66,7 @@ class DirectoryTree:
         return (dn for dn, _ in self._pages(_NO_ATTRIBUTES))
 
     def pick(self, dns: Iterable[str]) -> Iterator[tuple[str, Attributes]]:
-        """Those of the entries with these DNs that are there, one search for each, some
-        at a time; TargetError as of `entries`."""
+        """The entries with these DNs that are there; TargetError as with `entries`."""
         remaining = iter(dns)
         while batch := list(itertools.islice(remaining, _PICKED_AT_A_TIME)):
             sent = [
@@ -121,7 +119,7 @@ class DirectoryTree:
         return [(dn, entry) for dn, entry in messages if dn is not None], controls
 
     def _check_readable(self, dn: str, attributes: Attributes) -> None:
-        """Every entry has an objectClass; one that shows none hides its attributes."""
+        """Every entry has an objectClass; one without hides its attributes."""
         if "objectClass" in attributes:
             return
         if "objectclass" not in map(str.lower, attributes):

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Our side of the keeper process: start and stop a lab's servers through it.
+"""The client of the keeper process: starts and stops a lab's servers through it.
 
-The keeper owns the folder and the servers (see keeper_process.py), so closing the pipe
-to it, by `close()` or by our own death, is all it takes to leave nothing behind.
-After `detach()` it stays, and answers `ask_detached()` of any process of its user.
-Not for use from several threads at once.
+The keeper owns the folder and the servers (keeper_process.py), so closing the pipe to
+it, by `close()` or by the end of this process, leaves nothing behind. After `detach()`
+it stays, and answers `ask_detached()` of any process of its user. For one thread.
 """
 
 from __future__ import annotations
@@ -48,8 +47,8 @@ class Keeper:
         return self._process.pid
 
     def start(self, name: str, argv: Sequence[str], log: Path, nofile: int) -> int:
-        """Start a program in the background; the pid stays valid until its status
-        was asked for."""
+        """Start a program in the background; its pid is valid until its status was
+        read."""
         reply = self._ask(
             do="start", name=name, argv=list(argv), log=str(log), nofile=nofile
         )
@@ -77,10 +76,8 @@ class Keeper:
         return int(self._ask(do="stop", name=name, grace_s=grace_s)["status"])
 
     def detach(self, state_file: Path) -> None:
-        """Leave folder and servers to the keeper alone: they stay when we end.
-
-        It removes `state_file`, a JSON document with the key `folder`, at its end.
-        """
+        """Leave folder and servers to the keeper, which removes `state_file` (a JSON
+        document with the key `folder`) at its end."""
         self._ask(do="detach", name="keeper", state_file=str(state_file))
         # Popen would complain of a child that is not waited for.
         self._process.returncode = 0
@@ -128,10 +125,8 @@ class Keeper:
 
 
 def ask_detached(folder: Path, **request: Any) -> dict[str, Any]:
-    """One request to the detached keeper of the lab in `folder`; its reply.
-
-    ConnectionError or FileNotFoundError when there is none.
-    """
+    """The reply of the detached keeper of the lab in `folder`; ConnectionError,
+    FileNotFoundError."""
     with socket.socket(socket.AF_UNIX) as stream:
         stream.settimeout(_ASK_TIMEOUT_S)
         stream.connect(str(folder / "keeper"))

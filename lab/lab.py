@@ -151,8 +151,8 @@ class Lab:
         self._let_go()
 
     def detach(self, state_file: Path) -> None:
-        """Leave the lab to its keeper: it stays when this process ends (standing.py),
-        and this object is as if it were down."""
+        """Leave the lab to its keeper (standing.py); this object is as if it were
+        down."""
         self._running.detach(state_file)
         self._let_go()
 
@@ -225,16 +225,16 @@ class Lab:
         return people.PEOPLE_DN
 
     def monitor_counts(self, server: Server) -> dict[str, int]:
-        """Operations that the server counts since its start, by name: those of
-        replication too, but not the lab's own."""
+        """Operations since the server's start, by name, with replication's, without the
+        lab's own."""
         self._started()
         return self._product.counts(server)
 
     def search(
         self, server: Server, base_dn: str, scope: int, attributes: list[str]
     ) -> dict[str, dict[str, list[bytes]]]:
-        """All entries there, by their DN, as the administrator sees them; one of the
-        lab's own operations, as `monitor_counts` has it."""
+        """All entries, by DN, as the administrator sees them; one of the lab's own
+        operations."""
         with self._access.bound(server) as connection:
             connection.control["search"] += 1
             found = connection.ldap.search_s(base_dn, scope, attrlist=attributes)
@@ -266,15 +266,15 @@ class Lab:
         self._product.pause(replica)
 
     def resume_replication(self, replica: Server, through: str | None = None) -> None:
-        """Resume it; over a relay at `through` (host:port), which leads to the supplier
-        with slapd, to the replica with 389-DS."""
+        """Resume it; `through` (host:port) is a relay to the supplier (slapd) or the
+        replica (389-DS)."""
         self._product.resume(replica, through)
 
     def break_entry(
         self, replica: Server, dn: str, attribute: str | None = None
     ) -> None:
-        """Remove an entry on one replica alone, or change a value of `attribute` there;
-        replication does not notice it. A 389-DS restarts."""
+        """Remove an entry on one replica, or change a value of `attribute`, unnoticed
+        by replication. A 389-DS restarts."""
         self._product.break_entry(replica, dn, attribute)
 
     @property

@@ -57,11 +57,8 @@ class Server:
 
 @dataclass(frozen=True)
 class Topology:
-    """Which servers there are, and who gets changes from whom.
-
-    Suppliers replicate with each other; replicas get changes from all suppliers, or
-    from the hub where there is one.
-    """
+    """Servers and replication: suppliers replicate with each other; replicas get
+    changes from all suppliers, or from the hub if there is one."""
 
     suppliers: int = 1
     replicas: int = 0
@@ -93,8 +90,8 @@ def is_plain(path: str) -> bool:
 
 
 def check_folder(base: Path, names: Iterable[str]) -> None:
-    """ConfigError where servers of these names cannot have folders: configurations do
-    not take the path, or their Unix sockets' paths are too long."""
+    """ConfigError for a path that configurations do not take, or too long for Unix
+    sockets."""
     path = str(base)
     if not is_plain(path):
         raise ConfigError(
@@ -114,12 +111,9 @@ def check_folder(base: Path, names: Iterable[str]) -> None:
 
 
 def reserve_ports(count: int) -> list[socket.socket]:
-    """Bound sockets of 127.0.0.1, each on a TCP port of its own, which it keeps free
-    until it is closed, just before its server starts.
-
-    The ports lie below the range of outgoing connections' ports: a load of thousands of
-    connections cannot take the port of a stopped server.
-    """
+    """Bound sockets of 127.0.0.1 that keep their ports free until their servers start.
+    The ports lie below those of outgoing connections, which could take a stopped
+    server's port."""
     first_ephemeral = int(
         Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0]
     )

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Labs that stay after the command that made them: `lab up`, `lab status`, `lab down`.
 
-Each has a state file by its name in this user's state folder. Whoever wants a name
-makes that file first, so a name has one lab; the process that it names (the command,
-then the lab's keeper) says by its life whether the file is good. What a killed one has
-left is removed by whoever comes across it.
+Each has a state file by its name in this user's state folder. Making that file claims
+the name; the file is good as long as the process that it names lives (the command, then
+the lab's keeper). What a killed one left is removed by the next command that finds it.
 
     absent ── up ──> starting (command) ── loaded, detached ──> up (keeper) ── down ──┐
       ^─── failed, or its process is gone ──────────────────────────────────────────┘
@@ -89,9 +88,8 @@ def describe(name: str) -> Description:
 
 
 def examine(description: Description) -> list[dict[str, Any]]:
-    """Of each server of a lab: `state` is `running`, `not answering` or how it ended;
-    `position` its last changes; `in_sync` whether it has all that a supplier has, None
-    where that cannot be told."""
+    """The servers of a lab: `state` is `running`, `not answering` or how it ended;
+    `in_sync` whether it has all changes of the suppliers, None if that is unknown."""
     servers = [_server(values) for values in description.get("servers", [])]
     states = {server.name: _state(description, server) for server in servers}
     positions: dict[str, State] = {}
@@ -197,10 +195,8 @@ def _position(description: Description, server: Server) -> State:
 
 
 def _folder() -> Path:
-    """The folder of this host's state files, which nobody else can read or write.
-
-    Not the user's runtime folder: that goes with the last session, and labs stay.
-    """
+    """The folder of this host's state files, for this user alone; not the runtime
+    folder, which goes with the last session."""
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     folder = Path(state) / "ldapslam" / "labs" / socket.gethostname()
     try:
@@ -225,7 +221,7 @@ def _state_file(name: str) -> Path:
 
 
 def _claim(name: str, state_file: Path) -> None:
-    """Make the state file of a lab that is starting, for this process."""
+    """Make the state file of a lab that this process starts."""
     claim = {"name": name, "process": _process(os.getpid())}
     # A second time: what is found first may be left of a lab whose process is gone.
     for _ in range(2):
@@ -262,8 +258,8 @@ def _written(folder: Path, document: Description) -> Iterator[Path]:
 
 
 def _read(state_file: Path) -> Description | None:
-    """The description in a state file; None, and nothing is left, when its process is
-    gone."""
+    """The description in a state file; None, and the file is removed, without its
+    process."""
     try:
         description: Description = json.loads(state_file.read_text())
         process = description["process"]
@@ -290,7 +286,7 @@ def _sweep(state_file: Path, description: Description) -> None:
 
 
 def _process(pid: int) -> dict[str, Any] | None:
-    """What tells a process from another one that has its pid later; None without it."""
+    """Tells a process from a later one with its pid; None without it."""
     boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     try:
         text = Path(f"/proc/{pid}/stat").read_text()

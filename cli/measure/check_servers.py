@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `check` asks of servers and of this host, with the code of a run.
 
-Each monitor is opened and read once; probes, imports and the check of replication are
+Monitors are opened and read once; probes, imports and the check of replication are
 examined. Monitors of other hosts are named and not read.
 """
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A job run here and now: a coordinator and N agents on this host, and its reports.
 
-The path is the one of a fleet: submit, watch, report. Ctrl-C cancels the run, which
-then drains, and its reports are written all the same; a second Ctrl-C ends at once.
+As in a fleet: submit, watch, report. Ctrl-C cancels the run, which drains and is
+reported; a second Ctrl-C ends at once.
 """
 
 from __future__ import annotations

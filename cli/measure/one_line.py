@@ -99,8 +99,7 @@ class _Operation:
 
 
 def _control(text: str) -> dict[str, Any] | str:
-    """OID[:criticality[:value]] or OID[:criticality]::base64, as searchrate has it; or
-    a name that job files know."""
+    """A control as searchrate has it, or a name that job files know."""
     if text in CONTROLS:
         return text
     match = re.fullmatch(

@@ -1,14 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """`--config FILE`: the options of a serving command from a TOML file.
 
-Keys are the options' long names; what the command line gives comes first. An unknown
-key is an error, so that a misspelt setting is not silently without effect.
-
-An option that may be repeated takes a list, or one value alone; --notify also takes a
-table of channels.
+Keys are the options' long names; the command line comes first. An unknown key is an
+error. An option that may be repeated takes a list, or one value alone; --notify also
+takes a table of channels.
 
     coordinator = "10.0.0.1:7400"
-    name = "load-7"
     label = ["site=a", "rack=3"]
 """
 

@@ -163,9 +163,9 @@ class Ds389Servers:
                     connection.add(dn, self._agreement(consumer))
 
     def counts(self, server: Server) -> dict[str, int]:
-        """The monitor's figures; those of the access log for the kinds that the monitor
-        has in its total alone (which now and then counts the end of a TLS connection
-        too). Suppliers' operations are in the figures of their consumers."""
+        """The monitor's counts; those of the access log for kinds without a counter
+        (the monitor's total sometimes counts the end of a TLS connection too).
+        Suppliers' operations are in the counts of their consumers."""
         if not self._settings.unbuffered_log:
             raise LabError(
                 "389-DS counts binds and extended operations in its access log alone, "
@@ -195,8 +195,8 @@ class Ds389Servers:
                 connection.add(dn, self._agreement(replica, through))
 
     def break_entry(self, replica: Server, dn: str, attribute: str | None) -> None:
-        """389-DS takes no write here but its suppliers', so the entry is changed in an
-        LDIF: the server is stopped, and restarts with its position unchanged."""
+        """389-DS takes writes here from its suppliers only, so the entry is changed in
+        an LDIF; the server restarts with its position unchanged."""
         whole = replica.folder / "ldif" / "whole.ldif"
         broken = replica.folder / "ldif" / "broken.ldif"
         export = [*self._ns_slapd(replica, "db2ldif"), "-n", BACKEND_NAME]

@@ -41,8 +41,8 @@ class Programs:
 
 
 def find_programs(binary: Path | None = None) -> Programs:
-    """Look for ns-slapd, or for what belongs to `binary`; what is missing is a LabError
-    that names the package, a `binary` that will not do a ConfigError."""
+    """ns-slapd, or what belongs to `binary`; LabError with the package that is missing,
+    ConfigError for a bad `binary`."""
     if binary is None:
         ns_slapd = _program("ns-slapd", "389-ds-base")
         prefixes = [ns_slapd.resolve().parent.parent]

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A lab's slapds: slapd.conf, loading, syncrepl, and what they say of themselves.
 
-Suppliers replicate each other in multi-provider mode where there are two; replicas
-follow by syncrepl (refreshAndPersist), over the supplier's access log with `has_delta`.
-All run syncprov: a replica tells clients of changes too. The running configuration is
-cn=config, where replication is paused and resumed without a restart.
+Two suppliers replicate each other (multi-provider); replicas follow by syncrepl
+(refreshAndPersist), over the supplier's access log with `has_delta`. All run syncprov:
+replicas tell clients of changes too. Replication is paused in cn=config, without a
+restart.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ class OpenLdap:
             path.write_text(self.configuration(server))
 
     def load(self) -> None:
-        """slapadd for all servers at once. An LDIF without entryUUID and entryCSN goes
-        into the first; the others get what that one made of it."""
+        """slapadd for all servers at once. An LDIF without entryUUID and entryCSN is
+        loaded into the first, and its copy into the others."""
         first, *others = self.site.servers
         ldif = self.site.tree.ldif
         if self.site.tree.is_replicated:
@@ -139,8 +139,8 @@ class OpenLdap:
         return self._settings_of(server).nofile
 
     def connect(self) -> None:
-        """slapd.conf has it, but a consumer that was up before its provider tries again
-        a second later: wait for a search for each."""
+        """Wait for a search of each consumer: one that was up before its provider tries
+        again a second later."""
         deadline_s = time.monotonic() + _CONNECT_TIMEOUT_S
         for provider in self.site.servers:
             consumers = self.site.consumers(provider)
@@ -155,8 +155,8 @@ class OpenLdap:
                 time.sleep(_CONNECT_INTERVAL_S)
 
     def counts(self, server: Server) -> dict[str, int]:
-        """A replica's operations are in the counts of its supplier: a bind and a search
-        each time it connected."""
+        """A replica's operations count at its supplier: a bind and a search for each
+        connection."""
         with self.site.access.bound(server) as connection:
             counts = read_counts(connection, self.kind).operations
             own = connection.control.copy()
@@ -170,8 +170,8 @@ class OpenLdap:
         self._follow(replica)
 
     def break_entry(self, replica: Server, dn: str, attribute: str | None) -> None:
-        """A server that does not follow takes writes, and its contextCSN stays where no
-        CSN is made: nobody notices when it follows again."""
+        """A server that does not follow takes writes; without CSNs, nobody notices
+        them."""
         has_followed = self._stop_following(replica)
         try:
             with (
@@ -198,8 +198,8 @@ class OpenLdap:
 
     @contextmanager
     def _without_csns(self, connection: Connection) -> Iterator[None]:
-        """Entries keep theirs, and syncprov, which looks for the last of them when it
-        starts, counts no deletes."""
+        """Within, entries keep their CSNs, and syncprov, which looks for the last of
+        them when it starts, counts no deletes."""
         database = self._database(connection)
         [(overlay, _)] = connection.search(
             database, ldap.SCOPE_ONELEVEL, ["1.1"], "(olcOverlay=syncprov)"
@@ -283,8 +283,8 @@ class OpenLdap:
         return [f"{name} {value}".rstrip() for name, value in pairs]
 
     def _index(self) -> list[str]:
-        """What the server's own searches and the usual load need, where the user has
-        not set an index of the attribute."""
+        """Indexes for the server's own searches and the usual load, but those that the
+        user set."""
         chosen = {
             attribute.strip().lower()
             for name, value in self._chosen.get("database", [])
@@ -327,7 +327,7 @@ class OpenLdap:
         return lines
 
     def _syncrepl(self, server: Server, through: str | None) -> list[str]:
-        """Of each server that this one follows, what stands behind `syncrepl`."""
+        """The values of `syncrepl`, one for each provider."""
         site = self.site
         lines = []
         for number, provider in enumerate(site.providers[server.name], 1):
@@ -348,7 +348,7 @@ class OpenLdap:
         return lines
 
     def _reference(self, server: Server) -> list[str]:
-        """Where writes go, that a server with providers does not take itself."""
+        """Where writes go that a server with providers does not take itself."""
         providers = self.site.providers[server.name]
         if server.role == "supplier":
             return ["multiprovider on"] if providers else []

@@ -84,8 +84,7 @@ class Programs:
         return frozenset(re.findall(r"^    (\w+)$", self.said, re.MULTILINE))
 
     def modules(self, wanted: Sequence[str]) -> list[str]:
-        """The lines of slapd.conf that load those of `wanted` that are not built in:
-        `mdb` is a back end, others are overlays."""
+        """The lines of slapd.conf that load those of `wanted` that are not built in."""
         names = []
         for name in wanted:
             if name not in self.built_in:
@@ -105,8 +104,8 @@ class Programs:
 
 
 def find_programs(binary: Path | None = None) -> Programs:
-    """Look for slapd, or for what belongs to `binary`; what is missing is a LabError
-    that names the package, a `binary` that will not do a ConfigError."""
+    """slapd, or what belongs to `binary`; LabError with the package that is missing,
+    ConfigError for a bad `binary`."""
     if binary is not None:
         return _programs_of(binary)
     slapd = shutil.which("slapd") or shutil.which(
@@ -154,10 +153,8 @@ def _first_with(name: str, folders: Sequence[Path] | map[Path]) -> Path | None:
 
 
 def unconfined(programs: Programs, folder: Path) -> Path:
-    """The slapd to run from: a copy in `folder` where AppArmor would confine it.
-
-    The profile is bound to the installed path and allows no temporary folder.
-    """
+    """The slapd to run: a copy in `folder` where AppArmor's profile, which is bound to
+    the installed path, would confine it."""
     if not _APPARMOR_PROFILE.exists() or programs.slapd != Path("/usr/sbin/slapd"):
         return programs.slapd
     return Path(shutil.copy(programs.slapd, folder / "slapd"))
