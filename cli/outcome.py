@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What became of a run: its reports, its verdict, and the exit code that follows."""
+"""The outcome of a run: its reports, its verdict, and its exit code."""
 
 from __future__ import annotations
 

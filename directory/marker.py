@@ -76,7 +76,7 @@ def touched_contexts(
     job: Job, uri: str, naming_contexts: Sequence[str]
 ) -> list[str] | None:
     """Those of the server's contexts that the job touches; None when it tells none."""
-    known = [(_plain(one), one) for one in naming_contexts if one]
+    known = [(plain_dn(one), one) for one in naming_contexts if one]
     touched: list[str] = []
     for stream in job.streams:
         if uri not in job.targets[stream.target] or _only_waits(stream):
@@ -123,12 +123,13 @@ def _constant_end(dn: str, *, is_root: bool) -> str | None:
     if dn == "":
         # below the root lies everything
         return "" if is_root else None
-    return _plain(dn.rpartition("]")[2]) or None
+    return plain_dn(dn.rpartition("]")[2]) or None
 
 
 def _is_within(dn: str, context: str) -> bool:
     return dn == context or dn.endswith(f",{context}")
 
 
-def _plain(dn: str) -> str:
+def plain_dn(dn: str) -> str:
+    """A DN in lower case without spaces around its commas and equals signs."""
     return re.sub(r"\s*([,=])\s*", r"\1", dn.strip().lower())

@@ -86,9 +86,15 @@ class Lab:
         self.suffix = people.SUFFIX if ldif is None else suffix_of(ldif)
         self._given_ldif = ldif
         self._ldif_entries = ldif_entries
-        self._product = _product(
-            server, choices or Choices(), settings, server_settings
-        )
+        choices = choices or Choices()
+        if server == "389ds":
+            if isinstance(settings, SlapdSettings) or server_settings:
+                raise LabError("SlapdSettings are for slapd, 389-DS has Ds389Settings")
+            self._product: Product = Ds389Servers(choices, settings)
+        elif isinstance(settings, Ds389Settings):
+            raise LabError("Ds389Settings are for 389-DS, slapd has SlapdSettings")
+        else:
+            self._product = OpenLdap(choices, settings, server_settings)
         self._certificate_lifetime = certificate_lifetime
         self._base = base
         self._keeper: Keeper | None = None
@@ -396,18 +402,3 @@ class Lab:
 def in_sync(position: State, wanted: State) -> bool:
     """Whether a server at `position` has all changes up to `wanted`."""
     return all(position.get(key, "") >= change for key, change in wanted.items())
-
-
-def _product(
-    server: ServerKind,
-    choices: Choices,
-    settings: SlapdSettings | Ds389Settings | None,
-    server_settings: Mapping[str, SlapdSettings] | None,
-) -> Product:
-    if server == "389ds":
-        if isinstance(settings, SlapdSettings) or server_settings:
-            raise LabError("SlapdSettings are for slapd, 389-DS has Ds389Settings")
-        return Ds389Servers(choices, settings)
-    if isinstance(settings, Ds389Settings):
-        raise LabError("Ds389Settings are for 389-DS, slapd has SlapdSettings")
-    return OpenLdap(choices, settings, server_settings)

@@ -68,22 +68,16 @@ def bring_up(name: str, lab: Lab, *, has_tls: bool) -> Description:
 
 def descriptions() -> list[Description]:
     """All labs of this user, by name; what killed ones have left is removed."""
-    found = []
-    for state_file in sorted(_folder().glob("*.json")):
-        description = _read(state_file)
-        if description is not None:
-            found.append(description)
-    return found
+    read = map(_read, sorted(_folder().glob("*.json")))
+    return [description for description in read if description is not None]
 
 
 def describe(name: str) -> Description:
     """One lab of this user; ConfigError when there is none of this name."""
-    names = []
-    for description in descriptions():
-        if description["name"] == name:
-            return description
-        names.append(description["name"])
-    hint = did_you_mean(name, names, "labs") if names else "`ldapslam lab up` makes one"
+    found = {description["name"]: description for description in descriptions()}
+    if name in found:
+        return found[name]
+    hint = did_you_mean(name, found, "labs") if found else "`ldapslam lab up` makes one"
     raise ConfigError(f"there is no lab {name!r}", hint=hint)
 
 

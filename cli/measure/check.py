@@ -8,7 +8,6 @@ secrets; monitors, probes and imports are tried too.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from ldapslam.cli.measure.check_servers import Document, Faults
 from ldapslam.cli.measure.replay import explain_replays
 from ldapslam.cli.options import flag, job_argument, set_option
 from ldapslam.cli.submission import check_size_of_files, unsupported_thresholds
+from ldapslam.directory.marker import plain_dn
 from ldapslam.jobs.load import load_job
 from ldapslam.jobs.model import Job, Stream
 from ldapslam.jobs.operations.sequence import Request, sessions_of
@@ -88,7 +88,7 @@ def _ask_servers(job: Job, plan: AgentPlan, faults: Faults) -> list[Document]:
 
 def _strange_bases(job: Job, facts: Document) -> Iterator[str]:
     """Entries that the job names and that lie in none of a server's trees."""
-    contexts = [_plain_dn(dn) for dn in facts.get("naming_contexts") or ()]
+    contexts = [plain_dn(dn) for dn in facts.get("naming_contexts") or ()]
     if not contexts:
         return
     for stream in job.streams:
@@ -98,7 +98,7 @@ def _strange_bases(job: Job, facts: Document) -> Iterator[str]:
             body = request.step.body
             dn = getattr(body, "base", None) or getattr(body, "dn", None) or ""
             # what follows the last pattern is the same in every request
-            tail = _plain_dn(dn.rpartition("]")[2])
+            tail = plain_dn(dn.rpartition("]")[2])
             if tail.startswith(_OWN_TREES) or not tail:
                 continue
             if not any(tail == one or tail.endswith(f",{one}") for one in contexts):
@@ -111,10 +111,6 @@ def _strange_bases(job: Job, facts: Document) -> Iterator[str]:
 def _requests(stream: Stream) -> Iterator[Request]:
     for session in sessions_of(stream.operations):
         yield from session.requests
-
-
-def _plain_dn(dn: str) -> str:
-    return re.sub(r"\s*([,=])\s*", r"\1", dn.strip().lower())
 
 
 def _server_line(facts: Document) -> str:

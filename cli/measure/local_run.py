@@ -10,8 +10,9 @@ from __future__ import annotations
 import contextlib
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Self
 
 from ldapslam.base.errors import ConfigError, ExitCode, LdapSlamError
 from ldapslam.cli import outcome
@@ -47,7 +48,7 @@ def run_locally(
     with one_blas_thread():  # a job type of the user's may import numpy
         job = source.load(overrides)
     names = agent_names(job.agents, agents)
-    with _results_folder(out) as results:
+    with _Results(out) as results:
         store_file = results.folder / STORE_NAME
         labels = job.agents.labels or {}
         with (
@@ -110,7 +111,10 @@ class _Results:
         if not self._is_named:
             self.folder = self.folder.rename(RUNS_FOLDER / run_id)
 
-    def discard_if_useless(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         """Remove what a run left that never started, and no more than that."""
         if self._is_kept:
             return
@@ -126,18 +130,9 @@ class _Results:
                     RUNS_FOLDER.rmdir()
 
     def _has_load(self) -> bool:
-        """Whether the store knows a run that had begun."""
+        """Whether the store has a run that had begun."""
         try:
             with Store.open(self.folder / STORE_NAME, read_only=True) as store:
                 return any(run.t0_utc for run in store.runs())
         except LdapSlamError:
             return False
-
-
-@contextlib.contextmanager
-def _results_folder(out: Path | None) -> Iterator[_Results]:
-    results = _Results(out)
-    try:
-        yield results
-    finally:
-        results.discard_if_useless()

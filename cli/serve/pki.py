@@ -12,7 +12,7 @@ import click
 from ldapslam.base.address import is_unix, split_host_port
 from ldapslam.base.errors import ConfigError
 from ldapslam.base.units import NS_PER_S, parse_duration
-from ldapslam.cli.console import json_option, put, put_json, say
+from ldapslam.cli.console import json_option, put, put_result, say
 from ldapslam.cli.options import FILE, FOLDER, Decorator, option
 from ldapslam.cli.serve.serve import state_folder
 from ldapslam.cli.serve.server_security import ENROLMENT_PORT, PKI_VARIABLE
@@ -132,22 +132,21 @@ def list_command(folder: Path, as_json: bool) -> None:
     """List the certificates with their expiry."""
     issued = Authority(folder).issued()
     now_utc = datetime.now(UTC)
-    if as_json:
-        put_json([_document(one, now_utc) for one in issued])
-        return
-    if not issued:
+    if not issued and not as_json:
         say("nothing issued yet")
-    for one in issued:
-        identity = one.identity
-        hosts = f"  {', '.join(one.hosts)}" if one.hosts else ""
-        state = one.state(now_utc)
-        if state == "valid":
-            days = (identity.not_after_utc - now_utc).days
-            state = f"valid, {days} days left"
-        put(
-            f"{identity.name:<24} {identity.role:<12} until "
-            f"{time_text(identity.not_after_utc)}  {state}{hosts}"
-        )
+    documents = [_document(one, now_utc) for one in issued]
+    put_result(documents, (_line(one, now_utc) for one in issued), as_json=as_json)
+
+
+def _line(one: Issued, now_utc: datetime) -> str:
+    identity, state = one.identity, one.state(now_utc)
+    hosts = f"  {', '.join(one.hosts)}" if one.hosts else ""
+    if state == "valid":
+        state = f"valid, {(identity.not_after_utc - now_utc).days} days left"
+    return (
+        f"{identity.name:<24} {identity.role:<12} until "
+        f"{time_text(identity.not_after_utc)}  {state}{hosts}"
+    )
 
 
 def _document(one: Issued, now_utc: datetime) -> dict[str, Any]:

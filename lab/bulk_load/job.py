@@ -18,7 +18,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, astuple, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -51,9 +51,9 @@ from ldapslam.lab.server import is_plain
 from ldapslam.lab.site import Choices
 from ldapslam.lab.slapd.slapd import SlapdSettings
 
-#: One part of so many of a disk is none of an import's.
+#: Imports leave this part of a disk free: 1/20.
 _KEPT_FREE = 20
-#: They are in the note of each import.
+#: Settings are in the note of each import.
 _MAX_SETTINGS_CHARACTERS = 2_000
 _SAID_CHARACTERS = 500
 
@@ -349,7 +349,7 @@ def _check_room(folder: Path, ldif_bytes: int) -> None:
     if disk.free < ldif_bytes + disk.total // _KEPT_FREE:
         raise FleetError(
             f"too little room in {str(folder.parent)!r}: {format_size(disk.free)} are "
-            f"left beside {format_size(ldif_bytes)} of LDIF",
+            f"left, and the LDIF has {format_size(ldif_bytes)}",
             hint="fewer entries, or another place",
         )
 
@@ -393,23 +393,13 @@ def _usage_of(pid: int) -> Usage:
     """What a server's process has taken since its start."""
     process = psutil.Process(pid)
     times, io = process.cpu_times(), process.io_counters()
-    return Usage(
-        times.user,
-        times.system,
-        peak_memory_bytes(pid),
-        io.read_bytes,
-        io.write_bytes,
-    )
+    peak = peak_memory_bytes(pid)
+    return Usage(times.user, times.system, peak, io.read_bytes, io.write_bytes)
 
 
 def _since(before: Usage, now: Usage) -> Usage:
-    return Usage(
-        now.cpu_user_s - before.cpu_user_s,
-        now.cpu_system_s - before.cpu_system_s,
-        now.peak_memory_bytes,
-        now.read_bytes - before.read_bytes,
-        now.written_bytes - before.written_bytes,
-    )
+    spent = (new - old for old, new in zip(astuple(before), astuple(now), strict=True))
+    return replace(Usage(*spent), peak_memory_bytes=now.peak_memory_bytes)
 
 
 def _flush(folder: Path) -> int:
