@@ -67,7 +67,6 @@ class Client:
         self._files = operator_files(address)
         self._channel = channel(address, self._files)
         self._stub = OperatorServiceStub(self._channel)  # type: ignore[no-untyped-call]
-        self._schedules = ScheduleServiceStub(self._channel)  # type: ignore[no-untyped-call]
 
     def __enter__(self) -> Self:
         return self
@@ -81,8 +80,10 @@ class Client:
         with explained_errors(self.address, self._files):
             return method(request, timeout=timeout_s)
 
-    def _call_schedules(self, method: str, request: Any) -> Any:
-        return self._call(getattr(self._schedules, method), request, _SUBMIT_TIMEOUT_S)
+    def schedule_call(self, method: str, request: Any) -> Any:
+        """A call of ScheduleService; its reply."""
+        stub = ScheduleServiceStub(self._channel)  # type: ignore[no-untyped-call]
+        return self._call(getattr(stub, method), request, _SUBMIT_TIMEOUT_S)
 
     def submit(self, request: pb.SubmitJobRequest) -> str:
         """Run a job; the run's id."""
@@ -134,18 +135,11 @@ class Client:
             for chunk in self._stub.FetchRun(pb.FetchRunRequest(run_id=run_id)):
                 yield chunk.content
 
-    def create_schedule(self, request: spb.CreateScheduleRequest) -> spb.ScheduleStatus:
-        status: spb.ScheduleStatus = self._call_schedules("CreateSchedule", request)
-        return status
-
-    def schedules(self) -> list[spb.ScheduleStatus]:
-        """All schedules, by name."""
-        request = spb.ListSchedulesRequest()
-        return list(self._call_schedules("ListSchedules", request).schedules)
-
     def schedule(self, name: str) -> spb.ScheduleStatus:
         """One schedule by id, name, or the beginning of an id."""
-        found = self.schedules()
+        found: list[spb.ScheduleStatus] = list(
+            self.schedule_call("ListSchedules", spb.ListSchedulesRequest()).schedules
+        )
         matching = [one for one in found if name in (one.schedule_id, one.name)] or [
             one for one in found if one.schedule_id.startswith(name)
         ]
@@ -158,37 +152,6 @@ class Client:
             else f"{len(matching)} ids begin with {name!r}",
             hint=ids or "`ldapslam schedule list` shows all",
         )
-
-    def change_schedule(self, name: str, change: str) -> spb.ScheduleStatus:
-        """`change` is PAUSE, RESUME or DISABLE."""
-        request = spb.ChangeScheduleRequest(
-            schedule=name, change=f"CHANGE_{change}", changed_by=operator_name()
-        )
-        status: spb.ScheduleStatus = self._call_schedules("ChangeSchedule", request)
-        return status
-
-    def remove_schedule(self, name: str) -> None:
-        request = spb.RemoveScheduleRequest(schedule=name, removed_by=operator_name())
-        self._call_schedules("RemoveSchedule", request)
-
-    def add_window(self, window: spb.MaintenanceWindow) -> spb.MaintenanceWindow:
-        window.created_by = operator_name()
-        kept: spb.MaintenanceWindow = self._call_schedules("AddMaintenance", window)
-        return kept
-
-    def windows(self) -> list[spb.MaintenanceWindow]:
-        """All maintenance windows, by name."""
-        request = spb.ListMaintenanceRequest()
-        return list(self._call_schedules("ListMaintenance", request).windows)
-
-    def remove_window(self, name: str) -> None:
-        request = spb.RemoveMaintenanceRequest(window=name, removed_by=operator_name())
-        self._call_schedules("RemoveMaintenance", request)
-
-    def audit(self, limit: int) -> list[spb.AuditEntry]:
-        """The newest entries of the audit log, newest first; 0 is all."""
-        request = spb.ListAuditRequest(limit=limit)
-        return list(self._call_schedules("ListAudit", request).entries)
 
 
 def _complete_run(

@@ -25,7 +25,7 @@ from ldapslam.jobs.model import Job
 class ComposedJob:
     """The tree of a job file, under construction; a JobSource."""
 
-    #: Of the command that it was composed for.
+    #: The name of its command.
     name: str
     tree: dict[str, Any] = field(default_factory=dict)
     #: Field in dotted form -> the option as typed.

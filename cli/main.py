@@ -39,7 +39,7 @@ from ldapslam.cli.console import (
 )
 
 # Read when gRPC is loaded, with the first command that needs it: its core would print
-# lines of its own, about whoever fails in a handshake among others.
+# lines of its own, about failed handshakes among others.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 # Command -> module of cli/ that has it, in the order of `ldapslam --help`.

@@ -48,7 +48,7 @@ class Security:
 
     #: None: no certificates.
     files: TlsFiles | None = None
-    #: They lie in the default folder; nobody named them.
+    #: They lie in the default folder; the user did not name them.
     is_default: bool = False
     #: --insecure was given.
     insecure: bool = False
@@ -156,7 +156,7 @@ def current_security() -> Security:
 
 
 def operator_files(address: str) -> TlsFiles | None:
-    """Of an operator's or viewer's connection there, checked; None: plain text."""
+    """Checked certificates of an operator or viewer; None: plain text."""
     files = current_security().files_for(address)
     if files is not None:
         from ldapslam.transport.credentials import check_client

@@ -159,7 +159,7 @@ class _Comparer:
                 f"{self.found.name}: of a sample of {len(common):,} entries "
                 f"{self.result.compared:,} could be read here and in "
                 f"{self.expected.name}",
-                hint="may the bind DN read all entries, and does nobody delete any?",
+                hint="may the bind DN read all entries, and are none being deleted?",
             )
 
     def _digested(self, tree: Tree, total: Fingerprint) -> Iterator[Digested]:
@@ -260,7 +260,7 @@ class _Table:
         self._is_seen = np.zeros(len(self._keys), np.bool_)
 
     def look_up(self, batch: list[Digested]) -> Iterator[tuple[str, bool, bool]]:
-        """Of each entry: DN, whether that is known, whether the content is the same."""
+        """For each entry: DN, whether it is known, whether its content is the same."""
         if not len(self._keys):
             yield from ((dn, False, False) for dn, _, _ in batch)
             return
@@ -283,11 +283,11 @@ class _Table:
 
     @property
     def missing_count(self) -> int:
-        """Of the entries that were not looked up."""
+        """The number of entries that were not looked up."""
         return len(self._keys) - self.seen_count
 
     def lacks(self, key: bytes) -> bool:
-        """Is it one of those?"""
+        """Whether an entry was not looked up."""
         import numpy as np
 
         number = np.uint64(_hash(key))
@@ -332,7 +332,7 @@ def _batches(entries: Iterator[Digested]) -> Iterator[list[Digested]]:
 
 
 def _hash(key: bytes, salt: bytes = b"") -> int:
-    """Of a normalised DN: 64 bits."""
+    """64 bits of a normalised DN."""
     return _head(blake2b(key, digest_size=_HASH_BYTES, salt=salt).digest())
 
 

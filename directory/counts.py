@@ -41,7 +41,7 @@ _SLAPD_NAMES = {"modrdn": "modify_dn"}
 
 _AGREEMENT_FILTER = "(objectClass=nsds5ReplicationAgreement)"
 _SENT = "nsds5replicaChangesSentSinceStartup"
-#: Of each source of changes: replica id ':' sent '/' skipped.
+#: For each source of changes: replica id ':' sent '/' skipped.
 _SENT_OF_SOURCE = re.compile(r"[0-9]+:(?P<sent>[0-9]{1,20})/[0-9]+")
 #: A counter of 64 bits has no more digits.
 _COUNTER = re.compile(r"[0-9]{1,20}")
@@ -59,7 +59,7 @@ _SNMP_COUNTERS = {
 
 
 class ServerKind(StrEnum):
-    """Whose server it is, as far as that matters here."""
+    """The product that a server is."""
 
     SLAPD = "slapd"
     DS389 = "389-ds"

@@ -40,7 +40,7 @@ DN_ATTRIBUTES: Final = frozenset(
     "owner roleoccupant secretary seealso uniquemember".split()
 )
 
-#: Of the server, not of the population; in lower case. Searches do not return most of
+#: The server's own attributes, in lower case. Searches do not return most of
 #: them unasked, LDIF files of slapcat and db2ldif have them. What policies and replicas
 #: are set to (pwdMaxAge, nsds5ReplicaId) is none of them, nor is nsAccountLock.
 OPERATIONAL: Final = frozenset(
@@ -87,7 +87,7 @@ _PLAIN_PARTS = 64
 
 @dataclass(frozen=True)
 class Rules:
-    """What takes part in a comparison beside what the module's docstring says."""
+    """What takes part in a comparison; see also the module's docstring."""
 
     #: userPassword as it is stored; servers that hash it each have another value.
     passwords: bool = True
@@ -110,7 +110,7 @@ class AttributeDifference:
 
 @dataclass(slots=True)
 class Fingerprint:
-    """Of a set of entries, whatever their order; equal sets have equal texts."""
+    """The fingerprint of a set of entries in any order; equal sets have equal texts."""
 
     count: int = 0
     #: Sum of the entries' digests as integers, modulo 2^128.
@@ -242,7 +242,7 @@ def _own_classes(values: Iterable[bytes]) -> frozenset[bytes]:
 
 
 class _Names(dict[str, str]):
-    """Of attributes as they are written: the one name; empty for those left out."""
+    """Attribute as written -> its one name; empty for those left out."""
 
     def __init__(self, rules: Rules) -> None:
         self._passwords = rules.passwords

@@ -74,12 +74,12 @@ _LDBM_DN = "cn=ldbm database,cn=plugins,cn=config"
 
 
 def server_facts(connection: ControlConnection, kind: ServerKind) -> dict[str, Any]:
-    """Of one server, as JSON-able data; TargetError when it does not answer.
+    """The facts of one server, as JSON-able data; TargetError.
 
         kind, vendor, version, backends,    backends: their implementations
         settings: {name: value}             of the server as a whole
         databases: [{name: value}]          each with its indexes and overlays
-        durability: [{name: value}]         what was given up for speed, if anything:
+        durability: [{name: value}]         durability given up for speed, if any:
                                             of each database, or of all in common
         plugins: [name]                     overlays, or plug-ins that are enabled
         replication: [{name: value}]        roles and ids, without credentials

@@ -44,7 +44,7 @@ from ldapslam.jobs.connection_settings import ConnectionSettings
 from ldapslam.jobs.fields.monitors import ReplicationCheck
 
 _POLL_S = 0.05
-#: Of two trees, while others write.
+#: Comparisons of two trees while changes arrive.
 _COMPARISONS = 3
 #: Before the run: clocks of servers differ.
 _STALE_S = 3_600.0
@@ -305,7 +305,7 @@ def _content(
             result, named = _compared(
                 _tree(first, base), _tree(other, base), sample, seed
             )
-            # the first one is read anew for each comparison, and counts once
+            # the first one is read again for each comparison, and counts once
             if other is others[0]:
                 entries[first.uri] += result.expected.count
             entries[other.uri] += result.found.count

@@ -62,7 +62,7 @@ def state(connection: ControlConnection, kind: ServerKind, suffix: str) -> State
 
 
 def context_csn_state(values: Sequence[str]) -> State:
-    """Of the values of contextCSN; what is no CSN is left out."""
+    """The state in values of contextCSN; other texts are left out."""
     latest: dict[str, str] = {}
     for value in values:
         if match := _CSN.fullmatch(value):
@@ -72,7 +72,7 @@ def context_csn_state(values: Sequence[str]) -> State:
 
 
 def ruv_state(values: Sequence[str]) -> State:
-    """Of the values of nsds50ruv; a replica that has written nothing has no CSN."""
+    """The state in values of nsds50ruv; a replica that wrote nothing has no CSN."""
     found: dict[str, str] = {}
     for value in values:
         if match := _RUV_GENERATION.match(value):

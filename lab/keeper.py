@@ -39,6 +39,9 @@ class Keeper:
             stdout=subprocess.PIPE,
             start_new_session=True,
         )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._requests, self._replies = self._process.stdin, self._process.stdout
         #: Removed, with all that is in it, when the keeper ends.
         self.folder = Path(self._receive()["folder"])
 
@@ -81,35 +84,30 @@ class Keeper:
         self._ask(do="detach", name="keeper", state_file=str(state_file))
         # Popen would complain of a child that is not waited for.
         self._process.returncode = 0
-        for stream in (self._process.stdin, self._process.stdout):
-            assert stream is not None
-            stream.close()
+        self._requests.close()
+        self._replies.close()
 
     def close(self) -> None:
         """End all servers and remove the folder; returns when that is done."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
         with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.close()
+            self._requests.close()
         try:
             self._process.wait(_END_TIMEOUT_S)
         finally:
-            self._process.stdout.close()
+            self._replies.close()
         # Only a keeper that was killed has left it.
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _ask(self, **request: Any) -> dict[str, Any]:
-        assert self._process.stdin is not None
         try:
-            self._process.stdin.write(json.dumps(request).encode() + b"\n")
-            self._process.stdin.flush()
+            self._requests.write(json.dumps(request).encode() + b"\n")
+            self._requests.flush()
         except (BrokenPipeError, ValueError) as error:
             raise self._gone() from error
         return self._receive()
 
     def _receive(self) -> dict[str, Any]:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
+        line = self._replies.readline()
         if not line:
             raise self._gone()
         reply: dict[str, Any] = json.loads(line)

@@ -122,13 +122,13 @@ class Keeper:
     def __init__(self, folder: Path, parent_fd: int) -> None:
         self.children = Children()
         self.folder = folder
-        #: Of a detached lab: goes when the folder does.
+        #: The state file of a detached lab, removed with the folder.
         self.state_file: Path | None = None
         self._parent_fd = parent_fd
         self._is_ended = False
 
     def serve(self) -> None:
-        """Answer the parent; once detached, whoever connects to the socket."""
+        """Answer the parent; once detached, clients of the socket."""
         # The parent may be gone at any point: a closed pipe is a normal end.
         with contextlib.suppress(BrokenPipeError):
             for request in self._of_parent():

@@ -375,7 +375,7 @@ class Lab:
             reserved.close()
         nofile = self._product.nofile(server)
         server.pid = self._running.start(server.name, argv, log, nofile)
-        # The new process counts from nought in its monitor.
+        # The new process counts from zero in its monitor.
         self._access.forget(server)
 
     def _wait_ready(self, server: Server) -> None:

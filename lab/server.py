@@ -47,7 +47,7 @@ class Server:
     admin_password_file: Path
     #: Configuration, database, logs; gone when the lab is.
     folder: Path
-    #: Of its process, which every start changes; 0 before the first.
+    #: Its process, which every start changes; 0 before the first.
     pid: int = 0
 
     @property

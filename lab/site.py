@@ -22,7 +22,7 @@ from ldapslam.lab.keeper import Keeper
 from ldapslam.lab.options import Options
 from ldapslam.lab.server import LabError, Server
 
-#: Of a value that one server has and no other: `Lab.break_entry`.
+#: Ends the value that `Lab.break_entry` gives one server.
 BROKEN_SUFFIX = b"0"
 
 # Entries are loaded faster than that on any machine.

@@ -45,7 +45,7 @@ _PASSWORD = "userpassword"
 @option("--expected-password-file FILE", "Its password, in a file.")
 @option(
     "--sample N",
-    "Compare the DNs of all entries, but the contents of only so many.",
+    "Compare the DNs of all entries, but the contents of N.",
     type=click.IntRange(min=1),
 )
 @flag(

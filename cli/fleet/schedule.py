@@ -12,7 +12,7 @@ import click
 from ldapslam.base.errors import ConfigError
 from ldapslam.base.units import format_duration
 from ldapslam.base.uri import check_uri
-from ldapslam.cli.client import Client
+from ldapslam.cli.client import Client, operator_name
 from ldapslam.cli.console import json_option, put, put_json, put_result, say
 from ldapslam.cli.fleet.operate import document, field_lines, put_table
 from ldapslam.cli.fleet.times import (
@@ -59,7 +59,8 @@ def schedule_command() -> None:
 def list_schedules(coordinator: str, as_json: bool) -> None:
     """List the schedules with their next five times."""
     with Client(coordinator) as client:
-        found = client.schedules()
+        request = pb.ListSchedulesRequest()
+        found = client.schedule_call("ListSchedules", request).schedules
     if not found and not as_json:
         say("no schedules; make one with `ldapslam submit JOB --cron …`")
     documents = [schedule_document(status) for status in found]
@@ -84,8 +85,11 @@ def _change_command(word: str, help: str) -> click.Command:
     @coordinator_option
     @json_option
     def change(name: str, coordinator: str, as_json: bool) -> None:
+        request = pb.ChangeScheduleRequest(
+            schedule=name, change=f"CHANGE_{word.upper()}", changed_by=operator_name()
+        )
         with Client(coordinator) as client:
-            status = client.change_schedule(name, word.upper())
+            status = client.schedule_call("ChangeSchedule", request)
         if as_json:
             put_json(schedule_document(status))
         else:
@@ -104,8 +108,9 @@ for _word, _help in _CHANGES.items():
 @json_option
 def remove_schedule(name: str, coordinator: str, as_json: bool) -> None:
     """Forget a schedule; runs that it made stay."""
+    request = pb.RemoveScheduleRequest(schedule=name, removed_by=operator_name())
     with Client(coordinator) as client:
-        client.remove_schedule(name)
+        client.schedule_call("RemoveSchedule", request)
     _put_removed("schedule", name, as_json)
 
 
@@ -250,8 +255,9 @@ def add_window(
         if until is not None:
             end = moment("--until", until, time_zone, start)
         window.from_utc, window.until_utc = utc_text(start), utc_text(end)
+    window.created_by = operator_name()
     with Client(coordinator) as client:
-        kept = client.add_window(window)
+        kept = client.schedule_call("AddMaintenance", window)
     if as_json:
         put_json(_window_document(kept))
     else:
@@ -265,7 +271,8 @@ def add_window(
 def list_windows(coordinator: str, as_json: bool) -> None:
     """List the maintenance windows."""
     with Client(coordinator) as client:
-        found = client.windows()
+        request = pb.ListMaintenanceRequest()
+        found = client.schedule_call("ListMaintenance", request).windows
     if not found and not as_json:
         say("no maintenance windows")
     documents = [_window_document(window) for window in found]
@@ -278,8 +285,9 @@ def list_windows(coordinator: str, as_json: bool) -> None:
 @json_option
 def remove_window(name: str, coordinator: str, as_json: bool) -> None:
     """Forget a maintenance window, by its id or name."""
+    request = pb.RemoveMaintenanceRequest(window=name, removed_by=operator_name())
     with Client(coordinator) as client:
-        client.remove_window(name)
+        client.schedule_call("RemoveMaintenance", request)
     _put_removed("maintenance window", name, as_json)
 
 
@@ -316,7 +324,8 @@ def _window_text(window: pb.MaintenanceWindow) -> str:
 def audit_command(limit: int, coordinator: str, as_json: bool) -> None:
     """List who submitted, cancelled or scheduled what, and who was refused."""
     with Client(coordinator) as client:
-        entries = client.audit(limit)
+        request = pb.ListAuditRequest(limit=limit)
+        entries = client.schedule_call("ListAudit", request).entries
     if as_json:
         put_json([{**document(entry), "number": entry.number} for entry in entries])
         return

@@ -274,7 +274,9 @@ def submit_command(
             disabled=timing.disabled,
         )
         with Client(coordinator) as client:
-            _show_schedule(client.create_schedule(create), as_json=as_json)
+            _show_schedule(
+                client.schedule_call("CreateSchedule", create), as_json=as_json
+            )
         return ExitCode.PASS
     begin = timing.begin_of_run(now)
     request.not_before_utc = _utc_text(begin)

@@ -84,7 +84,7 @@ class LocalFleet:
         self._wait(missing)
 
     def wait_for_agents(self, count: int) -> None:
-        """Return when so many agents are registered."""
+        """Return when `count` agents are registered."""
         with Client(self.address) as client:
 
             def missing() -> str:
@@ -158,7 +158,7 @@ def local_fleet(
                 file_name = re.sub(r"[^A-Za-z0-9_.-]|^\.+", "_", name)
                 arguments = ["--coordinator", address, "--name", name]
                 arguments += ["--spool", str(spools / file_name)]
-                # whoever names the targets is this agent's operator, too
+                # the user who names the targets is this agent's operator, too
                 for kind in ("target", "log", "import"):
                     arguments += [f"--allow-{kind}", "any"]
                 for key, value in labels.items():

@@ -80,7 +80,7 @@ class _Operation:
             self.set(name, words, value)
 
     def finish(self, weight: int | None = None, **more: Any) -> None:
-        """Set what stands beside the body: weight, --expect and -J."""
+        """Set the fields next to the body: weight, --expect and -J."""
         if weight is not None:
             words = f"--{self.kind.replace('_', '-')}"
             self.job.put((*self.path, "weight"), weight, words)

@@ -39,7 +39,7 @@ from ldapslam.jobs.replay.statistical_job import (
 )
 from ldapslam.jobs.replay.trace import Pace, Schedule
 
-#: Of a replay that is as fast as possible.
+#: The duration of a replay that is as fast as possible.
 _LONGEST_S = 86_400
 _EXAMPLE_URI = "ldap://127.0.0.1:389"
 
@@ -126,7 +126,7 @@ def analyse_command(
 @option("--skip TIME", "Leave out this much of the log's begin.")
 @option("-d --duration TIME", "End after this time; without it, with the log.")
 @_credentials_option
-@flag("--bind-as-configured", "Binds are as -D, whoever it was.")
+@flag("--bind-as-configured", "Bind as -D, not as the log's DNs.")
 @option("--modify NAME", "Modifies replace this attribute by random text.")
 @option(
     "--add NAME=TEXT",

@@ -102,7 +102,7 @@ def store_of(
 
 
 def _local_folders() -> list[Path]:
-    """Of runs of `ldapslam run`, the oldest first: ids begin with the time."""
+    """Folders of runs of `ldapslam run`, the oldest first: ids begin with the time."""
     return sorted(path.parent for path in RUNS_FOLDER.glob(f"[0-9]*/{STORE_NAME}"))
 
 

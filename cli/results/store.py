@@ -98,7 +98,7 @@ def backup_command(file: Path, url: str, as_json: bool) -> None:
 def vacuum_command(url: str, as_json: bool) -> None:
     """Give the space that pruned runs left back to the file system.
 
-    Stop the coordinator first: the store is written anew.
+    Stop the coordinator first: the whole store is rewritten.
     """
     from ldapslam.coordinator.security.ownership import owned_store
 
@@ -226,7 +226,7 @@ def _existing(url: str, *, read_only: bool = True) -> Store:
     except NoStore:
         raise
     except StoreError:
-        pass  # of an older version, perhaps: whoever writes brings it up to date
+        pass  # perhaps of an older version: opening it to write brings it up to date
     return Store.open(url)
 
 

@@ -57,8 +57,8 @@ _name_argument = click.argument("name", metavar="NAME")
 def pki_command() -> None:
     """Make and revoke the certificates of a fleet.
 
-    All of it happens in one folder, on the coordinator's host or on one that nobody
-    else uses: whoever can read its ca.key can be anybody.
+    All of it happens in one folder, on the coordinator's host or on one with no
+    other users: with its ca.key, anybody can make any certificate.
     """
 
 
@@ -88,7 +88,7 @@ def init_command(folder: Path, name: str, days: int) -> None:
 @_name_option
 @option(
     "--host hosts HOST",
-    "Of a coordinator: a name or address by which it is reached; repeatable.",
+    "For a coordinator: a name or address of its host; repeatable.",
     multiple=True,
 )
 @_days_option(LEAF_LIFETIME)

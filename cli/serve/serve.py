@@ -193,7 +193,7 @@ def coordinator_command(
             on_ready=on_ready,
         )
     finally:
-        # Of a local fleet whose command was killed and cannot remove it any more.
+        # The command of the local fleet may have been killed, and cannot remove it.
         if scratch is not None:
             remove_scratch(scratch)
 

@@ -127,7 +127,7 @@ def _own_files(authority: Authority) -> TlsFiles:
 join_option = option(
     "--join join_file FILE",
     "Join token (`ldapslam pki token`): gets a certificate when there is none "
-    "yet, and keeps it beside the spool.",
+    "yet, and keeps it next to the spool.",
     type=FILE,
 )
 

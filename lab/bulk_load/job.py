@@ -165,7 +165,7 @@ class BulkLoad(PythonJob):
                 ldif=ldif,
                 ldif_entries=entries,
                 choices=self._choices(real),
-                # the entries may be nobody else's to read
+                # other users of the host may have no right to read the entries
                 settings=_unreadable(self.options["server"]),
                 base=place,
             )

@@ -25,7 +25,7 @@ LDBM: Final = "cn=config,cn=ldbm database,cn=plugins,cn=config"
 BACKEND_NAME: Final = "userRoot"
 MANAGER_DN: Final = "cn=replication manager,cn=config"
 
-#: Of servers that take no writes of clients.
+#: The replica id of servers that take no writes of clients.
 READ_ONLY_ID: Final = 65_535
 
 _BACKEND: Final = f"cn={BACKEND_NAME},cn=ldbm database,cn=plugins,cn=config"
@@ -43,7 +43,7 @@ _OWN_FILES = {
 _MAP_BYTES_MIN = 1 << 30
 _MAP_BYTES_PER_ENTRY = 16 << 10
 
-# Of an import's cache: the servers of a lab import at the same time.
+# The cache of an import; the servers of a lab import at the same time.
 _IMPORT_BYTES_MIN = 16 << 20
 _IMPORT_BYTES_PER_ENTRY = 1 << 10
 _IMPORT_BYTES_MAX = 512 << 20

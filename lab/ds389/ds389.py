@@ -48,7 +48,7 @@ from ldapslam.lab.site import Choices, Site
 _TOOL_TIMEOUT_S = 60.0
 
 
-# Of the access log: the kinds without a counter of their own. Binds have some, but an
+# Kinds without a counter of their own, in the access log. Binds have some, but an
 # anonymous one counts in two of them.
 _LOGGED = {"BIND": "bind", "UNBIND": "unbind", "ABANDON": "abandon", "EXT": "extended"}
 _LOG_LINE = re.compile(r" op=\d+ (BIND|UNBIND|ABANDON|EXT)\b")

@@ -38,7 +38,7 @@ _INDEXED = ("objectClass", "uid", "entryUUID", "entryCSN")
 _MAP_BYTES_MIN = 1 << 30
 _MAP_BYTES_PER_ENTRY = 16 << 10
 
-# Of consumers to their providers; they try each second.
+# Consumers try to connect each second.
 _CONNECT_TIMEOUT_S = 60.0
 _CONNECT_INTERVAL_S = 0.02
 
@@ -235,7 +235,7 @@ class OpenLdap:
         suppliers = [one for one in site.servers if one.role == "supplier"]
         global_part = {
             "loglevel": "0",
-            # slapadd: one indexer beside the main thread is as fast as it gets.
+            # slapadd: more than one indexer thread makes it no faster.
             "tool-threads": "2",
         }
         if settings.threads is not None:

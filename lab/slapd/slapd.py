@@ -28,7 +28,7 @@ _PROGRAM_FOLDERS = (
 _MODULE_FOLDERS = ("/usr/lib/ldap", "/usr/lib64/openldap", "/usr/lib/openldap")
 _SCHEMA_FOLDERS = ("/etc/ldap/schema", "/etc/openldap/schema")
 
-# Of a build under test, from the folder of its slapd: installed below a prefix in
+# A build under test, from the folder of its slapd: installed below a prefix in
 # libexec or sbin, or in servers/slapd of the source tree.
 _BUILT_SCHEMA_FOLDERS = ("../etc/openldap/schema", "../etc/ldap/schema", "schema")
 _BUILT_MODULE_FOLDERS = (
