@@ -39,6 +39,7 @@ json_option = click.option(
     "--json",
     "as_json",
     is_flag=True,
+    is_eager=True,  # faults of other options are told as JSON too
     callback=_note_json,
     help="Print the result as one JSON document.",
 )

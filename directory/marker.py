@@ -66,8 +66,8 @@ class Marker:
         return TargetMarkerMissing(
             uri,
             f"the marker entry {dn!r} could not be read: {reason}",
-            hint="the directory's administrator adds that entry, of any object class that "
-            "the run's identity may read, where load is welcome; or the agent's "
+            hint="the directory's administrator adds that entry, of any object class "
+            "that the run's identity may read, where load is welcome; or the agent's "
             "operator leaves `require-marker` out",
         )
 
