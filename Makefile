@@ -44,7 +44,7 @@ help: ## this list
 setup: $(STAMPS)/ldapslam-$(INSTALL) ## system packages, .venv, the engine's build
 	@echo "ready: $(BIN)/ldapslam --help"
 
-demo: setup ## a real measurement of a throw-away slapd, and its report
+demo: setup ## a real measurement of a temporary slapd, and its report
 	$(BIN)/ldapslam demo
 
 # Three at a time, by file: most of the time of most tests is waiting.

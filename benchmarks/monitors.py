@@ -125,7 +125,7 @@ def _measure(server_kind: ServerKind, rounds: int, window_s: float, every: str) 
     observers, servers, readings = [], [], []
     settings = SlapdSettings(debug="stats") if server_kind == "slapd" else None
     with Lab(server=server_kind, entries=_ENTRIES, settings=settings) as lab:
-        server = psutil.Process(lab.pid(lab.supplier))
+        server = psutil.Process(lab.supplier.pid)
         log = lab.supplier.folder / _SERVERS[server_kind][2]
         command = [sys.executable, __file__, "--every", every, "--sample", server_kind]
         command += [lab.supplier.uri, str(lab.admin_password_file), str(log)]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The coordinator as its operators call it: one method per call, our own errors.
+"""A coordinator as its operators call it: one method per call, our own errors.
 
-What comes back are the messages of operator.proto; what fails, fails as LdapSlamError.
+Calls return messages of operator.proto and schedule.proto; failures are LdapSlamErrors.
 """
 
 from __future__ import annotations
@@ -10,22 +10,28 @@ import getpass
 import os
 import socket
 from collections.abc import Iterator, Mapping, Sequence
-from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
-from ldapslam.base.errors import RunNotFound
+import click
+
+from ldapslam.base.errors import ConfigError, LdapSlamError, RunNotFound
+from ldapslam.cli.options import COORDINATOR_VARIABLE, DEFAULT_COORDINATOR
 from ldapslam.cli.security import operator_files
 from ldapslam.proto import operator_pb2 as pb
+from ldapslam.proto import schedule_pb2 as spb
 from ldapslam.proto.operator_pb2_grpc import OperatorServiceStub
+from ldapslam.proto.schedule_pb2_grpc import ScheduleServiceStub
 from ldapslam.transport.credentials import channel
 from ldapslam.transport.diagnosis import explained_errors
 from ldapslam.transport.messages import PROTOCOL_VERSION, build_version
 
 _CALL_TIMEOUT_S = 10.0
+#: The coordinator checks a job, and settles what is due, before it answers.
+_SUBMIT_TIMEOUT_S = 30.0
 
 
 def operator_name() -> str:
-    """Who calls, as the runs' records have it: user@host."""
+    """The caller in the records of runs: user@host."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a container's user id without a name
@@ -40,7 +46,7 @@ def job_request(
     overrides: Sequence[str] = (),
     files: Mapping[str, bytes] | None = None,
 ) -> pb.SubmitJobRequest:
-    """The request that has a job run."""
+    """The request to run a job."""
     return pb.SubmitJobRequest(
         protocol_version=PROTOCOL_VERSION,
         build=build_version(),
@@ -56,10 +62,7 @@ class Client:
     """A connection to one coordinator; a context manager."""
 
     def __init__(self, address: str) -> None:
-        """`address` is HOST:PORT or unix:PATH; nothing is sent yet.
-
-        ConfigError where plain text is not allowed, or certificates cannot be used.
-        """
+        """`address` is HOST:PORT or unix:PATH; nothing is sent yet. ConfigError."""
         self.address = address
         self._files = operator_files(address)
         self._channel = channel(address, self._files)
@@ -68,26 +71,27 @@ class Client:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._channel.close()
 
-    def submit(self, request: pb.SubmitJobRequest) -> str:
-        """Have a job run; the run's id."""
+    def _call(
+        self, method: Any, request: Any, timeout_s: float = _CALL_TIMEOUT_S
+    ) -> Any:
         with explained_errors(self.address, self._files):
-            reply = self._stub.SubmitJob(request, timeout=_CALL_TIMEOUT_S)
-        return str(reply.run_id)
+            return method(request, timeout=timeout_s)
+
+    def schedule_call(self, method: str, request: Any) -> Any:
+        """A call of ScheduleService; its reply."""
+        stub = ScheduleServiceStub(self._channel)  # type: ignore[no-untyped-call]
+        return self._call(getattr(stub, method), request, _SUBMIT_TIMEOUT_S)
+
+    def submit(self, request: pb.SubmitJobRequest) -> str:
+        """Run a job; the run's id."""
+        return str(self._call(self._stub.SubmitJob, request, _SUBMIT_TIMEOUT_S).run_id)
 
     def runs(self, limit: int = 0) -> list[pb.RunStatus]:
         """The newest runs, newest first; 0 is all."""
-        with explained_errors(self.address, self._files):
-            reply = self._stub.ListRuns(
-                pb.ListRunsRequest(limit=limit), timeout=_CALL_TIMEOUT_S
-            )
+        reply = self._call(self._stub.ListRuns, pb.ListRunsRequest(limit=limit))
         return list(reply.runs)
 
     def run(self, name: str) -> pb.RunStatus:
@@ -97,10 +101,9 @@ class Client:
             if not runs:
                 raise RunNotFound(name, hint="this coordinator has no runs yet")
             name = runs[0].run_id
-        with explained_errors(self.address, self._files):
-            status: pb.RunStatus = self._stub.GetRun(
-                pb.GetRunRequest(run_id=name), timeout=_CALL_TIMEOUT_S
-            )
+        status: pb.RunStatus = self._call(
+            self._stub.GetRun, pb.GetRunRequest(run_id=name)
+        )
         return status
 
     def watch(self, run_id: str) -> Iterator[pb.RunUpdate]:
@@ -109,28 +112,20 @@ class Client:
             yield from self._stub.WatchRun(pb.WatchRunRequest(run_id=run_id))
 
     def cancel(self, run_id: str) -> pb.RunStatus:
-        """Have a run end early; returns before it has."""
+        """End a run early; returns before it has ended."""
         request = pb.CancelRunRequest(run_id=run_id, cancelled_by=operator_name())
-        with explained_errors(self.address, self._files):
-            status: pb.RunStatus = self._stub.CancelRun(
-                request, timeout=_CALL_TIMEOUT_S
-            )
+        status: pb.RunStatus = self._call(self._stub.CancelRun, request)
         return status
 
     def agents(self) -> list[pb.AgentStatus]:
-        with explained_errors(self.address, self._files):
-            reply = self._stub.ListAgents(
-                pb.ListAgentsRequest(), timeout=_CALL_TIMEOUT_S
-            )
-        return list(reply.agents)
+        return list(self._call(self._stub.ListAgents, pb.ListAgentsRequest()).agents)
 
     def health(self, timeout_s: float = _CALL_TIMEOUT_S) -> str:
-        """SERVING or NOT_SERVING, as the coordinator says of itself."""
+        """SERVING or NOT_SERVING, in the coordinator's own words."""
         from grpc_health.v1 import health_pb2, health_pb2_grpc
 
         stub = health_pb2_grpc.HealthStub(self._channel)
-        with explained_errors(self.address, self._files):
-            reply = stub.Check(health_pb2.HealthCheckRequest(), timeout=timeout_s)
+        reply = self._call(stub.Check, health_pb2.HealthCheckRequest(), timeout_s)
         names = health_pb2.HealthCheckResponse.ServingStatus
         return str(names.Name(reply.status))
 
@@ -139,3 +134,42 @@ class Client:
         with explained_errors(self.address, self._files):
             for chunk in self._stub.FetchRun(pb.FetchRunRequest(run_id=run_id)):
                 yield chunk.content
+
+    def schedule(self, name: str) -> spb.ScheduleStatus:
+        """One schedule by id, name, or the beginning of an id."""
+        found: list[spb.ScheduleStatus] = list(
+            self.schedule_call("ListSchedules", spb.ListSchedulesRequest()).schedules
+        )
+        matching = [one for one in found if name in (one.schedule_id, one.name)] or [
+            one for one in found if one.schedule_id.startswith(name)
+        ]
+        if len(matching) == 1:
+            return matching[0]
+        ids = ", ".join(one.schedule_id for one in matching)
+        raise ConfigError(
+            f"there is no schedule {name!r}"
+            if not matching
+            else f"{len(matching)} ids begin with {name!r}",
+            hint=ids or "`ldapslam schedule list` shows all",
+        )
+
+
+def _complete_run(
+    context: click.Context, _: click.Parameter, incomplete: str
+) -> list[str]:
+    """Ids of runs for the shell's completion; none without a coordinator."""
+    address = (
+        context.params.get("coordinator")
+        or os.environ.get(COORDINATOR_VARIABLE)
+        or DEFAULT_COORDINATOR
+    )
+    try:
+        with Client(address) as client:
+            runs = [status.run_id for status in client.runs(limit=50)]
+    except LdapSlamError:
+        return []
+    return [run for run in ("latest", *runs) if run.startswith(incomplete)]
+
+
+#: RUN: an id, the beginning of one, or `latest`.
+run_argument = click.argument("run_id", metavar="RUN", shell_complete=_complete_run)

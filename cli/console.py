@@ -5,16 +5,17 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from ldapslam.base.errors import ConfigErrors, JobErrors, LdapSlamError
-from ldapslam.base.log_format import without_passwords as without_passwords
+from ldapslam.base.log_format import is_json
 
 
 @dataclass
@@ -33,36 +34,29 @@ def _note_json(context: click.Context, _: click.Parameter, value: bool) -> bool:
     return value
 
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
-
-
-def add_options(
-    *options: Callable[[Any], Any],
-) -> Callable[[_Command], _Command]:
-    """A decorator that adds arguments and options, in the order of the help."""
-
-    def add(command: _Command) -> _Command:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return add
-
-
 #: The option of every command that has a result.
 json_option = click.option(
     "--json",
     "as_json",
     is_flag=True,
+    is_eager=True,  # faults of other options are told as JSON too
     callback=_note_json,
     help="Print the result as one JSON document.",
 )
 
 
 def say(text: str) -> None:
-    """Text for people; where it cannot be written, the command goes on without."""
+    """Text for people; if it cannot be written, the command goes on."""
     with contextlib.suppress(OSError, ValueError):  # no reader, disk full; closed
         click.echo(text, err=True)
+
+
+def announce(text: str) -> None:
+    """What a server says when it begins or fails: to people, or a line of its log."""
+    if is_json():
+        logging.getLogger("ldapslam").info("%s", text)
+    else:
+        say(text)
 
 
 def put(text: str) -> None:
@@ -80,11 +74,17 @@ def put_json(document: Any) -> None:
     put(json.dumps(document, ensure_ascii=False, indent=2))
 
 
-def complain(error: LdapSlamError) -> None:
-    """What went wrong, and the remedy on a line of its own.
+def put_result(document: Any, lines: Iterable[str], *, as_json: bool) -> None:
+    """The result of a command: a document with --json, otherwise the lines."""
+    if as_json:
+        put_json(document)
+    else:
+        for line in lines:
+            put(line)
 
-    Errors come from other hosts too, with whatever values those sent: never raises.
-    """
+
+def complain(error: LdapSlamError) -> None:
+    """An error and its hint. It may come from another host: never raises."""
     faults = _faults(error)
     for fault in faults:
         say(str(fault))
@@ -128,7 +128,7 @@ def _hint(error: LdapSlamError) -> str | None:
 
 
 def us_text(value_us: float | None) -> str:
-    """A time for a table: three or four figures and a unit; a dash for no value."""
+    """A time for a table: three or four figures and a unit; a dash for none."""
     if value_us is None:
         return "–"
     if value_us < 1_000:

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Follows a run to its end, and takes Ctrl-C as a request rather than an exception.
 
-A thread receives the coordinator's updates. The main thread waits on a queue, which a
-signal may interrupt at any point without harm; gRPC's own waiting is not so forgiving:
-an exception out of a signal handler can leave its channel locked for good.
+A thread receives the coordinator's updates; the main thread waits on a queue, which
+signals may interrupt. An exception of a signal handler can leave gRPC's channel locked.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from queue import SimpleQueue
 from types import FrameType
 
@@ -23,23 +21,8 @@ from ldapslam.cli.console import say
 from ldapslam.cli.progress import Progress
 from ldapslam.proto import operator_pb2 as pb
 
-
-class _Ended:
-    """The stream of updates has come to its end."""
-
-
-class _Interrupted:
-    """Ctrl-C or SIGTERM."""
-
-
-@dataclass(frozen=True)
-class _Away:
-    """The coordinator is not there; it is asked again."""
-
-    error: CoordinatorUnreachable
-
-
-_Item = pb.RunUpdate | LdapSlamError | _Ended | _Interrupted | _Away
+#: An update, an error to raise, text for people, what a signal asks for; None: the end.
+_Item = pb.RunUpdate | LdapSlamError | str | Callable[[], None] | None
 
 #: Between attempts to find a coordinator again.
 _PAUSE_S = 1.0
@@ -53,14 +36,10 @@ def follow(
     on_interrupt: Callable[[], None] | None = None,
     patience_s: float = 0.0,
 ) -> pb.RunStatus:
-    """Show a run until it ends; its final status.
-
-    A coordinator that goes away meanwhile may come back within `patience_s`: runs
-    survive its restart. CoordinatorUnreachable when it does not.
-
-    The first Ctrl-C or SIGTERM calls `on_interrupt`, if there is one, and following
-    goes on; a second one raises KeyboardInterrupt, as do all without it.
-    """
+    """Show a run until it ends; its final status. The coordinator may be away for
+    `patience_s` (runs survive its restart), else CoordinatorUnreachable. The first
+    Ctrl-C or SIGTERM calls `on_interrupt`, if there is one; all others raise
+    KeyboardInterrupt."""
     items: SimpleQueue[_Item] = SimpleQueue()
     threading.Thread(
         target=_receive,
@@ -70,23 +49,19 @@ def follow(
     ).start()
     with contextlib.ExitStack() as stack:
         if on_interrupt is not None:
-            stack.enter_context(_first_signal_to(items))
+            stack.enter_context(_first_signal_to(items, on_interrupt))
         while True:
             match items.get():
-                case _Ended():
+                case None:
                     return client.run(run_id)
                 case LdapSlamError() as error:
                     raise error
-                case _Away(error):
-                    say(
-                        f"{error}; the run may go on: asking again for up to "
-                        f"{patience_s:g} s"
-                    )
-                case _Interrupted():
-                    assert on_interrupt is not None
-                    on_interrupt()
-                case update:
+                case str() as text:
+                    say(text)
+                case pb.RunUpdate() as update:
                     progress.show(update)
+                case act:
+                    act()
 
 
 def _receive(
@@ -98,13 +73,16 @@ def _receive(
             for update in client.watch(run_id):
                 until_s = None
                 items.put(update)
-            items.put(_Ended())
+            items.put(None)
             return
         except CoordinatorUnreachable as error:
             if until_s is None:
                 until_s = time.monotonic() + patience_s
                 if patience_s:
-                    items.put(_Away(error))
+                    items.put(
+                        f"{error}; the run may go on: asking again for up to "
+                        f"{patience_s:g} s"
+                    )
             if time.monotonic() >= until_s:
                 hint = f"the run may go on: `ldapslam watch {run_id}` when it is back"
                 items.put(
@@ -120,14 +98,16 @@ def _receive(
 
 
 @contextlib.contextmanager
-def _first_signal_to(items: SimpleQueue[_Item]) -> Iterator[None]:
-    """Within, the first SIGINT or SIGTERM becomes an item of the queue."""
+def _first_signal_to(
+    items: SimpleQueue[_Item], on_interrupt: Callable[[], None]
+) -> Iterator[None]:
+    """Within, the first SIGINT or SIGTERM puts `on_interrupt` into the queue."""
     numbers = (signal.SIGINT, signal.SIGTERM)
     previous = {number: signal.getsignal(number) for number in numbers}
 
     def on_signal(_: int, __: FrameType | None) -> None:
         restore()
-        items.put(_Interrupted())  # put() may be called from a signal handler
+        items.put(on_interrupt)  # put() may be called from a signal handler
 
     def restore() -> None:
         for number, handler in previous.items():

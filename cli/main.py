@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The entry point: finds the command, runs it, turns its end into an exit code.
 
-Commands are loaded when they are called, so that `ldapslam list` does not pay for
-matplotlib. An expected error is an LdapSlamError and is printed with its hint; any
-other exception is a defect of ours: its trace goes to a file that the message names.
+Commands are imported when they are called, so that `ldapslam list` does not load
+matplotlib. An LdapSlamError is printed with its hint; any other exception is a defect
+of ours: its trace goes to a file that the message names.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from types import FrameType
 from typing import NoReturn
 
 import click
-from click.shell_completion import CompletionItem
+from click.shell_completion import CompletionItem, get_completion_class
 
 from ldapslam.base.errors import EXIT_CODE_MEANING, ExitCode, LdapSlamError
-from ldapslam.base.log_format import is_json
+from ldapslam.base.log_format import is_json, without_passwords
 from ldapslam.cli.console import (
     Invocation,
+    announce,
     complain,
     error_document,
     exit_code_of,
+    put,
     put_json,
-    without_passwords,
 )
-from ldapslam.cli.logs import announce, log_error
 
 # Read when gRPC is loaded, with the first command that needs it: its core would print
-# lines of its own, about whoever fails in a handshake among others.
+# lines of its own, about failed handshakes among others.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 # Command -> module of cli/ that has it, in the order of `ldapslam --help`.
@@ -71,9 +71,9 @@ _COMMANDS = {
     "pki": "serve.pki",
     "report": "results.report",
     "store": "results.store",
-    "health": "fleet.health",
+    "health": "fleet.operate",
     "job": "measure.job",
-    "completion": "completion",
+    "completion": "main",
 }
 
 _PACKAGE = "ldapslam.cli"
@@ -142,6 +142,21 @@ def cli(verbose: int) -> None:
     logging.basicConfig(level=level, format=_LOG_FORMAT)
 
 
+@click.command("completion")
+@click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
+def completion_command(shell: str) -> None:
+    """Print the completion script for SHELL.
+
+    \b
+        eval "$(ldapslam completion bash)"                     in ~/.bashrc
+        eval "$(ldapslam completion zsh)"                      in ~/.zshrc
+        ldapslam completion fish | source                      in config.fish
+    """
+    completion_class = get_completion_class(shell)
+    assert completion_class is not None, f"click knows {shell}"
+    put(completion_class(cli, {}, "ldapslam", "_LDAPSLAM_COMPLETE").source())
+
+
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run one command line and exit with its code."""
     sys.exit(run(arguments))
@@ -178,7 +193,8 @@ def _run(arguments: Sequence[str] | None) -> int:
         )
     except LdapSlamError as error:
         if is_json():
-            log_error(error)
+            hint = f"; hint: {error.hint}" if error.hint else ""
+            logging.getLogger("ldapslam").error("%s%s", error, hint)
         else:
             complain(error)
         if invocation.json:

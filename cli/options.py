@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arguments and options that several commands have, declared once."""
+"""Options: how commands declare them, and those that several commands have."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,72 +10,102 @@ from typing import Any, TypeVar
 import click
 
 from ldapslam.base.address import DEFAULT_PORT
-from ldapslam.base.errors import ConfigError, LdapSlamError
-from ldapslam.cli.security import security_options
+from ldapslam.base.errors import ConfigError
+from ldapslam.base.fault import Fault
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
+Command = TypeVar("Command", bound=Callable[..., Any])
+Decorator = Callable[[Any], Any]
 
-_COORDINATOR_VARIABLE = "LDAPSLAM_COORDINATOR"
-_DEFAULT_COORDINATOR = f"127.0.0.1:{DEFAULT_PORT}"
-
+COORDINATOR_VARIABLE = "LDAPSLAM_COORDINATOR"
+DEFAULT_COORDINATOR = f"127.0.0.1:{DEFAULT_PORT}"
 #: Where the results of local runs go, and the store in the folder of each.
 RUNS_FOLDER = Path("ldapslam-runs")
 STORE_NAME = "results.sqlite"
-
 #: Formats of a report, in the order in which they are made.
 FORMATS = ("html", "pdf", "text", "json", "csv", "hlog")
+FILE = click.Path(path_type=Path, dir_okay=False)
+FOLDER = click.Path(path_type=Path, file_okay=False)
 
-job_argument = click.argument(
-    "job_file", metavar="JOB", type=click.Path(path_type=Path, dir_okay=False)
-)
 
-set_option = click.option(
-    "--set",
-    "overrides",
-    metavar="PATH=VALUE",
+def option(
+    spec: str,
+    help: str | None = None,
+    *,
+    parse: Callable[[Any], Any] | None = None,
+    **settings: Any,
+) -> Decorator:
+    """A decorator for `-n --names python_name METAVAR`; the last two may be left out.
+
+    `parse` reads the value, or each value of a repeatable option; its Fault becomes a
+    ConfigError that names the option. A default is shown. Other settings are click's.
+    """
+    words = spec.split()
+    last = words[-1]
+    if not last.startswith("-") and not (last.isidentifier() and last.islower()):
+        settings["metavar"] = words.pop()
+    settings.setdefault("show_default", "default" in settings)
+    if parse is not None:
+        settings["callback"] = _parsed_by(parse)
+    return click.option(*words, help=help, **settings)
+
+
+def flag(spec: str, help: str, **settings: Any) -> Decorator:
+    """An option without a value."""
+    return click.option(*spec.split(), is_flag=True, help=help, **settings)
+
+
+def _parsed_by(parse: Callable[[Any], Any]) -> Callable[..., Any]:
+    def read(_: click.Context, parameter: click.Parameter, value: Any) -> Any:
+        try:
+            if isinstance(value, tuple):
+                return tuple(parse(one) for one in value)
+            return None if value is None else parse(value)
+        except Fault as fault:
+            name = max(parameter.opts, key=len)
+            raise ConfigError(f"{name}: {fault}", hint=fault.hint) from fault
+
+    return read
+
+
+def add_options(*options: Decorator) -> Callable[[Command], Command]:
+    """A decorator that adds arguments and options, in the order of the help."""
+
+    def add(command: Command) -> Command:
+        for one in reversed(options):
+            command = one(command)
+        return command
+
+    return add
+
+
+def parse_text(value: str) -> str:
+    """A text that is not empty."""
+    if not value.strip():
+        raise Fault(
+            f"expected a text, got {value!r}",
+            "is it a variable that is not set? leave the option out if not wanted",
+        )
+    return value
+
+
+def parse_pair(value: str) -> tuple[str, str]:
+    """NAME=VALUE; the value may be empty."""
+    name, equals, text = value.partition("=")
+    if not equals or not name.strip():
+        raise Fault(f"expected NAME=VALUE, got {value!r}")
+    return name.strip(), text
+
+
+job_argument = click.argument("job_file", metavar="JOB", type=FILE)
+set_option = option(
+    "--set overrides PATH=VALUE",
+    "Change a field of the job, such as run.duration=30s; repeatable.",
     multiple=True,
-    help="Change a field of the job, such as run.duration=30s; repeatable.",
 )
-
-_coordinator_option = click.option(
-    "--coordinator",
-    metavar="HOST:PORT",
-    envvar=_COORDINATOR_VARIABLE,
-    default=_DEFAULT_COORDINATOR,
-    show_default=True,
-    show_envvar=True,
-    help="Where the coordinator listens; also unix:PATH.",
+store_option = option(
+    "--store URL",
+    "Read this results store (URL, file or run folder), not a coordinator's.",
 )
-
-
-def coordinator_option(command: _Command) -> _Command:
-    """--coordinator, and what a connection to it may need; client.py uses it."""
-    return _coordinator_option(security_options(command))
-
-
-def _complete_run(
-    context: click.Context, _: click.Parameter, incomplete: str
-) -> list[str]:
-    """Ids of runs for the shell's completion; none without a coordinator."""
-    from ldapslam.cli.client import Client
-
-    address = (
-        context.params.get("coordinator")
-        or os.environ.get(_COORDINATOR_VARIABLE)
-        or _DEFAULT_COORDINATOR
-    )
-    try:
-        with Client(address) as client:
-            runs = [status.run_id for status in client.runs(limit=50)]
-    except LdapSlamError:
-        return []
-    return [run for run in ("latest", *runs) if run.startswith(incomplete)]
-
-
-def run_argument(command: _Command) -> _Command:
-    """RUN: an id, the beginning of one, or `latest`."""
-    argument = click.argument("run_id", metavar="RUN", shell_complete=_complete_run)
-    return argument(command)
 
 
 def parse_formats(
@@ -86,8 +115,7 @@ def parse_formats(
     if value in (None, "all"):
         return FORMATS
     wanted = tuple(part.strip() for part in str(value).split(",") if part.strip())
-    unknown = [part for part in wanted if part not in FORMATS]
-    if unknown or not wanted:
+    if not wanted or not set(wanted) <= set(FORMATS):
         raise ConfigError(
             f"--format: expected formats separated by commas, got {value!r}",
             hint=f"the formats are {', '.join(FORMATS)}",
@@ -95,10 +123,8 @@ def parse_formats(
     return wanted
 
 
-format_option = click.option(
-    "--format",
-    "formats",
-    metavar="FORMAT,…",
+format_option = option(
+    "--format formats FORMAT,…",
+    f"Which reports: {', '.join(FORMATS)}. All when left out.",
     callback=parse_formats,
-    help=f"Which reports: {', '.join(FORMATS)}. All when left out.",
 )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What became of a run: its reports, its verdict, and the exit code that follows."""
+"""The outcome of a run: its reports, its verdict, and its exit code."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _EXIT_OF_VERDICT: Mapping[str, ExitCode] = {
 
 
 def has_started(status: pb.RunStatus) -> bool:
-    """False of a run that ended before any load: it has no figures."""
+    """False for a run that ended before any load: it has no figures."""
     return bool(status.t0_utc) or status.state not in ("failed", "cancelled")
 
 
@@ -78,8 +78,7 @@ def show_outcome(summary: Summary, *, as_json: bool) -> ExitCode:
 
 
 def _digest(summary: Summary) -> str:
-    """The verdict, the main figures, imports, the codes of failures; the report has the
-    rest."""
+    """The verdict, the main figures, imports, the result codes of failures."""
     from ldapslam.reports.document import Table
     from ldapslam.reports.formats.text import headline, render_table
     from ldapslam.reports.sections.report_document import document

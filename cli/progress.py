@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run as it goes: a live table on a terminal, otherwise one plain line per interval.
+"""A run as it goes: a live table on a terminal, otherwise one line per interval.
 
-Both go to stderr. The figures are those of single intervals, merged over the agents by
-the coordinator; the report's are computed afresh from the store.
+Both go to stderr. The figures are those of single intervals, merged by the coordinator;
+the report computes its own from the store.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from types import TracebackType
 from typing import Self
 
 from rich.console import Console, Group, RenderableType
@@ -20,17 +18,6 @@ from ldapslam.cli.console import say, us_text
 from ldapslam.proto import operator_pb2 as pb
 
 _NS_PER_S = 1_000_000_000
-_TABLE_COLUMNS = (
-    "stream",
-    "throughput",
-    "p50",
-    "p99",
-    "max",
-    "errors",
-    "dropped",
-    "in flight",
-    "backlog",
-)
 
 
 class Progress:
@@ -50,12 +37,7 @@ class Progress:
             self._live.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._live is not None:
             self._live.stop()
 
@@ -136,26 +118,20 @@ def live_view(
         f"busiest worker {figures.busy_share:.0%}"
     )
     table = Table(box=None, pad_edge=False)
-    for column in _TABLE_COLUMNS:
-        table.add_column(column, justify="left" if column == "stream" else "right")
-    for row in _rows(figures.streams):
-        table.add_row(*row)
+    for stream in figures.streams:
+        columns = {
+            "stream": stream.stream,
+            "throughput": f"{stream.throughput_per_s:,.0f}/s",
+            **{name: us_text(_us(stream, name)) for name in ("p50", "p99", "max")},
+            "errors": f"{stream.errors:,}",
+            "dropped": f"{stream.dropped:,}",
+            "in flight": f"{stream.in_flight:,}",
+            "backlog": f"{stream.backlog:,}",
+        }
+        for name in columns if not table.columns else ():
+            table.add_column(name, justify="left" if name == "stream" else "right")
+        table.add_row(*columns.values())
     return Group(Text(title), table)
-
-
-def _rows(streams: Iterable[pb.StreamFigures]) -> Iterable[tuple[str, ...]]:
-    for stream in streams:
-        yield (
-            stream.stream,
-            f"{stream.throughput_per_s:,.0f}/s",
-            us_text(_us(stream, "p50")),
-            us_text(_us(stream, "p99")),
-            us_text(_us(stream, "max")),
-            f"{stream.errors:,}",
-            f"{stream.dropped:,}",
-            f"{stream.in_flight:,}",
-            f"{stream.backlog:,}",
-        )
 
 
 def _us(stream: pb.StreamFigures, figure: str) -> float | None:
@@ -166,7 +142,5 @@ def _us(stream: pb.StreamFigures, figure: str) -> float | None:
 
 def _clock(time_ns: int) -> str:
     minutes, seconds = divmod(time_ns // _NS_PER_S, 60)
-    hours, minutes = divmod(minutes, 60)
-    return (
-        f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes:02}:{seconds:02}"
-    )
+    hours = f"{minutes // 60}:" if minutes >= 60 else ""
+    return f"{hours}{minutes % 60:02}:{seconds:02}"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The temporary folder of a local fleet: made here, recognised here, removed here.
 
-A coordinator removes the folder of a fleet whose command was killed. It is told the
-name in an argument, so it removes nothing that does not bear our marks.
+A coordinator removes the folder of a fleet whose command was killed. An argument names
+the folder, so only one with our mark is removed.
 """
 
 from __future__ import annotations

@@ -1,26 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Certificates on the command line: where they come from, and when plain text will do.
+"""Connection options: the coordinator's address, certificates, and plain text.
 
-In this order: the options (or the file of --config), the variables LDAPSLAM_TLS_…, what
-an agent got with its join token, the folder `tls` in the user's configuration. With
-certificates nothing but a Unix socket is plain text; without, only loopback is, unless
---insecure says otherwise.
+Certificates come from, in this order: the options (or the file of --config), the
+variables LDAPSLAM_TLS_…, what an agent got with its join token, the folder `tls` in the
+user's configuration. With certificates only Unix sockets are plain text; without,
+loopback is too, and other addresses with --insecure.
 """
 
 from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ldapslam.base.address import check_plaintext, is_unix
 from ldapslam.base.errors import ConfigError
-from ldapslam.cli.console import add_options
+from ldapslam.cli.options import (
+    COORDINATOR_VARIABLE,
+    DEFAULT_COORDINATOR,
+    FILE,
+    FOLDER,
+    Command,
+    add_options,
+    flag,
+    option,
+)
 from ldapslam.transport.pki.certificate import (
     AUTHORITY_FILE,
     CERTIFICATE_FILE,
@@ -30,13 +38,11 @@ from ldapslam.transport.pki.certificate import (
 if TYPE_CHECKING:
     from ldapslam.transport.credentials import TlsFiles
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
-
 _META_KEY = "ldapslam.security"
-_VARIABLES = {
-    "tls_cert": "LDAPSLAM_TLS_CERT",
-    "tls_key": "LDAPSLAM_TLS_KEY",
-    "tls_ca": "LDAPSLAM_TLS_CA",
+_FILES = {
+    "tls_cert": "Own certificate (PEM).",
+    "tls_key": "Its private key (PEM, without passphrase).",
+    "tls_ca": "Certificate of the fleet's authority (PEM).",
 }
 
 
@@ -46,16 +52,19 @@ class Security:
 
     #: None: no certificates.
     files: TlsFiles | None = None
-    #: They lie in the default folder; nobody named them.
+    #: They lie in the default folder; the user did not name them.
     is_default: bool = False
     #: --insecure was given.
     insecure: bool = False
 
-    def files_for(self, address: str) -> TlsFiles | None:
-        """Certificates for a connection there; None: it is plain text.
+    @property
+    def named(self) -> TlsFiles | None:
+        """Certificates that the user named."""
+        return None if self.is_default else self.files
 
-        ConfigError where plain text would be open to others, or is not allowed.
-        """
+    def files_for(self, address: str) -> TlsFiles | None:
+        """Certificates for a connection there; None: plain text. ConfigError if that is
+        not allowed."""
         if is_unix(address):
             return None
         if self.files is not None and not (self.insecure and self.is_default):
@@ -84,39 +93,37 @@ def default_folder() -> Path:
     return Path(base) / "ldapslam" / "tls"
 
 
-def _path_option(name: str, text: str) -> Callable[[_Command], _Command]:
-    return click.option(
-        name,
-        metavar="FILE",
-        envvar=_VARIABLES[name.removeprefix("--").replace("-", "_")],
-        show_envvar=True,
-        type=click.Path(path_type=Path, dir_okay=False),
-        help=text,
-    )
+def _variable(name: str) -> str:
+    return f"LDAPSLAM_{name.upper()}"
 
 
-_OPTIONS = (
-    click.option(
-        "--tls",
-        metavar="DIR",
-        type=click.Path(path_type=Path, file_okay=False),
-        help="Folder with cert.pem, key.pem and ca.pem, as `ldapslam pki issue` makes "
+_add_security = add_options(
+    option(
+        "--tls DIR",
+        "Folder with cert.pem, key.pem and ca.pem, as `ldapslam pki issue` makes "
         "it; in place of the next three. `ldapslam/tls` in the user's configuration "
         "is used when it is there.",
+        type=FOLDER,
     ),
-    _path_option("--tls-cert", "Own certificate (PEM)."),
-    _path_option("--tls-key", "Its private key (PEM, without passphrase)."),
-    _path_option("--tls-ca", "Certificate of the fleet's authority (PEM)."),
-    click.option(
+    *(
+        option(
+            f"--{name.replace('_', '-')} FILE",
+            text,
+            envvar=_variable(name),
+            show_envvar=True,
+            type=FILE,
+        )
+        for name, text in _FILES.items()
+    ),
+    flag(
         "--insecure",
-        is_flag=True,
-        help="Allow an address that other hosts can reach, although the connection is "
+        "Allow an address that other hosts can reach, although the connection is "
         "neither encrypted nor authenticated.",
     ),
 )
 
 
-def security_options(command: _Command) -> _Command:
+def security_options(command: Command) -> Command:
     """The options of every command that connects; `current_security` has them."""
 
     @functools.wraps(command)
@@ -125,20 +132,35 @@ def security_options(command: _Command) -> _Command:
         context.meta[_META_KEY] = _chosen(context, values)
         return command(*arguments, **values)
 
-    return add_options(*_OPTIONS)(with_security)  # type: ignore[return-value]
+    return _add_security(with_security)  # type: ignore[return-value]
+
+
+#: --coordinator, and what a connection to it may need; client.py uses it.
+coordinator_option = add_options(
+    option(
+        "--coordinator HOST:PORT",
+        "Where the coordinator listens; also unix:PATH.",
+        envvar=COORDINATOR_VARIABLE,
+        default=DEFAULT_COORDINATOR,
+        show_envvar=True,
+    ),
+    security_options,
+)
 
 
 def current_security() -> Security:
-    """What the command that runs was told; outside of one, what the variables say."""
+    """What the running command was told; outside of one, what the variables say."""
     context = click.get_current_context(silent=True)
     if context is not None and _META_KEY in context.meta:
         chosen: Security = context.meta[_META_KEY]
         return chosen
-    return _with_default(_of_three(*map(os.environ.get, _VARIABLES.values())), False)
+    return _with_default(
+        _of_three([os.environ.get(_variable(name)) for name in _FILES]), False
+    )
 
 
 def operator_files(address: str) -> TlsFiles | None:
-    """Of an operator's or viewer's connection there, checked; None: plain text."""
+    """Checked certificates of an operator or viewer; None: plain text."""
     files = current_security().files_for(address)
     if files is not None:
         from ldapslam.transport.credentials import check_client
@@ -151,12 +173,12 @@ def operator_files(address: str) -> TlsFiles | None:
 def _chosen(context: click.Context, values: dict[str, Any]) -> Security:
     """Takes the options' values out of `values`."""
     folder: Path | None = values.pop("tls")
-    three = [values.pop(name) for name in _VARIABLES]
+    three = [values.pop(name) for name in _FILES]
     insecure: bool = values.pop("insecure")
     if folder is None:
-        return _with_default(_of_three(*three), insecure)
+        return _with_default(_of_three(three), insecure)
     source = click.core.ParameterSource.COMMANDLINE
-    if any(context.get_parameter_source(name) is source for name in _VARIABLES):
+    if any(context.get_parameter_source(name) is source for name in _FILES):
         raise ConfigError(
             "--tls and --tls-cert, --tls-key, --tls-ca say the same",
             hint="give --tls, or the three",
@@ -164,14 +186,13 @@ def _chosen(context: click.Context, values: dict[str, Any]) -> Security:
     return Security(folder_files(folder), insecure=insecure)
 
 
-def _of_three(
-    certificate: Path | str | None, key: Path | str | None, authority: Path | str | None
-) -> TlsFiles | None:
-    given = {"--tls-cert": certificate, "--tls-key": key, "--tls-ca": authority}
-    if not any(given.values()):
+def _of_three(paths: list[Any]) -> TlsFiles | None:
+    """TlsFiles of certificate, key and authority; ConfigError where one is missing."""
+    if not any(paths):
         return None
-    missing = [name for name, value in given.items() if not value]
-    if missing:
+    if not all(paths):
+        pairs = zip(_FILES, paths, strict=True)
+        missing = [f"--{name.replace('_', '-')}" for name, path in pairs if not path]
         raise ConfigError(
             f"{' and '.join(missing)} missing: a certificate, its key and the "
             "authority's certificate go together",
@@ -179,7 +200,7 @@ def _of_three(
         )
     from ldapslam.transport.credentials import TlsFiles
 
-    return TlsFiles(*(Path(str(value)) for value in given.values()))
+    return TlsFiles(*(Path(str(path)) for path in paths))
 
 
 def _with_default(files: TlsFiles | None, insecure: bool) -> Security:

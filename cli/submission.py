@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 from ldapslam.base.errors import ConfigError
 from ldapslam.cli.console import say
@@ -31,6 +31,7 @@ from ldapslam.transport.messages import MAX_MESSAGE_BYTES
 
 if TYPE_CHECKING:
     from ldapslam.cli.client import Client
+    from ldapslam.cli.composed_job import ComposedJob
 
 #: What a message may hold, and room for the job.
 _MAX_FILES_BYTES = MAX_MESSAGE_BYTES - (2 << 20)
@@ -71,18 +72,6 @@ def submit_job(client: Client, source: JobSource, overrides: Sequence[str]) -> s
     return client.submit(checked_request(source, overrides))
 
 
-class JobSource(Protocol):
-    """A job as it is submitted: its text, and the same text checked."""
-
-    @property
-    def name(self) -> str:
-        """What the run's manifest calls it."""
-
-    def content(self) -> bytes: ...
-
-    def load(self, overrides: Sequence[str] = ()) -> Job: ...
-
-
 @dataclass(frozen=True)
 class JobFile:
     """A job file."""
@@ -100,10 +89,14 @@ class JobFile:
         return load_job(self.path, overrides)
 
 
+#: A job as it is submitted: its name in the run's manifest, its text, and the same text
+#: checked.
+JobSource: TypeAlias = "JobFile | ComposedJob"
+
+
 def unsupported_thresholds(job: Job) -> Iterator[str]:
-    """What to say of each threshold on a percentile that will have too few values: it
-    has no figure then, and is not met. How many requests closed loops and replays will
-    send is not known, and of those nothing is said."""
+    """A warning for each threshold on a percentile that will have too few values, and
+    so fails. The requests of closed loops and replays are not known beforehand."""
     for threshold in map(parse_threshold, job.thresholds):
         p = PERCENTILES.get(threshold.statistic or "")
         if p is None or threshold.metric not in TIME_METRICS:
@@ -123,8 +116,7 @@ def _text(threshold: Threshold, of: str, most: float, p: float) -> str:
 
 
 def _most_requests(job: Job, stream: Stream) -> Mapping[str, float]:
-    """Operation -> requests to be measured, on average; without those of which that is
-    not known."""
+    """Operation -> average number of requests to be measured, where it is known."""
     arrivals = _arrivals(job, stream)
     if arrivals is None:
         return {}
@@ -152,7 +144,7 @@ def _most_requests(job: Job, stream: Stream) -> Mapping[str, float]:
 
 
 def _arrivals(job: Job, stream: Stream) -> float | None:
-    """At most so many sessions begin in the measure phase."""
+    """The most sessions that begin in the measure phase."""
     load = stream.load.open
     if load is None or not load.is_known:
         return stream.count

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Connections with python-ldap, set up as a stream's are: TLS, then the bind.
 
-For what is not the engine's: clients of Python job types, the clean-up. Failures are
-typed as those of the preflight, which has asked before and explains them better.
+For clients of Python job types, the clean-up and everything else but the engine.
+Failures have the types of the preflight, which ran before and explains them better.
 
-A connection to addresses that were checked before (addresses.py) is made by us and
+A connection to addresses that were checked before (addresses.py) is made here and
 handed to libldap, and libldap is kept from making another one by the name.
 """
 
@@ -31,7 +31,6 @@ from ldapslam.base.fault import Fault
 from ldapslam.jobs.connection_settings import ConnectionSettings
 from ldapslam.jobs.requests.pattern import parse_generalized_time
 
-_NO_RESULT_CODE = -1
 _CLOSE_LIMIT_S = 5.0
 _CLOSE_INTERVAL_S = 0.0005
 #: tcpi_state, the first byte of TCP_INFO: both sides have closed (TIME_WAIT as well).
@@ -56,7 +55,8 @@ def connect(
     """
     timeout_s = access.connect_timeout_ns / 1e9
     addresses = access.addresses.get(uri, "")
-    connection = open_connection(uri, addresses, timeout_s, new=new)
+    is_dialled = bool(addresses) and uri.startswith("ldap:")  # ldaps:// is libldap's
+    connection = _dialled(uri, addresses, timeout_s, new) if is_dialled else new(uri)
     try:
         connection.set_option(ldap.OPT_PROTOCOL_VERSION, 3)
         connection.set_option(ldap.OPT_REFERRALS, ldap.OPT_OFF)
@@ -65,10 +65,15 @@ def connect(
         _set_tls(connection, uri, access)
         if access.tls.start_tls:
             note_request("extended")
-            _start_tls(connection, uri)
+            try:
+                connection.start_tls_s()
+            except ldap.LDAPError as error:
+                raise TlsHandshakeFailed(uri, error_text(error)) from error
         note_request("bind")
         _bind(connection, uri, access)
-        forget_name(connection, uri, addresses)
+        if is_dialled:
+            # libldap reconnects by itself, and must not find the server by its name
+            connection.set_option(ldap.OPT_URI, _NOWHERE)
     except BaseException:
         with contextlib.suppress(ldap.LDAPError):
             connection.unbind_s()
@@ -76,20 +81,12 @@ def connect(
     return connection
 
 
-def open_connection(
-    uri: str,
-    addresses: str,
-    timeout_s: float,
-    *,
-    new: Callable[..., Any] = SimpleLDAPObject,
+def _dialled(
+    uri: str, addresses: str, timeout_s: float, new: Callable[..., Any]
 ) -> Any:
-    """A python-ldap object for the URI, connected to one of the addresses if there are
-    any. TargetUnreachable when none of them accepts."""
-    if not is_dialled(uri, addresses):
-        return new(uri)
-    connected = dial(uri, addresses, timeout_s)
-    # libldap waits in its reads and writes
-    connected.setblocking(True)
+    """A python-ldap object connected to the first of the addresses that accepts."""
+    connected = _dial(uri, addresses, timeout_s)
+    connected.setblocking(True)  # libldap waits in its reads and writes
     fileno = connected.detach()
     try:
         return new(uri, fileno=fileno)
@@ -98,13 +95,7 @@ def open_connection(
         raise
 
 
-def is_dialled(uri: str, addresses: str) -> bool:
-    """Whether the connection is ours to make: for ldaps:// it is libldap's."""
-    return bool(addresses) and uri.startswith("ldap:")
-
-
-def dial(uri: str, addresses: str, timeout_s: float) -> socket.socket:
-    """A socket to the first of the addresses that accepts."""
+def _dial(uri: str, addresses: str, timeout_s: float) -> socket.socket:
     reason = "it has no address"
     last: OSError | None = None
     for text in addresses.split():
@@ -113,21 +104,11 @@ def dial(uri: str, addresses: str, timeout_s: float) -> socket.socket:
             return socket.create_connection((address, int(port)), timeout_s)
         except OSError as error:
             last = error
-            reason = f"connect to {address} port {port}: {_reason(error, timeout_s)}"
+            why = (error.strerror or str(error)).lower()
+            if isinstance(error, TimeoutError):
+                why = f"no answer within {timeout_s:g} s"
+            reason = f"connect to {address} port {port}: {why}"
     raise TargetUnreachable(uri, reason) from last
-
-
-def _reason(error: OSError, timeout_s: float) -> str:
-    if isinstance(error, TimeoutError):
-        return f"no answer within {timeout_s:g} s"
-    return (error.strerror or str(error)).lower()
-
-
-def forget_name(connection: Any, uri: str, addresses: str) -> None:
-    """After TLS and bind: libldap, which connects by itself when a connection is lost,
-    is to find nobody."""
-    if is_dialled(uri, addresses):
-        connection.set_option(ldap.OPT_URI, _NOWHERE)
 
 
 def unbind_and_wait(connection: Any) -> bool:
@@ -176,17 +157,16 @@ def _set_tls(connection: Any, uri: str, access: ConnectionSettings) -> None:
         raise TlsHandshakeFailed(uri, "the files of `tls` cannot be used") from error
 
 
-def _start_tls(connection: Any, uri: str) -> None:
-    try:
-        connection.start_tls_s()
-    except ldap.LDAPError as error:
-        raise TlsHandshakeFailed(uri, error_text(error)) from error
-
-
 def _bind(connection: Any, uri: str, access: ConnectionSettings) -> None:
     try:
         if access.bind.mechanism is not None:
-            connection.sasl_interactive_bind_s("", _sasl(access, access.bind.mechanism))
+            values = {
+                ldap.sasl.CB_AUTHNAME: access.bind.authcid or "",
+                ldap.sasl.CB_PASS: access.bind.secret,
+                ldap.sasl.CB_USER: access.bind.authzid or "",
+            }
+            sasl = ldap.sasl.sasl(values, access.bind.mechanism)
+            connection.sasl_interactive_bind_s("", sasl)
         else:
             connection.simple_bind_s(access.bind.dn or "", access.bind.secret)
     except ldap.LDAPError as error:
@@ -198,15 +178,6 @@ def _bind(connection: Any, uri: str, access: ConnectionSettings) -> None:
         raise TargetUnreachable(uri, text) from error
 
 
-def _sasl(access: ConnectionSettings, mechanism: str) -> Any:
-    values = {
-        ldap.sasl.CB_AUTHNAME: access.bind.authcid or "",
-        ldap.sasl.CB_PASS: access.bind.secret,
-        ldap.sasl.CB_USER: access.bind.authzid or "",
-    }
-    return ldap.sasl.sasl(values, mechanism)
-
-
 def _values(error: ldap.LDAPError) -> dict[str, Any]:
     first = error.args[0] if error.args else None
     return first if isinstance(first, dict) else {}
@@ -215,7 +186,7 @@ def _values(error: ldap.LDAPError) -> dict[str, Any]:
 def result_code_of(error: ldap.LDAPError) -> int:
     """The LDAP result code, or below zero one of libldap's own."""
     # a time-out of python-ldap has no arguments, its class has the number
-    code = _values(error).get("result", getattr(error, "errnum", _NO_RESULT_CODE))
+    code = _values(error).get("result", getattr(error, "errnum", -1))
     return int(code)
 
 
@@ -229,7 +200,7 @@ def error_text(error: ldap.LDAPError) -> str:
 def target_error(
     uri: str, what: str, error: ldap.LDAPError, hint: str | None = None
 ) -> TargetError:
-    """The server does not let `what` be done; or nobody answers there."""
+    """The error of a server that refuses `what`, or does not answer."""
     if result_code_of(error) < 0:
         return TargetUnreachable(uri, error_text(error))
     return TargetError(

@@ -4,11 +4,10 @@
     result = compare(expected, found)         Tree: a server's, a file's
     result.is_equal, result.missing, result.named
 
-The expected tree is read first and leaves 16 bytes an entry in memory (a hash of its
-DN, one of its content); the other one is read against that table. Only the entries
-that differ, as many of them as are to be named, are read again to say in what. With
-`sample`, the DNs of all entries are compared, and the content of so many, drawn by a
-hash of their DNs: the same ones for the same seed, whatever the order of entries.
+The expected tree is read first and leaves 16 bytes an entry in memory (hashes of DN and
+content), which the other one is compared with. Differing entries that are to be named
+are read again. `sample` compares the contents of that many entries, drawn by a hash of
+their DNs, the same ones for the same seed; the DNs of all are compared.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from __future__ import annotations
 import heapq
 import itertools
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final, Literal, Protocol
@@ -109,8 +108,7 @@ def compare(
     progress: Progress = lambda name, entries: None,
 ) -> Comparison:
     """Read both and compare. `progress` hears the name of the tree being read and how
-    many entries it has had, some thousand at a time. TargetError where an entry of the
-    sample that both trees name cannot be read."""
+    many entries it has had. TargetError where an entry of the sample cannot be read."""
     result = Comparison(Fingerprint(), Fingerprint(), is_sample=sample is not None)
     comparer = _Comparer(expected, found, rules, result, named, progress)
     if sample is None:
@@ -120,64 +118,54 @@ def compare(
     return result
 
 
+@dataclass(slots=True)
 class _Comparer:
-    def __init__(
-        self,
-        expected: Tree,
-        found: Tree,
-        rules: Rules,
-        result: Comparison,
-        named: int,
-        progress: Progress,
-    ) -> None:
-        self._expected = expected
-        self._found = found
-        self._rules = rules
-        self._result = result
-        self._named = named
-        self._progress = progress
-        #: DNs of different entries, to be explained.
-        self._different: list[str] = []
+    expected: Tree
+    found: Tree
+    rules: Rules
+    result: Comparison
+    named: int
+    progress: Progress
+    #: DNs of different entries, to be explained.
+    different: list[str] = field(default_factory=list)
 
     def compare_all(self) -> None:
-        table = _Table(self._digested(self._expected, self._result.expected))
-        for batch in _batches(self._digested(self._found, self._result.found)):
+        table = _Table(self._digested(self.expected, self.result.expected))
+        for batch in _batches(self._digested(self.found, self.result.found)):
             for dn, is_known, is_same in table.look_up(batch):
-                if not is_known:
-                    self._note("extra", dn)
-                elif not is_same:
-                    self._note("different", dn)
-        self._result.compared = table.seen_count
+                if not is_known or not is_same:
+                    self._note("different" if is_known else "extra", dn)
+        self.result.compared = table.seen_count
         self._name_missing(table)
-        self._explain(self._different)
+        self._explain(self.different)
 
     def compare_sample(self, sample: int, seed: int) -> None:
         drawn = Sample(sample, seed)
-        names = self._named_only(self._expected, self._result.expected)
+        names = self._named_only(self.expected, self.result.expected)
         table = _Table(drawn.watch(names))
-        for batch in _batches(self._named_only(self._found, self._result.found)):
+        for batch in _batches(self._named_only(self.found, self.result.found)):
             for dn, is_known, _ in table.look_up(batch):
                 if not is_known:
                     self._note("extra", dn)
         self._name_missing(table)
         common = [dn for dn, _ in drawn.entries() if not table.lacks(normalised_dn(dn))]
-        for dn, expected, found in self._pairs(common):
-            self._result.compared += 1
-            differences = differing_attributes(expected, found, self._rules)
+        for dn, expected, found in _pairs(common, self.expected, self.found):
+            self.result.compared += 1
+            differences = differing_attributes(expected, found, self.rules)
             if differences:
                 self._note("different", dn, tuple(differences))
-        if self._result.compared < len(common):
+        if self.result.compared < len(common):
             raise TargetError(
-                f"{self._found.name}: of a sample of {len(common):,} entries "
-                f"{self._result.compared:,} could be read here and in "
-                f"{self._expected.name}",
-                hint="may the bind DN read all entries, and does nobody delete any?",
+                f"{self.found.name}: of a sample of {len(common):,} entries "
+                f"{self.result.compared:,} could be read here and in "
+                f"{self.expected.name}",
+                hint="may the bind DN read all entries, and are none being deleted?",
             )
 
     def _digested(self, tree: Tree, total: Fingerprint) -> Iterator[Digested]:
         for dn, attributes in tree.entries():
             key = normalised_dn(dn)
-            digest = content_digest(key, normalised(attributes, self._rules))
+            digest = content_digest(key, normalised(attributes, self.rules))
             total.add(digest)
             self._tell(tree, total)
             yield dn, key, digest
@@ -190,55 +178,63 @@ class _Comparer:
 
     def _tell(self, tree: Tree, total: Fingerprint) -> None:
         if total.count % _BATCH == 0:
-            self._progress(tree.name, total.count)
+            self.progress(tree.name, total.count)
 
     def _note(
         self, kind: Kind, dn: str, attributes: tuple[AttributeDifference, ...] = ()
     ) -> None:
-        count = getattr(self._result, kind) + 1
-        setattr(self._result, kind, count)
-        if count > self._named:
+        count = getattr(self.result, kind) + 1
+        setattr(self.result, kind, count)
+        if count > self.named:
             return
         if kind == "different" and not attributes:
-            self._different.append(dn)
+            self.different.append(dn)
         else:
-            self._result.named.append(EntryDifference(kind, dn, attributes))
+            self.result.named.append(EntryDifference(kind, dn, attributes))
 
     def _name_missing(self, table: _Table) -> None:
         """The table has no names: those of the expected tree are read again."""
-        self._result.missing = table.missing_count
-        left = min(self._named, table.missing_count)
-        if left:
-            names = self._expected.names()
+        self.result.missing = table.missing_count
+        if left := min(self.named, table.missing_count):
+            names = self.expected.names()
             lost = (dn for dn in names if table.lacks(normalised_dn(dn)))
-            self._result.named += [
+            self.result.named += [
                 EntryDifference("missing", dn) for dn in itertools.islice(lost, left)
             ]
 
     def _explain(self, dns: list[str]) -> None:
-        explained = set()
-        for dn, expected, found in self._pairs(dns):
-            explained.add(dn)
-            attributes = differing_attributes(expected, found, self._rules)
-            self._result.named.append(
-                EntryDifference("different", dn, tuple(attributes))
-            )
-        self._result.named += [
-            EntryDifference("different", dn) for dn in dns if dn not in explained
+        explained = {
+            dn: tuple(differing_attributes(expected, found, self.rules))
+            for dn, expected, found in _pairs(dns, self.expected, self.found)
+        }
+        dns = sorted(dns, key=lambda dn: dn not in explained)
+        self.result.named += [
+            EntryDifference("different", dn, explained.get(dn, ())) for dn in dns
         ]
 
-    def _pairs(self, dns: list[str]) -> Iterator[tuple[str, Attributes, Attributes]]:
-        """Entries that both trees have, in the order of `dns`."""
-        if not dns:
-            return
-        left, right = (
-            {normalised_dn(dn): attributes for dn, attributes in tree.pick(dns)}
-            for tree in (self._expected, self._found)
-        )
-        for dn in dns:
-            key = normalised_dn(dn)
-            if key in left and key in right:
-                yield dn, left[key], right[key]
+
+def _pairs(
+    dns: Sequence[str], expected: Tree, found: Tree
+) -> Iterator[tuple[str, Attributes, Attributes]]:
+    """Entries that both trees have, in the order of `dns`."""
+    for dn, left, right in picked(dns, expected, found):
+        if left is not None and right is not None:
+            yield dn, left, right
+
+
+def picked(
+    dns: Sequence[str], expected: Tree, found: Tree
+) -> Iterator[tuple[str, Attributes | None, Attributes | None]]:
+    """Each of the entries as both trees have it; None: it is not there."""
+    if not dns:
+        return
+    left, right = (
+        {normalised_dn(dn): attributes for dn, attributes in tree.pick(dns)}
+        for tree in (expected, found)
+    )
+    for dn in dns:
+        key = normalised_dn(dn)
+        yield dn, left.get(key), right.get(key)
 
 
 class _Table:
@@ -264,7 +260,7 @@ class _Table:
         self._is_seen = np.zeros(len(self._keys), np.bool_)
 
     def look_up(self, batch: list[Digested]) -> Iterator[tuple[str, bool, bool]]:
-        """Of each entry: DN, whether that is known, whether the content is the same."""
+        """For each entry: DN, whether it is known, whether its content is the same."""
         if not len(self._keys):
             yield from ((dn, False, False) for dn, _, _ in batch)
             return
@@ -287,11 +283,11 @@ class _Table:
 
     @property
     def missing_count(self) -> int:
-        """Of the entries that were not looked up."""
+        """The number of entries that were not looked up."""
         return len(self._keys) - self.seen_count
 
     def lacks(self, key: bytes) -> bool:
-        """Is it one of those?"""
+        """Whether an entry was not looked up."""
         import numpy as np
 
         number = np.uint64(_hash(key))
@@ -336,7 +332,7 @@ def _batches(entries: Iterator[Digested]) -> Iterator[list[Digested]]:
 
 
 def _hash(key: bytes, salt: bytes = b"") -> int:
-    """Of a normalised DN: 64 bits."""
+    """64 bits of a normalised DN."""
     return _head(blake2b(key, digest_size=_HASH_BYTES, salt=salt).digest())
 
 

@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """A connection to a server under load that is not load itself: every request counts.
 
-`control` is the caller's tally of what it asks of that server, by kind, for the books:
-each request is added before it is sent, but the unbind: `close` waits for the server to
-close too, and adds it when that has happened.
+`control` is the caller's count of its requests to that server, by kind, for the
+reconciliation: each request is added before it is sent. Only the unbind is added when
+the server has closed the connection too, which `close` waits for.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 from typing import Any, Self
 
 import ldap
@@ -52,12 +51,7 @@ class ControlConnection:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def search(
@@ -67,13 +61,11 @@ class ControlConnection:
         attributes: Sequence[str],
         filter_text: str = _ANY,
     ) -> list[tuple[str, Entry]]:
-        """The entries with their DNs; none where the base is not there or may not be
-        read. TargetError when there is no answer, or an error."""
+        """The entries with their DNs; none where the base is not there or is hidden.
+        TargetError."""
         self.control["search"] += 1
         try:
-            found = self.ldap.search_ext_s(
-                base_dn, scope, filter_text, list(attributes)
-            )
+            found = self.ldap.search_s(base_dn, scope, filter_text, list(attributes))
         except _NOT_SEEN:
             return []
         except ldap.LDAPError as error:

@@ -1,22 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """How many requests of each kind a server has begun to work on since it started.
 
-    slapd    monitorOpInitiated below cn=Operations,cn=Monitor: every kind. (What is
-             completed is counted a moment after the client has the response.)
-    389-DS   cn=snmp,cn=monitor: all but unbind, abandon and extended, which are in its
-             access log alone. What a supplier sends to a replica are requests too:
-             how many changes it has sent is in its agreements.
+    slapd    monitorOpInitiated below cn=Operations,cn=Monitor: every kind. (A request
+             counts as completed a moment after the client has the response.)
+    389-DS   cn=snmp,cn=monitor: all but unbind, abandon and extended, which only the
+             access log has. A supplier's changes to a replica are requests too: their
+             number is in its agreements.
 
-Both count a request when it begins: a reading has the search that reads in it, and all
-that was asked before and has been answered. So the tally of one's own requests, as it
-is right after a reading, is exactly the part of the figures that is one's own.
+Both count a request when it begins. A reading includes its own search and all requests
+answered before, so one's own count of requests, right after a reading, is exactly one's
+own part of it.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -29,18 +29,9 @@ from ldapslam.directory.control_connection import (
     texts_of,
 )
 
-#: Kinds of requests, as the books have them (RFC 4511).
-KINDS = (
-    "abandon",
-    "add",
-    "bind",
-    "compare",
-    "delete",
-    "extended",
-    "modify",
-    "modify_dn",
-    "search",
-    "unbind",
+#: Kinds of requests, as the reconciliation has them (RFC 4511).
+KINDS = tuple(
+    "abandon add bind compare delete extended modify modify_dn search unbind".split()
 )
 
 _OPERATIONS_DN = "cn=Operations,cn=Monitor"
@@ -50,7 +41,7 @@ _SLAPD_NAMES = {"modrdn": "modify_dn"}
 
 _AGREEMENT_FILTER = "(objectClass=nsds5ReplicationAgreement)"
 _SENT = "nsds5replicaChangesSentSinceStartup"
-#: Of each source of changes: replica id ':' sent '/' skipped.
+#: For each source of changes: replica id ':' sent '/' skipped.
 _SENT_OF_SOURCE = re.compile(r"[0-9]+:(?P<sent>[0-9]{1,20})/[0-9]+")
 #: A counter of 64 bits has no more digits.
 _COUNTER = re.compile(r"[0-9]{1,20}")
@@ -68,7 +59,7 @@ _SNMP_COUNTERS = {
 
 
 class ServerKind(StrEnum):
-    """Whose server it is, as far as that matters here."""
+    """The product that a server is."""
 
     SLAPD = "slapd"
     DS389 = "389-ds"
@@ -90,11 +81,7 @@ class ServerCounts:
 
     def to_dict(self) -> dict[str, Any]:
         """As the run's manifest has it."""
-        return {
-            "operations": dict(self.operations),
-            "started": self.started,
-            "sent": dict(self.sent),
-        }
+        return asdict(self)
 
 
 def detect(connection: ControlConnection) -> ServerKind:
@@ -108,10 +95,8 @@ def detect(connection: ControlConnection) -> ServerKind:
 
 
 def read_counts(connection: ControlConnection, kind: ServerKind) -> ServerCounts:
-    """The figures, this reading's own requests included; TargetError.
-
-    What cn=monitor does not show to this user is None.
-    """
+    """The counts, with the requests of this reading; None where they are hidden.
+    TargetError."""
     if kind is ServerKind.SLAPD:
         return _read_slapd(connection)
     if kind is ServerKind.DS389:

@@ -4,20 +4,16 @@
     entry_digest(dn, attributes)    16 bytes, equal for entries that are equal
     Fingerprint                     of a population: count and digests, in any order
 
-directory_tree.py reads the entries of a server, tree_comparison.py names differences.
-
 Two entries are equal when their DNs are and each attribute has the same set of values.
 Names of attributes count without case, by one of their names (`surname` is `sn`), and
 without `;binary`. Values are compared octet by octet, which is stricter than most
-matching rules: what was written is to be there as it was written. Exceptions are what
-servers themselves rewrite:
+matching rules. Exceptions are what servers rewrite:
 
 - DNs (of entries, and as values of DN_ATTRIBUTES): case, spaces around `,` `+` `=`,
   runs of spaces, escapes and the order within an RDN do not count;
-- objectClass: neither case nor `top`, nor a superior class that another one implies
+- objectClass: case, `top` and superior classes that another one implies do not count
   (389-DS adds them);
-- operational attributes but nsAccountLock, and memberOf, are the server's own and are
-  left out.
+- operational attributes but nsAccountLock, and memberOf, are left out.
 """
 
 from __future__ import annotations
@@ -44,7 +40,7 @@ DN_ATTRIBUTES: Final = frozenset(
     "owner roleoccupant secretary seealso uniquemember".split()
 )
 
-#: Of the server, not of the population; in lower case. Searches do not return most of
+#: The server's own attributes, in lower case. Searches do not return most of
 #: them unasked, LDIF files of slapcat and db2ldif have them. What policies and replicas
 #: are set to (pwdMaxAge, nsds5ReplicaId) is none of them, nor is nsAccountLock.
 OPERATIONAL: Final = frozenset(
@@ -64,26 +60,14 @@ OPERATIONAL: Final = frozenset(
 )
 
 # The other names of RFC 4519, RFC 4524 and RFC 2798 -> the one that servers answer.
-_ALIASES = {
-    "commonname": "cn",
-    "countryname": "c",
-    "domaincomponent": "dc",
-    "favouritedrink": "drink",
-    "fax": "facsimiletelephonenumber",
-    "gn": "givenname",
-    "hometelephonenumber": "homephone",
-    "localityname": "l",
-    "mobiletelephonenumber": "mobile",
-    "organizationalunitname": "ou",
-    "organizationname": "o",
-    "pagertelephonenumber": "pager",
-    "rfc822mailbox": "mail",
-    "stateorprovincename": "st",
-    "streetaddress": "street",
-    "surname": "sn",
-    "userid": "uid",
-}
-
+_ALIASES: Final = dict(
+    pair.split("=")
+    for pair in "commonname=cn countryname=c domaincomponent=dc favouritedrink=drink "
+    "fax=facsimiletelephonenumber gn=givenname hometelephonenumber=homephone "
+    "localityname=l mobiletelephonenumber=mobile organizationalunitname=ou "
+    "organizationname=o pagertelephonenumber=pager rfc822mailbox=mail "
+    "stateorprovincename=st streetaddress=street surname=sn userid=uid".split()
+)
 # Class -> the superiors that it implies, apart from `top`.
 _SUPERIORS = {
     b"inetorgperson": (b"organizationalperson", b"person"),
@@ -103,7 +87,7 @@ _PLAIN_PARTS = 64
 
 @dataclass(frozen=True)
 class Rules:
-    """What takes part in a comparison beside what the module's docstring says."""
+    """What takes part in a comparison; see also the module's docstring."""
 
     #: userPassword as it is stored; servers that hash it each have another value.
     passwords: bool = True
@@ -126,7 +110,7 @@ class AttributeDifference:
 
 @dataclass(slots=True)
 class Fingerprint:
-    """Of a set of entries, whatever their order; equal sets have equal texts."""
+    """The fingerprint of a set of entries in any order; equal sets have equal texts."""
 
     count: int = 0
     #: Sum of the entries' digests as integers, modulo 2^128.
@@ -204,8 +188,8 @@ def differing_attributes(
 
 
 def normalised_dn(dn: str) -> bytes:
-    """The octets that all spellings of a DN have in common; those of the text itself,
-    in lower case, when it is no DN."""
+    """Octets that all spellings of a DN share; of a text that is no DN, its lower
+    case."""
     rdn, comma, parent = dn.partition(",")
     match = _PLAIN_RDN.fullmatch(rdn)
     if match is None or parent.count(",") > _PLAIN_PARTS:
@@ -258,7 +242,7 @@ def _own_classes(values: Iterable[bytes]) -> frozenset[bytes]:
 
 
 class _Names(dict[str, str]):
-    """Of attributes as they are written: the one name; empty for those left out."""
+    """Attribute as written -> its one name; empty for those left out."""
 
     def __init__(self, rules: Rules) -> None:
         self._passwords = rules.passwords

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Populations by their records: made of a tree, and looked for on a server.
+"""Records of populations: made of a tree, and looked for on a server.
 
-A record is small and a population is not: a server is asked for the sampled entries
-alone, one search each. A sample of 200 misses a population of which one entry in fifty
-is wrong once in 57 times (0.98^200). Entries that are there beside it are not noticed.
+A server is asked for the sampled entries alone, one search each. A sample of 200 misses
+a population of which one entry in fifty is wrong once in 57 times (0.98^200). Other
+entries of the server are not noticed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TOLD_ENTRIES = 1_000
 
 
 def rules_of(ignored: tuple[str, ...]) -> Rules:
-    """What a population's digests are of: a server may hash passwords."""
+    """A population is digested without passwords: a server may hash them."""
     return Rules(passwords=False, ignored=frozenset(ignored))
 
 
@@ -39,8 +39,7 @@ def record_of(
     sample: int = SAMPLE,
     progress: Callable[[int], None] = lambda entries: None,
 ) -> PopulationRecord | None:
-    """The record of a tree's entries, in one reading; None when it has none. The sample
-    are those whose DNs have the smallest hashes: the same of whatever source."""
+    """The record of a tree's entries, read once; None for an empty tree."""
     rules = rules_of(ignored)
     total = Fingerprint()
     drawn = Sample(sample)
@@ -66,8 +65,8 @@ def _digested(tree: Tree, rules: Rules) -> Iterator[Digested]:
 
 
 def differences(record: PopulationRecord, tree: Tree) -> Iterator[tuple[str, bool]]:
-    """DNs of sampled entries that the tree has not as they were recorded; and whether
-    they are there at all."""
+    """DNs of sampled entries that the tree does not have as recorded; whether each is
+    there."""
     rules = rules_of(record.ignored)
     wanted = {normalised_dn(dn): (dn, digest) for dn, digest in record.sample}
     for dn, attributes in tree.pick([dn for dn, _ in wanted.values()]):

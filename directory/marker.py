@@ -3,12 +3,10 @@
 
 With `--require-marker cn=ldapslam-allowed` an agent loads a server only if an entry of
 that RDN stands directly below each naming context that the job touches. It is read
-before every run, as the run's own identity, and counted among the control operations.
-Whoever runs the directory makes the entry, and takes it away.
+before every run, as the run's own identity, and counted as a control operation.
 
-A job touches the contexts that the DNs of its requests lie in. Where a DN is not known
-before the run (it is drawn whole, comes out of a search or a log, or is a class's own),
-every context of the server counts as touched.
+A job touches the contexts of its requests' DNs. Where a DN is not known before the run
+(drawn whole, from a search or a log, or a class's own), it touches every context.
 """
 
 from __future__ import annotations
@@ -51,8 +49,8 @@ class Marker:
     job: Job
 
     def entries(self, uri: str, naming_contexts: Sequence[str]) -> Iterator[str]:
-        """DNs of the entries that must be on this server; TargetMarkerMissing when it
-        does not say which contexts it has."""
+        """DNs of the entries that must be on this server; TargetMarkerMissing without
+        its contexts."""
         wanted = touched_contexts(self.job, uri, naming_contexts)
         if wanted is None:
             raise TargetMarkerMissing(
@@ -68,8 +66,8 @@ class Marker:
         return TargetMarkerMissing(
             uri,
             f"the marker entry {dn!r} could not be read: {reason}",
-            hint="whoever runs the directory adds that entry, of any object class that "
-            "the run's identity may read, where load is welcome; or the agent's "
+            hint="the directory's administrator adds that entry, of any object class "
+            "that the run's identity may read, where load is welcome; or the agent's "
             "operator leaves `require-marker` out",
         )
 
@@ -78,7 +76,7 @@ def touched_contexts(
     job: Job, uri: str, naming_contexts: Sequence[str]
 ) -> list[str] | None:
     """Those of the server's contexts that the job touches; None when it tells none."""
-    known = [(_plain(one), one) for one in naming_contexts if one]
+    known = [(plain_dn(one), one) for one in naming_contexts if one]
     touched: list[str] = []
     for stream in job.streams:
         if uri not in job.targets[stream.target] or _only_waits(stream):
@@ -125,12 +123,13 @@ def _constant_end(dn: str, *, is_root: bool) -> str | None:
     if dn == "":
         # below the root lies everything
         return "" if is_root else None
-    return _plain(dn.rpartition("]")[2]) or None
+    return plain_dn(dn.rpartition("]")[2]) or None
 
 
 def _is_within(dn: str, context: str) -> bool:
     return dn == context or dn.endswith(f",{context}")
 
 
-def _plain(dn: str) -> str:
+def plain_dn(dn: str) -> str:
+    """A DN in lower case without spaces around its commas and equals signs."""
     return re.sub(r"\s*([,=])\s*", r"\1", dn.strip().lower())

@@ -2,12 +2,11 @@
 """Did replication deliver what was written? Asked once the load has stopped.
 
 First the states (replication_state.py) are read until they are equal on all servers or
-the time is up, then what the servers hold is compared (tree_comparison.py), which names
-entries that one of them lacks, has too many or has in another form. Both are done
-whatever came of the other: a server that is behind has differences to name.
+the time is up, then the servers' entries are compared (comparison.py), also where the
+states are not equal.
 
 Readings are _POLL_S apart, and the time to converge is known no better than that.
-Nothing of this is load; all of it is in the servers' `control`, for the books.
+Nothing of this is load; all of it is in the servers' `control`, for the reconciliation.
 """
 
 from __future__ import annotations
@@ -20,7 +19,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from ldapslam.base.errors import TargetError
-from ldapslam.directory.comparison import Comparison, EntryDifference, Tree, compare
+from ldapslam.directory.comparison import (
+    Comparison,
+    EntryDifference,
+    Tree,
+    compare,
+    picked,
+)
 from ldapslam.directory.control_connection import ControlConnection
 from ldapslam.directory.counts import ServerKind, detect
 from ldapslam.directory.entry_digest import differing_attributes, normalised_dn
@@ -39,7 +44,7 @@ from ldapslam.jobs.connection_settings import ConnectionSettings
 from ldapslam.jobs.fields.monitors import ReplicationCheck
 
 _POLL_S = 0.05
-#: Of two trees, while others write.
+#: Comparisons of two trees while changes arrive.
 _COMPARISONS = 3
 #: Before the run: clocks of servers differ.
 _STALE_S = 3_600.0
@@ -80,9 +85,9 @@ def verify_replication(
     wait: Callable[[float], None] = time.sleep,
 ) -> dict[str, Any]:
     """What was found, as the run's manifest has it; TargetError where it could not be
-    checked. `load_ended_s` is on the clock of `now_s`. `begun_utc_s` is when the run
-    began: a source of changes that not all servers know, and that has made none for an
-    hour by then, is left aside where all content is compared.
+    checked. `load_ended_s` is on the clock of `now_s`. A source of changes that not all
+    servers know, and that had made none for an hour at the run's begin, is left out
+    where all content is compared.
 
     The first server is the one that others are compared with. The result:
 
@@ -95,9 +100,9 @@ def verify_replication(
         content: None | {sample, compared, entries: {URI: n}, difference_count,
                          differences: [{server, dn, difference, attributes}]}
 
-    `difference` is missing, extra or different, as the server is against the first one;
-    of each kind and server the first few are named. `compared` entries have had their
-    attributes compared, in all comparisons together.
+    `difference` is missing, extra or different, of the server against the first one;
+    the first few of each kind and server are named. `compared` counts the entries whose
+    attributes were compared.
     """
     with _all_opened(servers) as members:
         trees, skipped = _trees(members, check)
@@ -124,12 +129,11 @@ def verify_replication(
 def examine_replication(
     servers: Sequence[ReplicationServer], check: ReplicationCheck
 ) -> dict[str, Any]:
-    """What `verify_replication` will look at, before a run; TargetError where it will
-    not be able to.
+    """What `verify_replication` will read, before a run; TargetError if it cannot.
 
-        servers: [URI, …]
-        skipped: [suffix, …]
-        trees: [{suffix, converged, behind: {URI: [source, …]}}]       as they are now
+    servers: [URI, …]
+    skipped: [suffix, …]
+    trees: [{suffix, converged, behind: {URI: [source, …]}}]       as they are now
     """
     with _all_opened(servers) as members:
         trees, skipped = _trees(members, check)
@@ -188,9 +192,8 @@ def _opened(stack: ExitStack, server: ReplicationServer) -> _Member:
 def _trees(
     members: Sequence[_Member], check: ReplicationCheck
 ) -> tuple[list[str], list[str]]:
-    """The suffixes that all servers replicate, and those with a state that are not to
-    be compared: where a server has no such suffix, and slapd's logs of changes
-    (slapo-accesslog), which each server writes for itself."""
+    """The suffixes that all servers replicate, and those that are skipped: not all
+    servers have them, or they are slapd's own logs of changes (slapo-accesslog)."""
     first, *others = members
     contexts = naming_contexts(first.connection)
     if check.base is not None:
@@ -247,8 +250,7 @@ def _is_within(dn: str, suffix: str) -> bool:
 
 
 def _stale_utc_s(check: ReplicationCheck, begun_utc_s: float) -> float:
-    """Sources that ended before may be left aside: what they wrote is compared anyway,
-    where all content is."""
+    """Sources that ended before this may be left out where all content is compared."""
     is_whole = check.content and check.sample is None and check.base is None
     return begun_utc_s - _STALE_S if is_whole else 0.0
 
@@ -303,7 +305,7 @@ def _content(
             result, named = _compared(
                 _tree(first, base), _tree(other, base), sample, seed
             )
-            # the first one is read anew for each comparison, and counts once
+            # the first one is read again for each comparison, and counts once
             if other is others[0]:
                 entries[first.uri] += result.expected.count
             entries[other.uri] += result.found.count
@@ -345,9 +347,9 @@ def _tree(member: _Member, base: str) -> DirectoryTree:
 def _compared(
     expected: Tree, found: Tree, sample: int | None, seed: int
 ) -> tuple[Comparison, list[EntryDifference]]:
-    """What differs, and of what is named that which still does when it is read again:
-    the rest was on its way. Anew, a few times, where only some are named and of those
-    one was on its way: so may be others."""
+    """The comparison, and those of its named differences that are still there when the
+    entries are read again: the others were on their way. It is repeated a few times
+    where some differences are not named and one of the named was on its way."""
     for _ in range(_COMPARISONS):
         result = compare(expected, found, sample=sample, seed=seed)
         named = _lasting(result.named, expected, found)
@@ -360,20 +362,14 @@ def _compared(
 def _lasting(
     named: Sequence[EntryDifference], expected: Tree, found: Tree
 ) -> list[EntryDifference]:
-    dns = [one.dn for one in named]
-    left, right = (
-        {normalised_dn(dn): attributes for dn, attributes in tree.pick(dns)}
-        for tree in (expected, found)
-    )
     lasting = []
-    for one in named:
-        key = normalised_dn(one.dn)
-        if key in left and key in right:
-            attributes = tuple(differing_attributes(left[key], right[key]))
+    for dn, left, right in picked([one.dn for one in named], expected, found):
+        if left is not None and right is not None:
+            attributes = tuple(differing_attributes(left, right))
             if attributes:
-                lasting.append(EntryDifference("different", one.dn, attributes))
-        elif key in left:
-            lasting.append(EntryDifference("missing", one.dn))
-        elif key in right:
-            lasting.append(EntryDifference("extra", one.dn))
+                lasting.append(EntryDifference("different", dn, attributes))
+        elif left is not None:
+            lasting.append(EntryDifference("missing", dn))
+        elif right is not None:
+            lasting.append(EntryDifference("extra", dn))
     return lasting

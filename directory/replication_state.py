@@ -3,17 +3,16 @@
 
     slapd    contextCSN of the suffix: one for each server id that has written
     389-DS   the replica update vector (RUV): for each replica id the last CSN; and the
-             generation, which servers that were initialised from one another share
+             generation, which servers initialised from one another share
 
-Either becomes a State: source of changes -> text, which is equal on servers that have
-the same changes. CSNs of one source order as texts, the later the greater. What is read
-with `states` is read anew each time; nothing is cached.
+Either becomes a State: source of changes -> text, equal on servers that have the same
+changes. CSNs of one source order as texts, the later the greater.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import ldap
 
@@ -50,7 +49,7 @@ def is_log(connection: ControlConnection, suffix: str) -> bool:
 
 
 def state(connection: ControlConnection, kind: ServerKind, suffix: str) -> State:
-    """Of one tree; empty where the server does not say. TargetError."""
+    """The state of one tree; empty where the server does not say. TargetError."""
     if kind is ServerKind.SLAPD:
         entry = connection.read(suffix, ["contextCSN"])
         return context_csn_state(texts_of(entry, "contextcsn"))
@@ -63,7 +62,7 @@ def state(connection: ControlConnection, kind: ServerKind, suffix: str) -> State
 
 
 def context_csn_state(values: Sequence[str]) -> State:
-    """Of the values of contextCSN; what is no CSN is left out."""
+    """The state in values of contextCSN; other texts are left out."""
     latest: dict[str, str] = {}
     for value in values:
         if match := _CSN.fullmatch(value):
@@ -73,7 +72,7 @@ def context_csn_state(values: Sequence[str]) -> State:
 
 
 def ruv_state(values: Sequence[str]) -> State:
-    """Of the values of nsds50ruv; a replica that has written nothing has no CSN."""
+    """The state in values of nsds50ruv; a replica that wrote nothing has no CSN."""
     found: dict[str, str] = {}
     for value in values:
         if match := _RUV_GENERATION.match(value):
@@ -90,9 +89,8 @@ def are_equal(states: Mapping[str, State]) -> bool:
 
 
 def stale_sources(states: Mapping[str, State], before_utc_s: float) -> list[str]:
-    """Sources that only some servers know, and of which these have the same last
-    change, older than that time: suppliers that are no more, most likely. None where a
-    server says nothing: it is the one that lacks something."""
+    """Sources that only some servers know, with the same last change, older than that
+    time: most likely former suppliers. None where a server has no state."""
     stale: list[str] = []
     if not all(states.values()):
         return stale
@@ -126,12 +124,18 @@ def csn_time_s(csn: str) -> float | None:
 
 def behind(states: Mapping[str, State]) -> dict[str, list[str]]:
     """Server -> sources of which it lacks changes that another server has."""
-    latest: dict[str, str] = {}
-    for one in states.values():
-        for source, last in one.items():
-            latest[source] = max(last, latest.get(source, last))
+    newest = latest(states.values())
     return {
         uri: lacking
         for uri, one in states.items()
-        if (lacking := sorted(s for s, last in latest.items() if one.get(s) != last))
+        if (lacking := sorted(s for s, last in newest.items() if one.get(s) != last))
     }
+
+
+def latest(states: Iterable[State]) -> State:
+    """The last change of each source that any of the servers has."""
+    found: dict[str, str] = {}
+    for one in states:
+        for source, last in one.items():
+            found[source] = max(last, found.get(source, last))
+    return found

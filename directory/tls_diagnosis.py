@@ -18,33 +18,20 @@ _START_TLS_OID = b"1.3.6.1.4.1.1466.20037"
 START_TLS_REQUEST = b"\x30\x1d\x02\x01\x01\x77\x18\x80\x16" + _START_TLS_OID
 _MAX_RESPONSE_BYTES = 4096
 
-# Verification errors of OpenSSL's x509_vfy.h.
-_SIGNATURE_FAILURE = 7
-_CERT_NOT_YET_VALID = 9
-_CERT_HAS_EXPIRED = 10
-_SELF_SIGNED_LEAF = 18
-_SELF_SIGNED_IN_CHAIN = 19
-_NO_LOCAL_ISSUER = 20
-_UNVERIFIABLE_LEAF = 21
-_HOSTNAME_MISMATCH = 62
-_IP_MISMATCH = 64
-
 _UNKNOWN_CA_HINT = (
     "`tls.ca_file` must hold the authority that signed the server's certificate; "
     "without it the agent's system authorities count"
 )
 _NAME_HINT = "use a host name in `targets` that is in the certificate"
+#: Verification errors of OpenSSL's x509_vfy.h.
+_CERT_HAS_EXPIRED = 10
 _HINTS = {
-    # an authority of the right name, with another key
-    _SIGNATURE_FAILURE: _UNKNOWN_CA_HINT,
-    _CERT_NOT_YET_VALID: "is the agent's clock right?",
+    9: "is the agent's clock right?",  # not yet valid
     _CERT_HAS_EXPIRED: "renew the server's certificate; is the agent's clock right?",
-    _SELF_SIGNED_LEAF: _UNKNOWN_CA_HINT,
-    _SELF_SIGNED_IN_CHAIN: _UNKNOWN_CA_HINT,
-    _NO_LOCAL_ISSUER: _UNKNOWN_CA_HINT,
-    _UNVERIFIABLE_LEAF: _UNKNOWN_CA_HINT,
-    _HOSTNAME_MISMATCH: _NAME_HINT,
-    _IP_MISMATCH: _NAME_HINT,
+    # an authority of the right name with another key; self-signed, alone or in the
+    # chain; no local issuer; a leaf that cannot be verified
+    **dict.fromkeys((7, 18, 19, 20, 21), _UNKNOWN_CA_HINT),
+    **dict.fromkeys((62, 64), _NAME_HINT),  # another host name, another address
 }
 
 
@@ -56,10 +43,8 @@ def explain_tls_failure(
     timeout_s: float,
     address: str | None = None,
 ) -> tuple[str, str | None]:
-    """What is wrong (empty: this handshake succeeded) and the remedy, if known.
-
-    `host` is whom the certificate must name; `address`, if it is known, where to ask.
-    """
+    """What is wrong (empty: this handshake succeeded) and the remedy, if known. The
+    certificate must name `host`; `address` is where to connect."""
     try:
         context = _context(tls)
     except (OSError, ssl.SSLError) as error:

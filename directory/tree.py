@@ -4,15 +4,16 @@
     tree = DirectoryTree(connection, uri, base)
     for dn, attributes in tree.entries(): …
 
-Memory is that of a page. Referrals are read as the entries that they are. A base that
-is not there is an empty tree: what a replica lacks is a result. Every request is told
-to `note_request`, so that books can be balanced; a page is a search.
+Memory is that of a page. Referrals are read as entries. A base that is not there is an
+empty tree: what a replica lacks is a result. `note_request` hears of every request, for
+the reconciliation; a page is a search.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import ldap
@@ -23,7 +24,7 @@ from ldapslam.base.errors import TargetError, TargetUnreachable
 from ldapslam.directory.access import error_text, result_code_of
 from ldapslam.directory.entry_digest import Attributes
 
-#: One request reads so many entries: large enough that it is not what is waited for.
+#: Entries of a page: enough that round trips do not count.
 PAGE_ENTRIES = 500
 _PICKED_AT_A_TIME = 32
 
@@ -31,41 +32,31 @@ _FILTER = "(objectClass=*)"
 #: nsAccountLock is operational in 389-DS, and yet what somebody has written.
 _ATTRIBUTES = ["*", "nsAccountLock"]
 _NO_ATTRIBUTES = ["1.1"]
-_NO_SUCH_OBJECT = 32
 # timeLimitExceeded, sizeLimitExceeded, adminLimitExceeded, unwillingToPerform: the
 # server's limits for the identity that reads.
 _LIMITS = (3, 4, 11, 53)
+_Found = list[tuple[str, Attributes]]
 
 
+@dataclass(slots=True)
 class DirectoryTree:
     """A subtree of a server, over a connection that python-ldap has bound."""
 
-    def __init__(
-        self,
-        connection: Any,
-        uri: str,
-        base: str,
-        *,
-        note_request: Callable[[str], None] = lambda kind: None,
-        timeout_s: float = 60.0,
-        page_entries: int = PAGE_ENTRIES,
-    ) -> None:
-        """`timeout_s` is for each page."""
-        self._connection = connection
-        self._uri = uri
-        self._base = base
-        self._note_request = note_request
-        self._timeout_s = timeout_s
-        self._page_entries = page_entries
+    connection: Any
+    uri: str
+    base: str
+    note_request: Callable[[str], None] = lambda kind: None
+    #: For each page.
+    timeout_s: float = 60.0
+    page_entries: int = PAGE_ENTRIES
 
     @property
     def name(self) -> str:
-        return self._uri
+        return self.uri
 
     def entries(self) -> Iterator[tuple[str, Attributes]]:
-        """DN and attributes of each entry, of the operational ones nsAccountLock alone.
-        TargetError when it cannot be read, or an entry's attributes cannot: without
-        them all entries would be equal."""
+        """DN and attributes of each entry, nsAccountLock included. TargetError, also
+        where attributes are hidden: without them all entries would be equal."""
         for dn, attributes in self._pages(_ATTRIBUTES):
             self._check_readable(dn, attributes)
             yield dn, attributes
@@ -75,45 +66,22 @@ class DirectoryTree:
         return (dn for dn, _ in self._pages(_NO_ATTRIBUTES))
 
     def pick(self, dns: Iterable[str]) -> Iterator[tuple[str, Attributes]]:
-        """Those of the entries with these DNs that are there, one search for each, some
-        at a time; TargetError as of `entries`."""
+        """The entries with these DNs that are there; TargetError as with `entries`."""
         remaining = iter(dns)
         while batch := list(itertools.islice(remaining, _PICKED_AT_A_TIME)):
-            sent = []
-            for dn in batch:
-                try:
-                    sent.append(
-                        self._send(
-                            dn, ldap.SCOPE_BASE, _ATTRIBUTES, [ManageDSAITControl()]
-                        )
-                    )
-                except ldap.LDAPError as error:
-                    raise self._failure(error, dn) from error
-            for dn, message_id in zip(batch, sent, strict=True):
-                try:
-                    found, _ = self._receive(message_id)
-                except ldap.NO_SUCH_OBJECT:
-                    continue
-                except ldap.LDAPError as error:
-                    raise self._failure(error, dn) from error
-                for _, attributes in found:
+            sent = [
+                (dn, self._send(dn, ldap.SCOPE_BASE, _ATTRIBUTES, [])) for dn in batch
+            ]
+            for dn, message_id in sent:
+                for _, attributes in self._receive(dn, message_id)[0]:
                     self._check_readable(dn, attributes)
                     yield dn, attributes
 
     def _pages(self, attributes: list[str]) -> Iterator[tuple[str, Attributes]]:
-        paging = SimplePagedResultsControl(False, size=self._page_entries, cookie="")
+        paging = SimplePagedResultsControl(False, size=self.page_entries, cookie="")
         while True:
-            try:
-                found, controls = self._search(
-                    self._base,
-                    ldap.SCOPE_SUBTREE,
-                    attributes,
-                    [paging, ManageDSAITControl()],
-                )
-            except ldap.NO_SUCH_OBJECT:
-                return
-            except ldap.LDAPError as error:
-                raise self._failure(error, self._base) from error
+            sent = self._send(self.base, ldap.SCOPE_SUBTREE, attributes, [paging])
+            found, controls = self._receive(self.base, sent)
             yield from found
             cookies = [
                 control.cookie
@@ -124,37 +92,39 @@ class DirectoryTree:
                 return
             paging.cookie = cookies[0]
 
-    def _search(
-        self, base: str, scope: int, attributes: list[str], controls: list[Any]
-    ) -> tuple[list[tuple[str, Attributes]], list[Any]]:
-        return self._receive(self._send(base, scope, attributes, controls))
-
     def _send(
         self, base: str, scope: int, attributes: list[str], controls: list[Any]
     ) -> int:
-        self._note_request("search")
-        message_id: int = self._connection.search_ext(
-            base, scope, _FILTER, attributes, serverctrls=controls
-        )
+        self.note_request("search")
+        controls = [*controls, ManageDSAITControl()]
+        try:
+            message_id: int = self.connection.search_ext(
+                base, scope, _FILTER, attributes, serverctrls=controls
+            )
+        except ldap.LDAPError as error:
+            raise self._failure(error, base) from error
         return message_id
 
-    def _receive(
-        self, message_id: int
-    ) -> tuple[list[tuple[str, Attributes]], list[Any]]:
-        _, messages, _, response_controls = self._connection.result3(
-            message_id, timeout=self._timeout_s
-        )
-        # a DN of None is a search reference: what lies there is another server's
-        found = [(dn, entry) for dn, entry in messages if dn is not None]
-        return found, response_controls
+    def _receive(self, base: str, message_id: int) -> tuple[_Found, list[Any]]:
+        """Entries and controls of a response; none where the base is not there."""
+        try:
+            _, messages, _, controls = self.connection.result3(
+                message_id, timeout=self.timeout_s
+            )
+        except ldap.NO_SUCH_OBJECT:
+            return [], []
+        except ldap.LDAPError as error:
+            raise self._failure(error, base) from error
+        # a DN of None is a search reference, to entries of another server
+        return [(dn, entry) for dn, entry in messages if dn is not None], controls
 
     def _check_readable(self, dn: str, attributes: Attributes) -> None:
-        """Every entry has an objectClass; one that shows none hides its attributes."""
+        """Every entry has an objectClass; one without hides its attributes."""
         if "objectClass" in attributes:
             return
         if "objectclass" not in map(str.lower, attributes):
             raise TargetError(
-                f"target {self._uri!r} does not let the attributes of {dn!r} be read: "
+                f"target {self.uri!r} does not let the attributes of {dn!r} be read: "
                 "not even its objectClass",
                 hint="read as an identity that may read all attributes: the rootdn of "
                 "slapd, cn=Directory Manager of 389-DS",
@@ -163,14 +133,11 @@ class DirectoryTree:
     def _failure(self, error: ldap.LDAPError, base: str) -> TargetError:
         code, text = result_code_of(error), error_text(error)
         if code < 0:
-            return TargetUnreachable(self._uri, text)
-        hint = None
-        if code in _LIMITS:
-            hint = (
-                "read as an identity without limits: the rootdn of slapd, "
-                "cn=Directory Manager of 389-DS"
-            )
+            return TargetUnreachable(self.uri, text)
         return TargetError(
-            f"target {self._uri!r} does not let {base!r} be read: {text} ({code})",
-            hint=hint,
+            f"target {self.uri!r} does not let {base!r} be read: {text} ({code})",
+            hint="read as an identity without limits: the rootdn of slapd, "
+            "cn=Directory Manager of 389-DS"
+            if code in _LIMITS
+            else None,
         )

@@ -8,10 +8,9 @@ ends; `standing` has the labs that stay. It may assume Linux, OpenLDAP 2.5 or la
 """
 
 from ldapslam.lab.ds389.configuration import Ds389Settings
-from ldapslam.lab.errors import LabError
 from ldapslam.lab.lab import Lab
-from ldapslam.lab.product import Choices
-from ldapslam.lab.server import Server
+from ldapslam.lab.server import LabError, Server
+from ldapslam.lab.site import Choices
 from ldapslam.lab.slapd.slapd import SlapdSettings
 
 __all__ = ["Choices", "Ds389Settings", "Lab", "LabError", "Server", "SlapdSettings"]

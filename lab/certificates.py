@@ -7,9 +7,9 @@ and lives as long as it is told, which may be in the past, for tests of expired 
 
 from __future__ import annotations
 
-import ipaddress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 
 from cryptography import x509
@@ -19,6 +19,11 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 # Clocks of containers and their hosts may differ a little.
 _BACKDATE = timedelta(minutes=5)
+_KEY_USAGES = (
+    *("digital_signature", "content_commitment", "key_encipherment", "crl_sign"),
+    *("data_encipherment", "key_agreement", "key_cert_sign"),
+    *("encipher_only", "decipher_only"),
+)
 
 
 @dataclass(frozen=True)
@@ -36,41 +41,20 @@ class Authority:
         self._folder = folder
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = _name("ldapslam lab CA")
-        now = datetime.now(UTC)
-        certificate = (
-            _builder(self._name, self._name, self._key, now - _BACKDATE, now + lifetime)
-            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-            .add_extension(_key_usage(sign_certificates=True), critical=True)
-            .sign(self._key, hashes.SHA256())
-        )
         self.ca_file = folder / "ca.pem"
+        certificate = self._signed(self._name, self._key, lifetime, is_authority=True)
         self.ca_file.write_bytes(_pem(certificate))
 
     def issue(self, name: str, lifetime: timedelta) -> KeyPair:
         """A server certificate for this host; a negative lifetime is an expired one."""
         key = ec.generate_private_key(ec.SECP256R1())
-        until = datetime.now(UTC) + lifetime
-        since = min(datetime.now(UTC), until) - _BACKDATE
-        certificate = (
-            _builder(_name(name), self._name, key, since, until)
-            .add_extension(
-                x509.BasicConstraints(ca=False, path_length=None), critical=True
-            )
-            .add_extension(_key_usage(sign_certificates=False), critical=True)
-            .add_extension(
-                x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False
-            )
-            .add_extension(
-                x509.SubjectAlternativeName(
-                    [
-                        x509.DNSName("localhost"),
-                        x509.IPAddress(ipaddress.ip_address("127.0.0.1")),
-                        x509.IPAddress(ipaddress.ip_address("::1")),
-                    ]
-                ),
-                critical=False,
-            )
-            .sign(self._key, hashes.SHA256())
+        local = [x509.IPAddress(ip_address(one)) for one in ("127.0.0.1", "::1")]
+        certificate = self._signed(
+            _name(name),
+            key,
+            lifetime,
+            x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]),
+            x509.SubjectAlternativeName([x509.DNSName("localhost"), *local]),
         )
         pair = KeyPair(self._folder / f"{name}.pem", self._folder / f"{name}.key")
         pair.certificate_file.write_bytes(_pem(certificate))
@@ -84,41 +68,41 @@ class Authority:
         )
         return pair
 
+    def _signed(
+        self,
+        subject: x509.Name,
+        key: ec.EllipticCurvePrivateKey,
+        lifetime: timedelta,
+        *extensions: x509.ExtensionType,
+        is_authority: bool = False,
+    ) -> x509.Certificate:
+        now = datetime.now(UTC)
+        path_length = 0 if is_authority else None
+        constraints = x509.BasicConstraints(is_authority, path_length)
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(self._name)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(min(now, now + lifetime) - _BACKDATE)
+            .not_valid_after(now + lifetime)
+            .add_extension(constraints, critical=True)
+            .add_extension(_key_usage(is_authority), critical=True)
+        )
+        for extension in extensions:
+            builder = builder.add_extension(extension, critical=False)
+        return builder.sign(self._key, hashes.SHA256())
+
 
 def _name(common_name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
 
 
-def _builder(
-    subject: x509.Name,
-    issuer: x509.Name,
-    key: ec.EllipticCurvePrivateKey,
-    since: datetime,
-    until: datetime,
-) -> x509.CertificateBuilder:
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(since)
-        .not_valid_after(until)
-    )
-
-
-def _key_usage(*, sign_certificates: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=not sign_certificates,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=sign_certificates,
-        crl_sign=sign_certificates,
-        encipher_only=False,
-        decipher_only=False,
-    )
+def _key_usage(is_authority: bool) -> x509.KeyUsage:
+    flags = dict.fromkeys(_KEY_USAGES, False)
+    used = ("key_cert_sign", "crl_sign") if is_authority else ("digital_signature",)
+    return x509.KeyUsage(**flags | dict.fromkeys(used, True))
 
 
 def _pem(certificate: x509.Certificate) -> bytes:

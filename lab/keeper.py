@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Our side of the keeper process: start and stop a lab's servers through it.
+"""The client of the keeper process: starts and stops a lab's servers through it.
 
-The keeper owns the folder and the servers (see keeper_process.py), so closing the pipe
-to it, by `close()` or by our own death, is all it takes to leave nothing behind.
-After `detach()` it stays, and answers `ask_detached()` of any process of its user.
-Not for use from several threads at once.
+The keeper owns the folder and the servers (keeper_process.py), so closing the pipe to
+it, by `close()` or by the end of this process, leaves nothing behind. After `detach()`
+it stays, and answers `ask_detached()` of any process of its user. For one thread.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ldapslam.lab.errors import LabError
+from ldapslam.lab.server import LabError
 
 # Longer than the keeper takes to kill servers that do not end by themselves.
 _END_TIMEOUT_S = 30.0
@@ -40,6 +39,9 @@ class Keeper:
             stdout=subprocess.PIPE,
             start_new_session=True,
         )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._requests, self._replies = self._process.stdin, self._process.stdout
         #: Removed, with all that is in it, when the keeper ends.
         self.folder = Path(self._receive()["folder"])
 
@@ -48,8 +50,8 @@ class Keeper:
         return self._process.pid
 
     def start(self, name: str, argv: Sequence[str], log: Path, nofile: int) -> int:
-        """Start a program in the background; the pid stays valid until its status
-        was asked for."""
+        """Start a program in the background; its pid is valid until its status was
+        read."""
         reply = self._ask(
             do="start", name=name, argv=list(argv), log=str(log), nofile=nofile
         )
@@ -77,42 +79,35 @@ class Keeper:
         return int(self._ask(do="stop", name=name, grace_s=grace_s)["status"])
 
     def detach(self, state_file: Path) -> None:
-        """Leave folder and servers to the keeper alone: they stay when we end.
-
-        It removes `state_file`, a JSON document with the key `folder`, at its end.
-        """
+        """Leave folder and servers to the keeper, which removes `state_file` (a JSON
+        document with the key `folder`) at its end."""
         self._ask(do="detach", name="keeper", state_file=str(state_file))
         # Popen would complain of a child that is not waited for.
         self._process.returncode = 0
-        for stream in (self._process.stdin, self._process.stdout):
-            assert stream is not None
-            stream.close()
+        self._requests.close()
+        self._replies.close()
 
     def close(self) -> None:
         """End all servers and remove the folder; returns when that is done."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
         with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.close()
+            self._requests.close()
         try:
             self._process.wait(_END_TIMEOUT_S)
         finally:
-            self._process.stdout.close()
+            self._replies.close()
         # Only a keeper that was killed has left it.
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _ask(self, **request: Any) -> dict[str, Any]:
-        assert self._process.stdin is not None
         try:
-            self._process.stdin.write(json.dumps(request).encode() + b"\n")
-            self._process.stdin.flush()
+            self._requests.write(json.dumps(request).encode() + b"\n")
+            self._requests.flush()
         except (BrokenPipeError, ValueError) as error:
             raise self._gone() from error
         return self._receive()
 
     def _receive(self) -> dict[str, Any]:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
+        line = self._replies.readline()
         if not line:
             raise self._gone()
         reply: dict[str, Any] = json.loads(line)
@@ -128,10 +123,8 @@ class Keeper:
 
 
 def ask_detached(folder: Path, **request: Any) -> dict[str, Any]:
-    """One request to the detached keeper of the lab in `folder`; its reply.
-
-    ConnectionError or FileNotFoundError when there is none.
-    """
+    """The reply of the detached keeper of the lab in `folder`; ConnectionError,
+    FileNotFoundError."""
     with socket.socket(socket.AF_UNIX) as stream:
         stream.settimeout(_ASK_TIMEOUT_S)
         stream.connect(str(folder / "keeper"))

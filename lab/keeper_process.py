@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The process that owns a lab's folder and servers, and removes both at its end.
 
-It runs as a script of its own (it imports next to nothing, so that it starts in
-milliseconds) and is the parent of every server of one lab. Its end comes when its
-standard input reaches end of file or when the process that started it is gone, by
-whatever signal: then it terminates the servers and removes the folder. Should the
-keeper itself be killed, the kernel kills its servers (PR_SET_PDEATHSIG).
+It runs as a script of its own (with few imports it starts in milliseconds) and is the
+parent of every server of one lab. When its standard input ends, or the process that
+started it, it terminates the servers and removes the folder. If the keeper itself is
+killed, the kernel kills its servers (PR_SET_PDEATHSIG).
 
     started ── end of input, parent gone ──────────────────────────> ended
        └── detach ──> detached: asked by the socket `keeper` ── end ────┘
 
-A detached keeper outlives its parent. A second process, which only waits, removes the
-folder and the lab's state file should the keeper be killed.
+A detached keeper outlives its parent. A second process waits for it, and removes the
+folder and the lab's state file if the keeper is killed.
 
 Requests and replies are one JSON object per line, one reply per request; a connection
 to the socket carries one request:
@@ -22,9 +21,8 @@ to the socket carries one request:
     {"do": "detach", "name", "state_file"}             -> {}
     {"do": "end", "name"}                              -> {}, then the end
 
-A failed request is answered {"error": text}. The first line out, before any request,
-is {"folder": path}. A child is reaped only by `status`, `stop` or the end, so that a
-pid handed out stays valid until its status was asked.
+A failed request is answered {"error": text}. The first line out is {"folder": path}.
+Only `status`, `stop` and the end reap a child: until then its pid stays valid.
 """
 
 from __future__ import annotations
@@ -124,13 +122,13 @@ class Keeper:
     def __init__(self, folder: Path, parent_fd: int) -> None:
         self.children = Children()
         self.folder = folder
-        #: Of a detached lab: goes when the folder does.
+        #: The state file of a detached lab, removed with the folder.
         self.state_file: Path | None = None
         self._parent_fd = parent_fd
         self._is_ended = False
 
     def serve(self) -> None:
-        """Answer the parent; once detached, whoever connects to the socket."""
+        """Answer the parent; once detached, clients of the socket."""
         # The parent may be gone at any point: a closed pipe is a normal end.
         with contextlib.suppress(BrokenPipeError):
             for request in self._of_parent():

@@ -6,7 +6,7 @@
 
 Everything lives in one temporary folder that the keeper process owns, with the servers
 (keeper_process.py). A server is ready when a bind succeeds. How a kind of server does
-all this is its `Product`'s (product.py).
+all this is in slapd/ and ds389/: a `Product`.
 """
 
 from __future__ import annotations
@@ -18,33 +18,35 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
-from types import TracebackType
 from typing import Literal, Self
+from urllib.parse import quote
 
-import ldap
-
+from ldapslam.base.errors import TargetUnreachable
 from ldapslam.dataset.ldif import entry_count
 from ldapslam.dataset.offline import IsStopping, OfflineResult
+from ldapslam.directory.replication_state import State, latest, state
 from ldapslam.lab import people
-from ldapslam.lab.access import Access, Found
+from ldapslam.lab.access import Access
 from ldapslam.lab.certificates import Authority, KeyPair
 from ldapslam.lab.ds389.configuration import Ds389Settings
 from ldapslam.lab.ds389.ds389 import Ds389Servers
-from ldapslam.lab.errors import LabError
 from ldapslam.lab.keeper import Keeper
 from ldapslam.lab.ldif_lines import suffix_of
-from ldapslam.lab.product import Choices, Product, Site, Tree, last_lines
 from ldapslam.lab.server import (
+    SOCKET_NAME,
+    LabError,
     Server,
     Topology,
-    check_place,
+    check_folder,
     reserve_ports,
-    server_at,
 )
+from ldapslam.lab.site import Choices, Site, Tree, last_lines
 from ldapslam.lab.slapd.openldap import OpenLdap
 from ldapslam.lab.slapd.slapd import SlapdSettings
 
 ServerKind = Literal["slapd", "389ds"]
+#: What a lab needs of a kind of server; `site` is set once there is a folder.
+Product = OpenLdap | Ds389Servers
 
 _READY_TIMEOUT_S = 60.0
 _PROBE_INTERVAL_S = 0.01
@@ -84,9 +86,15 @@ class Lab:
         self.suffix = people.SUFFIX if ldif is None else suffix_of(ldif)
         self._given_ldif = ldif
         self._ldif_entries = ldif_entries
-        self._product = _product(
-            server, choices or Choices(), settings, server_settings
-        )
+        choices = choices or Choices()
+        if server == "389ds":
+            if isinstance(settings, SlapdSettings) or server_settings:
+                raise LabError("SlapdSettings are for slapd, 389-DS has Ds389Settings")
+            self._product: Product = Ds389Servers(choices, settings)
+        elif isinstance(settings, Ds389Settings):
+            raise LabError("Ds389Settings are for 389-DS, slapd has SlapdSettings")
+        else:
+            self._product = OpenLdap(choices, settings, server_settings)
         self._certificate_lifetime = certificate_lifetime
         self._base = base
         self._keeper: Keeper | None = None
@@ -100,15 +108,8 @@ class Lab:
         self.up()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.down()
-
-    # -- life -------------------------------------------------------------------------
 
     def up(self) -> None:
         """Load and start all servers; returns when they answer and are in sync."""
@@ -129,7 +130,7 @@ class Lab:
         """Find the programs, and see that there can be a folder; nothing is made."""
         self._product.find()
         base = self._base or Path(tempfile.gettempdir())
-        check_place(base.absolute(), self.topology.roles())
+        check_folder(base.absolute(), self.topology.roles())
 
     def prepare(self) -> None:
         """Configure all servers; they have no data, and none is started."""
@@ -156,8 +157,8 @@ class Lab:
         self._let_go()
 
     def detach(self, state_file: Path) -> None:
-        """Leave the lab to its keeper: it stays when this process ends (standing.py),
-        and this object is as if it were down."""
+        """Leave the lab to its keeper (standing.py); this object is as if it were
+        down."""
         self._running.detach(state_file)
         self._let_go()
 
@@ -169,12 +170,6 @@ class Lab:
     def stop(self, server: Server) -> None:
         """Stop one server; its data and its ports stay for `start`."""
         self._running.stop(server.name, self._product.stop_grace_s)
-
-    def pid(self, server: Server) -> int:
-        """The process of one server."""
-        return server.pid
-
-    # -- what is there ----------------------------------------------------------------
 
     @property
     def folder(self) -> Path:
@@ -235,40 +230,35 @@ class Lab:
     def people_dn(self) -> str:
         return people.PEOPLE_DN
 
-    # -- asking -----------------------------------------------------------------------
-
     def monitor_counts(self, server: Server) -> dict[str, int]:
-        """Operations begun since the server started, by name, as the server counts
-        them. The lab's own operations are not in the figures, those of the servers'
-        replication are."""
-        self._running  # noqa: B018  raises when the lab is down
+        """Operations since the server's start, by name, with replication's, without the
+        lab's own."""
+        self._started()
         return self._product.counts(server)
 
     def search(
         self, server: Server, base_dn: str, scope: int, attributes: list[str]
-    ) -> Found:
-        """All entries there, by their DN, as the administrator sees them; one of the
-        lab's own operations, as `monitor_counts` has it."""
+    ) -> dict[str, dict[str, list[bytes]]]:
+        """All entries, by DN, as the administrator sees them; one of the lab's own
+        operations."""
         with self._access.bound(server) as connection:
-            return connection.search(base_dn, scope, attributes)
+            connection.control["search"] += 1
+            found = connection.ldap.search_s(base_dn, scope, attrlist=attributes)
+        return {dn: entry for dn, entry in found if dn is not None}
 
-    def position(self, server: Server) -> dict[str, str]:
-        """The last change that a server has of each supplier, by the supplier's id:
-        contextCSN, or the replica update vector."""
+    def position(self, server: Server) -> State:
+        """The last change that a server has of each supplier."""
         with self._access.bound(server) as connection:
-            return self._product.position(connection, self.suffix)
+            return state(connection, self._product.kind, self.suffix)
 
     def wait_in_sync(self, timeout_s: float) -> None:
         """Wait until every server has all changes that a supplier has now."""
         if len(self._started()) == 1:
             return
-        wanted: dict[str, str] = {}
-        for supplier in self.suppliers:
-            for key, change in self.position(supplier).items():
-                wanted[key] = max(change, wanted.get(key, ""))
+        wanted = latest(map(self.position, self.suppliers))
         deadline_s = time.monotonic() + timeout_s
         for server in self._servers:
-            while not is_there(found := self.position(server), wanted):
+            while not in_sync(found := self.position(server), wanted):
                 if time.monotonic() > deadline_s:
                     raise LabError(
                         f"{server.name} is not in sync after {timeout_s:g} s: "
@@ -277,25 +267,21 @@ class Lab:
                     )
                 time.sleep(_PROBE_INTERVAL_S)
 
-    # -- replication ------------------------------------------------------------------
-
     def pause_replication(self, replica: Server) -> None:
-        """Have a replica get no more changes; no server restarts."""
+        """Stop the replication to a replica; no server restarts."""
         self._product.pause(replica)
 
     def resume_replication(self, replica: Server, through: str | None = None) -> None:
-        """Have it get changes again; over a relay at `through` (host:port), which leads
-        to the supplier with slapd, to the replica with 389-DS."""
+        """Resume it; `through` (host:port) is a relay to the supplier (slapd) or the
+        replica (389-DS)."""
         self._product.resume(replica, through)
 
     def break_entry(
         self, replica: Server, dn: str, attribute: str | None = None
     ) -> None:
-        """Remove an entry on one replica alone, or change a value of `attribute` there,
-        behind replication's back: it does not mend it by itself. A 389-DS restarts."""
+        """Remove an entry on one replica, or change a value of `attribute`, unnoticed
+        by replication. A 389-DS restarts."""
         self._product.break_entry(replica, dn, attribute)
-
-    # -- inside -----------------------------------------------------------------------
 
     @property
     def _running(self) -> Keeper:
@@ -329,12 +315,18 @@ class Lab:
         for index, (name, role) in enumerate(roles.items()):
             folder = self.folder / name
             folder.mkdir()
-            self._reserved_ports[name] = sockets[2 * index : 2 * index + 2]
-            ports = [port.getsockname()[1] for port in self._reserved_ports[name]]
-            server = server_at(
-                *(name, role, folder, ports),
+            reserved = self._reserved_ports[name] = sockets[2 * index : 2 * index + 2]
+            port, tls_port = (one.getsockname()[1] for one in reserved)
+            socket_path = quote(str(folder / SOCKET_NAME), safe="")
+            server = Server(
+                name=name,
+                role=role,
+                uri=f"ldap://127.0.0.1:{port}",
+                ldaps_uri=f"ldaps://127.0.0.1:{tls_port}",
+                ldapi_uri=f"ldapi://{socket_path}",
                 admin_dn=self.admin_dn,
-                password_file=self.admin_password_file,
+                admin_password_file=self.admin_password_file,
+                folder=folder,
             )
             self._servers.append(server)
             key_pairs[name] = authority.issue(name, self._certificate_lifetime)
@@ -383,7 +375,7 @@ class Lab:
             reserved.close()
         nofile = self._product.nofile(server)
         server.pid = self._running.start(server.name, argv, log, nofile)
-        # The new process counts from nought in its monitor.
+        # The new process counts from zero in its monitor.
         self._access.forget(server)
 
     def _wait_ready(self, server: Server) -> None:
@@ -394,7 +386,7 @@ class Lab:
             try:
                 with self._access.bound(server):
                     return
-            except ldap.SERVER_DOWN:
+            except TargetUnreachable:
                 pass
             status = self._running.status(server.name)
             if status is not None:
@@ -407,21 +399,6 @@ class Lab:
             time.sleep(_PROBE_INTERVAL_S)
 
 
-def is_there(position: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
+def in_sync(position: State, wanted: State) -> bool:
     """Whether a server at `position` has all changes up to `wanted`."""
     return all(position.get(key, "") >= change for key, change in wanted.items())
-
-
-def _product(
-    server: ServerKind,
-    choices: Choices,
-    settings: SlapdSettings | Ds389Settings | None,
-    server_settings: Mapping[str, SlapdSettings] | None,
-) -> Product:
-    if server == "389ds":
-        if isinstance(settings, SlapdSettings) or server_settings:
-            raise LabError("SlapdSettings are for slapd, 389-DS has Ds389Settings")
-        return Ds389Servers(choices, settings)
-    if isinstance(settings, Ds389Settings):
-        raise LabError("Ds389Settings are for 389-DS, slapd has SlapdSettings")
-    return OpenLdap(choices, settings, server_settings)

@@ -17,9 +17,8 @@ from ldapslam.dataset.ldif import ldif_entries, open_ldif, unfolded_records
 
 
 def suffix_of(ldif: Path) -> str:
-    """The DN of the first entry of an LDIF file; ConfigError when there is none, or
-    when no lab could have it: configurations have it in a line, between quotation
-    marks."""
+    """The DN of the first entry of an LDIF file; ConfigError where it is no suffix for
+    a lab."""
     suffix = next((dn for dn, _ in ldif_entries(ldif)), None)
     if suffix is None:
         raise ConfigError(
@@ -41,8 +40,7 @@ def check_suffix(suffix: str, of: str) -> None:
 
 
 def records(ldif: Path) -> Iterator[list[bytes]]:
-    """The lines of each entry, those that were folded in one; comments and the version
-    are left out."""
+    """The unfolded lines of each entry, without comments and the version."""
     with open_ldif(ldif) as stream:
         yield from unfolded_records(stream, str(ldif))
 

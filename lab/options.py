@@ -32,10 +32,8 @@ class Option(NamedTuple):
 def placed(
     options: Options, table: Mapping[str, Option], server: str
 ) -> dict[str, list[tuple[str, str]]]:
-    """The server's names and values by place; ConfigError for what is not in `table`.
-
-    A flag that is on has an empty value, one that is off is left out.
-    """
+    """The server's names and values by place; ConfigError for names not in `table`. A
+    flag that is on has an empty value, one that is off is left out."""
     found: dict[str, list[tuple[str, str]]] = {}
     names = {name.lower(): name for name in table}
     for given, text in options:

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The lab's data: `uid=user.N,ou=people,<suffix>`, the same entries for the same size.
 
-The LDIF carries the operational attributes (entryUUID, entryCSN, contextCSN) too, so
-that every server loaded from it starts in sync with every other. Arithmetic on N stands
-in for chance: nothing here is random. Only contextCSN is of the time of writing: it
-tells how old the newest change is.
+The LDIF has operational attributes (entryUUID, entryCSN, contextCSN), so that all
+servers loaded from it are in sync. Nothing is random; only contextCSN has the time of
+writing: it tells how old the newest change is.
 """
 
 from __future__ import annotations

@@ -10,20 +10,23 @@ import os
 import random
 import re
 import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
-from urllib.parse import quote
 
-from ldapslam.base.errors import ConfigError
-from ldapslam.lab.errors import LabError
+from ldapslam.base.errors import ConfigError, TargetError
+
+
+class LabError(TargetError):
+    """A temporary directory cannot be made, started, loaded or asked."""
+
 
 Role = Literal["supplier", "hub", "replica"]
 
 # sun_path of a Unix socket holds 108 bytes, the last of them NUL.
 _SOCKET_PATH_MAX = 107
-_SOCKET = "ldapi"
+SOCKET_NAME = "ldapi"
 #: As long as the name of a lab's own folder (keeper_process.py).
 _LAB_FOLDER = "ldapslam-lab-xxxxxxxx"
 
@@ -44,7 +47,7 @@ class Server:
     admin_password_file: Path
     #: Configuration, database, logs; gone when the lab is.
     folder: Path
-    #: Of its process, which every start changes; 0 before the first.
+    #: Its process, which every start changes; 0 before the first.
     pid: int = 0
 
     @property
@@ -54,11 +57,8 @@ class Server:
 
 @dataclass(frozen=True)
 class Topology:
-    """Which servers there are, and who gets changes from whom.
-
-    Suppliers replicate with each other; replicas get changes from all suppliers, or
-    from the hub where there is one.
-    """
+    """Servers and replication: suppliers replicate with each other; replicas get
+    changes from all suppliers, or from the hub if there is one."""
 
     suppliers: int = 1
     replicas: int = 0
@@ -89,9 +89,9 @@ def is_plain(path: str) -> bool:
     return re.search(r'[\s"\\]', path) is None
 
 
-def check_place(base: Path, names: Iterable[str]) -> None:
-    """ConfigError where no servers of these names can have their folders: what no
-    configuration takes, or no Unix socket."""
+def check_folder(base: Path, names: Iterable[str]) -> None:
+    """ConfigError for a path that configurations do not take, or too long for Unix
+    sockets."""
     path = str(base)
     if not is_plain(path):
         raise ConfigError(
@@ -100,7 +100,7 @@ def check_place(base: Path, names: Iterable[str]) -> None:
             hint="name another folder, or another TMPDIR",
         )
     longest = max(
-        len(os.fsencode(base / _LAB_FOLDER / name / _SOCKET)) for name in names
+        len(os.fsencode(base / _LAB_FOLDER / name / SOCKET_NAME)) for name in names
     )
     if longest > _SOCKET_PATH_MAX:
         raise ConfigError(
@@ -110,44 +110,16 @@ def check_place(base: Path, names: Iterable[str]) -> None:
         )
 
 
-def server_at(
-    name: str,
-    role: Role,
-    folder: Path,
-    ports: Sequence[int],
-    *,
-    admin_dn: str,
-    password_file: Path,
-) -> Server:
-    """The addresses of a server in `folder` with the ports for ldap and ldaps."""
-    socket_path = folder / _SOCKET
-    return Server(
-        name=name,
-        role=role,
-        uri=f"ldap://127.0.0.1:{ports[0]}",
-        ldaps_uri=f"ldaps://127.0.0.1:{ports[1]}",
-        ldapi_uri=f"ldapi://{quote(str(socket_path), safe='')}",
-        admin_dn=admin_dn,
-        admin_password_file=password_file,
-        folder=folder,
-    )
-
-
 def reserve_ports(count: int) -> list[socket.socket]:
-    """Bound sockets of 127.0.0.1, each on a TCP port of its own: nobody else gets the
-    port before the socket is closed, just ahead of the server that is to have it.
-
-    The ports lie below the range that the kernel takes outgoing connections' ports
-    from: a load of thousands of connections cannot take that of a stopped server.
-    """
+    """Bound sockets of 127.0.0.1 that keep their ports free until their servers start.
+    The ports lie below those of outgoing connections, which could take a stopped
+    server's port."""
     first_ephemeral = int(
         Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0]
     )
     candidates = range(10_240, max(first_ephemeral, 11_264))
     reserved: list[socket.socket] = []
     for port in random.sample(candidates, len(candidates)):
-        if len(reserved) == count:
-            break
         probe = socket.socket()
         try:
             probe.bind(("127.0.0.1", port))
@@ -155,8 +127,8 @@ def reserve_ports(count: int) -> list[socket.socket]:
             probe.close()
         else:
             reserved.append(probe)
-    if len(reserved) < count:
-        for probe in reserved:
-            probe.close()
-        raise LabError(f"found only {len(reserved)} of {count} free TCP ports")
-    return reserved
+            if len(reserved) == count:
+                return reserved
+    for probe in reserved:
+        probe.close()
+    raise LabError(f"found only {len(reserved)} of {count} free TCP ports")

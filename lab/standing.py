@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Labs that stay after the command that made them: `lab up`, `lab status`, `lab down`.
 
-Each has a state file by its name in this user's state folder. Whoever wants a name
-makes that file first, so a name has one lab; the process that it names (the command,
-then the lab's keeper) says by its life whether the file is good. What a killed one has
-left is removed by whoever comes across it.
+Each has a state file by its name in this user's state folder. Making that file claims
+the name; the file is good as long as the process that it names lives (the command, then
+the lab's keeper). What a killed one left is removed by the next command that finds it.
 
     absent ── up ──> starting (command) ── loaded, detached ──> up (keeper) ── down ──┐
       ^─── failed, or its process is gone ──────────────────────────────────────────┘
@@ -26,18 +25,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import ldap
-
-from ldapslam.base.errors import ConfigError
+from ldapslam.base.errors import ConfigError, TargetError
 from ldapslam.base.fault import did_you_mean
+from ldapslam.directory.counts import ServerKind
+from ldapslam.directory.replication_state import State, latest, state
 from ldapslam.lab.access import Access
-from ldapslam.lab.ds389.ds389 import Ds389Servers
-from ldapslam.lab.errors import LabError
 from ldapslam.lab.keeper import ask_detached
-from ldapslam.lab.lab import Lab, is_there
-from ldapslam.lab.product import Product
-from ldapslam.lab.server import Server
-from ldapslam.lab.slapd.openldap import OpenLdap
+from ldapslam.lab.lab import Lab, in_sync
+from ldapslam.lab.server import LabError, Server
 
 #: A lab as JSON: what `lab up --json` prints.
 Description = dict[str, Any]
@@ -46,7 +41,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")
 _END_TIMEOUT_S = 60.0
 _CONNECT_TIMEOUT_S = 2
 
-_PRODUCTS: dict[str, type[Product]] = {"slapd": OpenLdap, "389ds": Ds389Servers}
+_KINDS = {"slapd": ServerKind.SLAPD, "389ds": ServerKind.DS389}
 
 
 def bring_up(name: str, lab: Lab, *, has_tls: bool) -> Description:
@@ -73,43 +68,36 @@ def bring_up(name: str, lab: Lab, *, has_tls: bool) -> Description:
 
 def descriptions() -> list[Description]:
     """All labs of this user, by name; what killed ones have left is removed."""
-    found = []
-    for state_file in sorted(_folder().glob("*.json")):
-        description = _read(state_file)
-        if description is not None:
-            found.append(description)
-    return found
+    read = map(_read, sorted(_folder().glob("*.json")))
+    return [description for description in read if description is not None]
 
 
 def describe(name: str) -> Description:
     """One lab of this user; ConfigError when there is none of this name."""
-    names = []
-    for description in descriptions():
-        if description["name"] == name:
-            return description
-        names.append(description["name"])
-    hint = did_you_mean(name, names, "labs") if names else "`ldapslam lab up` makes one"
+    found = {description["name"]: description for description in descriptions()}
+    if name in found:
+        return found[name]
+    hint = did_you_mean(name, found, "labs") if found else "`ldapslam lab up` makes one"
     raise ConfigError(f"there is no lab {name!r}", hint=hint)
 
 
 def examine(description: Description) -> list[dict[str, Any]]:
-    """Of each server of a lab: `state` is `running`, `not answering` or how it ended;
-    `position` its last changes; `in_sync` whether it has all that a supplier has, None
-    where that cannot be told."""
+    """The servers of a lab: `state` is `running`, `not answering` or how it ended;
+    `in_sync` whether it has all changes of the suppliers, None if that is unknown."""
     servers = [_server(values) for values in description.get("servers", [])]
     states = {server.name: _state(description, server) for server in servers}
-    positions: dict[str, dict[str, str]] = {}
+    positions: dict[str, State] = {}
     for server in servers:
         if states[server.name] == "running":
             try:
                 positions[server.name] = _position(description, server)
-            except (ldap.LDAPError, OSError):
+            except (TargetError, OSError):
                 states[server.name] = "not answering"
-    wanted: dict[str, str] = {}
-    for server in servers:
-        if server.role == "supplier":
-            for key, change in positions.get(server.name, {}).items():
-                wanted[key] = max(change, wanted.get(key, ""))
+    wanted = latest(
+        positions[one.name]
+        for one in servers
+        if one.role == "supplier" and one.name in positions
+    )
     return [
         {
             "name": server.name,
@@ -117,7 +105,7 @@ def examine(description: Description) -> list[dict[str, Any]]:
             "uri": server.uri,
             "state": states[server.name],
             "position": positions.get(server.name),
-            "in_sync": is_there(positions[server.name], wanted)
+            "in_sync": in_sync(positions[server.name], wanted)
             if server.name in positions
             else None,
         }
@@ -190,21 +178,19 @@ def _state(description: Description, server: Server) -> str:
     return "running" if status is None else f"ended with {status}"
 
 
-def _position(description: Description, server: Server) -> dict[str, str]:
+def _position(description: Description, server: Server) -> State:
     access = Access(server.admin_password_file.read_text())
     with access.bound(server, _CONNECT_TIMEOUT_S) as connection:
-        product = _PRODUCTS[description["server"]]
-        return product.position(connection, description["suffix"])
+        kind = _KINDS[description["server"]]
+        return state(connection, kind, description["suffix"])
 
 
 # -- state files -----------------------------------------------------------------------
 
 
 def _folder() -> Path:
-    """The folder of this host's state files, which nobody else can read or write.
-
-    Not the user's runtime folder: that goes with the last session, and labs stay.
-    """
+    """The folder of this host's state files, for this user alone; not the runtime
+    folder, which goes with the last session."""
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     folder = Path(state) / "ldapslam" / "labs" / socket.gethostname()
     try:
@@ -229,7 +215,7 @@ def _state_file(name: str) -> Path:
 
 
 def _claim(name: str, state_file: Path) -> None:
-    """Make the state file of a lab that is starting, for this process."""
+    """Make the state file of a lab that this process starts."""
     claim = {"name": name, "process": _process(os.getpid())}
     # A second time: what is found first may be left of a lab whose process is gone.
     for _ in range(2):
@@ -266,8 +252,8 @@ def _written(folder: Path, document: Description) -> Iterator[Path]:
 
 
 def _read(state_file: Path) -> Description | None:
-    """The description in a state file; None, and nothing is left, when its process is
-    gone."""
+    """The description in a state file; None, and the file is removed, without its
+    process."""
     try:
         description: Description = json.loads(state_file.read_text())
         process = description["process"]
@@ -294,7 +280,7 @@ def _sweep(state_file: Path, description: Description) -> None:
 
 
 def _process(pid: int) -> dict[str, Any] | None:
-    """What tells a process from another one that has its pid later; None without it."""
+    """Tells a process from a later one with its pid; None without it."""
     boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     try:
         text = Path(f"/proc/{pid}/stat").read_text()

@@ -4,9 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
@@ -14,6 +12,7 @@ from ldapslam.base.errors import ConfigError, ExitCode
 from ldapslam.base.fault import Fault
 from ldapslam.cli.console import json_option, put_json, say
 from ldapslam.cli.data.load_progress import EntryProgress, told_if_interrupted
+from ldapslam.cli.options import FILE, flag, option, parse_pair
 from ldapslam.dataset.generate import (
     STDOUT,
     Generated,
@@ -24,27 +23,6 @@ from ldapslam.dataset.generate import (
 from ldapslam.dataset.population import FilterLine, parse_filter_types
 
 _MAX_ENTRIES = 1 << 60
-_FILE = click.Path(path_type=Path, dir_okay=False)
-_Command = TypeVar("_Command", bound=Callable[..., Any])
-
-
-def _file_option(name: str, help: str) -> Callable[[_Command], _Command]:
-    return click.option(name, type=_FILE, metavar="FILE", help=help)
-
-
-def _constants(
-    _: click.Context, __: click.Parameter, values: tuple[str, ...]
-) -> dict[str, str]:
-    constants = {}
-    for value in values:
-        name, equals, text = value.partition("=")
-        if not equals or not name:
-            raise ConfigError(
-                f"--constant: expected NAME=VALUE, got {value!r}",
-                hint="such as --constant suffix=dc=test",
-            )
-        constants[name] = text
-    return constants
 
 
 def _filters(
@@ -63,90 +41,79 @@ def _filters(
 
 @click.command("generate")
 @click.argument("template")
-@click.option(
-    *("-n", "--entries"),
+@option(
+    "-n --entries N",
+    "The first count of the template becomes N; where it is a constant, that.",
     type=click.IntRange(0, _MAX_ENTRIES),
-    metavar="N",
-    help="The first count of the template becomes N; where it is a constant, that.",
 )
-@click.option(
-    *("-o", "--output"),
-    type=_FILE,
+@option(
+    "-o --output FILE",
+    "Where the LDIF goes; stdout when left out.",
+    type=FILE,
     default=STDOUT,
-    metavar="FILE",
-    help="Where the LDIF goes; stdout when left out.",
 )
-@click.option(
+@option(
     "--seed",
+    "The same seed makes the same bytes.",
     type=click.IntRange(0, (1 << 63) - 1),
     default=1,
-    show_default=True,
-    help="The same seed makes the same bytes.",
 )
-@click.option(
+@option(
     "--threads",
+    "The bytes do not depend on it.",
     type=click.IntRange(1, 256),
     default=lambda: min(256, len(os.sched_getaffinity(0))),
     show_default="one for each CPU",
-    help="The bytes do not depend on it.",
 )
-@click.option(
-    "--constant",
-    "constants",
+@option(
+    "--constant constants NAME=VALUE",
+    "Stands in for a `define` of the template; repeatable.",
     multiple=True,
-    callback=_constants,
-    metavar="NAME=VALUE",
-    help="Stands in for a `define` of the template; repeatable.",
+    parse=parse_pair,
 )
-@click.option(
-    "--max-per-template",
+@option(
+    "--max-per-template N",
+    "A preview: at most N entries of a template below each entry.",
     type=click.IntRange(1, _MAX_ENTRIES),
-    metavar="N",
-    help="A preview: at most N entries of a template below each entry.",
 )
-@click.option(
-    "--skip-branches", is_flag=True, help="Leave the entries of branches out."
+@flag("--skip-branches", "Leave the entries of branches out.")
+@option("--first-names FILE", "A first name on each line.", type=FILE)
+@option("--last-names FILE", "A last name on each line.", type=FILE)
+@option(
+    "--dn-file FILE",
+    "Also write the DNs, without those of branches, one on each line.",
+    type=FILE,
 )
-@_file_option("--first-names", "A first name on each line.")
-@_file_option("--last-names", "A last name on each line.")
-@_file_option(
-    "--dn-file", "Also write the DNs, without those of branches, one on each line."
+@option(
+    "--bind-file FILE",
+    "Also write DN, tab and userPassword of each entry that has one.",
+    type=FILE,
 )
-@_file_option(
-    "--bind-file", "Also write DN, tab and userPassword of each entry that has one."
+@option(
+    "--filter-file FILE",
+    "Also write the filters of --filter, one on each line.",
+    type=FILE,
 )
-@_file_option("--filter-file", "Also write the filters of --filter, one on each line.")
-@click.option(
-    "--substring-length",
+@option(
+    "--substring-length N",
+    "Characters in each substring of --filter.",
     type=click.IntRange(1, 1000),
     default=3,
-    show_default=True,
-    is_eager=True,  # --filter wants it
-    metavar="N",
-    help="Characters in each substring of --filter.",
+    is_eager=True,
 )
-@click.option(
-    "--filter",
-    "filters",
+@option(
+    "--filter filters ATTRIBUTE:TYPE,…",
+    "For each entry that has it, filters of these types: eq, subInitial, "
+    "subAny, subFinal; sub is all three. Repeatable.",
     multiple=True,
     callback=_filters,
-    metavar="ATTRIBUTE:TYPE,…",
-    help="For each entry that has it, filters of these types: eq, subInitial, subAny, "
-    "subFinal; sub is all three. Repeatable.",
 )
-@_file_option("--csv", "The rows that <csvfield:N> is of.")
-@click.option(
-    "--csv-delimiter", default=",", show_default=True, help="Between its fields."
-)
-@click.option(
-    "--csv-header",
-    "csv_has_header",
-    is_flag=True,
-    help="Its first line names the fields.",
-)
+@option("--csv FILE", "The rows that <csvfield:N> takes its values from.", type=FILE)
+@option("--csv-delimiter", "Between its fields.", default=",")
+@flag("--csv-header csv_has_header", "Its first line names the fields.")
 @json_option
 def generate_command(as_json: bool, **given: Any) -> ExitCode:
-    """Make the entries of TEMPLATE, a file or the name of a example template.
+    """Make the entries of TEMPLATE, a file or the name of an example template.
 
     The same template and seed make the same bytes, for slapadd, ldif2db and
     `ldapslam data load`. `ldapslam job describe templates` explains the notation.
@@ -158,6 +125,7 @@ def generate_command(as_json: bool, **given: Any) -> ExitCode:
       ldapslam data generate my.template --max-per-template 2
     """
     del given["substring_length"]  # in `filters` by now
+    given["constants"] = dict(given["constants"])
     wanted = Generation(**given)
     _check(wanted, as_json=as_json)
     rest = "stdout has a part of the entries"
@@ -189,12 +157,7 @@ def _check(wanted: Generation, *, as_json: bool) -> None:
             f"--csv-delimiter: expected one character, got {wanted.csv_delimiter!r}",
             hint="such as --csv-delimiter ';'",
         )
-    paths = [
-        wanted.output,
-        wanted.dn_file,
-        wanted.bind_file,
-        wanted.filter_file,
-    ]
+    paths = [wanted.output, wanted.dn_file, wanted.bind_file, wanted.filter_file]
     named = [str(path) for path in paths if path is not None]
     for path in named:
         if named.count(path) > 1 and path != os.devnull:
@@ -205,18 +168,17 @@ def _check(wanted: Generation, *, as_json: bool) -> None:
 
 def _put(wanted: Generation, generated: Generated, *, as_json: bool) -> None:
     rate_per_s = generated.entries / max(generated.duration_s, 1e-9)
+    document = {
+        "output": str(wanted.output),
+        "entries": generated.entries,
+        "size_bytes": generated.size_bytes,
+        "duration_s": round(generated.duration_s, 3),
+        "entries_per_s": round(rate_per_s),
+    }
     if as_json:
-        put_json(
-            {
-                "output": str(wanted.output),
-                "entries": generated.entries,
-                "size_bytes": generated.size_bytes,
-                "duration_s": round(generated.duration_s, 3),
-                "entries_per_s": round(rate_per_s),
-            }
+        put_json(document)
+    else:
+        say(
+            f"{generated.entries:,} entries, {generated.size_bytes:,} bytes in "
+            f"{generated.duration_s:.1f} s ({rate_per_s:,.0f} entries/s)"
         )
-        return
-    say(
-        f"{generated.entries:,} entries, {generated.size_bytes:,} bytes in "
-        f"{generated.duration_s:.1f} s ({rate_per_s:,.0f} entries/s)"
-    )

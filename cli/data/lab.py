@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,8 @@ import click
 import yaml
 
 from ldapslam.base.errors import ConfigError, ExitCode
-from ldapslam.cli.console import json_option, put, put_json, say
+from ldapslam.cli.console import json_option, put_json, put_result, say
+from ldapslam.cli.options import flag, option, parse_pair
 
 if TYPE_CHECKING:
     from ldapslam.lab.standing import Description
@@ -24,130 +24,104 @@ _LABELS = {"slapd": "slapd", "389ds": "389-DS"}
 
 @click.group("lab")
 def lab_command() -> None:
-    """Bring up slapd or 389-DS, with replicas and data, for load to be put on.
+    """Bring up temporary slapd or 389-DS servers, with replicas and data.
 
     Everything is in one folder and runs as this user; `lab down` leaves nothing.
     """
 
 
 @lab_command.command("up")
-@click.option(
+@option(
     "--server",
+    "Which directory server.",
     type=click.Choice(list(_LABELS)),
     default="slapd",
-    show_default=True,
-    help="Which directory server.",
 )
-@click.option(
+@option(
     "--suppliers",
+    "Servers that take writes; two replicate each other.",
     type=click.IntRange(1, 2),
     default=1,
-    show_default=True,
-    help="Servers that take writes; two replicate each other.",
 )
-@click.option(
+@option(
     "--replicas",
+    "Servers that follow the suppliers.",
     type=click.IntRange(0, 20),
     default=0,
-    show_default=True,
-    help="Servers that follow the suppliers.",
 )
-@click.option("--hub", is_flag=True, help="Replicas follow a hub, the hub suppliers.")
-@click.option(
+@flag("--hub has_hub", "Replicas follow a hub, the hub suppliers.")
+@option(
     "--entries",
+    f"People in the tree, user.0 and so on.  [default: {DEFAULT_ENTRIES}]",
     type=click.IntRange(0, 100_000_000),
-    help=f"People in the tree, user.0 and so on.  [default: {DEFAULT_ENTRIES}]",
 )
-@click.option(
+@option(
     "--ldif",
+    "Load this file instead; its first entry is the suffix.",
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    help="Load this file instead; its first entry is the suffix.",
 )
-@click.option(
-    "--binary",
-    metavar="PATH",
+@option(
+    "--binary PATH",
+    "slapd or ns-slapd of a build under test.",
     type=click.Path(path_type=Path),
-    help="slapd or ns-slapd of a build under test.",
 )
-@click.option(
-    "--set",
-    "settings",
-    metavar="NAME=VALUE",
+@option(
+    "--set settings NAME=VALUE",
+    "A setting of all servers, such as threads=8; repeatable. docs/labs.md has the "
+    "names.",
     multiple=True,
-    help="A setting of all servers, such as threads=8; repeatable. docs/labs.md "
-    "has the names.",
+    parse=parse_pair,
 )
-@click.option(
-    "--backend", type=click.Choice(["mdb", "bdb"]), help="The servers' database."
-)
-@click.option(
-    "--tls", is_flag=True, help="Servers replicate over TLS; the targets are ldaps://."
-)
-@click.option("--delta", is_flag=True, help="slapd: delta-syncrepl.")
-@click.option(
-    "--name", default=DEFAULT_NAME, show_default=True, help="What the lab is called."
-)
-@click.option(
-    "--folder",
-    "base",
-    metavar="DIR",
+@option("--backend", "The servers' database.", type=click.Choice(["mdb", "bdb"]))
+@flag("--tls", "Servers replicate over TLS; the targets are ldaps://.")
+@flag("--delta", "slapd: delta-syncrepl.")
+@option("--name", "What the lab is called.", default=DEFAULT_NAME)
+@option(
+    "--folder base DIR",
+    "Make the lab's folder, with all data, in DIR.  [default: TMPDIR]",
     type=click.Path(path_type=Path, file_okay=False, exists=True),
-    help="Make the lab's folder, with all data, in DIR.  [default: TMPDIR]",
 )
 @json_option
 def lab_up_command(
-    server: str,
-    suppliers: int,
-    replicas: int,
-    hub: bool,
-    entries: int | None,
-    ldif: Path | None,
-    binary: Path | None,
-    settings: tuple[str, ...],
-    backend: str | None,
+    server: Any,
     tls: bool,
-    delta: bool,
     name: str,
+    entries: int | None,
     base: Path | None,
     as_json: bool,
+    **given: Any,
 ) -> ExitCode:
     """Bring up servers that stay; print where they are and targets for a job file."""
     from ldapslam.lab import Choices, Lab
     from ldapslam.lab.standing import bring_up
 
-    if ldif is not None and entries is not None:
+    if given["ldif"] is not None and entries is not None:
         raise ConfigError(
             "--entries and --ldif exclude each other",
             hint="an LDIF has the entries that it has",
         )
-    if hub and not replicas:
+    if given["has_hub"] and not given["replicas"]:
         raise ConfigError("--hub without replicas", hint="say how many: --replicas N")
     choices = Choices(
-        binary=binary,
-        backend=backend,
-        has_delta=delta,
+        binary=given.pop("binary"),
+        backend=given.pop("backend"),
+        has_delta=given.pop("delta"),
         has_tls=tls,
-        options=[_pair(text) for text in settings],
+        options=given.pop("settings"),
     )
     lab = Lab(
-        server="389ds" if server == "389ds" else "slapd",
-        suppliers=suppliers,
-        replicas=replicas,
-        has_hub=hub,
+        server=server,
         entries=DEFAULT_ENTRIES if entries is None else entries,
-        ldif=ldif,
         choices=choices,
         base=None if base is None else base.absolute(),
+        **given,
     )
     say(f"loading and starting {len(lab.topology.roles())} × {_LABELS[server]}")
     description = bring_up(name, lab, has_tls=tls)
     job = job_snippet(description)
-    if as_json:
-        put_json({**description, "job": job})
-    else:
-        put("\n".join(_text(description)))
-        put("")
-        put(yaml.safe_dump(job, sort_keys=False).rstrip())
+    lines = [*_text(description), "", yaml.safe_dump(job, sort_keys=False).rstrip()]
+    put_result({**description, "job": job}, lines, as_json=as_json)
+    if not as_json:
         say(f"`ldapslam lab down {name}` ends it and removes its data")
     return ExitCode.PASS
 
@@ -160,22 +134,20 @@ def lab_status_command(name: str | None, as_json: bool) -> ExitCode:
     from ldapslam.lab.standing import describe, descriptions, examine
 
     found = descriptions() if name is None else [describe(name)]
-    states = [examine(description) for description in found]
+    states = [(description, examine(description)) for description in found]
     if as_json:
-        both = zip(found, states, strict=True)
-        put_json([{**description, "states": rows} for description, rows in both])
+        put_json([{**description, "states": rows} for description, rows in states])
         return ExitCode.PASS
-    if not found:
-        put("no labs are up")
-    for description, rows in zip(found, states, strict=True):
-        put(_title(description))
+    lines = [] if found else ["no labs are up"]
+    for description, rows in states:
+        lines.append(_title(description))
         for row in rows:
             synced = {True: "in sync", False: "NOT IN SYNC", None: "–"}[row["in_sync"]]
-            state = row["state"]
-            put(
-                f"  {row['name']:<10} {row['pid']:>8}  {state:<15} {synced:<12}"
+            lines.append(
+                f"  {row['name']:<10} {row['pid']:>8}  {row['state']:<15} {synced:<12}"
                 f" {row['uri']}"
             )
+    put_result(None, lines, as_json=False)
     return ExitCode.PASS
 
 
@@ -187,26 +159,26 @@ def lab_down_command(name: str, as_json: bool) -> ExitCode:
     from ldapslam.lab.standing import take_down
 
     take_down(name)
-    if as_json:
-        put_json({"name": name, "state": "down"})
-    else:
-        put(f"lab {name!r} is down, nothing of it is left")
+    said = f"lab {name!r} is down, nothing of it is left"
+    put_result({"name": name, "state": "down"}, [said], as_json=as_json)
     return ExitCode.PASS
 
 
 def job_snippet(description: Description) -> dict[str, Any]:
     """The parts of a job file that point it at a lab: targets, bind, tls."""
-    by_role: dict[str, list[dict[str, Any]]] = {}
-    for server in description["servers"]:
-        by_role.setdefault(server["role"], []).append(server)
     key = "ldaps_uri" if description["tls"] else "uri"
-    targets: dict[str, Any] = {"supplier": _one_or_all(by_role["supplier"], key)}
-    if hubs := by_role.get("hub"):
-        targets["hub"] = hubs[0][key]
-    replicas = by_role.get("replica", [])
-    for replica in replicas:
-        role = "replica" if len(replicas) == 1 else replica["name"]
-        targets[role] = replica[key]
+    by_role: dict[str, dict[str, str]] = {}
+    for server in description["servers"]:
+        by_role.setdefault(server["role"], {})[server["name"]] = server[key]
+    suppliers = list(by_role["supplier"].values())
+    targets: dict[str, Any] = {
+        "supplier": suppliers[0] if len(suppliers) == 1 else suppliers,
+        **by_role.get("hub", {}),
+    }
+    replicas = by_role.get("replica", {})
+    if len(replicas) == 1:
+        replicas = dict.fromkeys(["replica"], *replicas.values())
+    targets |= replicas
     job: dict[str, Any] = {
         "targets": targets,
         "bind": {
@@ -217,18 +189,6 @@ def job_snippet(description: Description) -> dict[str, Any]:
     if description["tls"]:
         job["tls"] = {"ca_file": description["ca_file"]}
     return job
-
-
-def _one_or_all(servers: Sequence[dict[str, Any]], key: str) -> str | list[str]:
-    uris = [server[key] for server in servers]
-    return uris[0] if len(uris) == 1 else uris
-
-
-def _pair(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name.strip():
-        raise ConfigError(f"--set: expected NAME=VALUE, got {text!r}")
-    return name.strip(), value
 
 
 def _title(description: Description) -> str:

@@ -10,14 +10,14 @@ from typing import Any
 import click
 
 from ldapslam.base.errors import ExitCode
-from ldapslam.base.fault import got
-from ldapslam.cli.console import json_option, put, put_json, say
+from ldapslam.cli.console import json_option, put_result, say
 from ldapslam.cli.data.load_progress import EntryProgress, told_if_interrupted
-from ldapslam.cli.data.source import directory_access
+from ldapslam.cli.data.source import check_uri, directory_access
 from ldapslam.cli.measure.one_line_options import (
     connection_options,
     in_words_of_options,
 )
+from ldapslam.cli.options import FILE, flag, option
 from ldapslam.dataset.ldif import entry_count, ldif_entries
 from ldapslam.dataset.load import (
     ALREADY_EXISTS,
@@ -39,69 +39,57 @@ _BY_ITSELF = "the server goes on with an import that it has begun"
 
 
 @click.command("load")
-@click.argument("ldif", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("ldif", metavar="FILE", type=FILE)
 @click.argument("uri", metavar="[URI]", required=False)
 @connection_options
-@click.option(
-    "--connections",
-    metavar="N",
+@option(
+    "--connections N",
+    "Connections that share the adds.",
     type=click.IntRange(1, 256),
     default=DEFAULT_CONNECTIONS,
-    show_default=True,
-    help="Connections that share the adds.",
 )
-@click.option(
-    "--window",
-    metavar="N",
+@option(
+    "--window N",
+    "Most adds under way on each.",
     type=click.IntRange(1, 4096),
     default=DEFAULT_WINDOW,
-    show_default=True,
-    help="Most adds under way on each.",
 )
-@click.option(
+@flag(
     "--continue-on-error",
-    is_flag=True,
-    help="Go on after an entry was refused; those go to the file of --rejects.",
+    "Go on after an entry was refused; those go to the file of --rejects.",
 )
-@click.option(
-    "--rejects",
-    metavar="FILE",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Refused entries, as LDIF with the reasons: FILE.rejects beside FILE. The "
-    "load's state is beside it.",
+@option(
+    "--rejects FILE",
+    "Refused entries, as LDIF with the reasons; FILE.rejects when left out. The load's "
+    "state is in the same folder.",
+    type=FILE,
 )
-@click.option(
-    "--restart", is_flag=True, help="Forget what an earlier, interrupted call did."
-)
-@click.option(
+@flag("--restart", "Forget what an earlier, interrupted call did.")
+@flag(
     "--strip-operational",
-    is_flag=True,
-    help="Leave out what servers maintain themselves (entryUUID, timestamps), which "
+    "Leave out what servers maintain themselves (entryUUID, timestamps), which "
     "files of slapcat and db2ldif have.",
 )
-@click.option(
+@option(
     "--offline",
+    "Not by adds: slapadd (OpenLDAP) and ldif2db (389-DS) while the server does"
+    " not run, with --config; import-task: a 389-DS that runs reads FILE "
+    "itself. The two of 389-DS replace all entries of the back end.",
     type=click.Choice(tuple(_OFFLINE)),
-    help="Not by adds: slapadd (OpenLDAP) and ldif2db (389-DS) while the server does "
-    "not run, with --config; import-task: a 389-DS that runs reads FILE itself. The "
-    "two of 389-DS replace all entries of the back end.",
 )
-@click.option(
-    "--config",
-    metavar="PATH",
-    type=click.Path(path_type=Path, exists=True),
-    help="With --offline: slapd.conf or the folder slapd.d; 389-DS: the instance's "
+@option(
+    "--config PATH",
+    "With --offline: slapd.conf or the folder slapd.d; 389-DS: the instance's "
     "folder with dse.ldif.",
+    type=click.Path(path_type=Path, exists=True),
 )
-@click.option(
-    *("-q", "--quick"),
-    is_flag=True,
-    help="With --offline slapadd: without checks; an interrupted database is lost.",
+@flag(
+    "-q --quick",
+    "With --offline slapadd: without checks; an interrupted database is lost.",
 )
-@click.option(
+@flag(
     "--no-fingerprint",
-    is_flag=True,
-    help="With --offline: do not read FILE once more for its fingerprint.",
+    "With --offline: do not read FILE once more for its fingerprint.",
 )
 @json_option
 @in_words_of_options()
@@ -131,12 +119,10 @@ def _check(how: str | None, uri: str | None, given: dict[str, Any]) -> None:
             raise click.UsageError(f"--offline {how} takes no URI: it asks no server")
         if given["config"] is None:
             raise click.UsageError(f"--offline {how} needs --config")
-    elif uri is None or "://" not in uri:
-        raise click.UsageError(
-            f"expected a URI such as ldap://ds1.example.com, got {got(uri)}"
-        )
-    elif given["config"] is not None:
-        raise click.UsageError("--config is for --offline slapadd and ldif2db")
+    else:
+        check_uri(uri)
+        if given["config"] is not None:
+            raise click.UsageError("--config is for --offline slapadd and ldif2db")
     if given["quick"] and how != "slapadd":
         raise click.UsageError("-q is for --offline slapadd")
     if given["continue_on_error"] and how in ("ldif2db", "import-task"):
@@ -146,13 +132,8 @@ def _check(how: str | None, uri: str | None, given: dict[str, Any]) -> None:
 
 
 def _load(ldif: Path, uri: str, given: dict[str, Any], *, as_json: bool) -> ExitCode:
-    settings = LoadSettings(
-        connections=given["connections"],
-        window=given["window"],
-        continue_on_error=given["continue_on_error"],
-        strip_operational=given["strip_operational"],
-        restart=given["restart"],
-    )
+    names = {one.name for one in dataclasses.fields(LoadSettings)} & given.keys()
+    settings = LoadSettings(**{name: given[name] for name in names})
     rejects = given["rejects"] or ldif.with_name(ldif.name + ".rejects")
     access = directory_access(uri, given)
     with told_if_interrupted("the same command goes on"), EntryProgress() as bar:
@@ -195,31 +176,26 @@ def _put_load(result: LoadResult, rejects: Path, *, as_json: bool) -> None:
     if result.stopped_by is not None:
         say(result.stopped_by)
         say(f"hint: {_way_on(result)}")
-    if as_json:
-        put_json(
-            {
-                "is_complete": result.stopped_by is None,
-                "is_resumed": result.is_resumed,
-                "added": result.added,
-                "present": result.present,
-                "rejected": progress.rejected,
-                "rejects": str(rejects) if progress.rejected else None,
-                "stopped_by": result.stopped_by,
-                "seconds": round(progress.seconds, 3),
-                "added_per_s": round(_rate(result.added, progress.seconds), 1),
-                **_fingerprint_document(total),
-            }
-        )
-        return
+    document = {
+        "is_complete": result.stopped_by is None,
+        "is_resumed": result.is_resumed,
+        "added": result.added,
+        "present": result.present,
+        "rejected": progress.rejected,
+        "rejects": str(rejects) if progress.rejected else None,
+        "stopped_by": result.stopped_by,
+        "seconds": round(progress.seconds, 3),
+        "added_per_s": round(_rate(result.added, progress.seconds), 1),
+        **_fingerprint_document(total),
+    }
     line = f"{result.added:,} entries added in {progress.seconds:.1f} s"
     line += f" ({_rate(result.added, progress.seconds):,.0f}/s)"
     if result.present:
         line += f", {result.present:,} were there from an earlier call"
     if progress.rejected:
         line += f", {progress.rejected:,} refused: {rejects}"
-    put(line)
-    if result.stopped_by is None:
-        put(f"fingerprint {total} of {total.count:,} entries")
+    lines = [line, *_fingerprint_lines(total if result.stopped_by is None else None)]
+    put_result(document, lines, as_json=as_json)
 
 
 def _import(
@@ -256,21 +232,23 @@ def _put_import(
         for line in result.output:
             say(line)
     taken = entries - result.skipped if result.processed is None else result.processed
-    if as_json:
-        document = dataclasses.asdict(result)
-        document["seconds"] = round(result.seconds, 3)
-        document["entries_per_s"] = round(_rate(taken, result.seconds), 1)
-        document["entries_in_file"] = entries
-        put_json({**document, **(_fingerprint_document(total) if total else {})})
-        return
-    if not result.is_success:
-        put(f"{result.program} failed after {result.seconds:.1f} s")
-        return
-    line = f"{result.program}: {taken:,} entries in {result.seconds:.1f} s"
-    line += f" ({_rate(taken, result.seconds):,.0f}/s)"
-    put(line + (f", {result.skipped:,} left out" if result.skipped else ""))
-    if total is not None:
-        put(f"fingerprint {total} of {total.count:,} entries")
+    document = dataclasses.asdict(result) | {
+        "seconds": round(result.seconds, 3),
+        "entries_per_s": round(_rate(taken, result.seconds), 1),
+        "entries_in_file": entries,
+    }
+    lines = [f"{result.program} failed after {result.seconds:.1f} s"]
+    if result.is_success:
+        line = f"{result.program}: {taken:,} entries in {result.seconds:.1f} s"
+        line += f" ({_rate(taken, result.seconds):,.0f}/s)"
+        line += f", {result.skipped:,} left out" if result.skipped else ""
+        lines = [line, *_fingerprint_lines(total)]
+    document |= _fingerprint_document(total) if total else {}
+    put_result(document, lines, as_json=as_json)
+
+
+def _fingerprint_lines(total: Fingerprint | None) -> list[str]:
+    return [] if total is None else [f"fingerprint {total} of {total.count:,} entries"]
 
 
 def _fingerprint_document(total: Fingerprint) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where entries are read from: a server, a file of LDIF, a template; and what the
-connection options say of a server.
+"""Sources of entries (a server, an LDIF file, a template), and connection options.
 
 The options become a job, which is checked and planned as any job is, so that a data
 command connects as an agent would.
@@ -16,8 +15,9 @@ from typing import Any
 import click
 import ldap
 
-from ldapslam.cli.console import add_options
+from ldapslam.base.fault import got
 from ldapslam.cli.measure.one_line_options import compose_head, connection_options
+from ldapslam.cli.options import add_options, option
 from ldapslam.dataset.generate import Generation, example_templates
 from ldapslam.dataset.local_tree import ldif_tree, template_tree
 from ldapslam.directory.access import connect
@@ -29,32 +29,26 @@ from ldapslam.jobs.plan import agent_plan
 #: The options of a command that reads entries from anywhere.
 source_options = add_options(
     connection_options,
-    click.option(
-        *("-b", "--base"),
-        metavar="DN",
-        help="Top of the tree. When left out: the first entry of a file, the naming "
+    option(
+        "-b --base DN",
+        "Top of the tree. When left out: the first entry of a file, the naming "
         "context of a server that has one.",
     ),
-    click.option(
-        *("-n", "--entries"),
-        metavar="N",
+    option(
+        "-n --entries N",
+        "With a template: as in `data generate`.",
         type=click.IntRange(min=0),
-        help="Of a template: as of `data generate`.",
     ),
-    click.option(
-        "--seed",
-        metavar="N",
+    option(
+        "--seed N",
+        "With a template: as in `data generate`. Also of `data verify --sample`.",
         type=click.IntRange(0, 2**63 - 1),
         default=1,
-        show_default=True,
-        help="Of a template: as of `data generate`. Also of `data verify --sample`.",
     ),
-    click.option(
-        "--ignore",
-        "ignored",
-        metavar="NAME",
+    option(
+        "--ignore ignored NAME",
+        "An attribute to leave out, such as one that jobs modify. Repeatable.",
         multiple=True,
-        help="An attribute to leave out, such as one that jobs modify. Repeatable.",
     ),
 )
 
@@ -65,15 +59,18 @@ def source_tree(
     given: dict[str, Any],
     access_of: Callable[[str, dict[str, Any]], ConnectionSettings],
 ) -> Iterator[tuple[Tree, str]]:
-    """The tree of a server, a file or a template, with its base: where none is given,
-    the server's naming context, or the first entry. `given` has the command's options,
-    of which `access_of` says how to come to a server."""
+    """The tree of a server, a file or a template, with its base.
+
+    The default base is the server's naming context, or the first entry. `given` has the
+    command's options; `access_of` makes a server's connection settings of them.
+    """
     if "://" not in source:
         yield _local_tree(source, given["base"], given["entries"], given["seed"])
         return
     with connected(source, access_of(source, given)) as connection:
         base = given["base"]
-        base = _naming_context(connection, source) if base is None else base
+        if base is None:
+            base = _naming_context(connection, source)
         yield DirectoryTree(connection, source, base), base
 
 
@@ -92,6 +89,14 @@ def _local_tree(
     else:
         tree = ldif_tree(path, base or "")
     return tree.below_first() if base is None else (tree, base)
+
+
+def check_uri(uri: str | None) -> None:
+    """UsageError for what is not a URI."""
+    if uri is None or "://" not in uri:
+        raise click.UsageError(
+            f"expected a URI such as ldap://ds1.example.com, got {got(uri)}"
+        )
 
 
 @contextmanager
@@ -120,7 +125,7 @@ def _naming_context(connection: Any, uri: str) -> str:
     return contexts[0]
 
 
-#: What a job needs beside its target; nobody sends it.
+#: A job needs a stream; this one is never sent.
 _STREAM = {
     "name": "access",
     "target": "directory",
@@ -130,8 +135,8 @@ _STREAM = {
 
 
 def directory_access(uri: str, given: Mapping[str, Any]) -> ConnectionSettings:
-    """What the values of `connection_options` say, with the password. JobErrors and
-    ConfigError in the words of the options."""
+    """The settings that `connection_options` describe, with the password; JobErrors,
+    ConfigError."""
     if given["realm"] is not None:
         raise click.UsageError("--realm is for load; here the mechanism's own is taken")
     job = compose_head("access", [uri], dict(given), "URI")

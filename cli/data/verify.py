@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,17 +12,19 @@ import click
 
 from ldapslam.base.errors import ConfigError, ExitCode
 from ldapslam.base.secrets import SecretRef
-from ldapslam.cli.console import json_option, put, put_json, say
+from ldapslam.cli.console import json_option, put_result, say
 from ldapslam.cli.data.load_progress import EntryProgress
 from ldapslam.cli.data.source import (
+    check_uri,
     connected,
     directory_access,
     source_options,
     source_tree,
 )
 from ldapslam.cli.measure.one_line_options import in_words_of_options
+from ldapslam.cli.options import FILE, flag, option
 from ldapslam.directory.comparison import NAMED, Comparison, EntryDifference, compare
-from ldapslam.directory.entry_digest import AttributeDifference, Rules
+from ldapslam.directory.entry_digest import AttributeDifference, Fingerprint, Rules
 from ldapslam.directory.fingerprint import SAMPLE, record_of
 from ldapslam.directory.tree import DirectoryTree
 from ldapslam.jobs.connection_settings import BindSettings, ConnectionSettings
@@ -36,32 +38,25 @@ _PASSWORD = "userpassword"
 @click.argument("expected", metavar="EXPECTED")
 @click.argument("uri", metavar="URI")
 @source_options
-@click.option(
-    "--expected-bind-dn",
-    metavar="DN",
-    help="Whom to bind as at EXPECTED, if that is a URI and -D is not for it too.",
+@option(
+    "--expected-bind-dn DN",
+    "Whom to bind as at EXPECTED, if that is a URI and -D is not for it too.",
 )
-@click.option(
-    "--expected-password-file", metavar="FILE", help="Its password, in a file."
-)
-@click.option(
-    "--sample",
-    metavar="N",
+@option("--expected-password-file FILE", "Its password, in a file.")
+@option(
+    "--sample N",
+    "Compare the DNs of all entries, but the contents of N.",
     type=click.IntRange(min=1),
-    help="Compare the DNs of all entries, but the contents of only so many.",
 )
-@click.option(
+@flag(
     "--passwords",
-    is_flag=True,
-    help="Compare userPassword too, as it is stored: not where a server hashes it.",
+    "Compare userPassword too, as it is stored: not where a server hashes it.",
 )
-@click.option(
-    "--named",
-    metavar="N",
+@option(
+    "--named N",
+    "Most entries to name of those missing, extra and different, each.",
     type=click.IntRange(min=0),
     default=NAMED,
-    show_default=True,
-    help="Most entries to name of those missing, extra and different, each.",
 )
 @json_option
 @in_words_of_options()
@@ -80,10 +75,7 @@ def verify_command(
       ldapslam data verify people ldap://ds1 -n 10000 -D … -y …
       ldapslam data verify ldap://supplier ldap://replica -b dc=example,dc=com
     """
-    if "://" not in uri:
-        raise click.UsageError(
-            f"expected a URI such as ldap://ds1.example.com, got {uri!r}"
-        )
+    check_uri(uri)
     rules = Rules(passwords=given["passwords"], ignored=frozenset(given["ignored"]))
     access = directory_access(uri, given)
     with (
@@ -101,15 +93,10 @@ def verify_command(
             progress=lambda name, entries: bar.show(f"{name}: {entries:,} entries"),
         )
     if result.expected.count == 0:
-        raise ConfigError(
-            f"{expected} has nothing at or below {base!r}: nothing was compared",
-            hint="is -b spelt as the entries' DNs are, and may the user read them?",
-        )
-    if as_json:
-        put_json(_document(result, expected, uri, base))
-    else:
-        for line in _lines(result, expected, uri):
-            put(line)
+        raise _nothing(expected, base)
+    names = {"expected": (expected, result.expected), "found": (uri, result.found)}
+    lines = _lines(result, names)
+    put_result(_document(result, names, base), lines, as_json=as_json)
     return ExitCode.PASS if result.is_equal else ExitCode.FAIL
 
 
@@ -126,11 +113,19 @@ def _expected_access(expected: str, given: dict[str, Any]) -> ConnectionSettings
     return replace(access, bind=BindSettings(dn, password))
 
 
-# -- what is printed -------------------------------------------------------------------
+def _nothing(source: str, base: str) -> ConfigError:
+    return ConfigError(
+        f"{source} has nothing at or below {base!r}",
+        hint="is -b spelt as the entries' DNs are, and may the user read them?",
+    )
 
 
-def _lines(result: Comparison, expected: str, uri: str) -> Iterator[str]:
-    for name, total in ((expected, result.expected), (uri, result.found)):
+#: Side of a comparison -> its name, and its entries.
+_Sides = Mapping[str, tuple[str, Fingerprint]]
+
+
+def _lines(result: Comparison, sides: _Sides) -> Iterator[str]:
+    for name, total in sides.values():
         line = f"{name}: {total.count:,} entries"
         yield line if result.is_sample else f"{line}, fingerprint {total}"
     for kind in ("missing", "extra", "different"):
@@ -166,10 +161,10 @@ def _values_text(attribute: AttributeDifference) -> str:
     if values is None:
         return "not the same"
     expected, found = (
-        ", ".join(_shortened(text) for text in values[side])
-        for side in ("only_expected", "only_found")
+        ", ".join(map(_shortened, texts)) or "no other value"
+        for texts in values.values()
     )
-    return f"expected {expected or 'no other value'}, found {found or 'no other value'}"
+    return f"expected {expected}, found {found}"
 
 
 def _values(attribute: AttributeDifference) -> dict[str, list[str]] | None:
@@ -177,13 +172,11 @@ def _values(attribute: AttributeDifference) -> dict[str, list[str]] | None:
     if attribute.attribute.partition(";")[0] == _PASSWORD:
         return None
     return {
-        "only_expected": [_text(value) for value in attribute.only_expected],
-        "only_found": [_text(value) for value in attribute.only_found],
+        side: [
+            one.decode(errors="backslashreplace") for one in getattr(attribute, side)
+        ]
+        for side in ("only_expected", "only_found")
     }
-
-
-def _text(value: bytes) -> str:
-    return value.decode(errors="backslashreplace")
 
 
 def _shortened(text: str) -> str:
@@ -191,26 +184,20 @@ def _shortened(text: str) -> str:
     return repr(shown) if shown == text else f"{shown!r}…"
 
 
-def _document(result: Comparison, expected: str, uri: str, base: str) -> dict[str, Any]:
-    sides = {}
-    for side, name, total in (
-        ("expected", expected, result.expected),
-        ("found", uri, result.found),
-    ):
-        sides[side] = {
-            "name": name,
-            "entries": total.count,
-            "fingerprint": None if result.is_sample else str(total),
-        }
+def _document(result: Comparison, sides: _Sides, base: str) -> dict[str, Any]:
+    counts = ("missing", "extra", "different", "compared", "is_sample")
     return {
         "is_equal": result.is_equal,
         "base": base,
-        **sides,
-        "missing": result.missing,
-        "extra": result.extra,
-        "different": result.different,
-        "compared": result.compared,
-        "is_sample": result.is_sample,
+        **{
+            side: {
+                "name": name,
+                "entries": total.count,
+                "fingerprint": None if result.is_sample else str(total),
+            }
+            for side, (name, total) in sides.items()
+        },
+        **{name: getattr(result, name) for name in counts},
         "named": [
             {
                 "kind": one.kind,
@@ -228,19 +215,16 @@ def _document(result: Comparison, expected: str, uri: str, base: str) -> dict[st
 @click.command("fingerprint")
 @click.argument("source", metavar="SOURCE")
 @source_options
-@click.option(
-    "--save",
-    metavar="FILE",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Write the population's record, which a job names: `population: {file: …}`.",
+@option(
+    "--save FILE",
+    "Write the population's record, which a job names: `population: {file: …}`.",
+    type=FILE,
 )
-@click.option(
-    "--sample",
-    metavar="N",
+@option(
+    "--sample N",
+    "Entries in the record, which a run looks for on each server.",
     type=click.IntRange(1, MAX_SAMPLE),
     default=SAMPLE,
-    show_default=True,
-    help="Entries in the record, which a run looks for on each server.",
 )
 @json_option
 @in_words_of_options()
@@ -267,10 +251,7 @@ def fingerprint_command(source: str, as_json: bool, **given: Any) -> ExitCode:
             progress=lambda entries: bar.show(f"{source}: {entries:,} entries"),
         )
     if record is None:
-        raise ConfigError(
-            f"{source} has nothing at or below {base!r}",
-            hint="is -b spelt as the entries' DNs are, and may the user read them?",
-        )
+        raise _nothing(source, base)
     if (path := given["save"]) is not None:
         try:
             path.write_text(record.to_text(), encoding="utf-8")
@@ -279,17 +260,11 @@ def fingerprint_command(source: str, as_json: bool, **given: Any) -> ExitCode:
                 f"the record cannot be written to {str(path)!r}: {error.strerror}"
             ) from error
         say(f"{path} has {len(record.sample):,} of {record.entries:,} entries")
-    if as_json:
-        put_json(
-            {
-                "base": base,
-                "fingerprint": {
-                    "sha256": record.fingerprint,
-                    "entries": record.entries,
-                },
-                "ignored": list(record.ignored),
-            }
-        )
-    else:
-        put(f"fingerprint {record.fingerprint} of {record.entries:,} entries")
+    document = {
+        "base": base,
+        "fingerprint": {"sha256": record.fingerprint, "entries": record.entries},
+        "ignored": list(record.ignored),
+    }
+    line = f"fingerprint {record.fingerprint} of {record.entries:,} entries"
+    put_result(document, [line], as_json=as_json)
     return ExitCode.PASS

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import click
@@ -13,24 +13,13 @@ from ldapslam.agent.admission.limits import describe_limits
 from ldapslam.base.errors import FleetError
 from ldapslam.base.units import format_size
 from ldapslam.cli.client import Client
-from ldapslam.cli.console import json_option, put, put_json
+from ldapslam.cli.console import json_option, put_json, put_result
 from ldapslam.cli.fleet.operate import document, put_table
-from ldapslam.cli.options import coordinator_option
+from ldapslam.cli.security import coordinator_option
 from ldapslam.proto import operator_pb2 as pb
 
 _NS_PER_S = 1e9
 _NS_PER_MS = 1e6
-_HEADER = (
-    "agent",
-    "state",
-    "runs",
-    "version",
-    "load",
-    "clock offset",
-    "last heard of",
-    "limits",
-    "labels",
-)
 
 
 @click.command("agents")
@@ -48,15 +37,14 @@ def agents_command(name: str | None, coordinator: str, as_json: bool) -> None:
                 f"the coordinator knows no agent {name!r}",
                 hint="`ldapslam agents` lists those that it knows",
             )
-    if as_json:
-        documents = [agent_document(agent) for agent in agents]
-        put_json(documents[0] if name is not None else documents)
-    elif name is not None:
-        for field, value in _fields(agents[0]):
-            put(f"{field:<14} {value}")
+        lines = (f"{field:<14} {value}" for field, value in _fields(agents[0]))
+        put_result(agent_document(agents[0]), lines, as_json=as_json)
+    elif as_json:
+        put_json([agent_document(agent) for agent in agents])
     else:
-        rows = [_row(agent) for agent in agents]
-        put_table(_HEADER, rows, "no agents; start one with `ldapslam agent`")
+        table = [_columns(agent) for agent in agents] or [{}]
+        rows = [list(row.values()) for row in table if row]
+        put_table(list(table[0]), rows, "no agents; start one with `ldapslam agent`")
 
 
 def agent_document(agent: pb.AgentStatus) -> dict[str, Any]:
@@ -77,35 +65,31 @@ def agent_document(agent: pb.AgentStatus) -> dict[str, Any]:
     return shown
 
 
-def _row(agent: pb.AgentStatus) -> tuple[str, ...]:
-    return (
-        agent.name,
-        _state(agent),
-        _runs(agent),
-        agent.build,
-        _load(agent),
-        _offset(agent),
-        _last_heard(agent),
-        "; ".join(describe_limits(_opened(agent.limits_json))),
-        _labels(agent),
-    )
+def _columns(agent: pb.AgentStatus) -> dict[str, str]:
+    """One agent in the table of all."""
+    return {
+        "agent": agent.name,
+        "state": _state(agent),
+        "runs": " ".join([f"{len(agent.run_ids)}/{_max_runs(agent)}", *agent.run_ids]),
+        "version": agent.build,
+        "load": _load(agent),
+        "clock offset": _offset(agent),
+        "last heard of": _last_heard(agent),
+        "limits": "; ".join(describe_limits(_opened(agent.limits_json))),
+        "labels": _labels(agent),
+    }
 
 
 def _fields(agent: pb.AgentStatus) -> Iterator[tuple[str, str]]:
-    """Names and values of all that there is to tell."""
-    values: dict[str, Callable[[pb.AgentStatus], str]] = {
-        "agent": lambda one: one.name,
-        "state": _state,
-        "version": lambda one: one.build,
-        "labels": _labels,
-        "last heard of": _last_heard,
-        "clock offset": _offset,
-        "load": _load,
-    }
-    for name, text in values.items():
-        if shown := text(agent):
-            yield name, shown
-    yield "runs", f"{len(agent.run_ids)} of {max(1, agent.max_runs)}"
+    """All that is known of one agent."""
+    columns = _columns(agent)
+    for name in (
+        *("agent", "state", "version", "labels"),
+        *("last heard of", "clock offset", "load"),
+    ):
+        if columns[name]:
+            yield name, columns[name]
+    yield "runs", f"{len(agent.run_ids)} of {_max_runs(agent)}"
     for run_id in agent.run_ids:
         yield "", run_id
     load = agent.load
@@ -127,9 +111,8 @@ def _state(agent: pb.AgentStatus) -> str:
     return f"{agent.state}, restricted" if agent.restricted else agent.state
 
 
-def _runs(agent: pb.AgentStatus) -> str:
-    share = f"{len(agent.run_ids)}/{max(1, agent.max_runs)}"
-    return " ".join([share, *agent.run_ids])
+def _max_runs(agent: pb.AgentStatus) -> int:
+    return max(1, agent.max_runs)
 
 
 def _load(agent: pb.AgentStatus) -> str:
@@ -159,7 +142,7 @@ def _labels(agent: pb.AgentStatus) -> str:
 
 
 def _opened(text: str) -> Mapping[str, Any]:
-    """What an agent said of itself; it may be a later version, or not be one of us."""
+    """An agent's JSON; empty where it is none: the agent may be of a later version."""
     try:
         content = json.loads(text or "{}")
     except ValueError:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands for a running coordinator: list, show, watch, cancel."""
+"""The commands for a running coordinator: list, show, watch, cancel, health."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import click
@@ -14,16 +14,10 @@ from rich.console import Console
 from rich.table import Table
 
 from ldapslam.base.errors import ExitCode
-from ldapslam.cli.client import Client
-from ldapslam.cli.console import json_option, put, put_json, say
-from ldapslam.cli.follow import follow
-from ldapslam.cli.options import (
-    coordinator_option,
-    run_argument,
-)
-from ldapslam.cli.outcome import fetched_store, raise_if_never_started, show_outcome
-from ldapslam.cli.progress import Progress
-from ldapslam.reports.summarise import summarise
+from ldapslam.cli.client import Client, run_argument
+from ldapslam.cli.console import json_option, put, put_json, put_result, say
+from ldapslam.cli.options import option
+from ldapslam.cli.security import coordinator_option
 
 _NS_PER_S = 1e9
 #: A coordinator that is started again within it takes its runs up.
@@ -42,17 +36,20 @@ def watch_command(run_id: str, coordinator: str, as_json: bool) -> ExitCode:
 
 def watch_run(client: Client, run_id: str, *, as_json: bool) -> ExitCode:
     """Show a run until it ends, then its result; the exit code of its verdict."""
+    from ldapslam.cli import outcome
+    from ldapslam.cli.follow import follow
+    from ldapslam.cli.progress import Progress
+    from ldapslam.reports.summarise import summarise
+
     with Progress() as progress:
         status = follow(client, run_id, progress, patience_s=_PATIENCE_S)
-    raise_if_never_started(status)
-    with fetched_store(client, run_id) as store:
-        return show_outcome(summarise(store, run_id), as_json=as_json)
+    outcome.raise_if_never_started(status)
+    with outcome.fetched_store(client, run_id) as store:
+        return outcome.show_outcome(summarise(store, run_id), as_json=as_json)
 
 
 @click.command("list")
-@click.option(
-    "-n", "--limit", type=click.IntRange(min=0), default=20, help="0 for all."
-)
+@option("-n --limit", "0 for all.", type=click.IntRange(min=0), default=20)
 @coordinator_option
 @json_option
 def list_command(limit: int, coordinator: str, as_json: bool) -> None:
@@ -62,17 +59,8 @@ def list_command(limit: int, coordinator: str, as_json: bool) -> None:
     if as_json:
         put_json([document(status) for status in runs])
         return
-    rows = [
-        (
-            run.run_id,
-            run.job_name,
-            run.state,
-            run.verdict or "–",
-            run.submitted_utc,
-            run.submitted_by,
-        )
-        for run in runs
-    ]
+    names = ("run_id", "job_name", "state", "verdict", "submitted_utc", "submitted_by")
+    rows = [[getattr(run, name) or "–" for name in names] for run in runs]
     header = ("run", "job", "state", "verdict", "submitted (UTC)", "by")
     put_table(header, rows, "no runs yet")
 
@@ -85,9 +73,6 @@ def show_command(run_id: str, coordinator: str, as_json: bool) -> None:
     """Show what is known of RUN: state, times, agents, log."""
     with Client(coordinator) as client:
         status = client.run(run_id)
-    if as_json:
-        put_json(document(status))
-        return
     fields = {
         "run": status.run_id,
         "job": status.job_name,
@@ -100,11 +85,8 @@ def show_command(run_id: str, coordinator: str, as_json: bool) -> None:
         "planned": f"{status.planned_ns / _NS_PER_S:g} s",
         "agents": ", ".join(status.agents),
     }
-    for name, value in fields.items():
-        if value:
-            put(f"{name:<10} {value}")
-    for event in status.events:
-        put(f"{event.at_utc}  {event.kind}: {event.text}")
+    events = [f"{one.at_utc}  {one.kind}: {one.text}" for one in status.events]
+    put_result(document(status), [*field_lines(fields), *events], as_json=as_json)
 
 
 @click.command("cancel")
@@ -119,6 +101,33 @@ def cancel_command(run_id: str, coordinator: str, as_json: bool) -> None:
         put_json(document(status))
     else:
         say(f"run {status.run_id} is {status.state}")
+
+
+@click.command("health")
+@coordinator_option
+@option(
+    "--timeout timeout_s SECONDS",
+    "How long to wait for the answer.",
+    type=click.FloatRange(min=0, min_open=True),
+    default=5.0,
+)
+@json_option
+def health_command(coordinator: str, timeout_s: float, as_json: bool) -> ExitCode:
+    """Ask the coordinator whether it serves: its store takes writes.
+
+    Exit code 0 when it does, 5 when it does not or cannot be reached.
+    """
+    with Client(coordinator) as client:
+        status = client.health(timeout_s)
+    put_result(
+        {"coordinator": coordinator, "status": status}, [status], as_json=as_json
+    )
+    return ExitCode.PASS if status == "SERVING" else ExitCode.FLEET
+
+
+def field_lines(fields: Mapping[str, str]) -> Iterable[str]:
+    """Names and values in two columns; empty values are left out."""
+    return (f"{name:<10} {value}" for name, value in fields.items() if value)
 
 
 def put_table(

@@ -3,34 +3,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import click
 
 from ldapslam.base.errors import ConfigError
-from ldapslam.base.fault import Fault
+from ldapslam.base.units import format_duration
 from ldapslam.base.uri import check_uri
-from ldapslam.cli.console import json_option, put, put_json, say
-from ldapslam.cli.fleet.moments import (
-    given_text,
+from ldapslam.cli.client import Client, operator_name
+from ldapslam.cli.console import json_option, put, put_json, put_result, say
+from ldapslam.cli.fleet.operate import document, field_lines, put_table
+from ldapslam.cli.fleet.times import (
     moment,
-    positive_duration_ns,
+    positive_duration,
     shown,
+    shown_twice,
     time_zone_option,
 )
-from ldapslam.cli.fleet.operate import document, put_table
-from ldapslam.cli.fleet.schedule_client import ScheduleClient
-from ldapslam.cli.fleet.schedule_texts import (
-    brief_lines,
-    full_lines,
-    schedule_document,
-    window_document,
-    window_text,
-)
-from ldapslam.cli.options import coordinator_option
+from ldapslam.cli.options import option, parse_text
+from ldapslam.cli.security import coordinator_option
 from ldapslam.proto import schedule_pb2 as pb
 from ldapslam.results.records import utc_text
 
+MISFIRES = {
+    "skip": pb.MISFIRE_POLICY_SKIP,
+    "run_once": pb.MISFIRE_POLICY_RUN_ONCE,
+    "run_all": pb.MISFIRE_POLICY_RUN_ALL,
+}
+OVERLAPS = {
+    "skip": pb.OVERLAP_POLICY_SKIP,
+    "queue": pb.OVERLAP_POLICY_QUEUE,
+    "replace": pb.OVERLAP_POLICY_REPLACE,
+}
+_MISFIRE_NAMES = {number: name for name, number in MISFIRES.items()}
+_OVERLAP_NAMES = {number: name for name, number in OVERLAPS.items()}
+_DEFAULT_GRACE_NS = 60_000_000_000
+_CHANGES = {
+    "pause": "Begin no runs until it is resumed; times that pass meanwhile are noted.",
+    "resume": "Go on after a pause, or start a disabled schedule.",
+    "disable": "Keep the schedule, without effect and without a record of its times.",
+}
 _schedule_argument = click.argument("name", metavar="SCHEDULE")
 
 
@@ -44,16 +58,14 @@ def schedule_command() -> None:
 @json_option
 def list_schedules(coordinator: str, as_json: bool) -> None:
     """List the schedules with their next five times."""
-    with ScheduleClient(coordinator) as client:
-        found = client.schedules()
-    if as_json:
-        put_json([schedule_document(status) for status in found])
-        return
-    if not found:
+    with Client(coordinator) as client:
+        request = pb.ListSchedulesRequest()
+        found = client.schedule_call("ListSchedules", request).schedules
+    if not found and not as_json:
         say("no schedules; make one with `ldapslam submit JOB --cron …`")
-    for status in found:
-        for line in brief_lines(status):
-            put(line)
+    documents = [schedule_document(status) for status in found]
+    lines = (line for status in found for line in _brief_lines(status))
+    put_result(documents, lines, as_json=as_json)
 
 
 @schedule_command.command("show")
@@ -61,37 +73,33 @@ def list_schedules(coordinator: str, as_json: bool) -> None:
 @coordinator_option
 @json_option
 def show_schedule(name: str, coordinator: str, as_json: bool) -> None:
-    """Show a schedule: its rule, its next times, and what became of the last ten."""
-    with ScheduleClient(coordinator) as client:
+    """Show a schedule: its rule, its next times, and its last ten times."""
+    with Client(coordinator) as client:
         status = client.schedule(name)
-    _show(status, as_json=as_json)
+    put_result(schedule_document(status), _full_lines(status), as_json=as_json)
 
 
-@schedule_command.command("pause")
-@_schedule_argument
-@coordinator_option
-@json_option
-def pause_schedule(name: str, coordinator: str, as_json: bool) -> None:
-    """Begin no runs until it is resumed; times that pass meanwhile are noted."""
-    _change(name, pb.ChangeScheduleRequest.CHANGE_PAUSE, coordinator, as_json)
+def _change_command(word: str, help: str) -> click.Command:
+    @click.command(word, help=help)
+    @_schedule_argument
+    @coordinator_option
+    @json_option
+    def change(name: str, coordinator: str, as_json: bool) -> None:
+        request = pb.ChangeScheduleRequest(
+            schedule=name, change=f"CHANGE_{word.upper()}", changed_by=operator_name()
+        )
+        with Client(coordinator) as client:
+            status = client.schedule_call("ChangeSchedule", request)
+        if as_json:
+            put_json(schedule_document(status))
+        else:
+            say(f"schedule {status.name} is {status.state}")
+
+    return change
 
 
-@schedule_command.command("resume")
-@_schedule_argument
-@coordinator_option
-@json_option
-def resume_schedule(name: str, coordinator: str, as_json: bool) -> None:
-    """Go on after a pause, or start a disabled schedule."""
-    _change(name, pb.ChangeScheduleRequest.CHANGE_RESUME, coordinator, as_json)
-
-
-@schedule_command.command("disable")
-@_schedule_argument
-@coordinator_option
-@json_option
-def disable_schedule(name: str, coordinator: str, as_json: bool) -> None:
-    """Keep the schedule, without effect and without a record of its times."""
-    _change(name, pb.ChangeScheduleRequest.CHANGE_DISABLE, coordinator, as_json)
+for _word, _help in _CHANGES.items():
+    schedule_command.add_command(_change_command(_word, _help))
 
 
 @schedule_command.command("remove")
@@ -100,47 +108,99 @@ def disable_schedule(name: str, coordinator: str, as_json: bool) -> None:
 @json_option
 def remove_schedule(name: str, coordinator: str, as_json: bool) -> None:
     """Forget a schedule; runs that it made stay."""
-    with ScheduleClient(coordinator) as client:
-        client.remove(name)
-    _removed("schedule", name, as_json)
+    request = pb.RemoveScheduleRequest(schedule=name, removed_by=operator_name())
+    with Client(coordinator) as client:
+        client.schedule_call("RemoveSchedule", request)
+    _put_removed("schedule", name, as_json)
 
 
-def _change(
-    name: str,
-    change: pb.ChangeScheduleRequest.Change,
-    coordinator: str,
-    as_json: bool,
-) -> None:
-    with ScheduleClient(coordinator) as client:
-        status = client.change(name, change)
-    if as_json:
-        put_json(schedule_document(status))
-    else:
-        say(f"schedule {status.name} is {status.state}")
-
-
-def _show(status: pb.ScheduleStatus, *, as_json: bool) -> None:
-    if as_json:
-        put_json(schedule_document(status))
-        return
-    for line in full_lines(status):
-        put(line)
-
-
-def _removed(kind: str, name: str, as_json: bool) -> None:
+def _put_removed(kind: str, name: str, as_json: bool) -> None:
     if as_json:
         put_json({"removed": name})
     else:
         say(f"{kind} {name} is removed")
 
 
-def _checked_uris(
-    _: click.Context, __: click.Parameter, values: tuple[str, ...]
-) -> tuple[str, ...]:
-    try:
-        return tuple(check_uri(value) for value in values)
-    except Fault as fault:
-        raise ConfigError(f"--target: {fault}", hint=fault.hint) from None
+def schedule_document(status: pb.ScheduleStatus) -> dict[str, Any]:
+    """A schedule for --json."""
+    rule = status.rule
+    return {
+        "schedule_id": status.schedule_id,
+        "name": status.name,
+        "job_name": status.job_name,
+        "state": status.state,
+        "cron": rule.cron or None,
+        "every_ns": rule.every_ns or None,
+        "once": rule.once,
+        "time_zone": rule.time_zone or "UTC",
+        "from_utc": rule.from_utc or None,
+        "until_utc": rule.until_utc or None,
+        "misfire": _MISFIRE_NAMES.get(rule.misfire),
+        "misfire_grace_ns": rule.misfire_grace_ns or _DEFAULT_GRACE_NS,
+        "overlap": _OVERLAP_NAMES.get(rule.overlap),
+        "created_utc": status.created_utc,
+        "created_by": status.created_by,
+        "next": [
+            {"utc": time, "local": shown(time, rule.time_zone)}
+            for time in status.next_utc
+        ],
+        "fires": [
+            {
+                "due_utc": fire.due_utc,
+                "at_utc": fire.at_utc,
+                "outcome": fire.outcome,
+                "run_ids": list(fire.run_ids),
+                "detail": fire.detail,
+            }
+            for fire in status.fires
+        ],
+    }
+
+
+def _rule_text(rule: pb.ScheduleRule) -> str:
+    """When its times are, in a few words."""
+    if rule.cron:
+        return f"cron '{rule.cron}' {rule.time_zone or 'UTC'}"
+    if rule.once:
+        return "once" if rule.from_utc else "once, as soon as it is active"
+    return f"every {format_duration(rule.every_ns)}"
+
+
+def _brief_lines(status: pb.ScheduleStatus) -> Iterator[str]:
+    """A schedule in a list: itself, and its next times."""
+    yield (
+        f"{status.name}  {status.schedule_id}  {status.state}  job {status.job_name}  "
+        f"{_rule_text(status.rule)}"
+    )
+    note = "" if status.state == "active" else f", not while it is {status.state}"
+    for time in status.next_utc:
+        yield f"    {shown_twice(time, status.rule.time_zone)}{note}"
+
+
+def _full_lines(status: pb.ScheduleStatus) -> Iterator[str]:
+    """All that is known of a schedule."""
+    rule, zone = status.rule, status.rule.time_zone
+    grace = format_duration(rule.misfire_grace_ns or _DEFAULT_GRACE_NS)
+    yield from field_lines(
+        {
+            "schedule": f"{status.name} ({status.schedule_id})",
+            "job": status.job_name,
+            "state": status.state,
+            "rule": _rule_text(rule),
+            "from": shown_twice(rule.from_utc, zone) if rule.from_utc else "",
+            "until": shown_twice(rule.until_utc, zone) if rule.until_utc else "",
+            "misfire": f"{_MISFIRE_NAMES.get(rule.misfire)}, grace {grace}",
+            "overlap": str(_OVERLAP_NAMES.get(rule.overlap)),
+            "created": f"{shown(status.created_utc)} by {status.created_by}",
+        }
+    )
+    for number, time in enumerate(status.next_utc):
+        yield f"{'next' if number == 0 else '':<10} {shown_twice(time, zone)}"
+    for number, fire in enumerate(status.fires):
+        parts = [shown_twice(fire.due_utc, zone), fire.outcome, *fire.run_ids]
+        if fire.detail:
+            parts.append(f"({fire.detail})")
+        yield f"{'times' if number == 0 else '':<10} {'  '.join(parts)}"
 
 
 @click.group("maintenance")
@@ -149,43 +209,29 @@ def maintenance_command() -> None:
 
 
 @maintenance_command.command("add")
-@click.option(
-    "--from",
-    "begin",
-    metavar="TIME",
-    callback=given_text,
-    help="Begin of the one window.",
-)
-@click.option(
-    "--until", metavar="TIME", callback=given_text, help="End of the one window."
-)
-@click.option(
-    "--cron", metavar="EXPR", callback=given_text, help="Begins of a regular window."
-)
-@click.option(
-    "--for",
-    "length_ns",
-    metavar="DURATION",
-    callback=positive_duration_ns,
-    help="Length of a regular window, or of one that has a --from.",
+@option("--from begin TIME", "Begin of the one window.", parse=parse_text)
+@option("--until TIME", "End of the one window.", parse=parse_text)
+@option("--cron EXPR", "Begins of a regular window.", parse=parse_text)
+@option(
+    "--for length_ns DURATION",
+    "Length of a regular window, or of one that has a --from.",
+    parse=positive_duration,
 )
 @time_zone_option
-@click.option(
-    "--target",
-    "targets",
-    metavar="URI",
+@option(
+    "--target targets URI",
+    "Hold only runs against this server; repeatable. All when left out.",
     multiple=True,
-    callback=_checked_uris,
-    help="Hold only runs against this server; repeatable. All when left out.",
+    parse=check_uri,
 )
-@click.option("--name", callback=given_text, help="A name for it.")
+@option("--name", "A name for it.", parse=parse_text)
 @coordinator_option
 @json_option
 def add_window(
     begin: str | None,
     until: str | None,
     cron: str | None,
-    length_ns: int,
+    length_ns: int | None,
     time_zone: str,
     targets: tuple[str, ...],
     name: str | None,
@@ -197,27 +243,25 @@ def add_window(
     if cron is not None:
         if begin is not None or until is not None:
             raise ConfigError("--cron with --for, or --from with --until or --for")
-        window.cron, window.length_ns = cron, length_ns
+        window.cron, window.length_ns = cron, length_ns or 0
     else:
-        now = datetime.now(UTC)
-        if begin is None or (until is not None) == (length_ns > 0):
+        if begin is None or (until is None) == (length_ns is None):
             raise ConfigError(
                 "a maintenance window has a begin and an end",
                 hint="give --from and --until, --from and --for, or --cron and --for",
             )
-        start = moment("--from", begin, time_zone, now)
-        window.from_utc = utc_text(start)
+        start = moment("--from", begin, time_zone, datetime.now(UTC))
+        end = start + timedelta(microseconds=(length_ns or 0) // 1000)
         if until is not None:
             end = moment("--until", until, time_zone, start)
-        else:
-            end = start + timedelta(microseconds=length_ns // 1000)
-        window.until_utc = utc_text(end)
-    with ScheduleClient(coordinator) as client:
-        kept = client.add_window(window)
+        window.from_utc, window.until_utc = utc_text(start), utc_text(end)
+    window.created_by = operator_name()
+    with Client(coordinator) as client:
+        kept = client.schedule_call("AddMaintenance", window)
     if as_json:
-        put_json(window_document(kept))
+        put_json(_window_document(kept))
     else:
-        say(window_text(kept))
+        say(_window_text(kept))
         put(kept.window_id)
 
 
@@ -226,15 +270,13 @@ def add_window(
 @json_option
 def list_windows(coordinator: str, as_json: bool) -> None:
     """List the maintenance windows."""
-    with ScheduleClient(coordinator) as client:
-        found = client.windows()
-    if as_json:
-        put_json([window_document(window) for window in found])
-        return
-    if not found:
+    with Client(coordinator) as client:
+        request = pb.ListMaintenanceRequest()
+        found = client.schedule_call("ListMaintenance", request).windows
+    if not found and not as_json:
         say("no maintenance windows")
-    for window in found:
-        put(window_text(window))
+    documents = [_window_document(window) for window in found]
+    put_result(documents, map(_window_text, found), as_json=as_json)
 
 
 @maintenance_command.command("remove")
@@ -243,21 +285,47 @@ def list_windows(coordinator: str, as_json: bool) -> None:
 @json_option
 def remove_window(name: str, coordinator: str, as_json: bool) -> None:
     """Forget a maintenance window, by its id or name."""
-    with ScheduleClient(coordinator) as client:
-        client.remove_window(name)
-    _removed("maintenance window", name, as_json)
+    request = pb.RemoveMaintenanceRequest(window=name, removed_by=operator_name())
+    with Client(coordinator) as client:
+        client.schedule_call("RemoveMaintenance", request)
+    _put_removed("maintenance window", name, as_json)
+
+
+def _window_document(window: pb.MaintenanceWindow) -> dict[str, Any]:
+    return {
+        "window_id": window.window_id,
+        "name": window.name,
+        "from_utc": window.from_utc or None,
+        "until_utc": window.until_utc or None,
+        "cron": window.cron or None,
+        "time_zone": window.time_zone or "UTC",
+        "length_ns": window.length_ns or None,
+        "targets": list(window.targets),
+        "created_by": window.created_by,
+    }
+
+
+def _window_text(window: pb.MaintenanceWindow) -> str:
+    zone = window.time_zone
+    if window.cron:
+        length = format_duration(window.length_ns)
+        when = f"cron '{window.cron}' {zone or 'UTC'} for {length}"
+    else:
+        begin, end = (shown_twice(t, zone) for t in (window.from_utc, window.until_utc))
+        when = f"{begin} to {end}"
+    targets = ", ".join(window.targets) or "all targets"
+    return f"{window.name}  {window.window_id}  {when}  {targets}"
 
 
 @click.command("audit")
-@click.option(
-    "-n", "--limit", type=click.IntRange(min=0), default=50, help="0 for all."
-)
+@option("-n --limit", "0 for all.", type=click.IntRange(min=0), default=50)
 @coordinator_option
 @json_option
 def audit_command(limit: int, coordinator: str, as_json: bool) -> None:
     """List who submitted, cancelled or scheduled what, and who was refused."""
-    with ScheduleClient(coordinator) as client:
-        entries = client.audit(limit)
+    with Client(coordinator) as client:
+        request = pb.ListAuditRequest(limit=limit)
+        entries = client.schedule_call("ListAudit", request).entries
     if as_json:
         put_json([{**document(entry), "number": entry.number} for entry in entries])
         return

@@ -2,35 +2,26 @@
 """`check`: everything that can be known of a job before it puts load on anything.
 
 The file is always checked whole. Then, unless --offline, every server is reached, bound
-to and asked who it is, as the agents will do; from this host, with this user's secrets.
-So is what the job's observers and probes will ask of servers and of this host.
+to and asked for its version, as agents will do, but from this host and with this user's
+secrets; monitors, probes and imports are tried too.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import click
 
-from ldapslam.base import units
-from ldapslam.base.errors import ExitCode, LdapSlamError
+from ldapslam.base.errors import ExitCode
+from ldapslam.base.units import format_duration, format_rate
 from ldapslam.cli.console import json_option, put, put_json, say
-from ldapslam.cli.measure.check_servers import (
-    Faults,
-    ask_imports,
-    ask_monitors,
-    ask_probes,
-    ask_verification,
-    ask_watched,
-    observed_servers,
-)
+from ldapslam.cli.measure import check_servers
+from ldapslam.cli.measure.check_servers import Document, Faults
 from ldapslam.cli.measure.replay import explain_replays
-from ldapslam.cli.options import job_argument, set_option
+from ldapslam.cli.options import flag, job_argument, set_option
 from ldapslam.cli.submission import check_size_of_files, unsupported_thresholds
-from ldapslam.jobs.fields.monitors import Monitor
+from ldapslam.directory.marker import plain_dn
 from ldapslam.jobs.load import load_job
 from ldapslam.jobs.model import Job, Stream
 from ldapslam.jobs.operations.sequence import Request, sessions_of
@@ -51,7 +42,7 @@ _OWN_TREES = ("cn=monitor", "cn=config", "cn=schema", "cn=subschema")
 @click.command("check")
 @job_argument
 @set_option
-@click.option("--offline", is_flag=True, help="The file alone; reach no server.")
+@flag("--offline", "The file alone; reach no server.")
 @json_option
 def check_command(
     job_file: Path, overrides: tuple[str, ...], offline: bool, as_json: bool
@@ -64,8 +55,8 @@ def check_command(
     for warning in unsupported_thresholds(job):
         say(f"warning: {warning}")
     faults = Faults(as_json=as_json)
-    found: dict[str, Any] = {"servers": [], "watched": [], "monitors": []}
-    found |= {"imports": [], "probes": [], "verify": None}
+    asked = ("servers", "watched", "monitors", "imports", "probes")
+    found: Document = {**{name: [] for name in asked}, "verify": None}
     if not offline:
         found = _ask_all(job, faults)
     if as_json:
@@ -73,42 +64,37 @@ def check_command(
     return faults.exit_code
 
 
-def _ask_all(job: Job, faults: Faults) -> dict[str, Any]:
+def _ask_all(job: Job, faults: Faults) -> Document:
     """The servers, for all that the run will ask of them."""
     # One agent for all: it has every connection, so it uses every server.
     plan = agent_plan(job, agent_index=0, agent_count=1, seed=0)
-    observed = observed_servers(job)
+    observed = check_servers.observed_servers(job)
     return {
         "servers": _ask_servers(job, plan, faults),
-        "watched": ask_watched(observed, faults),
-        "monitors": ask_monitors(job, observed, faults),
-        "imports": ask_imports(plan, faults),
-        "probes": ask_probes(plan, faults),
-        "verify": ask_verification(job, observed, faults),
+        "watched": check_servers.ask_watched(observed, faults),
+        "monitors": check_servers.ask_monitors(job, observed, faults),
+        "imports": check_servers.ask_imports(plan, faults),
+        "probes": check_servers.ask_probes(plan, faults),
+        "verify": check_servers.ask_verification(job, observed, faults),
     }
 
 
-def _ask_servers(job: Job, plan: AgentPlan, faults: Faults) -> list[dict[str, Any]]:
+def _ask_servers(job: Job, plan: AgentPlan, faults: Faults) -> list[Document]:
     """Every server as every stream uses it; all that fail, not the first alone."""
-    from ldapslam.agent.admission.preflight import preflight, probes
+    from ldapslam.agent.admission.preflight import Probe, preflight, probes
 
-    documents: list[dict[str, Any]] = []
-    for probe in probes(plan):
-        try:
-            facts = preflight(probe)
-        except LdapSlamError as error:
-            documents.append({"uri": probe.uri, **faults.add(error)})
-        else:
-            documents.append(facts)
-            faults.put(_server_line(facts))
-            for warning in _strange_bases(job, facts):
-                say(f"warning: {warning}")
-    return documents
+    def ask(probe: Probe) -> tuple[Document, str]:
+        facts = preflight(probe)
+        for warning in _strange_bases(job, facts):
+            say(f"warning: {warning}")
+        return facts, _server_line(facts)
+
+    return [faults.ask({"uri": one.uri}, ask, one) for one in probes(plan)]
 
 
-def _strange_bases(job: Job, facts: dict[str, Any]) -> Iterator[str]:
+def _strange_bases(job: Job, facts: Document) -> Iterator[str]:
     """Entries that the job names and that lie in none of a server's trees."""
-    contexts = [_plain_dn(dn) for dn in facts.get("naming_contexts") or ()]
+    contexts = [plain_dn(dn) for dn in facts.get("naming_contexts") or ()]
     if not contexts:
         return
     for stream in job.streams:
@@ -118,7 +104,7 @@ def _strange_bases(job: Job, facts: dict[str, Any]) -> Iterator[str]:
             body = request.step.body
             dn = getattr(body, "base", None) or getattr(body, "dn", None) or ""
             # what follows the last pattern is the same in every request
-            tail = _plain_dn(dn.rpartition("]")[2])
+            tail = plain_dn(dn.rpartition("]")[2])
             if tail.startswith(_OWN_TREES) or not tail:
                 continue
             if not any(tail == one or tail.endswith(f",{one}") for one in contexts):
@@ -133,11 +119,7 @@ def _requests(stream: Stream) -> Iterator[Request]:
         yield from session.requests
 
 
-def _plain_dn(dn: str) -> str:
-    return re.sub(r"\s*([,=])\s*", r"\1", dn.strip().lower())
-
-
-def _server_line(facts: dict[str, Any]) -> str:
+def _server_line(facts: Document) -> str:
     who = facts.get("bind_dn") or "anonymous"
     transport = "with TLS" if facts["tls"] else "without TLS"
     vendor = [facts.get("vendor_name"), facts.get("vendor_version")]
@@ -148,30 +130,24 @@ def _server_line(facts: dict[str, Any]) -> str:
     return line
 
 
-def _explain(job: Job) -> Sequence[str]:
+def _explain(job: Job) -> Iterator[str]:
     """The job in words: who, how long, how much."""
-    phases = ", ".join(
-        f"{span.name} {units.format_duration(span.end_ns - span.start_ns)}"
-        for span in phase_spans(job.run)
-    )
-    lines = [f"job {job.name}{f': {job.description}' if job.description else ''}"]
-    lines.append(f"phases: {phases}")
-    lines += [_stream_line(job, stream) for stream in job.streams]
-    lines += [f"threshold: {threshold}" for threshold in job.thresholds]
-    lines += [f"monitor: {one.kind} {_of_monitor(one)}" for one in job.monitors]
+    spans = phase_spans(job.run)
+    lengths = ((one.name, format_duration(one.end_ns - one.start_ns)) for one in spans)
+    yield f"job {job.name}" + (f": {job.description}" if job.description else "")
+    yield f"phases: {', '.join(map(' '.join, lengths))}"
+    for stream in job.streams:
+        yield _stream_line(job, stream)
+    for threshold in job.thresholds:
+        yield f"threshold: {threshold}"
+    for one in job.monitors:
+        every = f", every {format_duration(one.every_ns)}" if one.every_ns else ""
+        yield f"monitor: {one.kind} {getattr(one, one.kind)}{every}"
     if job.population is not None and (record := job.population.record):
-        lines.append(f"population: {record.entries:,} entries below {record.base}")
+        yield f"population: {record.entries:,} entries below {record.base}"
     if job.verify is not None:
-        within = units.format_duration(job.verify.replication.within_ns)
-        lines.append(f"verify: all servers hold the same within {within}")
-    return lines
-
-
-def _of_monitor(monitor: Monitor) -> str:
-    of = getattr(monitor, monitor.kind)
-    if not monitor.every_ns:
-        return str(of)
-    return f"{of}, every {units.format_duration(monitor.every_ns)}"
+        within = format_duration(job.verify.replication.within_ns)
+        yield f"verify: all servers hold the same within {within}"
 
 
 def _stream_line(job: Job, stream: Stream) -> str:
@@ -185,7 +161,7 @@ def _stream_line(job: Job, stream: Stream) -> str:
 def _load_text(job: Job, stream: Stream) -> str:
     if stream.load.closed is not None:
         think_ns = stream.load.closed.think_time_ns
-        think = f", think time {units.format_duration(think_ns)}" if think_ns else ""
+        think = f", think time {format_duration(think_ns)}" if think_ns else ""
         return f"closed loop, {stream.load.closed.clients} clients{think}"
     if stream.load.replay is not None:
         replay = stream.load.replay
@@ -195,7 +171,7 @@ def _load_text(job: Job, stream: Stream) -> str:
     assert load is not None, "a stream's load is closed, open or a replay"
     measure = measure_span(job.run)
     if load.rate is not None and load.stages is None:
-        rate = units.format_rate(load.rate)
+        rate = format_rate(load.rate)
     elif load.is_known:
         rate = f"up to {peak_rate(stream_profile(job.run, stream)) * 1e9:.6g}/s"
     else:
@@ -207,7 +183,7 @@ def _load_text(job: Job, stream: Stream) -> str:
     return f"open loop, {rate} {load.arrivals}, {load.connections} connections{planned}"
 
 
-def _plan_document(job: Job) -> dict[str, Any]:
+def _plan_document(job: Job) -> Document:
     return {
         "phases": [
             {"name": span.name, "start_ns": span.start_ns, "end_ns": span.end_ns}

@@ -1,52 +1,103 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `check` asks of servers and of this host, with the code of a run.
 
-Each monitor is opened and read once; probes, imports and the check of replication are
-examined. What agents on other hosts will read is named and not asked.
+Monitors are opened and read once; probes, imports and the check of replication are
+examined. Monitors of other hosts are named and not read.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from ldapslam.base.errors import LdapSlamError
-from ldapslam.cli.console import put, say
-from ldapslam.jobs.model import Job
+from ldapslam.base.errors import (
+    BindRejected,
+    ExitCode,
+    LdapSlamError,
+    TargetUnreachable,
+    TlsHandshakeFailed,
+)
+from ldapslam.cli.console import complain, error_document, put, say
+from ldapslam.jobs.model import Job, PythonStream
+from ldapslam.jobs.plan import AgentPlan, StreamPlan
+from ldapslam.jobs.types import built_in
+from ldapslam.jobs.types.base import JobType
+from ldapslam.reports.collect.job_notes import method_text
 
 if TYPE_CHECKING:
     from ldapslam.agent.monitoring.log import LogMonitor
     from ldapslam.agent.monitoring.reading import Monitor
     from ldapslam.agent.monitoring.servers import ObservedServers
-    from ldapslam.jobs.connection_settings import ConnectionSettings
 
+Document = dict[str, Any]
 
-from typing import TYPE_CHECKING
-
-from ldapslam.base.errors import (
-    BindRejected,
-    ExitCode,
-    TargetUnreachable,
-    TlsHandshakeFailed,
-)
-from ldapslam.cli.console import complain, error_document
-from ldapslam.jobs.model import PythonStream
-from ldapslam.jobs.plan import AgentPlan, StreamPlan
-from ldapslam.jobs.types import built_in
-from ldapslam.reports.collect.job_notes import method_text
-
-if TYPE_CHECKING:
-    from ldapslam.agent.monitoring.servers import ObservedServers
-
-#: Missing figures are named as long as they are few.
+#: A monitor's missing figures that are named; of others, how many there are.
 _NAMED = 5
 
 
+class Faults:
+    """The errors found, each printed once: later questions to a server that failed
+    fail in the same way, in other words."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self._found: dict[object, LdapSlamError] = {}
+        self._as_json = as_json
+
+    def put(self, text: str) -> None:
+        """A line of the result, unless that is a document."""
+        if not self._as_json:
+            put(text)
+
+    def add(self, error: LdapSlamError) -> Document:
+        """Print an error, unless it was printed before; its document."""
+        subject = _subject(error)
+        if subject not in self._found:
+            self._found[subject] = error
+            complain(error)
+        return error_document(error)
+
+    def ask(
+        self,
+        document: Document,
+        question: Callable[..., tuple[Document, str]],
+        *subject: Any,
+    ) -> Document:
+        """The document with what `question` finds, which is printed, or its error."""
+        try:
+            found, line = question(*subject)
+        except LdapSlamError as error:
+            return document | self.add(error)
+        self.put(line)
+        return document | found
+
+    def is_unreachable(self, uri: str) -> bool:
+        """No other question need wait for that server."""
+        return _unreachable(uri) in self._found
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """That of the first error."""
+        return next((one.exit_code for one in self._found.values()), ExitCode.PASS)
+
+
+def _subject(error: LdapSlamError) -> object:
+    match error:
+        case TargetUnreachable() | TlsHandshakeFailed():
+            return _unreachable(error.uri)
+        case BindRejected():
+            return "bind", error.uri, error.bind_dn, error.result_code
+    return type(error), str(error)
+
+
+def _unreachable(uri: str) -> object:
+    return "reach", uri
+
+
 def observed_servers(job: Job) -> ObservedServers:
-    """As on an agent; what its operator allows is asked there."""
+    """As on an agent; the limits of its operator are checked there."""
     from ldapslam.agent.admission.limits import AgentLimits
     from ldapslam.agent.admission.target_rules import parse_rules
     from ldapslam.agent.monitoring.servers import ObservedServers
@@ -54,41 +105,34 @@ def observed_servers(job: Job) -> ObservedServers:
     return ObservedServers(job, AgentLimits(targets=parse_rules(["any"])), "check")
 
 
-def ask_watched(servers: ObservedServers, faults: Faults) -> list[dict[str, Any]]:
-    """Every server whose counts go into the books."""
-    documents: list[dict[str, Any]] = []
-    for uri in servers.counted():
-        if faults.is_unreachable(uri):
-            continue
-        try:
-            counted, missing = _counts(servers.access(uri), uri)
-        except LdapSlamError as error:
-            documents.append({"uri": uri, **faults.add(error)})
-            continue
-        documents.append({"uri": uri, "counts": counted, "counts_missing": missing})
-        faults.put(f"{uri}: watched; it counts {', '.join(counted) or 'nothing'}")
-        if missing and not counted:
-            say(
-                f"warning: {uri} does not say what it counts: its books stay open. "
-                "Let the job's bind DN read cn=monitor, or give the monitor a `bind`"
-            )
-    return documents
-
-
-def _counts(access: ConnectionSettings, uri: str) -> tuple[list[str], list[str]]:
-    """Kinds of requests that the server counts for this user, and that it does not."""
+def ask_watched(servers: ObservedServers, faults: Faults) -> list[Document]:
+    """Every server whose request counts are reconciled."""
     from ldapslam.directory.control_connection import ControlConnection
     from ldapslam.directory.counts import detect, read_counts
 
-    with ControlConnection.open(uri, access, Counter()) as connection:
-        counts = read_counts(connection, detect(connection)).operations
-    counted = [kind for kind, count in counts.items() if count is not None]
-    return counted, [kind for kind in counts if kind not in counted]
+    def read(uri: str) -> tuple[Document, str]:
+        access = servers.access(uri)
+        with ControlConnection.open(uri, access, Counter()) as connection:
+            counts = read_counts(connection, detect(connection)).operations
+        counted = [kind for kind, count in counts.items() if count is not None]
+        missing = [kind for kind in counts if kind not in counted]
+        if not counted:
+            say(
+                f"warning: {uri} does not say what it counts: its counts cannot be "
+                "reconciled. Let the job's bind DN read cn=monitor, or give the "
+                "monitor a `bind`"
+            )
+        line = f"{uri}: watched; it counts {', '.join(counted) or 'nothing'}"
+        return {"counts": counted, "counts_missing": missing}, line
+
+    return [
+        faults.ask({"uri": uri}, read, uri)
+        for uri in servers.counted()
+        if not faults.is_unreachable(uri)
+    ]
 
 
-def ask_monitors(
-    job: Job, servers: ObservedServers, faults: Faults
-) -> list[dict[str, Any]]:
+def ask_monitors(job: Job, servers: ObservedServers, faults: Faults) -> list[Document]:
     """Every monitor that this host can have, read once."""
     from ldapslam.agent.monitoring.choose import monitors_for
     from ldapslam.agent.monitoring.log import LogMonitor
@@ -106,24 +150,14 @@ def ask_monitors(
         elsewhere = list(_elsewhere(job, servers))
     except LdapSlamError as error:
         return [faults.add(error)]
-    documents: list[dict[str, Any]] = []
+    documents: list[Document] = []
     # each server that does not answer is waited for, all at the same time
     with ThreadPoolExecutor(max(1, len(monitors)), "monitor") as pool:
-        for monitor, found in zip(
-            monitors, pool.map(_read_once, monitors), strict=True
-        ):
-            if isinstance(found, LdapSlamError):
-                documents.append({"name": monitor.name, **faults.add(found)})
-                continue
-            documents.append(
-                {
-                    "name": monitor.name,
-                    "figures": len(monitor.metrics),
-                    "figures_missing": found,
-                }
-            )
-            faults.put(_monitor_line(monitor, found))
-            if isinstance(monitor, LogMonitor):
+        reading = [pool.submit(_read_once, monitor) for monitor in monitors]
+        for monitor, result in zip(monitors, reading, strict=True):
+            document = faults.ask({"name": monitor.name}, result.result)
+            documents.append(document)
+            if isinstance(monitor, LogMonitor) and "figures" in document:
                 _look_into(monitor)
     for name in elsewhere:
         documents.append({"name": name, "asked": False})
@@ -131,20 +165,22 @@ def ask_monitors(
     return documents
 
 
-def _read_once(monitor: Monitor) -> list[str] | LdapSlamError:
-    """The figures that are missing, or why there is none."""
+def _read_once(monitor: Monitor) -> tuple[Document, str]:
     try:
         monitor.open()
         values = monitor.sample()
-    except LdapSlamError as error:
-        return error
     finally:
         monitor.close()
-    return [
+    missing = [
         metric.name
         for metric, value in zip(monitor.metrics, values, strict=True)
         if math.isnan(value)
     ]
+    line = f"{monitor.name}: {len(monitor.metrics)} figures"
+    if missing:
+        named = ", ".join(missing[:_NAMED]) + ", …" * (len(missing) > _NAMED)
+        line += f", {len(missing)} of them missing: {named}"
+    return {"figures": len(monitor.metrics), "figures_missing": missing}, line
 
 
 def _look_into(log: LogMonitor) -> None:
@@ -156,18 +192,8 @@ def _look_into(log: LogMonitor) -> None:
         )
 
 
-def _monitor_line(monitor: Monitor, missing: list[str]) -> str:
-    line = f"{monitor.name}: {len(monitor.metrics)} figures"
-    if not missing:
-        return line
-    named = ", ".join(missing[:_NAMED])
-    return f"{line}, {len(missing)} of them missing: {named}" + (
-        ", …" if len(missing) > _NAMED else ""
-    )
-
-
 def _elsewhere(job: Job, servers: ObservedServers) -> Iterator[str]:
-    """Monitors of hosts that this one is not."""
+    """Monitors of other hosts."""
     from ldapslam.agent.monitoring.choose import uris_of
 
     for monitor in job.monitors:
@@ -177,89 +203,44 @@ def _elsewhere(job: Job, servers: ObservedServers) -> Iterator[str]:
             yield f"{monitor.kind} {monitor.log or monitor.host}"
 
 
-class Faults:
-    """Errors by what they are about: who asks a server for something else later finds
-    the same wrong with it, and tells it in other words."""
-
-    def __init__(self, *, as_json: bool) -> None:
-        self._found: dict[object, LdapSlamError] = {}
-        self._as_json = as_json
-
-    def put(self, text: str) -> None:
-        """A line of the result, unless that is a document."""
-        if not self._as_json:
-            put(text)
-
-    def add(self, error: LdapSlamError) -> dict[str, Any]:
-        """Tell it, unless it was; the document of it."""
-        subject = _subject(error)
-        if subject not in self._found:
-            self._found[subject] = error
-            complain(error)
-        return error_document(error)
-
-    def is_unreachable(self, uri: str) -> bool:
-        """Nobody need wait for that server again."""
-        return _unreachable(uri) in self._found
-
-    @property
-    def exit_code(self) -> ExitCode:
-        """That of the first."""
-        return next((one.exit_code for one in self._found.values()), ExitCode.PASS)
+def _streams_of(
+    plan: AgentPlan, kind: type[JobType[Any]]
+) -> Iterator[tuple[StreamPlan, PythonStream]]:
+    """The streams of a job type."""
+    for stream in plan.streams:
+        python = stream.python
+        if python is not None and python.class_path == kind.python_class():
+            yield stream, python
 
 
-def _subject(error: LdapSlamError) -> object:
-    match error:
-        case TargetUnreachable() | TlsHandshakeFailed():
-            return _unreachable(error.uri)
-        case BindRejected():
-            return "bind", error.uri, error.bind_dn, error.result_code
-    return type(error), str(error)
-
-
-def _unreachable(uri: str) -> object:
-    return "reach", uri
-
-
-def ask_imports(plan: AgentPlan, faults: Faults) -> list[dict[str, Any]]:
+def ask_imports(plan: AgentPlan, faults: Faults) -> list[Document]:
     """The server of each stream of imports, with folders, files and programs."""
     from ldapslam.agent.admission.limits import ANY_PATH, AgentLimits
     from ldapslam.lab.bulk_load.job import BulkLoad
 
-    documents: list[dict[str, Any]] = []
-    for stream in plan.streams:
-        if (
-            stream.python is None
-            or stream.python.class_path != built_in.BulkLoad.python_class()
-        ):
-            continue
-        try:
-            version = BulkLoad(stream.python.options).examine(
-                AgentLimits(imports=(ANY_PATH,))
-            )
-        except LdapSlamError as error:
-            documents.append({"stream": stream.name, **faults.add(error)})
-            continue
-        documents.append({"stream": stream.name, "server": version})
-        faults.put(f"{stream.name}: this host can import into {version}")
-    return documents
+    def examine(stream: StreamPlan, python: PythonStream) -> tuple[Document, str]:
+        limits = AgentLimits(imports=(ANY_PATH,))
+        version = BulkLoad(python.options).examine(limits)
+        line = f"{stream.name}: this host can import into {version}"
+        return {"server": version}, line
+
+    return [
+        faults.ask({"stream": stream.name}, examine, stream, python)
+        for stream, python in _streams_of(plan, built_in.BulkLoad)
+    ]
 
 
-def ask_probes(plan: AgentPlan, faults: Faults) -> list[dict[str, Any]]:
+def ask_probes(plan: AgentPlan, faults: Faults) -> list[Document]:
     """Every server that a probe writes to or watches."""
-    documents: list[dict[str, Any]] = []
-    for stream in plan.streams:
-        if (
-            stream.python is not None
-            and stream.python.class_path == built_in.ReplicationProbe.python_class()
-        ):
-            documents += _ask_probe(stream, stream.python, faults)
+    documents: list[Document] = []
+    for stream, python in _streams_of(plan, built_in.ReplicationProbe):
+        documents += _ask_probe(stream, python, faults)
     return documents
 
 
 def _ask_probe(
     stream: StreamPlan, python: PythonStream, faults: Faults
-) -> list[dict[str, Any]]:
+) -> list[Document]:
     from ldapslam.agent.replication.probe import ReplicationProbe
 
     probe = ReplicationProbe(python.options)
@@ -272,46 +253,37 @@ def _ask_probe(
     except LdapSlamError as error:
         return [{"stream": stream.name, "uri": target, **faults.add(error)}]
     faults.put(f"{target}: the probe may write {python.options['dn']}")
-    documents: list[dict[str, Any]] = []
-    for uri in watched:
-        if faults.is_unreachable(uri):
-            continue
-        document: dict[str, Any] = {"stream": stream.name, "uri": uri}
-        try:
-            method = probe.examine_replica(uri, access, dn)
-        except LdapSlamError as error:
-            documents.append(document | faults.add(error))
-            continue
-        documents.append(document | {"method": method})
-        poll_ns = python.options["poll_ns"]
-        faults.put(f"{uri}: tells by {method_text(method, (poll_ns or 0) / 1e9)}")
-    return documents
+    poll_s = (python.options["poll_ns"] or 0) / 1e9
+
+    def examine(uri: str) -> tuple[Document, str]:
+        method = probe.examine_replica(uri, access, dn)
+        return {"method": method}, f"{uri}: tells by {method_text(method, poll_s)}"
+
+    return [
+        faults.ask({"stream": stream.name, "uri": uri}, examine, uri)
+        for uri in watched
+        if not faults.is_unreachable(uri)
+    ]
 
 
 def ask_verification(
     job: Job, servers: ObservedServers, faults: Faults
-) -> dict[str, Any] | None:
+) -> Document | None:
     """Whether all servers say how far they are, and have what is to be compared."""
-    from collections import Counter
-
     from ldapslam.directory.replication import ReplicationServer, examine_replication
 
-    if job.verify is None or any(map(faults.is_unreachable, servers.every())):
+    uris = servers.every()
+    if job.verify is None or any(map(faults.is_unreachable, uris)):
         return None
     try:
         found = examine_replication(
-            [
-                ReplicationServer(uri, servers.access(uri), Counter())
-                for uri in servers.every()
-            ],
+            [ReplicationServer(uri, servers.access(uri), Counter()) for uri in uris],
             job.verify.replication,
         )
     except LdapSlamError as error:
         return faults.add(error)
     for tree in found["trees"]:
-        now = "they differ"
-        if tree["converged"]:
-            now = "all have the same changes"
+        now = "all have the same changes" if tree["converged"] else "they differ"
         faults.put(
             f"verify: {tree['suffix']} on {len(found['servers'])} servers; {now}"
         )

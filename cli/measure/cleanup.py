@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`run --cleanup`: remove the entries that a run left, here and now.
 
-Runs remove what they added themselves. One that was killed could not; its ledgers are
-where its agents' spools are, and this finishes from there. What is already gone is
-passed over, so it may be repeated.
+Runs remove what they added. A run that was killed left ledgers in its agents' spools;
+this goes on from there, and may be repeated: entries that are gone are skipped.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ _RUN_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{6}")
 def clean_up_run(
     run: str, spool: Path | None, runs_folder: Path, write: Write
 ) -> ExitCode:
-    """Remove what run `run` left; `run` is its id, or the folder of its results. The
-    result goes to `write`, what happens meanwhile to stderr."""
+    """Remove what run `run` left (its id, or the folder of its results); the result
+    goes to `write`."""
     folders = _find(run, spool, runs_folder)
     if not folders:
         # a mistyped id has left nothing anywhere
@@ -96,8 +95,8 @@ def _remove_empty(folder: Path) -> None:
 
 @contextlib.contextmanager
 def rest_removed(spools: Path) -> Iterator[None]:
-    """Around a local fleet: what its agents could not remove themselves is removed
-    after it; when it ended in a hurry, only said."""
+    """Within, a local fleet runs; afterwards what its agents left is removed. After an
+    error it is only named."""
     try:
         yield
     except BaseException:

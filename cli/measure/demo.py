@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`demo`: a real measurement of a throw-away slapd, with nothing to prepare."""
+"""`demo`: a real measurement of a temporary slapd, with nothing to prepare."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ENTRIES = 20_000
 def demo_command(
     overrides: tuple[str, ...], out: Path | None, as_json: bool
 ) -> ExitCode:
-    """Measure a throw-away slapd: supplier, replica, data, a mixed job, the report.
+    """Measure a temporary slapd: supplier, replica, data, a mixed job, the report.
 
     Nothing of the directory is left afterwards. Takes about 40 s.
     """

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A coordinator and agents of our own on this host, for the length of one command.
+"""A coordinator and agents on this host, for the length of one command.
 
-They run the same commands as on a fleet's machines, in child processes; only the
-address differs: a Unix socket in a temporary folder. They are forks of this process,
-which has imported what they need. They are in sessions of their own, so that Ctrl-C
-reaches us alone, and get SIGTERM from the kernel should we be killed.
+They run the commands of a fleet's machines, as forks of this process, which has
+imported what they need, over a Unix socket in a temporary folder. They are in sessions
+of their own, so that Ctrl-C reaches only this process, and get SIGTERM from the kernel
+when it is killed.
 """
 
 from __future__ import annotations
@@ -47,9 +47,8 @@ class LocalFleet:
         self._children: list[tuple[str, Fork]] = []
 
     def start(self, name: str, arguments: Sequence[str]) -> None:
-        """Start `ldapslam ARGUMENTS…` with its output in logs/NAME.log.
-
-        Not once this process has threads: gRPC, as in Client, has some."""
+        """Start `ldapslam ARGUMENTS…` with its output in logs/NAME.log; FleetError once
+        this process has threads, as gRPC starts some."""
         if has_threads():
             raise FleetError(
                 "a local fleet is forked, and this process has threads already",
@@ -85,7 +84,7 @@ class LocalFleet:
         self._wait(missing)
 
     def wait_for_agents(self, count: int) -> None:
-        """Return when so many agents are registered."""
+        """Return when `count` agents are registered."""
         with Client(self.address) as client:
 
             def missing() -> str:
@@ -140,10 +139,8 @@ def agent_names(agents: Agents, count: int | None) -> Sequence[str]:
 def local_fleet(
     names: Sequence[str], labels: Mapping[str, str], store: Path, folder: Path
 ) -> Iterator[LocalFleet]:
-    """A coordinator that writes to `store` and an agent of each name, all ready.
-
-    Logs go to `folder`; so do the spools, which are removed at the orderly end only.
-    """
+    """A coordinator that writes to `store` and an agent of each name, all ready. Logs
+    and spools are in `folder`; spools are removed at an orderly end."""
     logs, spools = folder / "logs", folder / SPOOLS
     logs.mkdir(parents=True, exist_ok=True)
     with scratch_folder() as scratch:
@@ -161,7 +158,7 @@ def local_fleet(
                 file_name = re.sub(r"[^A-Za-z0-9_.-]|^\.+", "_", name)
                 arguments = ["--coordinator", address, "--name", name]
                 arguments += ["--spool", str(spools / file_name)]
-                # whoever names the targets is this agent's operator, too
+                # the user who names the targets is this agent's operator, too
                 for kind in ("target", "log", "import"):
                     arguments += [f"--allow-{kind}", "any"]
                 for key, value in labels.items():

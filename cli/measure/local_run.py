@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A job run here and now: a coordinator and N agents on this host, and its reports.
 
-The path is the one of a fleet: submit, watch, report. Ctrl-C cancels the run, which
-then drains, and its reports are written all the same; a second Ctrl-C ends at once.
+As in a fleet: submit, watch, report. Ctrl-C cancels the run, which drains and is
+reported; a second Ctrl-C ends at once.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ from __future__ import annotations
 import contextlib
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Self
 
 from ldapslam.base.errors import ConfigError, ExitCode, LdapSlamError
+from ldapslam.cli import outcome
 from ldapslam.cli.client import Client
 from ldapslam.cli.console import say
 from ldapslam.cli.follow import follow
@@ -26,14 +28,6 @@ from ldapslam.cli.measure.local_fleet import (
     one_blas_thread,
 )
 from ldapslam.cli.options import FORMATS, RUNS_FOLDER, STORE_NAME
-from ldapslam.cli.outcome import (
-    has_started,
-    make_folder,
-    name_files,
-    raise_if_never_started,
-    report,
-    show_outcome,
-)
 from ldapslam.cli.progress import Progress
 from ldapslam.cli.submission import JobSource, submit_job
 from ldapslam.proto import operator_pb2 as pb
@@ -54,7 +48,7 @@ def run_locally(
     with one_blas_thread():  # a job type of the user's may import numpy
         job = source.load(overrides)
     names = agent_names(job.agents, agents)
-    with _results_folder(out) as results:
+    with _Results(out) as results:
         store_file = results.folder / STORE_NAME
         labels = job.agents.labels or {}
         with (
@@ -62,17 +56,17 @@ def run_locally(
             local_fleet(names, labels, store_file, results.folder) as fleet,
         ):
             status, is_interrupted = _run_on(fleet, source, overrides)
-        if is_interrupted and not has_started(status):
+        if is_interrupted and not outcome.has_started(status):
             say("interrupted before any load; there is nothing to report")
             return ExitCode.INTERRUPTED
-        raise_if_never_started(status)
+        outcome.raise_if_never_started(status)
         results.keep(status.run_id)
         with Store.open(results.folder / STORE_NAME) as store:
-            summary, files = report(
+            summary, files = outcome.report(
                 store, status.run_id, out=results.folder, formats=FORMATS
             )
-        exit_code = show_outcome(summary, as_json=as_json)
-        name_files(results.folder, files)
+        exit_code = outcome.show_outcome(summary, as_json=as_json)
+        outcome.name_files(results.folder, files)
     return ExitCode.INTERRUPTED if is_interrupted else exit_code
 
 
@@ -109,7 +103,7 @@ class _Results:
                 hint="name another one with --out, or remove it",
             )
         # Logs and results name entries and hosts: for their owner, who may share them.
-        make_folder(self.folder, 0o700)
+        outcome.make_folder(self.folder, 0o700)
 
     def keep(self, run_id: str) -> None:
         """There are results: give the folder its name."""
@@ -117,14 +111,17 @@ class _Results:
         if not self._is_named:
             self.folder = self.folder.rename(RUNS_FOLDER / run_id)
 
-    def discard_if_useless(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         """Remove what a run left that never started, and no more than that."""
         if self._is_kept:
             return
         if self._has_load():
             say(
                 f"what was measured is in {self.folder}; "
-                f"`ldapslam report {self.folder}` reports it"
+                f"`ldapslam outcome.report {self.folder}` reports it"
             )
         elif not self._has_existed:
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -133,18 +130,9 @@ class _Results:
                     RUNS_FOLDER.rmdir()
 
     def _has_load(self) -> bool:
-        """Whether the store knows a run that had begun."""
+        """Whether the store has a run that had begun."""
         try:
             with Store.open(self.folder / STORE_NAME, read_only=True) as store:
                 return any(run.t0_utc for run in store.runs())
         except LdapSlamError:
             return False
-
-
-@contextlib.contextmanager
-def _results_folder(out: Path | None) -> Iterator[_Results]:
-    results = _Results(out)
-    try:
-        yield results
-    finally:
-        results.discard_if_useless()

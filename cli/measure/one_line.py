@@ -10,35 +10,36 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from ldapslam.base.errors import ExitCode
-from ldapslam.cli.console import add_options, put
-from ldapslam.cli.measure.composed_job import ComposedJob
+from ldapslam.cli.composed_job import ComposedJob
+from ldapslam.cli.console import put
 from ldapslam.cli.measure.one_line_options import (
-    BINDS,
-    EXTRA_PLACES,
     Options,
     common_options,
     compose,
-    extras,
     in_words_of_options,
-    put_operation,
 )
+from ldapslam.cli.options import add_options, flag, option
+from ldapslam.jobs.operations.controls import BARE_CONTROLS, CONTROLS
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
-_OPERATION = "streams[0].operations"
+_PATTERNS = "patterns such as uid=user.[0-9999],ou=people,…."
+_SUCCESSES = {"compare": ("compareFalse", "compareTrue")}
 
 
 @in_words_of_options()
 def run_composed(job: ComposedJob, given: Options) -> ExitCode:
     """Run the job, or print it, as --print-job says."""
     overrides: Sequence[str] = given["overrides"]
+    arguments = click.get_current_context().obj.arguments
+    shown = [argument for argument in arguments if argument != "--print-job"]
     job.head = (
-        f"ldapslam {shlex.join(_arguments())}",
+        f"ldapslam {shlex.join(shown)}",
         "`ldapslam run` takes this file; `ldapslam job describe` explains it.",
     )
     if given["print_job"]:
@@ -52,42 +53,236 @@ def run_composed(job: ComposedJob, given: Options) -> ExitCode:
     )
 
 
-def _arguments() -> list[str]:
-    """The command line, for the head of the file."""
-    arguments = click.get_current_context().obj.arguments
-    return [argument for argument in arguments if argument != "--print-job"]
+@dataclass
+class _Operation:
+    """One operation of a job under construction; its fields come from options."""
+
+    job: ComposedJob
+    given: Options
+    kind: str
+    path: tuple[str | int, ...] = ("streams", 0, "operations", 0)
+
+    def need(self, **options: str) -> None:
+        """UsageError when one of these options was not given."""
+        missing = [words for name, words in options.items() if self.given[name] is None]
+        if missing:
+            kind = self.kind.replace("_", "-")
+            raise click.UsageError(f"{kind} needs {' and '.join(missing)}")
+
+    def set(self, name: str, words: str, value: Any, *inner: str) -> None:
+        """Set a field of the body; `words` is its option as typed."""
+        self.job.put((*self.path, self.kind, name, *inner), value, words)
+
+    def take(self, name: str, words: str) -> None:
+        """Set a field to the value of the option of the same name, if it was given."""
+        value = self.given.get(name)
+        if value is not None and value is not False:
+            self.set(name, words, value)
+
+    def finish(self, weight: int | None = None, **more: Any) -> None:
+        """Set the fields next to the body: weight, --expect and -J."""
+        if weight is not None:
+            words = f"--{self.kind.replace('_', '-')}"
+            self.job.put((*self.path, "weight"), weight, words)
+        # the job file's list is complete: it has the successes too
+        codes = [
+            int(code) if code.isdecimal() else code
+            for code in _names(self.given["expect"])
+        ]
+        if codes:
+            more["expect"] = [*_SUCCESSES.get(self.kind, ("success",)), *codes]
+        if controls := [_control(text) for text in self.given["controls"]]:
+            more["controls"] = [*controls, *more.get("controls", ())]
+        for name, value in more.items():
+            words = {"expect": "--expect", "controls": "-J"}.get(name, "")
+            self.job.put((*self.path, name), value, words)
 
 
-_base_option = click.option(
-    *("-b", "--base"), metavar="DN", required=True, help="Where to search; patterns."
-)
-_filter_option = click.option(
-    *("-f", "--filter"),
-    metavar="FILTER",
+def _control(text: str) -> dict[str, Any] | str:
+    """A control as searchrate has it, or a name that job files know."""
+    if text in CONTROLS:
+        return text
+    match = re.fullmatch(
+        r"([\d.]+)(?::(true|false|yes|no|critical|))?(?::(:?)(.*))?", text, re.I
+    )
+    if match is None:
+        raise click.UsageError(
+            f"-J: expected OID[:critical[:value]], got {text!r}: such as "
+            "2.16.840.1.113730.3.4.2:true; without a value also by name: "
+            f"{', '.join(BARE_CONTROLS)}"
+        )
+    control: dict[str, Any] = {"oid": match[1]}
+    if match[2]:
+        control["critical"] = match[2].lower() in ("true", "yes", "critical")
+    if match[4] is not None:
+        control["value"] = f"base64:{match[4]}" if match[3] else match[4]
+    return control
+
+
+def _search(op: _Operation) -> None:
+    op.need(base="-b")
+    op.take("base", "-b")
+    op.take("scope", "-s")
+    op.take("filter", "-f")
+    if names := _names(op.given["attributes"]):
+        op.set("attributes", "-a", names)
+    op.take("size_limit", "-z")
+    op.take("time_limit", "-l")
+    for name in ("deref", "page_size", "types_only"):
+        op.take(name, f"--{name.replace('_', '-')}")
+
+
+def _modify(op: _Operation) -> None:
+    """The changes in the order of the job file's keys."""
+    given = op.given
+    op.set("dn", "-b", given["entry"])
+    replaced = [(name, given["value"]) for name in _names(given["attributes"])]
+    replaced += [_pair("--replace", text) for text in given["replace"]]
+    increments = [_pair("--increment", text) for text in given["increment"]]
+    for name, value in increments:
+        if not re.fullmatch(r"-?\d+", value):
+            raise click.UsageError(
+                f"--increment: expected NAME=N, got {f'{name}={value}'!r}"
+            )
+    changes = {
+        "add": _grouped(_pair("--add", text) for text in given["add"]),
+        "delete": _grouped(text.partition("=")[::2] for text in given["delete"]),
+        "replace": _grouped(replaced),
+        "increment": {name: int(value) for name, value in increments},
+    }
+    for text in given["delete"]:
+        if "=" not in text:  # the whole attribute
+            changes["delete"][text].remove("")
+    if not any(changes.values()):
+        raise click.UsageError("say what to modify: -a NAME, or --replace NAME=TEXT")
+    for change, attributes in changes.items():
+        words = "-a" if change == "replace" and not given["replace"] else f"--{change}"
+        if attributes:
+            op.set(change, words, attributes)
+
+
+def _add(op: _Operation) -> None:
+    _put_entry(op)
+    if op.given.get("keep"):
+        op.set("clean_up", "--keep", False)
+
+
+def _put_entry(op: _Operation) -> None:
+    given = op.given
+    has_entry = "keep" in given  # `mix` has another use for --entry
+    entry = given["entry"] if has_entry else None
+    if given["template"] is not None:
+        if entry is not None:
+            raise click.UsageError("-b and --template: give one of them")
+        op.need(under="--under")
+        op.take("template", "--template")
+        op.take("under", "--under")
+        return
+    if entry is None or not given["attributes"]:
+        needed = "-b DN and -e NAME=TEXT, or " * has_entry
+        raise click.UsageError(f"adds need {needed}--template FILE and --under DN")
+    values = _grouped(_pair("-e", text) for text in given["attributes"])
+    op.set("dn", "-b", entry)
+    flat = {name: v[0] if len(v) == 1 else v for name, v in values.items()}
+    op.set("entry", "-e", flat)
+
+
+def _bind(op: _Operation) -> None:
+    given = op.given
+    name, words = ("entry", "-e") if "entry" in given else ("base", "-b")
+    dn, password = given[name], given["credentials"]
+    if given.get("anonymous"):
+        op.take("anonymous", "--anonymous")
+    elif given.get("mechanism") is not None:
+        op.set("sasl", "--mechanism", given["mechanism"], "mechanism")
+        if dn is not None:
+            op.set("sasl", words, dn, "authcid")
+        if password is not None:
+            op.set("sasl", "--credentials", password, "password")
+    elif dn is None or password is None:
+        other = ", or --anonymous" * ("anonymous" in given)
+        raise click.UsageError(f"binds need {words} DN and --credentials TEXT{other}")
+    else:
+        op.set("dn", words, dn)
+        op.set("password", "--credentials", password)
+
+
+def _mixed_modify(op: _Operation) -> None:
+    op.need(entry="-e")
+    name, value = op.given["modify_attribute"], op.given["value"]
+    op.set("dn", "-e", op.given["entry"])
+    op.set("replace", "--modify-attribute", {name: value})
+    op.set("replace", "--value", value, name)
+
+
+def _compare(op: _Operation) -> None:
+    op.need(entry="-e", compare_with="--compare-with")
+    attribute, value = _pair("--compare-with", op.given["compare_with"])
+    op.set("dn", "-e", op.given["entry"])
+    op.set("attribute", "--compare-with", attribute)
+    op.set("value", "--compare-with", value)
+
+
+def _delete(op: _Operation) -> None:
+    op.need(add="--add")
+    op.set("of", "--delete", "add")
+
+
+def _modify_dn(op: _Operation) -> None:
+    op.need(add="--add")
+    op.set("of", "--modify-dn", "add")
+    op.set("new_rdn", "--modify-dn", "cn=[unique]")
+
+
+_MIXED: dict[str, Callable[[_Operation], None]] = {
+    "search": _search,
+    "compare": _compare,
+    "modify": _mixed_modify,
+    "add": _add,
+    "delete": _delete,
+    "modify_dn": _modify_dn,
+}
+
+
+def _pair(words: str, text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise click.UsageError(f"{words}: expected NAME=TEXT, got {text!r}")
+    return name, value
+
+
+def _grouped(pairs: Any) -> dict[str, Any]:
+    """Values by name."""
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        found.setdefault(name, []).append(value)
+    return found
+
+
+def _names(texts: Sequence[str]) -> list[str]:
+    return [name for text in texts for name in re.split("[, ]+", text) if name]
+
+
+_base_option = option("-b --base DN", "Where to search; patterns.", required=True)
+_filter_option = option(
+    "-f --filter FILTER",
+    "Which entries; patterns such as (uid=user.[0-9999]).",
     default="(objectClass=*)",
-    show_default=True,
-    help="Which entries; patterns such as (uid=user.[0-9999]).",
 )
-_scope_option = click.option(
-    *("-s", "--scope"), metavar="SCOPE", help="base, one, sub (the default), children."
-)
-_entry_option = click.option(
-    *("-b", "--entry", "entry"),
-    metavar="DN",
-    required=True,
-    help="The entry; patterns such as uid=user.[0-9999],ou=people,….",
-)
-_attributes_option = click.option(
-    *("-a", "--attribute", "attributes"),
-    metavar="NAME,…",
+_scope_option = option("-s --scope SCOPE", "base, one, sub (the default), children.")
+_entry_option = option("-b --entry DN", f"The entry; {_PATTERNS}", required=True)
+_attributes_option = option(
+    "-a --attribute attributes NAME,…",
+    "Attributes to return; repeatable.",
     multiple=True,
-    help="Attributes to return; repeatable.",
 )
-_credentials_option = click.option(
-    "--credentials",
-    metavar="TEXT",
-    help="Passwords of a test population; patterns. Never a real password: arguments "
-    "and job files are not secret.",
+_value_option = option(
+    "--value TEXT", "New value of the attribute; patterns.", default="[random:10]"
+)
+_credentials_option = option(
+    "--credentials TEXT",
+    "Passwords of a test population; patterns. Never a real password: arguments and "
+    "job files are not secret.",
 )
 
 
@@ -97,18 +292,12 @@ _credentials_option = click.option(
     _scope_option,
     _filter_option,
     _attributes_option,
-    click.option("-z", "--size-limit", metavar="N", type=int, help="Most entries."),
-    click.option("-l", "--time-limit", metavar="TIME", help="Of the server: 5s."),
-    click.option(
-        "--deref", metavar="WHEN", help="Aliases: never, searching, finding, always."
-    ),
-    click.option("--types-only", is_flag=True, help="Names without values."),
-    click.option(
-        "--page-size", metavar="N", type=int, help="Page through all of the result."
-    ),
-    click.option(
-        "--sort", metavar="KEY,…", help="Sorted by the server: sn,-givenName:rule."
-    ),
+    option("-z --size-limit N", "Most entries.", type=int),
+    option("-l --time-limit TIME", "Time limit of the server: 5s."),
+    option("--deref WHEN", "Aliases: never, searching, finding, always."),
+    flag("--types-only", "Names without values."),
+    option("--page-size N", "Page through all of the result.", type=int),
+    option("--sort KEY,…", "Sorted by the server: sn,-givenName:rule."),
     common_options,
 )
 def search_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
@@ -120,53 +309,28 @@ def search_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
       ldapslam search ldap://ds1 ldap://ds2 -b … -c 64 -D cn=admin,… -y FILE --print-job
     """
     job = compose("search", uris, given)
-    body, places = search_body(given)
-    for name, option in (
-        ("size_limit", "-z"),
-        ("time_limit", "-l"),
-        ("deref", "--deref"),
-        ("page_size", "--page-size"),
-    ):
-        if given[name] is not None:
-            body[name] = given[name]
-            places[name] = option
-    if given["types_only"]:
-        body["types_only"] = True
-    more = extras(given, "search")
+    op = _Operation(job, given, "search")
+    _search(op)
+    more: dict[str, Any] = {}
     if given["sort"] is not None:
-        more.setdefault("controls", []).append(
-            {"server_side_sort": given["sort"].split(",")}
-        )
-    _put(job, 0, "search", body, places, more)
+        more["controls"] = [{"server_side_sort": given["sort"].split(",")}]
+    op.finish(**more)
     return run_composed(job, given)
 
 
 @click.command("modify")
 @add_options(
     _entry_option,
-    click.option(
-        *("-a", "--attribute", "attributes"),
-        metavar="NAME",
+    option(
+        "-a --attribute attributes NAME",
+        "Replaced by the value of --value; repeatable.",
         multiple=True,
-        help="Replaced by the value of --value; repeatable.",
     ),
-    click.option(
-        "--value",
-        metavar="TEXT",
-        default="[random:10]",
-        show_default=True,
-        help="New value of -a; patterns.",
-    ),
-    click.option(
-        "--replace", metavar="NAME=TEXT", multiple=True, help="Replace by a value."
-    ),
-    click.option("--add", metavar="NAME=TEXT", multiple=True, help="Add a value."),
-    click.option(
-        "--delete", metavar="NAME[=TEXT]", multiple=True, help="Delete it or a value."
-    ),
-    click.option(
-        "--increment", metavar="NAME=N", multiple=True, help="Increment (RFC 4525)."
-    ),
+    _value_option,
+    option("--replace NAME=TEXT", "Replace by a value.", multiple=True),
+    option("--add NAME=TEXT", "Add a value.", multiple=True),
+    option("--delete NAME[=TEXT]", "Delete it or a value.", multiple=True),
+    option("--increment NAME=N", "Increment (RFC 4525).", multiple=True),
     common_options,
 )
 def modify_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
@@ -176,37 +340,20 @@ def modify_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
       ldapslam modify ldap://ds1 -b uid=user.[0-9999],ou=people,… -a description
       ldapslam modify ldap://ds1 -b … --replace 'mail=[random:8]@example.com' -r 50
     """
-    job = compose("modify", uris, given)
-    body: dict[str, Any] = {"dn": given["entry"]}
-    places = {"dn": "-b"}
-    wanted = changes(given)
-    if not wanted:
-        raise click.UsageError("say what to modify: -a NAME, or --replace NAME=TEXT")
-    for change, attributes in wanted.items():
-        body[change] = attributes
-        places[change] = f"--{change}"
-    if given["attributes"] and not given["replace"]:
-        places["replace"] = "-a"
-    _put(job, 0, "modify", body, places, extras(given, "modify"))
-    return run_composed(job, given)
+    return _run_one("modify", _modify, uris, given)
 
 
 @click.command("add")
 @add_options(
-    click.option(
-        *("-b", "--entry", "entry"), metavar="DN", help="The new entry; patterns."
-    ),
-    click.option(
-        *("-e", "--set-attribute", "attributes"),
-        metavar="NAME=TEXT",
+    option("-b --entry DN", "The new entry; patterns."),
+    option(
+        "-e --set-attribute attributes NAME=TEXT",
+        "With -b: an attribute of it; repeatable, also for further values.",
         multiple=True,
-        help="With -b: an attribute of it; repeatable, also for further values.",
     ),
-    click.option(
-        "--template", metavar="FILE", help="Entries of a template (MakeLDIF's tags)."
-    ),
-    click.option("--under", metavar="DN", help="With --template: their parent."),
-    click.option("--keep", is_flag=True, help="Leave the entries there afterwards."),
+    option("--template FILE", "Entries of a template (MakeLDIF's tags)."),
+    option("--under DN", "With --template: their parent."),
+    flag("--keep", "Leave the entries there afterwards."),
     common_options,
 )
 def add_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
@@ -216,12 +363,7 @@ def add_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
       ldapslam add ldap://ds1 --template person.template --under ou=people,… -n 10000
       ldapslam add ldap://ds1 -b cn=[unique],ou=people,… -e objectClass=person -e sn=x
     """
-    job = compose("add", uris, given)
-    body, places = add_body(given)
-    if given["keep"]:
-        body["clean_up"] = False
-    _put(job, 0, "add", body, places, extras(given, "add"))
-    return run_composed(job, given)
+    return _run_one("add", _add, uris, given)
 
 
 @click.command("delete")
@@ -232,31 +374,25 @@ def delete_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
     \b
       ldapslam delete ldap://ds1 -b uid=user.[0:9999],ou=people,… -n 10000
     """
-    job = compose("delete", uris, given)
-    _put(
-        job, 0, "delete", {"dn": given["entry"]}, {"dn": "-b"}, extras(given, "delete")
+    return _run_one(
+        "delete", lambda op: op.set("dn", "-b", given["entry"]), uris, given
     )
-    return run_composed(job, given)
 
 
 @click.command("bind")
 @add_options(
-    click.option(
-        *("-b", "--base", "base"),
-        metavar="DN",
-        help="Who binds; patterns. With -f: where they are searched first.",
+    option(
+        "-b --base DN",
+        "The DN that binds; patterns. With -f: the base of the searches before.",
     ),
-    click.option(
-        *("-f", "--filter"),
-        metavar="FILTER",
-        help="Search first, then bind as the entry found, as authrate does.",
+    option(
+        "-f --filter FILTER",
+        "Search first, then bind as the entry found, as authrate does.",
     ),
     _scope_option,
     _credentials_option,
-    click.option("--anonymous", is_flag=True, help="Bind anonymously."),
-    click.option(
-        "--mechanism", metavar="MECH", help="SASL binds; -b is then the authcid."
-    ),
+    flag("--anonymous", "Bind anonymously."),
+    option("--mechanism MECH", "SASL binds; -b is then the authcid."),
     common_options,
 )
 def bind_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
@@ -266,55 +402,64 @@ def bind_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
       ldapslam bind ldap://ds1 -b uid=user.[0-9999],ou=people,… --credentials password
       ldapslam bind ldap://ds1 -b ou=people,… -f '(uid=user.[0-9999])' --credentials …
     """
+    if given["filter"] is None:
+        return _run_one("bind", _bind, uris, given)
+    if given["base"] is None or given["credentials"] is None:
+        raise click.UsageError("-f needs -b DN and --credentials TEXT")
+    if given["anonymous"] or given["mechanism"] is not None:
+        raise click.UsageError("-f is for simple binds as the entries found")
     job = compose("bind", uris, given)
-    if given["filter"] is not None:
-        put_search_and_bind(job, given)
-    else:
-        body, places = bind_body(given)
-        _put(job, 0, "bind", body, places, extras(given, "bind"))
+    steps = ("streams", 0, "operations", 0, "sequence")
+    no_extras = {"attributes": ["1.1"], "expect": (), "controls": ()}
+    search = _Operation(job, {**given, **no_extras}, "search", (*steps, 0))
+    _search(search)
+    search.finish(capture={"found": "dn"})
+    bind = _Operation(job, given, "bind", (*steps, 1))
+    bind.set("dn", "", "[found]")
+    bind.set("password", "--credentials", given["credentials"])
+    bind.finish()
     return run_composed(job, given)
 
 
-def _weight(name: str) -> Callable[[_Command], _Command]:
-    return click.option(
-        f"--{name}", metavar="W", type=int, help=f"Weight of {name.replace('-', ' ')}."
-    )
+def _run_one(
+    kind: str,
+    put_fields: Callable[[_Operation], None],
+    uris: tuple[str, ...],
+    given: Options,
+) -> ExitCode:
+    """Run a job of one operation."""
+    job = compose(kind, uris, given)
+    operation = _Operation(job, given, kind)
+    put_fields(operation)
+    operation.finish()
+    return run_composed(job, given)
 
 
 @click.command("mix")
 @add_options(
-    *map(
-        _weight, ("search", "compare", "modify", "add", "delete", "modify-dn", "bind")
+    *(
+        option(
+            f"--{kind.replace('_', '-')} W",
+            f"Weight of {kind.replace('_', ' ')}.",
+            type=int,
+        )
+        for kind in (*_MIXED, "bind")
     ),
-    click.option("-b", "--base", metavar="DN", help="Of searches: where; patterns."),
+    option("-b --base DN", "Where searches search; patterns."),
     _scope_option,
     _filter_option,
     _attributes_option,
-    click.option(
-        *("-e", "--entry", "entry"),
-        metavar="DN",
-        help="Of modifies, compares and binds: the entry; patterns.",
-    ),
-    click.option(
-        "--modify-attribute",
-        metavar="NAME",
+    option("-e --entry DN", "The entry of modifies, compares and binds; patterns."),
+    option(
+        "--modify-attribute NAME",
+        "The attribute that modifies replace.",
         default="description",
-        show_default=True,
-        help="Of modifies: what is replaced.",
     ),
-    click.option(
-        "--value",
-        metavar="TEXT",
-        default="[random:10]",
-        show_default=True,
-        help="Of modifies: its new value; patterns.",
-    ),
-    click.option(
-        "--compare-with", metavar="NAME=TEXT", help="Of compares: attribute and value."
-    ),
+    _value_option,
+    option("--compare-with NAME=TEXT", "Attribute and value of compares."),
     _credentials_option,
-    click.option("--template", metavar="FILE", help="Of adds: the entries' template."),
-    click.option("--under", metavar="DN", help="Of adds: the entries' parent."),
+    option("--template FILE", "Template of the entries of adds."),
+    option("--under DN", "Parent of the entries of adds."),
     common_options,
 )
 def mix_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
@@ -328,202 +473,56 @@ def mix_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
           --modify 1 -e uid=user.[0-9999],ou=people,… -D cn=admin,… -y FILE
       ldapslam mix ldap://ds1 --add 1 --delete 1 --template person.template --under …
     """
-    weights = {
-        kind: given[kind]
-        for kind in ("search", "compare", "modify", "add", "delete", "modify_dn")
-        if given[kind] is not None
-    }
+    weights = {kind: given[kind] for kind in _MIXED if given[kind] is not None}
     if not weights and given["bind"] is None:
         raise click.UsageError("give weights, such as --search 10 --modify 1")
     if not weights:
         raise click.UsageError("a mix of binds alone is `ldapslam bind`")
     job = compose("mix", uris, given)
     for number, (kind, weight) in enumerate(weights.items()):
-        body, places = MIXED[kind](given)
-        _put(job, number, kind, body, places, {"weight": weight, **extras(given, kind)})
-        job.places[f"{_OPERATION}[{number}].weight"] = f"--{kind.replace('_', '-')}"
+        path = ("streams", 0, "operations", number)
+        operation = _Operation(job, given, kind, path)
+        _MIXED[kind](operation)
+        operation.finish(weight)
     if given["bind"] is not None:
-        put_binds_beside(job, given, sum(weights.values()))
+        _put_bind_stream(job, given, sum(weights.values()))
     return run_composed(job, given)
 
 
-def _put(
-    job: ComposedJob,
-    number: int,
-    kind: str,
-    body: dict[str, Any],
-    places: dict[str, str],
-    more: dict[str, Any],
-) -> None:
-    operation = {kind: body, **more}
-    of_body = {f"{kind}.{name}": option for name, option in places.items()}
-    put_operation(job, number, operation, {**of_body, **EXTRA_PLACES})
-
-
-#: The body of an operation, and the option that each field of it comes from.
-Body = tuple[dict[str, Any], dict[str, str]]
-
-
-def search_body(given: Options) -> Body:
-    _need(given, "search", base="-b")
-    body: dict[str, Any] = {"base": given["base"]}
-    if given["scope"] is not None:
-        body["scope"] = given["scope"]
-    body["filter"] = given["filter"]
-    names = _names(given["attributes"])
-    if names:
-        body["attributes"] = names
-    places = {"base": "-b", "scope": "-s", "filter": "-f", "attributes": "-a"}
-    return body, places
-
-
-def _modify_body(given: Options) -> Body:
-    _need(given, "modify", entry="-e")
-    replace = {given["modify_attribute"]: given["value"]}
-    places = {
-        "dn": "-e",
-        "replace": "--modify-attribute",
-        f"replace.{given['modify_attribute']}": "--value",
-    }
-    return {"dn": given["entry"], "replace": replace}, places
-
-
-def _compare_body(given: Options) -> Body:
-    _need(given, "compare", entry="-e", compare_with="--compare-with")
-    attribute, value = _pair("--compare-with", given["compare_with"])
-    body = {"dn": given["entry"], "attribute": attribute, "value": value}
-    return body, {
-        "dn": "-e",
-        "attribute": "--compare-with",
-        "value": "--compare-with",
-    }
-
-
-def add_body(given: Options) -> Body:
-    entry = given["entry"] if "keep" in given else None  # `mix` has another use for it
-    if given["template"] is not None:
-        if entry is not None:
-            raise click.UsageError("-b and --template: give one of them")
-        _need(given, "add", under="--under")
-        body: dict[str, Any] = {"template": given["template"], "under": given["under"]}
-        return body, {"template": "--template", "under": "--under"}
-    if entry is None or not given["attributes"]:
-        needed = "-b DN and -e NAME=TEXT, or " if "keep" in given else ""
-        raise click.UsageError(f"adds need {needed}--template FILE and --under DN")
-    attributes: dict[str, Any] = {}
-    for text in given["attributes"]:
-        name, value = _pair("-e", text)
-        attributes.setdefault(name, []).append(value)
-    flat = {name: v[0] if len(v) == 1 else v for name, v in attributes.items()}
-    return {"dn": entry, "entry": flat}, {"dn": "-b", "entry": "-e"}
-
-
-def _delete_body(given: Options) -> Body:
-    _need(given, "delete", add="--add")
-    return {"of": "add"}, {"of": "--delete"}
-
-
-def _modify_dn_body(given: Options) -> Body:
-    _need(given, "modify-dn", add="--add")
-    return {"of": "add", "new_rdn": "cn=[unique]"}, {"of": "--modify-dn"}
-
-
-MIXED: dict[str, Callable[[Options], Body]] = {
-    "search": search_body,
-    "compare": _compare_body,
-    "modify": _modify_body,
-    "add": add_body,
-    "delete": _delete_body,
-    "modify_dn": _modify_dn_body,
-}
-
-
-def bind_body(given: Options) -> Body:
-    if given.get("anonymous"):
-        return {"anonymous": True}, {}
-    option = "-e" if "entry" in given else "-b"
-    dn = given["entry" if "entry" in given else "base"]
-    if given.get("mechanism") is not None:
-        sasl = {"mechanism": given["mechanism"]}
-        if dn is not None:
-            sasl["authcid"] = dn
-        if given["credentials"] is not None:
-            sasl["password"] = given["credentials"]
-        return {"sasl": sasl}, {
-            "sasl.mechanism": "--mechanism",
-            "sasl.authcid": option,
-            "sasl.password": "--credentials",
-        }
-    if dn is None or given["credentials"] is None:
-        other = ", or --anonymous" if "anonymous" in given else ""
-        raise click.UsageError(f"binds need {option} DN and --credentials TEXT{other}")
-    body = {"dn": dn, "password": given["credentials"]}
-    return body, {"dn": option, "password": "--credentials"}
-
-
-def put_search_and_bind(job: ComposedJob, given: Options) -> None:
-    if given["base"] is None or given["credentials"] is None:
-        raise click.UsageError("-f needs -b DN and --credentials TEXT")
-    if given["anonymous"] or given["mechanism"] is not None:
-        raise click.UsageError("-f is for simple binds as the entries found")
-    search: dict[str, Any] = {"base": given["base"], "filter": given["filter"]}
-    search["attributes"] = ["1.1"]
-    if given["scope"] is not None:
-        search["scope"] = given["scope"]
-    steps = [
-        {"search": search, "capture": {"found": "dn"}},
-        {
-            "bind": {"dn": "[found]", "password": given["credentials"]},
-            **extras(given, "bind"),
-        },
-    ]
-    places = {
-        "sequence[0].search.base": "-b",
-        "sequence[0].search.filter": "-f",
-        "sequence[0].search.scope": "-s",
-        "sequence[1].bind.password": "--credentials",
-        "sequence[1].expect": "--expect",
-        "sequence[1].controls": "-J",
-    }
-    put_operation(job, 0, {"sequence": steps}, places)
-
-
-def put_binds_beside(job: ComposedJob, given: Options, others: int) -> None:
-    """A second stream: a bind would change whom its connection's requests act as."""
-    load = job.tree["streams"][0]["load"]
-    if "rate" not in load.get("open", {}):
+def _put_bind_stream(job: ComposedJob, given: Options, others: int) -> None:
+    """A second stream: binds would change the identity of its connections' requests."""
+    first = job.tree["streams"][0]
+    load = first["load"].get("open", {})
+    if "rate" not in load:
         raise click.UsageError(
-            "--bind beside other operations needs a rate (-r): binds have connections "
-            "of their own, and closed loops would not keep the weights"
+            "--bind with other operations needs a rate (-r): binds have connections of "
+            "their own, and closed loops would not keep the weights"
         )
-    body, places = bind_body(given)
     total = others + given["bind"]
-    match = re.fullmatch(r"([\d.]+)([kM]?)/([smh])", load["open"]["rate"])
+    rate = load["rate"]
+    match = re.fullmatch(r"([\d.]+)([kM]?)/([smh])", rate)
+    binds = dict(load)  # a rate that does not match will be found to be at fault
     if match is not None and given["bind"] > 0:
-        rate = load["open"]["rate"]
-        load["open"]["rate"] = _part(match, others, total)
-        binds = {**load["open"], "rate": _part(match, given["bind"], total)}
+        load["rate"] = _part(match, others, total)
+        binds["rate"] = _part(match, given["bind"], total)
         binds.pop("in_flight", None)
         job.comments["streams"] = (
             f"{rate} in all: {others} of {total} arrivals go to the first stream, "
             f"{given['bind']} to the binds, which have connections of their own"
         )
-    else:
-        binds = dict(load["open"])  # its rate is at fault, and will be found to be
-    stream: dict[str, Any] = {"name": BINDS, "target": "directory"}
+    stream: dict[str, Any] = {"name": "binds", "target": "directory"}
     stream["load"] = {"open": binds}
     for key in ("connection", "request_timeout"):
-        if key in job.tree["streams"][0]:
-            stream[key] = job.tree["streams"][0][key]
+        if key in first:
+            stream[key] = first[key]
     if given["count"] is not None:
-        of_binds = given["count"] * given["bind"] // total
-        job.tree["streams"][0]["count"] = given["count"] - of_binds
-        stream["count"] = of_binds
-    stream["operations"] = [{"bind": body, **extras(given, "bind")}]
-    job.put(("streams", 1), stream, "")
-    job.places["streams[1].load.open.rate"] = "-r"
-    for name, option in places.items():
-        job.places[f"streams[1].operations[0].bind.{name}"] = option
+        stream["count"] = given["count"] * given["bind"] // total
+        first["count"] = given["count"] - stream["count"]
+    job.put(("streams", 1), {**stream, "operations": []}, "")
+    job.options["streams[1].load.open.rate"] = "-r"
+    bind = _Operation(job, given, "bind", ("streams", 1, "operations", 0))
+    _bind(bind)
+    bind.finish()
 
 
 def _part(rate: re.Match[str], weight: int, total: int) -> str:
@@ -533,46 +532,6 @@ def _part(rate: re.Match[str], weight: int, total: int) -> str:
     for unit, seconds in (("s", 1), ("m", 60), ("h", 3_600)):
         scaled = per_s * seconds * 10**6
         if scaled.denominator == 1:
-            return (
-                f"{scaled.numerator / 10**6:.6f}".rstrip("0").rstrip(".") + f"/{unit}"
-            )
+            text = f"{scaled.numerator / 10**6:.6f}".rstrip("0").rstrip(".")
+            return f"{text}/{unit}"
     return f"{float(per_s):.6f}/s"
-
-
-def changes(given: Options) -> dict[str, dict[str, Any]]:
-    """The changes of a modify, in the order of the job file's keys."""
-    changes: dict[str, dict[str, Any]] = {}
-    for text in given["add"]:
-        name, value = _pair("--add", text)
-        changes.setdefault("add", {}).setdefault(name, []).append(value)
-    for text in given["delete"]:
-        name, equals, value = text.partition("=")
-        values = changes.setdefault("delete", {}).setdefault(name, [])
-        values += [value] if equals else []
-    replaced = [(name, given["value"]) for name in _names(given["attributes"])]
-    replaced += [_pair("--replace", text) for text in given["replace"]]
-    for name, value in replaced:
-        changes.setdefault("replace", {}).setdefault(name, []).append(value)
-    for text in given["increment"]:
-        name, value = _pair("--increment", text)
-        if not re.fullmatch(r"-?\d+", value):
-            raise click.UsageError(f"--increment: expected NAME=N, got {text!r}")
-        changes.setdefault("increment", {})[name] = int(value)
-    return changes
-
-
-def _pair(option: str, text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise click.UsageError(f"{option}: expected NAME=TEXT, got {text!r}")
-    return name, value
-
-
-def _names(texts: Sequence[str]) -> list[str]:
-    return [name for text in texts for name in re.split("[, ]+", text) if name]
-
-
-def _need(given: Options, operation: str, **options: str) -> None:
-    missing = [option for name, option in options.items() if given[name] is None]
-    if missing:
-        raise click.UsageError(f"{operation} needs {' and '.join(missing)}")

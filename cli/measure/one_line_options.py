@@ -8,7 +8,7 @@ Names are those of ldapsearch and of the rate tools where those agree (-b, -s, -
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,18 +16,12 @@ from typing import Any
 import click
 
 from ldapslam.base.errors import LdapSlamError
-from ldapslam.cli.console import add_options, json_option
-from ldapslam.cli.measure.composed_job import ComposedJob
+from ldapslam.cli.composed_job import ComposedJob
+from ldapslam.cli.console import json_option
 from ldapslam.cli.measure.run import agents_option, out_option
-from ldapslam.cli.options import set_option
-from ldapslam.jobs.operations.controls import BARE_CONTROLS, CONTROLS
+from ldapslam.cli.options import add_options, flag, option, set_option
 
 Options = dict[str, Any]
-_Options = Sequence[Callable[[Any], Any]]
-
-#: Name of the one stream that a command makes, and of the second one, if it needs one.
-STREAM = "load"
-BINDS = "binds"
 
 DEFAULT_CLIENTS = 16
 DEFAULT_DURATION = "10s"
@@ -52,165 +46,131 @@ def _uris(
     return value
 
 
-_URIS: _Options = (
+#: The bind of connections, and TLS.
+connection_options = add_options(
+    option("-D --bind-dn DN", "Bind connections as this DN."),
+    option(
+        "-y --password-file FILE",
+        "Its password, in a file; the line end is not part of it.",
+    ),
+    option("--password-env NAME", "Its password, in an environment variable."),
+    option("-w no_password", hidden=True, callback=_no_password, expose_value=False),
+    option("-Y --sasl MECH", "SASL mechanism of the connections' bind."),
+    option("-U --authcid ID", "SASL: the identity that authenticates."),
+    option("-X --authzid ID", "SASL: the identity to act as."),
+    option("--realm REALM", "SASL: the realm."),
+    flag("-Z --start-tls", "StartTLS before the bind."),
+    option("--ca-file FILE", "PEM file of the trusted authorities."),
+    option("--cert-file FILE", "PEM file of our certificate."),
+    option("--key-file FILE", "PEM file of its key."),
+    flag("--no-verify", "Do not check the server's certificate and name."),
+)
+#: What `run` has too, and --print-job.
+run_options = add_options(
+    option("--seed N", "Seed of all random values.", type=int),
+    option(
+        "--threshold thresholds EXPR",
+        "What must hold to PASS: 'p99 < 20ms', 'errors < 0.1%', 'throughput > 500/s'. "
+        "Repeatable.",
+        multiple=True,
+    ),
+    flag("--print-job", "Print the job file and run nothing."),
+    agents_option,
+    set_option,
+    out_option,
+    json_option,
+)
+#: URI… and the options of every one-line command.
+common_options = add_options(
     click.argument(
-        "uris",
+        *("uris",),
         metavar="URI…",
         nargs=-1,
         required=True,
         is_eager=True,
         callback=_uris,
     ),
-)
-
-#: Whom connections bind as, and TLS.
-_CONNECTION: _Options = (
-    click.option("-D", "--bind-dn", metavar="DN", help="Whom connections bind as."),
-    click.option(
-        *("-y", "--password-file"),
-        metavar="FILE",
-        help="Its password, in a file; the line end is not part of it.",
-    ),
-    click.option(
-        "--password-env",
-        metavar="NAME",
-        help="Its password, in an environment variable.",
-    ),
-    click.option(
-        "-w", "no_password", hidden=True, callback=_no_password, expose_value=False
-    ),
-    click.option(
-        "-Y", "--sasl", metavar="MECH", help="SASL mechanism of the connections' bind."
-    ),
-    click.option("-U", "--authcid", metavar="ID", help="SASL: who authenticates."),
-    click.option("-X", "--authzid", metavar="ID", help="SASL: as whom to act."),
-    click.option("--realm", metavar="REALM", help="SASL: the realm."),
-    click.option("-Z", "--start-tls", is_flag=True, help="StartTLS before the bind."),
-    click.option(
-        "--ca-file", metavar="FILE", help="PEM file of the trusted authorities."
-    ),
-    click.option("--cert-file", metavar="FILE", help="PEM file of our certificate."),
-    click.option("--key-file", metavar="FILE", help="PEM file of its key."),
-    click.option(
-        "--no-verify",
-        is_flag=True,
-        help="Do not check the server's certificate and name.",
-    ),
-)
-
-#: How requests arrive, and what else is said of them.
-_LOAD: _Options = (
-    click.option(
-        *("-c", "--clients"),
-        metavar="N",
+    connection_options,
+    option(
+        "-c --clients N",
+        "Clients, each with a connection; with -r: connections.",
         type=int,
         default=DEFAULT_CLIENTS,
-        show_default=True,
-        help="Clients, each with a connection; with -r: connections.",
     ),
-    click.option(
-        *("-r", "--rate"),
-        metavar="RATE",
-        help="Open loop: so many arrivals a second (500, 2k/s, 90/m), whether or not "
-        "the server keeps up. Without it, closed loop: each client sends when its last "
-        "answer is there.",
+    option(
+        "-r --rate RATE",
+        "Open loop: arrivals per second (500, 2k/s, 90/m), whether or not the server "
+        "keeps up. Without it, closed loop: each client sends its next request after "
+        "the response to the previous one.",
     ),
-    click.option(
-        "--arrivals",
-        metavar="KIND",
-        help="With -r: constant (the default), poisson or uniform.",
+    option("--arrivals KIND", "With -r: constant (the default), poisson or uniform."),
+    option(
+        "--rate-file FILE",
+        "Open loop: rates over time, of a CSV file or one of searchrate's; its 0.75x "
+        "are multiples of -r.",
     ),
-    click.option(
-        "--rate-file",
-        metavar="FILE",
-        help="Open loop: rates over time, of a CSV file or one of searchrate's; its "
-        "0.75x are multiples of -r.",
+    option(
+        "--in-flight N", "With -r: most requests in flight on a connection.", type=int
     ),
-    click.option(
-        "--in-flight",
-        metavar="N",
+    option("--think-time TIME", "Without -r: pause of a client between requests."),
+    option(
+        "-d --duration TIME",
+        f"Length of the measurement (30s, 5m); {DEFAULT_DURATION} without -n.",
+    ),
+    option(
+        "-n --count N",
+        "End after this many operations, of all clients together.",
         type=int,
-        help="With -r: most requests in flight on a connection.",
     ),
-    click.option(
-        "--think-time",
-        metavar="TIME",
-        help="Without -r: pause of a client between requests.",
+    option("--ramp-up TIME", "Rise to the full load, first."),
+    option("--warm-up TIME", "Full load before the measurement."),
+    option("--cool-down TIME", "Full load after it."),
+    option("--interval TIME", "Length of a line of figures: 1s."),
+    option(
+        "--reconnect-every N|TIME",
+        "A new connection after this many operations, or this time.",
     ),
-    click.option(
-        *("-d", "--duration"),
-        metavar="TIME",
-        help=f"Length of the measurement (30s, 5m); {DEFAULT_DURATION} without -n.",
-    ),
-    click.option(
-        *("-n", "--count"),
-        metavar="N",
-        type=int,
-        help="End after so many operations, of all clients together.",
-    ),
-    click.option("--ramp-up", metavar="TIME", help="Rise to the full load, first."),
-    click.option("--warm-up", metavar="TIME", help="Full load before the measurement."),
-    click.option("--cool-down", metavar="TIME", help="Full load after it."),
-    click.option("--interval", metavar="TIME", help="Length of a line of figures: 1s."),
-    click.option(
-        "--reconnect-every",
-        metavar="N|TIME",
-        help="A new connection after so many operations, or so long.",
-    ),
-    click.option(
-        "--connect-timeout", metavar="TIME", help="Longest set-up of a connection."
-    ),
-    click.option(
-        "--request-timeout", metavar="TIME", help="Longest wait for an answer."
-    ),
-    click.option(
-        "--expect",
-        metavar="CODE,…",
+    option("--connect-timeout TIME", "Longest set-up of a connection."),
+    option("--request-timeout TIME", "Longest wait for an answer."),
+    option(
+        "--expect CODE,…",
+        "Result codes that are no failures, such as noSuchObject.",
         multiple=True,
-        help="Result codes that are no failures, such as noSuchObject.",
     ),
-    click.option(
-        *("-J", "--control", "controls"),
-        metavar="OID[:critical[:value]]",
+    option(
+        "-J --control controls OID[:critical[:value]]",
+        "A request control, or its name (manage_dsa_it); ::base64 for a binary value. "
+        "Repeatable.",
         multiple=True,
-        help="A request control, or its name (manage_dsa_it); ::base64 for a binary "
-        "value. Repeatable.",
     ),
+    run_options,
 )
-
-#: What `run` has too, and --print-job.
-_RUN: _Options = (
-    click.option("--seed", metavar="N", type=int, help="Of all random values."),
-    click.option(
-        "--threshold",
-        "thresholds",
-        metavar="EXPR",
-        multiple=True,
-        help="What must hold to PASS: 'p99 < 20ms', 'errors < 0.1%', 'throughput > "
-        "500/s'. Repeatable.",
-    ),
-    click.option(
-        "--print-job", is_flag=True, help="Print the job file and run nothing."
-    ),
-    agents_option,
-    set_option,
-    out_option,
-    json_option,
-)
-
-
-#: URI… and the options of every one-line command.
-common_options = add_options(*_URIS, *_CONNECTION, *_LOAD, *_RUN)
-#: Those of a command whose load is not its options'.
-connection_options = add_options(*_CONNECTION)
-run_options = add_options(*_RUN)
+#: Short options of fields; that of another one is its name.
+_SHORT = {
+    **{"authcid": "-U", "authzid": "-X", "clients": "-c", "count": "-n"},
+    **{"duration": "-d", "rate": "-r", "start_tls": "-Z"},
+}
 
 
 def compose(kind: str, uris: Sequence[str], given: Options) -> ComposedJob:
     """The part of the job that all commands have alike."""
     job = compose_head(kind, uris, given, "URI")
-    _put_run(job, given)
-    _put_stream(job, given)
+    job.tree["run"] = {}
+    if given["duration"] is None and given["count"] is None:
+        given = {**given, "duration": DEFAULT_DURATION}
+    times = ("duration", "ramp_up", "warm_up", "cool_down", "interval")
+    _put_given(job, ("run",), given, *times)
+    stream = ("streams", 0)
+    job.put((*stream, "name"), "load", "")
+    job.put((*stream, "target"), "directory", "")
+    _put_load(job, given)
+    _put_given(job, stream, given, "count")
+    connection = (*stream, "connection")
+    if (every := given["reconnect_every"]) is not None:
+        value = int(every) if every.isdecimal() else every
+        job.put((*connection, "reconnect_every"), value, "--reconnect-every")
+    _put_given(job, connection, given, "connect_timeout")
+    _put_given(job, stream, given, "request_timeout")
     put_tail(job, given)
     return job
 
@@ -218,64 +178,22 @@ def compose(kind: str, uris: Sequence[str], given: Options) -> ComposedJob:
 def compose_head(
     name: str, uris: Sequence[str], given: Options, uri_option: str
 ) -> ComposedJob:
-    """A job with its targets and what connections need."""
+    """A job with its targets, bind and TLS."""
     job = ComposedJob(name)
     job.put(("job",), name, "")
     job.put(("targets", "directory"), list(uris), uri_option)
-    _put_identity(job, given)
-    _put_tls(job, given)
+    _put_bind(job, given)
+    _put_given(job, ("tls",), given, "start_tls", "ca_file", "cert_file", "key_file")
+    if given["no_verify"]:
+        job.put(("tls", "verify"), False, "--no-verify")
     return job
 
 
 def put_tail(job: ComposedJob, given: Options) -> None:
-    """What --seed and --threshold say."""
-    if given["seed"] is not None:
-        job.put(("seed",), given["seed"], "--seed")
+    """The fields of --seed and --threshold."""
+    _put_given(job, (), given, "seed")
     for number, threshold in enumerate(given["thresholds"]):
         job.put(("thresholds", number), _threshold(threshold), "--threshold")
-
-
-def put_operation(
-    job: ComposedJob, number: int, operation: dict[str, Any], places: dict[str, str]
-) -> None:
-    """An operation, with what the common options say of each. `places` maps its fields
-    to options."""
-    path = ("streams", 0, "operations", number)
-    job.put(path, operation, "")
-    for name, option in places.items():
-        job.places[f"streams[0].operations[{number}].{name}"] = option
-
-
-def extras(given: Options, kind: str) -> dict[str, Any]:
-    """What --expect and -J add to an operation. The job file's list is complete: it
-    has the successes too."""
-    found: dict[str, Any] = {}
-    if given["expect"]:
-        codes = [code for text in given["expect"] for code in re.split("[, ]+", text)]
-        found["expect"] = [
-            *_SUCCESSES.get(kind, ("success",)),
-            *(_code(code) for code in codes if code),
-        ]
-    if given["controls"]:
-        found["controls"] = [_control(text) for text in given["controls"]]
-    return found
-
-
-_SUCCESSES = {"compare": ("compareFalse", "compareTrue")}
-EXTRA_PLACES = {"expect": "--expect", "controls": "-J"}
-
-
-#: Short options of fields; that of another one is its name.
-_SHORT = {
-    "authcid": "-U",
-    "authzid": "-X",
-    "count": "-n",
-    "start_tls": "-Z",
-}
-
-
-def _option(name: str) -> str:
-    return _SHORT.get(name, f"--{name.replace('_', '-')}")
 
 
 def _put_given(
@@ -287,13 +205,17 @@ def _put_given(
             job.put((*path, name), given[name], _option(name))
 
 
+def _option(name: str) -> str:
+    return _SHORT.get(name, f"--{name.replace('_', '-')}")
+
+
 def _refuse(given: Options, names: Sequence[str], why: str) -> None:
     for name in names:
         if given[name] is not None:
             raise click.UsageError(f"{_option(name)} {why}")
 
 
-def _put_identity(job: ComposedJob, given: Options) -> None:
+def _put_bind(job: ComposedJob, given: Options) -> None:
     password, sasl = _password(given), ("authcid", "authzid", "realm")
     if given["sasl"] is not None:
         job.put(("bind", "sasl", "mechanism"), given["sasl"], "-Y")
@@ -323,47 +245,18 @@ def _password(given: Options) -> tuple[dict[str, str], str] | None:
     return ({"env": variable}, "--password-env") if variable is not None else None
 
 
-def _put_tls(job: ComposedJob, given: Options) -> None:
-    _put_given(job, ("tls",), given, "start_tls", "ca_file", "cert_file", "key_file")
-    if given["no_verify"]:
-        job.put(("tls", "verify"), False, "--no-verify")
-
-
-def _put_run(job: ComposedJob, given: Options) -> None:
-    duration = given["duration"]
-    if duration is None and given["count"] is None:
-        duration = DEFAULT_DURATION
-    job.tree["run"] = {}
-    if duration is not None:
-        job.put(("run", "duration"), duration, "-d")
-    _put_given(job, ("run",), given, "ramp_up", "warm_up", "cool_down", "interval")
-
-
-def _put_stream(job: ComposedJob, given: Options) -> None:
-    stream = ("streams", 0)
-    job.put((*stream, "name"), STREAM, "")
-    job.put((*stream, "target"), "directory", "")
-    _put_load(job, given)
-    _put_given(job, stream, given, "count")
-    connection = (*stream, "connection")
-    if (every := given["reconnect_every"]) is not None:
-        value = int(every) if every.isdecimal() else every
-        job.put((*connection, "reconnect_every"), value, "--reconnect-every")
-    _put_given(job, connection, given, "connect_timeout")
-    _put_given(job, stream, given, "request_timeout")
-
-
 def _put_load(job: ComposedJob, given: Options) -> None:
     load = ("streams", 0, "load")
     if given["rate"] is None and given["rate_file"] is None:
         _refuse(given, ("arrivals", "in_flight"), "is for an open loop: it needs -r")
-        job.put((*load, "closed", "clients"), given["clients"], "-c")
-        _put_given(job, (*load, "closed"), given, "think_time")
+        _put_given(job, (*load, "closed"), given, "clients", "think_time")
         return
     why = "is for a closed loop: with -r, arrivals do not wait"
     _refuse(given, ("think_time",), why)
-    if given["rate"] is not None:
-        job.put((*load, "open", "rate"), _rate(given["rate"]), "-r")
+    if (rate := given["rate"]) is not None:
+        # a bare number is per second, as it is for every rate tool
+        per_s = f"{rate}/s" if re.fullmatch(r"[\d.]+[kM]?", rate) else rate
+        job.put((*load, "open", "rate"), per_s, "-r")
     if given["rate_file"] is not None:
         job.put((*load, "open", "stages", "file"), given["rate_file"], "--rate-file")
     _put_given(job, (*load, "open"), given, "arrivals")
@@ -371,47 +264,15 @@ def _put_load(job: ComposedJob, given: Options) -> None:
     _put_given(job, (*load, "open"), given, "in_flight")
 
 
-def _rate(text: str) -> str:
-    """A bare number is per second, as it is for every rate tool."""
-    return f"{text}/s" if re.fullmatch(r"[\d.]+[kM]?", text) else text
-
-
 def _threshold(text: str) -> str:
     """`p99 < 5ms` is a response time's, of every operation."""
-    subject, comparison, rest = re.split(r"(?=[<>=])", text, maxsplit=1)[0], "", ""
-    rest = text[len(subject) :]
-    subject = subject.strip()
+    given = re.split(r"(?=[<>=])", text, maxsplit=1)[0]
+    subject = given.strip()
     if re.fullmatch(r"(p\d+(_\d+)?|mean|min|max)", subject):
         subject = f"response_time.{subject}"
     if subject.count(".") < 2:
         subject = f"*.*.{subject}"
-    return f"{subject} {comparison}{rest}".strip()
-
-
-def _code(text: str) -> int | str:
-    return int(text) if text.isdecimal() else text
-
-
-def _control(text: str) -> dict[str, Any] | str:
-    """OID[:criticality[:value]] or OID[:criticality]::base64, as searchrate has it; or
-    a name that job files know."""
-    if text in CONTROLS:
-        return text
-    match = re.fullmatch(
-        r"([\d.]+)(?::(true|false|yes|no|critical|))?(?::(:?)(.*))?", text, re.I
-    )
-    if match is None:
-        raise click.UsageError(
-            f"-J: expected OID[:critical[:value]], got {text!r}: such as "
-            "2.16.840.1.113730.3.4.2:true; without a value also by name: "
-            f"{', '.join(BARE_CONTROLS)}"
-        )
-    control: dict[str, Any] = {"oid": match[1]}
-    if match[2]:
-        control["critical"] = match[2].lower() in ("true", "yes", "critical")
-    if match[4] is not None:
-        control["value"] = f"base64:{match[4]}" if match[3] else match[4]
-    return control
+    return f"{subject} {text[len(given) :]}".strip()
 
 
 _WORDS = (
@@ -426,10 +287,10 @@ _WORDS = (
 
 @contextmanager
 def in_words_of_options() -> Iterator[None]:
-    """Within, a hint names the options that stand for what it speaks of."""
+    """Within, hints name options in place of fields of the job."""
     try:
         yield
     except LdapSlamError as error:
-        for key, option in _WORDS:
-            error.hint = error.hint and error.hint.replace(key, option)
+        for key, words in _WORDS:
+            error.hint = error.hint and error.hint.replace(key, words)
         raise

@@ -15,8 +15,8 @@ from ldapslam.base import units
 from ldapslam.base.errors import ConfigError, ExitCode
 from ldapslam.base.fault import Fault
 from ldapslam.base.files import private
+from ldapslam.cli.composed_job import ComposedJob
 from ldapslam.cli.console import put, say
-from ldapslam.cli.measure.composed_job import ComposedJob
 from ldapslam.cli.measure.one_line import run_composed
 from ldapslam.cli.measure.one_line_options import (
     compose_head,
@@ -24,6 +24,7 @@ from ldapslam.cli.measure.one_line_options import (
     put_tail,
     run_options,
 )
+from ldapslam.cli.options import FILE, flag, option, parse_pair
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.plan import agent_plan
 from ldapslam.jobs.rates.arrivals import AS_FAST_AS_POSSIBLE
@@ -37,7 +38,7 @@ from ldapslam.jobs.replay.statistical_job import (
 )
 from ldapslam.jobs.replay.trace import Identity, Schedule
 
-#: Of a replay that is as fast as possible.
+#: The duration of a replay that is as fast as possible.
 _LONGEST_S = 86_400
 _EXAMPLE_URI = "ldap://127.0.0.1:389"
 
@@ -48,23 +49,15 @@ def replay_command() -> None:
 
 
 _logs_argument = click.argument(
-    "logs",
-    metavar="LOG…",
-    nargs=-1,
-    required=True,
-    type=click.Path(path_type=Path, dir_okay=False),
+    "logs", metavar="LOG…", nargs=-1, required=True, type=FILE
 )
-_target_option = click.option(
-    *("-H", "--target", "uris"),
-    metavar="URI",
-    multiple=True,
-    help="The directory to load; repeatable.",
+_target_option = option(
+    "-H --target uris URI", "The directory to load; repeatable.", multiple=True
 )
-_credentials_option = click.option(
-    "--credentials",
-    metavar="TEXT",
-    help="Binds are as whom the log names, with this password: that of a test "
-    "population, never a real one.",
+_credentials_option = option(
+    "--credentials TEXT",
+    "Bind as the log's DNs, with this password: that of a test population, never a "
+    "real one.",
 )
 
 
@@ -72,18 +65,15 @@ _credentials_option = click.option(
 @_logs_argument
 @_target_option
 @_credentials_option
-@click.option(
-    "--modify-attribute",
-    metavar="NAME",
+@option(
+    "--modify-attribute NAME",
+    "What modifies replace: the log does not have their values.",
     default="description",
-    show_default=True,
-    help="What modifies replace: the log does not have their values.",
 )
-@click.option(
-    *("-o", "--output"),
-    metavar="FILE",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="The job file; stdout when left out. Its feeds and rates go beside it.",
+@option(
+    "-o --output FILE",
+    "The job file; stdout when left out. Its feeds and rates go to the same folder.",
+    type=FILE,
 )
 def analyse_command(
     logs: tuple[Path, ...],
@@ -95,7 +85,7 @@ def analyse_command(
     """Make a job of the same kind of load as LOG…, for `ldapslam run`.
 
     Operations by weight, filters with patterns for their values, the rate over time,
-    connections and how often they are made anew; comments tell the evidence.
+    connections and how often clients reconnect; comments tell the evidence.
 
     \b
       ldapslam replay analyse slapd.log -H ldap://test1 > job.yaml
@@ -127,34 +117,24 @@ def analyse_command(
 @replay_command.command("run")
 @_logs_argument
 @_target_option
-@click.option(
-    "--speed",
-    metavar="Nx",
+@option(
+    "--speed Nx",
+    "As fast as the log, 10x as fast, …; max: as fast as possible.",
     default="1x",
-    show_default=True,
-    help="As fast as the log, 10x as fast, …; max: as fast as possible.",
 )
-@click.option("--skip", metavar="TIME", help="Leave out this much of the log's begin.")
-@click.option(
-    *("-d", "--duration"),
-    metavar="TIME",
-    help="End after this time; without it, with the log.",
-)
+@option("--skip TIME", "Leave out this much of the log's begin.")
+@option("-d --duration TIME", "End after this time; without it, with the log.")
 @_credentials_option
-@click.option(
-    "--bind-as-configured", is_flag=True, help="Binds are as -D, whoever it was."
-)
-@click.option(
-    "--modify", metavar="NAME", help="Modifies replace this attribute by random text."
-)
-@click.option(
-    "--add",
-    metavar="NAME=TEXT",
+@flag("--bind-as-configured", "Bind as -D, not as the log's DNs.")
+@option("--modify NAME", "Modifies replace this attribute by random text.")
+@option(
+    "--add NAME=TEXT",
+    "Adds add entries with these attributes; repeatable.",
     multiple=True,
-    help="Adds add entries with these attributes; repeatable.",
+    parse=parse_pair,
 )
-@click.option("--deletes", is_flag=True, help="Delete the entries that the log names.")
-@click.option("--renames", is_flag=True, help="Rename the entries that the log names.")
+@flag("--deletes", "Delete the entries that the log names.")
+@flag("--renames", "Rename the entries that the log names.")
 @connection_options
 @run_options
 def run_command(logs: tuple[Path, ...], **given: Any) -> ExitCode:
@@ -192,29 +172,25 @@ def run_command(logs: tuple[Path, ...], **given: Any) -> ExitCode:
 def _put_options(job: ComposedJob, logs: Sequence[Path], given: dict[str, Any]) -> None:
     options = ("streams", 0, "options")
     job.put((*options, "logs"), [str(path) for path in logs], "LOG")
-    if given["skip"] is not None:
-        job.put((*options, "skip"), given["skip"], "--skip")
-    if given["credentials"] is not None and given["bind_as_configured"]:
-        raise click.UsageError("--credentials and --bind-as-configured: give one")
-    if given["bind_as_configured"]:
-        if given["bind_dn"] is None:
-            raise click.UsageError("--bind-as-configured needs -D: whom to bind as")
-        job.put((*options, "binds", "as_configured"), True, "--bind-as-configured")
-    if given["credentials"] is not None:
-        job.put((*options, "binds", "password"), given["credentials"], "--credentials")
-    if given["modify"] is not None:
-        job.put((*options, "modifies", "attribute"), given["modify"], "--modify")
     entry: dict[str, list[str]] = {}
-    for text in given["add"]:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise click.UsageError(f"--add: expected NAME=TEXT, got {text!r}")
+    for name, value in given["add"]:
         entry.setdefault(name, []).append(value)
-    if entry:
-        job.put((*options, "adds", "entry"), entry, "--add")
-    for flag in ("deletes", "renames"):
-        if given[flag]:
-            job.put((*options, flag), True, f"--{flag}")
+    as_configured = given["bind_as_configured"]
+    if given["credentials"] is not None and as_configured:
+        raise click.UsageError("--credentials and --bind-as-configured: give one")
+    if as_configured and given["bind_dn"] is None:
+        raise click.UsageError("--bind-as-configured needs -D, the DN to bind as")
+    for path, value, words in (
+        (("skip",), given["skip"], "--skip"),
+        (("binds", "as_configured"), as_configured, "--bind-as-configured"),
+        (("binds", "password"), given["credentials"], "--credentials"),
+        (("modifies", "attribute"), given["modify"], "--modify"),
+        (("adds", "entry"), entry or None, "--add"),
+        (("deletes",), given["deletes"], "--deletes"),
+        (("renames",), given["renames"], "--renames"),
+    ):
+        if value is not None and value is not False:
+            job.put((*options, *path), value, words)
 
 
 def _put_duration(job: ComposedJob, log: Log, given: dict[str, Any]) -> None:

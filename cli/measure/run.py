@@ -9,20 +9,18 @@ import click
 
 from ldapslam.base.errors import ExitCode
 from ldapslam.cli.console import json_option
-from ldapslam.cli.options import RUNS_FOLDER, set_option
+from ldapslam.cli.options import FILE, FOLDER, RUNS_FOLDER, option, set_option
 
 #: What every command that runs a job here has.
-agents_option = click.option(
-    "--agents",
-    metavar="N",
+agents_option = option(
+    "--agents N",
+    "Local agents; when left out, as many as the job wants, else one.",
     type=click.IntRange(1, 256),
-    help="Local agents; when left out, as many as the job wants, else one.",
 )
-out_option = click.option(
-    "--out",
-    metavar="DIR",
-    type=click.Path(path_type=Path, file_okay=False),
-    help=f"Folder of the results; {RUNS_FOLDER}/RUN_ID when left out.",
+out_option = option(
+    "--out DIR",
+    f"Folder of the results; {RUNS_FOLDER}/RUN_ID when left out.",
+    type=FOLDER,
 )
 
 
@@ -31,23 +29,21 @@ out_option = click.option(
     "job_file",
     metavar="JOB",
     required=False,
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
 )
 @agents_option
 @set_option
 @out_option
-@click.option(
-    "--cleanup",
-    metavar="RUN",
-    help="Instead of running a job, remove the entries that a run left because it was "
-    "killed: its id, or the folder of its results.",
+@option(
+    "--cleanup RUN",
+    "Instead of running a job, remove the entries that a run left because it "
+    "was killed: its id, or the folder of its results.",
 )
-@click.option(
-    "--spool",
-    metavar="DIR",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="With --cleanup: the spool of the agent whose entries are left; local runs "
+@option(
+    "--spool DIR",
+    "With --cleanup: the spool of the agent whose entries are left; local runs "
     "and this user's agents are found without.",
+    type=FOLDER,
 )
 @json_option
 def run_command(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import resource
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from ldapslam.agent.engine.setup import add_streams
 from ldapslam.agent.host import host_facts
 from ldapslam.base.errors import EngineError, ExitCode
 from ldapslam.cli.console import json_option, put, put_json, say, us_text
+from ldapslam.cli.options import option
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.plan import agent_plan
 from ldapslam.proto.fields import METRICS
@@ -29,10 +31,10 @@ from ldapslam.results.histogram import Histogram
 
 
 @click.command("selfcheck")
-@click.option(
+@option(
     "--realtime/--no-realtime",
+    "Ask for SCHED_FIFO in the open loop, as agents do where allowed.",
     default=True,
-    help="Ask for SCHED_FIFO in the open loop, as agents do where allowed.",
 )
 @json_option
 def selfcheck_command(realtime: bool, as_json: bool) -> ExitCode:
@@ -56,40 +58,40 @@ def selfcheck_command(realtime: bool, as_json: bool) -> ExitCode:
 def _text(fitness: Fitness) -> Iterator[str]:
     ceiling, pacing, host = fitness.ceiling, fitness.pacing, fitness.host
     facts, granted = host.facts, pacing.engine_facts
-    yield f"{'ceiling':<18} {ceiling.throughput_per_s:,.0f} operations/s (closed loop)"
-    yield f"{'CPU per operation':<18} {_cpu(ceiling.cpu_us_per_op)}"
-    for metric in ("send_lag", "receive_lag"):
-        times = pacing.percentiles_us[metric]
-        shown = ", ".join(f"{name} {us_text(value)}" for name, value in times.items())
-        yield f"{metric.replace('_', ' '):<18} {shown} (open loop)"
-    yield f"{'SCHED_FIFO':<18} {'granted' if granted['realtime'] else 'not granted'}"
-    yield f"{'receive stamps':<18} {'kernel' if granted['kernel_stamps'] else 'none'}"
-    yield f"{'clock source':<18} {facts.get('clock_source') or 'unknown'}"
-    limits = f"{_limit(host.files_soft)}, up to {_limit(host.files_hard)}"
-    yield f"{'open files':<18} {limits}"
-    yield f"{'ephemeral ports':<18} {host.ephemeral_ports:,} per server address"
-    yield f"{'CPUs':<18} {facts.get('cores_usable')} of {facts.get('cores')} usable"
-    yield f"{'load average':<18} {host.load_average:.2f}, steal {host.steal_share:.1%}"
-    yield f"{'libraries':<18} {granted.get('libldap')}, {granted.get('tls')}"
-    yield ""
-    if not fitness.is_fit:
-        verdict = "not fit to measure"
-    elif fitness.remarks:
-        verdict = "fit to measure, with remarks"
-    else:
-        verdict = "fit to measure"
-    yield f"this machine is {verdict}"
+    soft, hard = (
+        "unlimited" if count == resource.RLIM_INFINITY else f"{count:,}"
+        for count in (host.files_soft, host.files_hard)
+    )
+    lags = {
+        metric: ", ".join(
+            f"{name} {us_text(value)}"
+            for name, value in pacing.percentiles_us[metric].items()
+        )
+        for metric in ("send_lag", "receive_lag")
+    }
+    cpu_us = ceiling.cpu_us_per_op
+    rows = {
+        "ceiling": f"{ceiling.throughput_per_s:,.0f} operations/s (closed loop)",
+        "CPU per operation": "–" if cpu_us is None else f"{cpu_us:.2f} µs",
+        "send lag": f"{lags['send_lag']} (open loop)",
+        "receive lag": f"{lags['receive_lag']} (open loop)",
+        "SCHED_FIFO": "granted" if granted["realtime"] else "not granted",
+        "receive stamps": "kernel" if granted["kernel_stamps"] else "none",
+        "clock source": facts.get("clock_source") or "unknown",
+        "open files": f"{soft}, up to {hard}",
+        "ephemeral ports": f"{host.ephemeral_ports:,} per server address",
+        "CPUs": f"{facts.get('cores_usable')} of {facts.get('cores')} usable",
+        "load average": f"{host.load_average:.2f}, steal {host.steal_share:.1%}",
+        "libraries": f"{granted.get('libldap')}, {granted.get('tls')}",
+    }
+    yield from (f"{name:<18} {value}" for name, value in rows.items())
+    verdict = "fit to measure" if fitness.is_fit else "not fit to measure"
+    if fitness.is_fit and fitness.remarks:
+        verdict += ", with remarks"
+    yield f"\nthis machine is {verdict}"
     for remark in fitness.remarks:
         yield f"- {remark.text}"
         yield f"  hint: {remark.remedy}"
-
-
-def _cpu(value_us: float | None) -> str:
-    return "–" if value_us is None else f"{value_us:.2f} µs"
-
-
-def _limit(count: int) -> str:
-    return "unlimited" if count == resource.RLIM_INFINITY else f"{count:,}"
 
 
 #: As in the benchmark of the engine's cost.
@@ -110,6 +112,7 @@ _QUICK_CLOCKS = ("tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_co
 SEND_LAG_LIMIT_US = 1_000.0
 STEAL_LIMIT = 0.05
 FEW_FILES = 4_096
+_SHOWN = {"p50": 50, "p90": 90, "p99": 99, "p99_9": 99.9}
 
 _JOB = """\
 job: selfcheck
@@ -237,15 +240,13 @@ def drive(uri: str, name: str, load: str, *, realtime: bool) -> Load:
 
 
 def _snapshots(engine: Any) -> Iterator[dict[str, Any]]:
-    index = 0
-    while True:
+    for index in itertools.count():
         snapshot = engine.snapshot(index, _SNAPSHOT_TIMEOUT_NS)
         if snapshot is None:
             raise EngineError(f"the engine did not close interval {index}")
         yield snapshot
         if snapshot["final"]:
             return
-        index += 1
 
 
 def _figures(
@@ -273,17 +274,15 @@ def _figures(
         throughput_per_s=completions / ((end_ns - start_ns) / 1e9),
         cpu_us_per_op=cpu_ns / 1e3 / completions if completions else None,
         percentiles_us={
-            metric: {
-                name: _us(histogram.reliable_percentile(p))
-                for name, p in (("p50", 50), ("p90", 90), ("p99", 99), ("p99_9", 99.9))
-            }
+            metric: {name: _percentile_us(histogram, p) for name, p in _SHOWN.items()}
             for metric, histogram in histograms.items()
         },
         engine_facts=facts,
     )
 
 
-def _us(value_ns: float | None) -> float | None:
+def _percentile_us(histogram: Histogram, p: float) -> float | None:
+    value_ns = histogram.reliable_percentile(p)
     return None if value_ns is None else value_ns / 1e3
 
 
@@ -304,71 +303,59 @@ def _host(cpu_before: Any) -> Host:
 
 
 def judge(pacing: Load, host: Host) -> tuple[Remark, ...]:
-    """What is wrong with this host, the fatal first."""
-    remarks: list[Remark] = []
-    send_lag_us = pacing.percentiles_us["send_lag"]["p99"]
-    if send_lag_us is None or send_lag_us > SEND_LAG_LIMIT_US:
-        shown = "unknown" if send_lag_us is None else f"{send_lag_us / 1e3:.2f} ms"
-        remarks.append(
-            Remark(
-                f"send lag p99 is {shown} at {RATE_PER_S:,}/s, the limit of a valid "
-                f"run {SEND_LAG_LIMIT_US / 1e3:g} ms",
-                "leave the CPUs to the generator, allow it SCHED_FIFO, or use another "
-                "host",
-                is_fatal=True,
-            )
-        )
-    if pacing.failed:
-        remarks.append(
-            Remark(
-                f"{pacing.failed} requests to the responder failed",
-                "is loopback traffic filtered or limited here?",
-                is_fatal=True,
-            )
-        )
-    if host.steal_share > STEAL_LIMIT:
-        remarks.append(
-            Remark(
-                f"the hypervisor took {host.steal_share:.0%} of the CPU time",
-                "use dedicated CPUs, or a host of its own",
-            )
-        )
-    if not pacing.engine_facts.get("kernel_stamps"):
-        remarks.append(
-            Remark(
-                "the kernel gives no receive timestamps: the generator's own receive "
-                "lag is part of the service time",
-                "use a Linux kernel whose sockets support SO_TIMESTAMPING",
-            )
-        )
-    if not pacing.engine_facts.get("realtime"):
-        remarks.append(
-            Remark(
-                "SCHED_FIFO was not granted, or given back for want of rest: open "
-                "loops depend on the other processes",
-                "run the agent with CAP_SYS_NICE, or set LimitRTPRIO=1 in its unit",
-            )
-        )
-    clock = host.facts.get("clock_source")
-    if clock is not None and clock not in _QUICK_CLOCKS:
-        remarks.append(
-            Remark(
-                f"the clock source {clock} is slow to read",
-                f"use one of {', '.join(_QUICK_CLOCKS)}, if the host offers it",
-            )
-        )
-    if host.files_hard != resource.RLIM_INFINITY and host.files_hard < FEW_FILES:
-        remarks.append(
-            Remark(
-                f"a process may open {host.files_hard:,} files, and so connections",
-                "raise the limit: ulimit -n, LimitNOFILE= in a unit",
-            )
-        )
-    if (host.facts.get("cores_usable") or 1) < 2:
-        remarks.append(
-            Remark(
-                "one CPU alone: the agent itself delays the generator",
-                "give the agent two CPUs or more",
-            )
-        )
-    return tuple(sorted(remarks, key=lambda remark: not remark.is_fatal))
+    """The faults of this host, the fatal first."""
+    lag_us = pacing.percentiles_us["send_lag"]["p99"]
+    lag = "unknown" if lag_us is None else f"{lag_us / 1e3:.2f} ms"
+    granted, facts = pacing.engine_facts, host.facts
+    clock, hard = facts.get("clock_source"), host.files_hard
+    # whether it is so, what it is, the remedy; two fatal ones first
+    found = (
+        (
+            lag_us is None or lag_us > SEND_LAG_LIMIT_US,
+            f"send lag p99 is {lag} at {RATE_PER_S:,}/s, the limit of a valid run "
+            f"{SEND_LAG_LIMIT_US / 1e3:g} ms",
+            "leave the CPUs to the generator, allow it SCHED_FIFO, or use another host",
+        ),
+        (
+            pacing.failed > 0,
+            f"{pacing.failed} requests to the responder failed",
+            "is loopback traffic filtered or limited here?",
+        ),
+        (
+            host.steal_share > STEAL_LIMIT,
+            f"the hypervisor took {host.steal_share:.0%} of the CPU time",
+            "use dedicated CPUs, or a host of its own",
+        ),
+        (
+            not granted.get("kernel_stamps"),
+            "the kernel gives no receive timestamps: the generator's own receive lag "
+            "is part of the service time",
+            "use a Linux kernel whose sockets support SO_TIMESTAMPING",
+        ),
+        (
+            not granted.get("realtime"),
+            "SCHED_FIFO was not granted, or was given back because the worker never "
+            "rested: open loops depend on the other processes",
+            "run the agent with CAP_SYS_NICE, or set LimitRTPRIO=1 in its unit",
+        ),
+        (
+            clock is not None and clock not in _QUICK_CLOCKS,
+            f"the clock source {clock} is slow to read",
+            f"use one of {', '.join(_QUICK_CLOCKS)}, if the host offers it",
+        ),
+        (
+            hard != resource.RLIM_INFINITY and hard < FEW_FILES,
+            f"a process may open {hard:,} files, and so connections",
+            "raise the limit: ulimit -n, LimitNOFILE= in a unit",
+        ),
+        (
+            (facts.get("cores_usable") or 1) < 2,
+            "one CPU alone: the agent itself delays the generator",
+            "give the agent two CPUs or more",
+        ),
+    )
+    return tuple(
+        Remark(text, remedy, is_fatal=number < 2)
+        for number, (is_so, text, remedy) in enumerate(found)
+        if is_so
+    )

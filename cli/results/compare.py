@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`compare`: runs beside each other."""
+"""`compare`: runs side by side."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from contextlib import ExitStack
 import click
 
 from ldapslam.base.errors import ConfigError
-from ldapslam.cli.console import json_option, put, put_json
-from ldapslam.cli.options import coordinator_option
+from ldapslam.cli.console import json_option, put_result
+from ldapslam.cli.options import store_option
 from ldapslam.cli.results.report import store_of
+from ldapslam.cli.security import coordinator_option
 from ldapslam.reports.comparison import comparison_tables, differences_of
 from ldapslam.reports.formats.text import render_table
 from ldapslam.reports.result import result_of
@@ -20,17 +21,13 @@ from ldapslam.reports.summarise import summarise
 
 @click.command("compare")
 @click.argument("runs", metavar="RUN RUN...", nargs=-1)
-@click.option(
-    "--store",
-    metavar="URL",
-    help="Read this results store (URL, file or run folder), not a coordinator's.",
-)
+@store_option
 @coordinator_option
 @json_option
 def compare_command(
     runs: Sequence[str], store: str | None, coordinator: str, as_json: bool
 ) -> None:
-    """Show runs beside each other: how they were made, and what came out.
+    """Show runs side by side: how they were made, and what came out.
 
     RUN is what `report` takes: an id or its beginning, or the folder of a run.
     """
@@ -44,12 +41,9 @@ def compare_command(
         with ExitStack() as stack:
             results, run_id, _ = stack.enter_context(store_of(run, store, coordinator))
             summaries.append(summarise(results, run_id))
-    if as_json:
-        put_json(
-            {
-                "runs": [result_of(summary) for summary in summaries],
-                "differences": differences_of(summaries),
-            }
-        )
-        return
-    put("\n\n".join(render_table(one) for one in comparison_tables(summaries)))
+    result = {
+        "runs": [result_of(summary) for summary in summaries],
+        "differences": differences_of(summaries),
+    }
+    text = "\n\n".join(render_table(one) for one in comparison_tables(summaries))
+    put_result(result, [text], as_json=as_json)

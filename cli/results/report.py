@@ -11,16 +11,18 @@ import click
 from click.core import ParameterSource
 
 from ldapslam.base.errors import CoordinatorUnreachable, RunNotFound
-from ldapslam.cli.client import Client
-from ldapslam.cli.console import json_option, put, put_json, say
+from ldapslam.cli.client import Client, run_argument
+from ldapslam.cli.console import json_option, put_result, say
 from ldapslam.cli.options import (
+    FOLDER,
     RUNS_FOLDER,
     STORE_NAME,
-    coordinator_option,
     format_option,
-    run_argument,
+    option,
+    store_option,
 )
 from ldapslam.cli.outcome import fetched_store, report
+from ldapslam.cli.security import coordinator_option
 from ldapslam.results.records import FINAL_STATES
 from ldapslam.results.store import Store
 
@@ -28,17 +30,10 @@ from ldapslam.results.store import Store
 @click.command("report")
 @run_argument
 @format_option
-@click.option(
-    "--out",
-    metavar="DIR",
-    type=click.Path(path_type=Path, file_okay=False),
-    help=f"Where to write; {RUNS_FOLDER}/RUN_ID when left out.",
+@option(
+    "--out DIR", f"Where to write; {RUNS_FOLDER}/RUN_ID when left out.", type=FOLDER
 )
-@click.option(
-    "--store",
-    metavar="URL",
-    help="Read this results store (URL, file or run folder), not a coordinator's.",
-)
+@store_option
 @coordinator_option
 @json_option
 def report_command(
@@ -62,26 +57,14 @@ def report_command(
     is_partial = state not in FINAL_STATES
     if is_partial:
         say(f"run {full_id} has not ended (it is {state}): its report is partial")
-    if as_json:
-        put_json(
-            {
-                "run_id": full_id,
-                "verdict": summary.verdict,
-                "partial": is_partial,
-                "files": _names(files),
-            }
-        )
-    else:
-        put("\n".join(_names(files)))
-
-
-def _names(files: list[Path]) -> list[str]:
-    return [str(path) for path in files]
-
-
-def _folder_of(run: str) -> Path | None:
-    """RUN as the folder of a run."""
-    return Path(run) if (Path(run) / STORE_NAME).is_file() else None
+    names = [str(path) for path in files]
+    result = {
+        "run_id": full_id,
+        "verdict": summary.verdict,
+        "partial": is_partial,
+        "files": names,
+    }
+    put_result(result, names, as_json=as_json)
 
 
 @contextlib.contextmanager
@@ -89,7 +72,7 @@ def store_of(
     run: str, store: str | None, coordinator: str
 ) -> Iterator[tuple[Store, str, Path | None]]:
     """The store that has the run, the run's full id, and its folder if it has one."""
-    folder = _folder_of(run)
+    folder = Path(run) if (Path(run) / STORE_NAME).is_file() else None
     if "/" in run and folder is None:
         raise RunNotFound(run, hint=f"there is no {STORE_NAME} in that folder")
     source = click.get_current_context().get_parameter_source("coordinator")
@@ -109,16 +92,16 @@ def store_of(
                 yield results, full_id, None
     except CoordinatorUnreachable as error:
         is_default = source is ParameterSource.DEFAULT
-        newest = _newest() if is_default and run == "latest" else None
-        if newest is None:
+        local = _local_folders() if is_default and run == "latest" else []
+        if not local:
             raise
         say(f"{error}: this is the latest run of {RUNS_FOLDER}")
-        with Store.open(newest, read_only=True) as results:
-            yield results, _find(results, "latest"), newest
+        with Store.open(local[-1], read_only=True) as results:
+            yield results, _find(results, "latest"), local[-1]
 
 
 def _local_folders() -> list[Path]:
-    """Of runs of `ldapslam run`, the oldest first: ids begin with the time."""
+    """Folders of runs of `ldapslam run`, the oldest first: ids begin with the time."""
     return sorted(path.parent for path in RUNS_FOLDER.glob(f"[0-9]*/{STORE_NAME}"))
 
 
@@ -129,11 +112,6 @@ def _local(run: str) -> Path | None:
         names = ", ".join(path.name for path in found[:5])
         raise RunNotFound(run, hint=f"{len(found)} runs begin so: {names}")
     return found[0] if found else None
-
-
-def _newest() -> Path | None:
-    folders = _local_folders()
-    return folders[-1] if folders else None
 
 
 def _find(store: Store, run: str) -> str:

@@ -1,21 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """`store`: look at a results store, copy it, prune it, shrink it.
 
-Works on the store itself, not through a coordinator, and so for whoever may read or
+Works on the store itself, not through a coordinator: it needs the rights to read or
 write its file or database.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import click
 
 from ldapslam.base.errors import ConfigError, NoStore, StoreError
-from ldapslam.cli.console import json_option, put, put_json, say
+from ldapslam.base.fault import Fault
+from ldapslam.cli.console import json_option, put, put_json, put_result, say
+from ldapslam.cli.options import FILE, flag, option
 from ldapslam.cli.serve.serve import state_folder
 from ldapslam.results import upkeep
 from ldapslam.results.audit import AuditRecord
@@ -25,14 +27,25 @@ from ldapslam.results.store import Store
 _AGE = re.compile(r"(\d{1,5})(h|d|w)")
 _HOURS = {"h": 1, "d": 24, "w": 7 * 24}
 _KIB = 1024.0
+_RUN_FIELDS = ("run_id", "job_name", "state", "finished_utc")
 
-_store_option = click.option(
-    "--store",
-    "url",
-    metavar="URL",
+
+def _parse_age(value: str) -> str:
+    """So long ago, as text in UTC."""
+    found = _AGE.fullmatch(value.strip())
+    if found is None:
+        raise Fault(
+            f"expected a time such as 90d, got {value!r}", "the units are h, d and w"
+        )
+    age = timedelta(hours=int(found[1]) * _HOURS[found[2]])
+    return utc_text(datetime.now(UTC) - age)
+
+
+_store_option = option(
+    "--store url URL",
+    "Results store: a file, a run's folder, or a URL.",
     default=lambda: str(state_folder() / "results.sqlite"),
     show_default="results.sqlite in the user's state folder",
-    help="Results store: a file, a run's folder, or a URL.",
 )
 
 
@@ -48,19 +61,6 @@ def info_command(url: str, as_json: bool) -> None:
     """Show how large the store is, and what is in it."""
     with _existing(url) as store:
         info = upkeep.info(store)
-    if as_json:
-        put_json(
-            {
-                "store": info.url,
-                "size_bytes": info.size_bytes,
-                "free_bytes": info.free_bytes,
-                "runs": info.runs,
-                "intervals": info.intervals,
-                "oldest_utc": info.oldest_utc,
-                "newest_utc": info.newest_utc,
-            }
-        )
-        return
     counts = ", ".join(f"{count} {state}" for state, count in info.runs.items())
     fields = {
         "store": info.url,
@@ -71,13 +71,13 @@ def info_command(url: str, as_json: bool) -> None:
         "oldest": info.oldest_utc or "",
         "newest": info.newest_utc or "",
     }
-    for name, value in fields.items():
-        if value:
-            put(f"{name:<10} {value}")
+    lines = (f"{name:<10} {value}" for name, value in fields.items() if value)
+    document = asdict(info)
+    put_result({"store": document.pop("url"), **document}, lines, as_json=as_json)
 
 
 @store_command.command("backup")
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("file", type=FILE)
 @_store_option
 @json_option
 def backup_command(file: Path, url: str, as_json: bool) -> None:
@@ -98,7 +98,7 @@ def backup_command(file: Path, url: str, as_json: bool) -> None:
 def vacuum_command(url: str, as_json: bool) -> None:
     """Give the space that pruned runs left back to the file system.
 
-    Stop the coordinator first: the store is written anew.
+    Stop the coordinator first: the whole store is rewritten.
     """
     from ldapslam.coordinator.security.ownership import owned_store
 
@@ -116,33 +116,31 @@ def vacuum_command(url: str, as_json: bool) -> None:
                 "the free space is used for new runs",
             ) from error
         after = upkeep.size_bytes(store)
-    _tell_sizes(before, after, as_json=as_json)
+    if as_json:
+        put_json({"size_bytes_before": before, "size_bytes": after})
+    else:
+        say(f"{size_text(before)} before, {size_text(after)} now")
 
 
 @store_command.command("prune")
-@click.option(
-    "--keep",
-    metavar="AGE",
-    help="Keep runs that ended within this time, such as 90d, 12w or 36h.",
+@option(
+    "--keep before_utc AGE",
+    "Keep runs that ended within this time, such as 90d, 12w or 36h.",
+    parse=_parse_age,
 )
-@click.option(
-    "--keep-runs",
-    metavar="N",
-    type=click.IntRange(min=0),
-    help="Keep the N newest runs.",
+@option("--keep-runs N", "Keep the N newest runs.", type=click.IntRange(min=0))
+@option(
+    "--keep-audit audit_utc AGE",
+    "Keep this much of the audit log; otherwise all of it.",
+    parse=_parse_age,
 )
-@click.option(
-    "--keep-audit",
-    metavar="AGE",
-    help="Keep this much of the audit log; otherwise all of it.",
-)
-@click.option("--dry-run", is_flag=True, help="Only show what would go.")
+@flag("--dry-run", "Only show what would go.")
 @_store_option
 @json_option
 def prune_command(
-    keep: str | None,
+    before_utc: str | None,
     keep_runs: int | None,
-    keep_audit: str | None,
+    audit_utc: str | None,
     dry_run: bool,
     url: str,
     as_json: bool,
@@ -150,20 +148,18 @@ def prune_command(
     """Remove old runs, with all that was measured in them.
 
     With both --keep and --keep-runs a run goes that neither of them keeps. Runs that
-    have not ended stay, and those that another one waits for. What became of the times
-    of a schedule goes with them, except its latest 1,000.
+    have not ended stay, and those that another one waits for. The record of a
+    schedule's times goes with them, except its latest 1,000.
     """
-    if keep is None and keep_runs is None and keep_audit is None:
+    if before_utc is None and keep_runs is None and audit_utc is None:
         raise ConfigError(
             "nothing says which runs to keep", hint="give --keep 90d or --keep-runs 100"
         )
-    before_utc = None if keep is None else _moment("--keep", keep)
-    audit_utc = None if keep_audit is None else _moment("--keep-audit", keep_audit)
     runs: list[RunRecord] = []
     times = entries = 0
     with _existing(url, read_only=dry_run) as store:
         before = upkeep.size_bytes(store)
-        if keep is not None or keep_runs is not None:
+        if before_utc is not None or keep_runs is not None:
             runs = upkeep.prunable(
                 store, ended_before_utc=before_utc, keep_runs=keep_runs
             )
@@ -178,7 +174,9 @@ def prune_command(
     if as_json:
         put_json(
             {
-                "runs": [_document(run) for run in runs],
+                "runs": [
+                    {name: getattr(run, name) for name in _RUN_FIELDS} for run in runs
+                ],
                 "schedule_times": times,
                 "audit_entries": entries,
                 "removed": not dry_run,
@@ -219,19 +217,6 @@ def _prune_audit(store: Store, before_utc: str, *, dry_run: bool) -> int:
     return upkeep.remove_audit(store, before_utc, note)
 
 
-def _moment(option: str, age: str) -> str:
-    """So long ago, as text in UTC."""
-    found = _AGE.fullmatch(age.strip())
-    if found is None:
-        raise ConfigError(
-            f"{option}: expected a time such as 90d, got {age!r}",
-            hint="the units are h, d and w",
-        )
-    return utc_text(
-        datetime.now(UTC) - timedelta(hours=int(found[1]) * _HOURS[found[2]])
-    )
-
-
 def _existing(url: str, *, read_only: bool = True) -> Store:
     """The store; one that is not there is an error also for those who would write."""
     if read_only:
@@ -241,15 +226,8 @@ def _existing(url: str, *, read_only: bool = True) -> Store:
     except NoStore:
         raise
     except StoreError:
-        pass  # of an older version, perhaps: whoever writes brings it up to date
+        pass  # perhaps of an older version: opening it to write brings it up to date
     return Store.open(url)
-
-
-def _tell_sizes(before: int, after: int, *, as_json: bool) -> None:
-    if as_json:
-        put_json({"size_bytes_before": before, "size_bytes": after})
-    else:
-        say(f"{size_text(before)} before, {size_text(after)} now")
 
 
 def _space_text(before: int, after: upkeep.StoreInfo) -> str:
@@ -260,15 +238,6 @@ def _space_text(before: int, after: upkeep.StoreInfo) -> str:
             "(`ldapslam store vacuum` gives them back)"
         )
     return text
-
-
-def _document(run: RunRecord) -> dict[str, Any]:
-    return {
-        "run_id": run.run_id,
-        "job_name": run.job_name,
-        "state": run.state,
-        "finished_utc": run.finished_utc,
-    }
 
 
 def size_text(size_bytes: int) -> str:

@@ -3,20 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from ldapslam.base.address import is_unix, split_host_port
 from ldapslam.base.errors import ConfigError
-from ldapslam.base.fault import Fault
 from ldapslam.base.files import write_private
 from ldapslam.base.time_zone import clock_text
 from ldapslam.base.units import NS_PER_S, parse_duration
-from ldapslam.cli.console import json_option, put, put_json, say
+from ldapslam.cli.console import json_option, put, put_result, say
+from ldapslam.cli.options import FILE, FOLDER, Decorator, option
 from ldapslam.cli.serve.serve import state_folder
 from ldapslam.cli.serve.server_security import ENROLMENT_PORT, PKI_VARIABLE
 from ldapslam.transport.pki.authority import (
@@ -27,37 +26,30 @@ from ldapslam.transport.pki.authority import (
 )
 from ldapslam.transport.pki.certificate import Role
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
-
 _MAX_DAYS = 36500
 
-_pki_option = click.option(
-    "--pki",
-    "folder",
-    metavar="DIR",
+_pki_option = option(
+    "--pki folder DIR",
+    "The authority's folder.",
     envvar=PKI_VARIABLE,
     show_envvar=True,
     default=lambda: state_folder() / "pki",
     show_default="pki in the user's state folder",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="The authority's folder.",
+    type=FOLDER,
 )
 
 
-def _days_option(lifetime: timedelta) -> Callable[[_Command], _Command]:
-    return click.option(
+def _days_option(lifetime: timedelta) -> Decorator:
+    return option(
         "--days",
+        "How long the certificate is valid.",
         type=click.IntRange(1, _MAX_DAYS),
         default=lifetime.days,
-        show_default=True,
-        help="How long the certificate is valid.",
     )
 
 
-_name_option = click.option(
-    "--name",
-    required=True,
-    help="Who it is for; unique in the fleet. An agent's --name.",
+_name_option = option(
+    "--name", "Who it is for; unique in the fleet. An agent's --name.", required=True
 )
 _name_argument = click.argument("name", metavar="NAME")
 
@@ -66,18 +58,17 @@ _name_argument = click.argument("name", metavar="NAME")
 def pki_command() -> None:
     """Make and revoke the certificates of a fleet.
 
-    All of it happens in one folder, on the coordinator's host or on one that nobody
-    else uses: whoever can read its ca.key can be anybody.
+    All of it happens in one folder, on the coordinator's host or on one with no
+    other users: with its ca.key, anybody can make any certificate.
     """
 
 
 @pki_command.command("init")
 @_pki_option
-@click.option(
+@option(
     "--name",
+    "The authority's name in its certificates.",
     default="ldapslam fleet",
-    show_default=True,
-    help="The authority's name in its certificates.",
 )
 @_days_option(AUTHORITY_LIFETIME)
 def init_command(folder: Path, name: str, days: int) -> None:
@@ -88,20 +79,18 @@ def init_command(folder: Path, name: str, days: int) -> None:
 
 
 @pki_command.command("issue")
-@click.option(
+@option(
     "--role",
+    "agent: takes load; operator: everything; viewer: looks on; coordinator: "
+    "what the others connect to.",
     type=click.Choice([str(role) for role in Role]),
     required=True,
-    help="agent: takes load; operator: everything; viewer: looks on; coordinator: "
-    "what the others connect to.",
 )
 @_name_option
-@click.option(
-    "--host",
-    "hosts",
-    metavar="HOST",
+@option(
+    "--host hosts HOST",
+    "For a coordinator: a name or address of its host; repeatable.",
     multiple=True,
-    help="Of a coordinator: a name or address by which it is reached; repeatable.",
 )
 @_days_option(LEAF_LIFETIME)
 @_pki_option
@@ -144,22 +133,21 @@ def list_command(folder: Path, as_json: bool) -> None:
     """List the certificates with their expiry."""
     issued = Authority(folder).issued()
     now_utc = datetime.now(UTC)
-    if as_json:
-        put_json([_document(one, now_utc) for one in issued])
-        return
-    if not issued:
+    if not issued and not as_json:
         say("nothing issued yet")
-    for one in issued:
-        identity = one.identity
-        hosts = f"  {', '.join(one.hosts)}" if one.hosts else ""
-        state = one.state(now_utc)
-        if state == "valid":
-            days = (identity.not_after_utc - now_utc).days
-            state = f"valid, {days} days left"
-        put(
-            f"{identity.name:<24} {identity.role:<12} until "
-            f"{clock_text(identity.not_after_utc)}  {state}{hosts}"
-        )
+    documents = [_document(one, now_utc) for one in issued]
+    put_result(documents, (_line(one, now_utc) for one in issued), as_json=as_json)
+
+
+def _line(one: Issued, now_utc: datetime) -> str:
+    identity, state = one.identity, one.state(now_utc)
+    hosts = f"  {', '.join(one.hosts)}" if one.hosts else ""
+    if state == "valid":
+        state = f"valid, {(identity.not_after_utc - now_utc).days} days left"
+    return (
+        f"{identity.name:<24} {identity.role:<12} until "
+        f"{clock_text(identity.not_after_utc)}  {state}{hosts}"
+    )
 
 
 def _document(one: Issued, now_utc: datetime) -> dict[str, Any]:
@@ -175,16 +163,11 @@ def _document(one: Issued, now_utc: datetime) -> dict[str, Any]:
     }
 
 
-def _duration(_: click.Context, __: click.Parameter, value: str) -> timedelta:
-    try:
-        return timedelta(seconds=parse_duration(value) / NS_PER_S)
-    except Fault as fault:
-        raise ConfigError(f"--expires: {fault}", hint=fault.hint) from fault
+def _parse_lifetime(value: str) -> timedelta:
+    return timedelta(seconds=parse_duration(value) / NS_PER_S)
 
 
-def _enrolment_address(_: click.Context, __: click.Parameter, value: str | None) -> str:
-    if not value:
-        return ""
+def _parse_enrolment(value: str) -> str:
     host, port = split_host_port(value)
     if is_unix(value):
         raise ConfigError("--enrol: expected HOST:PORT")
@@ -194,48 +177,43 @@ def _enrolment_address(_: click.Context, __: click.Parameter, value: str | None)
 
 
 @pki_command.command("token")
-@click.option(
+@option(
     "--role",
+    "Who joins.",
     type=click.Choice([str(Role.AGENT)]),
     default=str(Role.AGENT),
-    show_default=True,
-    help="Who joins.",
 )
 @_name_option
-@click.option(
-    "--expires",
-    metavar="TIME",
+@option(
+    "--expires TIME",
+    "How long the token is good.",
     default="1h",
-    show_default=True,
-    callback=_duration,
-    help="How long the token is good.",
+    parse=_parse_lifetime,
 )
-@click.option(
-    "--enrol",
-    metavar="HOST:PORT",
-    callback=_enrolment_address,
-    help="Where the coordinator enrols (--enrol-listen), as the agent reaches it. "
+@option(
+    "--enrol HOST:PORT",
+    "Where the coordinator enrols (--enrol-listen), as the agent reaches it. "
     f"Left out: the host of the agent's --coordinator, port {ENROLMENT_PORT}.",
+    parse=_parse_enrolment,
 )
-@click.option(
-    "--out",
-    metavar="FILE",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Write it to a new file that its owner alone can read; else to stdout.",
+@option(
+    "--out FILE",
+    "Write it to a new file that its owner alone can read; else to stdout.",
+    type=FILE,
 )
 @_pki_option
 def token_command(
     role: str,
     name: str,
     expires: timedelta,
-    enrol: str,
+    enrol: str | None,
     out: Path | None,
     folder: Path,
 ) -> None:
-    """Make a join token: whoever uses it first becomes NAME. Once, and not for long."""
+    """Make a join token: its first user becomes NAME. Good once, and not for long."""
     if out is not None and out.exists():
         raise ConfigError(f"{out}: is there already", hint="give another --out")
-    text = Authority(folder).token(name, Role(role), expires, enrol).text()
+    text = Authority(folder).token(name, Role(role), expires, enrol or "").text()
     say(f"for {role} {name!r}, good once, for {expires}; keep it to yourself")
     if out is None:
         put(text)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 from collections.abc import Sequence
@@ -11,28 +12,29 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ldapslam.base import units
 from ldapslam.base.address import DEFAULT_PORT, is_unix
 from ldapslam.base.errors import ConfigError
-from ldapslam.cli.console import without_passwords
-from ldapslam.cli.logs import (
-    announce,
-    log_format_option,
-    log_to_stderr,
-    warn_of_root,
+from ldapslam.base.fault import Fault
+from ldapslam.base.log_format import (
+    FORMAT_VARIABLE,
+    FORMATS,
+    set_up_log,
+    without_passwords,
 )
-from ldapslam.cli.options import coordinator_option
+from ldapslam.cli.console import announce
+from ldapslam.cli.options import FOLDER, add_options, flag, option
 from ldapslam.cli.scratch import is_scratch, remove_scratch
-from ldapslam.cli.serve.limit_options import limit_options
+from ldapslam.cli.security import coordinator_option
 from ldapslam.cli.serve.server_security import (
     ServerSecurity,
-    agent_place,
+    agent_identity,
     join_option,
     server_security_options,
 )
 from ldapslam.cli.serve.settings_file import config_option
 
 if TYPE_CHECKING:
-    from ldapslam.agent.admission.limits import AgentLimits
     from ldapslam.agent.client import Sidecar
 
 
@@ -42,29 +44,43 @@ def state_folder() -> Path:
     return Path(base) / "ldapslam"
 
 
-def _place(
-    _: click.Context, __: click.Parameter, value: str | None
-) -> tuple[str, int] | None:
+def _parse_listen(value: str) -> tuple[str, int]:
     """HOST:PORT, or PORT alone, which is on loopback."""
-    if value is None:
-        return None
     host, colon, port = value.rpartition(":")
     host = host.removeprefix("[").removesuffix("]") if colon else "127.0.0.1"
     if not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
-        raise ConfigError(
-            f"--metrics: expected HOST:PORT or a port, got {value!r}",
-            hint="such as 127.0.0.1:9400",
+        raise Fault(
+            f"expected HOST:PORT or a port, got {value!r}", "such as 127.0.0.1:9400"
         )
     return host, int(port)
 
 
-metrics_option = click.option(
-    "--metrics",
-    metavar="HOST:PORT",
-    callback=_place,
-    help="Give figures to Prometheus there, GET /metrics; a port alone is one of "
-    "this host. Neither encrypted nor authenticated. Off when left out.",
+metrics_option = option(
+    "--metrics HOST:PORT",
+    "Give figures to Prometheus there, GET /metrics; a port alone is one of this host."
+    " Neither encrypted nor authenticated. Off when left out.",
+    parse=_parse_listen,
 )
+log_format_option = option(
+    "--log-format",
+    "Log lines of text, or one JSON object a line; engine processes follow.",
+    type=click.Choice(FORMATS),
+    default=FORMATS[0],
+    envvar=FORMAT_VARIABLE,
+    show_envvar=True,
+)
+
+
+def _begin_log(log_format: str, *, may_be_root: bool, **fields: str) -> None:
+    """Log to stderr, also without --verbose; a warning where root serves needlessly."""
+    level = min(logging.getLogger().level, logging.INFO)
+    set_up_log(log_format, level=level).update(fields)
+    logging.getLogger("alembic").setLevel(max(level, logging.WARNING))
+    if os.geteuid() == 0 and not may_be_root:
+        logging.getLogger("ldapslam").warning(
+            "running as root, which nothing here needs: the shipped systemd units run "
+            "as users of their own"
+        )
 
 
 def _channels(
@@ -87,67 +103,48 @@ def _channels(
     return channels
 
 
-def _own_scratch(
-    _: click.Context, __: click.Parameter, folder: Path | None
-) -> Path | None:
-    if folder is not None and not is_scratch(folder):
-        raise ConfigError(f"--scratch: {str(folder)!r} is no folder of a local fleet")
-    return folder
+def _parse_scratch(value: Path) -> Path:
+    if not is_scratch(value):
+        raise Fault(f"{str(value)!r} is no folder of a local fleet")
+    return value
 
 
 @click.command("coordinator")
-@click.option(
-    "--listen",
-    metavar="HOST:PORT",
+@option(
+    "--listen HOST:PORT",
+    "Where agents and operators connect; also unix:PATH; repeatable.",
     multiple=True,
     default=[f"127.0.0.1:{DEFAULT_PORT}"],
-    show_default=True,
-    help="Where agents and operators connect; also unix:PATH; repeatable.",
 )
-@click.option(
-    "--store",
-    metavar="URL",
+@option(
+    "--store URL",
+    "Results store: a file, or a URL.",
     default=lambda: str(state_folder() / "results.sqlite"),
     show_default="results.sqlite in the user's state folder",
-    help="Results store: a file, or a URL.",
 )
-@click.option(
-    "--scratch",
-    metavar="DIR",
-    type=click.Path(path_type=Path, file_okay=False),
-    callback=_own_scratch,
-    hidden=True,
-)
-@click.option(
+@option("--scratch DIR", type=FOLDER, parse=_parse_scratch, hidden=True)
+@option(
     "--on-stop",
+    "What SIGTERM does to runs under way: cancel them and wait for their drain,"
+    " or leave them to their agents, and to the next coordinator on the store.",
     type=click.Choice(["drain", "leave"]),
     default="drain",
-    show_default=True,
-    help="What SIGTERM does to runs under way: cancel them and wait for their drain, "
-    "or leave them to their agents, and to the next coordinator on the store.",
 )
 @server_security_options
 @log_format_option
 @metrics_option
-@click.option(
-    "--notify",
-    "channels",
-    metavar="NAME=URL",
+@option(
+    "--notify channels NAME=URL",
+    "Name a channel for notifications of ended runs: a URL of apprise, or the "
+    "reference {env: NAME} or {file: PATH} to one; repeatable.",
     multiple=True,
     callback=_channels,
-    help="Name a channel for notifications of ended runs: a URL of apprise, or the "
-    "reference {env: NAME} or {file: PATH} to one; repeatable.",
 )
-@click.option(
-    "--notify-always",
-    metavar="NAME",
-    multiple=True,
-    help="Tell this channel of every run; repeatable.",
+@option(
+    "--notify-always NAME", "Tell this channel of every run; repeatable.", multiple=True
 )
-@click.option(
-    "--notify-link",
-    metavar="URL",
-    help="Link to give in notifications; {run_id} in it is the run's.",
+@option(
+    "--notify-link URL", "Link to give in notifications; {run_id} in it is the run's."
 )
 @config_option
 def coordinator_command(
@@ -163,8 +160,7 @@ def coordinator_command(
     scratch: Path | None,
 ) -> None:
     """Take agents and jobs, and keep the results, until SIGTERM or Ctrl-C."""
-    log_to_stderr(log_format)
-    warn_of_root(is_wanted=scratch is not None)
+    _begin_log(log_format, may_be_root=scratch is not None)
     from ldapslam.coordinator.extension import Extension
     from ldapslam.coordinator.outputs.health import Health
     from ldapslam.coordinator.outputs.notify import Notifier, NotifySettings
@@ -201,7 +197,7 @@ def coordinator_command(
             on_ready=on_ready,
         )
     finally:
-        # Of a local fleet whose command was killed and cannot remove it any more.
+        # The command of the local fleet may have been killed, and cannot remove it.
         if scratch is not None:
             remove_scratch(scratch)
 
@@ -223,41 +219,102 @@ def _labels(
     return labels
 
 
+def _parse_cpu(value: str) -> float:
+    share = units.parse_ratio(value)
+    if share == 0:
+        raise Fault("expected more than 0%, got '0%'", "100% is every CPU of the host")
+    return share
+
+
+#: Limits of the agent's operator, which no job changes; named as in AgentLimits.
+_limit_options = add_options(
+    option(
+        "--allow-target RULE",
+        "A server that may be loaded: an address or network (10.1.0.0/16), a host "
+        "name, either with :PORT; ldapi or ldapi:PATH; loopback; any. Repeatable. When "
+        "left out: loopback and ldapi.",
+        multiple=True,
+    ),
+    option(
+        "--allow-log logs PATH",
+        "A directory's log that monitors of a job may read, by its absolute path "
+        "without symbolic links; any. Repeatable. When left out: none.",
+        multiple=True,
+    ),
+    option(
+        "--allow-import imports PATH",
+        "What jobs of type bulk_load may use: a folder for databases and LDIF files, "
+        "or a program that they may run; any. Repeatable. When left out: the folder "
+        "for temporary files, and no programs but those installed.",
+        multiple=True,
+    ),
+    option(
+        "--require-marker RDN",
+        "Load a directory only if this entry (cn=ldapslam-allowed) is below each "
+        "naming context that the job touches.",
+    ),
+    flag("--restricted", "Take only jobs that name this agent."),
+    option(
+        "--max-runs N",
+        "Runs at a time; each may use an equal part of the connections and the rate "
+        "below.",
+        type=click.IntRange(1, 64),
+        default=1,
+    ),
+    option(
+        "--max-connections N", "Most connections at a time.", type=click.IntRange(min=1)
+    ),
+    option(
+        "--max-rate max_rate_per_s RATE",
+        "Most requests that may be due, such as 5000/s; refuses loads without a known "
+        "highest rate.",
+        parse=lambda value: units.parse_rate(value).per_s,
+    ),
+    option(
+        "--max-duration max_duration_ns DURATION",
+        "Longest run, such as 12h.",
+        parse=units.parse_duration,
+    ),
+    option(
+        "--max-cpu max_cpu_ratio SHARE",
+        "Share of this host's CPUs that engines run on, such as 50%: whole CPUs, at "
+        "least one.",
+        parse=_parse_cpu,
+    ),
+    option(
+        "--spool-quota spool_quota_bytes SIZE",
+        "Most space for reports that wait to be delivered, such as 2GiB.",
+        parse=units.parse_size,
+    ),
+)
+
+
 @click.command("agent")
 @coordinator_option
-@click.option(
+@option(
     "--name",
+    "Name in the fleet and in reports; unique.",
     show_default="that of the certificate, or this host's",
-    help="Name in the fleet and in reports; unique.",
 )
-@click.option(
-    "--label",
-    "labels",
-    metavar="KEY=VALUE",
+@option(
+    "--label labels KEY=VALUE",
+    "A label that jobs can select by; repeatable.",
     multiple=True,
     callback=_labels,
-    help="A label that jobs can select by; repeatable.",
 )
-@click.option(
-    "--spool",
-    metavar="DIR",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Folder for reports that are not yet delivered; one agent each. "
-    "In the user's state folder when left out.",
+@option(
+    "--spool DIR",
+    "Folder for reports that are not yet delivered; one agent each. In the user's "
+    "state folder when left out.",
+    type=FOLDER,
 )
-@click.option(
-    "--workers",
-    metavar="N",
+@option(
+    "--workers N",
+    "Engine threads; one less than the CPUs when left out.",
     type=click.IntRange(1, 1024),
-    help="Engine threads; one less than the CPUs when left out.",
 )
-@click.option(
-    "--realtime/--no-realtime",
-    default=True,
-    show_default=True,
-    help="Ask for SCHED_FIFO in open loops.",
-)
-@limit_options
+@option("--realtime/--no-realtime", "Ask for SCHED_FIFO in open loops.", default=True)
+@_limit_options
 @join_option
 @log_format_option
 @metrics_option
@@ -271,22 +328,26 @@ def agent_command(
     realtime: bool,
     max_runs: int,
     restricted: bool,
-    limits: AgentLimits,
+    allow_target: tuple[str, ...],
+    require_marker: str | None,
     join_file: Path | None,
     log_format: str,
     metrics: tuple[str, int] | None,
+    **limits: Any,
 ) -> None:
     """Generate load for a coordinator until SIGTERM or Ctrl-C, which drain."""
-    place = agent_place(
-        coordinator,
-        name,
-        socket.gethostname(),
-        spool,
-        state_folder() / "spool",
-        join_file,
+    from ldapslam.agent.admission.limits import AgentLimits
+    from ldapslam.agent.admission.target_rules import parse_rules
+    from ldapslam.directory.marker import parse_marker
+
+    if require_marker is not None:
+        limits["marker_rdn"] = parse_marker(require_marker)
+    allowed = AgentLimits(targets=parse_rules(allow_target), **limits)
+    identity = agent_identity(
+        *(coordinator, name, socket.gethostname(), spool),
+        *(state_folder() / "spool", join_file),
     )
-    log_to_stderr(log_format, agent=place.name)
-    warn_of_root(is_wanted=is_unix(coordinator))
+    _begin_log(log_format, may_be_root=is_unix(coordinator), agent=identity.name)
     from ldapslam.agent.fork_server import fork_server
 
     # before anything that has threads: gRPC, an event loop
@@ -295,32 +356,33 @@ def agent_command(
         from ldapslam.agent.settings import AgentSettings
 
         settings = AgentSettings(
-            name=place.name,
-            spool=place.spool,
+            name=identity.name,
+            spool=identity.spool,
             labels=labels,
             workers=workers,
             realtime=realtime,
             max_runs=max_runs,
             restricted=restricted,
-            limits=limits,
+            limits=allowed,
             forks=forks,
         )
-        place.enter(coordinator)
+        identity.enter(coordinator)
         announce(
-            f"agent {place.name} of coordinator {coordinator}, spool {settings.spool}"
+            f"agent {identity.name} of coordinator {coordinator}, "
+            f"spool {settings.spool}"
         )
         run_agent(
             coordinator,
             settings,
-            insecure=place.insecure,
-            tls=place.files,
-            has_joined=place.has_joined,
+            insecure=identity.insecure,
+            tls=identity.files,
+            has_joined=identity.has_joined,
             sidecar=_metrics_sidecar(metrics),
         )
 
 
 def _metrics_sidecar(place: tuple[str, int] | None) -> Sidecar | None:
-    """Serves an agent's metrics beside it."""
+    """What `run_agent` is to run beside it, for an agent's figures."""
     if place is None:
         return None
     from ldapslam.agent.metrics import agent_registry

@@ -4,17 +4,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
-
-import click
+from typing import Any
 
 from ldapslam.base.address import is_unix, split_host_port
 from ldapslam.base.errors import ConfigError
-from ldapslam.cli.console import add_options
+from ldapslam.cli.options import FILE, FOLDER, Command, add_options, option
 from ldapslam.cli.security import (
     Security,
     current_security,
@@ -27,8 +24,6 @@ from ldapslam.transport.enrolment import identity_files, join
 from ldapslam.transport.pki.authority import Authority
 from ldapslam.transport.pki.certificate import Role
 from ldapslam.transport.pki.token import JoinToken, read_token
-
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 #: Where enrolment is served unless the token says otherwise.
 ENROLMENT_PORT = 7401
@@ -45,52 +40,47 @@ class ServerSecurity:
     insecure: bool
 
 
-_SERVER_OPTIONS = (
-    click.option(
-        "--pki",
-        metavar="DIR",
+_add_server_options = add_options(
+    option(
+        "--pki DIR",
+        "The authority's folder (`ldapslam pki init`): takes from it the "
+        "coordinator's certificate and the revoked ones.",
         envvar=PKI_VARIABLE,
         show_envvar=True,
-        type=click.Path(path_type=Path, file_okay=False),
-        help="The authority's folder (`ldapslam pki init`): takes from it the "
-        "coordinator's certificate and the revoked ones.",
+        type=FOLDER,
     ),
-    click.option(
-        "--tls-crl",
-        metavar="FILE",
+    option(
+        "--tls-crl FILE",
+        "Revoked certificates (a CRL as PEM), with --tls; read again when it changes.",
         envvar="LDAPSLAM_TLS_CRL",
         show_envvar=True,
-        type=click.Path(path_type=Path, dir_okay=False),
-        help="Revoked certificates (a CRL as PEM), with --tls; read again when it "
-        "changes.",
+        type=FILE,
     ),
-    click.option(
-        "--enrol-listen",
-        metavar="HOST:PORT",
-        help="Where agents get a certificate for a join token; needs --pki. "
+    option(
+        "--enrol-listen HOST:PORT",
+        "Where agents get a certificate for a join token; needs --pki. "
         f"Usually port {ENROLMENT_PORT}.",
     ),
 )
 
 
-def server_security_options(command: _Command) -> _Command:
+def server_security_options(command: Command) -> Command:
     """The coordinator's options; the command has them as `security`."""
 
     @functools.wraps(command)
-    def with_security(*arguments: Any, **values: Any) -> Any:
-        names = ("pki", "tls_crl", "enrol_listen")
-        pki, crl, enrol_listen = (values.pop(name) for name in names)
-        security = _server_security(current_security(), pki, crl, enrol_listen)
-        return command(*arguments, security=security, **values)
+    def with_security(
+        *, pki: Path | None, tls_crl: Path | None, enrol_listen: str | None, **rest: Any
+    ) -> Any:
+        security = _server_security(current_security(), pki, tls_crl, enrol_listen)
+        return command(security=security, **rest)
 
-    return security_options(add_options(*_SERVER_OPTIONS)(with_security))  # type: ignore[return-value]
+    return security_options(_add_server_options(with_security))  # type: ignore[return-value]
 
 
 def _server_security(
     chosen: Security, pki: Path | None, crl: Path | None, enrol_listen: str | None
 ) -> ServerSecurity:
-    # the user's own certificate is no coordinator's
-    named = None if chosen.is_default else chosen.files
+    named = chosen.named  # the user's own certificate is no coordinator's
     if pki is None:
         if enrol_listen is not None:
             raise ConfigError(
@@ -99,15 +89,12 @@ def _server_security(
             )
         if crl is not None and named is None:
             raise ConfigError("--tls-crl needs --tls, or --tls-cert and its like")
-        files = named and TlsFiles(named.certificate, named.key, named.authority, crl)
+        files = named and replace(named, revoked=crl)
         return ServerSecurity(files, None, chosen.insecure)
     if crl is not None:
         raise ConfigError("--pki has a list of the revoked: leave out --tls-crl")
     authority = Authority(pki)
-    named = named or _own_files(authority)
-    files = TlsFiles(
-        named.certificate, named.key, named.authority, authority.revoked_file
-    )
+    files = replace(named or _own_files(authority), revoked=authority.revoked_file)
     enrol = None
     if enrol_listen is not None:
         split_host_port(enrol_listen)
@@ -137,21 +124,17 @@ def _own_files(authority: Authority) -> TlsFiles:
     return folder_files(authority.bundle(names.pop()))
 
 
-# The agent.
-
-join_option = click.option(
-    "--join",
-    "join_file",
-    metavar="FILE",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Join token (`ldapslam pki token`): gets a certificate when there is none "
-    "yet, and keeps it beside the spool.",
+join_option = option(
+    "--join join_file FILE",
+    "Join token (`ldapslam pki token`): gets a certificate when there is none "
+    "yet, and keeps it next to the spool.",
+    type=FILE,
 )
 
 
 @dataclass(frozen=True, slots=True)
-class AgentPlace:
-    """Who an agent is, where it keeps things, and its certificate."""
+class AgentIdentity:
+    """An agent's name, spool and certificate."""
 
     name: str
     spool: Path
@@ -162,7 +145,7 @@ class AgentPlace:
     token: JoinToken | None = None
 
     def enter(self, coordinator: str) -> None:
-        """Get the certificate, and see that it is of use; ConfigError, FleetError."""
+        """Get the certificate, and check it; ConfigError, FleetError."""
         if self.files is None:
             return
         if self.token is not None:
@@ -178,45 +161,44 @@ class AgentPlace:
             )
 
 
-def agent_place(
+def agent_identity(
     coordinator: str,
     name: str | None,
     host_name: str,
     spool: Path | None,
     spools: Path,
     join_file: Path | None,
-) -> AgentPlace:
-    """Who the agent is: by its token, its certificate, --name, or its host's name."""
+) -> AgentIdentity:
+    """The agent's name is its token's, its certificate's, --name, or its host's."""
     chosen = current_security()
+    insecure, token, has_joined = chosen.insecure, None, False
+    files: TlsFiles | None
     if is_unix(coordinator):
-        name = name or host_name
-        return AgentPlace(name, spool or spools / name, None, chosen.insecure)
-    if join_file is not None:
-        return _joining(chosen, name, spool, spools, read_token(join_file))
-    if chosen.files is not None and not chosen.is_default:
+        name, files = name or host_name, None
+    elif join_file is not None:
+        token, insecure, has_joined = read_token(join_file), False, True
+        _check_token(chosen, name, token)
+        name = token.name
+        files = identity_files(spool or spools / name)
+    elif chosen.named is not None:
         files = chosen.files_for(coordinator)
-        name = name or chosen.files.identity().name
-        return AgentPlace(name, spool or spools / name, files, chosen.insecure)
-    named = name or host_name
-    joined = identity_files(spool or spools / named)
-    if joined.certificate.exists():
-        chosen = Security(joined, insecure=chosen.insecure)
-        return AgentPlace(
-            named, spool or spools / named, chosen.files_for(coordinator), False, True
-        )
-    files = chosen.files_for(coordinator)
-    name = name or (host_name if files is None else files.identity().name)
-    return AgentPlace(name, spool or spools / name, files, chosen.insecure)
+        name = name or chosen.named.identity().name
+    else:
+        named = name or host_name
+        joined = identity_files(spool or spools / named)
+        if joined.certificate.exists():
+            files = Security(joined, insecure=insecure).files_for(coordinator)
+            name, insecure, has_joined = named, False, True
+        else:
+            files = chosen.files_for(coordinator)
+            name = name or (host_name if files is None else files.identity().name)
+    return AgentIdentity(
+        name, spool or spools / name, files, insecure, has_joined, token
+    )
 
 
-def _joining(
-    chosen: Security,
-    name: str | None,
-    spool: Path | None,
-    spools: Path,
-    token: JoinToken,
-) -> AgentPlace:
-    if chosen.insecure or (chosen.files is not None and not chosen.is_default):
+def _check_token(chosen: Security, name: str | None, token: JoinToken) -> None:
+    if chosen.insecure or chosen.named is not None:
         raise ConfigError(
             "--join gets a certificate: neither --tls nor --insecure goes with it"
         )
@@ -227,5 +209,3 @@ def _joining(
             f"--name {name!r}: the join token is for {token.name!r}",
             hint="leave out --name",
         )
-    place = spool or spools / token.name
-    return AgentPlace(token.name, place, identity_files(place), False, True, token)

@@ -1,14 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """`--config FILE`: the options of a serving command from a TOML file.
 
-Keys are the options' long names; what the command line gives comes first. An unknown
-key is an error, so that a misspelt setting is not silently without effect.
-
-An option that may be repeated takes a list, or one value alone; --notify also takes a
-table of channels.
+Keys are the options' long names; the command line comes first. An unknown key is an
+error. An option that may be repeated takes a list, or one value alone; --notify also
+takes a table of channels.
 
     coordinator = "10.0.0.1:7400"
-    name = "load-7"
     label = ["site=a", "rack=3"]
 """
 
@@ -23,6 +20,7 @@ import click
 
 from ldapslam.base.errors import ConfigError
 from ldapslam.base.fault import did_you_mean
+from ldapslam.cli.options import FILE, option
 
 
 def _read(context: click.Context, own: click.Parameter, path: Path | None) -> None:
@@ -78,12 +76,11 @@ def _options(command: click.Command, own: click.Parameter) -> dict[str, click.Op
     }
 
 
-config_option = click.option(
-    "--config",
-    metavar="FILE",
-    type=click.Path(path_type=Path, dir_okay=False),
+config_option = option(
+    "--config FILE",
+    "Take options from this TOML file.",
+    type=FILE,
     is_eager=True,
     expose_value=False,
     callback=_read,
-    help="Take options from this TOML file.",
 )

@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Python job type behind `bulk_load`: times imports into fresh servers.
 
-Each import has a lab of its own, of one server, in a folder on the file system under
-test; only the program, the task or the adds are measured. What else there is to know
-of it is a note `imports`: CPU, memory and I/O of what imported, the size of the
-database, and how long it then took to be on the disk.
-
-A job comes from others: folders, files and programs that it names are used where the
-agent's operator allows it (`--allow-import`).
+Each import has a lab of one server in a folder on the file system under test; only the
+program, the task or the adds are measured. A note `imports` has CPU, memory and I/O of
+the import, the size of the database, and the time until it was on the disk. Folders,
+files and programs of a job are used where the agent's operator allows it
+(`--allow-import`).
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, astuple, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -53,13 +51,13 @@ from ldapslam.lab.bulk_load.place import prepared_place
 from ldapslam.lab.keeper import Keeper
 from ldapslam.lab.lab import Lab
 from ldapslam.lab.ldif_lines import check_suffix, suffix_of, write_plain
-from ldapslam.lab.product import Choices
 from ldapslam.lab.server import is_plain
+from ldapslam.lab.site import Choices
 from ldapslam.lab.slapd.slapd import SlapdSettings
 
-#: One part of so many of a disk is none of an import's.
+#: Imports leave this part of a disk free: 1/20.
 _KEPT_FREE = 20
-#: They are in the note of each import.
+#: Settings are in the note of each import.
 _MAX_SETTINGS_CHARACTERS = 2_000
 _SAID_CHARACTERS = 500
 
@@ -75,8 +73,8 @@ class BulkLoad(PythonJob):
         self.examine(client.limits)
 
     def examine(self, limits: AgentLimits) -> str:
-        """Find what would fail, on this host, before any import; the version of the
-        server. FleetError: the agent's operator does not allow it. ConfigError."""
+        """Find faults on this host before any import; the server's version.
+        ConfigError; FleetError where the agent's operator does not allow it."""
         if len(json.dumps(self.options["settings"])) > _MAX_SETTINGS_CHARACTERS:
             raise ConfigError(
                 f"settings of over {_MAX_SETTINGS_CHARACTERS:,} characters",
@@ -132,8 +130,8 @@ class BulkLoad(PythonJob):
         return lab.version()
 
     def _allowed(self, limits: AgentLimits) -> dict[str, str]:
-        """Each path that the options name, and where it leads: that is what is looked
-        at, and that is what is used. FleetError: the operator does not allow one."""
+        """Path in the options -> its real path, which is what is used. FleetError where
+        the agent's operator does not allow one."""
         options = self.options
         paths = [*self._settings("include"), *self._optional("ldif")]
         programs = [*self._settings("moduleload"), *self._optional("binary")]
@@ -171,7 +169,7 @@ class BulkLoad(PythonJob):
                 ldif=ldif,
                 ldif_entries=entries,
                 choices=self._choices(real),
-                # the entries may be nobody else's to read
+                # other users of the host may have no right to read the entries
                 settings=_unreadable(self.options["server"]),
                 base=place,
             )
@@ -213,7 +211,7 @@ class BulkLoad(PythonJob):
     def _import(
         self, lab: Lab, ldif: Path, folder: Path, client: Client
     ) -> tuple[OfflineResult, float | None]:
-        """And what this process itself took of a CPU, where it sent the entries."""
+        """The result, and the CPU time of this process where it sent the entries."""
         if self.options["method"] == "offline":
             is_quick = self.options["quick"]
             result = lab.import_offline(
@@ -264,7 +262,7 @@ class BulkLoad(PythonJob):
     def _data(
         self, folder: Path, real: Mapping[str, str], client: Client
     ) -> tuple[Path, int]:
-        """The LDIF file, on the disk, and how many entries it has."""
+        """The LDIF file, on the disk, and its number of entries."""
         path = folder / "data.ldif"
         if "ldif" in self.options:
             path, entries = _given(Path(real[self.options["ldif"]]), path, self.options)
@@ -318,7 +316,7 @@ class BulkLoad(PythonJob):
 
 
 def _unreadable(server: str) -> SlapdSettings | None:
-    """To all but the administrator, as a 389-DS is by itself."""
+    """Only the administrator may read, as is usual for 389-DS."""
     return SlapdSettings(readable=False) if server == "slapd" else None
 
 
@@ -328,8 +326,8 @@ def _stop_if(client: Client) -> None:
 
 
 def _given(ldif: Path, copy: Path, options: Mapping[str, Any]) -> tuple[Path, int]:
-    """A file of the host's, and its entries; where it begins with what slapadd does not
-    know, a copy without that."""
+    """A file of the host and its number of entries; a copy without what slapadd does
+    not know."""
     _check_file(ldif)
     with ldif.open("rb") as lines:
         begins = next((line for line in lines if line.strip()), b"")
@@ -350,18 +348,18 @@ def _check_file(ldif: Path) -> None:
 
 
 def _check_room(folder: Path, ldif_bytes: int) -> None:
-    """FleetError before the database of so much LDIF would fill the disk."""
+    """FleetError before the database of this much LDIF would fill the disk."""
     disk = shutil.disk_usage(folder)
     if disk.free < ldif_bytes + disk.total // _KEPT_FREE:
         raise FleetError(
             f"too little room in {str(folder.parent)!r}: {format_size(disk.free)} are "
-            f"left beside {format_size(ldif_bytes)} of LDIF",
+            f"left, and the LDIF has {format_size(ldif_bytes)}",
             hint="fewer entries, or another place",
         )
 
 
 def _write_through(path: Path) -> None:
-    """What the page cache still has to write would be the import's to wait for."""
+    """Else the import would wait for the page cache to be written."""
     with path.open("rb") as file:
         os.fsync(file.fileno())
 
@@ -399,27 +397,17 @@ def _usage_of(pid: int) -> Usage:
     """What a server's process has taken since its start."""
     process = psutil.Process(pid)
     times, io = process.cpu_times(), process.io_counters()
-    return Usage(
-        times.user,
-        times.system,
-        peak_memory_bytes(pid),
-        io.read_bytes,
-        io.write_bytes,
-    )
+    peak = peak_memory_bytes(pid)
+    return Usage(times.user, times.system, peak, io.read_bytes, io.write_bytes)
 
 
 def _since(before: Usage, now: Usage) -> Usage:
-    return Usage(
-        now.cpu_user_s - before.cpu_user_s,
-        now.cpu_system_s - before.cpu_system_s,
-        now.peak_memory_bytes,
-        now.read_bytes - before.read_bytes,
-        now.written_bytes - before.written_bytes,
-    )
+    spent = (new - old for old, new in zip(astuple(before), astuple(now), strict=True))
+    return replace(Usage(*spent), peak_memory_bytes=now.peak_memory_bytes)
 
 
 def _flush(folder: Path) -> int:
-    """Have all files of the server on the disk; the bytes that they take there."""
+    """Write all files of the server to the disk; the bytes that they take there."""
     size = 0
     for path in folder.rglob("*"):
         if not path.is_file() or path.is_symlink():

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Our side of a place that an operator's program prepares: see place_process.py.
+"""The client of place_process.py: a place that an operator's program prepares.
 
-However its user ends, the place is given back: by the process, not by us.
+That process gives the place back, however this one ends.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class _HookFailed(Exception):
 def prepared_place(
     hook: Sequence[str], is_stopping: Callable[[], bool]
 ) -> Iterator[Path]:
-    """The folder that the program printed; within, it is ours. ConfigError: there is
-    none, or it could not be given back. ImportStopped."""
+    """The folder that the program prepared and printed, until the end of the block.
+    ConfigError, ImportStopped."""
     script = Path(__file__).with_name("place_process.py")
     process = subprocess.Popen(
         [sys.executable, "-I", str(script), *hook],

@@ -4,10 +4,9 @@
     python -I place_process.py PROGRAM [ARGUMENT…]
 
 Runs `PROGRAM prepare ARGUMENT…`, whose last line is a folder, and answers {"folder":
-path} or {"error": text} in a line on standard output. At the end of standard input,
-which the end of its parent is too, however that comes, it runs `PROGRAM release
-ARGUMENT… FOLDER` and answers {} or {"error": text}. Stands alone: nothing of ldapslam
-is imported.
+path} or {"error": text} on standard output. When standard input ends, as it does with
+its parent, it runs `PROGRAM release ARGUMENT… FOLDER` and answers {} or {"error":
+text}. Nothing of ldapslam is imported.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """dse.ldif of a 389-DS in a folder of its own: no systemd, no root, no dscreate.
 
-`dscreate` installs for the whole host and asks systemd to start what it made. What it
-writes is a dse.ldif from the package's own templates, and that is done here, with every
-path inside the server's folder, and with the replica that the server is.
+`dscreate` installs for the whole host and asks systemd to start the server. As it does,
+dse.ldif is made from the package's templates, but with every path in the server's
+folder, and with its part in replication.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LDBM: Final = "cn=config,cn=ldbm database,cn=plugins,cn=config"
 BACKEND_NAME: Final = "userRoot"
 MANAGER_DN: Final = "cn=replication manager,cn=config"
 
-#: Of servers that take no writes of clients.
+#: The replica id of servers that take no writes of clients.
 READ_ONLY_ID: Final = 65_535
 
 _BACKEND: Final = f"cn={BACKEND_NAME},cn=ldbm database,cn=plugins,cn=config"
@@ -43,7 +43,7 @@ _OWN_FILES = {
 _MAP_BYTES_MIN = 1 << 30
 _MAP_BYTES_PER_ENTRY = 16 << 10
 
-# Of an import's cache: the servers of a lab import at the same time.
+# The cache of an import; the servers of a lab import at the same time.
 _IMPORT_BYTES_MIN = 16 << 20
 _IMPORT_BYTES_PER_ENTRY = 1 << 10
 _IMPORT_BYTES_MAX = 512 << 20
@@ -73,14 +73,13 @@ class Replica:
 
 
 def config_folder(server: Server) -> Path:
-    """The folder of dse.ldif. ns-slapd makes a semaphore of its name, for the whole
-    host: it tells the lab, so that the keeper can remove one that is left."""
+    """The folder of dse.ldif. ns-slapd names a semaphore of the host after it; with the
+    name of the lab in it, the keeper can remove one that is left."""
     return server.folder / f"{server.folder.parent.name}-{server.name}"
 
 
 def make_folders(server: Server) -> Path:
-    """What ns-slapd wants to be there; the folder of its configuration, which can be
-    reached as `config` too."""
+    """Make the folders that ns-slapd needs; that of its configuration, `config` too."""
     for name in _FOLDERS:
         (server.folder / name).mkdir()
     config = config_folder(server)
@@ -103,8 +102,7 @@ def dse_ldif(
     password: str,
     replica: Replica | None,
 ) -> str:
-    """The configuration; `chosen` are names and values by entry, `backend` for the
-    database's own (see options.py)."""
+    """The configuration; `chosen` are names and values by entry (see options.py)."""
     text = _filled(server, template_folder, backend, suffix, password)
     config = {
         "nsslapd-security": "on",
@@ -232,8 +230,8 @@ def _entry(dn: str, attributes: Mapping[str, Sequence[str]]) -> str:
 def _extended(
     ldif: str, dn: str, usual: Mapping[str, str], chosen: Sequence[tuple[str, str]]
 ) -> str:
-    """The LDIF with attributes of the entry `dn`, which is in it once; what was chosen
-    stands in for what is usual."""
+    """The LDIF with more attributes of the entry `dn`; chosen ones replace usual
+    ones."""
     head = f"dn: {dn}\n"
     assert ldif.count(head) == 1, dn
     pairs = {name.lower(): value for name, value in [*usual.items(), *chosen]}

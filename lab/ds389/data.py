@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """An LDIF for 389-DS, from any: every server that loads it is a replica of the others.
 
-A total initialisation over the network is slow, so servers are made equal beforehand:
-each entry has an nsUniqueId in the file, and the suffix is followed by the entry that
-389-DS keeps its replica update vector in (RUV). Servers that begin with the same
-generation there, and have no changes yet, go on with incremental updates.
+Total initialisation over the network is slow, so servers are made equal beforehand:
+each entry has an nsUniqueId, and behind the suffix is the entry of the replica update
+vector (RUV). Servers with the same generation there, and no changes yet, go on with
+incremental updates.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import base64
 import time
 from pathlib import Path
 
-from ldapslam.lab.errors import LabError
 from ldapslam.lab.ldif_lines import dn_of, records
-from ldapslam.lab.product import BROKEN_SUFFIX
+from ldapslam.lab.server import LabError
+from ldapslam.lab.site import BROKEN_SUFFIX
 
 RUV_ID = "ffffffff-ffffffff-ffffffff-ffffffff"
 
@@ -35,8 +35,8 @@ _ACCESS = (
 
 
 def write_replicated(source: Path, target: Path, supplier_uris: list[str]) -> None:
-    """Make of the LDIF `source` what servers load; `supplier_uris` in the order of
-    their replica ids, none where nothing is replicated."""
+    """Write what servers load; `supplier_uris` in the order of replica ids, none
+    without replication."""
     with target.open("wb", buffering=1 << 20) as output:
         for number, record in enumerate(records(source)):
             kept = [one for one in record if not one.lower().startswith(_FOREIGN)]

@@ -25,8 +25,8 @@ from cryptography.hazmat.primitives.serialization import (
 
 from ldapslam.base.errors import ConfigError
 from ldapslam.dataset.offline import IsStopping, OfflineResult, ldif2db
+from ldapslam.directory.counts import ServerKind, read_counts
 from ldapslam.lab import options
-from ldapslam.lab.access import Connection
 from ldapslam.lab.certificates import KeyPair
 from ldapslam.lab.ds389 import programs as ds389_programs
 from ldapslam.lab.ds389.configuration import (
@@ -41,39 +41,28 @@ from ldapslam.lab.ds389.configuration import (
     make_folders,
     replica_dn,
 )
-from ldapslam.lab.ds389.data import RUV_ID, write_broken, write_replicated
-from ldapslam.lab.errors import LabError
-from ldapslam.lab.product import Choices, Product
-from ldapslam.lab.server import Server
+from ldapslam.lab.ds389.data import write_broken, write_replicated
+from ldapslam.lab.server import LabError, Server
+from ldapslam.lab.site import Choices, Site
 
 _TOOL_TIMEOUT_S = 60.0
 
-# cn=snmp,cn=monitor by the names of the RFC's operations.
-_COUNTERS = {
-    "search": "searchops",
-    "compare": "compareops",
-    "add": "addentryops",
-    "delete": "removeentryops",
-    "modify": "modifyentryops",
-    "modify_dn": "modifyrdnops",
-}
 
-# Of the access log: the kinds without a counter of their own. Binds have some, but an
+# Kinds without a counter of their own, in the access log. Binds have some, but an
 # anonymous one counts in two of them.
 _LOGGED = {"BIND": "bind", "UNBIND": "unbind", "ABANDON": "abandon", "EXT": "extended"}
 _LOG_LINE = re.compile(r" op=\d+ (BIND|UNBIND|ABANDON|EXT)\b")
 
-# Replica id and last change in a value of nsds50ruv: `{replica 1 URL} first last …`.
-_RUV_ELEMENT = re.compile(r"\{replica (\d+) [^}]*\} \w+ (\w+)")
 
-
-class Ds389Servers(Product):
+class Ds389Servers:
     """The 389-DS servers of one lab."""
 
     label: ClassVar[str] = "389-DS"
+    kind: ClassVar[ServerKind] = ServerKind.DS389
     #: Agreements and the checkpoint at the end take their time.
     stop_grace_s: ClassVar[float] = 30.0
     backend = ""
+    site: Site
 
     def __init__(self, choices: Choices, settings: Ds389Settings | None = None) -> None:
         if choices.has_delta:
@@ -173,26 +162,10 @@ class Ds389Servers(Product):
                     dn = self._agreement_dn(consumer)
                     connection.add(dn, self._agreement(consumer))
 
-    @staticmethod
-    def position(connection: Connection, suffix: str) -> dict[str, str]:
-        """By the replica update vector: time, count, replica id, count."""
-        found = connection.search(
-            suffix,
-            ldap.SCOPE_SUBTREE,
-            ["nsds50ruv"],
-            f"(&(nsuniqueid={RUV_ID})(objectClass=nsTombstone))",
-        )
-        position = {}
-        for attributes in found.values():
-            for value in attributes.get("nsds50ruv", []):
-                if match := _RUV_ELEMENT.match(value.decode()):
-                    position[match[1]] = match[2]
-        return position
-
     def counts(self, server: Server) -> dict[str, int]:
-        """The monitor's figures; those of the access log for the kinds that the monitor
-        has in its total alone (which now and then counts the end of a TLS connection
-        too). Suppliers' operations are in the figures of their consumers."""
+        """The monitor's counts; those of the access log for kinds without a counter
+        (the monitor's total sometimes counts the end of a TLS connection too).
+        Suppliers' operations are in the counts of their consumers."""
         if not self._settings.unbuffered_log:
             raise LabError(
                 "389-DS counts binds and extended operations in its access log alone, "
@@ -200,15 +173,11 @@ class Ds389Servers(Product):
                 hint="Ds389Settings(unbuffered_log=True)",
             )
         with self.site.access.bound(server) as connection:
-            # An operation counts when it begins.
-            [found] = connection.search(
-                "cn=snmp,cn=monitor", ldap.SCOPE_BASE, list(_COUNTERS.values())
-            ).values()
+            counts = dict(read_counts(connection, self.kind).operations)
             logged = _logged(server.folder / "log" / "access")
-            own = connection.own_operations()
-        counted = {kind: int(found[name][0]) for kind, name in _COUNTERS.items()}
-        counts = {kind: logged[kind] for kind in _LOGGED.values()} | counted
-        return {kind: counts[kind] - own[kind] for kind in counts}
+            own = connection.control.copy()
+        counts |= {kind: logged[kind] for kind in _LOGGED.values()}
+        return {kind: (count or 0) - own[kind] for kind, count in counts.items()}
 
     def pause(self, replica: Server) -> None:
         dn = self._agreement_dn(replica)
@@ -226,8 +195,8 @@ class Ds389Servers(Product):
                 connection.add(dn, self._agreement(replica, through))
 
     def break_entry(self, replica: Server, dn: str, attribute: str | None) -> None:
-        """389-DS takes no write here but its suppliers', so the entry is changed in an
-        LDIF: the server is stopped, and restarts with its position unchanged."""
+        """389-DS takes writes here from its suppliers only, so the entry is changed in
+        an LDIF; the server restarts with its position unchanged."""
         whole = replica.folder / "ldif" / "whole.ldif"
         broken = replica.folder / "ldif" / "broken.ldif"
         export = [*self._ns_slapd(replica, "db2ldif"), "-n", BACKEND_NAME]

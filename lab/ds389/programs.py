@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 from ldapslam.base.errors import ConfigError
-from ldapslam.lab.errors import LabError
-from ldapslam.lab.product import version_line
+from ldapslam.lab.server import LabError
+from ldapslam.lab.site import checked_binary, version_answer, version_line
 
 _PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
 _TEMPLATE_FOLDERS = ("/usr/share/dirsrv/data", "/usr/local/share/dirsrv/data")
 _TEMPLATE = "template-dse.ldif"
 
-_TIMEOUT_S = 10.0
 
 # libback-ldbm has the back ends that it was built with.
 _PLUGIN_FOLDERS = ("lib/dirsrv/plugins", "lib64/dirsrv/plugins")
@@ -43,18 +41,14 @@ class Programs:
 
 
 def find_programs(binary: Path | None = None) -> Programs:
-    """Look for ns-slapd, or for what belongs to `binary`; what is missing is a LabError
-    that names the package, a `binary` that will not do a ConfigError."""
+    """ns-slapd, or what belongs to `binary`; LabError with the package that is missing,
+    ConfigError for a bad `binary`."""
     if binary is None:
         ns_slapd = _program("ns-slapd", "389-ds-base")
         prefixes = [ns_slapd.resolve().parent.parent]
     else:
-        ns_slapd = Path(os.path.abspath(binary))
-        if not (ns_slapd.is_file() and os.access(ns_slapd, os.X_OK)):
-            raise ConfigError(
-                f"--binary {str(binary)!r} is no program",
-                hint="PREFIX/sbin/ns-slapd of an installed build",
-            )
+        hint = "PREFIX/sbin/ns-slapd of an installed build"
+        ns_slapd = checked_binary(binary, hint)
         prefixes = [ns_slapd.parent.parent]
     templates = [prefix / "share/dirsrv/data" for prefix in prefixes]
     templates += [Path(folder) for folder in _TEMPLATE_FOLDERS]
@@ -67,29 +61,12 @@ def find_programs(binary: Path | None = None) -> Programs:
         )
     return Programs(
         ns_slapd=ns_slapd,
-        version=_version(ns_slapd),
+        version=version_line(version_answer(ns_slapd, "-v", "389", "ns-slapd")),
         certutil=_program("certutil", "libnss3-tools"),
         pk12util=_program("pk12util", "libnss3-tools"),
         template_folder=found[0],
         backends=_backends(prefixes[0]),
     )
-
-
-def _version(ns_slapd: Path) -> str:
-    """What the program says of itself; ConfigError for one that is none of 389-DS."""
-    try:
-        done = subprocess.run(
-            [ns_slapd, "-v"], capture_output=True, text=True, timeout=_TIMEOUT_S
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise ConfigError(f"{str(ns_slapd)!r} cannot be run: {error}") from error
-    said = done.stdout + done.stderr
-    if "389" not in said:
-        raise ConfigError(
-            f"{str(ns_slapd)!r} is no ns-slapd: asked for its version, it said "
-            f"{said.strip()[:200]!r}"
-        )
-    return version_line(said)
 
 
 def _program(name: str, package: str) -> Path:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A lab's slapds: slapd.conf, loading, syncrepl, and what they say of themselves.
 
-Suppliers replicate each other in multi-provider mode where there are two; replicas
-follow by syncrepl (refreshAndPersist), over the supplier's access log with `has_delta`.
-All run syncprov: a replica tells clients of changes too. The running configuration is
-cn=config, where replication is paused and resumed without a restart.
+Two suppliers replicate each other (multi-provider); replicas follow by syncrepl
+(refreshAndPersist), over the supplier's access log with `has_delta`. All run syncprov:
+replicas tell clients of changes too. Replication is paused in cn=config, without a
+restart.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 import ldap
 
 from ldapslam.base.errors import ConfigError
 from ldapslam.dataset.offline import IsStopping, OfflineResult, slapadd
+from ldapslam.directory.counts import ServerKind, read_counts
 from ldapslam.lab import options
 from ldapslam.lab.access import Connection
-from ldapslam.lab.errors import LabError
 from ldapslam.lab.ldif_lines import write_plain
-from ldapslam.lab.product import BROKEN_SUFFIX, Choices, Product
-from ldapslam.lab.server import Server
+from ldapslam.lab.server import LabError, Server
+from ldapslam.lab.site import BROKEN_SUFFIX, Choices, Site
 from ldapslam.lab.slapd import slapd
 from ldapslam.lab.slapd.slapd import SlapdSettings
 
@@ -38,20 +38,20 @@ _INDEXED = ("objectClass", "uid", "entryUUID", "entryCSN")
 _MAP_BYTES_MIN = 1 << 30
 _MAP_BYTES_PER_ENTRY = 16 << 10
 
-# Of consumers to their providers; they try each second.
+# Consumers try to connect each second.
 _CONNECT_TIMEOUT_S = 60.0
 _CONNECT_INTERVAL_S = 0.02
 
-# cn=monitor's names where they differ from the RFC's.
-_OPERATION_NAMES = {"modrdn": "modify_dn"}
 
-
-class OpenLdap(Product):
+class OpenLdap:
     """The slapds of one lab."""
 
     label: ClassVar[str] = "slapd"
+    kind: ClassVar[ServerKind] = ServerKind.SLAPD
+    #: How long a server may take to stop before it is killed.
     stop_grace_s: ClassVar[float] = 5.0
     backend = "mdb"
+    site: Site
 
     def __init__(
         self,
@@ -90,8 +90,8 @@ class OpenLdap(Product):
             path.write_text(self.configuration(server))
 
     def load(self) -> None:
-        """slapadd for all servers at once. An LDIF without entryUUID and entryCSN goes
-        into the first; the others get what that one made of it."""
+        """slapadd for all servers at once. An LDIF without entryUUID and entryCSN is
+        loaded into the first, and its copy into the others."""
         first, *others = self.site.servers
         ldif = self.site.tree.ldif
         if self.site.tree.is_replicated:
@@ -139,8 +139,8 @@ class OpenLdap(Product):
         return self._settings_of(server).nofile
 
     def connect(self) -> None:
-        """slapd.conf has it, but a consumer that was up before its provider tries again
-        a second later: wait for a search for each."""
+        """Wait for a search of each consumer: one that was up before its provider tries
+        again a second later."""
         deadline_s = time.monotonic() + _CONNECT_TIMEOUT_S
         for provider in self.site.servers:
             consumers = self.site.consumers(provider)
@@ -154,30 +154,13 @@ class OpenLdap(Product):
                     )
                 time.sleep(_CONNECT_INTERVAL_S)
 
-    @staticmethod
-    def position(connection: Connection, suffix: str) -> dict[str, str]:
-        """By contextCSN: time, count, server id, modification."""
-        found = connection.search(suffix, ldap.SCOPE_BASE, ["contextCSN"])
-        values = [value.decode() for value in found[suffix].get("contextCSN", [])]
-        return {value.split("#")[2]: value for value in values}
-
     def counts(self, server: Server) -> dict[str, int]:
-        """From cn=monitor: operations begun, as slapd counts one as completed a moment
-        after its client has the response. A replica's are in those of its supplier: a
-        bind and a search each time it connected."""
+        """A replica's operations count at its supplier: a bind and a search for each
+        connection."""
         with self.site.access.bound(server) as connection:
-            entries = connection.search(
-                "cn=Operations,cn=Monitor",
-                ldap.SCOPE_ONELEVEL,
-                ["cn", "monitorOpInitiated"],
-            )
-            own = connection.own_operations()
-        counts = {}
-        for attributes in entries.values():
-            name = attributes["cn"][0].decode().lower()
-            name = _OPERATION_NAMES.get(name, name)
-            counts[name] = int(attributes["monitorOpInitiated"][0]) - own[name]
-        return counts
+            counts = read_counts(connection, self.kind).operations
+            own = connection.control.copy()
+        return {kind: (count or 0) - own[kind] for kind, count in counts.items()}
 
     def pause(self, replica: Server) -> None:
         self._stop_following(replica)
@@ -187,8 +170,8 @@ class OpenLdap(Product):
         self._follow(replica)
 
     def break_entry(self, replica: Server, dn: str, attribute: str | None) -> None:
-        """A server that does not follow takes writes, and its contextCSN stays where no
-        CSN is made: nobody notices when it follows again."""
+        """A server that does not follow takes writes; without CSNs, nobody notices
+        them."""
         has_followed = self._stop_following(replica)
         try:
             with (
@@ -215,10 +198,10 @@ class OpenLdap(Product):
 
     @contextmanager
     def _without_csns(self, connection: Connection) -> Iterator[None]:
-        """Entries keep theirs, and syncprov, which looks for the last of them when it
-        starts, counts no deletes."""
+        """Within, entries keep their CSNs, and syncprov, which looks for the last of
+        them when it starts, counts no deletes."""
         database = self._database(connection)
-        [overlay] = connection.search(
+        [(overlay, _)] = connection.search(
             database, ldap.SCOPE_ONELEVEL, ["1.1"], "(olcOverlay=syncprov)"
         )
 
@@ -252,7 +235,7 @@ class OpenLdap(Product):
         suppliers = [one for one in site.servers if one.role == "supplier"]
         global_part = {
             "loglevel": "0",
-            # slapadd: one indexer beside the main thread is as fast as it gets.
+            # slapadd: more than one indexer thread makes it no faster.
             "tool-threads": "2",
         }
         if settings.threads is not None:
@@ -300,8 +283,8 @@ class OpenLdap(Product):
         return [f"{name} {value}".rstrip() for name, value in pairs]
 
     def _index(self) -> list[str]:
-        """What the server's own searches and the usual load need, where the user has
-        not set an index of the attribute."""
+        """Indexes for the server's own searches and the usual load, but those that the
+        user set."""
         chosen = {
             attribute.strip().lower()
             for name, value in self._chosen.get("database", [])
@@ -344,7 +327,7 @@ class OpenLdap(Product):
         return lines
 
     def _syncrepl(self, server: Server, through: str | None) -> list[str]:
-        """Of each server that this one follows, what stands behind `syncrepl`."""
+        """The values of `syncrepl`, one for each provider."""
         site = self.site
         lines = []
         for number, provider in enumerate(site.providers[server.name], 1):
@@ -365,7 +348,7 @@ class OpenLdap(Product):
         return lines
 
     def _reference(self, server: Server) -> list[str]:
-        """Where writes go, that a server with providers does not take itself."""
+        """Where writes go that a server with providers does not take itself."""
         providers = self.site.providers[server.name]
         if server.role == "supplier":
             return ["multiprovider on"] if providers else []
@@ -395,20 +378,21 @@ class OpenLdap(Product):
 
     def _database(self, connection: Connection) -> str:
         """The DN of the tree's database in cn=config."""
-        found = connection.search(
+        [(dn, _)] = connection.search(
             "cn=config",
             ldap.SCOPE_ONELEVEL,
             ["1.1"],
             f"(&(objectClass=olcMdbConfig)(olcSuffix={self.site.tree.suffix}))",
         )
-        [dn] = found
         return dn
 
 
 def _break_value(connection: Connection, dn: str, attribute: str) -> None:
-    found = connection.search(dn, ldap.SCOPE_BASE, [attribute])
-    old: list[Any] = next(iter(found[dn].values()))
-    new = [old[0] + BROKEN_SUFFIX, *old[1:]]
+    entry = connection.read(dn, [attribute])
+    if not entry:
+        raise LabError(f"the entry {dn!r} has no {attribute}, or is not there")
+    first, *others = next(iter(entry.values()))
+    new = [first + BROKEN_SUFFIX, *others]
     connection.modify(dn, [(ldap.MOD_REPLACE, attribute, new)])
 
 

@@ -10,14 +10,13 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ldapslam.base.errors import ConfigError
-from ldapslam.lab.errors import LabError
-from ldapslam.lab.product import version_line
+from ldapslam.lab.server import LabError
+from ldapslam.lab.site import checked_binary, version_answer, version_line
 
 # Where distributions put what we need; Debian's come first.
 _PROGRAM_FOLDERS = (
@@ -29,7 +28,7 @@ _PROGRAM_FOLDERS = (
 _MODULE_FOLDERS = ("/usr/lib/ldap", "/usr/lib64/openldap", "/usr/lib/openldap")
 _SCHEMA_FOLDERS = ("/etc/ldap/schema", "/etc/openldap/schema")
 
-# Of a build under test, from the folder of its slapd: installed below a prefix in
+# A build under test, from the folder of its slapd: installed below a prefix in
 # libexec or sbin, or in servers/slapd of the source tree.
 _BUILT_SCHEMA_FOLDERS = ("../etc/openldap/schema", "../etc/ldap/schema", "schema")
 _BUILT_MODULE_FOLDERS = (
@@ -41,8 +40,6 @@ _BUILT_MODULE_FOLDERS = (
 
 # Ubuntu confines /usr/sbin/slapd, by its path, to the system's own directories.
 _APPARMOR_PROFILE = Path("/etc/apparmor.d/usr.sbin.slapd")
-
-_VERSION_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -87,8 +84,7 @@ class Programs:
         return frozenset(re.findall(r"^    (\w+)$", self.said, re.MULTILINE))
 
     def modules(self, wanted: Sequence[str]) -> list[str]:
-        """The lines of slapd.conf that load those of `wanted` that are not built in:
-        `mdb` is a back end, others are overlays."""
+        """The lines of slapd.conf that load those of `wanted` that are not built in."""
         names = []
         for name in wanted:
             if name not in self.built_in:
@@ -108,8 +104,8 @@ class Programs:
 
 
 def find_programs(binary: Path | None = None) -> Programs:
-    """Look for slapd, or for what belongs to `binary`; what is missing is a LabError
-    that names the package, a `binary` that will not do a ConfigError."""
+    """slapd, or what belongs to `binary`; LabError with the package that is missing,
+    ConfigError for a bad `binary`."""
     if binary is not None:
         return _programs_of(binary)
     slapd = shutil.which("slapd") or shutil.which(
@@ -125,17 +121,18 @@ def find_programs(binary: Path | None = None) -> Programs:
         )
     module_folder = _first_with("back_mdb.so", map(Path, _MODULE_FOLDERS))
     folders = [] if module_folder is None else [module_folder]
-    return Programs(Path(slapd), folders, schema_folder, _said(Path(slapd)))
+    return Programs(
+        Path(slapd),
+        folders,
+        schema_folder,
+        version_answer(Path(slapd), "-VVV", "slapd", "slapd"),
+    )
 
 
 def _programs_of(binary: Path) -> Programs:
-    binary = Path(os.path.abspath(binary))
-    if not (binary.is_file() and os.access(binary, os.X_OK)):
-        raise ConfigError(
-            f"--binary {str(binary)!r} is no program",
-            hint="PREFIX/libexec/slapd, or servers/slapd/slapd of a build tree",
-        )
-    said = _said(binary)
+    hint = "PREFIX/libexec/slapd, or servers/slapd/slapd of a build tree"
+    binary = checked_binary(binary, hint)
+    said = version_answer(binary, "-VVV", "slapd", "slapd")
     candidates = [binary.parent / name for name in _BUILT_SCHEMA_FOLDERS]
     schema_folder = _first_with("core.schema", candidates)
     if schema_folder is None:
@@ -151,36 +148,13 @@ def _programs_of(binary: Path) -> Programs:
     return Programs(binary, list(existing), schema_folder.resolve(), said)
 
 
-def _said(slapd: Path) -> str:
-    """What `slapd -VVV` answers: its version, and what is static in it."""
-    try:
-        done = subprocess.run(
-            [slapd, "-VVV"],
-            capture_output=True,
-            text=True,
-            timeout=_VERSION_TIMEOUT_S,
-            env={**os.environ, "LDAPNOINIT": "1"},
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise ConfigError(f"{str(slapd)!r} cannot be run: {error}") from error
-    said = done.stderr + done.stdout
-    if "slapd" not in said:
-        raise ConfigError(
-            f"{str(slapd)!r} is no slapd: asked for its version, it said "
-            f"{said.strip()[:200]!r}"
-        )
-    return said
-
-
 def _first_with(name: str, folders: Sequence[Path] | map[Path]) -> Path | None:
     return next((folder for folder in folders if (folder / name).exists()), None)
 
 
 def unconfined(programs: Programs, folder: Path) -> Path:
-    """The slapd to run from: a copy in `folder` where AppArmor would confine it.
-
-    The profile is bound to the installed path and allows no temporary folder.
-    """
+    """The slapd to run: a copy in `folder` where AppArmor's profile, which is bound to
+    the installed path, would confine it."""
     if not _APPARMOR_PROFILE.exists() or programs.slapd != Path("/usr/sbin/slapd"):
         return programs.slapd
     return Path(shutil.copy(programs.slapd, folder / "slapd"))

@@ -54,7 +54,7 @@ def test_slapadd(slapd: Lab, tmp_path: Path) -> None:
     offline = ("--offline", "slapadd", "--config", slapd.supplier.folder / "slapd.conf")
     refused = load(ldif, *offline)
     assert refused["exit_code"] == 6
-    pid = slapd.pid(slapd.supplier)
+    pid = slapd.supplier.pid
     assert f"the database of '{SUFFIX}' is open in process {pid}" in refused["stderr"]
     slapd.stop(slapd.supplier)
     result = load(ldif, *offline, "-q")
@@ -103,7 +103,7 @@ def test_import_task_and_ldif2db(ds389: Lab, tmp_path: Path) -> None:
     offline = ("--offline", "ldif2db", "--config", ds389.supplier.folder / "config")
     refused = load(ldif, *offline)
     assert refused["exit_code"] == 6
-    assert f"runs as process {ds389.pid(ds389.supplier)}" in refused["stderr"]
+    assert f"runs as process {ds389.supplier.pid}" in refused["stderr"]
     ds389.stop(ds389.supplier)
     ldif.write_text(SUFFIX_ENTRY + spoilt(population(PEOPLE // 2)))
     part = load(ldif, *offline)

@@ -163,7 +163,7 @@ def own_lab(slapd_installed: None) -> Iterator[Lab]:
 
 def test_restart_of_slapd_is_noticed_by_its_monitors(own_lab: Lab) -> None:
     server = own_lab.supplier
-    first_pid = own_lab.pid(server)
+    first_pid = server.pid
     access = target(own_lab.admin_dn, own_lab.admin_password_file)
     # of all slapds on this host, the one that serves
     of_server, of_host, of_process = monitors(

@@ -18,7 +18,7 @@ import pytest
 
 from ldapslam.lab import Lab, LabError, Server, SlapdSettings
 from ldapslam.lab.people import PERSON_PASSWORD, STRUCTURE_ENTRIES
-from ldapslam.lab.product import Choices
+from ldapslam.lab.site import Choices
 
 pytestmark = pytest.mark.usefixtures("slapd_installed")
 
@@ -122,7 +122,7 @@ def test_a_replica_that_was_down_catches_up_when_it_comes_back() -> None:
         lab.start(replica)
         lab.wait_in_sync(timeout_s=20)
 
-        limits = Path(f"/proc/{lab.pid(replica)}/limits").read_text()
+        limits = Path(f"/proc/{replica.pid}/limits").read_text()
         [open_files] = [
             x for x in limits.splitlines() if x.startswith("Max open files")
         ]
@@ -159,7 +159,7 @@ _HOLDER = """
 import sys, time
 from ldapslam.lab import Lab
 with Lab(replicas=1, entries=10) as lab:
-    print(lab.folder, *(lab.pid(server) for server in lab.servers), flush=True)
+    print(lab.folder, *(server.pid for server in lab.servers), flush=True)
     {body}
 """
 
@@ -249,7 +249,7 @@ def test_a_child_of_the_parent_that_lives_on_does_not_keep_the_lab(
 
 def test_a_stopped_server_does_not_delay_the_end_for_long() -> None:
     with Lab(entries=1) as lab:
-        os.kill(lab.pid(lab.supplier), signal.SIGSTOP)
+        os.kill(lab.supplier.pid, signal.SIGSTOP)
         began_s = time.monotonic()
     assert time.monotonic() - began_s < 5
 
@@ -257,7 +257,7 @@ def test_a_stopped_server_does_not_delay_the_end_for_long() -> None:
 def test_servers_and_folder_go_too_when_the_keeper_was_killed() -> None:
     lab = Lab(entries=1)
     lab.up()
-    folder, pid = lab.folder, lab.pid(lab.supplier)
+    folder, pid = lab.folder, lab.supplier.pid
     assert lab._keeper is not None
     lab._keeper._process.kill()
     lab._keeper._process.wait()

@@ -15,7 +15,7 @@ from ldapslam.directory.replication import verify_replication
 from ldapslam.jobs.connection_settings import BindSettings
 from ldapslam.jobs.fields.monitors import ReplicationCheck
 from ldapslam.lab import Lab, SlapdSettings
-from ldapslam.lab.product import Choices
+from ldapslam.lab.site import Choices
 from support.replication import access_of, mend_entry, servers_of, supplier_of
 
 ENTRIES = 1_002

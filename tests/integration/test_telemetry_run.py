@@ -58,7 +58,7 @@ def test_report_has_what_the_server_did_meanwhile(lab: Lab, tmp_path: Path) -> N
     assert threads["metrics"]["monitoredInfo"]["min"] > 1
     # of all slapds of the host, the one that serves the role
     (name,) = [name for name in monitors if name.startswith("slapd(")]
-    assert f"({lab.pid(lab.supplier)})" in name
+    assert f"({lab.supplier.pid})" in name
     process = monitors[name]
     assert 0 < process["metrics"]["cpu_user"]["increase"] < 4
     assert process["restarts_s"] == []

@@ -6,11 +6,11 @@ from __future__ import annotations
 import pytest
 
 from ldapslam.base.errors import ConfigError, ExitCode, JobError, JobErrors
+from ldapslam.base.log_format import without_passwords
 from ldapslam.cli.console import (
     complain,
     error_document,
     us_text,
-    without_passwords,
 )
 from ldapslam.cli.options import FORMATS, parse_formats
 from ldapslam.reports.formats.render import FILES

@@ -100,7 +100,7 @@ def test_check_says_what_of_a_log_is_replayed(
             f"replay run slapd-2.5.log -H {URI} --bind-as-configured",
             "--bind-as-configured needs -D",
         ),
-        (f"replay run slapd-2.5.log -H {URI} --add x", "--add: expected NAME=TEXT"),
+        (f"replay run slapd-2.5.log -H {URI} --add x", "--add: expected NAME=VALUE"),
         ("replay analyse job.txt", "expected a log of OpenLDAP"),
         ("replay analyse slapd-2.5.log -o /none/x.yaml", "cannot be written"),
     ],

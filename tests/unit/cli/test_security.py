@@ -19,7 +19,7 @@ from ldapslam.cli.security import (
     folder_files,
     operator_files,
 )
-from ldapslam.cli.serve.server_security import AgentPlace, agent_place
+from ldapslam.cli.serve.server_security import AgentIdentity, agent_identity
 from ldapslam.transport.credentials import TlsFiles
 from ldapslam.transport.enrolment import identity_files
 from ldapslam.transport.pki.authority import Authority
@@ -175,11 +175,11 @@ def place(
     spool: Path | None = None,
     join: Path | None = None,
     security: Security | None = None,
-) -> AgentPlace:
+) -> AgentIdentity:
     command = click.Command("agent")
     with click.Context(command) as context:
         context.meta["ldapslam.security"] = security or Security()
-        return agent_place(coordinator, name, "host7", spool, Path("spools"), join)
+        return agent_identity(coordinator, name, "host7", spool, Path("spools"), join)
 
 
 def test_an_agent_has_the_name_of_its_certificate_or_its_host(

@@ -109,7 +109,9 @@ def test_an_import_leaves_room_on_the_disk(
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: disk)
     client: Any = SimpleNamespace(limits=AgentLimits(), is_stopping=False)
     job = BulkLoad({**OPTIONS, "template": "people", "entries": 7})
-    with pytest.raises(FleetError, match=r"too little room .* 5 GiB are left beside"):
+    with pytest.raises(
+        FleetError, match=r"too little room .* 5 GiB are left, and the LDIF"
+    ):
         job._data(tmp_path, {}, client)
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from ldapslam.base.errors import ConfigError
 from ldapslam.lab.ds389.data import write_broken, write_replicated
-from ldapslam.lab.errors import LabError
 from ldapslam.lab.ldif_lines import suffix_of, write_plain
+from ldapslam.lab.server import LabError
 
 SOURCE = """\
 version: 1

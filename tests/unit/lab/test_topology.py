@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from ldapslam.lab.lab import is_there
+from ldapslam.lab.lab import in_sync
 from ldapslam.lab.server import Topology
 
 
@@ -56,4 +56,4 @@ def test_servers_follow_the_next_ones_up(
 def test_a_server_is_in_sync_with_every_change_of_every_supplier(
     position: dict[str, str], wanted: dict[str, str], expected: bool
 ) -> None:
-    assert is_there(position, wanted) is expected
+    assert in_sync(position, wanted) is expected

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A job composed of a command's options: the same as a job file, and printed as one.
 
-Each option leaves its value unread at its place in the job; the job's own checks then
-read it, so that options and job files can never differ in what they accept. `places`
-remembers which option a field came from: a fault is told in those words.
+Options put their values unread into the job; the job's own checks read them, so that
+options and job files cannot differ in what they accept. `options` has the option that
+each field came from: faults are told in those words.
 """
 
 from __future__ import annotations
@@ -25,33 +25,33 @@ from ldapslam.jobs.model import Job
 class ComposedJob:
     """The tree of a job file, under construction; a JobSource."""
 
-    #: Of the command that it was composed for.
+    #: The name of its command.
     name: str
     tree: dict[str, Any] = field(default_factory=dict)
-    #: The field that an option is for, in dotted form, and the option as typed.
-    places: dict[str, str] = field(default_factory=dict)
-    #: What is said above a key of the top level.
+    #: Field in dotted form -> the option as typed.
+    options: dict[str, str] = field(default_factory=dict)
+    #: Comments above keys of the top level.
     comments: dict[str, str] = field(default_factory=dict)
     #: Lines at the head of the file.
     head: Sequence[str] = ()
 
     def put(self, path: Sequence[str | int], value: Any, option: str) -> None:
-        """Set a field that `option` stands for; what is above it is made."""
+        """Set a field that `option` stands for; the levels above it are made."""
         place: Any = self.tree
         for key, following in itertools.pairwise(path):
             empty: Any = [] if isinstance(following, int) else {}
             if isinstance(key, int):
-                while len(place) <= key:
+                if key == len(place):
                     place.append(empty)
                 place = place[key]
             else:
                 place = place.setdefault(key, empty)
         last = path[-1]
-        if isinstance(last, int):
-            while len(place) <= last:
-                place.append(None)
-        place[last] = value
-        self.places[path_text(tuple(path))] = option
+        if isinstance(last, int) and last == len(place):
+            place.append(value)
+        else:
+            place[last] = value
+        self.options[path_text(tuple(path))] = option
 
     def text(self) -> str:
         """The job file, with comments."""
@@ -62,7 +62,7 @@ class ComposedJob:
         return "\n".join(lines) + "\n"
 
     def load(self, overrides: Sequence[str] = ()) -> Job:
-        """The job; faults are of the options that they come from."""
+        """The job; faults name the options that they come from."""
         try:
             return load_job_text(
                 self.text(), file="", base=Path.cwd(), overrides=overrides
@@ -83,13 +83,13 @@ class ComposedJob:
         )
 
     def _option(self, path: str) -> str:
-        """The option of the longest place that the path is in, or that is in it."""
-        found = [place for place in self.places if _is_in(path, place)]
+        """The option of the field, of the nearest one above it, or of one below it."""
+        found = [one for one in self.options if _is_in(path, one)]
         if found:
-            return self.places[max(found, key=len)]
-        inner = [place for place in self.places if path and _is_in(place, path)]
-        return self.places[inner[0]] if inner else ""
+            return self.options[max(found, key=len)]
+        inner = [one for one in self.options if path and _is_in(one, path)]
+        return self.options[inner[0]] if inner else ""
 
 
-def _is_in(path: str, place: str) -> bool:
-    return path == place or path.startswith((f"{place}.", f"{place}["))
+def _is_in(path: str, outer: str) -> bool:
+    return path == outer or path.startswith((f"{outer}.", f"{outer}["))

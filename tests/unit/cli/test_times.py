@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from ldapslam.base.errors import ConfigError
-from ldapslam.cli.fleet.moments import moment, shown, shown_twice
+from ldapslam.cli.fleet.times import moment, shown, shown_twice
 from support.cron_oracle import utc
 
 #: 18:00 in Berlin; the night before the clocks are put forward.

@@ -1,35 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the servers of one lab share, and what a kind of server must be able to do.
+"""The servers of one lab, as a kind of server (slapd, 389-DS) gets them, and its tools.
 
-`Lab` decides when things happen; a `Product` (slapd, 389-DS) knows how its servers do
-them. A product starts no process by itself: tools run through `Site.finish`, servers
-are started by `Lab` with the command line that the product names.
+`Lab` decides when things happen; `OpenLdap` and `Ds389Servers` know how. Tools run
+through `Site.finish`; `Lab` starts servers with the command line that they name.
 """
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
-from ldapslam.dataset.offline import IsStopping, OfflineResult
-from ldapslam.lab.access import Access, Connection
+from ldapslam.base.errors import ConfigError
+from ldapslam.lab.access import Access
 from ldapslam.lab.certificates import KeyPair
-from ldapslam.lab.errors import LabError
 from ldapslam.lab.keeper import Keeper
 from ldapslam.lab.options import Options
-from ldapslam.lab.server import Server
+from ldapslam.lab.server import LabError, Server
 
-#: Of a value that one server has and no other: `Lab.break_entry`.
+#: Ends the value that `Lab.break_entry` gives one server.
 BROKEN_SUFFIX = b"0"
 
 # Entries are loaded faster than that on any machine.
 _LOADED_PER_S_MIN = 1_000
 _TOOL_TIMEOUT_S = 600.0
+_VERSION_TIMEOUT_S = 10.0
 _MARKED = " - (?:ERR|WARN) - "
 _HINTS = (
     ("No space left", "make room on the disk of the lab's folder, or name another"),
@@ -78,7 +77,7 @@ class Site:
     keeper: Keeper
     #: Suppliers first.
     servers: Sequence[Server]
-    #: Whom each server, by its name, gets changes from.
+    #: Server -> servers that it gets changes from.
     providers: Mapping[str, Sequence[Server]]
     key_pairs: Mapping[str, KeyPair]
     #: Stop a server; start it again, wait until it answers.
@@ -86,16 +85,15 @@ class Site:
     start: Callable[[Server], None]
 
     def is_provider(self, server: Server) -> bool:
-        """Whether others get changes from it."""
+        """Whether other servers get changes from it."""
         return any(server in found for found in self.providers.values())
 
     def consumers(self, server: Server) -> list[Server]:
-        """Who gets changes from it."""
+        """The servers that get changes from it."""
         return [one for one in self.servers if server in self.providers[one.name]]
 
     def finish(self, tool: str, commands: Mapping[str, Sequence[str]]) -> None:
-        """Run one tool for several servers, by their names, all at once, to its end;
-        what it says is in <server>/<tool>.log."""
+        """Run a tool for several servers at once; it writes to <server>/<tool>.log."""
         by_name = {server.name: server for server in self.servers}
         timeout_s = _TOOL_TIMEOUT_S + self.tree.entries / _LOADED_PER_S_MIN
         running = []
@@ -114,85 +112,37 @@ class Site:
                 raise LabError(f"{program} {outcome}: {said}", hint=_hint(said))
 
 
-class Product(ABC):
-    """One kind of server. `site` is set before anything but `find` is asked."""
-
-    #: As its users call it.
-    label: ClassVar[str]
-    #: How long a server may take to stop before it is killed.
-    stop_grace_s: ClassVar[float]
-    site: Site
-
-    @property
-    @abstractmethod
-    def backend(self) -> str:
-        """The back end in use."""
-
-    @abstractmethod
-    def find(self) -> None:
-        """Find the programs; a missing one is a LabError that names the package."""
-
-    @abstractmethod
-    def make_files(self) -> None:
-        """Configure every server, in its folder, which is there."""
-
-    @abstractmethod
-    def load(self) -> None:
-        """Load the tree into every server, before any is started."""
-
-    @abstractmethod
-    def version(self) -> str:
-        """What the server's program says of itself."""
-
-    @abstractmethod
-    def import_offline(
-        self, server: Server, ldif: Path, *, is_quick: bool, is_stopping: IsStopping
-    ) -> OfflineResult:
-        """Load a file into a server that was never started, and time it."""
-
-    @abstractmethod
-    def command(self, server: Server) -> Sequence[str]:
-        """Run one server in the foreground."""
-
-    @abstractmethod
-    def log(self, server: Server) -> Path:
-        """What the server's process prints."""
-
-    @abstractmethod
-    def nofile(self, server: Server) -> int:
-        """The server's limit of open files."""
-
-    @abstractmethod
-    def connect(self) -> None:
-        """Have the servers, which are up now and had no client, replicate."""
-
-    @staticmethod
-    @abstractmethod
-    def position(connection: Connection, suffix: str) -> dict[str, str]:
-        """The last change that a server has of each supplier, by the supplier's id;
-        of two texts the greater is the later change."""
-
-    @abstractmethod
-    def counts(self, server: Server) -> dict[str, int]:
-        """Operations begun since the server started, by the RFC's names, the lab's own
-        excepted."""
-
-    @abstractmethod
-    def pause(self, replica: Server) -> None:
-        """Have a replica get no changes, without stopping any server."""
-
-    @abstractmethod
-    def resume(self, replica: Server, through: str | None) -> None:
-        """Have a replica get changes again, over a relay at `through` (host:port)."""
-
-    @abstractmethod
-    def break_entry(self, replica: Server, dn: str, attribute: str | None) -> None:
-        """Remove an entry, or change a value of it, on one replica alone."""
-
-
 def _hint(said: str) -> str | None:
     """The remedy, by the words of the program that failed."""
     return next((hint for words, hint in _HINTS if words in said), None)
+
+
+def checked_binary(binary: Path, hint: str) -> Path:
+    """The absolute path of an executable that the user named; ConfigError."""
+    if not (binary.is_file() and os.access(binary, os.X_OK)):
+        raise ConfigError(f"--binary {str(binary)!r} is no program", hint=hint)
+    return Path(os.path.abspath(binary))
+
+
+def version_answer(program: Path, option: str, word: str, name: str) -> str:
+    """What a program answers to its version option; ConfigError without `word`."""
+    try:
+        done = subprocess.run(
+            [program, option],
+            capture_output=True,
+            text=True,
+            timeout=_VERSION_TIMEOUT_S,
+            env={**os.environ, "LDAPNOINIT": "1"},
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ConfigError(f"{str(program)!r} cannot be run: {error}") from error
+    said = done.stderr + done.stdout
+    if word not in said:
+        raise ConfigError(
+            f"{str(program)!r} is no {name}: asked for its version, it said "
+            f"{said.strip()[:200]!r}"
+        )
+    return said
 
 
 def version_line(said: str) -> str:

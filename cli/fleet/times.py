@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times of day as options take and commands show them: in a zone of the user's."""
+"""Times of day as options take and commands show them, in a zone of the user's."""
 
 from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, time, timedelta, tzinfo
 
-import click
-
 from ldapslam.base.errors import ConfigError
 from ldapslam.base.fault import Fault
 from ldapslam.base.time_zone import first_instant, parse_utc, reading_exists, zone_named
 from ldapslam.base.units import parse_duration
+from ldapslam.cli.options import option
 
 _HINT = (
     "write 22:30, 2026-03-01T22:30, 2026-03-01T22:30:00Z or +30m; times without an "
@@ -19,50 +18,23 @@ _HINT = (
 )
 _CLOCK = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?\Z", re.ASCII)
 
-time_zone_option = click.option(
-    "--tz",
-    "time_zone",
-    metavar="ZONE",
+time_zone_option = option(
+    "--tz time_zone ZONE",
+    "Time zone of the times given, such as Europe/Berlin; UTC when left out.",
     default="",
-    help="Time zone of the times given, such as Europe/Berlin; UTC when left out.",
+    show_default=False,
 )
 
 
-def duration_ns(
-    _: click.Context | None, parameter: click.Parameter, value: str | None
-) -> int:
-    """Callback of an option that takes a duration: nanoseconds, 0 when left out."""
-    if value is None:
-        return 0
-    try:
-        return parse_duration(value)
-    except Fault as fault:
-        raise ConfigError(f"{parameter.opts[0]}: {fault}", hint=fault.hint) from None
-
-
-def positive_duration_ns(
-    context: click.Context | None, parameter: click.Parameter, value: str | None
-) -> int:
-    """The same of a duration that cannot be nothing: 0 only when left out."""
-    found = duration_ns(context, parameter, value)
-    if value is not None and not found:
-        raise ConfigError(
-            f"{parameter.opts[0]}: expected more than nothing, got {value!r}",
-            hint="write a time such as 6h, or leave the option out",
+def positive_duration(value: str) -> int:
+    """A duration above zero, in ns."""
+    found = parse_duration(value)
+    if not found:
+        raise Fault(
+            f"expected more than nothing, got {value!r}",
+            "write a time such as 6h, or leave the option out",
         )
     return found
-
-
-def given_text(
-    _: click.Context | None, parameter: click.Parameter, value: str | None
-) -> str | None:
-    """Callback of an option whose text cannot be empty; None when left out."""
-    if value is not None and not value.strip():
-        raise ConfigError(
-            f"{parameter.opts[0]}: expected a text, got {value!r}",
-            hint="is it a variable that is not set? leave the option out if not wanted",
-        )
-    return value
 
 
 def moment(option: str, text: str, zone_name: str, now: datetime) -> datetime:
@@ -84,21 +56,22 @@ def moment(option: str, text: str, zone_name: str, now: datetime) -> datetime:
         reading = datetime.fromisoformat(text)
         if reading.tzinfo is not None:
             return reading.astimezone(UTC)
-        if not reading_exists(reading, zone):
-            raise ConfigError(
-                f"{option}: {text!r} does not exist in {zone_name}: the clocks are "
-                "put forward then",
-                hint="name a time before or after",
-            )
-        return first_instant(reading, zone)
+        if reading_exists(reading, zone):
+            return first_instant(reading, zone)
     except (ValueError, OverflowError):
         raise ConfigError(
             f"{option}: expected a time of day, got {text!r}", hint=_HINT
         ) from None
+    raise ConfigError(
+        f"{option}: {text!r} does not exist in {zone_name}: the clocks are put forward "
+        "then",
+        hint="name a time before or after",
+    )
 
 
 def _next_reading(clock: time, zone: tzinfo, now: datetime) -> datetime:
-    """When the clock next reads so; after a gap that the reading lies in."""
+    """The next instant at which the clock shows this, or the end of the gap that would
+    have it."""
     today = now.astimezone(zone).date()
     for days in range(3):
         day = today + timedelta(days=days)
