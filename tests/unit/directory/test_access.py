@@ -1,4 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
+"""What python-ldap connections do: how they end."""
+
+from __future__ import annotations
+
 import socket
 import threading
 from pathlib import Path

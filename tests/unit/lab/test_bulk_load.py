@@ -118,7 +118,7 @@ def test_an_import_leaves_room_on_the_disk(
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"template": "/etc/passwd"}, "there is no ready template '/etc/passwd'"),
+        ({"template": "/etc/passwd"}, "there is no example template '/etc/passwd'"),
         ({"template": "x", "template_text": SECRET}, "may not read '/etc/passwd'"),
     ],
 )
