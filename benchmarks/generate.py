@@ -60,7 +60,7 @@ def ours(entries: int, output: Path, threads: int) -> tuple[int, int]:
 
 
 def plain_python(entries: int, output: Path, _: int) -> tuple[int, int]:
-    """The lines of the ready template `people`, as one would write them in Python."""
+    """The lines of the example template `people`, as one would write them in Python."""
     from ldapslam.dataset.generate import names_file
 
     first = names_file("first").read_text().split()

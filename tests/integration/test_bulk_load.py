@@ -13,7 +13,7 @@ import pytest
 
 from support.command_line import ldapslam
 
-#: Of the ready template: the suffix and ou=People are entries too.
+#: The example template: the suffix and ou=People are entries too.
 PEOPLE, ENTRIES = 300, 302
 
 JOB = f"""\
@@ -162,7 +162,7 @@ def test_check_says_what_would_fail_here(folder: Path) -> None:
     wrong += ["streams.2.options.settings={index: cn eq}", "--set"]
     wrong += ["streams.3.options.place=/no/folder"]
     found = ldapslam("check", job, *wrong)
-    assert "no ready template 'peple'" in found.stderr
+    assert "no example template 'peple'" in found.stderr
     assert "did you mean 'people'?" in found.stderr
     assert "settings: index: 389-DS has no setting of this name" in found.stderr
     assert "no import can be made in '/no/folder'" in found.stderr

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ready jobs of a supplier under write and replicas under read, at lab size: what
+"""The example jobs of a supplier under write and replicas under read, at lab size: what
 agents sent is what every server counted, and all servers hold the same afterwards."""
 
 from __future__ import annotations
