@@ -92,7 +92,7 @@ def parse_pair(value: str) -> tuple[str, str]:
     """NAME=VALUE; the value may be empty."""
     name, equals, text = value.partition("=")
     if not equals or not name.strip():
-        raise Fault(f"expected NAME=VALUE, got {value!r}")
+        raise Fault(f"expected NAME=VALUE, got {value!r}", "such as name=value")
     return name.strip(), text
 
 
