@@ -29,7 +29,7 @@ from support.fleet import FINAL
 
 SEEDS = 200
 #: In `make test`.
-_FEW = 6
+_FEW = 3
 #: A run comes to its end within that time after T0, whatever happens to it: the drain,
 #: the coordinator's 30 s of patience for agents that do not answer, and some.
 _END_S = 60.0

@@ -152,7 +152,7 @@ def recorded(
     return logged.path, log
 
 
-@pytest.mark.parametrize("speed", [1, 10])
+@pytest.mark.parametrize("speed", [pytest.param(1, marks=pytest.mark.long), 10])
 def test_a_replay_has_the_times_of_the_log(
     logging_lab: Lab, recorded: tuple[Path, Log], tmp_path: Path, speed: int
 ) -> None:
