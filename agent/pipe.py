@@ -8,13 +8,14 @@ kernel's parent-death signal is the second guard.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import queue
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, Generic, NoReturn, Protocol, TypeVar
 
 from google.protobuf.message import Message
@@ -130,6 +131,24 @@ def serve(
         pipe.send(failed=failure_message(failure))
         return 1
     return 0
+
+
+@contextlib.contextmanager
+def repeated(call: Callable[[], None], every_s: float) -> Iterator[None]:
+    """Within, call regularly on another thread; not after it."""
+    is_over = threading.Event()
+
+    def work() -> None:
+        while not is_over.wait(every_s):
+            call()
+
+    thread = threading.Thread(target=work, name="repeated", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
 
 
 def end(status: int) -> NoReturn:

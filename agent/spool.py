@@ -53,7 +53,9 @@ class Spool:
             #: Counts the agent processes on this folder, from 1.
             self.epoch = self._next_epoch()
             self._pending = self._left_behind()
-            self._sizes = {number: self._size(number) for number in self._pending}
+            self._sizes = {
+                number: self._path(number).stat().st_size for number in self._pending
+            }
         except OSError as error:
             self._lock_file.close()
             raise ConfigError(
@@ -210,6 +212,3 @@ class Spool:
 
     def _path(self, number: int) -> Path:
         return self.folder / f"{number:012d}.report"
-
-    def _size(self, number: int) -> int:
-        return self._path(number).stat().st_size

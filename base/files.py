@@ -37,11 +37,16 @@ def write_whole(path: Path, content: bytes) -> None:
             aside.unlink(missing_ok=True)
         raise
     aside.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in it durable."""
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(folder)
+        os.fsync(opened)
     finally:
-        os.close(folder)
+        os.close(opened)
 
 
 def write_private(path: Path, content: bytes) -> None:

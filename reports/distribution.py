@@ -73,16 +73,16 @@ def distribution(histogram: Histogram) -> Distribution:
     percentiles: dict[str, float | None] = {}
     intervals: dict[str, tuple[float, float | None] | None] = {}
     for name, p in PERCENTILES.items():
-        percentiles[name] = _us(histogram.reliable_percentile(p))
+        percentiles[name] = us_of(histogram.reliable_percentile(p))
         intervals[name] = None
         if histogram.sample >= samples_needed(p) and (ci95 := histogram.ci95(p)):
-            intervals[name] = ci95.low_ns / 1000, _us(ci95.high_ns)
+            intervals[name] = ci95.low_ns / 1000, us_of(ci95.high_ns)
     return Distribution(
         count=histogram.total,
-        mean_us=_us(histogram.mean()),
-        stddev_us=_us(histogram.stddev()),
+        mean_us=us_of(histogram.mean()),
+        stddev_us=us_of(histogram.stddev()),
         min_us=histogram.min_ns / 1000 if histogram.total else None,
-        max_us=_us(histogram.percentile(100)),
+        max_us=us_of(histogram.percentile(100)),
         percentiles_us=percentiles,
         ci95_us=intervals,
         unanswered=histogram.unanswered,
@@ -100,5 +100,5 @@ def curve(histogram: Histogram) -> Curve:
     return Curve(tuple(fractions.tolist()), tuple(values_us.tolist()))
 
 
-def _us(value_ns: float | None) -> float | None:
+def us_of(value_ns: float | None) -> float | None:
     return None if value_ns is None else value_ns / 1000

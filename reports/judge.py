@@ -12,7 +12,6 @@ import resource
 from typing import Any
 
 from ldapslam.base.child import answer, command_of
-from ldapslam.results.records import RunRecord
 from ldapslam.results.store import Store
 
 #: For coordinator/judge.py.
@@ -31,15 +30,12 @@ def judge(question: dict[str, Any]) -> dict[str, Any]:
     resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s))
     run_id = question["run_id"]
     with Store.open(question["store"], read_only=True) as store:
-        if not _has_begun(store.run(run_id)):
+        run = store.run(run_id)
+        if not run.t0_utc and run.state in ("failed", "cancelled"):
+            # it ended before any load
             return {"verdict": None}
         summary = summarise(store, run_id)
     return {"verdict": summary.verdict, "reasons": list(summary.reasons)}
-
-
-def _has_begun(record: RunRecord) -> bool:
-    """False of a run that ended before any load: it has no statistics to judge."""
-    return bool(record.t0_utc) or record.state not in ("failed", "cancelled")
 
 
 if __name__ == "__main__":

@@ -7,9 +7,7 @@ resolution that was measured: times in us with three decimals, which are ns.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from ldapslam.jobs.fields.result_codes import code_name
@@ -26,7 +24,6 @@ from ldapslam.reports.model import (
 )
 
 SCHEMA = "ldapslam.result/1"
-SCHEMA_FILE = Path(__file__).with_name("result_schema.json")
 
 #: Outcomes of requests; the others count what came with responses.
 TOTALS = tuple(
@@ -151,11 +148,6 @@ def _population(summary: Summary) -> dict[str, Any]:
         return {}
     servers = list(dict.fromkeys(target["uri"] for target in targets))
     return {"population": {**targets[0]["population"], "servers": servers}}
-
-
-def result_schema() -> dict[str, Any]:
-    schema: dict[str, Any] = json.loads(SCHEMA_FILE.read_text("utf-8"))
-    return schema
 
 
 def distribution_of(one: Distribution) -> dict[str, Any]:

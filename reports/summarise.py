@@ -88,7 +88,10 @@ def summarise(store: Store, run_id: str) -> Summary:
         interval_s=plan.interval_s,
         boundaries_ns=tuple(one.end_ns for one in plan.intervals),
         busy_share_limit=validity.busy_share,
-        streams=_streams(evidence),
+        streams=tuple(
+            _stream(name, evidence)
+            for name in dict.fromkeys([*evidence.streams, *collected.streams])
+        ),
         sent_requests=sent_requests(run, collected),
         reconciliations=evidence.reconciliations,
         replication=evidence.replication,
@@ -118,11 +121,6 @@ def _measure_s(run: RunRecord) -> tuple[float, float] | None:
         if phase["name"] == "measure":
             return phase["start_ns"] / NS_PER_S, phase["end_ns"] / NS_PER_S
     return None
-
-
-def _streams(evidence: Evidence) -> tuple[StreamSummary, ...]:
-    names = dict.fromkeys([*evidence.streams, *evidence.collected.streams])
-    return tuple(_stream(name, evidence) for name in names)
 
 
 def _stream(name: str, evidence: Evidence) -> StreamSummary:

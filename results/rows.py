@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -25,7 +24,7 @@ from ldapslam.proto.fields import (
     histograms_of,
 )
 from ldapslam.results import schema
-from ldapslam.results.records import ClockRow, ClockSample, IntervalRecord, RunRecord
+from ldapslam.results.records import IntervalRecord, RunRecord
 
 _OPERATION_PLAIN = ("stream", "operation", "measured", *OPERATION_COUNTERS)
 _STREAM_PLAIN = ("stream", *STREAM_COUNTERS)
@@ -129,31 +128,6 @@ def add_interval(connection: Connection, run_id: str, record: IntervalRecord) ->
         if values:
             connection.execute(child.insert(), values)
     return True
-
-
-def add_clock_samples(
-    connection: Connection, run_id: str, samples: Iterable[ClockRow]
-) -> None:
-    """Inserts exchanges with agents' clocks; one that is there stays as it is."""
-    table = schema.run_clock
-    for sample in samples:
-        agent, at_ns, offset_ns, bound_ns = sample
-        key = {"run_id": run_id, "agent": agent, "at_ns": at_ns}
-        known = sa.select(table.c.at_ns).filter_by(**key)
-        if connection.execute(known).first() is None:
-            values = {**key, "offset_ns": offset_ns, "bound_ns": bound_ns}
-            connection.execute(table.insert(), values)
-
-
-def clock_samples(connection: Connection, run_id: str) -> dict[str, list[ClockSample]]:
-    """Agent -> its samples in the order of time."""
-    table = schema.run_clock
-    columns = (table.c[name] for name in ClockSample._fields)
-    query = sa.select(*columns).where(table.c.run_id == run_id)
-    found: dict[str, list[ClockSample]] = defaultdict(list)
-    for row in connection.execute(query.order_by(table.c.agent, table.c.at_ns)):
-        found[row.agent].append(ClockSample(*row))
-    return dict(found)
 
 
 def _operation_row(operation: OperationInterval) -> dict[str, Any]:

@@ -315,13 +315,25 @@ class Store:
 
     def add_clock_samples(self, run_id: str, samples: Iterable[ClockRow]) -> None:
         """Adds exchanges with agents' clocks; one that is there stays as it is."""
+        table = schema.run_clock
         with self.transaction(writes=True) as connection:
-            rows.add_clock_samples(connection, run_id, samples)
+            for agent, at_ns, offset_ns, bound_ns in samples:
+                key = {"run_id": run_id, "agent": agent, "at_ns": at_ns}
+                known = sa.select(table.c.at_ns).filter_by(**key)
+                if connection.execute(known).first() is None:
+                    values = {**key, "offset_ns": offset_ns, "bound_ns": bound_ns}
+                    connection.execute(table.insert(), values)
 
     def clock_samples(self, run_id: str) -> dict[str, list[ClockSample]]:
         """Agent -> its samples in the order of time; without those that have none."""
+        table = schema.run_clock
+        query = sa.select(*(table.c[name] for name in ClockSample._fields))
+        query = query.where(table.c.run_id == run_id)
+        found: dict[str, list[ClockSample]] = {}
         with self.transaction() as connection:
-            return rows.clock_samples(connection, run_id)
+            for row in connection.execute(query.order_by(table.c.agent, table.c.at_ns)):
+                found.setdefault(row.agent, []).append(ClockSample(*row))
+        return found
 
     # Intervals
 

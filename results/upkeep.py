@@ -20,6 +20,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from ldapslam.base.errors import ConfigError, StoreError
+from ldapslam.base.files import sync_folder
 from ldapslam.results import audit, schedule_store, schema
 from ldapslam.results.audit import AuditRecord
 from ldapslam.results.records import FINAL_STATES, RunRecord
@@ -27,8 +28,9 @@ from ldapslam.results.store import Store
 
 #: Times that are kept of each schedule, the latest, however old they are.
 KEPT_TIMES = 1000
-#: Rows that one transaction of a prune removes: about 0.1 s.
-_BATCH_INTERVALS, _BATCH_SAMPLES, _BATCH_ROWS = 500, 5000, 5000
+#: Rows that the first transaction of a prune removes, and how long each one may take:
+#: the next removes as many as take that long, whatever hangs on a row.
+_FIRST_ROWS, _BATCH_S = 500, 0.1
 #: After each, for others: SQLite has no queue, and a waiting writer looks every 0.1 s.
 _PAUSE_S = 0.15
 
@@ -130,7 +132,7 @@ def back_up(store: Store, target: Path) -> int:
         _copy(source_path, aside)
         # not `rename`: what came there meanwhile is not overwritten
         os.link(aside, target)
-        _sync_folder(target.parent)
+        sync_folder(target.parent)
     except FileExistsError as error:
         raise ConfigError(f"the file {str(target)!r} exists") from error
     except OSError as error:
@@ -158,14 +160,6 @@ def _copy(source_path: Path, aside: Path) -> None:
             raise sqlite3.DatabaseError(f"the copy is damaged: {found}")
     with aside.open("rb") as file:
         os.fsync(file.fileno())
-
-
-def _sync_folder(folder: Path) -> None:
-    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
 
 
 def shrink(store: Store) -> None:
@@ -228,7 +222,7 @@ def remove_run(store: Store, run_id: str) -> None:
     First it loses its verdict: should this be interrupted, what is left of the run
     says so, and goes with the next prune.
     """
-    run, interval = schema.run, schema.interval
+    run = schema.run
     is_run = run.c.run_id == run_id
     removed = {
         "state": "failed",
@@ -242,12 +236,9 @@ def remove_run(store: Store, run_id: str) -> None:
         if found not in FINAL_STATES:
             raise StoreError(f"run {run_id!r} is {found}: it has not ended")
         connection.execute(run.update().where(is_run), removed)
-    for table, size in (
-        (schema.monitor_sample, _BATCH_SAMPLES),
-        (interval, _BATCH_INTERVALS),
-    ):
+    for table in (schema.monitor_sample, schema.interval):
         key = sa.select(*table.primary_key.columns)
-        _remove(store, table, key.where(table.c.run_id == run_id), size)
+        _remove(store, table, key.where(table.c.run_id == run_id))
     with store.transaction(writes=True) as connection:
         connection.execute(run.delete().where(is_run))
 
@@ -302,16 +293,19 @@ def _count(store: Store, rows: sa.Select[Any]) -> int:
         return int(connection.scalar(query) or 0)
 
 
-def _remove(
-    store: Store, table: sa.Table, keys: sa.Select[Any], size: int = _BATCH_ROWS
-) -> int:
+def _remove(store: Store, table: sa.Table, keys: sa.Select[Any]) -> int:
     """Removes the rows of these keys, and what hangs on them, batch by batch."""
-    chosen = sa.tuple_(*table.primary_key.columns).in_(keys.limit(size))
-    removed = 0
+    key = sa.tuple_(*table.primary_key.columns)
+    removed, size = 0, _FIRST_ROWS
     while True:
         with store.transaction(writes=True) as connection:
-            done = connection.execute(table.delete().where(chosen))
-        removed += done.rowcount
-        if done.rowcount < size:
+            begun_s = time.monotonic()
+            chosen = table.delete().where(key.in_(keys.limit(size)))
+            done = connection.execute(chosen).rowcount
+        removed += done
+        if done < size:
             return removed
+        took_s = time.monotonic() - begun_s
+        # a slow moment must not be answered by many small batches
+        size = max(1, int(size * min(4.0, max(0.25, _BATCH_S / max(took_s, 1e-9)))))
         time.sleep(_PAUSE_S)

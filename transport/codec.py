@@ -85,10 +85,6 @@ _STATUS_OF: tuple[tuple[type[LdapSlamError], grpc.StatusCode], ...] = (
 )
 
 
-def status_code(error: LdapSlamError) -> grpc.StatusCode:
-    return next(code for cls, code in _STATUS_OF if isinstance(error, cls))
-
-
 def status_of(
     error: LdapSlamError,
 ) -> tuple[grpc.StatusCode, str, tuple[tuple[str, bytes], ...]]:
@@ -99,7 +95,8 @@ def status_of(
         text = str(error)[:_MAX_STATUS_CHARACTERS]
         failure = failure_message(LdapSlamError(text)).SerializeToString()
     text = str(error)[:_MAX_STATUS_CHARACTERS]
-    return status_code(error), text, ((FAILURE_KEY, failure),)
+    code = next(code for cls, code in _STATUS_OF if isinstance(error, cls))
+    return code, text, ((FAILURE_KEY, failure),)
 
 
 def error_of_rpc(error: grpc.RpcError, address: str) -> LdapSlamError:

@@ -15,7 +15,6 @@ from pathlib import Path
 import grpc
 import grpc.aio
 from cryptography import x509
-from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from ldapslam.base.address import grpc_target
 from ldapslam.base.errors import AccessRefused, ConfigError
@@ -26,6 +25,7 @@ from ldapslam.transport.pki.certificate import (
     Role,
     identity_of,
     public_key_bytes,
+    read_any_key,
     read_certificates,
     read_pem,
 )
@@ -44,12 +44,7 @@ class TlsFiles:
     def identity(self) -> Identity:
         certificate = read_certificates(self.certificate)[0]
         read_certificates(self.authority)
-        try:
-            key = load_pem_private_key(read_pem(self.key), None)
-        except (ValueError, TypeError) as error:
-            raise ConfigError(
-                f"{self.key}: is no private key without passphrase"
-            ) from error
+        key = read_any_key(self.key)
         ours, theirs = key.public_key(), certificate.public_key()
         if public_key_bytes(ours) != public_key_bytes(theirs):
             raise ConfigError(

@@ -84,7 +84,7 @@ def join(token: JoinToken, address: str, files: TlsFiles) -> None:
     files.certificate.unlink(missing_ok=True)
     write_private(files.key, key_pem(key))
     write_private(files.authority, token.authority_pem)
-    write_private(_token_file(files), _id_of(token).encode())
+    write_private(_token_file(files), token.token_id.encode())
     write_private(files.certificate, reply.certificate_pem)
     _log.info("joined as %s %s", identity.role, identity.name)
 
@@ -94,13 +94,9 @@ def _token_file(files: TlsFiles) -> Path:
     return files.certificate.with_name("token-id")
 
 
-def _id_of(token: JoinToken) -> str:
-    return token.proof.partition(".")[0]
-
-
 def _is_used(token: JoinToken, files: TlsFiles) -> bool:
     try:
-        return _token_file(files).read_text() == _id_of(token)
+        return _token_file(files).read_text() == token.token_id
     except FileNotFoundError:
         return True  # nothing says that it is another one
 
@@ -111,8 +107,11 @@ async def keep_renewed(channel: Any, address: str, files: TlsFiles) -> None:
     stub = CertificateServiceStub(channel)  # type: ignore[no-untyped-call]
     while True:
         try:
-            identity = identity_of(await asyncio.to_thread(_certificate, files))
-            if _is_due(identity, datetime.now(UTC)):
+            certificate = await asyncio.to_thread(read_certificate, files.certificate)
+            identity = identity_of(certificate)
+            life = identity.not_after_utc - identity.not_before_utc
+            due_utc = identity.not_before_utc + life * _RENEWED_AFTER
+            if datetime.now(UTC) >= due_utc:
                 await _renew(stub, address, identity.name, files)
         except LdapSlamError as error:
             _log.warning("the certificate is not renewed: %s", error)
@@ -130,15 +129,6 @@ async def _renew(stub: Any, address: str, name: str, files: TlsFiles) -> None:
     identity = _checked(reply, key.public_key(), name)
     await asyncio.to_thread(write_private, files.certificate, reply.certificate_pem)
     _log.info("certificate renewed until %s", identity.not_after_utc)
-
-
-def _certificate(files: TlsFiles) -> x509.Certificate:
-    return read_certificate(files.certificate)
-
-
-def _is_due(identity: Identity, now_utc: datetime) -> bool:
-    life = identity.not_after_utc - identity.not_before_utc
-    return now_utc >= identity.not_before_utc + life * _RENEWED_AFTER
 
 
 def _checked(reply: pb.EnrolReply, own: PublicKeyTypes, name: str) -> Identity:

@@ -25,17 +25,13 @@ if TYPE_CHECKING:
     from ldapslam.agent._engine import Engine
 
 
-def native_streams(plan: AgentPlan) -> tuple[StreamPlan, ...]:
-    return tuple(stream for stream in plan.streams if stream.engine == "native")
-
-
 def add_streams(
     engine: Engine, plan: AgentPlan, *, ledger_folder: Path | None = None
 ) -> None:
     """Give the native streams to the engine; their added entries are noted in
     `ledger_folder`."""
     folder = str(ledger_folder) if ledger_folder else None
-    for stream in native_streams(plan):
+    for stream in (one for one in plan.streams if one.engine == "native"):
         engine.add_stream(
             replace(
                 stream,
@@ -115,7 +111,7 @@ def compose(
     ]
     has_python = len(numbers) < len(plan.streams)
     native = None
-    if native_streams(plan) or not has_python:
+    if numbers or not has_python:
         native = new_native()
         add_streams(native, plan, ledger_folder=ledger_folder)
     if native is not None and not has_python:

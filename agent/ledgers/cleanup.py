@@ -18,7 +18,7 @@ import shutil
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,7 @@ from ldapslam.agent.ledgers.folder import (
     note_begin,
     read_plan,
 )
+from ldapslam.agent.pipe import repeated
 from ldapslam.base.errors import LdapSlamError, TargetUnreachable
 from ldapslam.directory.access import connect, error_text, parse_time, result_code_of
 from ldapslam.jobs.plan import AgentPlan
@@ -112,7 +113,12 @@ def clean_up(
         work: list[tuple[CleanUpStream, list[_Entry]]] = []
         for number, paths in ledgers_to_clean(folder, plan).items():
             ledgers = [stack.enter_context(LedgerFile(path)) for path in paths]
-            entries = list(_entries(ledgers))
+            entries = [
+                _Entry(ledger, record, record.dn.decode("utf-8", "replace"))
+                for ledger in ledgers
+                for record in ledger.records()
+                if record.state in LEFT
+            ]
             report.entries += len(entries)
             if entries:
                 work.append((plan.streams[number], entries))
@@ -124,13 +130,6 @@ def clean_up(
     if not report.left:
         shutil.rmtree(folder)
     return report
-
-
-def _entries(ledgers: Iterable[LedgerFile]) -> Iterator[_Entry]:
-    for ledger in ledgers:
-        for record in ledger.records():
-            if record.state in LEFT:
-                yield _Entry(ledger, record, record.dn.decode("utf-8", "replace"))
 
 
 def depth(dn: str) -> int:
@@ -187,7 +186,7 @@ class _Cleaner:
         try:
             # children first
             for level in sorted(levels, reverse=True):
-                server.delete(levels[level], lambda entry: self._deleted(entry))
+                server.delete(levels[level], self._deleted)
         finally:
             server.close()
             for number, reason in server.reasons.items():
@@ -462,7 +461,7 @@ class RunLedgers:
             left = entries
 
         try:
-            with _repeated(lambda: tell(left)):
+            with repeated(lambda: tell(left), _TELL_S):
                 report = clean_up(self.folder, note)
         except LdapSlamError as error:
             _log.error("clean-up: %s", error)
@@ -491,32 +490,12 @@ def run_ledgers(folder: str, run_id: str, plan: AgentPlan) -> Iterator[RunLedger
             ledgers.clean_up(lambda left: None)
 
 
-@contextlib.contextmanager
-def _repeated(call: Callable[[], None]) -> Iterator[None]:
-    """Within, call every two seconds; not after it."""
-    over = threading.Event()
-
-    def work() -> None:
-        while not over.wait(_TELL_S):
-            call()
-
-    thread = threading.Thread(target=work, name="clean-up", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
-
-
-def added(*parts: Operations) -> dict[str, dict[str, int]]:
+def added(*parts: Operations) -> dict[str, Counter[str]]:
     """URI -> operation -> the sum over the parts."""
-    total: dict[str, dict[str, int]] = {}
+    total: dict[str, Counter[str]] = {}
     for part in parts:
         for uri, counts in part.items():
-            into = total.setdefault(uri, {})
-            for operation, count in counts.items():
-                into[operation] = into.get(operation, 0) + count
+            total.setdefault(uri, Counter()).update(counts)
     return total
 
 

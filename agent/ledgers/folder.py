@@ -143,10 +143,12 @@ def read_plan(folder: Path, *, resolve_anew: bool = False) -> CleanUpPlan:
         content = json.loads(path.read_text(encoding="utf-8"))
         if content["format"] != _FORMAT:
             raise ValueError(f"format {content['format']!r}")
+        lock, begun_s = folder / _LOCK, content["begun_s"]
         return CleanUpPlan(
             run_id=content["run_id"],
-            begun_s=content["begun_s"],
-            ended_s=_last_alive_s(folder, content["begun_s"]),
+            begun_s=begun_s,
+            # without a lock the run got no further
+            ended_s=lock.stat().st_mtime if lock.exists() else begun_s,
             streams=tuple(
                 _stream(folder, one, resolve_anew=resolve_anew)
                 for one in content["streams"]
@@ -158,13 +160,6 @@ def read_plan(folder: Path, *, resolve_anew: bool = False) -> CleanUpPlan:
             hint="the entries that the run added must be removed by hand; the ledgers "
             "beside it have their DNs",
         ) from error
-
-
-def _last_alive_s(folder: Path, begun_s: float) -> float:
-    try:
-        return (folder / _LOCK).stat().st_mtime
-    except FileNotFoundError:
-        return begun_s  # it got no further
 
 
 def _stream(

@@ -54,14 +54,12 @@ def monitors_for(
                 found += _of_servers(job, wanted, access)
         elif wanted.log and any(is_local(uri) for uri in uris_of(job, wanted)):
             found.append(_of_log(wanted, may_read))
-    local = {
-        index: [uri for uri in uris_of(job, wanted) if is_local(uri)]
-        for index, wanted in enumerate(job.monitors)
+    hosts = [
+        (wanted, [uri for uri in uris_of(job, wanted) if is_local(uri)])
+        for wanted in job.monitors
         if wanted.host
-    }
-    found += _of_host(
-        [(job.monitors[one], uris) for one, uris in local.items() if uris]
-    )
+    ]
+    found += _of_host([(wanted, uris) for wanted, uris in hosts if uris])
     unique: dict[str, Monitor] = {}
     for monitor in found:
         unique.setdefault(monitor.name, monitor)

@@ -134,12 +134,15 @@ def ds389_table(directory: Directory) -> Table:
         known = _known(directory, dn)
         queries.append(_query(dn, (), known))
         sources += [source(dn, *one, of=suffix) for one in known]
-    for dn, name in _agreements(directory):
+    for dn, name in _mapped(directory, "cn", "nsds5replicationAgreement"):
         queries.append(_query(dn, (), [one[:4] for one in _AGREEMENT]))
-        sources += [source(dn, *one, of=name) for one in _AGREEMENT]
-    for suffix in _replicated(directory):
-        queries.append(_ruv_query(suffix))
-        sources.append(newest_change(suffix, "nsds50ruv", _ruv_age_s))
+        sources += [source(dn, *one, of=name or dn) for one in _AGREEMENT]
+    for _, root in _mapped(directory, "nsds5replicaRoot", "nsds5replica"):
+        if root:
+            # the RUV is in an entry below, which has an index to be found by
+            wanted = root, ldap.SCOPE_SUBTREE, ("nsds50ruv",), _RUV_FILTER
+            queries.append(Query(*wanted, finds_one=True))
+            sources.append(newest_change(root, "nsds50ruv", _ruv_age_s))
     facts = {
         "server": "389-ds",
         "version": text(monitor[0][1], "version"),
@@ -175,14 +178,17 @@ def _known(directory: Directory, dn: str) -> Columns:
     return tuple(one for one in columns if one[0] in has)
 
 
-def _agreements(directory: Directory) -> list[tuple[str, str]]:
+def _mapped(
+    directory: Directory, attribute: str, object_class: str
+) -> list[tuple[str, str | None]]:
+    """Entries of a class in the mapping tree: DN, and the attribute's value."""
     found = directory.read(
         _MAPPING_TREE,
         ldap.SCOPE_SUBTREE,
-        ("cn",),
-        "(objectClass=nsds5replicationAgreement)",
+        (attribute,),
+        f"(objectClass={object_class})",
     )
-    return [(dn, text(entry, "cn") or dn) for dn, entry in found]
+    return [(dn, text(entry, attribute)) for dn, entry in found]
 
 
 def _changes(values: Sequence[bytes]) -> float:
@@ -207,25 +213,6 @@ _AGREEMENT: tuple[tuple[str, str, str, Kind, Convert], ...] = (
     ("nsds5replicaUpdateInProgress", "update_in_progress", "1", "gauge", is_true),
     ("nsds5replicaLastUpdateStatus", "update_status", "code", "gauge", _status),
 )
-
-
-def _replicated(directory: Directory) -> list[str]:
-    """Suffixes that have a replica."""
-    found = directory.read(
-        _MAPPING_TREE,
-        ldap.SCOPE_SUBTREE,
-        ("nsds5replicaRoot",),
-        "(objectClass=nsds5replica)",
-    )
-    roots = (text(entry, "nsds5replicaRoot") for _, entry in found)
-    return [root for root in roots if root]
-
-
-def _ruv_query(suffix: str) -> Query:
-    """The RUV is in an entry below the suffix, which has an index to be found by."""
-    return Query(
-        suffix, ldap.SCOPE_SUBTREE, ("nsds50ruv",), _RUV_FILTER, finds_one=True
-    )
 
 
 def _ruv_age_s(values: Sequence[bytes]) -> float:

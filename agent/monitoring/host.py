@@ -11,18 +11,20 @@ from __future__ import annotations
 import math
 import os
 import socket
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 import psutil
 
+from ldapslam.agent.admission.addresses import host_and_port
 from ldapslam.agent.host import host_facts
-from ldapslam.agent.monitoring.reading import MISSING, STARTED, Metric
+from ldapslam.agent.monitoring.reading import MISSING, Monitor
 from ldapslam.base.errors import TargetError
-from ldapslam.base.uri import DEFAULT_PORTS
+from ldapslam.base.uri import socket_path
+from ldapslam.results.records import STARTED, Metric
 
 _VIRTUAL_DISKS = ("loop", "ram", "zram", "sr", "fd")
 _SYS_BLOCK = Path("/sys/block")
@@ -36,14 +38,14 @@ _DISK = {
     "busy_time": ("disk_busy", "s", 1e-3),
 }
 _NETWORK = {
-    "bytes_sent": ("network_sent", "bytes"),
-    "bytes_recv": ("network_received", "bytes"),
-    "packets_sent": ("network_packets_sent", "packets"),
-    "packets_recv": ("network_packets_received", "packets"),
-    "errin": ("network_errors_in", "packets"),
-    "errout": ("network_errors_out", "packets"),
-    "dropin": ("network_drops_in", "packets"),
-    "dropout": ("network_drops_out", "packets"),
+    "bytes_sent": ("network_sent", "bytes", 1.0),
+    "bytes_recv": ("network_received", "bytes", 1.0),
+    "packets_sent": ("network_packets_sent", "packets", 1.0),
+    "packets_recv": ("network_packets_received", "packets", 1.0),
+    "errin": ("network_errors_in", "packets", 1.0),
+    "errout": ("network_errors_out", "packets", 1.0),
+    "dropin": ("network_drops_in", "packets", 1.0),
+    "dropout": ("network_drops_out", "packets", 1.0),
 }
 _MEMORY = ("total", "available", "used", "cached", "buffers")
 
@@ -52,13 +54,11 @@ def host_name() -> str:
     return socket.gethostname()
 
 
-class HostMonitor:
+class HostMonitor(Monitor):
     """CPU, memory, disks and network of the host that the agent is on."""
 
     def __init__(self, name: str, every_ns: int) -> None:
-        self.name = name
-        self.every_ns = every_ns
-        self.metrics: tuple[Metric, ...] = ()
+        super().__init__(name, every_ns)
         self._readers: list[Callable[[], list[float]]] = []
 
     def open(self) -> Mapping[str, Any]:
@@ -72,9 +72,6 @@ class HostMonitor:
 
     def sample(self) -> Sequence[float]:
         return [value for reader in self._readers for value in reader()]
-
-    def close(self) -> None:
-        """Nothing is held."""
 
 
 _Part = tuple[list[Metric], Callable[[], list[float]]]
@@ -111,20 +108,7 @@ def _disks() -> _Part:
         and not disk.startswith(_VIRTUAL_DISKS)
         and counters.read_count + counters.write_count
     ]
-
-    def read() -> list[float]:
-        found = _disk_counters()
-        return [
-            getattr(found[disk], field) * scale if disk in found else MISSING
-            for disk in disks
-            for field, (_, _, scale) in _DISK.items()
-        ]
-
-    return [
-        Metric(f"{name}[{disk}]", unit, "counter")
-        for disk in disks
-        for name, unit, _ in _DISK.values()
-    ], read
+    return _devices(disks, _disk_counters, _DISK)
 
 
 def _disk_counters() -> dict[str, Any]:
@@ -133,24 +117,34 @@ def _disk_counters() -> dict[str, Any]:
 
 
 def _network() -> _Part:
+    def counters() -> dict[str, Any]:
+        return dict(psutil.net_io_counters(pernic=True))
+
     interfaces = [
         interface
-        for interface, counters in sorted(psutil.net_io_counters(pernic=True).items())
-        if counters.packets_sent + counters.packets_recv
+        for interface, found in sorted(counters().items())
+        if found.packets_sent + found.packets_recv
     ]
+    return _devices(interfaces, counters, _NETWORK)
 
+
+def _devices(
+    names: Sequence[str],
+    counters: Callable[[], Mapping[str, Any]],
+    fields: Mapping[str, tuple[str, str, float]],
+) -> _Part:
     def read() -> list[float]:
-        found = psutil.net_io_counters(pernic=True)
+        found = counters()
         return [
-            float(getattr(found[interface], field)) if interface in found else MISSING
-            for interface in interfaces
-            for field in _NETWORK
+            getattr(found[name], field) * scale if name in found else MISSING
+            for name in names
+            for field, (_, _, scale) in fields.items()
         ]
 
     return [
-        Metric(f"{name}[{interface}]", unit, "counter")
-        for interface in interfaces
-        for name, unit in _NETWORK.values()
+        Metric(f"{metric}[{name}]", unit, "counter")
+        for name in names
+        for metric, unit, _ in fields.values()
     ], read
 
 
@@ -206,22 +200,21 @@ _PROCESS_METRICS = (
 )
 
 
-class ProcessMonitor:
+class ProcessMonitor(Monitor):
     """One process; when it has ended, the one that was started in its place, which has
     the same command line."""
 
     metrics = _PROCESS_METRICS
 
     def __init__(self, name: str, every_ns: int, program: str, pid: int | None) -> None:
-        self.name = name
-        self.every_ns = every_ns
+        super().__init__(name, every_ns)
         self._program = program
         self._process = None if pid is None else identify(pid)
         self._command: tuple[str, ...] = () if pid is None else command_line(pid)
         self._boot_s = 0.0
 
     def open(self) -> Mapping[str, Any]:
-        self._boot_s = boot_s()
+        self._boot_s = psutil.boot_time()
         process = self._process or self._successor()
         if process is None:
             raise TargetError(
@@ -241,9 +234,6 @@ class ProcessMonitor:
             if statistics is None:
                 raise TargetError(f"process {pid} of {self._program!r} has ended")
         return [statistics.get(metric.name, math.nan) for metric in self.metrics]
-
-    def close(self) -> None:
-        """Nothing is held."""
 
     def _statistics(self) -> dict[str, float] | None:
         return statistics_of(self._process, self._boot_s) if self._process else None
@@ -279,7 +269,7 @@ class ProcessId:
 
 def processes_of(program: str) -> list[ProcessId]:
     found = []
-    for pid in _pids():
+    for pid in psutil.pids():
         if program in _names(pid) and (one := identify(pid)) is not None:
             found.append(one)
     return sorted(found, key=lambda one: (one.start_ticks, one.pid))
@@ -290,12 +280,10 @@ def listening_at(uris: Iterable[str]) -> set[int]:
     ports: set[int] = set()
     paths: set[str] = set()
     for uri in uris:
-        scheme, _, place = uri.partition("://")
-        if scheme == "ldapi":
-            paths.add(unquote(place))
+        if uri.startswith("ldapi:"):
+            paths.add(socket_path(uri))
         else:
-            port = place.rpartition(":")[2] if ":" in place.rpartition("]")[2] else ""
-            ports.add(int(port or DEFAULT_PORTS[scheme]))
+            ports.add(host_and_port(uri)[1])
     # an address is a pair, a path or empty, which the stubs do not know
     sockets: list[Any] = psutil.net_connections("tcp")
     local: list[Any] = psutil.net_connections("unix") if paths else []
@@ -309,9 +297,7 @@ def listening_at(uris: Iterable[str]) -> set[int]:
 def identify(pid: int) -> ProcessId | None:
     """None when there is none, or it is a zombie."""
     fields = _stat(pid)
-    if fields is None or fields[0] in (b"Z", b"X"):
-        return None
-    return ProcessId(pid, int(fields[_START]))
+    return None if fields is None else ProcessId(pid, int(fields[_START]))
 
 
 def command_line(pid: int) -> tuple[str, ...]:
@@ -323,20 +309,10 @@ def command_line(pid: int) -> tuple[str, ...]:
     return tuple(os.fsdecode(one) for one in text.split(b"\0") if one)
 
 
-def boot_s() -> float:
-    """The host's boot, in s since 1970, to a second."""
-    for line in (_PROC / "stat").read_bytes().splitlines():
-        if line.startswith(b"btime "):
-            return float(line.split()[1])
-    return 0.0
-
-
 def statistics_of(process: ProcessId, boot_time_s: float) -> dict[str, float] | None:
     """Metrics of a process; None when it has ended."""
     fields = _stat(process.pid)
-    if fields is None or fields[0] in (b"Z", b"X"):
-        return None
-    if int(fields[_START]) != process.start_ticks:
+    if fields is None or int(fields[_START]) != process.start_ticks:
         return None
     statistics = {
         "started": boot_time_s + process.start_ticks / _TICKS_PER_S,
@@ -346,15 +322,9 @@ def statistics_of(process: ProcessId, boot_time_s: float) -> dict[str, float] | 
         "minor_faults": float(fields[_MINFLT]),
         "major_faults": float(fields[_MAJFLT]),
     }
-    statistics |= _process_memory(process.pid) | _status(process.pid) | _io(process.pid)
+    statistics |= _memory_of(process.pid) | _io(process.pid)
     files = _open_files(process.pid)
     return statistics if files is None else {**statistics, "open_files": float(files)}
-
-
-def _pids() -> Iterator[int]:
-    for name in os.listdir(_PROC):
-        if name.isdigit():
-            yield int(name)
 
 
 def _names(pid: int) -> set[str]:
@@ -370,41 +340,34 @@ def _names(pid: int) -> set[str]:
 
 
 def _stat(pid: int) -> list[bytes] | None:
+    """None when there is no such process, or it is a zombie."""
     try:
         text = (_PROC / str(pid) / "stat").read_bytes()
     except OSError:
         return None
     # the name may have spaces and brackets
-    return text.rpartition(b")")[2].split() or None
+    fields = text.rpartition(b")")[2].split()
+    return fields if fields and fields[0] not in (b"Z", b"X") else None
 
 
-def _process_memory(pid: int) -> dict[str, float]:
-    try:
-        pages = (_PROC / str(pid) / "statm").read_bytes().split()
-    except OSError:
-        return {}
-    size, resident, shared = (int(one) * _PAGE_BYTES for one in pages[:3])
-    return {
-        "memory_virtual": float(size),
-        "memory_resident": float(resident),
-        "memory_shared": float(shared),
-    }
-
-
-_STATUS_KEYS = {
-    b"VmData": ("memory_data", 1024),
-    b"VmStk": ("memory_stack", 1024),
-    b"VmSwap": ("memory_swapped", 1024),
+#: Lines of `status`, in KiB; those of one metric are added.
+_MEMORY_LINES = {
+    b"VmSize": "memory_virtual",
+    b"VmRSS": "memory_resident",
+    b"RssFile": "memory_shared",
+    b"RssShmem": "memory_shared",
+    b"VmData": "memory_data",
+    b"VmStk": "memory_stack",
+    b"VmSwap": "memory_swapped",
 }
 
 
-def _status(pid: int) -> dict[str, float]:
-    found = {}
+def _memory_of(pid: int) -> dict[str, float]:
+    found: Counter[str] = Counter()
     for key, words in _lines(_PROC / str(pid) / "status"):
-        if key in _STATUS_KEYS:
-            name, scale = _STATUS_KEYS[key]
-            found[name] = float(int(words[0]) * scale)
-    return found
+        if key in _MEMORY_LINES:
+            found[_MEMORY_LINES[key]] += int(words[0]) * 1024
+    return {name: float(size) for name, size in found.items()}
 
 
 def _io(pid: int) -> dict[str, float]:

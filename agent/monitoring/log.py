@@ -16,11 +16,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ldapslam.agent.monitoring.reading import Metric
+from ldapslam.agent.monitoring.reading import Monitor
 from ldapslam.base.errors import TargetError
 from ldapslam.jobs.fields.result_codes import NAMES
 from ldapslam.jobs.replay import ds389
 from ldapslam.jobs.replay.log import REQUESTS
+from ldapslam.results.records import Metric
 
 _CHUNK_BYTES = 1 << 20
 _TAIL_BYTES = 1 << 16
@@ -56,12 +57,11 @@ _WORDS = {
 }
 
 
-class LogMonitor:
+class LogMonitor(Monitor):
     """What was written since the monitor was opened."""
 
     def __init__(self, name: str, every_ns: int, path: Path, format_name: str) -> None:
-        self.name = name
-        self.every_ns = every_ns
+        super().__init__(name, every_ns)
         self.metrics = (
             Metric("connects", "1", "counter"),
             *(Metric(kind, "operations", "counter") for kind in REQUESTS),

@@ -129,20 +129,14 @@ class MonitoredRuns:
         match command.WhichOneof("kind"):
             case "monitor":
                 self._monitor(command.monitor.run)
-            case "start":
-                found = self._of(command.start.run_id)
-                if found is not None:
-                    found.start(command.start.t0_mono_ns)
+            case "start" if found := self._of(command.start.run_id):
+                found.start(command.start.t0_mono_ns)
+            case "conclude" if found := self._of(command.conclude.run_id):
+                found.conclude(verify=command.conclude.verify)
             case "conclude":
-                found = self._of(command.conclude.run_id)
-                if found is not None:
-                    found.conclude(verify=command.conclude.verify)
-                else:
-                    self._say_that_none_is_there(command.conclude.run_id)
-            case "end_monitoring":
-                found = self._of(command.end_monitoring.run_id)
-                if found is not None:
-                    found.end()
+                self._say_that_none_is_there(command.conclude.run_id)
+            case "end_monitoring" if found := self._of(command.end_monitoring.run_id):
+                found.end()
 
     @property
     def runs(self) -> list[str]:

@@ -13,15 +13,13 @@ the run.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import queue
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,11 +34,11 @@ from ldapslam.agent.monitoring.servers import (
     ServerReadings,
     failure_of,
 )
-from ldapslam.agent.pipe import end, serve
+from ldapslam.agent.pipe import end, repeated, serve
 from ldapslam.base.errors import LdapSlamError
 from ldapslam.directory.replication import ReplicationServer, verify_replication
 from ldapslam.proto import monitor_pb2 as pb
-from ldapslam.results.records import MonitorDescription, MonitorSample
+from ldapslam.results.records import MonitorDescription
 from ldapslam.transport.messages import facts_json
 
 _log = logging.getLogger(__name__)
@@ -65,7 +63,8 @@ class MonitorProcess:
         self._servers = ObservedServers(self._job, limits, request.agent)
         self._begun_utc_s = time.time()
         self._sampling = Sampling(self._job.run.interval_ns)
-        self._readings = ServerReadings(self._servers, self._read_uris())
+        read = self._servers.counted() if self._is_first else []
+        self._readings = ServerReadings(self._servers, read)
 
     def execute(self) -> None:
         watched = self._watch()
@@ -81,21 +80,17 @@ class MonitorProcess:
         conclude = self._serve()
         self._sampling.stop()
         self._flush()
-        with signs_of_life(self._pipe):
-            found = self._see_the_end(verify=conclude.verify)
+        found: dict[str, Any] = {}
+        with repeated(self._give_sign, _SIGN_S):
+            if conclude.verify and self._is_first and self._job.verify is not None:
+                found["replication"] = self._verify()
+            self._readings.after()
         self._finish(found)
 
-    def _see_the_end(self, *, verify: bool) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        if verify and self._is_first and self._job.verify is not None:
-            found["replication"] = self._verify()
-        self._readings.after()
-        return found
+    def _give_sign(self) -> None:
+        self._pipe.send(samples=pb.MonitorSamples())
 
-    def _read_uris(self) -> list[str]:
-        return self._servers.counted() if self._is_first else []
-
-    def _watch(self) -> list[Watched]:
+    def _watch(self) -> list[MonitorDescription]:
         monitors = monitors_for(
             self._job,
             access=self._servers.target,
@@ -116,8 +111,7 @@ class MonitorProcess:
                 return request.conclude
 
     def _flush(self) -> None:
-        samples = [_sample(one) for one in self._sampling.taken()]
-        if samples:
+        if samples := self._sampling.taken():
             self._pipe.send(samples=pb.MonitorSamples(samples=samples))
 
     def _verify(self) -> dict[str, Any]:
@@ -147,26 +141,7 @@ class MonitorProcess:
         self._pipe.send(finished=pb.MonitorFinished(facts_json=facts_json(facts)))
 
 
-@contextlib.contextmanager
-def signs_of_life(pipe: Pipe) -> Iterator[None]:
-    """Within, the run hears regularly that its monitor is at work."""
-    is_over = threading.Event()
-
-    def tell() -> None:
-        while not is_over.wait(_SIGN_S):
-            pipe.send(samples=pb.MonitorSamples())
-
-    thread = threading.Thread(target=tell, name="signs of life", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        is_over.set()
-        thread.join()
-
-
-def _description(one: Watched) -> pb.MonitorDescription:
-    description = one.description
+def _description(description: MonitorDescription) -> pb.MonitorDescription:
     return pb.MonitorDescription(
         name=description.name,
         metrics=[
@@ -176,16 +151,6 @@ def _description(one: Watched) -> pb.MonitorDescription:
             for metric in description.metrics
         ],
         facts_json=facts_json(description.facts),
-    )
-
-
-def _sample(one: MonitorSample) -> pb.MonitorSample:
-    return pb.MonitorSample(
-        monitor=one.monitor,
-        at_ns=one.at_ns,
-        took_ns=one.took_ns,
-        values=one.values,
-        failure=one.failure or "",
     )
 
 
@@ -199,47 +164,39 @@ _OPENED_AT_A_TIME = 32
 _JOIN_S = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class Watched:
-    """A monitor, as it described itself when it was opened."""
-
-    monitor: Monitor
-    description: MonitorDescription
-
-
 class Sampling:
     """Open, start, take, stop: in this order, from one thread."""
 
     def __init__(self, interval_ns: int) -> None:
         self._interval_ns = interval_ns
-        self._watched: list[Watched] = []
+        self._monitors: list[Monitor] = []
         self._threads: list[threading.Thread] = []
         self._over = threading.Event()
-        self._taken: queue.SimpleQueue[MonitorSample] = queue.SimpleQueue()
+        self._taken: queue.SimpleQueue[pb.MonitorSample] = queue.SimpleQueue()
 
     @property
     def has_monitors(self) -> bool:
-        return bool(self._watched)
+        return bool(self._monitors)
 
-    def open(self, monitors: Iterable[Monitor]) -> list[Watched]:
+    def open(self, monitors: Iterable[Monitor]) -> list[MonitorDescription]:
         """Open all at once; one that fails is described by its failure."""
+        self._monitors = list(monitors)
         with ThreadPoolExecutor(_OPENED_AT_A_TIME, "monitor") as pool:
-            self._watched += pool.map(_opened, monitors)
-        return list(self._watched)
+            return list(pool.map(_opened, self._monitors))
 
     def start(self, t0_mono_ns: int) -> None:
         """The first samples are those of T0; once."""
         if self._threads:
             return
-        for one in self._watched:
+        for monitor in self._monitors:
             thread = threading.Thread(
-                target=self._sample, args=(one.monitor, t0_mono_ns), daemon=True
+                target=self._sample, args=(monitor, t0_mono_ns), daemon=True
             )
-            thread.name = f"monitor {one.monitor.name}"
+            thread.name = f"monitor {monitor.name}"
             thread.start()
             self._threads.append(thread)
 
-    def taken(self) -> list[MonitorSample]:
+    def taken(self) -> list[pb.MonitorSample]:
         samples = []
         while True:
             try:
@@ -256,9 +213,9 @@ class Sampling:
             thread.join(max(0.0, until_s - time.monotonic()))
             if thread.is_alive():
                 stuck.append(thread.name)
-        for one in self._watched:
-            if f"monitor {one.monitor.name}" not in stuck:
-                one.monitor.close()
+        for monitor in self._monitors:
+            if f"monitor {monitor.name}" not in stuck:
+                monitor.close()
         if stuck:
             _log.warning("left: %s", ", ".join(stuck))
 
@@ -267,36 +224,28 @@ class Sampling:
         at_ns = 0
         while not self._over.wait(_seconds_until(t0_mono_ns + at_ns)):
             begun_ns = time.monotonic_ns()
-            values: Sequence[float] = ()
-            failure: str | None = None
+            sample = pb.MonitorSample(monitor=monitor.name, at_ns=begun_ns - t0_mono_ns)
             try:
-                values = monitor.sample()
+                sample.values.extend(monitor.sample())
             except LdapSlamError as error:
-                failure = str(error)
+                sample.failure = str(error)
             except Exception as error:
                 _log.exception("monitor %s", monitor.name)
-                failure = f"{type(error).__name__}: {error}"
+                sample.failure = f"{type(error).__name__}: {error}"
             ended_ns = time.monotonic_ns()
-            self._taken.put(
-                MonitorSample(
-                    monitor.name,
-                    begun_ns - t0_mono_ns,
-                    ended_ns - begun_ns,
-                    values,
-                    failure,
-                )
-            )
+            sample.took_ns = ended_ns - begun_ns
+            self._taken.put(sample)
             passed = (ended_ns - t0_mono_ns) // every_ns + 1
             at_ns = max(at_ns + every_ns, passed * every_ns)
 
 
-def _opened(monitor: Monitor) -> Watched:
+def _opened(monitor: Monitor) -> MonitorDescription:
     facts: Mapping[str, object]
     try:
         facts = monitor.open()
     except Exception as error:
         facts = failure_of(f"monitor {monitor.name}", error)
-    return Watched(monitor, MonitorDescription(monitor.name, monitor.metrics, facts))
+    return MonitorDescription(monitor.name, monitor.metrics, facts)
 
 
 def _seconds_until(mono_ns: int) -> float:

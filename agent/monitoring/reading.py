@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 import ldap
 
@@ -67,7 +67,33 @@ class Table:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
-class EntriesMonitor:
+MISSING = math.nan
+
+
+class Monitor:
+    """A source of metrics; `name` is unique in the run."""
+
+    #: Fixed once `open` has returned.
+    metrics: tuple[Metric, ...] = ()
+
+    def __init__(self, name: str, every_ns: int) -> None:
+        self.name = name
+        #: Time between samples; 0: the run's interval.
+        self.every_ns = every_ns
+
+    def open(self) -> Mapping[str, Any]:
+        """Facts for the manifest; LdapSlamError."""
+        raise NotImplementedError
+
+    def sample(self) -> Sequence[float]:
+        """A value for each metric, NaN where missing; LdapSlamError when all are."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Release what `open` and `sample` made."""
+
+
+class EntriesMonitor(Monitor):
     """A monitor of a server by the table that `learn` makes of it when it is opened."""
 
     def __init__(
@@ -78,9 +104,7 @@ class EntriesMonitor:
         target: TargetAccess,
         learn: Callable[[Directory], Table],
     ) -> None:
-        self.name = name
-        self.every_ns = every_ns
-        self.metrics: tuple[Metric, ...] = ()
+        super().__init__(name, every_ns)
         self._directory = Directory(uri, target)
         self._learn = learn
         self._table = Table((), ())
@@ -217,40 +241,6 @@ def newest_change(suffix: str, attribute: str, convert: Convert) -> Source:
 def text(entry: Entry, attribute: str) -> str | None:
     values = entry.get(attribute.lower())
     return values[0].decode("utf-8", "replace") if values else None
-
-
-__all__ = [
-    "MISSING",
-    "STARTED",
-    "Directory",
-    "Metric",
-    "Monitor",
-    "TargetAccess",
-]
-
-MISSING = math.nan
-
-
-class Monitor(Protocol):
-    """A source of metrics; `name` is unique in the run."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def every_ns(self) -> int:
-        """Time between samples; 0: the run's interval."""
-
-    @property
-    def metrics(self) -> tuple[Metric, ...]:
-        """Fixed once `open` has returned."""
-
-    def open(self) -> Mapping[str, Any]:
-        """Facts for the manifest; LdapSlamError."""
-
-    def sample(self) -> Sequence[float]:
-        """A value for each metric, NaN where missing; LdapSlamError when all are."""
-
-    def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,7 +100,7 @@ class ClientProcess:
             limits=stream.limits,
         )
         self._pid = os.getpid()
-        self._has_forked = False
+        self._has_forked = threading.Event()
         self._connected_ns = 0
         self._sessions = 0
         #: Set when the main thread sends no more; then when the last interval is
@@ -148,7 +148,7 @@ class ClientProcess:
         time.sleep(pause_ns / 1e9)
         if self._class.connects:
             self._connect()
-        os.register_at_fork(after_in_parent=self._note_fork)
+        os.register_at_fork(after_in_parent=self._has_forked.set)
         try:
             job = self._class(self._options)
             job.set_up(self._client)
@@ -161,13 +161,10 @@ class ClientProcess:
             ) from error
         finally:
             self._end_if_forked()
-        if self._has_forked:
+        if self._has_forked.is_set():
             # a failing copy must be heard before `ready`
             time.sleep(_COPY_RETURNS_S)
         return job
-
-    def _note_fork(self) -> None:
-        self._has_forked = True
 
     def _end_if_forked(self) -> None:
         """A class that forked may come back twice: the copy must not be a client."""
@@ -217,18 +214,15 @@ class ClientProcess:
         self._run_closed(job, t0_ns + plan.start_ns + ramp_up_ns)
 
     def _run_closed(self, job: PythonJob, due_ns: int) -> None:
-        sessions_left = self._own_sessions()
+        total, clients = self._plan.total_operations, self._plan.total_connections
+        # this client's part of `count`; below zero: unlimited
+        sessions_left = share(total, clients, self._client.number) if total else -1
         while sessions_left != 0:
             self._wait_until(due_ns)
             due_ns = max(due_ns, self._make_usable())
             self._session(job, due_ns)
             due_ns = time.monotonic_ns() + self._plan.think_time_ns
             sessions_left -= 1
-
-    def _own_sessions(self) -> int:
-        """The client's part of `count`; below zero: unlimited."""
-        total, clients = self._plan.total_operations, self._plan.total_connections
-        return share(total, clients, self._client.number) if total else -1
 
     def _run_open(self, job: PythonJob) -> None:
         while True:
@@ -341,19 +335,17 @@ def main(stream: ClientStream, index: int, channel: Channel) -> int:
     class_path = stream.python.class_path
     try:
         ClientProcess(stream, index, channel).serve()
-    except LdapSlamError as error:
-        traceback.print_exc()
-        channel.send(("failed", error.to_dict()))
-        return 1
     except (EOFError, BrokenPipeError):
         return process.EXIT_ORPHANED
     except BaseException as error:
         traceback.print_exc()
-        failure = RunAborted(
-            f"{class_path!r} raised {described(error)}",
-            hint="what can fail belongs into `with client.operation(…)`; the engine's "
-            "log on the agent has the traceback",
-        )
+        failure = error
+        if not isinstance(failure, LdapSlamError):
+            failure = RunAborted(
+                f"{class_path!r} raised {described(error)}",
+                hint="what can fail belongs into `with client.operation(…)`; the "
+                "engine's log on the agent has the traceback",
+            )
         channel.send(("failed", failure.to_dict()))
         return 1
     sys.stdout.flush()

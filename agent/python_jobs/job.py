@@ -195,39 +195,35 @@ class Operation:
         done_ns = time.monotonic_ns()
         client, self._client._current = self._client, None
         client._due_ns = done_ns
-        if isinstance(error, ldap.LDAPError):
-            code = result_code_of(error)
-        elif error is not None:
-            self._end(UNRESOLVED, 0, done_ns, done_ns)
-            return
-        else:
-            # a class may handle result codes, but not a missing response
-            is_kept = self._last_code in (*_SUCCESS_CODES, TIME_OUT, *_LOST)
-            code = self._last_code if is_kept else 0
-        if self.result_code is not None:
-            code = self.result_code
-        if code < 0:
-            self._end_without_response(code, done_ns)
+        outcome, code, received_ns = UNRESOLVED, 0, done_ns
+        if error is None or isinstance(error, ldap.LDAPError):
+            code = self._code_after(error)
+            outcome = self._outcome_of(code)
+            if code >= 0:
+                received_ns = self._received_ns or done_ns
             client._recorded = error
-            return
-        self._end(self._outcome(code), code, self._received_ns or done_ns, done_ns)
-        client._recorded = error
+        client._recorder.end(self._handle, outcome, code, received_ns, done_ns)
+        if code < 0:
+            if code != TIME_OUT and code not in _LOST:
+                raise ClassFault(f"libldap refused a request: its error {code}")
+            # as in the engine: nothing more is sent without a response
+            client._is_lost = True
 
-    def _end_without_response(self, code: int, now_ns: int) -> None:
-        outcome = TIMED_OUT if code == TIME_OUT else UNRESOLVED
-        self._end(outcome, code, now_ns, now_ns)
-        if code != TIME_OUT and code not in _LOST:
-            raise ClassFault(f"libldap refused a request: its error {code}")
-        # as in the engine: nothing more is sent without a response
-        self._client._is_lost = True
+    def _code_after(self, error: ldap.LDAPError | None) -> int:
+        if self.result_code is not None:
+            return self.result_code
+        if error is not None:
+            return result_code_of(error)
+        # a class may handle result codes, but not a missing response
+        is_kept = self._last_code in (*_SUCCESS_CODES, TIME_OUT, *_LOST)
+        return self._last_code if is_kept else 0
 
-    def _end(self, outcome: int, code: int, received_ns: int, done_ns: int) -> None:
-        self._client._recorder.end(self._handle, outcome, code, received_ns, done_ns)
-
-    def _outcome(self, code: int) -> int:
-        if code in self._expected:
-            return SUCCEEDED if code in _SUCCESS_CODES else EXPECTED
-        return SUCCEEDED if code in _SUCCESS_CODES else FAILED
+    def _outcome_of(self, code: int) -> int:
+        if code < 0:
+            return TIMED_OUT if code == TIME_OUT else UNRESOLVED
+        if code in _SUCCESS_CODES:
+            return SUCCEEDED
+        return EXPECTED if code in self._expected else FAILED
 
     def _call_begins(self, requests: int) -> None:
         # the class's own time before its first request is send lag

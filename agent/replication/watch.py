@@ -227,35 +227,24 @@ class Watch:
                 if self._connection is None:
                     self._connect()
                     self._subscribe()
-                    self._looks_again()
-                if self.poll_s is None:
-                    self._take_turn()
-                else:
+                    with self._guard:
+                        # earlier values may be there already
+                        self._looking_since_ns = time.monotonic_ns()
+                if self.poll_s is not None:
                     self._poll(self.poll_s)
+                elif self._stamp and (received_ns := self._stamp.wait(_TURN_S)):
+                    self._take_messages(received_ns)
             except (ldap.LDAPError, LdapSlamError) as error:
-                _log.warning("%s: %s", self.uri, _text(error))
-                self._looks_no_more()
+                is_ours = isinstance(error, LdapSlamError)
+                why = str(error) if is_ours else error_text(error)
+                _log.warning("%s: %s", self.uri, why)
+                with self._guard:
+                    # from now on arrivals are not seen
+                    self._looking_since_ns = _NEVER_NS
+                self.give_up()
                 self._disconnect()
                 self._closing.wait(_RECONNECT_S)
             self._give_up_overdue()
-
-    def _looks_no_more(self) -> None:
-        """From now on arrivals are not seen."""
-        with self._guard:
-            self._looking_since_ns = _NEVER_NS
-        self.give_up()
-
-    def _looks_again(self) -> None:
-        """Earlier values may be there already."""
-        with self._guard:
-            self._looking_since_ns = time.monotonic_ns()
-
-    def _take_turn(self) -> None:
-        if self._stamp is None:
-            return
-        received_ns = self._stamp.wait(_TURN_S)
-        if received_ns is not None:
-            self._take_messages(received_ns)
 
     def _take_messages(self, received_ns: int) -> set[int]:
         """Take all messages that have come; their kinds, as `ldap` names them."""
@@ -324,10 +313,6 @@ class Watch:
             observations = [self._expected.pop(number) for number in overdue]
         for observation in observations:
             observation.timed_out()
-
-
-def _text(error: Exception) -> str:
-    return error_text(error) if isinstance(error, ldap.LDAPError) else str(error)
 
 
 #: Linux, 64 bit: SO_TIMESTAMPNS, and the type of its control message.

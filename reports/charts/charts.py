@@ -260,7 +260,10 @@ def draw(summary: Summary, places: Sequence[ChartPlace]) -> dict[str, str]:
     for place in places:
         salt = f"ldapslam.{place.name}"
         with matplotlib.rc_context({**STYLE, "svg.hashsalt": salt}):
-            figure = _drawing(place.name)(summary)
+            if (number := monitor_number(place.name)) is None:
+                figure = _DRAWINGS[place.name](summary)
+            else:
+                figure = _monitor(summary, summary.monitors[number])
             out = io.StringIO()
             # not savefig: that draws once more, only to lay out the figure
             canvas: Any = FigureCanvasSVG(figure)
@@ -529,13 +532,6 @@ _DRAWINGS: Mapping[str, Callable[[Summary], Figure]] = {
     "workers": _workers,
     "clocks": _clocks,
 }
-
-
-def _drawing(name: str) -> Callable[[Summary], Figure]:
-    number = monitor_number(name)
-    if number is None:
-        return _DRAWINGS[name]
-    return lambda summary: _monitor(summary, summary.monitors[number])
 
 
 def _monitor(summary: Summary, monitor: MonitorSummary) -> Figure:

@@ -151,7 +151,6 @@ def _gaps(agent: str, missing: Sequence[int], plan: Plan) -> Iterator[Gap]:
 
 #: Their texts begin with the agent, as the coordinator writes them.
 _KINDS = ("agent_lost", "agent_early", "agent_failed")
-_OF_OBSERVERS = ("observer_failed", "observer_overdue")
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,8 +177,3 @@ def losses_of(
                 at_s = (datetime.fromisoformat(event.at_utc) - t0).total_seconds()
                 losses.setdefault(agent, Loss(at_s, event.text.removeprefix(start)))
     return losses
-
-
-def observer_failures_of(events: Iterable[EventRecord]) -> list[str]:
-    """Why observers saw nothing more, or nothing at all."""
-    return [event.text for event in events if event.kind in _OF_OBSERVERS]

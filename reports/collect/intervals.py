@@ -212,14 +212,13 @@ class Response:
         """`reports`: which report each histogram is of. StoreError."""
         self._block: Block = block_of(packed)
         self._reports = reports
-        weights = self._block.counts.astype(np.float64)
         present = np.bincount(self._block.indexes, minlength=BUCKETS)
         self.buckets: Places = np.flatnonzero(present)
         places = np.zeros(BUCKETS, np.intp)
         places[self.buckets] = np.arange(self.buckets.size)
         #: Of each bucket of each histogram.
         self._column = places[self._block.indexes]
-        self._weights = weights
+        self._weights = self._block.counts.astype(np.float64)
 
     def times(self, reports: Reports) -> Times:
         """By slot."""

@@ -33,6 +33,7 @@ from ldapslam.reports.collect.timeline import (
     padded,
 )
 from ldapslam.reports.collect.totals import known
+from ldapslam.reports.distribution import us_of
 from ldapslam.results.histogram import Histogram
 
 #: Of single intervals, shown as an envelope around those of the point.
@@ -266,10 +267,10 @@ def _append_operation(
     if length_s is not None:
         series.throughput_per_s.append(done.completed / length_s)
         series.errors_per_s.append(done.errors / length_s)
-    series.p50_us.append(_us(times.reliable_percentile(50)))
-    series.p90_us.append(_us(times.reliable_percentile(90)))
-    series.p99_us.append(_us(times.reliable_percentile(99)))
-    series.max_us.append(_us(times.percentile(100)))
+    series.p50_us.append(us_of(times.reliable_percentile(50)))
+    series.p90_us.append(us_of(times.reliable_percentile(90)))
+    series.p99_us.append(us_of(times.reliable_percentile(99)))
+    series.max_us.append(us_of(times.percentile(100)))
     series.sample.append(times.sample)
     series.unanswered.append(times.unanswered)
     place = len(series.sample) - 1
@@ -278,7 +279,3 @@ def _append_operation(
             envelope = padded(series.envelopes.setdefault(name, Envelope()), place)
             envelope.low.append(low)
             envelope.high.append(high)
-
-
-def _us(value_ns: float | None) -> float | None:
-    return None if value_ns is None else value_ns / 1000

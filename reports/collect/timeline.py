@@ -146,7 +146,6 @@ class Plan:
     ) -> None:
         """`extent`: number of the last interval there is, and the run's end in ns. When
         every stream came to the end of its count, charts end there."""
-        self.extent = extent or (-1, 0)
         spans = plan.get("phases", ())
         self._starts = [int(span["start_ns"]) for span in spans]
         self._names = [str(span["name"]) for span in spans]

@@ -47,22 +47,26 @@ _FIRST_STEPS = {
 }
 
 
-def _add(totals: Any, later: Any) -> None:
-    for one in fields(totals):
-        ours, theirs = getattr(totals, one.name), getattr(later, one.name)
-        if how := one.metadata.get("add"):
-            setattr(totals, one.name, how(ours, theirs))
-        elif isinstance(ours, Counter | set):
-            ours.update(theirs)
-        elif isinstance(ours, defaultdict):
-            for key, value in theirs.items():
-                ours[key].add(value)
-        else:
-            setattr(totals, one.name, ours + theirs)
+class _Totals:
+    __slots__ = ()
+
+    def add(self: Any, later: Any) -> None:
+        """Takes what came after."""
+        for one in fields(self):
+            ours, theirs = getattr(self, one.name), getattr(later, one.name)
+            if how := one.metadata.get("add"):
+                setattr(self, one.name, how(ours, theirs))
+            elif isinstance(ours, Counter | set):
+                ours.update(theirs)
+            elif isinstance(ours, defaultdict):
+                for key, value in theirs.items():
+                    ours[key].add(value)
+            else:
+                setattr(self, one.name, ours + theirs)
 
 
 @dataclass(slots=True)
-class OperationTotals:
+class OperationTotals(_Totals):
     """One operation of one stream, over all agents."""
 
     #: Of the whole run, for the accounting identities.
@@ -92,12 +96,9 @@ class OperationTotals:
         known = (self.histograms[key] for key in keys if key in self.histograms)
         return Histogram.union(known)
 
-    def add(self, later: OperationTotals) -> None:
-        _add(self, later)
-
 
 @dataclass(slots=True)
-class StreamTotals:
+class StreamTotals(_Totals):
     """The connections of one stream, over all agents and phases."""
 
     counters: Counter[str] = field(default_factory=Counter)
@@ -113,12 +114,9 @@ class StreamTotals:
     #: Begin of the first interval with any of it, since T0.
     down_from_ns: int | None = field(default=None, metadata=_LOWEST)
 
-    def add(self, later: StreamTotals) -> None:
-        _add(self, later)
-
 
 @dataclass(slots=True)
-class WorkerTotals:
+class WorkerTotals(_Totals):
     """One engine thread in the measure phase."""
 
     wall_ns: int = 0
@@ -128,12 +126,9 @@ class WorkerTotals:
     highest_busy_share: float = field(default=0.0, metadata=_HIGHEST)
     highest_run_queue_share: float = field(default=0.0, metadata=_HIGHEST)
 
-    def add(self, later: WorkerTotals) -> None:
-        _add(self, later)
-
 
 @dataclass(slots=True)
-class AgentTotals:
+class AgentTotals(_Totals):
     """One agent; statistics of the measure phase unless said otherwise."""
 
     completed_in_measure: int = 0
@@ -170,10 +165,6 @@ class AgentTotals:
     cut: tuple[int, int] | None = field(default=None, metadata=_HIGHEST)
     #: The streams that it drove.
     streams: set[str] = field(default_factory=set)
-
-    def add(self, later: AgentTotals) -> None:
-        """Takes what came after."""
-        _add(self, later)
 
     @property
     def in_full(self) -> set[int]:

@@ -45,10 +45,7 @@ def interval_columns() -> tuple[str, ...]:
     times = (
         name
         for metric, percentiles in _TIMES.items()
-        for name in (
-            *(f"{metric}_p{p}_us" for p in percentiles),
-            f"{metric}_max_us",
-        )
+        for name in (*(f"{metric}_p{p}_us" for p in percentiles), f"{metric}_max_us")
     )
     return (*_INTERVAL_KEY, "measured", *OPERATION_COUNTERS, *times)
 

@@ -96,17 +96,17 @@ def _writers(summary: Summary, store: Store) -> dict[str, Callable[[Path], objec
         started_utc = summary.started_utc
         path.write_bytes(render_pdf(content, drawn(), started_utc=started_utc))
 
-    def hlog(out: TextIO) -> None:
-        started_utc = summary.started_utc
-        write_hlog(windows(store, run_id), out, started_utc=started_utc)
-
     return {
         "html": html,
         "pdf": pdf,
         "text": lambda path: path.write_text(render_text(content), "utf-8"),
         "json": lambda path: path.write_text(result_json(summary), "utf-8"),
         "csv": _streamed(lambda out: write_intervals(windows(store, run_id), out)),
-        "hlog": _streamed(hlog),
+        "hlog": _streamed(
+            lambda out: write_hlog(
+                windows(store, run_id), out, started_utc=summary.started_utc
+            )
+        ),
         "monitors": _streamed(
             lambda out: write_monitors(monitor_series(store, run_id), out)
         ),

@@ -20,7 +20,6 @@ from ldapslam.reports.collect.completeness import (
     Loss,
     completeness,
     losses_of,
-    observer_failures_of,
 )
 from ldapslam.reports.collect.replication import Replication, replication_of
 from ldapslam.reports.collect.telemetry import MonitorSummary
@@ -32,6 +31,8 @@ from ldapslam.reports.rules.reconciliation import (
     sent_requests,
 )
 from ldapslam.results.records import EventRecord, RunRecord
+
+_OF_MONITORS = ("observer_failed", "observer_overdue")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +133,8 @@ class Evidence:
         before the plan did, or when no session can have counted twice."""
         planned = self.streams[stream]
         count: int | None = planned.get("count")
-        if count is None or self._all_ended_early(stream):
+        ends = self._early_ends(stream)
+        if count is None or (ends and all(ends)):
             return self.is_short(stream)
         sessions = 0
         for operation, requests in self._first_requests(stream):
@@ -141,16 +143,14 @@ class Evidence:
             sessions += -(-requests // operation.get("per_session", 1))
         return sessions < count
 
-    def _all_ended_early(self, stream: str) -> bool:
+    def _early_ends(self, stream: str) -> list[bool]:
+        """Of each agent that drove it: did it end before the plan did?"""
         planned = len(self.plan.intervals)
-        drivers = [
-            agent.final_index
+        return [
+            agent.final_index is not None and agent.final_index < planned
             for agent in self.collected.agents.values()
             if stream in agent.streams
         ]
-        return bool(drivers) and all(
-            final is not None and final < planned for final in drivers
-        )
 
     def totals_of(self, stream: str) -> StreamTotals:
         """Empty where no agent reported of it."""
@@ -185,13 +185,7 @@ class Evidence:
 
     def ended_early(self, stream: str) -> bool:
         """Did an agent that drove it end before the plan did?"""
-        planned = len(self.plan.intervals)
-        return any(
-            stream in agent.streams
-            and agent.final_index is not None
-            and agent.final_index < planned
-            for agent in self.collected.agents.values()
-        )
+        return any(self._early_ends(stream))
 
     def operations_of(self, model: str) -> dict[tuple[str, str], OperationTotals]:
         streams = {
@@ -205,17 +199,8 @@ class Evidence:
             if key[0] in streams
         }
 
-    @property
-    def searches(self) -> set[tuple[str, str]]:
-        """The operations that are searches."""
-        return self._operations_with("kind", "search")
-
-    @property
-    def paged(self) -> set[tuple[str, str]]:
-        """The operations that read one page after another."""
-        return self._operations_with("is_paged", True)
-
-    def _operations_with(self, key: str, value: object) -> set[tuple[str, str]]:
+    def operations_with(self, key: str, value: object) -> set[tuple[str, str]]:
+        """The planned operations with this value."""
         return {
             (name, operation["name"])
             for name, stream in self.streams.items()
@@ -230,7 +215,8 @@ class Evidence:
 
     @cached_property
     def observer_failures(self) -> list[str]:
-        return observer_failures_of(self.events)
+        """Why monitors saw nothing more, or nothing at all."""
+        return [event.text for event in self.events if event.kind in _OF_MONITORS]
 
     @cached_property
     def completeness(self) -> Completeness:

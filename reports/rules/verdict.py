@@ -8,8 +8,7 @@ rest is PASS.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from ldapslam.reports.collect.totals import unanswered
 from ldapslam.reports.rules.evidence import Evidence
@@ -113,12 +112,9 @@ def notes(evidence: Evidence) -> tuple[str, ...]:
         for name in evidence.streams
         if evidence.was_through_before(name)
     ]
-    lines += [
-        f"stream {name} {_shortfall(evidence, name)} its count: its total time is not "
-        "known"
-        for name in evidence.streams
-        if evidence.may_be_short(name)
-    ]
+    for name in filter(evidence.may_be_short, evidence.streams):
+        how = "did not reach" if evidence.is_short(name) else "may not have reached"
+        lines.append(f"stream {name} {how} its count: its total time is not known")
     lines += _notes_of_sessions(evidence)
     lines += _notes_of_replays(evidence)
     lines += _notes_of_reconciliation(evidence)
@@ -128,10 +124,11 @@ def notes(evidence: Evidence) -> tuple[str, ...]:
         for agent, facts in sorted(evidence.facts.items())
         if (done := facts.get("clean_up")) and (done.get("left") or done.get("error"))
     ]
+    searches = evidence.operations_with("kind", "search")
     lines += [
         f"{'.'.join(key)} never returned an entry: they may not be the data it is for"
         for key, operation in evidence.collected.operations.items()
-        if key in evidence.searches
+        if key in searches
         and operation.measured["succeeded"]
         and not operation.measured["entries"]
     ]
@@ -196,19 +193,17 @@ def _notes_of_reconciliation(evidence: Evidence) -> list[str]:
     return lines
 
 
-def _but_watched(stream: Mapping[str, Any]) -> str:
-    watches = stream.get("watched")
-    return "; what a replica tells by itself has its timestamp" if watches else ""
-
-
 def _notes_of_sessions(evidence: Evidence) -> list[str]:
     """Of streams that do more than send one request after another."""
+    watched = "; what a replica tells by itself has its timestamp"
     lines = [
         f"stream {name} is driven by Python: its requests have no kernel timestamp, "
-        f"so receive lag is part of their response time{_but_watched(stream)}"
+        f"so receive lag is part of their response time"
+        f"{watched if stream.get('watched') else ''}"
         for name, stream in evidence.streams.items()
         if stream.get("engine") == "python"
     ]
+    paged = evidence.operations_with("is_paged", True)
     for key, operation in evidence.collected.operations.items():
         title, counts = ".".join(key), operation.measured
         lines += [
@@ -216,13 +211,9 @@ def _notes_of_sessions(evidence: Evidence) -> list[str]:
             for counter, words in _OPERATION_NOTES.items()
             if counts[counter]
         ]
-        if key in evidence.paged:
+        if key in paged:
             lines.append(f"{title}: each page is a request with times of its own")
     return lines
-
-
-def _shortfall(evidence: Evidence, stream: str) -> str:
-    return "did not reach" if evidence.is_short(stream) else "may not have reached"
 
 
 def _unanswered_note(operation: str, number: int) -> str:

@@ -77,11 +77,7 @@ def document(summary: Summary) -> Document:
             Section("errors", "Requests and errors", requests.outcomes(summary)),
             Section("connections", "Connections", requests.connections(summary)),
             *_section("imports", "Imports", bulk_imports.imports(summary)),
-            *_section(
-                "replication",
-                "Replication",
-                servers.replication(summary),
-            ),
+            *_section("replication", "Replication", servers.replication(summary)),
             *_section("monitors", "Servers and hosts", servers.monitors(summary)),
             Section("agents", "Load generators", appendix.agents(summary)),
             Section("method", "How this was measured", appendix.method()),
@@ -176,10 +172,7 @@ def _basis(summary: Summary) -> tuple[Block, ...]:
             summary.thresholds,
             column("Threshold", lambda one: one.expression),
             number("Observed", lambda one: grouped(one.shown)),
-            column(
-                "Result",
-                _passed,
-            ),
+            column("Result", _passed),
         )
     rules = table(
         "rules",
@@ -188,10 +181,7 @@ def _basis(summary: Summary) -> tuple[Block, ...]:
         column("Rule", lambda rule: Cell(rule.title, hint=rule.name)),
         column("Limit", lambda rule: grouped(rule.limit)),
         column("Observed", lambda rule: grouped(rule.observed)),
-        column(
-            "Result",
-            _passed,
-        ),
+        column("Result", _passed),
     )
     notes = [Paragraph(f"Note: {grouped(note)}.") for note in summary.notes]
     return thresholds, rules, *notes

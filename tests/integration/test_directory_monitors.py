@@ -16,10 +16,11 @@ import numpy as np
 import pytest
 
 from ldapslam.agent.monitoring import reading
-from ldapslam.agent.monitoring.reading import STARTED, Monitor
+from ldapslam.agent.monitoring.reading import Monitor
 from ldapslam.base.errors import BindRejected, TargetError
 from ldapslam.lab import Lab, SlapdSettings
 from ldapslam.reports.collect.telemetry import restarted_at
+from ldapslam.results.records import STARTED
 from support.ds389 import Ds389
 from support.monitored import monitors, opened, sampled, target
 

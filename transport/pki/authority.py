@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -142,7 +142,8 @@ class Authority:
         first."""
         revoked = {entry.serial_number for entry in self._revoked()}
         found = []
-        for certificate in self._certificates():
+        for path in sorted((self.folder / "certificates").glob("*.pem")):
+            certificate = read_certificate(path)
             identity = identity_of(certificate)
             is_revoked = identity.serial in revoked
             found.append(Issued(identity, hosts_of(certificate), is_revoked))
@@ -295,10 +296,6 @@ class Authority:
         if not is_match or self._now_utc() > until_utc:
             return None
         return name, role, path
-
-    def _certificates(self) -> Iterator[x509.Certificate]:
-        for path in sorted((self.folder / "certificates").glob("*.pem")):
-            yield read_certificate(path)
 
     def _last(self, name: str) -> tuple[Issued, x509.Certificate]:
         for one in self.issued():

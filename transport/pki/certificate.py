@@ -17,12 +17,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.asymmetric.types import (
     CertificatePublicKeyTypes,
+    PrivateKeyTypes,
     PublicKeyTypes,
 )
 from cryptography.hazmat.primitives.serialization import (
@@ -100,15 +102,9 @@ def identity_of(certificate: x509.Certificate) -> Identity:
             f"the certificate's common name {name[:80]!r} is no name in a fleet",
             hint="make certificates with `ldapslam pki`",
         )
-    try:
-        alternatives = certificate.extensions.get_extension_for_class(
-            x509.SubjectAlternativeName
-        ).value.get_values_for_type(x509.UniformResourceIdentifier)
-    except (x509.ExtensionNotFound, ValueError):
-        alternatives = []
     roles = [
         uri.removeprefix(_ROLE_PREFIX)
-        for uri in alternatives
+        for uri in _alternatives(certificate, x509.UniformResourceIdentifier)
         if uri.startswith(_ROLE_PREFIX)
     ]
     if len(roles) != 1 or roles[0] not in list(Role):
@@ -143,13 +139,12 @@ def build_authority(
     key: ec.EllipticCurvePrivateKey, name: str, now_utc: datetime, lifetime: timedelta
 ) -> x509.Certificate:
     """A self-signed authority that signs leaves only."""
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    public_key = key.public_key()
+    end_utc = now_utc + lifetime
     return (
-        _builder(subject, subject, key.public_key(), now_utc, now_utc + lifetime)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_key_usage(is_authority=True), critical=True)
+        _builder(name, None, public_key, now_utc, end_utc)
         .add_extension(
-            x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False
+            x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False
         )
         .sign(key, hashes.SHA256())
     )
@@ -171,11 +166,8 @@ def build_leaf(
         usage = ExtendedKeyUsageOID.SERVER_AUTH
     alternatives: list[x509.GeneralName] = [_host_name(host) for host in hosts]
     alternatives.append(x509.UniformResourceIdentifier(_ROLE_PREFIX + role))
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     return (
-        _builder(subject, authority.subject, public_key, not_before_utc, not_after_utc)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_key_usage(is_authority=False), critical=True)
+        _builder(name, authority, public_key, not_before_utc, not_after_utc)
         .add_extension(x509.ExtendedKeyUsage([usage]), critical=True)
         .add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
         .add_extension(
@@ -189,21 +181,25 @@ def build_leaf(
 
 
 def hosts_of(certificate: x509.Certificate) -> list[str]:
+    return [
+        *_alternatives(certificate, x509.DNSName),
+        *map(str, _alternatives(certificate, x509.IPAddress)),
+    ]
+
+
+def _alternatives(certificate: x509.Certificate, kind: Any) -> list[Any]:
+    """The subject's alternative names of a kind; none where they cannot be read."""
     try:
         names = certificate.extensions.get_extension_for_class(
             x509.SubjectAlternativeName
         ).value
-    except x509.ExtensionNotFound:
+    except (x509.ExtensionNotFound, ValueError):
         return []
-    return [
-        *names.get_values_for_type(x509.DNSName),
-        *map(str, names.get_values_for_type(x509.IPAddress)),
-    ]
+    return list(names.get_values_for_type(kind))
 
 
 def build_request(key: ec.EllipticCurvePrivateKey, name: str) -> bytes:
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    request = x509.CertificateSigningRequestBuilder().subject_name(subject)
+    request = x509.CertificateSigningRequestBuilder().subject_name(_subject(name))
     return request.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM)
 
 
@@ -261,12 +257,17 @@ def read_certificate(path: Path) -> x509.Certificate:
     return read_certificates(path)[0]
 
 
-def read_key(path: Path) -> ec.EllipticCurvePrivateKey:
-    """An own key; ConfigError when it is none, or not on a curve."""
+def read_any_key(path: Path) -> PrivateKeyTypes:
+    """A private key; ConfigError when it is none."""
     try:
-        key = load_pem_private_key(read_pem(path), None)
+        return load_pem_private_key(read_pem(path), None)
     except (ValueError, TypeError) as error:
         raise ConfigError(f"{path}: is no private key without passphrase") from error
+
+
+def read_key(path: Path) -> ec.EllipticCurvePrivateKey:
+    """An own key; ConfigError when it is none, or not on a curve."""
+    key = read_any_key(path)
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise ConfigError(f"{path}: is no key on an elliptic curve")
     return key
@@ -289,33 +290,43 @@ def _host_name(host: str) -> x509.DNSName | x509.IPAddress:
     return x509.DNSName(host)
 
 
+def _subject(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+
 def _builder(
-    subject: x509.Name,
-    issuer: x509.Name,
+    name: str,
+    authority: x509.Certificate | None,
     public_key: CertificatePublicKeyTypes,
     not_before_utc: datetime,
     not_after_utc: datetime,
 ) -> x509.CertificateBuilder:
+    """What all certificates have; without an authority, it is one itself."""
+    is_authority = authority is None
     return (
         x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
+        .subject_name(_subject(name))
+        .issuer_name(_subject(name) if authority is None else authority.subject)
         .public_key(public_key)
         .serial_number(x509.random_serial_number())
         .not_valid_before(not_before_utc.astimezone(UTC))
         .not_valid_after(not_after_utc.astimezone(UTC))
-    )
-
-
-def _key_usage(*, is_authority: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=not is_authority,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=is_authority,
-        crl_sign=is_authority,
-        encipher_only=False,
-        decipher_only=False,
+        .add_extension(
+            x509.BasicConstraints(is_authority, 0 if is_authority else None),
+            critical=True,
+        )
+        .add_extension(
+            x509.KeyUsage(
+                digital_signature=not is_authority,
+                content_commitment=False,
+                key_encipherment=False,
+                data_encipherment=False,
+                key_agreement=False,
+                key_cert_sign=is_authority,
+                crl_sign=is_authority,
+                encipher_only=False,
+                decipher_only=False,
+            ),
+            critical=True,
+        )
     )

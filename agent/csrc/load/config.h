@@ -57,7 +57,6 @@ struct slam_session_spec {
 };
 
 struct slam_operation_config {
-    const char *name;
     uint8_t response_tag; /* of the final response, an enum slam_pdu_tag; 0: none */
     uint8_t action;       /* an enum slam_action */
     struct slam_template_config template;
@@ -80,7 +79,6 @@ struct slam_script_config {
 };
 
 struct slam_stream_settings {
-    const char *name;
     struct slam_connection_settings connection;
     uint64_t request_timeout_ns;
     bool open; /* open loop; else closed */

@@ -226,12 +226,6 @@ slam_ledger_take(struct slam_ledger *l, enum slam_ledger_order order,
 }
 
 void
-slam_ledger_put_back(struct slam_ledger *l, uint64_t id)
-{
-    slam_ledger_added(l, id);
-}
-
-void
 slam_ledger_gone(struct slam_ledger *l, uint64_t id)
 {
     set_state(l, id, SLAM_LEDGER_GONE);

@@ -15,7 +15,7 @@
  * its state is not 0: the state is written last. Life of a record:
  *
  *   intend -> SENT -> added -> ADDED -> take -> TAKEN -> gone -> GONE
- *                  -> failed -> FAILED       ^        -> put_back -> ADDED
+ *                  -> failed -> FAILED                -> added -> ADDED
  *
  * After a crash SENT and TAKEN are in doubt: the entry may or may not exist. */
 #ifndef SLAM_LEDGER_H
@@ -57,17 +57,17 @@ void slam_ledger_close(struct slam_ledger *ledger);
  * len is 0 or above SLAM_LEDGER_DN_MAX, and the add must not be sent. */
 uint64_t slam_ledger_intend(struct slam_ledger *ledger, const uint8_t *dn, size_t len);
 
+/* The entry exists and may be taken, as the youngest: it was added, or it was taken and
+ * is still there. */
 void slam_ledger_added(struct slam_ledger *ledger, uint64_t id);
-void slam_ledger_failed(struct slam_ledger *ledger, uint64_t id);
+void slam_ledger_failed(struct slam_ledger *ledger, uint64_t id); /* the add */
 
 /* Takes an entry: its DN goes to dn (SLAM_LEDGER_DN_MAX bytes), its length to *len.
  * False: there is none. SLAM_LEDGER_RANDOM uses rng. */
 bool slam_ledger_take(struct slam_ledger *ledger, enum slam_ledger_order order,
                       struct slam_rng *rng, uint64_t *id, uint8_t *dn, uint32_t *len);
 
-/* The entry that was taken still exists and may be taken again, as the youngest; or it
- * does not exist any more. */
-void slam_ledger_put_back(struct slam_ledger *ledger, uint64_t id);
+/* The entry that was taken does not exist any more. */
 void slam_ledger_gone(struct slam_ledger *ledger, uint64_t id);
 
 uint64_t slam_ledger_available(const struct slam_ledger *ledger);

@@ -311,7 +311,7 @@ settle_ledger(struct slam_flow *flow, struct slam_session *session,
         if (done && removes)
             slam_ledger_gone(ledger, session->taken);
         else if (!in_doubt)
-            slam_ledger_put_back(ledger, session->taken);
+            slam_ledger_added(ledger, session->taken);
     }
     session->has_intended = session->has_taken = false;
 }

@@ -66,7 +66,6 @@ static const char *const orders[] = {"fifo", "lifo", "random", NULL};
 #undef ROWS_OF
 #define ROWS_OF struct slam_operation_config
 static const struct slam_py_row operation_rows[] = {
-    ROW(TEXT, name),
     ROW(UNSIGNED, response_tag),
     ROW(STRUCT, template, .rows = slam_py_template_rows),
     COUNTED("success_codes", ARRAY, success_codes, success_count, .rows = code_row),
@@ -139,7 +138,6 @@ static const char *const processes[] = {"constant", "poisson", "uniform", NULL};
 #undef ROWS_OF
 #define ROWS_OF struct slam_stream_settings
 const struct slam_py_row slam_py_stream_rows[] = {
-    ROW(TEXT, name),
     COUNTED("uris", ARRAY, connection.uris, connection.uri_count, .rows = text_row),
     COUNTED("addresses", ARRAY, connection.addresses, connection.address_count,
             .rows = text_row),

@@ -147,26 +147,21 @@ init_arrivals(struct shared *s, const struct slam_stream_settings *c, uint64_t s
 }
 
 static int
-fault_of(const struct slam_stream_settings *stream, uint32_t ops, char *err)
+create(struct shared **out, const struct slam_engine_config *run,
+       const struct slam_stream_settings *stream, uint32_t number, uint32_t ops,
+       char *err)
 {
+    struct shared sizes, *s;
+    size_t bytes;
+
     if (ops > MAX_OPERATIONS)
         return slam_fail(err, SLAM_EINVAL, "too many operations");
     if (stream->max_backlog > MAX_BACKLOG)
         return slam_fail(err, SLAM_EINVAL,
                          "max_backlog is above what a stream of Python can keep");
-    return SLAM_OK;
-}
-
-static int
-create(struct shared **out, const struct slam_engine_config *run,
-       const struct slam_stream_settings *stream, uint32_t number, uint32_t ops,
-       char *err)
-{
-    struct shared sizes;
-    size_t bytes = lay_out(&sizes, 0, ops, stream);
-    struct shared *s = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                            MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
+    bytes = lay_out(&sizes, 0, ops, stream);
+    s = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+             MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (s == MAP_FAILED)
         return slam_fail(err, SLAM_ENOMEM, "no memory to share: %s", strerror(errno));
     lay_out(s, (uintptr_t)s, ops, stream);
@@ -207,9 +202,7 @@ recorder_init(PyObject *self_object, PyObject *args, PyObject *kwargs)
     keep = PyList_New(0);
     if (keep && slam_py_read(slam_py_run_rows, run, &config, keep) == 0 &&
         slam_py_read(slam_py_stream_rows, plan, &stream, keep) == 0) {
-        rc = fault_of(&stream, ops, err);
-        if (rc == SLAM_OK)
-            rc = create(&shared, &config, &stream, number, ops, err);
+        rc = create(&shared, &config, &stream, number, ops, err);
         self->handle = shared;
         rc = slam_py_status(rc, err);
     }

@@ -470,22 +470,6 @@ listen_on(struct slam_responder *r, const struct slam_responder_options *options
     return SLAM_OK;
 }
 
-static int
-allocate(struct slam_responder *r, const struct slam_responder_options *options)
-{
-    r->input = malloc(INPUT_BYTES);
-    if (r->input == NULL)
-        return SLAM_ENOMEM;
-    if (options->record_capacity > 0) {
-        /* Pages are touched as the record grows. */
-        r->record = calloc(options->record_capacity, sizeof(*r->record));
-        if (r->record == NULL)
-            return SLAM_ENOMEM;
-        r->record_capacity = options->record_capacity;
-    }
-    return SLAM_OK;
-}
-
 int
 slam_responder_create(const struct slam_responder_options *options,
                       struct slam_responder **responder, char *err)
@@ -507,10 +491,11 @@ slam_responder_create(const struct slam_responder_options *options,
     }
     if (rc != SLAM_OK)
         goto out;
-    rc = allocate(r, options);
-    if (rc != SLAM_OK)
-        goto out;
-    rc = listen_on(r, options, err);
+    r->input = malloc(INPUT_BYTES);
+    /* pages are touched as the record grows */
+    r->record = calloc(options->record_capacity + 1, sizeof(*r->record));
+    r->record_capacity = options->record_capacity;
+    rc = r->input && r->record ? listen_on(r, options, err) : SLAM_ENOMEM;
     if (rc != SLAM_OK)
         goto out;
     wake.data.ptr = &r->wake_fd;

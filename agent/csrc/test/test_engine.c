@@ -66,7 +66,6 @@ static struct slam_stream_settings
 stream_config(bool open)
 {
     struct slam_stream_settings config = {
-        .name = "stream",
         .connection = {.uris = uris,
                        .uri_count = 1,
                        .tls = {.verify = true},
@@ -105,12 +104,10 @@ create_engine(size_t intervals)
 
 /* An operation that uses none of the variables. */
 static struct slam_operation_config
-operation_config(const char *name, uint8_t response_tag, const uint8_t *program,
-                 size_t len)
+operation_config(uint8_t response_tag, const uint8_t *program, size_t len)
 {
     static const int success[] = {0, 6};
     struct slam_operation_config config = {
-        .name = name,
         .response_tag = response_tag,
         .session.awaits = true,
         .template = {.program = program, .program_len = len},
@@ -131,7 +128,7 @@ search_config(void)
         {.kind = SLAM_VALUE_SEQUENCE, .lo = 0, .hi = 9999999, .step = 1, .width = 10},
         {.kind = SLAM_VALUE_UNIFORM, .lo = 0, .hi = 9, .step = 1}};
     struct slam_operation_config config =
-        operation_config("search", 0x65, search_program, sizeof(search_program));
+        operation_config(0x65, search_program, sizeof(search_program));
 
     config.template.sources = sources;
     config.template.source_count = 2;
@@ -417,7 +414,7 @@ test_session_runs_its_steps_with_pauses_and_ends_its_connection(void)
         {0, 0}, {0, 2 * MS}, {0, 0}, {1, 1 * MS}};
     struct slam_operation_config search = search_config();
     struct slam_operation_config unbind =
-        operation_config("unbind", 0, unbind_program, sizeof(unbind_program));
+        operation_config(0, unbind_program, sizeof(unbind_program));
     struct slam_responder_counts counts;
     struct totals t;
 
@@ -454,7 +451,7 @@ test_capture_is_used_by_the_next_step(void)
         struct slam_stream_settings config = stream_config(false);
         struct slam_operation_config search = search_config();
         struct slam_operation_config erase =
-            operation_config("delete", 0x6b, delete_program, sizeof(delete_program));
+            operation_config(0x6b, delete_program, sizeof(delete_program));
 
         config.variables = 1;
         config.think_time_ns = MS;
@@ -490,8 +487,8 @@ test_request_that_is_not_awaited_is_abandoned(void)
     for (int open = 0; open < 2; open++) {
         for (int delayed = 0; delayed < 2; delayed++) {
             struct slam_operation_config search = search_config();
-            struct slam_operation_config give_up = operation_config(
-                "abandon", 0, abandon_program, sizeof(abandon_program));
+            struct slam_operation_config give_up =
+                operation_config(0, abandon_program, sizeof(abandon_program));
             struct slam_responder_counts counts;
             struct totals t;
 
@@ -624,9 +621,9 @@ test_deletes_take_what_adds_put_into_the_ledger(void)
                  .source_count = 1}};
     struct slam_stream_settings config = stream_config(false);
     struct slam_operation_config put =
-        operation_config("add", 0x69, add_program, sizeof(add_program));
+        operation_config(0x69, add_program, sizeof(add_program));
     struct slam_operation_config take =
-        operation_config("delete", 0x6b, delete_program, sizeof(delete_program));
+        operation_config(0x6b, delete_program, sizeof(delete_program));
     char folder[] = "/tmp/slam-test-XXXXXX";
     char path[128];
     struct totals t;

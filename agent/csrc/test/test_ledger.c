@@ -100,7 +100,7 @@ test_only_what_was_added_can_be_taken_and_only_once(void)
     CHECK(strcmp(take(l, SLAM_LEDGER_LIFO, &id), "") == 0);
     CHECK(strcmp(take(l, SLAM_LEDGER_RANDOM, &id), "") == 0);
     CHECK(strcmp(contents(), "5:dc=b 1:dc=c 3:dc=a ") == 0);
-    slam_ledger_put_back(l, id);
+    slam_ledger_added(l, id);
     CHECK(strcmp(take(l, SLAM_LEDGER_RANDOM, &id), "dc=a") == 0);
     slam_ledger_gone(l, id);
     CHECK_EQ(slam_ledger_available(l), 0);
@@ -119,7 +119,7 @@ test_order_says_which_is_taken(void)
     add(l, "dc=c");
     add(l, "dc=d");
     CHECK(strcmp(take(l, SLAM_LEDGER_FIFO, &id), "dc=a") == 0);
-    slam_ledger_put_back(l, id);
+    slam_ledger_added(l, id);
     CHECK(strcmp(take(l, SLAM_LEDGER_LIFO, &id), "dc=a") == 0);
     CHECK(strcmp(take(l, SLAM_LEDGER_LIFO, &id), "dc=d") == 0);
     CHECK(strcmp(take(l, SLAM_LEDGER_FIFO, &id), "dc=b") == 0);
@@ -140,7 +140,7 @@ test_random_order_gives_each_as_often(void)
         uint64_t id;
 
         seen[take(l, SLAM_LEDGER_RANDOM, &id)[3] - '0']++;
-        slam_ledger_put_back(l, id);
+        slam_ledger_added(l, id);
     }
     for (int i = 0; i < 4; i++)
         CHECK(abs(seen[i] - 1000) < 6 * 28);

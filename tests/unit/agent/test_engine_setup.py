@@ -17,9 +17,9 @@ from ldapslam.jobs.plan import AgentPlan, StreamPlan, agent_plan
 from support.fleet import job_text
 
 #: Of a stream's plan, what is for others than the engine.
-NOT_THE_ENGINES = {"target", "clean_up", "python", "watched", "replay"}
+NOT_THE_ENGINES = {"name", "target", "clean_up", "python", "watched", "replay"}
 #: Of an operation's; of a connection's, whose addresses the stream has for each URI.
-NOT_THE_ENGINES |= {"operations[].kind", "operations[].ledger_of"}
+NOT_THE_ENGINES |= {"operations[].name", "operations[].kind", "operations[].ledger_of"}
 NOT_THE_ENGINES |= {"operations[].template.constant_bytes"}
 NOT_THE_ENGINES |= {"operations[].template.base64s", "connection.addresses"}
 

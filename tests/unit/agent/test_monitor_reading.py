@@ -13,7 +13,6 @@ import pytest
 
 from ldapslam.agent.monitoring.choose import directory_table
 from ldapslam.agent.monitoring.reading import (
-    STARTED,
     EntriesMonitor,
     Table,
     TargetAccess,
@@ -24,6 +23,7 @@ from ldapslam.agent.monitoring.reading import (
     time_s,
 )
 from ldapslam.base.errors import TargetError
+from ldapslam.results.records import STARTED
 
 Entry = dict[str, list[bytes]]
 

@@ -11,12 +11,12 @@ import time
 from pathlib import Path
 from urllib.parse import quote
 
+import psutil
 import pytest
 
 from ldapslam.agent.monitoring.host import (
     ProcessId,
     ProcessMonitor,
-    boot_s,
     command_line,
     identify,
     listening_at,
@@ -52,7 +52,7 @@ def end(process: subprocess.Popen[str]) -> None:
 def test_own_process_is_read() -> None:
     own = identify(os.getpid())
     assert own is not None
-    figures = statistics_of(own, boot_s())
+    figures = statistics_of(own, psutil.boot_time())
     assert figures is not None
     assert 0 < time.time() - figures["started"] < 24 * 3600
     assert figures["threads"] >= 1

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ldapslam.agent.monitoring.process import Sampling
+from ldapslam.agent.monitoring.reading import Monitor
 from ldapslam.base.errors import TargetError
 from ldapslam.results.records import Metric
 
@@ -15,14 +16,13 @@ from ldapslam.results.records import Metric
 LIMIT_S = 10.0
 
 
-class Meeting:
+class Meeting(Monitor):
     """A monitor that is open once the others are being opened too."""
 
-    every_ns = 0
     metrics = (Metric("figure", "1", "gauge"),)
 
     def __init__(self, name: str, others: threading.Barrier) -> None:
-        self.name = name
+        super().__init__(name, 0)
         self._others = others
 
     def open(self) -> Mapping[str, Any]:
@@ -34,15 +34,13 @@ class Meeting:
     def sample(self) -> Sequence[float]:
         return (1.0,)
 
-    def close(self) -> None: ...
-
 
 def test_monitors_do_not_wait_for_each_other() -> None:
     names = ["first", "broken", "last"]
     others = threading.Barrier(len(names))
     watched = Sampling(1_000_000_000).open(Meeting(name, others) for name in names)
-    assert [one.description.name for one in watched] == names
-    assert [dict(one.description.facts) for one in watched] == [
+    assert [one.name for one in watched] == names
+    assert [dict(one.facts) for one in watched] == [
         {"of": "first"},
         {"failure": "it does not answer"},
         {"of": "last"},

@@ -200,22 +200,14 @@ def test_a_counter_has_no_more_digits_than_64_bits(
     assert read_counts(connection, ServerKind.SLAPD).operations["search"] == expected
 
 
-class OddMonitor:
-    name = "odd"
-    every_ns = 0
-    metrics = ()
-
+class OddMonitor(Monitor):
     def open(self) -> Mapping[str, Any]:
         raise KeyError("olcDatabase")
 
     def sample(self) -> Sequence[float]:
         return ()
 
-    def close(self) -> None:
-        """Nothing is held."""
-
 
 def test_a_monitor_that_cannot_be_opened_says_why() -> None:
-    odd: Monitor = OddMonitor()
-    (watched,) = Sampling(1).open([odd])
-    assert watched.description.facts == {"failure": "KeyError: 'olcDatabase'"}
+    (described,) = Sampling(1).open([OddMonitor("odd", 0)])
+    assert described.facts == {"failure": "KeyError: 'olcDatabase'"}

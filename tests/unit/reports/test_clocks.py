@@ -17,11 +17,12 @@ from ldapslam.reports.charts.chart_data import event_marks
 from ldapslam.reports.collect.clocks import DRIFT_LIMIT, clock_of, clocks_of
 from ldapslam.reports.formats.text import render_text
 from ldapslam.reports.model import Summary
-from ldapslam.reports.result import result_of, result_schema
+from ldapslam.reports.result import result_of
 from ldapslam.reports.sections.report_document import document
 from ldapslam.reports.summarise import summarise
 from ldapslam.results.records import ClockSample
 from ldapslam.results.store import Store
+from support.result_schema import result_schema
 from support.store import NS_PER_S, RUN_ID, Scenario, fill, intervals, run_record
 
 #: Monotonic clocks start when their hosts do: days apart.

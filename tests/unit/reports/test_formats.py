@@ -32,12 +32,13 @@ from ldapslam.reports.formats.pdf import render_pdf
 from ldapslam.reports.formats.render import FILES, render, result_json
 from ldapslam.reports.formats.text import headline, render_text
 from ldapslam.reports.model import Summary
-from ldapslam.reports.result import result_of, result_schema
+from ldapslam.reports.result import result_of
 from ldapslam.reports.sections.report_document import document
 from ldapslam.reports.summarise import summarise
 from ldapslam.results.histogram import MAX_US
 from ldapslam.results.store import Store
 from support.golden import Compare, without_drawings
+from support.result_schema import result_schema
 from support.store import RUN_ID, Scenario, fill, intervals
 
 SPOILT = Scenario(

@@ -19,11 +19,12 @@ from ldapslam.reports.formats.html import render_html
 from ldapslam.reports.formats.render import FILES, render
 from ldapslam.reports.formats.text import render_text
 from ldapslam.reports.model import Summary
-from ldapslam.reports.result import result_of, result_schema
+from ldapslam.reports.result import result_of
 from ldapslam.reports.sections.report_document import document
 from ldapslam.reports.summarise import summarise
 from ldapslam.results.records import FINAL_STATES, IntervalRecord
 from ldapslam.results.store import Store
+from support.result_schema import result_schema
 from support.store import NS_PER_S, RUN_ID, Scenario, intervals, run_record
 
 SCENARIO = Scenario(

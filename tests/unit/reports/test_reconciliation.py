@@ -13,11 +13,12 @@ from jsonschema import Draft202012Validator
 
 from ldapslam.reports.formats.text import render_text
 from ldapslam.reports.model import Summary
-from ldapslam.reports.result import result_of, result_schema
+from ldapslam.reports.result import result_of
 from ldapslam.reports.rules.reconciliation import unread
 from ldapslam.reports.sections.report_document import document
 from ldapslam.reports.summarise import summarise
 from ldapslam.results.store import Store
+from support.result_schema import result_schema
 from support.store import Scenario, fill, run_record
 from support.stored import stored_intervals
 

@@ -22,7 +22,7 @@ from ldapslam.reports.formats.exports import MONITOR_COLUMNS, write_monitors
 from ldapslam.reports.formats.render import MONITORS_FILE, render
 from ldapslam.reports.formats.text import render_text
 from ldapslam.reports.model import Summary
-from ldapslam.reports.result import monitor_results, result_of, result_schema
+from ldapslam.reports.result import monitor_results, result_of
 from ldapslam.reports.sections.report_document import document
 from ldapslam.reports.summarise import summarise
 from ldapslam.results.monitor_rows import monitor_series
@@ -42,6 +42,7 @@ from support.monitors import (
     SERVER,
     add_monitors,
 )
+from support.result_schema import result_schema
 from support.store import RUN_ID, Scenario, fill
 
 COUNTER = Metric("operations", "operations", "counter")

@@ -16,7 +16,7 @@ from ldapslam.reports.collect.timeline import Plan
 from ldapslam.reports.collect.totals import StreamTotals
 from ldapslam.reports.formats.text import render_text
 from ldapslam.reports.model import OperationSummary, StreamSummary, Summary
-from ldapslam.reports.result import result_of, result_schema
+from ldapslam.reports.result import result_of
 from ldapslam.reports.rules.evidence import Window, window_of
 from ldapslam.reports.rules.reconciliation import sent_requests
 from ldapslam.reports.sections.report_document import document
@@ -25,6 +25,7 @@ from ldapslam.results.columns import extent
 from ldapslam.results.records import IntervalRecord, RunRecord
 from ldapslam.results.store import Store
 from support.golden import Compare
+from support.result_schema import result_schema
 from support.session_store import ENDS, fill_workload, workload_intervals
 from support.store import (
     NS_PER_S,

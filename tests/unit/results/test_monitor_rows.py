@@ -101,7 +101,8 @@ def test_readings_go_with_their_run_in_batches(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add_monitors(store, RUN_ID, 9)
-    monkeypatch.setattr(upkeep, "_BATCH_SAMPLES", 3)
+    monkeypatch.setattr(upkeep, "_FIRST_ROWS", 3)
+    monkeypatch.setattr(upkeep, "_BATCH_S", 0)
     monkeypatch.setattr(upkeep, "_PAUSE_S", 0.0)
     before = store.writes.commits
     upkeep.remove_run(store, RUN_ID)

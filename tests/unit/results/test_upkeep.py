@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
 import stat
 import threading
@@ -253,7 +254,7 @@ def rows_of(store: Store, run_id: str) -> int:
 def test_a_removed_run_leaves_no_row_and_takes_no_other(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upkeep, "_BATCH_INTERVALS", 2)
+    monkeypatch.setattr(upkeep, "_FIRST_ROWS", 2)
     monkeypatch.setattr(upkeep, "_PAUSE_S", 0)
     fill(store, SMALL)
     store.create_run(a_run(1))
@@ -270,7 +271,8 @@ def test_a_removed_run_leaves_no_row_and_takes_no_other(
 def test_others_write_while_a_long_run_is_removed(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upkeep, "_BATCH_INTERVALS", 1)
+    monkeypatch.setattr(upkeep, "_FIRST_ROWS", 1)
+    monkeypatch.setattr(upkeep, "_BATCH_S", 0)
     fill(store, SMALL)
     store.create_run(a_run(1))
     assert store.path is not None
@@ -293,6 +295,22 @@ def test_others_write_while_a_long_run_is_removed(
     # at least once for every other batch
     assert len(written) >= 4
     assert len(store.events("run-1")) == len(written)
+
+
+def test_a_run_of_many_agents_does_not_take_a_pause_for_each_few_rows(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upkeep, "_FIRST_ROWS", 1)
+    monkeypatch.setattr(upkeep, "_BATCH_S", 3600.0)
+    pauses: list[float] = []
+    monkeypatch.setattr(upkeep.time, "sleep", pauses.append)
+    fill(store, Scenario(measure_s=60))
+    rows = upkeep.info(store).intervals
+    assert rows > 100
+    upkeep.remove_run(store, RUN_ID)
+    assert upkeep.info(store).intervals == 0
+    # batches of 1, 4, 16, 64, …
+    assert 3 <= len(pauses) <= math.log(rows, 4) + 1
 
 
 def test_a_removal_that_is_interrupted_leaves_no_run_that_looks_whole(
@@ -319,7 +337,7 @@ def test_a_schedules_latest_times_stay_and_those_being_submitted(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(upkeep, "KEPT_TIMES", 3)
-    monkeypatch.setattr(upkeep, "_BATCH_ROWS", 2)
+    monkeypatch.setattr(upkeep, "_FIRST_ROWS", 2)
     monkeypatch.setattr(upkeep, "_PAUSE_S", 0)
     outcomes = {0: "submitting", 1: "missed"}
 
