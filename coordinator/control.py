@@ -19,7 +19,7 @@ from ldapslam.coordinator.observer import Observer
 from ldapslam.coordinator.operator_service import OperatorService
 from ldapslam.coordinator.run_queue import RunQueue
 from ldapslam.coordinator.runs import run as run_machine
-from ldapslam.coordinator.runs.crash_recovery import Close, Resume, recovery_of
+from ldapslam.coordinator.runs.crash_recovery import Resume, recovery_of
 from ldapslam.coordinator.runs.judge import Judge, Verdicts
 from ldapslam.coordinator.runs.submission import reload_submission
 from ldapslam.coordinator.security.audit_log import AuditLog
@@ -80,14 +80,14 @@ class Coordinator:
     async def _recover(self, run: OpenRun) -> None:
         """LdapSlamError when the run has to end."""
         record = run.record
-        plan = recovery_of(run)
-        if isinstance(plan, Close) or run.submission is None:
+        if run.submission is None:
             raise RunAborted("the coordinator was restarted")
         request = pb.SubmitJobRequest.FromString(run.submission.request)
         submission = await asyncio.to_thread(reload_submission, request, record)
         events = await self.writer.call(self.writer.store.events, record.run_id)
         active = self.fleet.new_run(submission)
-        if not isinstance(plan, Resume):
+        plan = recovery_of(run)
+        if plan is None:
             active.wait_again(events)
             is_waiting = bool(request.not_before_utc or request.after_run)
             # it was given agents before

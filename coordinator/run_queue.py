@@ -25,6 +25,7 @@ from ldapslam.coordinator.runs.controller import ActiveRun
 from ldapslam.coordinator.runs.run import RunState
 from ldapslam.coordinator.runs.submission import Submission, load_submission
 from ldapslam.proto import operator_pb2 as pb
+from ldapslam.proto.fields import words_of
 from ldapslam.results.records import SubmissionRecord
 from ldapslam.results.upkeep import room_bytes
 
@@ -199,11 +200,7 @@ class RunQueue:
         self._hold_reason = hold_reason
 
 
-_CONDITIONS = {
-    pb.RUN_CONDITION_ANY: "any",
-    pb.RUN_CONDITION_PASS: "pass",
-    pb.RUN_CONDITION_FAIL: "fail",
-}
+_CONDITIONS = {n: word for word, n in words_of(pb.RunCondition.DESCRIPTOR).items()}
 
 
 def _waiting_run(run: ActiveRun) -> WaitingRun:

@@ -266,37 +266,30 @@ def run_coordinator(
 ) -> None:
     """`serve` as the whole program until SIGTERM or SIGINT, which drain; a second one
     ends it."""
-    asyncio.run(_serve_until_signal(listen, store_url, on_ready, options))
 
+    async def serve_until_signal() -> None:
+        loop = asyncio.get_running_loop()
+        ended = asyncio.Event()
+        task = asyncio.current_task()
 
-async def _serve_until_signal(
-    listen: Sequence[str],
-    store_url: str,
-    on_ready: Callable[[Sequence[str]], None] | None,
-    options: dict[str, Any],
-) -> None:
-    loop = asyncio.get_running_loop()
-    ended = asyncio.Event()
-    task = asyncio.current_task()
+        def on_signal() -> None:
+            if ended.is_set() and task is not None:
+                task.cancel()
+            ended.set()
 
-    def on_signal() -> None:
-        if ended.is_set() and task is not None:
-            task.cancel()
-        ended.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, on_signal)
-    try:
-        async with serve(
-            listen, store_url, drain_timeout_s=_DRAIN_TIMEOUT_S, **options
-        ) as served:
-            if on_ready is not None:
-                on_ready(served.addresses)
-            await ended.wait()
-    except asyncio.CancelledError:
-        if not ended.is_set():
-            raise
-        _log.warning("ended at once by a second signal")
-    finally:
+        # the loop's end removes them
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(number)
+            loop.add_signal_handler(number, on_signal)
+        try:
+            async with serve(
+                listen, store_url, drain_timeout_s=_DRAIN_TIMEOUT_S, **options
+            ) as served:
+                if on_ready is not None:
+                    on_ready(served.addresses)
+                await ended.wait()
+        except asyncio.CancelledError:
+            if not ended.is_set():
+                raise
+            _log.warning("ended at once by a second signal")
+
+    asyncio.run(serve_until_signal())

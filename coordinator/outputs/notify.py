@@ -63,11 +63,8 @@ class NotifySettings:
     #: For receivers to follow; {run_id} is the run's.
     link: str | None = None
 
-    def urls(self) -> dict[str, str]:
-        """Name -> URL; ConfigError, which does not show the URL."""
-        return {name: self.url(name) for name in self.channels}
-
     def url(self, name: str) -> str:
+        """A channel's URL; ConfigError, which does not show it."""
         place = self.channels[name]
         if isinstance(place, str):
             return place
@@ -114,7 +111,8 @@ async def check_settings(settings: NotifySettings) -> None:
             hint="pip install 'ldapslam[notify]'",
         )
     try:
-        answer = await ask(COMMAND, {"check": settings.urls()}, LIMIT_S)
+        urls = {name: settings.url(name) for name in settings.channels}
+        answer = await ask(COMMAND, {"check": urls}, LIMIT_S)
     except (OSError, ValueError) as error:
         answer = {"why": str(error)}
     if "why" in answer:
