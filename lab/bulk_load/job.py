@@ -164,13 +164,15 @@ class BulkLoad(PythonJob):
             keeper = Keeper(place)
             stack.callback(keeper.close)
             ldif, entries = self._data(keeper.folder, real, client)
+            is_slapd = self.options["server"] == "slapd"
             lab = Lab(
                 server=self.options["server"],
                 ldif=ldif,
                 ldif_entries=entries,
                 choices=self._choices(real),
-                # other users of the host may have no right to read the entries
-                settings=_unreadable(self.options["server"]),
+                # other users of the host may have no right to read the entries; those
+                # of 389-DS only the administrator may read anyway
+                settings=SlapdSettings(readable=False) if is_slapd else None,
                 base=place,
             )
             stack.callback(lab.down)
@@ -213,11 +215,10 @@ class BulkLoad(PythonJob):
     ) -> tuple[OfflineResult, float | None]:
         """The result, and the CPU time of this process where it sent the entries."""
         if self.options["method"] == "offline":
-            is_quick = self.options["quick"]
-            result = lab.import_offline(
-                ldif, is_quick=is_quick, is_stopping=lambda: client.is_stopping
-            )
-            return result, None
+            is_quick, is_stopping = self.options["quick"], lambda: client.is_stopping
+            return lab.import_offline(
+                ldif, is_quick=is_quick, is_stopping=is_stopping
+            ), None
 
         def look(*progress: Any) -> None:
             _stop_if(client)
@@ -313,11 +314,6 @@ class BulkLoad(PythonJob):
         words = [real[hook[0]], *hook[1:]]
         with prepared_place(words, lambda: client.is_stopping) as prepared:
             yield prepared
-
-
-def _unreadable(server: str) -> SlapdSettings | None:
-    """Only the administrator may read, as is usual for 389-DS."""
-    return SlapdSettings(readable=False) if server == "slapd" else None
 
 
 def _stop_if(client: Client) -> None:

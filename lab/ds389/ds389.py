@@ -109,8 +109,7 @@ class Ds389Servers:
                     self._settings,
                     self._chosen,
                     backend=self.backend,
-                    suffix=self.site.tree.suffix,
-                    entries=self.site.tree.entries,
+                    tree=self.site.tree,
                     password=self.site.password,
                     replica=self._replica(server),
                 )
@@ -120,8 +119,7 @@ class Ds389Servers:
     def load(self) -> None:
         """ldif2db for all servers at once, of one file that makes them equal."""
         ldif = self.site.folder / "replicated.ldif"
-        suppliers = [one for one in self.site.servers if self._is_supplier(one)]
-        uris = [f"ldap://localhost:{supplier.port}" for supplier in suppliers]
+        uris = [f"ldap://localhost:{one.port}" for one in self.site.suppliers]
         write_replicated(self.site.tree.ldif, ldif, uris if self._replicates() else [])
         commands = {one.name: self._import(one, ldif) for one in self.site.servers}
         self.site.finish("ldif2db", commands)
@@ -216,16 +214,12 @@ class Ds389Servers:
     def _replicates(self) -> bool:
         return len(self.site.servers) > 1
 
-    def _is_supplier(self, server: Server) -> bool:
-        return server.role == "supplier"
-
     def _replica(self, server: Server) -> Replica | None:
         if not self._replicates():
             return None
-        if not self._is_supplier(server):
+        if server.role != "supplier":
             return Replica(READ_ONLY_ID, is_provider=server.role == "hub")
-        suppliers = [one for one in self.site.servers if self._is_supplier(one)]
-        return Replica(suppliers.index(server) + 1, is_provider=True)
+        return Replica(self.site.suppliers.index(server) + 1, is_provider=True)
 
     def _agreement_dn(self, consumer: Server) -> str:
         return f"cn=to {consumer.name},{replica_dn(self.site.tree.suffix)}"

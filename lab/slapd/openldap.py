@@ -33,11 +33,6 @@ _LOG_SUFFIX: Final = "cn=accesslog"
 
 _INDEXED = ("objectClass", "uid", "entryUUID", "entryCSN")
 
-# Measured: 1.4 KiB an entry with the indexes below. The file is sparse, so that much
-# more costs nothing and leaves room for what a load adds.
-_MAP_BYTES_MIN = 1 << 30
-_MAP_BYTES_PER_ENTRY = 16 << 10
-
 # Consumers try to connect each second.
 _CONNECT_TIMEOUT_S = 60.0
 _CONNECT_INTERVAL_S = 0.02
@@ -232,12 +227,9 @@ class OpenLdap:
         """slapd.conf of one server."""
         site, settings = self.site, self._settings_of(server)
         keys = site.key_pairs[server.name]
-        suppliers = [one for one in site.servers if one.role == "supplier"]
-        global_part = {
-            "loglevel": "0",
-            # slapadd: more than one indexer thread makes it no faster.
-            "tool-threads": "2",
-        }
+        suppliers = site.suppliers
+        # slapadd: more than one indexer thread makes it no faster
+        global_part = {"loglevel": "0", "tool-threads": "2"}
         if settings.threads is not None:
             global_part["threads"] = str(settings.threads)
         if len(suppliers) > 1 and server in suppliers:
@@ -295,8 +287,7 @@ class OpenLdap:
         return [f"index {','.join(usual)} eq"] if usual else []
 
     def _database_head(self, server: Server, suffix: str, folder: str) -> list[str]:
-        map_bytes = max(_MAP_BYTES_MIN, self.site.tree.entries * _MAP_BYTES_PER_ENTRY)
-        usual = {"maxsize": str(map_bytes)}
+        usual = {"maxsize": str(self.site.tree.map_bytes)}
         if not self._settings_of(server).durable:
             usual["dbnosync"] = ""
         return [
@@ -319,8 +310,7 @@ class OpenLdap:
         ]
 
     def _provider_lines(self, server: Server) -> list[str]:
-        usual = {"syncprov-sessionlog": "10000"}
-        lines = self._lines("provider", usual)
+        lines = self._lines("provider", {"syncprov-sessionlog": "10000"})
         if self._has_log(server):
             lines += ["overlay accesslog", f"logdb {_LOG_SUFFIX}", "logops writes"]
             lines += ["logsuccess TRUE", "logpurge 1+00:00 01:00"]
