@@ -9,6 +9,7 @@ secrets; monitors, probes and imports are tried too.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -185,10 +186,7 @@ def _load_text(job: Job, stream: Stream) -> str:
 
 def _plan_document(job: Job) -> Document:
     return {
-        "phases": [
-            {"name": span.name, "start_ns": span.start_ns, "end_ns": span.end_ns}
-            for span in phase_spans(job.run)
-        ],
+        "phases": [asdict(span) for span in phase_spans(job.run)],
         "streams": [
             {
                 "name": stream.name,

@@ -12,7 +12,7 @@ from click.core import ParameterSource
 
 from ldapslam.base.errors import CoordinatorUnreachable, RunNotFound
 from ldapslam.cli.client import Client, run_argument
-from ldapslam.cli.console import json_option, put_result, say
+from ldapslam.cli.console import put_result, say
 from ldapslam.cli.options import (
     FOLDER,
     RUNS_FOLDER,
@@ -22,7 +22,7 @@ from ldapslam.cli.options import (
     store_option,
 )
 from ldapslam.cli.outcome import fetched_store, report
-from ldapslam.cli.security import coordinator_option
+from ldapslam.cli.security import client_options
 from ldapslam.results.records import FINAL_STATES
 from ldapslam.results.store import Store
 
@@ -34,8 +34,7 @@ from ldapslam.results.store import Store
     "--out DIR", f"Where to write; {RUNS_FOLDER}/RUN_ID when left out.", type=FOLDER
 )
 @store_option
-@coordinator_option
-@json_option
+@client_options
 def report_command(
     run_id: str,
     formats: tuple[str, ...],

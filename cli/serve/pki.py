@@ -133,10 +133,10 @@ def list_command(folder: Path, as_json: bool) -> None:
     """List the certificates with their expiry."""
     issued = Authority(folder).issued()
     now_utc = datetime.now(UTC)
-    if not issued and not as_json:
-        say("nothing issued yet")
     documents = [_document(one, now_utc) for one in issued]
-    put_result(documents, (_line(one, now_utc) for one in issued), as_json=as_json)
+    lines = (_line(one, now_utc) for one in issued)
+    said = "" if issued else "nothing issued yet"
+    put_result(documents, lines, as_json=as_json, said=said)
 
 
 def _line(one: Issued, now_utc: datetime) -> str:
