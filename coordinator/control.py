@@ -122,18 +122,15 @@ class Coordinator:
     async def stop(self, timeout_s: float = 0.0, *, leave_runs: bool = False) -> None:
         """Cancel live runs and give them time to drain, or leave them to the next
         coordinator."""
-        runs = [] if leave_runs else list(self.fleet.runs.values())
+        # queued runs are kept for the next coordinator
+        live = [one for one in self.fleet.runs.values() if not one.is_queued]
+        runs = [] if leave_runs else live
         for run in runs:
-            # queued runs are kept for the next coordinator
-            if run.state is not run_machine.RunState.QUEUED:
-                run.feed(
-                    run_machine.CancelRequested("the coordinator, which is stopping")
-                )
+            run.feed(run_machine.CancelRequested("the coordinator, which is stopping"))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 for run in runs:
-                    if run.state is not run_machine.RunState.QUEUED:
-                        await run.concluded.wait()
+                    await run.concluded.wait()
                 await self._verdicts.wait()
         await self._verdicts.stop()
         if self._ticker is not None:
@@ -141,9 +138,8 @@ class Coordinator:
             await asyncio.gather(self._ticker, return_exceptions=True)
         for link in self.fleet.links.values():
             link.close()
-        with contextlib.suppress(
-            StoreFull
-        ):  # the store writer tries until it is closed
+        # the store writer tries until it is closed
+        with contextlib.suppress(StoreFull):
             await self.writer.flush()
 
     async def _tick(self) -> None:

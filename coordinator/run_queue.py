@@ -22,7 +22,6 @@ from ldapslam.coordinator.active_fleet import ActiveFleet
 from ldapslam.coordinator.fleet import fleet as fleet_machine
 from ldapslam.coordinator.runs import run as run_machine
 from ldapslam.coordinator.runs.controller import ActiveRun
-from ldapslam.coordinator.runs.run import RunState
 from ldapslam.coordinator.runs.submission import Submission, load_submission
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto.fields import words_of
@@ -158,14 +157,14 @@ class RunQueue:
             await self._check_room(run.submission)
         except FleetError as error:
             self._give_up(run, str(error), error)
-        if run.state is RunState.QUEUED and not run.is_released:
+        if run.is_queued and not run.is_released:
             run.is_released = True
             run.set_queue_reason("")
             self.queue(run, may_wait=True)
 
     async def drop(self, run_id: str, reason: str) -> None:
         run = self._fleet.runs.get(run_id)
-        if run is not None and run.state is RunState.QUEUED:
+        if run is not None and run.is_queued:
             self._give_up(run, reason)
 
     def _give_up(
@@ -179,7 +178,7 @@ class RunQueue:
         run = self._fleet.runs.get(run_id)
         if run is None:
             return
-        was_queued = run.state is RunState.QUEUED
+        was_queued = run.is_queued
         run.feed(run_machine.CancelRequested(by))
         if was_queued:
             self._fleet.feed(fleet_machine.RunWithdrawn(run_id))
@@ -192,7 +191,7 @@ class RunQueue:
     def explain(self, run_id: str, reason: str) -> None:
         """Set the reason why a run waits."""
         run = self._fleet.runs.get(run_id)
-        if run is not None and run.state is RunState.QUEUED:
+        if run is not None and run.is_queued:
             run.set_queue_reason(reason)
 
     def ask_before(self, hold_reason: Callable[[WaitingRun], str]) -> None:

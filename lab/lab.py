@@ -200,10 +200,6 @@ class Lab:
         return self._with_role("supplier")
 
     @property
-    def hub(self) -> Server | None:
-        return next(iter(self._with_role("hub")), None)
-
-    @property
     def replicas(self) -> Sequence[Server]:
         return self._with_role("replica")
 

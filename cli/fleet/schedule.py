@@ -126,16 +126,7 @@ def schedule_document(status: pb.ScheduleStatus) -> dict[str, Any]:
             {"utc": time, "local": shown(time, rule.time_zone)}
             for time in status.next_utc
         ],
-        "fires": [
-            {
-                "due_utc": fire.due_utc,
-                "at_utc": fire.at_utc,
-                "outcome": fire.outcome,
-                "run_ids": list(fire.run_ids),
-                "detail": fire.detail,
-            }
-            for fire in status.fires
-        ],
+        "fires": [document(fire) for fire in status.fires],
     }
 
 
@@ -265,17 +256,10 @@ def remove_window(name: str, coordinator: str, as_json: bool) -> None:
 
 
 def _window_document(window: pb.MaintenanceWindow) -> dict[str, Any]:
-    return {
-        "window_id": window.window_id,
-        "name": window.name,
-        "from_utc": window.from_utc or None,
-        "until_utc": window.until_utc or None,
-        "cron": window.cron or None,
-        "time_zone": window.time_zone or "UTC",
-        "length_ns": window.length_ns or None,
-        "targets": list(window.targets),
-        "created_by": window.created_by,
-    }
+    shown = document(window)
+    for name in ("from_utc", "until_utc", "cron", "length_ns"):
+        shown[name] = shown[name] or None
+    return shown | {"time_zone": window.time_zone or "UTC"}
 
 
 def _window_text(window: pb.MaintenanceWindow) -> str:

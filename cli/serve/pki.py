@@ -163,10 +163,6 @@ def _document(one: Issued, now_utc: datetime) -> dict[str, Any]:
     }
 
 
-def _parse_lifetime(value: str) -> timedelta:
-    return timedelta(seconds=parse_duration(value) / NS_PER_S)
-
-
 def _parse_enrolment(value: str) -> str:
     host, port = split_host_port(value)
     if is_unix(value):
@@ -188,7 +184,7 @@ def _parse_enrolment(value: str) -> str:
     "--expires TIME",
     "How long the token is good.",
     default="1h",
-    parse=_parse_lifetime,
+    parse=lambda value: timedelta(seconds=parse_duration(value) / NS_PER_S),
 )
 @option(
     "--enrol HOST:PORT",

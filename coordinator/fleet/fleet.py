@@ -3,8 +3,8 @@
 
 No I/O and no clock: `handle(event, now_ns)` takes what happened and returns what has to
 be done. An event that its state does not allow changes nothing and returns RefuseEvent:
-events come from the network and may be late or repeated. (Its length: two machines, of
-agents and of the queue, that decide together.)
+events come from the network and may be late or repeated. Two machines, of agents and of
+the queue, decide together.
 
 An agent:
 

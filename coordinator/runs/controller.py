@@ -146,6 +146,10 @@ class ActiveRun:
     def state(self) -> RunState:
         return self._machine.state
 
+    @property
+    def is_queued(self) -> bool:
+        return self.state is RunState.QUEUED
+
     def feed_later(self, event: machine.RunEvent) -> None:
         """Not within this round of commands or runs."""
         asyncio.get_running_loop().call_soon(self.feed, event)

@@ -4,7 +4,6 @@
 No I/O and no clock: `handle(event, now_ns)` takes what happened and returns what has to
 be done. An event that its state does not allow changes nothing and returns RefuseEvent;
 a repeated one returns nothing, because agents repeat what was not acknowledged.
-(Its length: the events and commands are the half of it.)
 
     queued ---AgentsAssigned---> preparing ---AgentPrepared (last)---> ready
     ready ----AgentStarted (last)----> running
@@ -23,7 +22,7 @@ a repeated one returns nothing, because agents repeat what was not acknowledged.
 A run with monitors has monitors on some of its agents. They see the servers before
 anything else happens to them: agents are told to prepare when every monitor has. They
 conclude when every agent has ended: draining goes on until they have, or until the run
-is cancelled, which then ends as it was going to. A run is not begun when an monitor is
+is cancelled, which then ends as it was going to. A run is not begun when a monitor is
 refused what the job asks of it, and never stopped for what one fails to see later: its
 verdict says what is missing.
 
@@ -281,6 +280,7 @@ class RefuseEvent(Command):
     state: RunState
 
 
+_Step = Callable[[Any, int], list[Command]]
 _BEFORE_LOAD = (RunState.PREPARING, RunState.READY)
 _OF_MONITORS = (MonitorPrepared, MonitorProgressed, MonitorEnded)
 
@@ -307,7 +307,8 @@ class Run:
         self.ending = Ending()
         active = (RunState.PREPARING, RunState.READY, RunState.RUNNING)
         live = (*active, RunState.DRAINING)
-        steps: dict[type[Any], tuple[Any, tuple[RunState, ...]]] = {
+        #: Event -> what it does, and the states that allow it.
+        self._steps: dict[type[Any], tuple[_Step, tuple[RunState, ...]]] = {
             AgentsAssigned: (self._on_assigned, (RunState.QUEUED,)),
             MonitorPrepared: (self._on_monitor_prepared, live),
             MonitorProgressed: (self._on_monitor_progressed, live),
@@ -323,9 +324,6 @@ class Run:
             StoreFailed: (self._on_store_failed, live),
             TimePassed: (self._on_time, live),
         }
-        self._steps: dict[type[Any], Callable[[Any, int], list[Command]]]
-        self._steps = {event: step for event, (step, _) in steps.items()}
-        self._allowed = {event: states for event, (_, states) in steps.items()}
 
     def resume(
         self,
@@ -360,7 +358,8 @@ class Run:
 
     def handle(self, event: RunEvent, now_ns: int) -> list[Command]:
         """Take one event; `now_ns` is the coordinator's clock and never goes back."""
-        if self.state not in self._allowed[type(event)]:
+        step, allowed = self._steps[type(event)]
+        if self.state not in allowed:
             return [RefuseEvent(event, self.state)]
         agent = getattr(event, "agent", None)
         if agent is not None:
@@ -369,7 +368,7 @@ class Run:
             is_of_monitor = isinstance(event, _OF_MONITORS)
             if self.parts[agent].is_over and not is_of_monitor:
                 return []
-        return self._steps[type(event)](event, now_ns)
+        return step(event, now_ns)
 
     def _on_assigned(self, event: AgentsAssigned, now_ns: int) -> list[Command]:
         self.parts = dict.fromkeys(event.agents, Part.ASSIGNED)

@@ -285,15 +285,12 @@ class BulkLoad(PythonJob):
 
     def _generation(self, folder: Path, limits: AgentLimits) -> Generation:
         template, text = self.options["template"], self.options.get("template_text")
+        wanted = Generation("", entries=self.options.get("entries"), scratch=folder)
         if text is not None:
             own = folder / "own.template"
             own.write_text(text, encoding="utf-8")
-            return Generation(
-                str(own),
-                entries=self.options.get("entries"),
-                scratch=folder,
-                may_read=limits.allows_import,
-            )
+            may_read = limits.allows_import
+            return replace(wanted, template=str(own), may_read=may_read)
         # by its name alone: a file of this name on the host is none of them
         ready = example_templates()
         if template not in ready:
@@ -301,9 +298,7 @@ class BulkLoad(PythonJob):
                 f"there is no example template {template!r}",
                 hint=did_you_mean(template, ready, "example templates"),
             )
-        return Generation(
-            str(ready[template]), entries=self.options.get("entries"), scratch=folder
-        )
+        return replace(wanted, template=str(ready[template]))
 
     @contextlib.contextmanager
     def _place(self, real: Mapping[str, str], client: Client) -> Iterator[Path]:
