@@ -19,7 +19,6 @@ from collections.abc import (
     Awaitable,
     Callable,
     Collection,
-    Iterator,
     Sequence,
 )
 from dataclasses import dataclass
@@ -225,8 +224,12 @@ def _bind(
         return _listen(server, address, credentials)
     # gRPC would take the socket of a live coordinator
     owned.enter_context(owned_socket(Path(address.removeprefix("unix:"))))
-    with _private_sockets():
+    # the socket is private: whoever connects can start load
+    before = os.umask(0o177)
+    try:
         return _listen(server, address, None)
+    finally:
+        os.umask(before)
 
 
 def _listen(
@@ -245,16 +248,6 @@ def _listen(
             hint="is another coordinator running there?",
         ) from error
     return address if is_unix(address) else f"{target.rpartition(':')[0]}:{port}"
-
-
-@contextlib.contextmanager
-def _private_sockets() -> Iterator[None]:
-    """Make Unix sockets private: whoever connects can start load."""
-    before = os.umask(0o177)
-    try:
-        yield
-    finally:
-        os.umask(before)
 
 
 def run_coordinator(

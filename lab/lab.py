@@ -188,7 +188,7 @@ class Lab:
 
     def version(self) -> str:
         """What the servers' program says of itself."""
-        return self._product.version()
+        return self._product.programs.version
 
     @property
     def supplier(self) -> Server:

@@ -80,23 +80,22 @@ def store_of(
         # an id tells which run is meant, whatever coordinator a variable names
         folder = _local(run)
     place = store or folder
-    if place is not None:
-        with Store.open(place, read_only=True) as results:
-            yield results, _find(results, "latest" if folder else run), folder
-        return
-    try:
-        with Client(coordinator) as client:
-            full_id = client.run(run).run_id
-            with fetched_store(client, full_id) as results:
-                yield results, full_id, None
-    except CoordinatorUnreachable as error:
-        is_default = source is ParameterSource.DEFAULT
-        local = _local_folders() if is_default and run == "latest" else []
-        if not local:
-            raise
-        say(f"{error}: this is the latest run of {RUNS_FOLDER}")
-        with Store.open(local[-1], read_only=True) as results:
-            yield results, _find(results, "latest"), local[-1]
+    if place is None:
+        try:
+            with Client(coordinator) as client:
+                full_id = client.run(run).run_id
+                with fetched_store(client, full_id) as results:
+                    yield results, full_id, None
+            return
+        except CoordinatorUnreachable as error:
+            is_default = source is ParameterSource.DEFAULT
+            local = _local_folders() if is_default and run == "latest" else []
+            if not local:
+                raise
+            say(f"{error}: this is the latest run of {RUNS_FOLDER}")
+            place = folder = local[-1]
+    with Store.open(place, read_only=True) as results:
+        yield results, _find(results, "latest" if folder else run), folder
 
 
 def _local_folders() -> list[Path]:

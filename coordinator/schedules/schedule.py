@@ -296,15 +296,11 @@ def condition_met(condition: str, ending: Ending, now: datetime) -> bool | None:
         return None
     if condition == "any":
         return True
-    if ending.verdict is None and not _is_without_verdict(ending, now):
-        return None
+    may_be_judged = ending.t0_utc is not None and not ending.is_judged
+    if ending.verdict is None and may_be_judged and ending.finished_utc is not None:
+        if now - parse_utc(ending.finished_utc) <= VERDICT_PATIENCE:
+            return None
     return (ending.verdict == "PASS") == (condition == "pass")
-
-
-def _is_without_verdict(ending: Ending, now: datetime) -> bool:
-    if ending.is_judged or ending.t0_utc is None or ending.finished_utc is None:
-        return True
-    return now - parse_utc(ending.finished_utc) > VERDICT_PATIENCE
 
 
 def _if(condition: str) -> str:

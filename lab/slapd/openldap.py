@@ -67,15 +67,15 @@ class OpenLdap:
         self._relays: dict[str, str | None] = {}
 
     def find(self) -> None:
-        self._programs = slapd.find_programs(self._choices.binary)
-        self._programs.modules(["mdb", *self._overlays()])
+        self.programs = slapd.find_programs(self._choices.binary)
+        self.programs.modules(["mdb", *self._overlays()])
 
     def make_files(self) -> None:
         names = [server.name for server in self.site.servers]
         unknown = sorted(set(self._server_settings) - set(names))
         if unknown:
             raise LabError(f"server_settings for {unknown}, the servers are {names}")
-        self._program = slapd.unconfined(self._programs, self.site.folder)
+        self._program = slapd.unconfined(self.programs, self.site.folder)
         for server in self.site.servers:
             (server.folder / "db").mkdir()
             if self._has_log(server):
@@ -103,9 +103,6 @@ class OpenLdap:
         self.site.finish("slapcat", {first.name: cat})
         self.site.finish("slapadd", {one.name: self._add(one, copy) for one in others})
         copy.unlink()
-
-    def version(self) -> str:
-        return self._programs.version
 
     def import_offline(
         self, server: Server, ldif: Path, *, is_quick: bool, is_stopping: IsStopping
@@ -157,9 +154,6 @@ class OpenLdap:
             own = connection.control.copy()
         return {kind: (count or 0) - own[kind] for kind, count in counts.items()}
 
-    def pause(self, replica: Server) -> None:
-        self._stop_following(replica)
-
     def resume(self, replica: Server, through: str | None) -> None:
         self._relays[replica.name] = through
         self._follow(replica)
@@ -167,7 +161,7 @@ class OpenLdap:
     def break_entry(self, replica: Server, dn: str, attribute: str | None) -> None:
         """A server that does not follow takes writes; without CSNs, nobody notices
         them."""
-        has_followed = self._stop_following(replica)
+        has_followed = self.pause(replica)
         try:
             with (
                 self.site.access.bound(replica) as connection,
@@ -181,8 +175,8 @@ class OpenLdap:
             if has_followed:
                 self._follow(replica)
 
-    def _stop_following(self, replica: Server) -> bool:
-        """Whether it has followed until now."""
+    def pause(self, replica: Server) -> bool:
+        """Have it follow nobody; whether it has followed until now."""
         with self.site.access.bound(replica) as connection:
             dn = self._database(connection)
             try:
@@ -238,9 +232,9 @@ class OpenLdap:
             *(
                 f"include {path}"
                 for name in _SCHEMAS
-                if (path := self._programs.schema_folder / f"{name}.schema").exists()
+                if (path := self.programs.schema_folder / f"{name}.schema").exists()
             ),
-            *self._programs.modules(["mdb", *self._overlays()]),
+            *self.programs.modules(["mdb", *self._overlays()]),
             *self._lines("global", global_part),
             f"TLSCACertificateFile {site.ca_file}",
             f"TLSCertificateFile {keys.certificate_file}",
