@@ -184,7 +184,9 @@ def format_size(size_bytes: int) -> str:
     """For people: three digits at least, in units of 1024; exact below 1 KiB."""
     for unit in ("TiB", "GiB", "MiB", "KiB"):
         if size_bytes >= SIZE_UNITS[unit]:
-            return f"{size_bytes / SIZE_UNITS[unit]:.3g} {unit}"
+            size = size_bytes / SIZE_UNITS[unit]
+            # up to 1023 of a unit, never 1.02e+03
+            return f"{size:.{3 if size < 999.5 else 4}g} {unit}"
     return f"{size_bytes} B"
 
 

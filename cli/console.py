@@ -74,13 +74,18 @@ def put_json(document: Any) -> None:
     put(json.dumps(document, ensure_ascii=False, indent=2))
 
 
-def put_result(document: Any, lines: Iterable[str], *, as_json: bool) -> None:
-    """The result of a command: a document with --json, otherwise the lines."""
+def put_result(
+    document: Any, lines: Iterable[str] = (), *, as_json: bool, said: str = ""
+) -> None:
+    """The result of a command: a document with --json, otherwise the lines, and after
+    them `said` for people."""
     if as_json:
         put_json(document)
-    else:
-        for line in lines:
-            put(line)
+        return
+    for line in lines:
+        put(line)
+    if said:
+        say(said)
 
 
 def complain(error: LdapSlamError) -> None:

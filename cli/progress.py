@@ -47,7 +47,10 @@ class Progress:
             case "status":
                 self._show_status(update.status)
             case "figures":
-                self._show_figures(update.figures)
+                self._figures = update.figures
+                if self._live is None and update.figures.streams:
+                    say(interval_line(update.figures))
+                self._refresh()
             case "event":
                 self._line(f"{update.event.kind}: {update.event.text}")
 
@@ -57,12 +60,6 @@ class Progress:
         if is_news:
             detail = f": {status.state_detail}" if status.state_detail else ""
             self._line(f"run {status.run_id} is {status.state}{detail}")
-        self._refresh()
-
-    def _show_figures(self, figures: pb.IntervalFigures) -> None:
-        self._figures = figures
-        if self._live is None and figures.streams:
-            say(interval_line(figures))
         self._refresh()
 
     def _line(self, text: str) -> None:

@@ -19,6 +19,7 @@ import click
 
 from ldapslam.base.address import check_plaintext, is_unix
 from ldapslam.base.errors import ConfigError
+from ldapslam.cli.console import json_option
 from ldapslam.cli.options import (
     COORDINATOR_VARIABLE,
     DEFAULT_COORDINATOR,
@@ -146,6 +147,10 @@ coordinator_option = add_options(
     ),
     security_options,
 )
+
+
+#: The options of every command that asks a coordinator.
+client_options = add_options(coordinator_option, json_option)
 
 
 def current_security() -> Security:

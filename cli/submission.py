@@ -24,13 +24,12 @@ from ldapslam.jobs.fields.thresholds import (
 )
 from ldapslam.jobs.load import load_job
 from ldapslam.jobs.model import Job, Stream
-from ldapslam.jobs.operations.sequence import Request, sessions_of
+from ldapslam.jobs.operations.sequence import sessions_of
 from ldapslam.jobs.plan import measure_span, planned_arrivals
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.transport.messages import MAX_MESSAGE_BYTES
 
 if TYPE_CHECKING:
-    from ldapslam.cli.client import Client
     from ldapslam.cli.composed_job import ComposedJob
 
 #: What a message may hold, and room for the job.
@@ -65,11 +64,6 @@ def check_size_of_files(job: Job) -> None:
             hint="logs of a replay may be compressed with gzip; feeds may be shorter, "
             "since their lines are used again",
         )
-
-
-def submit_job(client: Client, source: JobSource, overrides: Sequence[str]) -> str:
-    """Check a job here, then have the coordinator run it; the run's id."""
-    return client.submit(checked_request(source, overrides))
 
 
 @dataclass(frozen=True)
@@ -127,15 +121,13 @@ def _most_requests(job: Job, stream: Stream) -> Mapping[str, float]:
     sessions = sessions_of(stream.operations)
     weights = sum(session.weight for session in sessions)
     requests: Counter[str] = Counter()
+    unknown = set()
     for session in sessions:
         for one in session.requests:
             requests[one.name] += session.weight * one.repeat
-    unknown = {
-        one.name
-        for session in sessions
-        for one in session.requests
-        if one.kind in KINDS_WITHOUT_RESPONSE or _is_paged(one)
-    }
+            is_paged = getattr(one.step.body, "page_size", None) is not None
+            if one.kind in KINDS_WITHOUT_RESPONSE or is_paged:
+                unknown.add(one.name)
     return {
         name: arrivals * weight / weights
         for name, weight in requests.items()
@@ -151,7 +143,3 @@ def _arrivals(job: Job, stream: Stream) -> float | None:
     measure = measure_span(job.run)
     due = planned_arrivals(job.run, stream, measure.start_ns, measure.end_ns)
     return due if stream.count is None else min(due, stream.count)
-
-
-def _is_paged(request: Request) -> bool:
-    return getattr(request.step.body, "page_size", None) is not None

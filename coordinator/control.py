@@ -19,7 +19,7 @@ from ldapslam.coordinator.observer import Observer
 from ldapslam.coordinator.operator_service import OperatorService
 from ldapslam.coordinator.run_queue import RunQueue
 from ldapslam.coordinator.runs import run as run_machine
-from ldapslam.coordinator.runs.crash_recovery import Close, Resume, recovery_of
+from ldapslam.coordinator.runs.crash_recovery import Resume, recovery_of
 from ldapslam.coordinator.runs.judge import Judge, Verdicts
 from ldapslam.coordinator.runs.submission import reload_submission
 from ldapslam.coordinator.security.audit_log import AuditLog
@@ -80,14 +80,14 @@ class Coordinator:
     async def _recover(self, run: OpenRun) -> None:
         """LdapSlamError when the run has to end."""
         record = run.record
-        plan = recovery_of(run)
-        if isinstance(plan, Close) or run.submission is None:
+        if run.submission is None:
             raise RunAborted("the coordinator was restarted")
         request = pb.SubmitJobRequest.FromString(run.submission.request)
         submission = await asyncio.to_thread(reload_submission, request, record)
         events = await self.writer.call(self.writer.store.events, record.run_id)
         active = self.fleet.new_run(submission)
-        if not isinstance(plan, Resume):
+        plan = recovery_of(run)
+        if plan is None:
             active.wait_again(events)
             is_waiting = bool(request.not_before_utc or request.after_run)
             # it was given agents before
@@ -122,18 +122,15 @@ class Coordinator:
     async def stop(self, timeout_s: float = 0.0, *, leave_runs: bool = False) -> None:
         """Cancel live runs and give them time to drain, or leave them to the next
         coordinator."""
-        runs = [] if leave_runs else list(self.fleet.runs.values())
+        # queued runs are kept for the next coordinator
+        live = [one for one in self.fleet.runs.values() if not one.is_queued]
+        runs = [] if leave_runs else live
         for run in runs:
-            # queued runs are kept for the next coordinator
-            if run.state is not run_machine.RunState.QUEUED:
-                run.feed(
-                    run_machine.CancelRequested("the coordinator, which is stopping")
-                )
+            run.feed(run_machine.CancelRequested("the coordinator, which is stopping"))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 for run in runs:
-                    if run.state is not run_machine.RunState.QUEUED:
-                        await run.concluded.wait()
+                    await run.concluded.wait()
                 await self._verdicts.wait()
         await self._verdicts.stop()
         if self._ticker is not None:
@@ -141,9 +138,8 @@ class Coordinator:
             await asyncio.gather(self._ticker, return_exceptions=True)
         for link in self.fleet.links.values():
             link.close()
-        with contextlib.suppress(
-            StoreFull
-        ):  # the store writer tries until it is closed
+        # the store writer tries until it is closed
+        with contextlib.suppress(StoreFull):
             await self.writer.flush()
 
     async def _tick(self) -> None:

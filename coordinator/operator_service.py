@@ -62,11 +62,12 @@ class OperatorService(OperatorServiceServicer):
         """The newest runs; a limit of 0 is all."""
         store = self._writer.store
         records = await self._writer.call(store.runs, request.limit)
-        return pb.ListRunsReply(runs=[self._brief(record) for record in records])
-
-    def _brief(self, record: RunRecord) -> pb.RunStatus:
-        run = self._fleet.runs.get(record.run_id)
-        return run.status() if run is not None else _stored_status(record)
+        live = self._fleet.runs
+        runs = [
+            live[one.run_id].status() if one.run_id in live else _stored_status(one)
+            for one in records
+        ]
+        return pb.ListRunsReply(runs=runs)
 
     async def GetRun(self, request: pb.GetRunRequest, context: Context) -> pb.RunStatus:
         """One run, by its id or the beginning of it."""

@@ -22,9 +22,9 @@ from ldapslam.coordinator.active_fleet import ActiveFleet
 from ldapslam.coordinator.fleet import fleet as fleet_machine
 from ldapslam.coordinator.runs import run as run_machine
 from ldapslam.coordinator.runs.controller import ActiveRun
-from ldapslam.coordinator.runs.run import RunState
 from ldapslam.coordinator.runs.submission import Submission, load_submission
 from ldapslam.proto import operator_pb2 as pb
+from ldapslam.proto.fields import words_of
 from ldapslam.results.records import SubmissionRecord
 from ldapslam.results.upkeep import room_bytes
 
@@ -157,14 +157,14 @@ class RunQueue:
             await self._check_room(run.submission)
         except FleetError as error:
             self._give_up(run, str(error), error)
-        if run.state is RunState.QUEUED and not run.is_released:
+        if run.is_queued and not run.is_released:
             run.is_released = True
             run.set_queue_reason("")
             self.queue(run, may_wait=True)
 
     async def drop(self, run_id: str, reason: str) -> None:
         run = self._fleet.runs.get(run_id)
-        if run is not None and run.state is RunState.QUEUED:
+        if run is not None and run.is_queued:
             self._give_up(run, reason)
 
     def _give_up(
@@ -178,7 +178,7 @@ class RunQueue:
         run = self._fleet.runs.get(run_id)
         if run is None:
             return
-        was_queued = run.state is RunState.QUEUED
+        was_queued = run.is_queued
         run.feed(run_machine.CancelRequested(by))
         if was_queued:
             self._fleet.feed(fleet_machine.RunWithdrawn(run_id))
@@ -191,7 +191,7 @@ class RunQueue:
     def explain(self, run_id: str, reason: str) -> None:
         """Set the reason why a run waits."""
         run = self._fleet.runs.get(run_id)
-        if run is not None and run.state is RunState.QUEUED:
+        if run is not None and run.is_queued:
             run.set_queue_reason(reason)
 
     def ask_before(self, hold_reason: Callable[[WaitingRun], str]) -> None:
@@ -199,11 +199,7 @@ class RunQueue:
         self._hold_reason = hold_reason
 
 
-_CONDITIONS = {
-    pb.RUN_CONDITION_ANY: "any",
-    pb.RUN_CONDITION_PASS: "pass",
-    pb.RUN_CONDITION_FAIL: "fail",
-}
+_CONDITIONS = {n: word for word, n in words_of(pb.RunCondition.DESCRIPTOR).items()}
 
 
 def _waiting_run(run: ActiveRun) -> WaitingRun:

@@ -19,7 +19,6 @@ from collections.abc import (
     Awaitable,
     Callable,
     Collection,
-    Iterator,
     Sequence,
 )
 from dataclasses import dataclass
@@ -225,8 +224,12 @@ def _bind(
         return _listen(server, address, credentials)
     # gRPC would take the socket of a live coordinator
     owned.enter_context(owned_socket(Path(address.removeprefix("unix:"))))
-    with _private_sockets():
+    # the socket is private: whoever connects can start load
+    before = os.umask(0o177)
+    try:
         return _listen(server, address, None)
+    finally:
+        os.umask(before)
 
 
 def _listen(
@@ -247,16 +250,6 @@ def _listen(
     return address if is_unix(address) else f"{target.rpartition(':')[0]}:{port}"
 
 
-@contextlib.contextmanager
-def _private_sockets() -> Iterator[None]:
-    """Make Unix sockets private: whoever connects can start load."""
-    before = os.umask(0o177)
-    try:
-        yield
-    finally:
-        os.umask(before)
-
-
 def run_coordinator(
     listen: Sequence[str],
     store_url: str,
@@ -266,37 +259,30 @@ def run_coordinator(
 ) -> None:
     """`serve` as the whole program until SIGTERM or SIGINT, which drain; a second one
     ends it."""
-    asyncio.run(_serve_until_signal(listen, store_url, on_ready, options))
 
+    async def serve_until_signal() -> None:
+        loop = asyncio.get_running_loop()
+        ended = asyncio.Event()
+        task = asyncio.current_task()
 
-async def _serve_until_signal(
-    listen: Sequence[str],
-    store_url: str,
-    on_ready: Callable[[Sequence[str]], None] | None,
-    options: dict[str, Any],
-) -> None:
-    loop = asyncio.get_running_loop()
-    ended = asyncio.Event()
-    task = asyncio.current_task()
+        def on_signal() -> None:
+            if ended.is_set() and task is not None:
+                task.cancel()
+            ended.set()
 
-    def on_signal() -> None:
-        if ended.is_set() and task is not None:
-            task.cancel()
-        ended.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, on_signal)
-    try:
-        async with serve(
-            listen, store_url, drain_timeout_s=_DRAIN_TIMEOUT_S, **options
-        ) as served:
-            if on_ready is not None:
-                on_ready(served.addresses)
-            await ended.wait()
-    except asyncio.CancelledError:
-        if not ended.is_set():
-            raise
-        _log.warning("ended at once by a second signal")
-    finally:
+        # the loop's end removes them
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(number)
+            loop.add_signal_handler(number, on_signal)
+        try:
+            async with serve(
+                listen, store_url, drain_timeout_s=_DRAIN_TIMEOUT_S, **options
+            ) as served:
+                if on_ready is not None:
+                    on_ready(served.addresses)
+                await ended.wait()
+        except asyncio.CancelledError:
+            if not ended.is_set():
+                raise
+            _log.warning("ended at once by a second signal")
+
+    asyncio.run(serve_until_signal())

@@ -188,7 +188,7 @@ class Lab:
 
     def version(self) -> str:
         """What the servers' program says of itself."""
-        return self._product.version()
+        return self._product.programs.version
 
     @property
     def supplier(self) -> Server:
@@ -198,10 +198,6 @@ class Lab:
     @property
     def suppliers(self) -> Sequence[Server]:
         return self._with_role("supplier")
-
-    @property
-    def hub(self) -> Server | None:
-        return next(iter(self._with_role("hub")), None)
 
     @property
     def replicas(self) -> Sequence[Server]:

@@ -56,7 +56,8 @@ def bring_up(name: str, lab: Lab, *, has_tls: bool) -> Description:
         lab.up()
         try:
             description = _description(name, lab, has_tls)
-            _replace(state_file, description)
+            with _written(state_file.parent, description) as complete:
+                os.replace(complete, state_file)
             lab.detach(state_file)
         finally:
             lab.down()  # harmless once detached
@@ -232,11 +233,6 @@ def _claim(name: str, state_file: Path) -> None:
         f"lab {name!r} is up already",
         hint=f"`ldapslam lab down {name}` first, or take another --name",
     )
-
-
-def _replace(state_file: Path, description: Description) -> None:
-    with _written(state_file.parent, description) as complete:
-        os.replace(complete, state_file)
 
 
 @contextlib.contextmanager

@@ -7,6 +7,9 @@ made of it, in the order of the .proto.
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 from google.protobuf.descriptor import EnumDescriptor, FieldDescriptor
 from google.protobuf.message import Message
 
@@ -18,10 +21,15 @@ def _fields(message: type[Message], kind: int) -> tuple[str, ...]:
     return tuple(field.name for field in fields if field.type == kind)
 
 
+def words_of(enum: EnumDescriptor) -> dict[str, Any]:
+    """The enum's values by their names, in lower case and without the enum's own."""
+    prefix = re.sub("(?<=[a-z])(?=[A-Z])", "_", enum.name).upper() + "_"
+    return {one.name.removeprefix(prefix).lower(): one.number for one in enum.values}
+
+
 def _values(enum: EnumDescriptor) -> tuple[str, ...]:
-    """The names without the enum's own, and without its value 0, UNSPECIFIED."""
-    prefix = f"{enum.name.upper()}_"
-    return tuple(one.name.removeprefix(prefix).lower() for one in enum.values[1:])
+    """The names without value 0, UNSPECIFIED."""
+    return tuple(words_of(enum))[1:]
 
 
 #: Histograms of an operation. The engine numbers them from 0, protobuf from 1.

@@ -9,13 +9,9 @@ from ldapslam.cli.data.generate import generate_command
 from ldapslam.cli.data.load import load_command
 from ldapslam.cli.data.verify import fingerprint_command, verify_command
 
+_COMMANDS = (generate_command, load_command, verify_command, fingerprint_command)
 
-@click.group("data")
+
+@click.group("data", commands=_COMMANDS)
 def data_command() -> None:
     """Make the entries of a test directory, load them, compare them."""
-
-
-data_command.add_command(generate_command)
-data_command.add_command(load_command)
-data_command.add_command(verify_command)
-data_command.add_command(fingerprint_command)

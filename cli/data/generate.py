@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from ldapslam.base.errors import ConfigError, ExitCode
+from ldapslam.base.errors import ConfigError
 from ldapslam.base.fault import Fault
-from ldapslam.cli.console import json_option, put_json, say
+from ldapslam.cli.console import json_option, put_result
 from ldapslam.cli.data.load_progress import EntryProgress, told_if_interrupted
 from ldapslam.cli.options import FILE, flag, option, parse_pair
 from ldapslam.dataset.generate import (
@@ -112,7 +112,7 @@ def _filters(
 @option("--csv-delimiter", "Between its fields.", default=",")
 @flag("--csv-header csv_has_header", "Its first line names the fields.")
 @json_option
-def generate_command(as_json: bool, **given: Any) -> ExitCode:
+def generate_command(as_json: bool, **given: Any) -> None:
     """Make the entries of TEMPLATE, a file or the name of an example template.
 
     The same template and seed make the same bytes, for slapadd, ldif2db and
@@ -137,7 +137,6 @@ def generate_command(as_json: bool, **given: Any) -> ExitCode:
 
         generated = generate(wanted, show)
     _put(wanted, generated, as_json=as_json)
-    return ExitCode.PASS
 
 
 # in the help, the names as they are when it is shown
@@ -175,10 +174,8 @@ def _put(wanted: Generation, generated: Generated, *, as_json: bool) -> None:
         "duration_s": round(generated.duration_s, 3),
         "entries_per_s": round(rate_per_s),
     }
-    if as_json:
-        put_json(document)
-    else:
-        say(
-            f"{generated.entries:,} entries, {generated.size_bytes:,} bytes in "
-            f"{generated.duration_s:.1f} s ({rate_per_s:,.0f} entries/s)"
-        )
+    said = (
+        f"{generated.entries:,} entries, {generated.size_bytes:,} bytes in "
+        f"{generated.duration_s:.1f} s ({rate_per_s:,.0f} entries/s)"
+    )
+    put_result(document, as_json=as_json, said=said)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 import yaml
 
-from ldapslam.base.errors import ConfigError, ExitCode
-from ldapslam.cli.console import json_option, put_json, put_result, say
+from ldapslam.base.errors import ConfigError
+from ldapslam.cli.console import json_option, put_result, say
 from ldapslam.cli.options import flag, option, parse_pair
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def lab_up_command(
     base: Path | None,
     as_json: bool,
     **given: Any,
-) -> ExitCode:
+) -> None:
     """Bring up servers that stay; print where they are and targets for a job file."""
     from ldapslam.lab import Choices, Lab
     from ldapslam.lab.standing import bring_up
@@ -120,24 +120,20 @@ def lab_up_command(
     description = bring_up(name, lab, has_tls=tls)
     job = job_snippet(description)
     lines = [*_text(description), "", yaml.safe_dump(job, sort_keys=False).rstrip()]
-    put_result({**description, "job": job}, lines, as_json=as_json)
-    if not as_json:
-        say(f"`ldapslam lab down {name}` ends it and removes its data")
-    return ExitCode.PASS
+    said = f"`ldapslam lab down {name}` ends it and removes its data"
+    put_result({**description, "job": job}, lines, as_json=as_json, said=said)
 
 
 @lab_command.command("status")
 @click.argument("name", required=False)
 @json_option
-def lab_status_command(name: str | None, as_json: bool) -> ExitCode:
+def lab_status_command(name: str | None, as_json: bool) -> None:
     """List the labs and their servers: which run, and which are in sync."""
     from ldapslam.lab.standing import describe, descriptions, examine
 
     found = descriptions() if name is None else [describe(name)]
     states = [(description, examine(description)) for description in found]
-    if as_json:
-        put_json([{**description, "states": rows} for description, rows in states])
-        return ExitCode.PASS
+    documents = [{**description, "states": rows} for description, rows in states]
     lines = [] if found else ["no labs are up"]
     for description, rows in states:
         lines.append(_title(description))
@@ -147,21 +143,19 @@ def lab_status_command(name: str | None, as_json: bool) -> ExitCode:
                 f"  {row['name']:<10} {row['pid']:>8}  {row['state']:<15} {synced:<12}"
                 f" {row['uri']}"
             )
-    put_result(None, lines, as_json=False)
-    return ExitCode.PASS
+    put_result(documents, lines, as_json=as_json)
 
 
 @lab_command.command("down")
 @click.argument("name", default=DEFAULT_NAME)
 @json_option
-def lab_down_command(name: str, as_json: bool) -> ExitCode:
+def lab_down_command(name: str, as_json: bool) -> None:
     """End all servers of the lab NAME ('lab' without one) and remove its folder."""
     from ldapslam.lab.standing import take_down
 
     take_down(name)
     said = f"lab {name!r} is down, nothing of it is left"
     put_result({"name": name, "state": "down"}, [said], as_json=as_json)
-    return ExitCode.PASS
 
 
 def job_snippet(description: Description) -> dict[str, Any]:

@@ -13,9 +13,9 @@ from ldapslam.agent.admission.limits import describe_limits
 from ldapslam.base.errors import FleetError
 from ldapslam.base.units import format_size
 from ldapslam.cli.client import Client
-from ldapslam.cli.console import json_option, put_json, put_result
+from ldapslam.cli.console import put_json, put_result
 from ldapslam.cli.fleet.operate import document, put_table
-from ldapslam.cli.security import coordinator_option
+from ldapslam.cli.security import client_options
 from ldapslam.proto import operator_pb2 as pb
 
 _NS_PER_S = 1e9
@@ -24,8 +24,7 @@ _NS_PER_MS = 1e6
 
 @click.command("agents")
 @click.argument("name", metavar="[NAME]", required=False)
-@coordinator_option
-@json_option
+@client_options
 def agents_command(name: str | None, coordinator: str, as_json: bool) -> None:
     """List the agents that the coordinator knows, or all about NAME."""
     with Client(coordinator) as client:
@@ -69,14 +68,14 @@ def _columns(agent: pb.AgentStatus) -> dict[str, str]:
     """One agent in the table of all."""
     return {
         "agent": agent.name,
-        "state": _state(agent),
+        "state": f"{agent.state}, restricted" if agent.restricted else agent.state,
         "runs": " ".join([f"{len(agent.run_ids)}/{_max_runs(agent)}", *agent.run_ids]),
         "version": agent.build,
         "load": _load(agent),
         "clock offset": _offset(agent),
-        "last heard of": _last_heard(agent),
+        "last heard of": f"{agent.silent_ns / _NS_PER_S:.1f} s ago",
         "limits": "; ".join(describe_limits(_opened(agent.limits_json))),
-        "labels": _labels(agent),
+        "labels": " ".join(f"{k}={v}" for k, v in sorted(agent.labels.items())),
     }
 
 
@@ -107,10 +106,6 @@ def _fields(agent: pb.AgentStatus) -> Iterator[tuple[str, str]]:
             yield "host", f"{key} {value}"
 
 
-def _state(agent: pb.AgentStatus) -> str:
-    return f"{agent.state}, restricted" if agent.restricted else agent.state
-
-
 def _max_runs(agent: pb.AgentStatus) -> int:
     return max(1, agent.max_runs)
 
@@ -131,14 +126,6 @@ def _offset(agent: pb.AgentStatus) -> str:
     offset_ms = agent.clock_offset_ns / _NS_PER_MS
     bound_ms = agent.clock_offset_bound_ns / _NS_PER_MS
     return f"{offset_ms:+.3f} ms ± {bound_ms:.3f}"
-
-
-def _last_heard(agent: pb.AgentStatus) -> str:
-    return f"{agent.silent_ns / _NS_PER_S:.1f} s ago"
-
-
-def _labels(agent: pb.AgentStatus) -> str:
-    return " ".join(f"{key}={value}" for key, value in sorted(agent.labels.items()))
 
 
 def _opened(text: str) -> Mapping[str, Any]:

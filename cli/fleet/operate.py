@@ -17,7 +17,7 @@ from ldapslam.base.errors import ExitCode
 from ldapslam.cli.client import Client, run_argument
 from ldapslam.cli.console import json_option, put, put_json, put_result, say
 from ldapslam.cli.options import option
-from ldapslam.cli.security import coordinator_option
+from ldapslam.cli.security import client_options, coordinator_option
 
 _NS_PER_S = 1e9
 #: A coordinator that is started again within it takes its runs up.
@@ -26,8 +26,7 @@ _PATIENCE_S = 60.0
 
 @click.command("watch")
 @run_argument
-@coordinator_option
-@json_option
+@client_options
 def watch_command(run_id: str, coordinator: str, as_json: bool) -> ExitCode:
     """Show RUN until it ends, then its result; exit with its verdict."""
     with Client(coordinator) as client:
@@ -50,8 +49,7 @@ def watch_run(client: Client, run_id: str, *, as_json: bool) -> ExitCode:
 
 @click.command("list")
 @option("-n --limit", "0 for all.", type=click.IntRange(min=0), default=20)
-@coordinator_option
-@json_option
+@client_options
 def list_command(limit: int, coordinator: str, as_json: bool) -> None:
     """List the runs, newest first."""
     with Client(coordinator) as client:
@@ -67,8 +65,7 @@ def list_command(limit: int, coordinator: str, as_json: bool) -> None:
 
 @click.command("show")
 @run_argument
-@coordinator_option
-@json_option
+@client_options
 def show_command(run_id: str, coordinator: str, as_json: bool) -> None:
     """Show what is known of RUN: state, times, agents, log."""
     with Client(coordinator) as client:
@@ -91,16 +88,13 @@ def show_command(run_id: str, coordinator: str, as_json: bool) -> None:
 
 @click.command("cancel")
 @run_argument
-@coordinator_option
-@json_option
+@client_options
 def cancel_command(run_id: str, coordinator: str, as_json: bool) -> None:
     """End RUN early; what it measured is kept."""
     with Client(coordinator) as client:
         status = client.cancel(client.run(run_id).run_id)
-    if as_json:
-        put_json(document(status))
-    else:
-        say(f"run {status.run_id} is {status.state}")
+    said = f"run {status.run_id} is {status.state}"
+    put_result(document(status), as_json=as_json, said=said)
 
 
 @click.command("health")

@@ -13,7 +13,7 @@ from ldapslam.base.errors import ConfigError
 from ldapslam.base.units import format_duration
 from ldapslam.base.uri import check_uri
 from ldapslam.cli.client import Client, operator_name
-from ldapslam.cli.console import json_option, put, put_json, put_result, say
+from ldapslam.cli.console import put_json, put_result
 from ldapslam.cli.fleet.operate import document, field_lines, put_table
 from ldapslam.cli.fleet.times import (
     moment,
@@ -23,20 +23,13 @@ from ldapslam.cli.fleet.times import (
     time_zone_option,
 )
 from ldapslam.cli.options import option, parse_text
-from ldapslam.cli.security import coordinator_option
+from ldapslam.cli.security import client_options
 from ldapslam.proto import schedule_pb2 as pb
+from ldapslam.proto.fields import words_of
 from ldapslam.results.records import utc_text
 
-MISFIRES = {
-    "skip": pb.MISFIRE_POLICY_SKIP,
-    "run_once": pb.MISFIRE_POLICY_RUN_ONCE,
-    "run_all": pb.MISFIRE_POLICY_RUN_ALL,
-}
-OVERLAPS = {
-    "skip": pb.OVERLAP_POLICY_SKIP,
-    "queue": pb.OVERLAP_POLICY_QUEUE,
-    "replace": pb.OVERLAP_POLICY_REPLACE,
-}
+MISFIRES = words_of(pb.MisfirePolicy.DESCRIPTOR)
+OVERLAPS = words_of(pb.OverlapPolicy.DESCRIPTOR)
 _MISFIRE_NAMES = {number: name for name, number in MISFIRES.items()}
 _OVERLAP_NAMES = {number: name for name, number in OVERLAPS.items()}
 _DEFAULT_GRACE_NS = 60_000_000_000
@@ -48,30 +41,31 @@ _CHANGES = {
 _schedule_argument = click.argument("name", metavar="SCHEDULE")
 
 
+def _asked(coordinator: str, method: str, request: Any) -> Any:
+    with Client(coordinator) as client:
+        return client.schedule_call(method, request)
+
+
 @click.group("schedule")
 def schedule_command() -> None:
     """Schedules, which `ldapslam submit --cron` and `--every` make."""
 
 
 @schedule_command.command("list")
-@coordinator_option
-@json_option
+@client_options
 def list_schedules(coordinator: str, as_json: bool) -> None:
     """List the schedules with their next five times."""
-    with Client(coordinator) as client:
-        request = pb.ListSchedulesRequest()
-        found = client.schedule_call("ListSchedules", request).schedules
-    if not found and not as_json:
-        say("no schedules; make one with `ldapslam submit JOB --cron …`")
+    request = pb.ListSchedulesRequest()
+    found = _asked(coordinator, "ListSchedules", request).schedules
     documents = [schedule_document(status) for status in found]
     lines = (line for status in found for line in _brief_lines(status))
-    put_result(documents, lines, as_json=as_json)
+    none = "no schedules; make one with `ldapslam submit JOB --cron …`"
+    put_result(documents, lines, as_json=as_json, said="" if found else none)
 
 
 @schedule_command.command("show")
 @_schedule_argument
-@coordinator_option
-@json_option
+@client_options
 def show_schedule(name: str, coordinator: str, as_json: bool) -> None:
     """Show a schedule: its rule, its next times, and its last ten times."""
     with Client(coordinator) as client:
@@ -82,18 +76,14 @@ def show_schedule(name: str, coordinator: str, as_json: bool) -> None:
 def _change_command(word: str, help: str) -> click.Command:
     @click.command(word, help=help)
     @_schedule_argument
-    @coordinator_option
-    @json_option
+    @client_options
     def change(name: str, coordinator: str, as_json: bool) -> None:
         request = pb.ChangeScheduleRequest(
             schedule=name, change=f"CHANGE_{word.upper()}", changed_by=operator_name()
         )
-        with Client(coordinator) as client:
-            status = client.schedule_call("ChangeSchedule", request)
-        if as_json:
-            put_json(schedule_document(status))
-        else:
-            say(f"schedule {status.name} is {status.state}")
+        status = _asked(coordinator, "ChangeSchedule", request)
+        said = f"schedule {status.name} is {status.state}"
+        put_result(schedule_document(status), as_json=as_json, said=said)
 
     return change
 
@@ -104,21 +94,13 @@ for _word, _help in _CHANGES.items():
 
 @schedule_command.command("remove")
 @_schedule_argument
-@coordinator_option
-@json_option
+@client_options
 def remove_schedule(name: str, coordinator: str, as_json: bool) -> None:
     """Forget a schedule; runs that it made stay."""
     request = pb.RemoveScheduleRequest(schedule=name, removed_by=operator_name())
-    with Client(coordinator) as client:
-        client.schedule_call("RemoveSchedule", request)
-    _put_removed("schedule", name, as_json)
-
-
-def _put_removed(kind: str, name: str, as_json: bool) -> None:
-    if as_json:
-        put_json({"removed": name})
-    else:
-        say(f"{kind} {name} is removed")
+    _asked(coordinator, "RemoveSchedule", request)
+    said = f"schedule {name} is removed"
+    put_result({"removed": name}, as_json=as_json, said=said)
 
 
 def schedule_document(status: pb.ScheduleStatus) -> dict[str, Any]:
@@ -144,16 +126,7 @@ def schedule_document(status: pb.ScheduleStatus) -> dict[str, Any]:
             {"utc": time, "local": shown(time, rule.time_zone)}
             for time in status.next_utc
         ],
-        "fires": [
-            {
-                "due_utc": fire.due_utc,
-                "at_utc": fire.at_utc,
-                "outcome": fire.outcome,
-                "run_ids": list(fire.run_ids),
-                "detail": fire.detail,
-            }
-            for fire in status.fires
-        ],
+        "fires": [document(fire) for fire in status.fires],
     }
 
 
@@ -225,8 +198,7 @@ def maintenance_command() -> None:
     parse=check_uri,
 )
 @option("--name", "A name for it.", parse=parse_text)
-@coordinator_option
-@json_option
+@client_options
 def add_window(
     begin: str | None,
     until: str | None,
@@ -256,53 +228,38 @@ def add_window(
             end = moment("--until", until, time_zone, start)
         window.from_utc, window.until_utc = utc_text(start), utc_text(end)
     window.created_by = operator_name()
-    with Client(coordinator) as client:
-        kept = client.schedule_call("AddMaintenance", window)
-    if as_json:
-        put_json(_window_document(kept))
-    else:
-        say(_window_text(kept))
-        put(kept.window_id)
+    kept = _asked(coordinator, "AddMaintenance", window)
+    shown, said = _window_document(kept), _window_text(kept)
+    put_result(shown, [kept.window_id], as_json=as_json, said=said)
 
 
 @maintenance_command.command("list")
-@coordinator_option
-@json_option
+@client_options
 def list_windows(coordinator: str, as_json: bool) -> None:
     """List the maintenance windows."""
-    with Client(coordinator) as client:
-        request = pb.ListMaintenanceRequest()
-        found = client.schedule_call("ListMaintenance", request).windows
-    if not found and not as_json:
-        say("no maintenance windows")
+    request = pb.ListMaintenanceRequest()
+    found = _asked(coordinator, "ListMaintenance", request).windows
     documents = [_window_document(window) for window in found]
-    put_result(documents, map(_window_text, found), as_json=as_json)
+    said = "" if found else "no maintenance windows"
+    put_result(documents, map(_window_text, found), as_json=as_json, said=said)
 
 
 @maintenance_command.command("remove")
 @click.argument("name", metavar="WINDOW")
-@coordinator_option
-@json_option
+@client_options
 def remove_window(name: str, coordinator: str, as_json: bool) -> None:
     """Forget a maintenance window, by its id or name."""
     request = pb.RemoveMaintenanceRequest(window=name, removed_by=operator_name())
-    with Client(coordinator) as client:
-        client.schedule_call("RemoveMaintenance", request)
-    _put_removed("maintenance window", name, as_json)
+    _asked(coordinator, "RemoveMaintenance", request)
+    said = f"maintenance window {name} is removed"
+    put_result({"removed": name}, as_json=as_json, said=said)
 
 
 def _window_document(window: pb.MaintenanceWindow) -> dict[str, Any]:
-    return {
-        "window_id": window.window_id,
-        "name": window.name,
-        "from_utc": window.from_utc or None,
-        "until_utc": window.until_utc or None,
-        "cron": window.cron or None,
-        "time_zone": window.time_zone or "UTC",
-        "length_ns": window.length_ns or None,
-        "targets": list(window.targets),
-        "created_by": window.created_by,
-    }
+    shown = document(window)
+    for name in ("from_utc", "until_utc", "cron", "length_ns"):
+        shown[name] = shown[name] or None
+    return shown | {"time_zone": window.time_zone or "UTC"}
 
 
 def _window_text(window: pb.MaintenanceWindow) -> str:
@@ -319,13 +276,11 @@ def _window_text(window: pb.MaintenanceWindow) -> str:
 
 @click.command("audit")
 @option("-n --limit", "0 for all.", type=click.IntRange(min=0), default=50)
-@coordinator_option
-@json_option
+@client_options
 def audit_command(limit: int, coordinator: str, as_json: bool) -> None:
     """List who submitted, cancelled or scheduled what, and who was refused."""
-    with Client(coordinator) as client:
-        request = pb.ListAuditRequest(limit=limit)
-        entries = client.schedule_call("ListAudit", request).entries
+    request = pb.ListAuditRequest(limit=limit)
+    entries = _asked(coordinator, "ListAudit", request).entries
     if as_json:
         put_json([{**document(entry), "number": entry.number} for entry in entries])
         return

@@ -13,7 +13,7 @@ import click
 from ldapslam.base.errors import ConfigError, ExitCode
 from ldapslam.base.units import parse_duration
 from ldapslam.cli.client import Client
-from ldapslam.cli.console import json_option, put, put_json, put_result, say
+from ldapslam.cli.console import json_option, put_result, say
 from ldapslam.cli.fleet.operate import watch_run
 from ldapslam.cli.fleet.schedule import MISFIRES, OVERLAPS, schedule_document
 from ldapslam.cli.fleet.times import (
@@ -34,13 +34,10 @@ from ldapslam.cli.security import coordinator_option
 from ldapslam.cli.submission import JobFile, checked_request
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto import schedule_pb2
+from ldapslam.proto.fields import words_of
 from ldapslam.results.records import utc_text
 
-_CONDITIONS = {
-    "any": pb.RUN_CONDITION_ANY,
-    "pass": pb.RUN_CONDITION_PASS,
-    "fail": pb.RUN_CONDITION_FAIL,
-}
+_CONDITIONS = words_of(pb.RunCondition.DESCRIPTOR)
 
 
 @dataclass
@@ -73,10 +70,6 @@ class Timing:
     def is_once(self) -> bool:
         """One run that is kept back, or left out when its time is missed."""
         return not self.is_often and (self.disabled or self.may_miss)
-
-    @property
-    def is_schedule(self) -> bool:
-        return self.is_often or self.is_once
 
     def check(self, *, wait: bool) -> None:
         """ConfigError when two of them do not go together."""
@@ -266,7 +259,7 @@ def submit_command(
     request.priority = priority
     request.wait_for_agents_ns = wait_for_agents_ns or 0
     request.notify.extend(notify)
-    if timing.is_schedule:
+    if timing.is_often or timing.is_once:
         create = schedule_pb2.CreateScheduleRequest(
             name=timing.name or "",
             job=request,
@@ -274,9 +267,10 @@ def submit_command(
             disabled=timing.disabled,
         )
         with Client(coordinator) as client:
-            _show_schedule(
-                client.schedule_call("CreateSchedule", create), as_json=as_json
-            )
+            status = client.schedule_call("CreateSchedule", create)
+        said = _schedule_text(status)
+        document = schedule_document(status)
+        put_result(document, [status.schedule_id], as_json=as_json, said=said)
         return ExitCode.PASS
     begin = timing.begin_of_run(now)
     request.not_before_utc = _utc_text(begin)
@@ -300,15 +294,10 @@ def submit_command(
     return ExitCode.PASS
 
 
-def _show_schedule(status: schedule_pb2.ScheduleStatus, *, as_json: bool) -> None:
-    if as_json:
-        put_json(schedule_document(status))
-        return
+def _schedule_text(status: schedule_pb2.ScheduleStatus) -> str:
     first = "no time left"
     if status.state == "disabled":
         first = f"`ldapslam schedule resume {status.name}` starts it"
     elif status.next_utc:
-        when = shown_twice(status.next_utc[0], status.rule.time_zone)
-        first = f"next time {when}"
-    say(f"schedule {status.name}, {status.state}: {first}")
-    put(status.schedule_id)
+        first = f"next time {shown_twice(status.next_utc[0], status.rule.time_zone)}"
+    return f"schedule {status.name}, {status.state}: {first}"

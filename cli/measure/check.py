@@ -9,6 +9,7 @@ secrets; monitors, probes and imports are tried too.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -24,7 +25,7 @@ from ldapslam.cli.submission import check_size_of_files, unsupported_thresholds
 from ldapslam.directory.marker import plain_dn
 from ldapslam.jobs.load import load_job
 from ldapslam.jobs.model import Job, Stream
-from ldapslam.jobs.operations.sequence import Request, sessions_of
+from ldapslam.jobs.operations.sequence import sessions_of
 from ldapslam.jobs.plan import (
     AgentPlan,
     agent_plan,
@@ -100,7 +101,8 @@ def _strange_bases(job: Job, facts: Document) -> Iterator[str]:
     for stream in job.streams:
         if facts["uri"] not in job.targets[stream.target]:
             continue
-        for request in _requests(stream):
+        sessions = sessions_of(stream.operations)
+        for request in (one for session in sessions for one in session.requests):
             body = request.step.body
             dn = getattr(body, "base", None) or getattr(body, "dn", None) or ""
             # what follows the last pattern is the same in every request
@@ -112,11 +114,6 @@ def _strange_bases(job: Job, facts: Document) -> Iterator[str]:
                     f"{stream.name}.{request.name}: {dn!r} lies in none of the trees "
                     f"of {facts['uri']}: {'; '.join(facts['naming_contexts'])}"
                 )
-
-
-def _requests(stream: Stream) -> Iterator[Request]:
-    for session in sessions_of(stream.operations):
-        yield from session.requests
 
 
 def _server_line(facts: Document) -> str:
@@ -185,10 +182,7 @@ def _load_text(job: Job, stream: Stream) -> str:
 
 def _plan_document(job: Job) -> Document:
     return {
-        "phases": [
-            {"name": span.name, "start_ns": span.start_ns, "end_ns": span.end_ns}
-            for span in phase_spans(job.run)
-        ],
+        "phases": [asdict(span) for span in phase_spans(job.run)],
         "streams": [
             {
                 "name": stream.name,

@@ -28,7 +28,6 @@ from ldapslam.jobs.types.base import JobType
 from ldapslam.reports.collect.job_notes import method_text
 
 if TYPE_CHECKING:
-    from ldapslam.agent.monitoring.log import LogMonitor
     from ldapslam.agent.monitoring.reading import Monitor
     from ldapslam.agent.monitoring.servers import ObservedServers
 
@@ -158,7 +157,13 @@ def ask_monitors(job: Job, servers: ObservedServers, faults: Faults) -> list[Doc
             document = faults.ask({"name": monitor.name}, result.result)
             documents.append(document)
             if isinstance(monitor, LogMonitor) and "figures" in document:
-                _look_into(monitor)
+                lines, others = monitor.last_lines()
+                if lines and lines == others:
+                    say(
+                        f"warning: {monitor.name}: of its last {lines:,} lines none is "
+                        "an operation. slapd has them with loglevel stats, 389-DS in "
+                        "its access log"
+                    )
     for name in elsewhere:
         documents.append({"name": name, "asked": False})
         faults.put(f"{name}: not on this host; an agent there will read it")
@@ -181,15 +186,6 @@ def _read_once(monitor: Monitor) -> tuple[Document, str]:
         named = ", ".join(missing[:_NAMED]) + ", …" * (len(missing) > _NAMED)
         line += f", {len(missing)} of them missing: {named}"
     return {"figures": len(monitor.metrics), "figures_missing": missing}, line
-
-
-def _look_into(log: LogMonitor) -> None:
-    lines, others = log.last_lines()
-    if lines and lines == others:
-        say(
-            f"warning: {log.name}: of its last {lines:,} lines none is an operation. "
-            "slapd has them with loglevel stats, 389-DS in its access log"
-        )
 
 
 def _elsewhere(job: Job, servers: ObservedServers) -> Iterator[str]:

@@ -4,9 +4,7 @@
 from __future__ import annotations
 
 import importlib.resources
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -14,9 +12,6 @@ from ldapslam.base.errors import ExitCode
 from ldapslam.cli.console import json_option, say
 from ldapslam.cli.measure.run import out_option
 from ldapslam.cli.options import set_option
-
-if TYPE_CHECKING:
-    from ldapslam.lab import Lab
 
 #: What configs/jobs/demo.yaml picks its entries from.
 ENTRIES = 20_000
@@ -44,15 +39,11 @@ def demo_command(
         importlib.resources.as_file(job) as job_file,
     ):
         say(f"supplier {lab.supplier.uri}, replica {lab.replicas[0].uri}")
-        all_overrides = [*lab_overrides(lab), *overrides]
+        all_overrides = [
+            f"targets.supplier={lab.supplier.uri}",
+            f"targets.replica={lab.replicas[0].uri}",
+            f"bind.dn={lab.admin_dn}",
+            f"bind.password={{file: '{lab.admin_password_file}'}}",
+            *overrides,
+        ]
         return run_locally(JobFile(job_file), None, all_overrides, out, as_json=as_json)
-
-
-def lab_overrides(lab: Lab) -> Sequence[str]:
-    """The `--set` options that point a job for supplier and replica at a lab."""
-    return [
-        f"targets.supplier={lab.supplier.uri}",
-        f"targets.replica={lab.replicas[0].uri}",
-        f"bind.dn={lab.admin_dn}",
-        f"bind.password={{file: '{lab.admin_password_file}'}}",
-    ]

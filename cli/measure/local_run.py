@@ -29,7 +29,7 @@ from ldapslam.cli.measure.local_fleet import (
 )
 from ldapslam.cli.options import FORMATS, RUNS_FOLDER, STORE_NAME
 from ldapslam.cli.progress import Progress
-from ldapslam.cli.submission import JobSource, submit_job
+from ldapslam.cli.submission import JobSource, checked_request
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.results.store import Store
 
@@ -83,7 +83,7 @@ def _run_on(
         client.cancel(run_id)
 
     with Client(fleet.address) as client, Progress() as progress:
-        run_id = submit_job(client, source, overrides)
+        run_id = client.submit(checked_request(source, overrides))
         status = follow(client, run_id, progress, on_interrupt=cancel)
     return status, is_interrupted
 
@@ -121,7 +121,7 @@ class _Results:
         if self._has_load():
             say(
                 f"what was measured is in {self.folder}; "
-                f"`ldapslam outcome.report {self.folder}` reports it"
+                f"`ldapslam report {self.folder}` reports it"
             )
         elif not self._has_existed:
             shutil.rmtree(self.folder, ignore_errors=True)

@@ -24,6 +24,7 @@ from ldapslam.cli.measure.one_line_options import (
     common_options,
     compose,
     in_words_of_options,
+    option_of,
 )
 from ldapslam.cli.options import add_options, flag, option
 from ldapslam.jobs.operations.controls import BARE_CONTROLS, CONTROLS
@@ -62,9 +63,9 @@ class _Operation:
     kind: str
     path: tuple[str | int, ...] = ("streams", 0, "operations", 0)
 
-    def need(self, **options: str) -> None:
+    def need(self, *names: str) -> None:
         """UsageError when one of these options was not given."""
-        missing = [words for name, words in options.items() if self.given[name] is None]
+        missing = [option_of(name) for name in names if self.given[name] is None]
         if missing:
             kind = self.kind.replace("_", "-")
             raise click.UsageError(f"{kind} needs {' and '.join(missing)}")
@@ -73,17 +74,17 @@ class _Operation:
         """Set a field of the body; `words` is its option as typed."""
         self.job.put((*self.path, self.kind, name, *inner), value, words)
 
-    def take(self, name: str, words: str) -> None:
-        """Set a field to the value of the option of the same name, if it was given."""
-        value = self.given.get(name)
-        if value is not None and value is not False:
-            self.set(name, words, value)
+    def take(self, *names: str) -> None:
+        """Set fields to the values of the options of the same names, where given."""
+        for name in names:
+            value = self.given.get(name)
+            if value is not None and value is not False:
+                self.set(name, option_of(name), value)
 
     def finish(self, weight: int | None = None, **more: Any) -> None:
         """Set the fields next to the body: weight, --expect and -J."""
         if weight is not None:
-            words = f"--{self.kind.replace('_', '-')}"
-            self.job.put((*self.path, "weight"), weight, words)
+            self.job.put((*self.path, "weight"), weight, option_of(self.kind))
         # the job file's list is complete: it has the successes too
         codes = [
             int(code) if code.isdecimal() else code
@@ -120,16 +121,11 @@ def _control(text: str) -> dict[str, Any] | str:
 
 
 def _search(op: _Operation) -> None:
-    op.need(base="-b")
-    op.take("base", "-b")
-    op.take("scope", "-s")
-    op.take("filter", "-f")
+    op.need("base")
+    op.take("base", "scope", "filter")
     if names := _names(op.given["attributes"]):
         op.set("attributes", "-a", names)
-    op.take("size_limit", "-z")
-    op.take("time_limit", "-l")
-    for name in ("deref", "page_size", "types_only"):
-        op.take(name, f"--{name.replace('_', '-')}")
+    op.take("size_limit", "time_limit", "deref", "page_size", "types_only")
 
 
 def _modify(op: _Operation) -> None:
@@ -174,9 +170,8 @@ def _put_entry(op: _Operation) -> None:
     if given["template"] is not None:
         if entry is not None:
             raise click.UsageError("-b and --template: give one of them")
-        op.need(under="--under")
-        op.take("template", "--template")
-        op.take("under", "--under")
+        op.need("under")
+        op.take("template", "under")
         return
     if entry is None or not given["attributes"]:
         needed = "-b DN and -e NAME=TEXT, or " * has_entry
@@ -192,7 +187,7 @@ def _bind(op: _Operation) -> None:
     name, words = ("entry", "-e") if "entry" in given else ("base", "-b")
     dn, password = given[name], given["credentials"]
     if given.get("anonymous"):
-        op.take("anonymous", "--anonymous")
+        op.take("anonymous")
     elif given.get("mechanism") is not None:
         op.set("sasl", "--mechanism", given["mechanism"], "mechanism")
         if dn is not None:
@@ -208,7 +203,7 @@ def _bind(op: _Operation) -> None:
 
 
 def _mixed_modify(op: _Operation) -> None:
-    op.need(entry="-e")
+    op.need("entry")
     name, value = op.given["modify_attribute"], op.given["value"]
     op.set("dn", "-e", op.given["entry"])
     op.set("replace", "--modify-attribute", {name: value})
@@ -216,7 +211,7 @@ def _mixed_modify(op: _Operation) -> None:
 
 
 def _compare(op: _Operation) -> None:
-    op.need(entry="-e", compare_with="--compare-with")
+    op.need("entry", "compare_with")
     attribute, value = _pair("--compare-with", op.given["compare_with"])
     op.set("dn", "-e", op.given["entry"])
     op.set("attribute", "--compare-with", attribute)
@@ -224,12 +219,12 @@ def _compare(op: _Operation) -> None:
 
 
 def _delete(op: _Operation) -> None:
-    op.need(add="--add")
+    op.need("add")
     op.set("of", "--delete", "add")
 
 
 def _modify_dn(op: _Operation) -> None:
-    op.need(add="--add")
+    op.need("add")
     op.set("of", "--modify-dn", "add")
     op.set("new_rdn", "--modify-dn", "cn=[unique]")
 

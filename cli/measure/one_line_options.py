@@ -148,7 +148,8 @@ common_options = add_options(
 #: Short options of fields; that of another one is its name.
 _SHORT = {
     **{"authcid": "-U", "authzid": "-X", "clients": "-c", "count": "-n"},
-    **{"duration": "-d", "rate": "-r", "start_tls": "-Z"},
+    **{"duration": "-d", "rate": "-r", "start_tls": "-Z", "base": "-b", "scope": "-s"},
+    **{"filter": "-f", "size_limit": "-z", "time_limit": "-l", "entry": "-e"},
 }
 
 
@@ -202,17 +203,18 @@ def _put_given(
     """The fields that options of the same names are for."""
     for name in names:
         if given[name] is not None and given[name] is not False:
-            job.put((*path, name), given[name], _option(name))
+            job.put((*path, name), given[name], option_of(name))
 
 
-def _option(name: str) -> str:
+def option_of(name: str) -> str:
+    """The option of a field, as typed."""
     return _SHORT.get(name, f"--{name.replace('_', '-')}")
 
 
 def _refuse(given: Options, names: Sequence[str], why: str) -> None:
     for name in names:
         if given[name] is not None:
-            raise click.UsageError(f"{_option(name)} {why}")
+            raise click.UsageError(f"{option_of(name)} {why}")
 
 
 def _put_bind(job: ComposedJob, given: Options) -> None:

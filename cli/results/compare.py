@@ -9,10 +9,10 @@ from contextlib import ExitStack
 import click
 
 from ldapslam.base.errors import ConfigError
-from ldapslam.cli.console import json_option, put_result
+from ldapslam.cli.console import put_result
 from ldapslam.cli.options import store_option
 from ldapslam.cli.results.report import store_of
-from ldapslam.cli.security import coordinator_option
+from ldapslam.cli.security import client_options
 from ldapslam.reports.comparison import comparison_tables, differences_of
 from ldapslam.reports.formats.text import render_table
 from ldapslam.reports.result import result_of
@@ -22,8 +22,7 @@ from ldapslam.reports.summarise import summarise
 @click.command("compare")
 @click.argument("runs", metavar="RUN RUN...", nargs=-1)
 @store_option
-@coordinator_option
-@json_option
+@client_options
 def compare_command(
     runs: Sequence[str], store: str | None, coordinator: str, as_json: bool
 ) -> None:

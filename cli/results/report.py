@@ -12,7 +12,7 @@ from click.core import ParameterSource
 
 from ldapslam.base.errors import CoordinatorUnreachable, RunNotFound
 from ldapslam.cli.client import Client, run_argument
-from ldapslam.cli.console import json_option, put_result, say
+from ldapslam.cli.console import put_result, say
 from ldapslam.cli.options import (
     FOLDER,
     RUNS_FOLDER,
@@ -22,7 +22,7 @@ from ldapslam.cli.options import (
     store_option,
 )
 from ldapslam.cli.outcome import fetched_store, report
-from ldapslam.cli.security import coordinator_option
+from ldapslam.cli.security import client_options
 from ldapslam.results.records import FINAL_STATES
 from ldapslam.results.store import Store
 
@@ -34,8 +34,7 @@ from ldapslam.results.store import Store
     "--out DIR", f"Where to write; {RUNS_FOLDER}/RUN_ID when left out.", type=FOLDER
 )
 @store_option
-@coordinator_option
-@json_option
+@client_options
 def report_command(
     run_id: str,
     formats: tuple[str, ...],
@@ -81,23 +80,22 @@ def store_of(
         # an id tells which run is meant, whatever coordinator a variable names
         folder = _local(run)
     place = store or folder
-    if place is not None:
-        with Store.open(place, read_only=True) as results:
-            yield results, _find(results, "latest" if folder else run), folder
-        return
-    try:
-        with Client(coordinator) as client:
-            full_id = client.run(run).run_id
-            with fetched_store(client, full_id) as results:
-                yield results, full_id, None
-    except CoordinatorUnreachable as error:
-        is_default = source is ParameterSource.DEFAULT
-        local = _local_folders() if is_default and run == "latest" else []
-        if not local:
-            raise
-        say(f"{error}: this is the latest run of {RUNS_FOLDER}")
-        with Store.open(local[-1], read_only=True) as results:
-            yield results, _find(results, "latest"), local[-1]
+    if place is None:
+        try:
+            with Client(coordinator) as client:
+                full_id = client.run(run).run_id
+                with fetched_store(client, full_id) as results:
+                    yield results, full_id, None
+            return
+        except CoordinatorUnreachable as error:
+            is_default = source is ParameterSource.DEFAULT
+            local = _local_folders() if is_default and run == "latest" else []
+            if not local:
+                raise
+            say(f"{error}: this is the latest run of {RUNS_FOLDER}")
+            place = folder = local[-1]
+    with Store.open(place, read_only=True) as results:
+        yield results, _find(results, "latest" if folder else run), folder
 
 
 def _local_folders() -> list[Path]:

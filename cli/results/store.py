@@ -16,7 +16,8 @@ import click
 
 from ldapslam.base.errors import ConfigError, NoStore, StoreError
 from ldapslam.base.fault import Fault
-from ldapslam.cli.console import json_option, put, put_json, put_result, say
+from ldapslam.base.units import format_size
+from ldapslam.cli.console import json_option, put_result
 from ldapslam.cli.options import FILE, flag, option
 from ldapslam.cli.serve.serve import state_folder
 from ldapslam.results import upkeep
@@ -26,7 +27,6 @@ from ldapslam.results.store import Store
 
 _AGE = re.compile(r"(\d{1,5})(h|d|w)")
 _HOURS = {"h": 1, "d": 24, "w": 7 * 24}
-_KIB = 1024.0
 _RUN_FIELDS = ("run_id", "job_name", "state", "finished_utc")
 
 
@@ -64,8 +64,8 @@ def info_command(url: str, as_json: bool) -> None:
     counts = ", ".join(f"{count} {state}" for state, count in info.runs.items())
     fields = {
         "store": info.url,
-        "size": size_text(info.size_bytes),
-        "free": "" if info.free_bytes is None else size_text(info.free_bytes),
+        "size": format_size(info.size_bytes),
+        "free": "" if info.free_bytes is None else format_size(info.free_bytes),
         "runs": f"{sum(info.runs.values())}" + (f" ({counts})" if counts else ""),
         "intervals": f"{info.intervals}",
         "oldest": info.oldest_utc or "",
@@ -85,11 +85,9 @@ def backup_command(file: Path, url: str, as_json: bool) -> None:
     with _existing(url) as store:
         before = upkeep.size_bytes(store)
         size = upkeep.back_up(store, file)
-    if as_json:
-        put_json({"file": str(file), "size_bytes": size, "store_bytes": before})
-        return
-    put(str(file))
-    say(f"{size_text(size)}, of a store of {size_text(before)}")
+    result = {"file": str(file), "size_bytes": size, "store_bytes": before}
+    said = f"{format_size(size)}, of a store of {format_size(before)}"
+    put_result(result, [str(file)], as_json=as_json, said=said)
 
 
 @store_command.command("vacuum")
@@ -116,10 +114,9 @@ def vacuum_command(url: str, as_json: bool) -> None:
                 "the free space is used for new runs",
             ) from error
         after = upkeep.size_bytes(store)
-    if as_json:
-        put_json({"size_bytes_before": before, "size_bytes": after})
-    else:
-        say(f"{size_text(before)} before, {size_text(after)} now")
+    result = {"size_bytes_before": before, "size_bytes": after}
+    said = f"{format_size(before)} before, {format_size(after)} now"
+    put_result(result, as_json=as_json, said=said)
 
 
 @store_command.command("prune")
@@ -171,32 +168,28 @@ def prune_command(
         if audit_utc is not None:
             entries = _prune_audit(store, audit_utc, dry_run=dry_run)
         after = upkeep.info(store)
-    if as_json:
-        put_json(
-            {
-                "runs": [
-                    {name: getattr(run, name) for name in _RUN_FIELDS} for run in runs
-                ],
-                "schedule_times": times,
-                "audit_entries": entries,
-                "removed": not dry_run,
-                "size_bytes_before": before,
-                "size_bytes": after.size_bytes,
-                "free_bytes": after.free_bytes,
-            }
-        )
-        return
-    for run in runs:
-        put(f"{run.run_id}  {run.state:<9}  {run.finished_utc or ''}  {run.job_name}")
+    result = {
+        "runs": [{name: getattr(run, name) for name in _RUN_FIELDS} for run in runs],
+        "schedule_times": times,
+        "audit_entries": entries,
+        "removed": not dry_run,
+        "size_bytes_before": before,
+        "size_bytes": after.size_bytes,
+        "free_bytes": after.free_bytes,
+    }
+    lines = (
+        f"{run.run_id}  {run.state:<9}  {run.finished_utc or ''}  {run.job_name}"
+        for run in runs
+    )
     what = f"{len(runs)} runs"
     if times:
         what += f", {times} times of schedules"
     if entries:
         what += f", {entries} entries of the audit log"
+    said = f"{what} removed; {_space_text(before, after)}"
     if dry_run:
-        say(f"{what} would be removed; the store has {size_text(before)}")
-    else:
-        say(f"{what} removed; {_space_text(before, after)}")
+        said = f"{what} would be removed; the store has {format_size(before)}"
+    put_result(result, lines, as_json=as_json, said=said)
 
 
 def _prune_audit(store: Store, before_utc: str, *, dry_run: bool) -> int:
@@ -231,20 +224,10 @@ def _existing(url: str, *, read_only: bool = True) -> Store:
 
 
 def _space_text(before: int, after: upkeep.StoreInfo) -> str:
-    text = f"{size_text(before)} before, {size_text(after.size_bytes)} now"
+    text = f"{format_size(before)} before, {format_size(after.size_bytes)} now"
     if after.free_bytes:
         text += (
-            f", of which {size_text(after.free_bytes)} are free for new runs "
+            f", of which {format_size(after.free_bytes)} are free for new runs "
             "(`ldapslam store vacuum` gives them back)"
         )
     return text
-
-
-def size_text(size_bytes: int) -> str:
-    """A size for people: three or four figures and a unit."""
-    size = float(size_bytes)
-    for unit in ("bytes", "KiB", "MiB", "GiB"):
-        if size < _KIB:
-            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
-        size /= _KIB
-    return f"{size:.1f} TiB"

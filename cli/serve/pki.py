@@ -133,10 +133,10 @@ def list_command(folder: Path, as_json: bool) -> None:
     """List the certificates with their expiry."""
     issued = Authority(folder).issued()
     now_utc = datetime.now(UTC)
-    if not issued and not as_json:
-        say("nothing issued yet")
     documents = [_document(one, now_utc) for one in issued]
-    put_result(documents, (_line(one, now_utc) for one in issued), as_json=as_json)
+    lines = (_line(one, now_utc) for one in issued)
+    said = "" if issued else "nothing issued yet"
+    put_result(documents, lines, as_json=as_json, said=said)
 
 
 def _line(one: Issued, now_utc: datetime) -> str:
@@ -163,10 +163,6 @@ def _document(one: Issued, now_utc: datetime) -> dict[str, Any]:
     }
 
 
-def _parse_lifetime(value: str) -> timedelta:
-    return timedelta(seconds=parse_duration(value) / NS_PER_S)
-
-
 def _parse_enrolment(value: str) -> str:
     host, port = split_host_port(value)
     if is_unix(value):
@@ -188,7 +184,7 @@ def _parse_enrolment(value: str) -> str:
     "--expires TIME",
     "How long the token is good.",
     default="1h",
-    parse=_parse_lifetime,
+    parse=lambda value: timedelta(seconds=parse_duration(value) / NS_PER_S),
 )
 @option(
     "--enrol HOST:PORT",

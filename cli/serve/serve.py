@@ -289,6 +289,10 @@ _limit_options = add_options(
 )
 
 
+#: Options that are settings of the agent; those beside them are its limits.
+_OWN_SETTINGS = ("labels", "workers", "realtime", "max_runs", "restricted")
+
+
 @click.command("agent")
 @coordinator_option
 @option(
@@ -322,27 +326,23 @@ _limit_options = add_options(
 def agent_command(
     coordinator: str,
     name: str | None,
-    labels: dict[str, str],
     spool: Path | None,
-    workers: int | None,
-    realtime: bool,
-    max_runs: int,
-    restricted: bool,
     allow_target: tuple[str, ...],
     require_marker: str | None,
     join_file: Path | None,
     log_format: str,
     metrics: tuple[str, int] | None,
-    **limits: Any,
+    **given: Any,
 ) -> None:
     """Generate load for a coordinator until SIGTERM or Ctrl-C, which drain."""
     from ldapslam.agent.admission.limits import AgentLimits
     from ldapslam.agent.admission.target_rules import parse_rules
     from ldapslam.directory.marker import parse_marker
 
+    own = {name: given.pop(name) for name in _OWN_SETTINGS}
     if require_marker is not None:
-        limits["marker_rdn"] = parse_marker(require_marker)
-    allowed = AgentLimits(targets=parse_rules(allow_target), **limits)
+        given["marker_rdn"] = parse_marker(require_marker)
+    allowed = AgentLimits(targets=parse_rules(allow_target), **given)
     identity = agent_identity(
         *(coordinator, name, socket.gethostname(), spool),
         *(state_folder() / "spool", join_file),
@@ -356,15 +356,7 @@ def agent_command(
         from ldapslam.agent.settings import AgentSettings
 
         settings = AgentSettings(
-            name=identity.name,
-            spool=identity.spool,
-            labels=labels,
-            workers=workers,
-            realtime=realtime,
-            max_runs=max_runs,
-            restricted=restricted,
-            limits=allowed,
-            forks=forks,
+            identity.name, identity.spool, limits=allowed, forks=forks, **own
         )
         identity.enter(coordinator)
         announce(

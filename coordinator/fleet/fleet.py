@@ -3,8 +3,8 @@
 
 No I/O and no clock: `handle(event, now_ns)` takes what happened and returns what has to
 be done. An event that its state does not allow changes nothing and returns RefuseEvent:
-events come from the network and may be late or repeated. (Its length: two machines, of
-agents and of the queue, that decide together.)
+events come from the network and may be late or repeated. Two machines, of agents and of
+the queue, decide together.
 
 An agent:
 
@@ -51,6 +51,7 @@ from enum import StrEnum
 from typing import Any
 
 from ldapslam.coordinator.fleet.selection import Candidate, Selection
+from ldapslam.coordinator.message import Message
 
 #: An idle agent, or one that hung up, is lost after this. Heartbeats come every second.
 LOST_AFTER_NS = 4_000_000_000
@@ -75,11 +76,10 @@ class QueueState(StrEnum):
     HOLDING = "holding"
 
 
-class FleetEvent:
+class FleetEvent(Message):
     """What happened."""
 
 
-@dataclass(frozen=True, slots=True)
 class AgentRegistered(FleetEvent):
     name: str
     #: Random for each process.
@@ -94,32 +94,27 @@ class AgentRegistered(FleetEvent):
     host_id: str = ""
 
 
-@dataclass(frozen=True, slots=True)
 class AgentHeard(FleetEvent):
     name: str
 
 
-@dataclass(frozen=True, slots=True)
 class AgentHungUp(FleetEvent):
     """The connection that brings the agent its commands has ended."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
 class AgentListens(FleetEvent):
     """A connection that brings the agent its commands stands."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
 class AgentLeft(FleetEvent):
     name: str
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
 class AgentReleased(FleetEvent):
     """The agent's part of the run has ended."""
 
@@ -127,12 +122,10 @@ class AgentReleased(FleetEvent):
     run_id: str
 
 
-@dataclass(frozen=True, slots=True)
 class TimePassed(FleetEvent):
     pass
 
 
-@dataclass(frozen=True, slots=True)
 class RunSubmitted(FleetEvent):
     run_id: str
     selection: Selection
@@ -147,7 +140,6 @@ class RunSubmitted(FleetEvent):
     agents_until_ns: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class RunRecovered(FleetEvent):
     """A run that was live when the coordinator before this one ended."""
 
@@ -159,7 +151,6 @@ class RunRecovered(FleetEvent):
     lease_ns: int = 60_000_000_000
 
 
-@dataclass(frozen=True, slots=True)
 class RunRequeued(FleetEvent):
     """The run is to begin again, with these agents."""
 
@@ -167,28 +158,24 @@ class RunRequeued(FleetEvent):
     agents: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class RunWithdrawn(FleetEvent):
     run_id: str
 
 
-@dataclass(frozen=True, slots=True)
 class RunEnded(FleetEvent):
     run_id: str
 
 
-@dataclass(frozen=True, slots=True)
 class HoldRuns(FleetEvent):
     """These may not be assigned now; replaces what was held before."""
 
     run_ids: frozenset[str]
 
 
-class Command:
+class Command(Message):
     """What has to be done."""
 
 
-@dataclass(frozen=True, slots=True)
 class AssignRun(Command):
     run_id: str
     #: In the order of their indexes.
@@ -197,7 +184,6 @@ class AssignRun(Command):
     left_out: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
 class RefuseRun(Command):
     run_id: str
     wanted: str
@@ -207,12 +193,10 @@ class RefuseRun(Command):
     ineligible: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
 class GiveUpRun(RefuseRun):
     """The run has waited long enough for agents."""
 
 
-@dataclass(frozen=True, slots=True)
 class ReportSilence(Command):
     """Nothing is heard of the agent; its runs go on."""
 
@@ -221,7 +205,6 @@ class ReportSilence(Command):
     silent_ns: int
 
 
-@dataclass(frozen=True, slots=True)
 class ReportReturn(Command):
     """A silent agent is heard again."""
 
@@ -230,7 +213,6 @@ class ReportReturn(Command):
     silent_ns: int
 
 
-@dataclass(frozen=True, slots=True)
 class ReportLoss(Command):
     """The runs lose the agent; `is_gone`: so does the fleet."""
 
@@ -241,7 +223,6 @@ class ReportLoss(Command):
     is_gone: bool = True
 
 
-@dataclass(frozen=True, slots=True)
 class StopOrphan(Command):
     """The agent works on a run that is not its own (any more)."""
 
@@ -249,7 +230,6 @@ class StopOrphan(Command):
     run_id: str
 
 
-@dataclass(frozen=True, slots=True)
 class RefuseEvent(Command):
     event: FleetEvent
     state: str

@@ -48,24 +48,15 @@ class Selection:
 
     def ineligible(self, candidates: Iterable[Candidate]) -> tuple[str, ...]:
         """Why candidates do not fit, for people; none when agents are named."""
-        restricted: list[str] = []
-        unlabelled: list[str] = []
-        for candidate in candidates:
-            if self.names or self.fits(candidate):
-                continue
-            kind = restricted if candidate.is_restricted else unlabelled
-            kind.append(candidate.name)
-        found = []
-        if restricted:
-            rule = "takes only jobs that name it"
-            if len(restricted) > 1:
-                rule = "take only jobs that name them"
-            found.append(f"{', '.join(restricted)} {rule}")
-        if unlabelled:
-            verb = "is" if len(unlabelled) == 1 else "are"
-            lack = f"{verb} not labelled {self._label_text()}"
-            found.append(f"{', '.join(unlabelled)} {lack}")
-        return tuple(found)
+        others = [one for one in candidates if not (self.names or self.fits(one))]
+        lack = f"not labelled {self._label_text()}"
+        found: dict[str, list[str]] = {"only for jobs that name them": [], lack: []}
+        for one in others:
+            why = "only for jobs that name them" if one.is_restricted else lack
+            found[why].append(one.name)
+        return tuple(
+            f"{', '.join(names)}: {why}" for why, names in found.items() if names
+        )
 
     def needed(self, candidates: int) -> int:
         """Agents needed, when this many fit; at least one."""

@@ -63,11 +63,8 @@ class NotifySettings:
     #: For receivers to follow; {run_id} is the run's.
     link: str | None = None
 
-    def urls(self) -> dict[str, str]:
-        """Name -> URL; ConfigError, which does not show the URL."""
-        return {name: self.url(name) for name in self.channels}
-
     def url(self, name: str) -> str:
+        """A channel's URL; ConfigError, which does not show it."""
         place = self.channels[name]
         if isinstance(place, str):
             return place
@@ -103,30 +100,6 @@ def parse_channel(text: str) -> tuple[str, str | SecretRef]:
     )
 
 
-async def check_settings(settings: NotifySettings) -> None:
-    """ConfigError when what the operator named cannot be used."""
-    check_channels(settings.always, settings.channels)
-    if not settings.channels:
-        return
-    if importlib.util.find_spec("apprise") is None:
-        raise ConfigError(
-            "notification channels need the library apprise, which is not installed",
-            hint="pip install 'ldapslam[notify]'",
-        )
-    try:
-        answer = await ask(COMMAND, {"check": settings.urls()}, LIMIT_S)
-    except (OSError, ValueError) as error:
-        answer = {"why": str(error)}
-    if "why" in answer:
-        raise ConfigError(f"notification channels cannot be checked: {answer['why']}")
-    for name in answer["unusable"]:
-        raise ConfigError(
-            f"notification channel {name!r}: apprise cannot use its URL",
-            hint="https://github.com/caronc/apprise/wiki lists them, such as "
-            "mailto://user:password@example.com or json://hooks.example.com/path",
-        )
-
-
 class Notifier(Extension):
     """One coordinator's; on its event loop."""
 
@@ -149,7 +122,31 @@ class Notifier(Extension):
         self._early: list[tuple[RunRecord, Sequence[str]]] = []
 
     async def check(self) -> None:
-        await check_settings(self._settings)
+        """ConfigError when what the operator named cannot be used."""
+        settings = self._settings
+        check_channels(settings.always, settings.channels)
+        if not settings.channels:
+            return
+        if importlib.util.find_spec("apprise") is None:
+            raise ConfigError(
+                "notification channels need the library apprise, which is not there",
+                hint="pip install 'ldapslam[notify]'",
+            )
+        try:
+            urls = {name: settings.url(name) for name in settings.channels}
+            answer = await ask(COMMAND, {"check": urls}, LIMIT_S)
+        except (OSError, ValueError) as error:
+            answer = {"why": str(error)}
+        if "why" in answer:
+            raise ConfigError(
+                f"notification channels cannot be checked: {answer['why']}"
+            )
+        for name in answer["unusable"]:
+            raise ConfigError(
+                f"notification channel {name!r}: apprise cannot use its URL",
+                hint="https://github.com/caronc/apprise/wiki lists them, such as "
+                "mailto://user:password@example.com or json://hooks.example.com/path",
+            )
 
     async def start(self, coordinator: Coordinator, server: Any) -> None:
         self._writer = coordinator.writer

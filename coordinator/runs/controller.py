@@ -146,6 +146,10 @@ class ActiveRun:
     def state(self) -> RunState:
         return self._machine.state
 
+    @property
+    def is_queued(self) -> bool:
+        return self.state is RunState.QUEUED
+
     def feed_later(self, event: machine.RunEvent) -> None:
         """Not within this round of commands or runs."""
         asyncio.get_running_loop().call_soon(self.feed, event)
@@ -367,7 +371,7 @@ class ActiveRun:
         for index, agent in enumerate(everyone):
             if agent in agents:
                 part = self._assignment(agent, index, len(everyone))
-                self._send(agent, agent_pb2.Command(prepare=part))
+                self._send(agent, prepare=part)
 
     def _monitor(self, agents: tuple[str, ...]) -> None:
         """The first agent of each host monitors it, the run's first agent the
@@ -378,20 +382,17 @@ class ActiveRun:
         for index, agent in enumerate(agents):
             if agent in monitors:
                 part = self._assignment(agent, index, len(agents))
-                order = agent_pb2.MonitorRun(run=part)
-                self._send(agent, agent_pb2.Command(monitor=order))
+                self._send(agent, monitor=agent_pb2.MonitorRun(run=part))
             else:
                 self.feed_later(machine.MonitorEnded(agent))
 
     def _conclude_monitors(self, agents: Iterable[str], verify: bool) -> None:
         order = agent_pb2.ConcludeMonitoring(run_id=self.run_id, verify=verify)
-        for agent in agents:
-            self._send(agent, agent_pb2.Command(conclude=order))
+        self._send(*agents, conclude=order)
 
     def _end_monitors(self, agents: Iterable[str]) -> None:
         order = agent_pb2.EndMonitoring(run_id=self.run_id)
-        for agent in agents:
-            self._send(agent, agent_pb2.Command(end_monitoring=order))
+        self._send(*agents, end_monitoring=order)
 
     def _assignment(self, agent: str, index: int, count: int) -> RunAssignment:
         part = RunAssignment()
@@ -433,19 +434,18 @@ class ActiveRun:
             return
         for agent, t0_mono_ns in orders.items():
             start = agent_pb2.StartRun(run_id=self.run_id, t0_mono_ns=t0_mono_ns)
-            self._send(agent, agent_pb2.Command(start=start))
+            self._send(agent, start=start)
 
     def _stop(
         self, agents: Iterable[str], reason: str, *, abandon: bool = False
     ) -> None:
         stop = agent_pb2.StopRun(run_id=self.run_id, reason=reason, abandon=abandon)
-        for agent in agents:
-            self._send(agent, agent_pb2.Command(stop=stop))
+        self._send(*agents, stop=stop)
 
-    def _send(self, agent: str, command: agent_pb2.Command) -> None:
-        link = self._fleet.link(agent)
-        if link is not None:
-            link.send(command)
+    def _send(self, *agents: str, **order: Any) -> None:
+        for link in map(self._fleet.link, agents):
+            if link is not None:
+                link.send(agent_pb2.Command(**order))
 
     def _conclude(
         self, state: RunState, detail: str, error: LdapSlamError | None

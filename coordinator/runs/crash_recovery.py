@@ -38,16 +38,6 @@ def ending_document(
 
 
 @dataclass(frozen=True, slots=True)
-class Close:
-    """The run cannot be taken up."""
-
-
-@dataclass(frozen=True, slots=True)
-class Requeue:
-    """The run waits for agents again."""
-
-
-@dataclass(frozen=True, slots=True)
 class Resume:
     """The run goes on where it is."""
 
@@ -65,14 +55,13 @@ class Resume:
 _WITH_LOAD = (RunState.READY, RunState.RUNNING, RunState.DRAINING)
 
 
-def recovery_of(run: OpenRun) -> Close | Requeue | Resume:
-    if run.submission is None:
-        return Close()
+def recovery_of(run: OpenRun) -> Resume | None:
+    """How a run with its submission goes on; None: it waits for agents again."""
     record = run.record
     state = RunState(record.state)
     t0 = record.manifest.get("t0")
     if state not in _WITH_LOAD or t0 is None:
-        return Requeue()
+        return None
     usual = Part.PREPARED if state is RunState.READY else Part.STARTED
     facts: dict[str, Mapping[str, Any]] = {
         agent: run.agents.get(agent, {}) for agent in record.agents

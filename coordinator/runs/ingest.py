@@ -323,7 +323,11 @@ def _description(message: monitor_pb2.MonitorDescription) -> MonitorDescription:
     if len(message.metrics) > _MAX_METRICS:
         raise ProtocolError(f"a monitor of {len(message.metrics)} metrics")
     metrics = [
-        Metric(_name(one.name), one.unit[:_MAX_NAME], _kind(one.is_counter))
+        Metric(
+            _name(one.name),
+            one.unit[:_MAX_NAME],
+            "counter" if one.is_counter else "gauge",
+        )
         for one in message.metrics
     ]
     if len({one.name for one in metrics}) < len(metrics):
@@ -331,10 +335,6 @@ def _description(message: monitor_pb2.MonitorDescription) -> MonitorDescription:
     return MonitorDescription(
         _name(message.name), metrics, _facts(message.facts_json, _MAX_MONITOR_DEPTH)
     )
-
-
-def _kind(is_counter: bool) -> Any:
-    return "counter" if is_counter else "gauge"
 
 
 def _name(text: str) -> str:

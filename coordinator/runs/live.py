@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ldapslam.jobs.fields.thresholds import samples_needed
 from ldapslam.proto import common_pb2
 from ldapslam.proto.common_pb2 import (
     METRIC_RESPONSE_TIME,
@@ -124,17 +123,10 @@ def _stream_figures(
     )
     if times.total:
         figures.response_time_max_us = times.max_ns / 1000
-    if (p50_us := _percentile_us(times, 50)) is not None:
-        figures.response_time_p50_us = p50_us
-    if (p99_us := _percentile_us(times, 99)) is not None:
-        figures.response_time_p99_us = p99_us
+    for p in (50, 99):
+        if (value_ns := times.reliable_percentile(p)) is not None:
+            setattr(figures, f"response_time_p{p}_us", value_ns / 1000)
     return figures
-
-
-def _percentile_us(times: Histogram, p: float) -> float | None:
-    """None: too few values."""
-    value_ns = times.percentile(p) if times.total >= samples_needed(p) else None
-    return None if value_ns is None else value_ns / 1000
 
 
 def _response_times(row: OperationInterval) -> Iterable[common_pb2.Histogram]:

@@ -4,7 +4,6 @@
 No I/O and no clock: `handle(event, now_ns)` takes what happened and returns what has to
 be done. An event that its state does not allow changes nothing and returns RefuseEvent;
 a repeated one returns nothing, because agents repeat what was not acknowledged.
-(Its length: the events and commands are the half of it.)
 
     queued ---AgentsAssigned---> preparing ---AgentPrepared (last)---> ready
     ready ----AgentStarted (last)----> running
@@ -23,7 +22,7 @@ a repeated one returns nothing, because agents repeat what was not acknowledged.
 A run with monitors has monitors on some of its agents. They see the servers before
 anything else happens to them: agents are told to prepare when every monitor has. They
 conclude when every agent has ended: draining goes on until they have, or until the run
-is cancelled, which then ends as it was going to. A run is not begun when an monitor is
+is cancelled, which then ends as it was going to. A run is not begun when a monitor is
 refused what the job asks of it, and never stopped for what one fails to see later: its
 verdict says what is missing.
 
@@ -44,6 +43,7 @@ from enum import StrEnum
 from typing import Any
 
 from ldapslam.base.errors import AgentLost, AgentUnreachable, LdapSlamError, RunAborted
+from ldapslam.coordinator.message import Message
 
 #: The disk takes a while, and agents of one host share its CPUs.
 _LOCAL_LEAD_NS = 400_000_000
@@ -127,30 +127,26 @@ class Ending:
         return self.state is RunState.FINISHED
 
 
-class RunEvent:
+class RunEvent(Message):
     """What happened."""
 
 
-@dataclass(frozen=True, slots=True)
 class AgentsAssigned(RunEvent):
     agents: tuple[str, ...]
     #: All run on the coordinator's host.
     are_local: bool = False
 
 
-@dataclass(frozen=True, slots=True)
 class MonitorPrepared(RunEvent):
     agent: str
 
 
-@dataclass(frozen=True, slots=True)
 class MonitorProgressed(RunEvent):
     """It is at work: servers may take long to become equal, and to be compared."""
 
     agent: str
 
 
-@dataclass(frozen=True, slots=True)
 class MonitorEnded(RunEvent):
     agent: str
     reason: str = ""
@@ -158,17 +154,14 @@ class MonitorEnded(RunEvent):
     refusal: LdapSlamError | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class AgentPrepared(RunEvent):
     agent: str
 
 
-@dataclass(frozen=True, slots=True)
 class AgentStarted(RunEvent):
     agent: str
 
 
-@dataclass(frozen=True, slots=True)
 class CleanUpProgressed(RunEvent):
     """The agent's load is over; it removes the entries that it added."""
 
@@ -176,31 +169,26 @@ class CleanUpProgressed(RunEvent):
     entries_left: int
 
 
-@dataclass(frozen=True, slots=True)
 class AgentFinished(RunEvent):
     agent: str
     early_reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
 class AgentFailed(RunEvent):
     agent: str
     error: LdapSlamError
 
 
-@dataclass(frozen=True, slots=True)
 class AgentVanished(RunEvent):
     agent: str
     silent_ns: int
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
 class CancelRequested(RunEvent):
     by: str
 
 
-@dataclass(frozen=True, slots=True)
 class GaveUp(RunEvent):
     """The run will not begin: with an error it has failed, else it is cancelled."""
 
@@ -208,56 +196,48 @@ class GaveUp(RunEvent):
     error: LdapSlamError | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class StoreFailed(RunEvent):
     """Reports cannot be kept: what cannot be kept must not be measured."""
 
     error: LdapSlamError
 
 
-@dataclass(frozen=True, slots=True)
 class TimePassed(RunEvent):
     pass
 
 
-class Command:
+class Command(Message):
     """What has to be done."""
 
 
-@dataclass(frozen=True, slots=True)
 class MonitorServers(Command):
     """On these agents; the run begins again for all of them."""
 
     agents: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class ConcludeMonitors(Command):
     agents: tuple[str, ...]
     #: Whether to wait for equal replicas; False after a failure.
     verify: bool
 
 
-@dataclass(frozen=True, slots=True)
 class EndMonitors(Command):
     """At once."""
 
     agents: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class PrepareAgents(Command):
     agents: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class StartAgents(Command):
     agents: tuple[str, ...]
     #: T0 in the coordinator's clock.
     t0_ns: int
 
 
-@dataclass(frozen=True, slots=True)
 class StopAgents(Command):
     agents: tuple[str, ...]
     reason: str
@@ -265,33 +245,28 @@ class StopAgents(Command):
     abandon: bool = False
 
 
-@dataclass(frozen=True, slots=True)
 class ReleaseAgents(Command):
     """They have not been told of the run."""
 
     agents: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class RequeueRun(Command):
     """The run is to begin again with these agents, once they have ended their part."""
 
     agents: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class RecordState(Command):
     state: RunState
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True)
 class RecordEvent(Command):
     kind: str
     text: str
 
 
-@dataclass(frozen=True, slots=True)
 class ConcludeRun(Command):
     """The run is over; `error` is why it failed."""
 
@@ -300,12 +275,12 @@ class ConcludeRun(Command):
     error: LdapSlamError | None
 
 
-@dataclass(frozen=True, slots=True)
 class RefuseEvent(Command):
     event: RunEvent
     state: RunState
 
 
+_Step = Callable[[Any, int], list[Command]]
 _BEFORE_LOAD = (RunState.PREPARING, RunState.READY)
 _OF_MONITORS = (MonitorPrepared, MonitorProgressed, MonitorEnded)
 
@@ -332,7 +307,8 @@ class Run:
         self.ending = Ending()
         active = (RunState.PREPARING, RunState.READY, RunState.RUNNING)
         live = (*active, RunState.DRAINING)
-        steps: dict[type[Any], tuple[Any, tuple[RunState, ...]]] = {
+        #: Event -> what it does, and the states that allow it.
+        self._steps: dict[type[Any], tuple[_Step, tuple[RunState, ...]]] = {
             AgentsAssigned: (self._on_assigned, (RunState.QUEUED,)),
             MonitorPrepared: (self._on_monitor_prepared, live),
             MonitorProgressed: (self._on_monitor_progressed, live),
@@ -348,9 +324,6 @@ class Run:
             StoreFailed: (self._on_store_failed, live),
             TimePassed: (self._on_time, live),
         }
-        self._steps: dict[type[Any], Callable[[Any, int], list[Command]]]
-        self._steps = {event: step for event, (step, _) in steps.items()}
-        self._allowed = {event: states for event, (_, states) in steps.items()}
 
     def resume(
         self,
@@ -385,7 +358,8 @@ class Run:
 
     def handle(self, event: RunEvent, now_ns: int) -> list[Command]:
         """Take one event; `now_ns` is the coordinator's clock and never goes back."""
-        if self.state not in self._allowed[type(event)]:
+        step, allowed = self._steps[type(event)]
+        if self.state not in allowed:
             return [RefuseEvent(event, self.state)]
         agent = getattr(event, "agent", None)
         if agent is not None:
@@ -394,7 +368,7 @@ class Run:
             is_of_monitor = isinstance(event, _OF_MONITORS)
             if self.parts[agent].is_over and not is_of_monitor:
                 return []
-        return self._steps[type(event)](event, now_ns)
+        return step(event, now_ns)
 
     def _on_assigned(self, event: AgentsAssigned, now_ns: int) -> list[Command]:
         self.parts = dict.fromkeys(event.agents, Part.ASSIGNED)
@@ -557,13 +531,11 @@ class Run:
         return [RecordEvent("gave_up", event.reason), *self._conclude(now_ns)]
 
     def _on_store_failed(self, event: StoreFailed, now_ns: int) -> list[Command]:
-        noted = RecordEvent("store_failed", str(event.error))
         if not self.ending.is_planned:
             return []
-        return [
-            noted,
-            *self._stop(RunState.FAILED, str(event.error), event.error, now_ns),
-        ]
+        text = str(event.error)
+        stop = self._stop(RunState.FAILED, text, event.error, now_ns)
+        return [RecordEvent("store_failed", text), *stop]
 
     def _on_time(self, event: TimePassed, now_ns: int) -> list[Command]:
         if self.state is RunState.RUNNING and self.t0_ns is not None:
@@ -666,9 +638,7 @@ class Run:
 
     def _end_part(self, agent: str, now_ns: int) -> list[Command]:
         self.parts[agent] = Part.ENDED
-        if self._live():
-            return []
-        return self._conclude(now_ns)
+        return [] if self._live() else self._conclude(now_ns)
 
     def _conclude(self, now_ns: int) -> list[Command]:
         """No agent is awaited any more; monitors may be."""
@@ -683,11 +653,10 @@ class Run:
         self._conclude_until_ns = self._deadline_ns
         if verify:
             self._conclude_until_ns += self._limits.verify_ns
-        entered = [] if self.state is RunState.DRAINING else self._enter_draining()
-        return [*entered, ConcludeMonitors(monitors, verify)]
-
-    def _enter_draining(self) -> list[Command]:
-        return self._enter(RunState.DRAINING, self.ending.detail)
+        commands: list[Command] = [ConcludeMonitors(monitors, verify)]
+        if self.state is RunState.DRAINING:
+            return commands
+        return [*self._enter(RunState.DRAINING, self.ending.detail), *commands]
 
     def _end(self) -> list[Command]:
         ending = self.ending

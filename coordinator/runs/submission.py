@@ -14,9 +14,11 @@ import re
 import secrets
 import socket
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any
+
+from pydantic import BaseModel
 
 from ldapslam.base.errors import AgentVersionMismatch, ConfigError
 from ldapslam.base.time_zone import parse_utc
@@ -267,19 +269,16 @@ def report_plan(job: Job) -> dict[str, Any]:
     # one agent has all streams, and the whole of each total
     whole = agent_plan(job, agent_index=0, agent_count=1, seed=0)
     return {
-        "phases": [
-            {"name": span.name, "start_ns": span.start_ns, "end_ns": span.end_ns}
-            for span in phase_spans(job.run)
-        ],
+        "phases": [asdict(span) for span in phase_spans(job.run)],
         "boundaries_ns": list(interval_boundaries_ns(job.run)),
         "streams": [
             _stream(job, stream, planned)
             for stream, planned in zip(job.streams, whole.streams, strict=True)
         ],
-        "validity": job.validity.model_dump(mode="json", by_alias=True),
+        "validity": _document(job.validity),
         "thresholds": list(job.thresholds),
         **_counted(job),
-        **_verify(job),
+        **({"verify": _document(job.verify)} if job.verify else {}),
     }
 
 
@@ -294,10 +293,8 @@ def _counted(job: Job) -> dict[str, Any]:
     return {"counted": list(dict.fromkeys(uris))} if uris else {}
 
 
-def _verify(job: Job) -> dict[str, Any]:
-    if job.verify is None:
-        return {}
-    return {"verify": job.verify.model_dump(mode="json", by_alias=True)}
+def _document(section: BaseModel) -> dict[str, Any]:
+    return section.model_dump(mode="json", by_alias=True)
 
 
 def _stream(job: Job, stream: Stream, planned: StreamPlan) -> dict[str, Any]:

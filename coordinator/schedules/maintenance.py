@@ -109,7 +109,7 @@ def window_of(message: pb.MaintenanceWindow) -> Window:
 
 
 def hold_of(
-    windows: Sequence[Window],
+    windows: Iterable[Window],
     targets: frozenset[str],
     planned: timedelta,
     now: datetime,

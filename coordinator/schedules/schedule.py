@@ -24,10 +24,12 @@ from enum import StrEnum
 
 from ldapslam.base.errors import ConfigError
 from ldapslam.base.time_zone import clock_text, parse_utc, zone_named
+from ldapslam.coordinator.message import Message
 from ldapslam.coordinator.run_queue import WaitingRun
 from ldapslam.coordinator.schedules.maintenance import Hold
 from ldapslam.coordinator.schedules.recurrence import Rule, check_cron, next_time
 from ldapslam.proto import schedule_pb2 as pb
+from ldapslam.proto.fields import words_of
 from ldapslam.results.records import FINAL_STATES
 
 DEFAULT_GRACE = timedelta(minutes=1)
@@ -71,16 +73,8 @@ class State(StrEnum):
     OVER = "over"
 
 
-_MISFIRES = {
-    pb.MISFIRE_POLICY_SKIP: Misfire.SKIP,
-    pb.MISFIRE_POLICY_RUN_ONCE: Misfire.RUN_ONCE,
-    pb.MISFIRE_POLICY_RUN_ALL: Misfire.RUN_ALL,
-}
-_OVERLAPS = {
-    pb.OVERLAP_POLICY_SKIP: Overlap.SKIP,
-    pb.OVERLAP_POLICY_QUEUE: Overlap.QUEUE,
-    pb.OVERLAP_POLICY_REPLACE: Overlap.REPLACE,
-}
+_MISFIRES = {n: Misfire(w) for w, n in words_of(pb.MisfirePolicy.DESCRIPTOR).items()}
+_OVERLAPS = {n: Overlap(w) for w, n in words_of(pb.OverlapPolicy.DESCRIPTOR).items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +220,7 @@ def _decide(
     hold: Hold | None,
 ) -> Decision:
     """`missed_left`: this one and the missed ones after it; 0: this one is none."""
-    lateness = _lateness(due, now)
+    lateness = str(timedelta(seconds=max(0, round((now - due).total_seconds()))))
     may_be_busy = policy.overlap is not Overlap.SKIP
     if missed_left:
         match policy.misfire:
@@ -247,10 +241,6 @@ def _decide(
     return Decision(due, Outcome.OVERLAPPED, "the run before has not ended")
 
 
-def _lateness(due: datetime, now: datetime) -> str:
-    return str(timedelta(seconds=max(0, round((now - due).total_seconds()))))
-
-
 @dataclass(frozen=True, slots=True)
 class Ending:
     """What is known of a run that another one waits for."""
@@ -262,20 +252,17 @@ class Ending:
     is_judged: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
+class Release(Message):
     """The run may begin, as far as time and order are concerned."""
 
 
-@dataclass(frozen=True, slots=True)
-class Drop:
+class Drop(Message):
     """The run will never begin."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(Message):
     """Not yet, for this reason."""
 
     reason: str
@@ -309,15 +296,11 @@ def condition_met(condition: str, ending: Ending, now: datetime) -> bool | None:
         return None
     if condition == "any":
         return True
-    if ending.verdict is None and not _is_without_verdict(ending, now):
-        return None
+    may_be_judged = ending.t0_utc is not None and not ending.is_judged
+    if ending.verdict is None and may_be_judged and ending.finished_utc is not None:
+        if now - parse_utc(ending.finished_utc) <= VERDICT_PATIENCE:
+            return None
     return (ending.verdict == "PASS") == (condition == "pass")
-
-
-def _is_without_verdict(ending: Ending, now: datetime) -> bool:
-    if ending.is_judged or ending.t0_utc is None or ending.finished_utc is None:
-        return True
-    return now - parse_utc(ending.finished_utc) > VERDICT_PATIENCE
 
 
 def _if(condition: str) -> str:

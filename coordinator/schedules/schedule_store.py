@@ -17,10 +17,7 @@ from typing import TypeVar
 from ldapslam.base.errors import ConfigError, JobError, JobErrors, LdapSlamError
 from ldapslam.base.time_zone import clock_text, parse_utc
 from ldapslam.coordinator.runs.submission import MAX_NAME, is_usable, load_submission
-from ldapslam.coordinator.schedules.maintenance import (
-    Window,
-    window_of,
-)
+from ldapslam.coordinator.schedules.maintenance import Hold, Window, hold_of, window_of
 from ldapslam.coordinator.schedules.recurrence import next_time
 from ldapslam.coordinator.schedules.schedule import Plan, State, plan_of
 from ldapslam.coordinator.store_writer import StoreWriter
@@ -32,7 +29,7 @@ from ldapslam.transport.messages import PROTOCOL_VERSION, build_version
 
 _log = logging.getLogger(__name__)
 
-_T = TypeVar("_T")
+_T = TypeVar("_T", "Entry", ScheduleRecord, Window)
 
 
 @dataclass(slots=True)
@@ -110,8 +107,7 @@ class ScheduleStore:
         entry.open_runs = {run: parse_utc(due) for run, due in found.items()}
 
     def find(self, name: str) -> Entry:
-        by_name = {entry.name: entry for entry in self.entries.values()}
-        return _found("schedule", "schedule list", name, self.entries, by_name)
+        return _found("schedule", "schedule list", name, self.entries)
 
     async def create(
         self, request: schedule_pb2.CreateScheduleRequest, by: str, now: datetime
@@ -149,12 +145,9 @@ class ScheduleStore:
     async def set_state(self, entry: Entry, state: State, settled: datetime) -> None:
         """Times up to `settled` do not matter in this state."""
         settled = entry.settled if entry.is_at_once else max(settled, entry.settled)
+        change, until_utc = schedule_store.set_state, utc_text(settled)
         await self._writer.call(
-            schedule_store.set_state,
-            self._store,
-            entry.schedule_id,
-            state,
-            utc_text(settled),
+            change, self._store, entry.schedule_id, state, until_utc
         )
         entry.settled = settled
         entry.record = replace(entry.record, state=state)
@@ -164,25 +157,22 @@ class ScheduleStore:
         """Forget a schedule, usable or not; its runs stay."""
         records = {key: entry.record for key, entry in self.entries.items()}
         records.update({key: record for key, (record, _) in self.unusable.items()})
-        by_name = {record.name: record for record in records.values()}
-        record = _found("schedule", "schedule list", name, records, by_name)
-        await self._writer.call(
-            schedule_store.remove_schedule, self._store, record.schedule_id
-        )
+        record = _found("schedule", "schedule list", name, records)
+        remove = schedule_store.remove_schedule
+        await self._writer.call(remove, self._store, record.schedule_id)
         self.entries.pop(record.schedule_id, None)
         self.unusable.pop(record.schedule_id, None)
         return record
+
+    def hold_of(
+        self, targets: frozenset[str], planned: timedelta, now: datetime
+    ) -> Hold | None:
+        return hold_of(self.windows.values(), targets, planned, now)
 
     async def add_window(
         self, message: schedule_pb2.MaintenanceWindow, now: datetime
     ) -> Window:
         """Keep a maintenance window; ConfigError, also when it is over."""
-        async with self._adding:  # each looks at those before it
-            return await self._add_window(message, now)
-
-    async def _add_window(
-        self, message: schedule_pb2.MaintenanceWindow, now: datetime
-    ) -> Window:
         window_of(message)
         if message.until_utc and parse_utc(message.until_utc) <= now:
             ended = clock_text(parse_utc(message.until_utc))
@@ -190,25 +180,21 @@ class ScheduleStore:
                 f"the maintenance window was over at {ended}",
                 hint="name an end that is still to come",
             )
-        if message.name:
-            check_name(message.name)
-        else:
+        message.window_id = window_id = f"m-{secrets.token_hex(4)}"
+        async with self._adding:  # each looks at those before it
             taken = {window.name for window in self.windows.values()}
-            message.name = _free_name("maintenance", taken)
-        if message.name in {window.name for window in self.windows.values()}:
-            raise ConfigError(
-                f"there is a maintenance window named {message.name!r} already",
-                hint="give another --name",
-            )
-        window_id = f"m-{secrets.token_hex(4)}"
-        message.window_id = window_id
-        await self._writer.call(
-            schedule_store.create_window,
-            self._store,
-            window_id,
-            message.SerializeToString(),
-        )
-        self._keep_window(window_id, message)
+            if not message.name:
+                message.name = _free_name("maintenance", taken)
+            check_name(message.name)
+            if message.name in taken:
+                raise ConfigError(
+                    f"there is a maintenance window named {message.name!r} already",
+                    hint="give another --name",
+                )
+            content = message.SerializeToString()
+            create = schedule_store.create_window
+            await self._writer.call(create, self._store, window_id, content)
+            self._keep_window(window_id, message)
         return self.windows[window_id]
 
     def _keep_window(
@@ -218,13 +204,9 @@ class ScheduleStore:
         self.window_messages[window_id] = message
 
     async def remove_window(self, name: str) -> Window:
-        by_name = {window.name: window for window in self.windows.values()}
-        window = _found(
-            "maintenance window", "maintenance list", name, self.windows, by_name
-        )
-        await self._writer.call(
-            schedule_store.remove_window, self._store, window.window_id
-        )
+        window = _found("maintenance window", "maintenance list", name, self.windows)
+        remove = schedule_store.remove_window
+        await self._writer.call(remove, self._store, window.window_id)
         del self.windows[window.window_id], self.window_messages[window.window_id]
         return window
 
@@ -284,15 +266,10 @@ def _free_name(name: str, taken: set[str]) -> str:
     return candidate
 
 
-def _found(
-    kind: str,
-    command: str,
-    name: str,
-    by_id: Mapping[str, _T],
-    by_name: Mapping[str, _T],
-) -> _T:
+def _found(kind: str, command: str, name: str, by_id: Mapping[str, _T]) -> _T:
     if name in by_id:
         return by_id[name]
+    by_name = {one.name: one for one in by_id.values()}
     if name in by_name:
         return by_name[name]
     matching = [key for key in by_id if name and key.startswith(name)]

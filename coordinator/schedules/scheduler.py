@@ -26,7 +26,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from itertools import islice, takewhile
 
@@ -34,7 +34,6 @@ from ldapslam.base.errors import LdapSlamError, StoreError
 from ldapslam.base.time_zone import clock_text, parse_utc, utc_now
 from ldapslam.coordinator.run_queue import RunQueue, WaitingRun
 from ldapslam.coordinator.runs.submission import new_run_id
-from ldapslam.coordinator.schedules.maintenance import hold_of
 from ldapslam.coordinator.schedules.recurrence import times
 from ldapslam.coordinator.schedules.schedule import (
     MOST_MADE_UP,
@@ -190,12 +189,7 @@ class Scheduler:
                 now,
                 is_paused=entry.state is State.PAUSED,
                 is_busy=bool(entry.open_runs),
-                hold=hold_of(
-                    list(self.schedules.windows.values()),
-                    entry.targets,
-                    entry.planned,
-                    now,
-                ),
+                hold=self.schedules.hold_of(entry.targets, entry.planned, now),
             )
             await self._carry_out(entry, decisions, now)
             entry.look_ahead()
@@ -221,13 +215,9 @@ class Scheduler:
 
     async def _settle(self, entry: Entry, fires: list[FireRecord]) -> list[FireRecord]:
         """Settle times for good; those that were not settled before."""
-        settled_utc = fires[-1].due_utc
+        store, settled_utc = self._writer.store, fires[-1].due_utc
         new = await self._writer.call(
-            schedule_store.settle,
-            self._writer.store,
-            entry.schedule_id,
-            fires,
-            settled_utc,
+            schedule_store.settle, store, entry.schedule_id, fires, settled_utc
         )
         entry.settled = parse_utc(settled_utc)
         await self._report_left_out(entry, new)
@@ -357,12 +347,8 @@ class Scheduler:
     def hold_reason(self, run: WaitingRun, now: datetime | None = None) -> str:
         """Why a run may not begin now, beside its own conditions; or empty."""
         now = self._now_utc() if now is None else now
-        hold = hold_of(
-            list(self.schedules.windows.values()),
-            run.targets,
-            timedelta(microseconds=run.planned_ns // 1000),
-            now,
-        )
+        planned = timedelta(microseconds=run.planned_ns // 1000)
+        hold = self.schedules.hold_of(run.targets, planned, now)
         if hold is not None:
             return str(hold)
         for entry in self.schedules.entries.values():
@@ -380,11 +366,7 @@ class Scheduler:
                 schedule_store.run_ends, self._writer.store, [run_id]
             )
             end = found.get(run_id)
-            self._endings[run_id] = (
-                None
-                if end is None
-                else Ending(end.state, end.verdict, end.t0_utc, end.finished_utc)
-            )
+            self._endings[run_id] = None if end is None else Ending(**asdict(end))
         return self._endings[run_id]
 
     def run_changed(self, status: pb.RunStatus) -> None:

@@ -31,6 +31,7 @@ from ldapslam.results.schedule_store import ScheduleRecord
 
 _NEXT_TIMES = 5
 _LATEST_FIRES = 10
+_FIRE_FIELDS = ("due_utc", "at_utc", "outcome", "run_ids", "detail")
 
 _CHANGES = {
     pb.ChangeScheduleRequest.CHANGE_PAUSE: State.PAUSED,
@@ -82,12 +83,8 @@ class ScheduleService(ScheduleServiceServicer):
                 )
             if entry.state is not state:
                 await self._schedules.set_state(entry, state, now)
-        await self._audit.note(
-            "schedule",
-            entry.schedule_id,
-            f"{entry.name} is {entry.state}",
-            by=request.changed_by,
-        )
+        text, by = f"{entry.name} is {entry.state}", request.changed_by
+        await self._audit.note("schedule", entry.schedule_id, text, by=by)
         return await self._status(entry)
 
     async def RemoveSchedule(
@@ -95,12 +92,8 @@ class ScheduleService(ScheduleServiceServicer):
     ) -> pb.RemoveScheduleReply:
         async with self._scheduler.settled():
             record = await self._schedules.remove(request.schedule)
-        await self._audit.note(
-            "schedule",
-            record.schedule_id,
-            f"{record.name} is removed",
-            by=request.removed_by,
-        )
+        text, by = f"{record.name} is removed", request.removed_by
+        await self._audit.note("schedule", record.schedule_id, text, by=by)
         return pb.RemoveScheduleReply()
 
     async def AddMaintenance(
@@ -127,12 +120,8 @@ class ScheduleService(ScheduleServiceServicer):
     ) -> pb.RemoveMaintenanceReply:
         async with self._scheduler.settled():
             window = await self._schedules.remove_window(request.window)
-        await self._audit.note(
-            "maintenance",
-            window.window_id,
-            f"{window.name} is removed",
-            by=request.removed_by,
-        )
+        text, by = f"{window.name} is removed", request.removed_by
+        await self._audit.note("maintenance", window.window_id, text, by=by)
         return pb.RemoveMaintenanceReply()
 
     async def ListAudit(
@@ -161,13 +150,7 @@ class ScheduleService(ScheduleServiceServicer):
             created_by=entry.record.created_by,
             next_utc=[utc_text(due) for due in islice(upcoming, _NEXT_TIMES)],
             fires=[
-                pb.ScheduleFire(
-                    due_utc=fire.due_utc,
-                    at_utc=fire.at_utc,
-                    outcome=fire.outcome,
-                    run_ids=fire.run_ids,
-                    detail=fire.detail,
-                )
+                pb.ScheduleFire(**{name: getattr(fire, name) for name in _FIRE_FIELDS})
                 for fire in fires
             ],
         )

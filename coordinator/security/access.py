@@ -61,48 +61,33 @@ _OPERATOR = frozenset({Role.OPERATOR})
 _READER = frozenset({Role.OPERATOR, Role.VIEWER})
 _ANYONE = frozenset({Role.AGENT, Role.OPERATOR, Role.VIEWER})
 
-_BY_SERVICE: Mapping[str, Mapping[str, frozenset[Role]]] = {
+#: Service -> roles -> methods that they may call.
+_BY_SERVICE: Mapping[str, Mapping[frozenset[Role], str]] = {
     "ldapslam.v1.AgentService": {
-        "Register": _AGENT,
-        "Commands": _AGENT,
-        "Heartbeat": _AGENT,
-        "ReportInterval": _AGENT,
-        "ReportProgress": _AGENT,
-        "ReportMonitor": _AGENT,
-        "Leave": _AGENT,
+        _AGENT: "Register Commands Heartbeat ReportInterval ReportProgress "
+        "ReportMonitor Leave",
     },
     "ldapslam.v1.OperatorService": {
-        "SubmitJob": _OPERATOR,
-        "CancelRun": _OPERATOR,
-        "ListRuns": _READER,
-        "GetRun": _READER,
-        "WatchRun": _READER,
-        "ListAgents": _READER,
-        "FetchRun": _READER,
+        _OPERATOR: "SubmitJob CancelRun",
+        _READER: "ListRuns GetRun WatchRun ListAgents FetchRun",
     },
     "ldapslam.v1.ScheduleService": {
-        "CreateSchedule": _OPERATOR,
-        "ChangeSchedule": _OPERATOR,
-        "RemoveSchedule": _OPERATOR,
-        "AddMaintenance": _OPERATOR,
-        "RemoveMaintenance": _OPERATOR,
-        "ListSchedules": _READER,
-        "ListMaintenance": _READER,
-        "ListAudit": _READER,
+        _OPERATOR: "CreateSchedule ChangeSchedule RemoveSchedule AddMaintenance "
+        "RemoveMaintenance",
+        _READER: "ListSchedules ListMaintenance ListAudit",
     },
-    "ldapslam.v1.CertificateService": {"Renew": _AGENT},
+    "ldapslam.v1.CertificateService": {_AGENT: "Renew"},
     # served on the enrolment address alone
-    "ldapslam.v1.EnrolmentService": {"Enrol": frozenset()},
-    "grpc.health.v1.Health": {"Check": _ANYONE, "List": _ANYONE, "Watch": _ANYONE},
+    "ldapslam.v1.EnrolmentService": {frozenset(): "Enrol"},
+    "grpc.health.v1.Health": {_ANYONE: "Check List Watch"},
 }
-
 #: Full name of a method -> roles that may call it.
 ROLES: Mapping[str, frozenset[Role]] = {
     f"/{service}/{method}": roles
-    for service, methods in _BY_SERVICE.items()
-    for method, roles in methods.items()
+    for service, allowed in _BY_SERVICE.items()
+    for roles, methods in allowed.items()
+    for method in methods.split()
 }
-
 #: Methods in whose request an agent names itself -> the field.
 _OWN_NAME = {
     "/ldapslam.v1.AgentService/Register": "name",

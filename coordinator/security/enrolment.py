@@ -25,7 +25,7 @@ from ldapslam.proto.enrolment_pb2_grpc import (
     CertificateServiceServicer,
     EnrolmentServiceServicer,
 )
-from ldapslam.transport.pki.authority import Authority
+from ldapslam.transport.pki.authority import Authority, Signed
 from ldapslam.transport.pki.certificate import Role
 
 #: Attempts of one host: at once, and per second.
@@ -93,13 +93,7 @@ class EnrolmentService(EnrolmentServiceServicer):
                 raise
             identity = signed.identity
             access.enter(Caller(identity.name, identity.role, stranger.peer))
-            await self._audit.note(
-                "enrol", identity.name, f"certificate {identity.serial:x}"
-            )
-            return pb.EnrolReply(
-                certificate_pem=signed.certificate_pem,
-                authority_pem=signed.authority_pem,
-            )
+            return await _reply(self._audit, "enrol", signed)
 
 
 class RenewalService(CertificateServiceServicer):
@@ -131,18 +125,20 @@ class RenewalService(CertificateServiceServicer):
                 Role(who.role),
                 request.request_pem,
             )
-            await self._audit.note(
-                "renew", who.who, f"certificate {signed.identity.serial:x}"
-            )
-            return pb.EnrolReply(
-                certificate_pem=signed.certificate_pem,
-                authority_pem=signed.authority_pem,
-            )
+            return await _reply(self._audit, "renew", signed)
 
     def _may_renew(self, name: str) -> bool:
         now_s = self._now_s()
         fresh = Allowance(_RENEWAL_BURST, _RENEWALS_PER_S, now_s)
         return self._allowances.setdefault(name, fresh).take(now_s)
+
+
+async def _reply(audit: AuditLog, action: str, signed: Signed) -> pb.EnrolReply:
+    identity = signed.identity
+    await audit.note(action, identity.name, f"certificate {identity.serial:x}")
+    return pb.EnrolReply(
+        certificate_pem=signed.certificate_pem, authority_pem=signed.authority_pem
+    )
 
 
 def _host(peer: str) -> str:

@@ -46,9 +46,8 @@ def _owned_file(path: Path, what: str, remedy: str) -> Iterator[None]:
     lock_path = path.with_name(f"{path.name}.lock")
     try:
         lock_path.parent.mkdir(parents=True, exist_ok=True)
-        lock = _locked(lock_path)
-        while lock is None:
-            lock = _locked(lock_path)
+        while (lock := _locked(lock_path)) is None:
+            pass
     except BlockingIOError as error:
         raise _in_use(what, str(error), remedy) from None
     except OSError as error:

@@ -164,13 +164,15 @@ class BulkLoad(PythonJob):
             keeper = Keeper(place)
             stack.callback(keeper.close)
             ldif, entries = self._data(keeper.folder, real, client)
+            is_slapd = self.options["server"] == "slapd"
             lab = Lab(
                 server=self.options["server"],
                 ldif=ldif,
                 ldif_entries=entries,
                 choices=self._choices(real),
-                # other users of the host may have no right to read the entries
-                settings=_unreadable(self.options["server"]),
+                # other users of the host may have no right to read the entries; those
+                # of 389-DS only the administrator may read anyway
+                settings=SlapdSettings(readable=False) if is_slapd else None,
                 base=place,
             )
             stack.callback(lab.down)
@@ -213,11 +215,10 @@ class BulkLoad(PythonJob):
     ) -> tuple[OfflineResult, float | None]:
         """The result, and the CPU time of this process where it sent the entries."""
         if self.options["method"] == "offline":
-            is_quick = self.options["quick"]
-            result = lab.import_offline(
-                ldif, is_quick=is_quick, is_stopping=lambda: client.is_stopping
-            )
-            return result, None
+            is_quick, is_stopping = self.options["quick"], lambda: client.is_stopping
+            return lab.import_offline(
+                ldif, is_quick=is_quick, is_stopping=is_stopping
+            ), None
 
         def look(*progress: Any) -> None:
             _stop_if(client)
@@ -284,15 +285,12 @@ class BulkLoad(PythonJob):
 
     def _generation(self, folder: Path, limits: AgentLimits) -> Generation:
         template, text = self.options["template"], self.options.get("template_text")
+        wanted = Generation("", entries=self.options.get("entries"), scratch=folder)
         if text is not None:
             own = folder / "own.template"
             own.write_text(text, encoding="utf-8")
-            return Generation(
-                str(own),
-                entries=self.options.get("entries"),
-                scratch=folder,
-                may_read=limits.allows_import,
-            )
+            may_read = limits.allows_import
+            return replace(wanted, template=str(own), may_read=may_read)
         # by its name alone: a file of this name on the host is none of them
         ready = example_templates()
         if template not in ready:
@@ -300,9 +298,7 @@ class BulkLoad(PythonJob):
                 f"there is no example template {template!r}",
                 hint=did_you_mean(template, ready, "example templates"),
             )
-        return Generation(
-            str(ready[template]), entries=self.options.get("entries"), scratch=folder
-        )
+        return replace(wanted, template=str(ready[template]))
 
     @contextlib.contextmanager
     def _place(self, real: Mapping[str, str], client: Client) -> Iterator[Path]:
@@ -313,11 +309,6 @@ class BulkLoad(PythonJob):
         words = [real[hook[0]], *hook[1:]]
         with prepared_place(words, lambda: client.is_stopping) as prepared:
             yield prepared
-
-
-def _unreadable(server: str) -> SlapdSettings | None:
-    """Only the administrator may read, as is usual for 389-DS."""
-    return SlapdSettings(readable=False) if server == "slapd" else None
 
 
 def _stop_if(client: Client) -> None:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from ldapslam.lab.server import Server
+from ldapslam.lab.site import Tree
 
 LDBM: Final = "cn=config,cn=ldbm database,cn=plugins,cn=config"
 BACKEND_NAME: Final = "userRoot"
@@ -39,9 +40,6 @@ _OWN_FILES = {
     "certmap.conf": "certmap default default\n",
 }
 
-# As in slapd's labs: the file is sparse, and a load adds to it.
-_MAP_BYTES_MIN = 1 << 30
-_MAP_BYTES_PER_ENTRY = 16 << 10
 
 # The cache of an import; the servers of a lab import at the same time.
 _IMPORT_BYTES_MIN = 16 << 20
@@ -97,13 +95,12 @@ def dse_ldif(
     chosen: Mapping[str, Sequence[tuple[str, str]]],
     *,
     backend: str,
-    suffix: str,
-    entries: int,
+    tree: Tree,
     password: str,
     replica: Replica | None,
 ) -> str:
     """The configuration; `chosen` are names and values by entry (see options.py)."""
-    text = _filled(server, template_folder, backend, suffix, password)
+    text = _filled(server, template_folder, backend, tree.suffix, password)
     config = {
         "nsslapd-security": "on",
         "nsslapd-securePort": server.ldaps_uri.rpartition(":")[2],
@@ -121,7 +118,7 @@ def dse_ldif(
         "nsslapd-cachememsize": str(128 << 20),
         "nsslapd-dncachememsize": str(32 << 20),
     }
-    import_bytes = _IMPORT_BYTES_MIN + entries * _IMPORT_BYTES_PER_ENTRY
+    import_bytes = _IMPORT_BYTES_MIN + tree.entries * _IMPORT_BYTES_PER_ENTRY
     fixed_caches = {
         "nsslapd-cache-autosize": "0",
         "nsslapd-import-cache-autosize": "0",
@@ -134,18 +131,16 @@ def dse_ldif(
         if not settings.durable:
             own["nsslapd-db-durable-transaction"] = "off"
     else:
-        map_bytes = max(_MAP_BYTES_MIN, entries * _MAP_BYTES_PER_ENTRY)
-        own = {"nsslapd-mdb-max-size": str(map_bytes)}
+        own = {"nsslapd-mdb-max-size": str(tree.map_bytes)}
     text = _extended(text, "cn=config", config, chosen.get("cn=config", ()))
     text = _extended(text, _BACKEND, database, chosen.get("backend", ()))
     text = _extended(text, LDBM, ldbm, chosen.get(LDBM, ()))
     own_dn = f"cn={backend},{LDBM}"
-    text += _entry(
-        own_dn, {"objectClass": ["top", "extensibleObject"], "cn": [backend]}
-    )
+    own_classes = ["top", "extensibleObject"]
+    text += _entry(own_dn, {"objectClass": own_classes, "cn": [backend]})
     text = _extended(text, own_dn, own, chosen.get(own_dn, ()))
     if replica is not None:
-        text += _replica_entries(suffix, password, replica)
+        text += _replica_entries(tree.suffix, password, replica)
     return text
 
 
@@ -158,12 +153,8 @@ def hashed(password: str) -> str:
 
 def replica_dn(suffix: str) -> str:
     """The entry that makes a server a replica."""
-    return f"cn=replica,{mapping_tree_dn(suffix)}"
-
-
-def mapping_tree_dn(suffix: str) -> str:
-    """As the template has it: the suffix in quotation marks."""
-    return f'cn="{suffix}",cn=mapping tree,cn=config'
+    # as the template has it: the suffix in quotation marks
+    return f'cn=replica,cn="{suffix}",cn=mapping tree,cn=config'
 
 
 def _filled(

@@ -40,7 +40,7 @@ def write_replicated(source: Path, target: Path, supplier_uris: list[str]) -> No
     with target.open("wb", buffering=1 << 20) as output:
         for number, record in enumerate(records(source)):
             kept = [one for one in record if not one.lower().startswith(_FOREIGN)]
-            kept.append(b"nsUniqueId: " + _unique_id(number))
+            kept.append(b"nsUniqueId: 6c646170-736c616d-00000000-%08x" % number)
             output.write(b"\n".join(kept) + b"\n")
             if number == 0:
                 if not any(one.lower().startswith(b"aci:") for one in record):
@@ -74,10 +74,6 @@ def _broken(record: list[bytes], attribute: str) -> list[bytes]:
             new = base64.b64encode(old + BROKEN_SUFFIX)
             return [*record[:index], name + b":: " + new, *record[index + 1 :]]
     raise LabError(f"the entry {dn_of(record)!r} has no {attribute}")
-
-
-def _unique_id(number: int) -> bytes:
-    return b"6c646170-736c616d-00000000-%08x" % number
 
 
 def _ruv(suffix: str, supplier_uris: list[str]) -> bytes:

@@ -80,12 +80,12 @@ class Ds389Servers:
         self._chosen = options.placed(choices.options, options.DS389, self.label)
 
     def find(self) -> None:
-        self._programs = ds389_programs.find_programs(self._choices.binary)
-        has = self._programs.backends
+        self.programs = ds389_programs.find_programs(self._choices.binary)
+        has = self.programs.backends
         self.backend = self._choices.backend or ("mdb" if has == {"mdb"} else "bdb")
         if has and self.backend not in has:
             raise ConfigError(
-                f"{str(self._programs.ns_slapd)!r} has no back end {self.backend}: "
+                f"{str(self.programs.ns_slapd)!r} has no back end {self.backend}: "
                 f"its libback-ldbm has {', '.join(sorted(has))}",
                 hint=f"--backend {min(has)}",
             )
@@ -105,12 +105,11 @@ class Ds389Servers:
             dse.write_text(
                 dse_ldif(
                     server,
-                    self._programs.template_folder,
+                    self.programs.template_folder,
                     self._settings,
                     self._chosen,
                     backend=self.backend,
-                    suffix=self.site.tree.suffix,
-                    entries=self.site.tree.entries,
+                    tree=self.site.tree,
                     password=self.site.password,
                     replica=self._replica(server),
                 )
@@ -120,15 +119,11 @@ class Ds389Servers:
     def load(self) -> None:
         """ldif2db for all servers at once, of one file that makes them equal."""
         ldif = self.site.folder / "replicated.ldif"
-        suppliers = [one for one in self.site.servers if self._is_supplier(one)]
-        uris = [f"ldap://localhost:{supplier.port}" for supplier in suppliers]
+        uris = [f"ldap://localhost:{one.port}" for one in self.site.suppliers]
         write_replicated(self.site.tree.ldif, ldif, uris if self._replicates() else [])
         commands = {one.name: self._import(one, ldif) for one in self.site.servers}
         self.site.finish("ldif2db", commands)
         ldif.unlink()
-
-    def version(self) -> str:
-        return self._programs.version
 
     def import_offline(
         self, server: Server, ldif: Path, *, is_quick: bool, is_stopping: IsStopping
@@ -138,7 +133,7 @@ class Ds389Servers:
         return ldif2db(
             ldif,
             config_folder(server),
-            program=[str(self._programs.ns_slapd)],
+            program=[str(self.programs.ns_slapd)],
             is_stopping=is_stopping,
         )
 
@@ -216,16 +211,12 @@ class Ds389Servers:
     def _replicates(self) -> bool:
         return len(self.site.servers) > 1
 
-    def _is_supplier(self, server: Server) -> bool:
-        return server.role == "supplier"
-
     def _replica(self, server: Server) -> Replica | None:
         if not self._replicates():
             return None
-        if not self._is_supplier(server):
+        if server.role != "supplier":
             return Replica(READ_ONLY_ID, is_provider=server.role == "hub")
-        suppliers = [one for one in self.site.servers if self._is_supplier(one)]
-        return Replica(suppliers.index(server) + 1, is_provider=True)
+        return Replica(self.site.suppliers.index(server) + 1, is_provider=True)
 
     def _agreement_dn(self, consumer: Server) -> str:
         return f"cn=to {consumer.name},{replica_dn(self.site.tree.suffix)}"
@@ -250,7 +241,7 @@ class Ds389Servers:
     # -- files and tools ---------------------------------------------------------------
 
     def _ns_slapd(self, server: Server, tool: str | None = None) -> list[str]:
-        words = [str(self._programs.ns_slapd), *([] if tool is None else [tool])]
+        words = [str(self.programs.ns_slapd), *([] if tool is None else [tool])]
         return [*words, "-D", str(config_folder(server))]
 
     def _import(self, server: Server, ldif: Path) -> list[str]:
@@ -262,7 +253,7 @@ class Ds389Servers:
         bundle.touch(mode=0o600)
         bundle.write_bytes(_pkcs12(pair))
         database = f"sql:{config}"
-        certutil, pk12util = str(self._programs.certutil), str(self._programs.pk12util)
+        certutil, pk12util = str(self.programs.certutil), str(self.programs.pk12util)
         _run(certutil, "-N", "-d", database, "--empty-password")
         authority = ["-n", "CA", "-t", "CT,,", "-i", str(self.site.ca_file)]
         _run(certutil, "-A", "-d", database, *authority)

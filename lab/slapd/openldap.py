@@ -33,11 +33,6 @@ _LOG_SUFFIX: Final = "cn=accesslog"
 
 _INDEXED = ("objectClass", "uid", "entryUUID", "entryCSN")
 
-# Measured: 1.4 KiB an entry with the indexes below. The file is sparse, so that much
-# more costs nothing and leaves room for what a load adds.
-_MAP_BYTES_MIN = 1 << 30
-_MAP_BYTES_PER_ENTRY = 16 << 10
-
 # Consumers try to connect each second.
 _CONNECT_TIMEOUT_S = 60.0
 _CONNECT_INTERVAL_S = 0.02
@@ -72,15 +67,15 @@ class OpenLdap:
         self._relays: dict[str, str | None] = {}
 
     def find(self) -> None:
-        self._programs = slapd.find_programs(self._choices.binary)
-        self._programs.modules(["mdb", *self._overlays()])
+        self.programs = slapd.find_programs(self._choices.binary)
+        self.programs.modules(["mdb", *self._overlays()])
 
     def make_files(self) -> None:
         names = [server.name for server in self.site.servers]
         unknown = sorted(set(self._server_settings) - set(names))
         if unknown:
             raise LabError(f"server_settings for {unknown}, the servers are {names}")
-        self._program = slapd.unconfined(self._programs, self.site.folder)
+        self._program = slapd.unconfined(self.programs, self.site.folder)
         for server in self.site.servers:
             (server.folder / "db").mkdir()
             if self._has_log(server):
@@ -108,9 +103,6 @@ class OpenLdap:
         self.site.finish("slapcat", {first.name: cat})
         self.site.finish("slapadd", {one.name: self._add(one, copy) for one in others})
         copy.unlink()
-
-    def version(self) -> str:
-        return self._programs.version
 
     def import_offline(
         self, server: Server, ldif: Path, *, is_quick: bool, is_stopping: IsStopping
@@ -162,9 +154,6 @@ class OpenLdap:
             own = connection.control.copy()
         return {kind: (count or 0) - own[kind] for kind, count in counts.items()}
 
-    def pause(self, replica: Server) -> None:
-        self._stop_following(replica)
-
     def resume(self, replica: Server, through: str | None) -> None:
         self._relays[replica.name] = through
         self._follow(replica)
@@ -172,7 +161,7 @@ class OpenLdap:
     def break_entry(self, replica: Server, dn: str, attribute: str | None) -> None:
         """A server that does not follow takes writes; without CSNs, nobody notices
         them."""
-        has_followed = self._stop_following(replica)
+        has_followed = self.pause(replica)
         try:
             with (
                 self.site.access.bound(replica) as connection,
@@ -186,8 +175,8 @@ class OpenLdap:
             if has_followed:
                 self._follow(replica)
 
-    def _stop_following(self, replica: Server) -> bool:
-        """Whether it has followed until now."""
+    def pause(self, replica: Server) -> bool:
+        """Have it follow nobody; whether it has followed until now."""
         with self.site.access.bound(replica) as connection:
             dn = self._database(connection)
             try:
@@ -232,12 +221,9 @@ class OpenLdap:
         """slapd.conf of one server."""
         site, settings = self.site, self._settings_of(server)
         keys = site.key_pairs[server.name]
-        suppliers = [one for one in site.servers if one.role == "supplier"]
-        global_part = {
-            "loglevel": "0",
-            # slapadd: more than one indexer thread makes it no faster.
-            "tool-threads": "2",
-        }
+        suppliers = site.suppliers
+        # slapadd: more than one indexer thread makes it no faster
+        global_part = {"loglevel": "0", "tool-threads": "2"}
         if settings.threads is not None:
             global_part["threads"] = str(settings.threads)
         if len(suppliers) > 1 and server in suppliers:
@@ -246,9 +232,9 @@ class OpenLdap:
             *(
                 f"include {path}"
                 for name in _SCHEMAS
-                if (path := self._programs.schema_folder / f"{name}.schema").exists()
+                if (path := self.programs.schema_folder / f"{name}.schema").exists()
             ),
-            *self._programs.modules(["mdb", *self._overlays()]),
+            *self.programs.modules(["mdb", *self._overlays()]),
             *self._lines("global", global_part),
             f"TLSCACertificateFile {site.ca_file}",
             f"TLSCertificateFile {keys.certificate_file}",
@@ -295,8 +281,7 @@ class OpenLdap:
         return [f"index {','.join(usual)} eq"] if usual else []
 
     def _database_head(self, server: Server, suffix: str, folder: str) -> list[str]:
-        map_bytes = max(_MAP_BYTES_MIN, self.site.tree.entries * _MAP_BYTES_PER_ENTRY)
-        usual = {"maxsize": str(map_bytes)}
+        usual = {"maxsize": str(self.site.tree.map_bytes)}
         if not self._settings_of(server).durable:
             usual["dbnosync"] = ""
         return [
@@ -319,8 +304,7 @@ class OpenLdap:
         ]
 
     def _provider_lines(self, server: Server) -> list[str]:
-        usual = {"syncprov-sessionlog": "10000"}
-        lines = self._lines("provider", usual)
+        lines = self._lines("provider", {"syncprov-sessionlog": "10000"})
         if self._has_log(server):
             lines += ["overlay accesslog", f"logdb {_LOG_SUFFIX}", "logops writes"]
             lines += ["logsuccess TRUE", "logpurge 1+00:00 01:00"]

@@ -17,6 +17,7 @@ from ldapslam.base.units import (
     format_duration,
     format_rate,
     format_ratio,
+    format_size,
     parse_duration,
     parse_rate,
     parse_ratio,
@@ -175,3 +176,18 @@ def test_bare_fraction_is_asked_for_as_a_percentage() -> None:
 def test_formatted_share_parses_as_itself(millionths_of_a_percent: int) -> None:
     share = parse_ratio(f"{millionths_of_a_percent / 10**6:.6f}%")
     assert parse_ratio(format_ratio(share)) == share
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1536, "1.5 KiB"),
+        (1010 << 10, "1010 KiB"),
+        (5 << 30, "5 GiB"),
+        (3 << 50, "3072 TiB"),
+    ],
+)
+def test_sizes_are_shown_in_their_unit(size_bytes: int, text: str) -> None:
+    assert format_size(size_bytes) == text

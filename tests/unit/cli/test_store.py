@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from ldapslam.base.errors import ConfigError, NoStore, StoreError
-from ldapslam.cli.results.store import size_text, store_command
+from ldapslam.cli.results.store import store_command
 from ldapslam.coordinator.security.ownership import owned_store
 from ldapslam.results import audit
 from ldapslam.results.audit import AuditRecord
@@ -185,17 +185,3 @@ def test_a_store_that_is_not_there_is_not_made(
     ended = call(*command, "--store", form.format(path))
     assert isinstance(ended.exception, NoStore)
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("size_bytes", "text"),
-    [
-        (0, "0 bytes"),
-        (1023, "1023 bytes"),
-        (1536, "1.5 KiB"),
-        (5 << 30, "5.0 GiB"),
-        (3 << 50, "3072.0 TiB"),
-    ],
-)
-def test_sizes_are_shown_in_their_unit(size_bytes: int, text: str) -> None:
-    assert size_text(size_bytes) == text

@@ -9,8 +9,6 @@ import pytest
 
 from ldapslam.base.errors import AgentLost
 from ldapslam.coordinator.runs.crash_recovery import (
-    Close,
-    Requeue,
     Resume,
     ending_document,
     recovery_of,
@@ -34,12 +32,7 @@ def left(state: str, facts: dict[str, Any] = FACTS, **manifest: Any) -> OpenRun:
 
 @pytest.mark.parametrize("state", ["queued", "preparing", "ready"])
 def test_a_run_without_load_waits_again(state: str) -> None:
-    assert recovery_of(left(state)) == Requeue()
-
-
-def test_a_run_of_which_nothing_is_kept_is_closed() -> None:
-    run = left("running", t0=T0)
-    assert recovery_of(OpenRun(run.record, None, run.agents)) == Close()
+    assert recovery_of(left(state)) is None
 
 
 @pytest.mark.parametrize(

@@ -338,7 +338,7 @@ def test_a_run_gets_the_first_idle_agents_by_name() -> None:
 
 ABC = ("a", "b", "c")
 SITE_X = {"site": "x"}
-UNLABELLED = ("a, b, c are not labelled site=x",)
+UNLABELLED = ("a, b, c: not labelled site=x",)
 SELECTIONS = [
     (Selection(count=4), "4 agents", ABC, ()),
     (Selection(names=("a", "z")), "agents a, z", ABC, ()),
@@ -484,7 +484,7 @@ def test_a_restricted_agent_is_for_runs_that_name_it() -> None:
 def test_a_refusal_says_which_agents_take_only_jobs_that_name_them() -> None:
     fleet = fleet_of("b")
     fleet.handle(AgentRegistered("a", "a-1", SITE_X, is_restricted=True), 0)
-    one = ("a takes only jobs that name it",)
+    one = ("a: only for jobs that name them",)
     two = Selection(count=2)
     assert submit(fleet, "r", two) == [RefuseRun("r", "2 agents", ("b",), one)]
     fleet.handle(AgentRegistered("c", "c-1", is_restricted=True), 0)
@@ -493,13 +493,13 @@ def test_a_refusal_says_which_agents_take_only_jobs_that_name_them() -> None:
             "r",
             "1 agent labelled site=x",
             (),
-            ("a, c take only jobs that name them", "b is not labelled site=x"),
+            ("a, c: only for jobs that name them", "b: not labelled site=x"),
         )
     ]
     named = Selection(names=("a", "z"))
     assert submit(fleet, "r", named) == [RefuseRun("r", "agents a, z", ABC)]
     submit(fleet, "r", two, may_wait=True, agents_until_ns=S)
-    both = ("a, c take only jobs that name them",)
+    both = ("a, c: only for jobs that name them",)
     assert GiveUpRun("r", "2 agents", ("b",), both) in fleet.handle(TimePassed(), S)
 
 

@@ -19,7 +19,6 @@ from ldapslam.coordinator.outputs.notify import (
     Notifier,
     NotifySettings,
     body,
-    check_settings,
     headline,
     parse_channel,
 )
@@ -279,7 +278,7 @@ def test_a_channel_that_cannot_be_read_is_refused_without_showing_it(text: str) 
 
 
 def check(own: NotifySettings) -> None:
-    asyncio.run(check_settings(own))
+    asyncio.run(Notifier(own).check())
 
 
 def test_channels_need_the_library_and_say_how_to_get_it(
