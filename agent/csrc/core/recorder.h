@@ -90,6 +90,22 @@ void slam_op_record_clear(struct slam_op_record *op);
 
 void slam_op_record_merge(struct slam_op_record *to, const struct slam_op_record *from);
 
+/* The place of a result code in result_codes. */
+static inline uint32_t
+slam_result_code(int code)
+{
+    return (unsigned int)code < SLAM_RESULT_CODES ? (unsigned int)code
+                                                  : SLAM_RESULT_CODES;
+}
+
+/* Counts a response: every counter of result codes is added to here. */
+static inline void
+slam_op_record_response(struct slam_op_record *op, uint32_t result_code)
+{
+    op->completed++;
+    op->result_codes[result_code]++;
+}
+
 /* Counts a request's outcome, and its times up to the response or until it was given
  * up. Returns the histograms of the outcome. */
 struct slam_histogram *slam_op_record_outcome(struct slam_op_record *op,

@@ -30,15 +30,13 @@ complete(struct slam_slot *slot, const struct slam_stream_op *op, int32_t code,
     struct slam_flow *flow = slot->conn->flow;
     struct slam_op_record *record = slam_flow_op_record(flow, slot->op, slot->measured);
     uint64_t received = received_ns(slot, done_ns);
-    uint32_t counted =
-        (uint32_t)code < SLAM_RESULT_CODES ? (uint32_t)code : SLAM_RESULT_CODES;
+    uint32_t counted = slam_result_code(code);
     enum slam_outcome outcome = op->outcomes[counted];
     struct slam_histogram *h;
 
     if (op->spec)
         outcome = slam_session_answered(slot, op, code, outcome, content);
-    record->completed++;
-    record->result_codes[counted]++;
+    slam_op_record_response(record, counted);
     h = slam_op_record_outcome(record, outcome, slot->intended_ns, slot->sent_ns,
                                received);
     slam_histogram_record(&h[SLAM_SEND_LAG], slam_send_lag_ns(slot));

@@ -435,10 +435,7 @@ finish(struct shared *s, struct request *r, enum slam_outcome outcome, int code,
         slam_histogram_record(&h[SLAM_SEND_LAG],
                               slam_since_ns(r->sent_ns, could_send_ns));
     if (answered) {
-        op->completed++;
-        op->result_codes[code >= 0 && code < (int)SLAM_RESULT_CODES
-                             ? code
-                             : (int)SLAM_RESULT_CODES]++;
+        slam_op_record_response(op, slam_result_code(code));
         slam_histogram_record(&h[SLAM_RECEIVE_LAG],
                               slam_since_ns(done_ns, received_ns));
         if (done_ns > stream->last_done_ns)

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,8 +17,10 @@ from ldapslam.cli.results.store import store_command
 from ldapslam.coordinator.security.ownership import owned_store
 from ldapslam.results import audit
 from ldapslam.results.audit import AuditRecord
+from ldapslam.results.migrate import FIRST_REVISION
 from ldapslam.results.records import utc_text
 from ldapslam.results.store import Store
+from support.older_store import take_back
 from support.store import Scenario, run_record
 
 
@@ -153,10 +154,7 @@ def test_vacuum_is_refused_while_a_coordinator_has_the_store(path: Path) -> None
 
 
 def test_vacuum_brings_the_store_of_an_older_version_up_to_date(path: Path) -> None:
-    with sqlite3.connect(path) as connection:
-        connection.execute("ALTER TABLE stream_interval DROP COLUMN down_ns")
-        connection.execute("UPDATE alembic_version SET version_num = '0004'")
-    connection.close()
+    take_back(path, FIRST_REVISION)
     refused = call("info", "--store", path).exception
     assert isinstance(refused, StoreError)
     assert "`ldapslam store vacuum --store`" in str(refused.hint)

@@ -11,10 +11,8 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
@@ -30,6 +28,7 @@ from ldapslam.proto.common_pb2 import HostInterval
 from ldapslam.results import migrate, schema
 from ldapslam.results.records import IntervalRecord
 from ldapslam.results.store import FOLDER_STORE, Store
+from support.older_store import take_back
 from support.store import RUN_ID, Scenario, fill, intervals, run_record
 from support.stored import stored_intervals
 
@@ -314,7 +313,7 @@ def test_an_older_store_becomes_what_the_code_expects(tmp_path: Path) -> None:
     path = tmp_path / "results.sqlite"
     with Store.open(path) as store:
         fill(store, SMALL)
-    _take_back(path, migrate.FIRST_REVISION)
+    take_back(path, migrate.FIRST_REVISION)
     with Store.open(path) as store:
         assert stored_intervals(store, RUN_ID) == list(intervals(SMALL))
         with store._engine.connect() as connection:
@@ -326,34 +325,9 @@ def test_an_older_store_becomes_what_the_code_expects(tmp_path: Path) -> None:
 def test_a_store_that_no_migration_starts_from_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "results.sqlite"
     Store.open(path).close()
-    _take_back(path, "0003")
+    take_back(path, "0003")
     with pytest.raises(NoStore, match="schema 0003, of before the first release"):
         Store.open(path)
-
-
-class _Added:
-    """Stands for Alembic's `op`: what a migration would add."""
-
-    def __init__(self) -> None:
-        self.columns: list[tuple[str, str]] = []
-
-    def add_column(self, table: str, column: sa.Column[Any]) -> None:
-        self.columns.append((table, column.name))
-
-
-def _take_back(path: Path, revision: str) -> None:
-    """Without what migrations add."""
-    added = _Added()
-    for script in ScriptDirectory(str(migrate._SCRIPTS)).walk_revisions():
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(script.module, "op", added, raising=False)
-            script.module.upgrade()
-    assert ("stream_interval", "down_ns") in added.columns
-    with sqlite3.connect(path) as connection:
-        for table, column in added.columns:
-            connection.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
-        connection.execute("UPDATE alembic_version SET version_num = ?", (revision,))
-    connection.close()
 
 
 def test_a_final_state_stays(tmp_path: Path) -> None:
