@@ -122,16 +122,17 @@ class LoadState:
             rejects_bytes = self._reject(add)
         else:
             total.add(digest)
-        self.progress = Progress(
+        counts = {
+            one.value: getattr(before, one.value) + (outcome is one) for one in Outcome
+        }
+        self.progress = replace(
+            before,
             line=add.record.end_line,
             offset_bytes=add.record.end_bytes,
             rejects_bytes=rejects_bytes,
-            added=before.added + (outcome is Outcome.ADDED),
-            present=before.present + (outcome is Outcome.PRESENT),
-            rejected=before.rejected + (outcome is Outcome.REJECTED),
             digests=total.total,
             content=_hashed(before.content, add.record),
-            seconds=before.seconds,
+            **counts,
         )
 
     def save(self, seconds: float, sent: Iterable[Record]) -> None:

@@ -11,7 +11,6 @@ A job touches the contexts of its requests' DNs. Where a DN is not known before 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -19,7 +18,7 @@ from ldapslam.base.errors import ConfigError, TargetMarkerMissing
 from ldapslam.base.fault import Fault
 from ldapslam.jobs.model import Job, Stream
 from ldapslam.jobs.operations.sequence import sessions_of
-from ldapslam.jobs.requests.dn import check_dn, split_rdn
+from ldapslam.jobs.requests.dn import check_dn, plain_dn, split_rdn
 
 #: Requests that name no entry, nor change one.
 _WITHOUT_ENTRY = ("unbind", "abandon")
@@ -128,8 +127,3 @@ def _constant_end(dn: str, *, is_root: bool) -> str | None:
 
 def _is_within(dn: str, context: str) -> bool:
     return dn == context or dn.endswith(f",{context}")
-
-
-def plain_dn(dn: str) -> str:
-    """A DN in lower case without spaces around its commas and equals signs."""
-    return re.sub(r"\s*([,=])\s*", r"\1", dn.strip().lower())

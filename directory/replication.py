@@ -26,9 +26,13 @@ from ldapslam.directory.comparison import (
     compare,
     picked,
 )
-from ldapslam.directory.control_connection import ControlConnection
+from ldapslam.directory.control_connection import ControlConnection, noted_in
 from ldapslam.directory.counts import ServerKind, detect
-from ldapslam.directory.entry_digest import differing_attributes, normalised_dn
+from ldapslam.directory.entry_digest import (
+    differing_attributes,
+    is_below,
+    normalised_dn,
+)
 from ldapslam.directory.replication_state import (
     State,
     are_equal,
@@ -183,10 +187,8 @@ def _all_opened(servers: Sequence[ReplicationServer]) -> Iterator[list[_Member]]
 
 
 def _opened(stack: ExitStack, server: ReplicationServer) -> _Member:
-    connection = stack.enter_context(
-        ControlConnection.open(server.uri, server.access, server.control)
-    )
-    return _Member(connection, detect(connection))
+    opened = ControlConnection.open(server.uri, server.access, server.control)
+    return _Member(stack.enter_context(opened), detect(opened))
 
 
 def _trees(
@@ -197,7 +199,7 @@ def _trees(
     first, *others = members
     contexts = naming_contexts(first.connection)
     if check.base is not None:
-        contexts = [one for one in contexts if _is_within(check.base, one)]
+        contexts = [one for one in contexts if is_below(check.base, one)]
         if not contexts:
             raise TargetError(
                 f"{first.uri}: {check.base!r} lies in none of its trees",
@@ -242,11 +244,6 @@ def _states(members: Sequence[_Member], suffix: str) -> dict[str, State]:
 def _bases(check: ReplicationCheck, trees: Sequence[str]) -> Sequence[str]:
     """Where contents are compared."""
     return [check.base] if check.base else trees
-
-
-def _is_within(dn: str, suffix: str) -> bool:
-    top = normalised_dn(suffix)
-    return (b"," + normalised_dn(dn)).endswith(b"," + top) or not top
 
 
 def _stale_utc_s(check: ReplicationCheck, begun_utc_s: float) -> float:
@@ -302,9 +299,8 @@ def _content(
     compared = difference_count = 0
     for base in bases:
         for other in others:
-            result, named = _compared(
-                _tree(first, base), _tree(other, base), sample, seed
-            )
+            trees = _tree(first, base), _tree(other, base)
+            result, named = _compared(*trees, sample, seed)
             # the first one is read again for each comparison, and counts once
             if other is others[0]:
                 entries[first.uri] += result.expected.count
@@ -336,12 +332,8 @@ def _content(
 
 
 def _tree(member: _Member, base: str) -> DirectoryTree:
-    control = member.connection.control
-
-    def note(kind: str) -> None:
-        control[kind] += 1
-
-    return DirectoryTree(member.connection.ldap, member.uri, base, note_request=note)
+    noted = noted_in(member.connection.control)
+    return DirectoryTree(member.connection.ldap, member.uri, base, note_request=noted)
 
 
 def _compared(

@@ -20,8 +20,8 @@ import ldap
 from ldap.controls.libldap import SimplePagedResultsControl
 from ldap.controls.simple import ManageDSAITControl
 
-from ldapslam.base.errors import TargetError, TargetUnreachable
-from ldapslam.directory.access import error_text, result_code_of
+from ldapslam.base.errors import TargetError
+from ldapslam.directory.access import result_code_of, target_error
 from ldapslam.directory.entry_digest import Attributes
 
 #: Entries of a page: enough that round trips do not count.
@@ -131,13 +131,8 @@ class DirectoryTree:
             )
 
     def _failure(self, error: ldap.LDAPError, base: str) -> TargetError:
-        code, text = result_code_of(error), error_text(error)
-        if code < 0:
-            return TargetUnreachable(self.uri, text)
-        return TargetError(
-            f"target {self.uri!r} does not let {base!r} be read: {text} ({code})",
-            hint="read as an identity without limits: the rootdn of slapd, "
-            "cn=Directory Manager of 389-DS"
-            if code in _LIMITS
-            else None,
-        )
+        hint = "read as an identity without limits: the rootdn of slapd, "
+        hint += "cn=Directory Manager of 389-DS"
+        is_limit = result_code_of(error) in _LIMITS
+        what = f"{base!r} be read"
+        return target_error(self.uri, what, error, hint if is_limit else None)

@@ -21,8 +21,7 @@ from ldapslam.jobs.replay.options import KINDS
 from ldapslam.jobs.requests.pattern import parse_pattern
 from ldapslam.jobs.requests.scope import Let, Scope, with_bounds
 from ldapslam.jobs.requests.template import (
-    FILE_RANDOM,
-    FILE_SEQUENCE,
+    FILES,
     Template,
     ValueSource,
     compile_template,
@@ -91,7 +90,7 @@ def _with_templates(
 
 def _located(template: Template, places: Mapping[str, Path]) -> Template:
     def located(value: ValueSource) -> ValueSource:
-        if value.kind not in (FILE_RANDOM, FILE_SEQUENCE):
+        if value.kind not in FILES:
             return value
         name = value.data.decode()
         return replace(value, data=str(places.get(name, name)).encode())

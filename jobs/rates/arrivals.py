@@ -28,6 +28,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal
@@ -43,7 +44,7 @@ from pydantic import (
     WithJsonSchema,
 )
 
-from ldapslam.base.fault import Fault, did_you_mean, expected, got
+from ldapslam.base.fault import Fault, expected, got, unknown
 from ldapslam.base.units import (
     NS_PER_S,
     Rate,
@@ -170,8 +171,13 @@ def parse_rate_file(text: str, name: str) -> RateTable:
     return _table(text, name)
 
 
-def _at(name: str, line: int, fault: Fault) -> Fault:
-    return Fault(f"{name!r} line {line}: {fault.reason}", fault.hint)
+@contextmanager
+def _line(name: str, number: int) -> Iterator[None]:
+    """Faults of a line of the file say which it is."""
+    try:
+        yield
+    except Fault as fault:
+        raise Fault(f"{name!r} line {number}: {fault.reason}", fault.hint) from None
 
 
 def _table(text: str, name: str) -> RateTable:
@@ -182,7 +188,7 @@ def _table(text: str, name: str) -> RateTable:
         was_first, is_first = is_first, False
         if was_first and not cells[0][:1].isdigit():
             continue  # the header
-        try:
+        with _line(name, number):
             if len(cells) != 2:
                 raise Fault(f"expected a time and a rate, got {got(line)}")
             points.append((_time(cells[0]), _table_rate(cells[1])))
@@ -192,8 +198,6 @@ def _table(text: str, name: str) -> RateTable:
                 raise Fault(
                     f"expected times that rise, got {got(cells[0])} after a later one"
                 )
-        except Fault as fault:
-            raise _at(name, number, fault) from None
     if not points:
         raise Fault(f"{name!r}: expected rows of time and rate, got none")
     if points[0][0]:
@@ -226,7 +230,7 @@ def _variable_rate_data(lines: list[str], name: str) -> RateTable:
     steps: list[RateStep] = []
     is_in_header = True
     for number, line in _contents(lines):
-        try:
+        with _line(name, number):
             if not is_in_header:
                 steps.append(_step(line, header))
                 if len(steps) > MAX_STEPS:
@@ -237,8 +241,6 @@ def _variable_rate_data(lines: list[str], name: str) -> RateTable:
             else:
                 key, value = _header(line)
                 header[key] = value
-        except Fault as fault:
-            raise _at(name, number, fault) from None
     if not steps:
         raise Fault(f"{name!r}: expected rates after {_END_HEADER!r}, got none")
     repeats = header.get("repeat") == "true"
@@ -266,7 +268,7 @@ def _header(line: str) -> tuple[str, str]:
     if not equals:
         raise expected("name = value", line, f"{_END_HEADER!r} ends the header")
     if key not in _HEADERS:
-        raise Fault(f"unknown header {key!r}", did_you_mean(key, _HEADERS, "headers"))
+        raise unknown("header", key, _HEADERS)
     if key == "repeat" and value.lower() not in ("true", "false"):
         raise expected("repeat = true or false", value)
     return key, value.lower()

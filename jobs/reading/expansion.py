@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from ldapslam.base.fault import Fault, did_you_mean, expected, got, one_of
+from ldapslam.base.fault import Fault, expected, got, one_of, unknown
 from ldapslam.jobs.fields.context import Reading
 from ldapslam.jobs.fields.sections import (
     UNION_TAG,
@@ -87,10 +87,8 @@ def _unknown_key(path: Path, value: Any, root: type[Section]) -> Fault:
     section, key = _section_at(path[:-1], root), str(path[-1])
     known = [name for name, _ in fields_of(section)] if section else []
     if section and section.choice_noun != "key" and isinstance(value, dict):
-        noun = section.choice_noun
-        hint = did_you_mean(key, section.exactly_one, f"{noun}s")
-        return Fault(f"unknown {noun} {key!r}", hint)
-    return Fault(f"unknown key {key!r}", did_you_mean(key, known))
+        return unknown(section.choice_noun, key, section.exactly_one)
+    return unknown("key", key, known)
 
 
 def _missing_key(path: Path, root: type[Section]) -> Fault:
@@ -173,9 +171,7 @@ def _expanded(
 def _unknown(name: Any) -> Fault:
     if not isinstance(name, str):
         return expected("the name of a job type", name, one_of(sorted(job_types())))
-    return Fault(
-        f"unknown job type {name!r}", did_you_mean(name, job_types(), "job types")
-    )
+    return unknown("job type", name, job_types())
 
 
 def _made(

@@ -36,7 +36,7 @@ _FLOAT = re.compile(
 )
 _NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 
-_NO_JOB = "is it a job file?"
+NO_JOB = "is it a job file?"
 _IGNORED = "<ignored>"
 _CORE_TAGS = {f"tag:yaml.org,2002:{name}" for name in ("str", "seq", "map")}
 
@@ -133,7 +133,7 @@ def _decode(tree: Tree, text: bytes | str) -> str:
     if size > MAX_BYTES:
         fault = Fault(
             f"expected a file of at most {MAX_BYTES} bytes, got {size}",
-            _NO_JOB,
+            NO_JOB,
         )
         tree.findings.append(Finding((), fault))
         raise _Stop
@@ -193,7 +193,7 @@ class _Composer:
                 "aliases count as often as they are used",
             )
         if depth > MAX_DEPTH:
-            self.stop(event, f"nested more than {MAX_DEPTH} levels deep", _NO_JOB)
+            self.stop(event, f"nested more than {MAX_DEPTH} levels deep", NO_JOB)
 
     def record(self, path: Path, position: Position) -> None:
         self.order.append(path)
@@ -332,7 +332,7 @@ def _special_character(tree: Tree, text: bytes | str, error: yaml.YAMLError) -> 
         r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]", content
     )
     if match is None:
-        return Finding((), Fault(f"not YAML: {str(error).splitlines()[0]}", _NO_JOB))
+        return Finding((), Fault(f"not YAML: {str(error).splitlines()[0]}", NO_JOB))
     before = content[: match.start()]
     position = Position(
         tree.file,

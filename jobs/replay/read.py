@@ -72,13 +72,12 @@ def read_log(paths: Sequence[Path]) -> Log:
             events: Iterator[Event] = plausible(
                 file.format.events(counted, clock, log.unusable), log.unusable
             )
-            first = list(itertools.islice(events, 1))
+            events = itertools.chain(list(itertools.islice(events, 1)), events)
             if clock.is_coarse:
                 log.is_coarse = True
-                events = spread(itertools.chain(first, events))
-            else:
-                events = itertools.chain(first, events)
-            assembler.add(events)
+                events = spread(events)
+            for event in events:
+                assembler.add(event)
     return assembler.finish()
 
 

@@ -59,26 +59,16 @@ class Requests:
         self._replay = replay
         self._random = random.Random(seed)
         self._identity = identity
-        self._makers: dict[str, Callable[[Operation], Node]] = {
-            "search": self._search,
-            "compare": self._compare,
-            "bind": self._bind,
-            "add": self._add,
-            "modify": self._modify,
-            "delete": self._delete,
-            "modify_dn": self._modify_dn,
-            "extended": self._extended,
-        }
 
     def make(self, operation: Operation) -> bytes:
         """What follows the messageID; Skipped says why there is nothing."""
         if operation.problem:
             raise Skipped(operation.problem)
-        make = self._makers.get(operation.kind)
-        if make is None:
+        if operation.kind == "abandon":
             raise Skipped("abandons are not replayed")
         if "\ufffd" in operation.dn or "\ufffd" in operation.filter:
             raise Skipped("the line is not UTF-8")
+        make: Callable[[Operation], Node] = getattr(self, f"_{operation.kind}")
         node = make(operation)
         if not isinstance(node, bytes):
             raise Skipped("the request cannot be encoded")
