@@ -115,7 +115,12 @@ def load(
         source = records(
             stream, str(ldif), line=place.line, offset_bytes=place.offset_bytes
         )
-        loader.run(source, lambda: tell(state.progress, _share(state.progress, size)))
+
+        def tell_progress() -> None:
+            done_bytes = state.progress.offset_bytes
+            tell(state.progress, None if size is None else done_bytes / max(1, size))
+
+        loader.run(source, tell_progress)
     progress = state.progress
     return LoadResult(
         progress,
@@ -126,10 +131,6 @@ def load(
         loader.stopped_code,
         state.kept,
     )
-
-
-def _share(progress: Progress, size: int | None) -> float | None:
-    return None if size is None else progress.offset_bytes / max(1, size)
 
 
 class _Connection:
@@ -252,7 +253,7 @@ class _Loader:
                 self._fill_window(connection)
         if self._is_under_way:
             return True
-        is_at_end = self._is_read and self.order.ready_count == 0
+        is_at_end = self._is_read and not self.order.ready
         return self.stopped_by is None and not is_at_end
 
     @property
@@ -263,7 +264,7 @@ class _Loader:
         """Read ahead, so that no window waits for the file. Adds that wait for a parent
         take none of the room."""
         room = max(self._settings.connections * self._settings.window, _READ_AHEAD)
-        while self.order.ready_count < room and self.order.line_length < room * _AHEAD:
+        while len(self.order.ready) < room and len(self.order.line) < room * _AHEAD:
             record = next(source, None)
             if record is None:
                 self._is_read = True

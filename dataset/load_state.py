@@ -20,7 +20,6 @@ from dataclasses import asdict, dataclass, fields, replace
 from hashlib import blake2b
 from itertools import count
 from pathlib import Path
-from types import TracebackType
 from typing import BinaryIO, Self
 
 from ldapslam.base.errors import ConfigError
@@ -93,12 +92,7 @@ class LoadState:
             raise self._unusable(error) from error
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._file is not None:
             self._file.close()
 

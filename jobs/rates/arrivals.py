@@ -389,6 +389,7 @@ class RateFile(Section):
     """step: each rate holds until the next; ramp: straight lines between the rates of a
     CSV file"""
 
+    #: What the file says; None where files are not looked into.
     _table: RateTable | None = PrivateAttr(default=None)
 
     @checked
@@ -403,11 +404,6 @@ class RateFile(Section):
                 "leave `shape` out: searchrate's rates are steps",
             )
         self._table = table
-
-    @property
-    def table(self) -> RateTable | None:
-        """What the file says; None where files are not looked into."""
-        return self._table
 
 
 def _form(value: Any) -> str:
@@ -439,9 +435,9 @@ def segments(
 
 
 def _of_table(file: RateFile, base: Rate | None, until_ns: int) -> list[Segment]:
-    if file.table is None:
+    if file._table is None:
         raise ValueError(f"the file {file.file!r} was not read")
-    steps = file.table.steps
+    steps = file._table.steps
     rates = [step.rate.per_ns(base) for step in steps]
     pieces = [
         ramp(rate, after, step.duration_ns)
@@ -452,7 +448,7 @@ def _of_table(file: RateFile, base: Rate | None, until_ns: int) -> list[Segment]
     ]
     if not steps[-1].duration_ns:
         pieces.append(hold(rates[-1], 1))
-    if not file.table.repeats:
+    if not file._table.repeats:
         return pieces
     period_ns = sum(piece.duration_ns for piece in pieces)
     return pieces * max(1, -(-until_ns // period_ns))
@@ -506,7 +502,7 @@ class Open(Section):
             reason = "expected a rate, stages or both, got neither"
             yield (), Fault(reason, "add rate, such as 500/s")
         if isinstance(self.stages, RateFile):
-            table = self.stages.table
+            table = self.stages._table
             if table is not None and table.is_relative and not has_rate:
                 reason = f"the rates of {self.stages.file!r} are multiples of `rate`"
                 hint = "add rate, such as 500/s"
@@ -530,7 +526,7 @@ class Open(Section):
     @property
     def is_known(self) -> bool:
         """Whether the rate is; not where the file of its stages was not read."""
-        return not isinstance(self.stages, RateFile) or self.stages.table is not None
+        return not isinstance(self.stages, RateFile) or self.stages._table is not None
 
     def segments(self, until_ns: int) -> list[Segment]:
         """The rate from the beginning of the stages on; at least one segment, whose

@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from pydantic import ValidationError
-from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from ldapslam.base.fault import Fault, expected, got, one_of, unknown
@@ -47,7 +46,8 @@ def explain(detail: ErrorDetails, root: type[Section] = Job) -> Finding:
     if kind == "extra_forbidden":
         return Finding(path, _unknown_key(path, value, root), at_key=True)
     if kind == "missing":
-        return Finding(path[:-1], _missing_key(path, root), at_key=True)
+        fault = Fault(f"the key {str(path[-1])!r} is missing", field_hint(path, root))
+        return Finding(path[:-1], fault, at_key=True)
     raised = context.get("error")
     if isinstance(raised, Fault):
         return Finding(path, raised, at_key)
@@ -91,10 +91,6 @@ def _unknown_key(path: Path, value: Any, root: type[Section]) -> Fault:
     return unknown("key", key, known)
 
 
-def _missing_key(path: Path, root: type[Section]) -> Fault:
-    return Fault(f"the key {str(path[-1])!r} is missing", field_hint(path, root))
-
-
 def field_hint(path: Path, root: type[Section] = Job) -> str | None:
     """What the innermost field of a path is for, from its description."""
     while path:
@@ -110,13 +106,9 @@ def _section_at(path: Path, root: type[Section]) -> type[Section] | None:
     for step, after in zip(path, [*path[1:], None], strict=False):
         if isinstance(step, str) and section is not None:
             info = field_of(section, step)
-            section = _section_of(info, isinstance(after, int)) if info else None
+            inner = info.annotation if info else None
+            section = section_in(inner, isinstance(after, int)) or section_in(inner)
     return section
-
-
-def _section_of(info: FieldInfo, of_item: bool) -> type[Section] | None:
-    inner = info.annotation
-    return section_in(inner, of_item) or section_in(inner)
 
 
 _MIX = "mix"
@@ -138,7 +130,7 @@ def expand_types(tree: Tree, reading: Reading) -> None:
 def _expanded(
     tree: Tree, reading: Reading, path: Path, stream: Mapping[str, Any]
 ) -> dict[str, Any]:
-    plain = {key: value for key, value in stream.items() if key != "type"}
+    plain = {k: value for k, value in stream.items() if k not in ("type", "options")}
     name, raw = stream.get("type", _MIX), stream.get("options")
     job_type = job_types().get(name) if isinstance(name, str) else None
     if job_type is None or job_type.name == _MIX:
@@ -150,9 +142,7 @@ def _expanded(
             hint = f"did you forget `type`? known: {', '.join(sorted(job_types()))}"
             fault = Fault("a mix has no options", hint)
             tree.findings.append(Finding((*path, "options"), fault, at_key=True))
-        plain.pop("options", None)
         return plain
-    plain.pop("options", None)
     for key in job_type.sets:
         if key in stream:
             fault = Fault(

@@ -142,14 +142,11 @@ def _decode(tree: Tree, text: bytes | str) -> str:
     try:
         return text.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        before = text[: error.start]
-        line = before.count(b"\n") + 1
-        column = len(before) - (before.rfind(b"\n") + 1) + 1
         fault = Fault(
             f"expected UTF-8, got the byte 0x{text[error.start]:02x}",
             "save the file as UTF-8",
         )
-        position = Position(tree.file, line, column)
+        position = _end_of(tree.file, text[: error.start].decode(errors="replace"))
         tree.findings.append(Finding((), fault, position=position))
         raise _Stop from None
 
@@ -207,12 +204,11 @@ class _Composer:
         if isinstance(event, yaml.AliasEvent):
             return self.alias(event, path)
         if event.tag not in (None, "!") and event.tag not in _CORE_TAGS:
+            tag = event.tag.replace("tag:yaml.org,2002:", "!!")
             self.find(
                 path,
                 event,
-                Fault(
-                    f"expected no tag, got {_short_tag(event.tag)!r}", "remove the tag"
-                ),
+                Fault(f"expected no tag, got {tag!r}", "remove the tag"),
             )
         if event.anchor:
             self.open_anchors.add(event.anchor)
@@ -302,8 +298,10 @@ def _position(file: str, mark: Any) -> Position:
     return Position(file, mark.line + 1, mark.column + 1)
 
 
-def _short_tag(tag: str) -> str:
-    return tag.replace("tag:yaml.org,2002:", "!!")
+def _end_of(file: str, before: str) -> Position:
+    """Where the text after `before` begins."""
+    lines = before.split("\n")
+    return Position(file, len(lines), len(lines[-1]) + 1)
 
 
 def _syntax_fault(
@@ -333,12 +331,7 @@ def _special_character(tree: Tree, text: bytes | str, error: yaml.YAMLError) -> 
     )
     if match is None:
         return Finding((), Fault(f"not YAML: {str(error).splitlines()[0]}", NO_JOB))
-    before = content[: match.start()]
-    position = Position(
-        tree.file,
-        before.count("\n") + 1,
-        match.start() - (before.rfind("\n") + 1) + 1,
-    )
+    position = _end_of(tree.file, content[: match.start()])
     fault = Fault(
         f"expected text, got the control character {got(match[0])}", "remove it"
     )

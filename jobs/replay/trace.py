@@ -14,11 +14,12 @@ As fast as possible, nothing is due: a connection sends when its last answer is 
 from __future__ import annotations
 
 import heapq
+import itertools
 import random
 import string
 import struct
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, BinaryIO
@@ -334,7 +335,8 @@ def write_trace(
         for connection, requests in enumerate(mine)
         for position, request in enumerate(requests)
     )
-    offsets = list(_offsets(record[3] for record in records))
+    sizes = (_RECORD.size + -(-len(one.body) // 8) * 8 for *_, one in records)
+    offsets = list(itertools.accumulate(sizes, initial=_HEADER.size))
     following: dict[int, int] = {}
     nexts = [0] * len(records)
     for index in range(len(records) - 1, -1, -1):
@@ -358,10 +360,3 @@ def write_trace(
         )
         stream.write(request.body + b"\0" * (-len(request.body) % 8))
     return len(records)
-
-
-def _offsets(requests: Iterator[_Request]) -> Iterator[int]:
-    offset = _HEADER.size
-    for request in requests:
-        yield offset
-        offset += _RECORD.size + len(request.body) + -len(request.body) % 8

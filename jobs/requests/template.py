@@ -408,7 +408,8 @@ class _Program:
         for index in reversed(range(len(self.drawn))):
             if self.drawn[index] is ref.target:
                 source = ValueSource(REF, lo=index, hi=ref.limit)
-                return self.value(VALUE, source, ref, b"", _reference_bytes(ref))
+                most = ref.target.max_bytes
+                return self.value(VALUE, source, ref, b"", min(most, ref.limit or most))
         raise Fault("a reference is to a value that comes later in the request")
 
 
@@ -450,10 +451,6 @@ def _closed_bytes(node: Node, size: int) -> int:
         case Base64():
             return -(-size // 3) * 4
     return size
-
-
-def _reference_bytes(ref: Ref) -> int:
-    return min(ref.target.max_bytes, ref.limit or ref.target.max_bytes)
 
 
 def may_be_empty(nodes: Iterable[Node], filled: Collection[int] = ()) -> bool:
