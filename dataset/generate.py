@@ -28,7 +28,7 @@ from ldapslam.base.fault import Fault, Faults, did_you_mean
 from ldapslam.dataset.population import (
     NO_PARENT,
     FilterLine,
-    Population,
+    PopulationNode,
     PopulationProgram,
     ProgramSettings,
     build_population,
@@ -230,13 +230,13 @@ def _names_files(wanted: Generation) -> tuple[str, str]:
 
 
 def _csv_columns(
-    wanted: Generation, population: Population, folder: Path
+    wanted: Generation, population: list[PopulationNode], folder: Path
 ) -> dict[str, str]:
     """The file of each field of the CSV file that a template uses, with a line for each
     row. ConfigError where the CSV file cannot be read, or lacks a field or rows."""
     if wanted.csv is None:
         return {}
-    users = [node for node in population.nodes if node.csv_fields()]
+    users = [node for node in population if node.csv_fields()]
     names = sorted(set().union(*(node.csv_fields() for node in users)))
     paths = {name: folder / f"field-{index}" for index, name in enumerate(names)}
     count = 0

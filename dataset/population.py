@@ -142,20 +142,10 @@ class PopulationNode:
             yield from all_parts(value.parts)
 
 
-@dataclass
-class Population:
-    #: Each one after the one above it.
-    nodes: list[PopulationNode]
-
-    @property
-    def entries(self) -> int:
-        return sum(node.total for node in self.nodes)
-
-
 def build_population(
     file: TemplateFile, *, max_per_template: int | None = None
-) -> Population:
-    """The tree of a file; Faults name the lines. `max_per_template` limits the entries
+) -> list[PopulationNode]:
+    """The tree of a file, each node after the one above it; Faults name the lines. `max_per_template` limits the entries
     of a template below each parent, for a preview."""
     if not file.branches:
         raise Fault(
@@ -171,10 +161,9 @@ def build_population(
     for fault in _check_siblings(builder.nodes):
         builder.found.add(fault)
     builder.found.stop()
-    population = Population(builder.nodes)
-    if population.entries > MAX_ENTRIES:
+    if sum(node.total for node in builder.nodes) > MAX_ENTRIES:
         raise Fault(f"{file.name} makes more than 2^62 entries", "lower its counts")
-    return population
+    return builder.nodes
 
 
 class _Builder:
@@ -527,12 +516,12 @@ class PopulationProgram:
 
 
 def compile_population(
-    population: Population, settings: ProgramSettings
+    population: Sequence[PopulationNode], settings: ProgramSettings
 ) -> PopulationProgram:
     """The programs of all nodes; Faults name the lines that cannot be compiled."""
     sources = _Sources(settings)
     entries: list[_PopulationEntry] = []
-    for node in population.nodes:
+    for node in population:
         parent = None if node.parent is None else entries[node.parent]
         entries.append(_PopulationEntry(node, parent, sources, settings))
     # A body asks the nodes above for slots: heads are whole once all bodies are.
@@ -543,7 +532,7 @@ def compile_population(
     found.stop()
     nodes = []
     names = 0
-    for node, entry, body in zip(population.nodes, entries, bodies, strict=True):
+    for node, entry, body in zip(population, entries, bodies, strict=True):
         kind = "branch" if node.is_branch else "template"
         nodes.append(
             NodeProgram(

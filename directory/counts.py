@@ -28,11 +28,10 @@ from ldapslam.directory.control_connection import (
     text_of,
     texts_of,
 )
+from ldapslam.jobs.replay.log import REQUESTS
 
 #: Kinds of requests, as the reconciliation has them (RFC 4511).
-KINDS = tuple(
-    "abandon add bind compare delete extended modify modify_dn search unbind".split()
-)
+KINDS = tuple(sorted(REQUESTS))
 
 _OPERATIONS_DN = "cn=Operations,cn=Monitor"
 _START_DN = "cn=Start,cn=Time,cn=Monitor"

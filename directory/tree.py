@@ -43,16 +43,13 @@ class DirectoryTree:
     """A subtree of a server, over a connection that python-ldap has bound."""
 
     connection: Any
-    uri: str
+    #: The URI.
+    name: str
     base: str
     note_request: Callable[[str], None] = lambda kind: None
     #: For each page.
     timeout_s: float = 60.0
     page_entries: int = PAGE_ENTRIES
-
-    @property
-    def name(self) -> str:
-        return self.uri
 
     def entries(self) -> Iterator[tuple[str, Attributes]]:
         """DN and attributes of each entry, nsAccountLock included. TargetError, also
@@ -124,7 +121,7 @@ class DirectoryTree:
             return
         if "objectclass" not in map(str.lower, attributes):
             raise TargetError(
-                f"target {self.uri!r} does not let the attributes of {dn!r} be read: "
+                f"target {self.name!r} does not let the attributes of {dn!r} be read: "
                 "not even its objectClass",
                 hint="read as an identity that may read all attributes: the rootdn of "
                 "slapd, cn=Directory Manager of 389-DS",
@@ -135,4 +132,4 @@ class DirectoryTree:
         hint += "cn=Directory Manager of 389-DS"
         is_limit = result_code_of(error) in _LIMITS
         what = f"{base!r} be read"
-        return target_error(self.uri, what, error, hint if is_limit else None)
+        return target_error(self.name, what, error, hint if is_limit else None)

@@ -104,7 +104,8 @@ def parse_file(
     parser, found = _Parser(file, given), Collected()
     for number, raw in enumerate(text.splitlines(), 1):
         if scaled == (number, None):
-            raw = f"{raw.rpartition(':')[0] if _is_counted(raw) else raw}:{entries}"
+            uncounted = raw.rpartition(":")[0] if raw.count(":") > 1 else raw
+            raw = f"{uncounted}:{entries}"
         with found.each():
             parser.line(number, raw.rstrip())
     parsed = parser.parsed
@@ -131,10 +132,6 @@ def _first_count(text: str, file: str) -> tuple[int, str | None]:
         f"{file} has no subordinateTemplate whose count could be changed",
         "add one to a branch: subordinateTemplate: NAME:COUNT",
     )
-
-
-def _is_counted(raw: str) -> bool:
-    return raw.count(":") > 1
 
 
 class _Parser:

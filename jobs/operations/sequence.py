@@ -246,19 +246,18 @@ class _StepFields(_Request):
             yield ("repeat", KEY), Fault("an unbind cannot be repeated", "leave it out")
 
 
-def _kinds() -> dict[str, Any]:
-    return {
+def _with_kinds(name: str, base: type[_Request]) -> type[_Request]:
+    kinds: dict[str, Any] = {
         kind: (body | None, Field(default=None, description=body.summary()))
         for kind, body in OPERATIONS.items()
     }
+    return create_model(name, __base__=base, __doc__=base.__doc__, **kinds)
 
 
 if TYPE_CHECKING:
     Step = _StepFields
 else:
-    Step = create_model(
-        "Step", __base__=_StepFields, __doc__=_StepFields.__doc__, **_kinds()
-    )
+    Step = _with_kinds("Step", _StepFields)
 
 
 class _OperationFields(_Request):
@@ -316,12 +315,7 @@ class _OperationFields(_Request):
 if TYPE_CHECKING:
     Operation = _OperationFields
 else:
-    Operation = create_model(
-        "Operation",
-        __base__=_OperationFields,
-        __doc__=_OperationFields.__doc__,
-        **_kinds(),
-    )
+    Operation = _with_kinds("Operation", _OperationFields)
 
 
 class Request(NamedTuple):

@@ -19,17 +19,8 @@ from typing import Any
 NS_PER_S = 1_000_000_000
 
 #: Events that are requests; the names are those of the job file's operations.
-REQUESTS = (
-    "search",
-    "compare",
-    "bind",
-    "add",
-    "modify",
-    "delete",
-    "modify_dn",
-    "extended",
-    "abandon",
-    "unbind",
+REQUESTS = tuple(
+    "search compare bind add modify delete modify_dn extended abandon unbind".split()
 )
 
 SCOPES = {0: "base", 1: "one", 2: "sub", 3: "children"}

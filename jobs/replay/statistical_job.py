@@ -189,8 +189,6 @@ class Rate:
     #: Of equal steps; empty where the rate does not change more than chance has it.
     steps_per_s: list[float] = field(default_factory=list)
     step_ns: int = 0
-    #: Variance of the steps over that of a Poisson process.
-    dispersion: float = 1.0
 
 
 @dataclass
@@ -310,11 +308,11 @@ def _rate(log: Log, total: int) -> Rate:
         if step < count and operation.kind not in ("unbind", "abandon"):
             counts[step] += 1
     per_step = statistics.fmean(counts)
+    # variance of the steps over that of a Poisson process
     dispersion = statistics.pvariance(counts) / per_step if per_step else 1.0
     if dispersion < _CHANGES:
-        return Rate(mean, dispersion=dispersion)
-    steps = [number * NS_PER_S / step_ns for number in counts]
-    return Rate(mean, steps, step_ns, dispersion)
+        return Rate(mean)
+    return Rate(mean, [number * NS_PER_S / step_ns for number in counts], step_ns)
 
 
 def _connections(log: Log) -> Connections:

@@ -221,12 +221,6 @@ class Schedule:
     def total(self) -> int:
         return self.requests.total()
 
-    @property
-    def last_ns(self) -> int:
-        """When the last request is due."""
-        ends = (requests[-1].due_ns for requests in self.connections if requests)
-        return max(ends, default=0)
-
     def facts(self) -> dict[str, object]:
         """For the run's manifest."""
         return {
