@@ -222,10 +222,6 @@ class OfflineResult:
         return self.is_success and not self.skipped
 
 
-def _never() -> bool:
-    return False
-
-
 def slapadd(
     ldif: Path,
     config: Path,
@@ -233,7 +229,7 @@ def slapadd(
     is_quick: bool = False,
     continue_on_error: bool = False,
     program: Sequence[str] = (),
-    is_stopping: IsStopping = _never,
+    is_stopping: IsStopping = lambda: False,
 ) -> OfflineResult:
     """Add the entries to the database of their suffix; others in it stay. `is_quick`:
     without checks and transactions. ConfigError: program or database not found.
@@ -262,7 +258,7 @@ def ldif2db(
     config: Path,
     *,
     program: Sequence[str] = (),
-    is_stopping: IsStopping = _never,
+    is_stopping: IsStopping = lambda: False,
 ) -> OfflineResult:
     """Replace all entries of the back end of the file's suffix. `config` is the
     instance's folder with dse.ldif. Errors as of slapadd."""
@@ -281,7 +277,8 @@ def ldif2db(
     argv += ["-n", backend, "-i", str(ldif.resolve())]
     # the outcome of entries is in the server's log alone
     logs = settings.get(b"cn=config", {}).get("nsslapd-errorlog", ())
-    begins = [(path, _size(path)) for path in map(Path, map(os.fsdecode, logs))]
+    paths = map(Path, map(os.fsdecode, logs))
+    begins = [(one, one.stat().st_size if one.exists() else 0) for one in paths]
     seconds, status, text, usage = _run(argv, None, is_stopping)
     text = "\n".join([text, *(_from(path, begin) for path, begin in begins)])
     return imported("ldif2db", seconds, status, text, usage)
@@ -372,10 +369,6 @@ def _with_parent() -> list[str]:
     """Nobody waits for a program whose parent was killed: it is killed too."""
     setpriv = shutil.which("setpriv", path=_PATH)
     return [] if setpriv is None else [setpriv, "--pdeathsig", "KILL", "--"]
-
-
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
 
 
 def _from(path: Path, begin: int) -> str:

@@ -145,8 +145,8 @@ class PopulationNode:
 def build_population(
     file: TemplateFile, *, max_per_template: int | None = None
 ) -> list[PopulationNode]:
-    """The tree of a file, each node after the one above it; Faults name the lines. `max_per_template` limits the entries
-    of a template below each parent, for a preview."""
+    """The nodes of a file's tree, each after the one above it; Faults name the lines.
+    `max_per_template` limits the entries of a template below each parent."""
     if not file.branches:
         raise Fault(
             f"{file.name} has no branch",

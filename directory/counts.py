@@ -16,9 +16,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
 
 import ldap
 
@@ -77,10 +76,6 @@ class ServerCounts:
     #: 'host:port' of a replica, as the supplier's agreement has it -> changes sent to
     #: it; empty where changes are not sent as requests.
     sent: Mapping[str, int] = field(default_factory=dict)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As the run's manifest has it."""
-        return asdict(self)
 
 
 def detect(connection: ControlConnection) -> ServerKind:

@@ -262,32 +262,27 @@ def _converge(
     wait: Callable[[float], None],
 ) -> list[dict[str, Any]]:
     """Each tree with its last states; one that has converged is not read again."""
-    states: dict[str, dict[str, State]] = {}
-    stale: dict[str, list[str]] = {}
-    after_s: dict[str, float | None] = dict.fromkeys(trees)
+    found: dict[str, dict[str, Any]] = {}
     while True:
         for suffix in trees:
-            if after_s[suffix] is not None:
+            if suffix in found and found[suffix]["converged"]:
                 continue
-            states[suffix] = _states(members, suffix)
-            stale[suffix] = stale_sources(states[suffix], stale_utc_s)
-            if are_equal(without(states[suffix], stale[suffix])):
-                after_s[suffix] = max(0.0, now_s() - load_ended_s)
+            states = _states(members, suffix)
+            stale = stale_sources(states, stale_utc_s)
+            compared = without(states, stale)
+            converged = are_equal(compared)
+            found[suffix] = {
+                "suffix": suffix,
+                "converged": converged,
+                "after_s": max(0.0, now_s() - load_ended_s) if converged else None,
+                "states": {uri: dict(one) for uri, one in states.items()},
+                "behind": behind(compared),
+                "stale": stale,
+            }
         left_s = deadline_s - now_s()
-        if None not in after_s.values() or left_s <= 0:
-            break
+        if all(one["converged"] for one in found.values()) or left_s <= 0:
+            return list(found.values())
         wait(min(_POLL_S, left_s))
-    return [
-        {
-            "suffix": suffix,
-            "converged": after_s[suffix] is not None,
-            "after_s": after_s[suffix],
-            "states": {uri: dict(one) for uri, one in states[suffix].items()},
-            "behind": behind(without(states[suffix], stale[suffix])),
-            "stale": stale[suffix],
-        }
-        for suffix in trees
-    ]
 
 
 def _content(

@@ -199,11 +199,9 @@ def _key(container: Any, step: str, path: FieldPath) -> Any:
         if int(step) < len(container):
             return int(step)
         raise Fault(f"{where} has {len(container)} items, it has no number {step}")
-    names = [item.get("name") for item in container if isinstance(item, dict)]
+    names = [item.get("name") if isinstance(item, dict) else None for item in container]
     if step in names:
-        return [
-            isinstance(item, dict) and item.get("name") == step for item in container
-        ].index(True)
+        return names.index(step)
     known = [name for name in names if isinstance(name, str)]
     raise Fault(
         f"{where} is a list, it has no item named {step!r}",

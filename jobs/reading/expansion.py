@@ -54,6 +54,18 @@ def explain(detail: ErrorDetails, root: type[Section] = Job) -> Finding:
     return Finding(path, _fault(kind, value, context, detail["msg"]), at_key)
 
 
+#: What was wanted, by pydantic's type of an error.
+_WANTED = {
+    **dict.fromkeys(("model_type", "dict_type", "model_attributes_type"), "a mapping"),
+    "too_short": "at least one item",
+    "string_too_short": "text",
+    "greater_than_equal": "at least {ge}",
+    "greater_than": "more than {gt}",
+    "less_than_equal": "at most {le}",
+    "less_than": "less than {lt}",
+}
+
+
 def _fault(kind: str, value: Any, context: Mapping[str, Any], message: str) -> Fault:
     hint: str | None = None
     if kind == "literal_error":
@@ -61,25 +73,14 @@ def _fault(kind: str, value: Any, context: Mapping[str, Any], message: str) -> F
     if kind == "string_pattern_mismatch":
         hint = "letters, digits, - and _, beginning with a letter or digit; at most 64"
         return expected("a name", value, hint)
-    if kind in ("model_type", "dict_type", "model_attributes_type"):
-        return expected("a mapping", value)
+    if kind in _WANTED:
+        return expected(_WANTED[kind].format(**context), value)
     if kind == "list_type":
         hint = "write [ ] around it" if isinstance(value, str) else None
         return expected("a list", value, hint)
     if kind.startswith("int_"):
         hint = "without quotes" if isinstance(value, str) and value.isdigit() else None
         return expected("a whole number", value, hint)
-    if kind in ("too_short", "string_too_short"):
-        return expected("at least one item" if kind == "too_short" else "text", value)
-    limits = {
-        "greater_than_equal": ("at least", "ge"),
-        "greater_than": ("more than", "gt"),
-        "less_than_equal": ("at most", "le"),
-        "less_than": ("less than", "lt"),
-    }
-    if kind in limits:
-        words, bound = limits[kind]
-        return expected(f"{words} {context[bound]}", value)
     return expected(message[:1].lower() + message[1:], value)
 
 
