@@ -24,7 +24,7 @@ from ldapslam.jobs.fields.thresholds import (
 )
 from ldapslam.jobs.load import load_job
 from ldapslam.jobs.model import Job, Stream
-from ldapslam.jobs.operations.sequence import Request, sessions_of
+from ldapslam.jobs.operations.sequence import sessions_of
 from ldapslam.jobs.plan import measure_span, planned_arrivals
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.transport.messages import MAX_MESSAGE_BYTES
@@ -134,7 +134,7 @@ def _most_requests(job: Job, stream: Stream) -> Mapping[str, float]:
         one.name
         for session in sessions
         for one in session.requests
-        if one.kind in KINDS_WITHOUT_RESPONSE or _is_paged(one)
+        if one.kind in KINDS_WITHOUT_RESPONSE or one.is_paged
     }
     return {
         name: arrivals * weight / weights
@@ -151,7 +151,3 @@ def _arrivals(job: Job, stream: Stream) -> float | None:
     measure = measure_span(job.run)
     due = planned_arrivals(job.run, stream, measure.start_ns, measure.end_ns)
     return due if stream.count is None else min(due, stream.count)
-
-
-def _is_paged(request: Request) -> bool:
-    return getattr(request.step.body, "page_size", None) is not None

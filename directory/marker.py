@@ -78,7 +78,8 @@ def touched_contexts(
     known = [(plain_dn(one), one) for one in naming_contexts if one]
     touched: list[str] = []
     for stream in job.streams:
-        if uri not in job.targets[stream.target] or _only_waits(stream):
+        only_waits = stream.python is not None and not stream.python.needs_target
+        if uri not in job.targets[stream.target] or only_waits:
             continue
         for dn in _named_dns(stream):
             if dn == "":
@@ -90,10 +91,6 @@ def touched_contexts(
             found = [max(inside, key=len)] if inside else [one for _, one in known]
             touched += found
     return list(dict.fromkeys(touched))
-
-
-def _only_waits(stream: Stream) -> bool:
-    return stream.python is not None and not stream.python.needs_target
 
 
 def _named_dns(stream: Stream) -> Iterator[str | None]:

@@ -335,6 +335,10 @@ class Request(NamedTuple):
     is_abandoned: bool = False
 
     @property
+    def is_paged(self) -> bool:
+        return getattr(self.step.body, "page_size", None) is not None
+
+    @property
     def of(self) -> str | None:
         """The operation that it names."""
         try:
@@ -422,8 +426,8 @@ def _abandoning(of: str, plain: Mapping[str, Request]) -> Fault | None:
         if not names:
             fault.hint = "give the stream a search of that name, outside sequences"
         return fault
-    if other.kind in _UNABANDONED or _is_paged(other.step):
-        what = "a paged search" if _is_paged(other.step) else other.kind
+    if other.kind in _UNABANDONED or other.is_paged:
+        what = "a paged search" if other.is_paged else other.kind
         return Fault(f"{what} cannot be abandoned", "name a search (RFC 4511 4.11)")
     return None
 
@@ -457,10 +461,6 @@ def check_length(operations: Iterable[_OperationFields]) -> Iterator[Found]:
             yield ("operations",), Fault(reason, hint)
 
 
-def _is_paged(step: _Request) -> bool:
-    return getattr(step.body, "page_size", None) is not None
-
-
 #: Kinds of operations that change the state of their connection.
 CONNECTION_KINDS = ("bind", "unbind")
 
@@ -475,7 +475,7 @@ def needs_connection(operations: Iterable[_OperationFields]) -> str | None:
             reason = f"the operation {one.name!r}"
         elif one.step.capture:
             reason = f"the capture of {one.name!r}"
-        elif _is_paged(one.step):
+        elif one.is_paged:
             reason = f"the pages of {one.name!r}"
     return reason
 

@@ -197,14 +197,9 @@ def _made(
         if isinstance(made, dict) and all(isinstance(key, str) for key in made):
             return made
         defect = f"expected keys of the stream, got {got(made)}"
-    tree.findings.append(Finding((*path, "type"), _defect(job_type, defect)))
-    return None
-
-
-def _defect(job_type: type[JobType[Any]], what: str) -> Fault:
-    """A defect of a type, perhaps a third party's: the job may be right."""
+    # of the type, perhaps a third party's: the job may be right
     where = f"{job_type.__module__}.{job_type.__qualname__}"
-    return Fault(
-        f"the job type {job_type.name!r} failed: {what}",
-        f"a defect of {where}: tell whoever wrote it",
-    )
+    reason = f"the job type {job_type.name!r} failed: {defect}"
+    fault = Fault(reason, f"a defect of {where}: tell whoever wrote it")
+    tree.findings.append(Finding((*path, "type"), fault))
+    return None
