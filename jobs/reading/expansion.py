@@ -198,8 +198,8 @@ def _made(
             return made
         defect = f"expected keys of the stream, got {got(made)}"
     # of the type, perhaps a third party's: the job may be right
-    where = f"{job_type.__module__}.{job_type.__qualname__}"
+    source = f"{job_type.__module__}.{job_type.__qualname__}"
     reason = f"the job type {job_type.name!r} failed: {defect}"
-    fault = Fault(reason, f"a defect of {where}: tell whoever wrote it")
-    tree.findings.append(Finding((*path, "type"), fault))
+    failed = Fault(reason, f"a defect of {source}: tell whoever wrote it")
+    tree.findings.append(Finding((*path, "type"), failed))
     return None
