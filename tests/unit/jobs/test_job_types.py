@@ -14,7 +14,7 @@ import yaml
 from ldapslam.base.errors import JobErrors
 from ldapslam.base.fault import Fault
 from ldapslam.jobs import types
-from ldapslam.jobs.fields.sections import FileName, Section
+from ldapslam.jobs.fields.sections import FileName, Section, fields_of
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.model import Job, Stream
 from ldapslam.jobs.plan import agent_plan
@@ -237,7 +237,7 @@ def test_every_type_is_documented(name: str) -> None:
     assert job_type.name == name
     assert job_type.__doc__
     assert job_type.Options.summary()
-    for key, info in job_type.Options.model_fields.items():
+    for key, info in fields_of(job_type.Options):
         assert info.description, key
         if info.is_required():
             assert info.examples, f"{key} is required and has no example"
