@@ -113,6 +113,14 @@ def did_you_mean(word: str, known: Iterable[str], noun: str = "keys") -> str:
     return f"known {noun}: {', '.join(words)}"
 
 
+def unknown(
+    noun: str, name: str, known: Iterable[str], plural: str = "", where: str = ""
+) -> Fault:
+    """No `noun` has this name; `where` says more of it."""
+    hint = did_you_mean(name, known, plural or f"{noun}s")
+    return Fault(f"unknown {noun} {name!r}{where}", hint)
+
+
 def one_of(words: Sequence[str]) -> str:
     """'a', 'a or b', 'a, b or c'."""
     *most, last = words

@@ -125,9 +125,12 @@ def _most_requests(job: Job, stream: Stream) -> Mapping[str, float]:
     for session in sessions:
         for one in session.requests:
             requests[one.name] += session.weight * one.repeat
-            is_paged = getattr(one.step.body, "page_size", None) is not None
-            if one.kind in KINDS_WITHOUT_RESPONSE or is_paged:
-                unknown.add(one.name)
+    unknown = {
+        one.name
+        for session in sessions
+        for one in session.requests
+        if one.kind in KINDS_WITHOUT_RESPONSE or one.is_paged
+    }
     return {
         name: arrivals * weight / weights
         for name, weight in requests.items()

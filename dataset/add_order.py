@@ -55,25 +55,16 @@ class Add:
 class AddOrder:
     def __init__(self) -> None:
         #: Not settled, in the order of the file.
-        self._line: deque[Add] = deque()
-        self._ready: deque[Add] = deque()
+        self.line: deque[Add] = deque()
+        #: May be sent.
+        self.ready: deque[Add] = deque()
         #: By normalised DN: the last of those that are not answered.
         self._unanswered: dict[bytes, Add] = {}
 
     @property
-    def ready_count(self) -> int:
-        """Adds that may be sent."""
-        return len(self._ready)
-
-    @property
-    def line_length(self) -> int:
-        """Adds that are not settled."""
-        return len(self._line)
-
-    @property
     def perhaps_there(self) -> Iterator[Record]:
         """Not settled, and may be in the directory."""
-        for add in self._line:
+        for add in self.line:
             if add.outcome is not Outcome.REJECTED and (
                 add.may_be_there or add.is_noted
             ):
@@ -81,38 +72,38 @@ class AddOrder:
 
     def answered(self, outcome: Outcome) -> int:
         """How many that are not settled have this outcome."""
-        return sum(add.outcome is outcome for add in self._line)
+        return sum(add.outcome is outcome for add in self.line)
 
     def note_ready(self) -> None:
-        for add in self._ready:
+        for add in self.ready:
             add.is_noted = True
 
     def forget_ready(self) -> None:
         """Nothing more is sent: what never was is not in the directory."""
-        for add in self._ready:
+        for add in self.ready:
             add.is_noted = add.losses > 0
 
     def take(self, record: Record, *, may_be_there: bool = False) -> None:
         add = Add(record, normalised_dn(record.dn), may_be_there)
-        self._line.append(add)
+        self.line.append(add)
         parent = normalised_dn(split_rdn(record.dn)[1])
         before = self._unanswered.get(add.key) or self._unanswered.get(parent)
         self._unanswered[add.key] = add
         if before is None:
-            self._ready.append(add)
+            self.ready.append(add)
         else:
             before.waiting.append(add)
 
     def next(self) -> Add | None:
-        return self._ready.popleft() if self._ready else None
+        return self.ready.popleft() if self.ready else None
 
     def again(self, add: Add) -> None:
         add.losses += 1
-        self._ready.appendleft(add)
+        self.ready.appendleft(add)
 
     def answer(self, add: Add, outcome: Outcome, reason: str = "") -> None:
         add.outcome, add.reason = outcome, reason
-        self._ready.extend(add.waiting)
+        self.ready.extend(add.waiting)
         add.waiting.clear()
         if self._unanswered.get(add.key) is add:
             del self._unanswered[add.key]
@@ -120,9 +111,9 @@ class AddOrder:
     def settled(self, *, with_rejected: bool) -> Iterator[Add]:
         """Those that leave the line, as asked for; rejected ones only
         `with_rejected`."""
-        while self._line:
-            outcome = self._line[0].outcome
+        while self.line:
+            outcome = self.line[0].outcome
             if outcome is None or (outcome is Outcome.REJECTED and not with_rejected):
                 return
-            yield self._line[0]
-            self._line.popleft()
+            yield self.line[0]
+            self.line.popleft()

@@ -28,14 +28,14 @@ from ldapslam.base.fault import Fault, Faults, did_you_mean
 from ldapslam.dataset.population import (
     NO_PARENT,
     FilterLine,
-    Population,
+    PopulationNode,
     PopulationProgram,
     ProgramSettings,
     build_population,
     compile_population,
 )
 from ldapslam.jobs.entries.template_file import parse_file
-from ldapslam.jobs.requests.template import FILE_RANDOM, FILE_SEQUENCE
+from ldapslam.jobs.requests.template import FILES
 
 _SUFFIX = ".template"
 
@@ -166,8 +166,6 @@ def generate(wanted: Generation, on_progress: OnProgress | None = None) -> Gener
         ldif = _ldif(wanted, program, [output.fd for output in outputs])
         stack.callback(ldif.close)
         generated = _run(ldif, wanted, on_progress)
-        for output in outputs:
-            output.finish()
     if wanted.skip_branches:
         branches = sum(node.parent == NO_PARENT for node in program.nodes)
         entries = max(0, generated.entries - branches)
@@ -214,15 +212,14 @@ def _check_files(program: PopulationProgram, wanted: Generation) -> None:
     """A Fault names a file of the template's that may not be read."""
     if wanted.may_read is None:
         return
-    own = {settings_file.encode() for settings_file in _names_files(wanted)}
     for source in program.sources:
-        if source.kind in (FILE_RANDOM, FILE_SEQUENCE) and source.data not in own:
-            path = os.fsdecode(source.data)
-            if not wanted.may_read(path):
-                raise Fault(
-                    f"the template may not read {path!r} on this host",
-                    "templates that others send have their values in themselves",
-                )
+        path = os.fsdecode(source.data)
+        is_own = source.kind not in FILES or path in _names_files(wanted)
+        if not is_own and not wanted.may_read(path):
+            raise Fault(
+                f"the template may not read {path!r} on this host",
+                "templates that others send have their values in themselves",
+            )
 
 
 def _names_files(wanted: Generation) -> tuple[str, str]:
@@ -233,13 +230,13 @@ def _names_files(wanted: Generation) -> tuple[str, str]:
 
 
 def _csv_columns(
-    wanted: Generation, population: Population, folder: Path
+    wanted: Generation, population: list[PopulationNode], folder: Path
 ) -> dict[str, str]:
     """The file of each field of the CSV file that a template uses, with a line for each
     row. ConfigError where the CSV file cannot be read, or lacks a field or rows."""
     if wanted.csv is None:
         return {}
-    users = [node for node in population.nodes if node.csv_fields()]
+    users = [node for node in population if node.csv_fields()]
     names = sorted(set().union(*(node.csv_fields() for node in users)))
     paths = {name: folder / f"field-{index}" for index, name in enumerate(names)}
     count = 0
@@ -294,20 +291,18 @@ class _Output:
     #: What is written until it is whole; None: the path itself.
     partial: Path | None
 
-    def finish(self) -> None:
-        if self.partial is not None:
-            os.replace(self.partial, self.path)
-            self.partial = None
-
 
 @contextlib.contextmanager
 def _outputs(wanted: Generation) -> Iterator[list[_Output]]:
-    """The open files; those that were not finished are removed at the end."""
+    """The open files; they get their names at the end, and after an error none."""
     outputs: list[_Output] = []
     try:
         for name, path in _paths(wanted):
             outputs.append(_open(path, _SECRET_MODE if name == "binds" else 0o666))
         yield outputs
+        for output in outputs:
+            if output.partial is not None:
+                output.partial.replace(output.path)
     finally:
         for output in outputs:
             if output.fd != _STDOUT_FD:

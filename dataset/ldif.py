@@ -146,7 +146,9 @@ def _record(
         folded = key.lower()
         if dn is None:
             if folded == b"version":
-                _check_version(value, name, number)
+                if value != b"1":
+                    reason = f"expected version 1, got {_shown(value)}"
+                    raise _fault(name, number, reason)
             elif folded == b"dn":
                 dn = _text(value, name, number)
             else:
@@ -211,11 +213,6 @@ def _text(value: bytes, name: str, number: int) -> str:
         return value.decode()
     except UnicodeDecodeError:
         raise _fault(name, number, f"the DN is no UTF-8: {_shown(value)}") from None
-
-
-def _check_version(value: bytes, name: str, number: int) -> None:
-    if value != b"1":
-        raise _fault(name, number, f"expected version 1, got {_shown(value)}")
 
 
 def _shown(line: bytes) -> str:

@@ -115,21 +115,22 @@ def load(
         source = records(
             stream, str(ldif), line=place.line, offset_bytes=place.offset_bytes
         )
-        loader.run(source, lambda: tell(state.progress, _share(state.progress, size)))
+
+        def tell_progress() -> None:
+            done_bytes = state.progress.offset_bytes
+            tell(state.progress, None if size is None else done_bytes / max(1, size))
+
+        loader.run(source, tell_progress)
     progress = state.progress
     return LoadResult(
         progress,
-        progress.added + loader.ahead(Outcome.ADDED),
-        progress.present + loader.ahead(Outcome.PRESENT),
+        progress.added + loader.order.answered(Outcome.ADDED),
+        progress.present + loader.order.answered(Outcome.PRESENT),
         state.is_resumed,
         loader.stopped_by,
         loader.stopped_code,
         state.kept,
     )
-
-
-def _share(progress: Progress, size: int | None) -> float | None:
-    return None if size is None else progress.offset_bytes / max(1, size)
 
 
 class _Connection:
@@ -177,10 +178,10 @@ class _Connection:
             try:
                 _, _, message_id, _ = self._ldap.result3(ldap.RES_ANY, 0, 0)
             except ldap.LDAPError as error:
-                code, text = result_code_of(error), _diagnostic(error)
+                code = result_code_of(error)
                 if code < 0:
                     raise
-                message_id = error.args[0]["msgid"]
+                text, message_id = (error.args[0].get(k, "") for k in ("info", "msgid"))
             if message_id is None:
                 return
             add = self.under_way.pop(message_id, None)
@@ -199,7 +200,7 @@ class _Loader:
         self._uri = uri
         self._state = state
         self._settings = settings
-        self._order = AddOrder()
+        self.order = AddOrder()
         #: To its end.
         self._is_read = False
         self._connections = [
@@ -215,10 +216,6 @@ class _Loader:
     def close(self) -> None:
         for connection in self._connections:
             connection.close()
-
-    def ahead(self, outcome: Outcome) -> int:
-        """Of entries behind the place in the file."""
-        return self._order.answered(outcome)
 
     def run(self, source: Iterator[Record], tell: Callable[[], None]) -> None:
         self._begun_s = time.monotonic() - self._state.progress.seconds
@@ -241,12 +238,12 @@ class _Loader:
             if is_done:
                 self._state.finish(time.monotonic() - self._begun_s)
             else:
-                self._order.forget_ready()
+                self.order.forget_ready()
                 self._save()
 
     def _save(self) -> None:
         self._saved_s = time.monotonic()
-        self._state.save(self._saved_s - self._begun_s, self._order.perhaps_there)
+        self._state.save(self._saved_s - self._begun_s, self.order.perhaps_there)
 
     def _send(self, source: Iterator[Record]) -> bool:
         """Fill all windows. False when nothing is left to do."""
@@ -256,7 +253,7 @@ class _Loader:
                 self._fill_window(connection)
         if self._is_under_way:
             return True
-        is_at_end = self._is_read and self._order.ready_count == 0
+        is_at_end = self._is_read and not self.order.ready
         return self.stopped_by is None and not is_at_end
 
     @property
@@ -267,27 +264,25 @@ class _Loader:
         """Read ahead, so that no window waits for the file. Adds that wait for a parent
         take none of the room."""
         room = max(self._settings.connections * self._settings.window, _READ_AHEAD)
-        while (
-            self._order.ready_count < room and self._order.line_length < room * _AHEAD
-        ):
+        while len(self.order.ready) < room and len(self.order.line) < room * _AHEAD:
             record = next(source, None)
             if record is None:
                 self._is_read = True
                 return
             may_be_there = self._state.take_sent(record)
-            self._order.take(record, may_be_there=may_be_there)
+            self.order.take(record, may_be_there=may_be_there)
 
     def _fill_window(self, connection: _Connection) -> None:
         while (
             self.stopped_by is None
             and len(connection.under_way) < self._settings.window
         ):
-            add = self._order.next()
+            add = self.order.next()
             if add is None:
                 return
             if not add.is_noted:
                 add.is_noted = True
-                self._order.note_ready()
+                self.order.note_ready()
                 self._save()
             try:
                 connection.send(add, self._attributes(add.record))
@@ -337,7 +332,7 @@ class _Loader:
     def _answer(
         self, add: Add, outcome: Outcome, reason: str = "", code: int | None = None
     ) -> None:
-        self._order.answer(add, outcome, reason)
+        self.order.answer(add, outcome, reason)
         is_end = outcome is Outcome.REJECTED and not self._settings.continue_on_error
         if is_end and self.stopped_by is None:
             self.stopped_by = (
@@ -352,7 +347,7 @@ class _Loader:
         adds = [*connection.under_way.values(), *([sending] if sending else [])]
         connection.under_way.clear()
         for add in reversed(adds):
-            self._order.again(add)
+            self.order.again(add)
             if add.losses >= _ATTEMPTS:
                 raise TargetUnreachable(
                     self._uri,
@@ -365,11 +360,6 @@ class _Loader:
     def _settle(self) -> None:
         """Take the answered adds off the front of the line, up to the refused entry
         that ends the load, which is tried again."""
-        for add in self._order.settled(with_rejected=self._settings.continue_on_error):
+        for add in self.order.settled(with_rejected=self._settings.continue_on_error):
             digest = entry_digest(add.record.dn, add.record.attributes, POPULATION)
             self._state.settle(add, digest)
-
-
-def _diagnostic(error: ldap.LDAPError) -> str:
-    """The server's own words."""
-    return str(error.args[0].get("info", "")) if error.args else ""

@@ -20,7 +20,6 @@ from dataclasses import asdict, dataclass, fields, replace
 from hashlib import blake2b
 from itertools import count
 from pathlib import Path
-from types import TracebackType
 from typing import BinaryIO, Self
 
 from ldapslam.base.errors import ConfigError
@@ -93,12 +92,7 @@ class LoadState:
             raise self._unusable(error) from error
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._file is not None:
             self._file.close()
 
@@ -122,16 +116,17 @@ class LoadState:
             rejects_bytes = self._reject(add)
         else:
             total.add(digest)
-        self.progress = Progress(
+        counts = {
+            one.value: getattr(before, one.value) + (outcome is one) for one in Outcome
+        }
+        self.progress = replace(
+            before,
             line=add.record.end_line,
             offset_bytes=add.record.end_bytes,
             rejects_bytes=rejects_bytes,
-            added=before.added + (outcome is Outcome.ADDED),
-            present=before.present + (outcome is Outcome.PRESENT),
-            rejected=before.rejected + (outcome is Outcome.REJECTED),
             digests=total.total,
             content=_hashed(before.content, add.record),
-            seconds=before.seconds,
+            **counts,
         )
 
     def save(self, seconds: float, sent: Iterable[Record]) -> None:

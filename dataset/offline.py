@@ -25,7 +25,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Final
 
 import ldap
 
@@ -33,7 +33,8 @@ from ldapslam.base.errors import ConfigError, TargetError, TargetUnreachable
 from ldapslam.dataset.ldif import is_packed, ldif_entries, open_ldif, records
 from ldapslam.dataset.local_tree import first_dn
 from ldapslam.directory.access import connect, error_text, result_code_of
-from ldapslam.directory.entry_digest import is_below, normalised_dn
+from ldapslam.directory.control_connection import Entry, text_of
+from ldapslam.directory.entry_digest import Attributes, is_below, normalised_dn
 from ldapslam.jobs.connection_settings import ConnectionSettings
 
 _INCLUDES_DEEP = 8
@@ -62,7 +63,10 @@ class SlapdDatabase:
             pid = _lock_holder(self.folder / "lock.mdb")
             if pid is not None:
                 return pid
-        return None if self.pid_file is None else _running(self.pid_file)
+        if self.pid_file is not None:
+            with contextlib.suppress(OSError):
+                return running_slapd(self.pid_file.read_text().strip())
+        return None
 
 
 def find_database(config: Path, dn: str) -> SlapdDatabase:
@@ -129,7 +133,7 @@ def _folder(path: Path) -> Iterator[tuple[str, str]]:
     for file in files:
         with open_ldif(file) as stream:
             for record in records(stream, str(file)):
-                found = {name.lower(): all for name, all in record.attributes.items()}
+                found = _lowered(record.attributes)
                 if "olcpidfile" in found:
                     yield "pidfile", os.fsdecode(found["olcpidfile"][0])
                 if "olcdatabase" in found:
@@ -149,13 +153,6 @@ def _lock_holder(path: Path) -> int | None:
     except OSError:
         return None  # not there, or not ours to look at: slapadd will say so
     return found[4] if found[0] != fcntl.F_UNLCK else None
-
-
-def _running(pid_file: Path) -> int | None:
-    try:
-        return running_slapd(pid_file.read_text().strip())
-    except OSError:
-        return None
 
 
 def running_slapd(text: str) -> int | None:
@@ -225,10 +222,6 @@ class OfflineResult:
         return self.is_success and not self.skipped
 
 
-def _never() -> bool:
-    return False
-
-
 def slapadd(
     ldif: Path,
     config: Path,
@@ -236,7 +229,7 @@ def slapadd(
     is_quick: bool = False,
     continue_on_error: bool = False,
     program: Sequence[str] = (),
-    is_stopping: IsStopping = _never,
+    is_stopping: IsStopping = lambda: False,
 ) -> OfflineResult:
     """Add the entries to the database of their suffix; others in it stay. `is_quick`:
     without checks and transactions. ConfigError: program or database not found.
@@ -265,7 +258,7 @@ def ldif2db(
     config: Path,
     *,
     program: Sequence[str] = (),
-    is_stopping: IsStopping = _never,
+    is_stopping: IsStopping = lambda: False,
 ) -> OfflineResult:
     """Replace all entries of the back end of the file's suffix. `config` is the
     instance's folder with dse.ldif. Errors as of slapadd."""
@@ -284,7 +277,8 @@ def ldif2db(
     argv += ["-n", backend, "-i", str(ldif.resolve())]
     # the outcome of entries is in the server's log alone
     logs = settings.get(b"cn=config", {}).get("nsslapd-errorlog", ())
-    begins = [(path, _size(path)) for path in map(Path, map(os.fsdecode, logs))]
+    paths = map(Path, map(os.fsdecode, logs))
+    begins = [(one, one.stat().st_size if one.exists() else 0) for one in paths]
     seconds, status, text, usage = _run(argv, None, is_stopping)
     text = "\n".join([text, *(_from(path, begin) for path, begin in begins)])
     return imported("ldif2db", seconds, status, text, usage)
@@ -377,10 +371,6 @@ def _with_parent() -> list[str]:
     return [] if setpriv is None else [setpriv, "--pdeathsig", "KILL", "--"]
 
 
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
-
-
 def _from(path: Path, begin: int) -> str:
     try:
         with path.open("rb") as file:
@@ -418,14 +408,14 @@ def _program(name: str, package: str) -> str:
 # -- 389-DS ----------------------------------------------------------------------------
 
 
-def _dse(config: Path) -> dict[bytes, dict[str, Sequence[bytes]]]:
+def _dse(config: Path) -> dict[bytes, Entry]:
     return {
-        normalised_dn(dn): {name.lower(): values for name, values in attributes.items()}
+        normalised_dn(dn): _lowered(attributes)
         for dn, attributes in ldif_entries(config / "dse.ldif")
     }
 
 
-def _ds389_pid(settings: Mapping[bytes, Mapping[str, Sequence[bytes]]]) -> int | None:
+def _ds389_pid(settings: Mapping[bytes, Entry]) -> int | None:
     """A server has a file with its process id as name while it runs."""
     folders = settings.get(b"cn=config", {}).get("nsslapd-lockdir", ())
     for folder in folders:
@@ -435,9 +425,7 @@ def _ds389_pid(settings: Mapping[bytes, Mapping[str, Sequence[bytes]]]) -> int |
     return None
 
 
-def backend_of(
-    backends: Iterable[Mapping[str, Sequence[bytes]]], dn: str, where: str
-) -> str:
+def backend_of(backends: Iterable[Entry], dn: str, where: str) -> str:
     """Name of the back end whose suffix the first entry of an import, `dn`, is; of
     entries of the class nsBackendInstance with names of attributes in lower case.
     ConfigError: there is none, or its suffix would be gone: an import takes the place
@@ -466,9 +454,8 @@ def backend_of(
 
 _TASKS = "cn=import,cn=tasks,cn=config"
 _BACKENDS = "cn=ldbm database,cn=plugins,cn=config"
+_INSTANCES = "(objectClass=nsBackendInstance)"
 _POLL_S = 0.05
-
-_Attributes = Mapping[str, Sequence[bytes]]
 
 
 def import_task(
@@ -484,16 +471,25 @@ def import_task(
     dn = f"cn=ldapslam-{secrets.token_hex(6)},{_TASKS}"
     connection = connect(uri, access)
     try:
-        backend = backend_of(_backends(connection), first_dn(ldif), uri)
+        found = connection.search_s(
+            _BACKENDS, ldap.SCOPE_ONELEVEL, _INSTANCES, ["cn", "nsslapd-suffix"]
+        )
+        backends = [_lowered(attributes) for _, attributes in found]
+        backend = backend_of(backends, first_dn(ldif), uri)
+        content = {
+            "objectClass": [b"top", b"extensibleObject"],
+            "nsFilename": [os.fsencode(ldif.resolve())],
+            "nsInstance": [backend.encode()],
+        }
         begun_s = time.monotonic()
-        connection.add_s(dn, _task(ldif, backend))
-        task: _Attributes = {}
+        connection.add_s(dn, list(content.items()))
+        task: Entry = {}
         while "nstaskexitcode" not in task:
             time.sleep(_POLL_S)
             # a server that imports may be slow to answer
             with contextlib.suppress(ldap.TIMEOUT):
                 task = _lowered(connection.read_s(dn))
-                tell(_text(task, "nstasklog").strip().rpartition("\n")[2])
+                tell((text_of(task, "nstasklog") or "").strip().rpartition("\n")[2])
     except ldap.LDAPError as error:
         if result_code_of(error) < 0:
             raise TargetUnreachable(uri, error_text(error)) from error
@@ -505,37 +501,11 @@ def import_task(
     finally:
         with contextlib.suppress(ldap.LDAPError):
             connection.unbind_s()
-    text = f"{_text(task, 'nstasklog')}\n{_text(task, 'nstaskstatus')}".strip()
-    return imported(
-        "import-task",
-        time.monotonic() - begun_s,
-        int(_text(task, "nstaskexitcode")),
-        text,
-    )
+    seconds = time.monotonic() - begun_s
+    words = [text_of(task, name) or "" for name in ("nstasklog", "nstaskstatus")]
+    status = int(text_of(task, "nstaskexitcode") or 0)
+    return imported("import-task", seconds, status, "\n".join(words).strip())
 
 
-def _backends(connection: Any) -> list[_Attributes]:
-    found = connection.search_s(
-        _BACKENDS,
-        ldap.SCOPE_ONELEVEL,
-        "(objectClass=nsBackendInstance)",
-        ["cn", "nsslapd-suffix"],
-    )
-    return [_lowered(attributes) for _, attributes in found]
-
-
-def _task(ldif: Path, backend: str) -> list[tuple[str, list[bytes]]]:
-    return [
-        ("objectClass", [b"top", b"extensibleObject"]),
-        ("nsFilename", [os.fsencode(ldif.resolve())]),
-        ("nsInstance", [backend.encode()]),
-    ]
-
-
-def _lowered(attributes: _Attributes) -> _Attributes:
+def _lowered(attributes: Attributes) -> Entry:
     return {name.lower(): values for name, values in attributes.items()}
-
-
-def _text(task: _Attributes, name: str) -> str:
-    values = task.get(name, [b""])
-    return values[0].decode(errors="replace")

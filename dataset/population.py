@@ -15,12 +15,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ldapslam.base.fault import Collected, Fault, UnknownName, did_you_mean, got
+from ldapslam.base.fault import Collected, Fault, UnknownName, got, unknown
 from ldapslam.jobs.entries.entry import (
     ALWAYS,
     NEVER,
     Entry,
-    ancestor_of,
     cut,
     draws,
     repeated,
@@ -48,7 +47,7 @@ from ldapslam.jobs.entries.template_file import (
     file_fault,
 )
 from ldapslam.jobs.entries.template_file import Line as FileLine
-from ldapslam.jobs.requests.dn import check_dn, rdn_values, split_rdn
+from ldapslam.jobs.requests.dn import check_dn, plain_dn, rdn_values, split_rdn
 from ldapslam.jobs.requests.template import (
     FILE_SEQUENCE,
     FILTER_ANY,
@@ -143,21 +142,11 @@ class PopulationNode:
             yield from all_parts(value.parts)
 
 
-@dataclass
-class Population:
-    #: Each one after the one above it.
-    nodes: list[PopulationNode]
-
-    @property
-    def entries(self) -> int:
-        return sum(node.total for node in self.nodes)
-
-
 def build_population(
     file: TemplateFile, *, max_per_template: int | None = None
-) -> Population:
-    """The tree of a file; Faults name the lines. `max_per_template` limits the entries
-    of a template below each parent, for a preview."""
+) -> list[PopulationNode]:
+    """The nodes of a file's tree, each after the one above it; Faults name the lines.
+    `max_per_template` limits the entries of a template below each parent."""
     if not file.branches:
         raise Fault(
             f"{file.name} has no branch",
@@ -172,10 +161,9 @@ def build_population(
     for fault in _check_siblings(builder.nodes):
         builder.found.add(fault)
     builder.found.stop()
-    population = Population(builder.nodes)
-    if population.entries > MAX_ENTRIES:
+    if sum(node.total for node in builder.nodes) > MAX_ENTRIES:
         raise Fault(f"{file.name} makes more than 2^62 entries", "lower its counts")
-    return population
+    return builder.nodes
 
 
 class _Builder:
@@ -218,8 +206,7 @@ class _Builder:
         count = min(below.count, self.most)
         total = count * self.nodes[parent].total
         if len(self.nodes) == MAX_NODES or total > MAX_ENTRIES:
-            raise file_fault(
-                self.file.name,
+            raise self.fault(
                 below.line,
                 f"the tree has more than {MAX_NODES} kinds of entries or 2^62 entries",
                 "lower the counts, or the number of branches and templates",
@@ -245,16 +232,11 @@ class _Builder:
         """The template of a line, with those that it extends, checked once."""
         name = below.template
         if name not in self.file.templates:
-            raise file_fault(
-                self.file.name,
-                below.line,
-                f"unknown template {name!r}",
-                did_you_mean(name, self.file.templates, "templates"),
-            )
+            fault = unknown("template", name, self.file.templates)
+            raise self.fault(below.line, fault.reason, fault.hint)
         if name in above or len(above) >= MAX_DEPTH - 1:
             circle = " -> ".join((*above, name))
-            raise file_fault(
-                self.file.name,
+            raise self.fault(
                 below.line,
                 f"templates are below themselves, or nested too deep: {circle}",
                 f"a tree has at most {MAX_DEPTH} levels",
@@ -262,12 +244,7 @@ class _Builder:
         if name not in self.templates:
             template = extended(self.file.templates[name], self.file.templates)
             if not template.rdn:
-                raise file_fault(
-                    self.file.name,
-                    template.line,
-                    f"the template {name!r} has no rdnAttr",
-                    "add a line such as rdnAttr: uid",
-                )
+                raise template.no_rdn()
             self.values[name] = self.parsed(template.lines)
             self.templates[name] = template
         return self.templates[name]
@@ -295,10 +272,7 @@ class _Builder:
                 and part.attribute not in known
                 and not value.conditions
             ):
-                raise Fault(
-                    f"the template has no attribute {part.attribute!r}",
-                    did_you_mean(part.attribute, known, "attributes"),
-                )
+                raise unknown("attribute", part.attribute, known)
 
 
 def _branch_lines(branch: Branch) -> list[FileLine]:
@@ -320,19 +294,13 @@ def _branch_lines(branch: Branch) -> list[FileLine]:
 
 def _check_order(file: TemplateFile) -> None:
     """A branch stands behind those above it, and is there once."""
-    later: Mapping[str, Branch] = {
-        _normalised(branch.dn): branch for branch in file.branches
-    }
+    later = {plain_dn(branch.dn): branch for branch in file.branches}
     seen: set[str] = set()
     for branch in file.branches:
-        dn = _normalised(branch.dn)
+        dn = plain_dn(branch.dn)
         if dn in seen:
-            raise file_fault(
-                file.name,
-                branch.line,
-                f"the branch {got(branch.dn)} is given twice",
-                "put its lines together",
-            )
+            reason = f"the branch {got(branch.dn)} is given twice"
+            raise file_fault(file.name, branch.line, reason, "put its lines together")
         seen.add(dn)
         _, above = split_rdn(dn)
         while above:
@@ -345,10 +313,6 @@ def _check_order(file: TemplateFile) -> None:
                     "move it down: servers want parents first",
                 )
             _, above = split_rdn(above)
-
-
-def _normalised(dn: str) -> str:
-    return re.sub(r" *([,+=]) *", r"\1", dn.strip()).lower()
 
 
 def _check_siblings(nodes: Sequence[PopulationNode]) -> Iterator[Fault]:
@@ -552,12 +516,12 @@ class PopulationProgram:
 
 
 def compile_population(
-    population: Population, settings: ProgramSettings
+    population: Sequence[PopulationNode], settings: ProgramSettings
 ) -> PopulationProgram:
     """The programs of all nodes; Faults name the lines that cannot be compiled."""
     sources = _Sources(settings)
     entries: list[_PopulationEntry] = []
-    for node in population.nodes:
+    for node in population:
         parent = None if node.parent is None else entries[node.parent]
         entries.append(_PopulationEntry(node, parent, sources, settings))
     # A body asks the nodes above for slots: heads are whole once all bodies are.
@@ -568,7 +532,7 @@ def compile_population(
     found.stop()
     nodes = []
     names = 0
-    for node, entry, body in zip(population.nodes, entries, bodies, strict=True):
+    for node, entry, body in zip(population, entries, bodies, strict=True):
         kind = "branch" if node.is_branch else "template"
         nodes.append(
             NodeProgram(
@@ -725,14 +689,9 @@ class _PopulationEntry(Entry):
         form = UNDERSCORES if part.has_underscores else PLAIN
         if entry.parent is not None:
             return (Slot(entry.dn_slot(), level, form=form),)
-        dn = ancestor_of(entry.node.name, part.levels - level)
-        if not dn:
-            raise self.fault(
-                f"nothing is {part.levels} levels above this entry",
-                f"the branch is {entry.node.name!r}",
-                line,
-            )
-        return ((dn.replace(",", "_") if part.has_underscores else dn).encode(),)
+        branch = entry.node.name
+        hint = f"the branch is {branch!r}"
+        return self.constant_ancestor(branch, part.levels - level, part, line, hint)
 
     def drawn(self, source: ValueSource | Placed, line: FileLine) -> Node:
         if isinstance(source, Placed):
@@ -771,11 +730,9 @@ class _PopulationEntry(Entry):
                 line,
             )
         if part.attribute not in above.attributes:
-            raise self.fault(
-                f"{above.node.name!r} has no attribute {part.attribute!r}",
-                did_you_mean(part.attribute, above.attributes, "attributes"),
-                line,
-            )
+            where = f" of {above.node.name!r}"
+            fault = unknown("attribute", part.attribute, above.attributes, where=where)
+            raise self.fault(fault.reason, fault.hint, line)
         number = above.attributes[part.attribute][0]
         constant = above.constant(number)
         if constant is not None:
@@ -805,6 +762,5 @@ def parse_filter_types(text: str) -> tuple[tuple[str, str], ...]:
         elif kind in FILTER_TYPES:
             found.append((attribute, kind))
         else:
-            hint = did_you_mean(kind, (*FILTER_TYPES, "sub"), "types")
-            raise Fault(f"unknown type of filter {kind!r}", hint)
+            raise unknown("type of filter", kind, (*FILTER_TYPES, "sub"), "types")
     return tuple(found)

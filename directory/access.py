@@ -201,11 +201,11 @@ def target_error(
     uri: str, what: str, error: ldap.LDAPError, hint: str | None = None
 ) -> TargetError:
     """The error of a server that refuses `what`, or does not answer."""
-    if result_code_of(error) < 0:
-        return TargetUnreachable(uri, error_text(error))
-    return TargetError(
-        f"target {uri!r} does not let {what}: {error_text(error)}", hint=hint
-    )
+    code, text = result_code_of(error), error_text(error)
+    if code < 0:
+        return TargetUnreachable(uri, text)
+    reason = f"target {uri!r} does not let {what}: {text} ({code})"
+    return TargetError(reason, hint=hint)
 
 
 def parse_time(text: str) -> float | None:

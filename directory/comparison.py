@@ -63,6 +63,12 @@ class Tree(Protocol):
         """Those with these DNs that are there."""
 
 
+def digested(tree: Tree, rules: Rules) -> Iterator[Digested]:
+    for dn, attributes in tree.entries():
+        key = normalised_dn(dn)
+        yield dn, key, content_digest(key, normalised(attributes, rules))
+
+
 @dataclass(frozen=True, slots=True)
 class EntryDifference:
     """One entry that is not alike in both trees."""
@@ -137,7 +143,7 @@ class _Comparer:
                     self._note("different" if is_known else "extra", dn)
         self.result.compared = table.seen_count
         self._name_missing(table)
-        self._explain(self.different)
+        self._explain()
 
     def compare_sample(self, sample: int, seed: int) -> None:
         drawn = Sample(sample, seed)
@@ -163,12 +169,10 @@ class _Comparer:
             )
 
     def _digested(self, tree: Tree, total: Fingerprint) -> Iterator[Digested]:
-        for dn, attributes in tree.entries():
-            key = normalised_dn(dn)
-            digest = content_digest(key, normalised(attributes, self.rules))
-            total.add(digest)
+        for entry in digested(tree, self.rules):
+            total.add(entry[2])
             self._tell(tree, total)
-            yield dn, key, digest
+            yield entry
 
     def _named_only(self, tree: Tree, total: Fingerprint) -> Iterator[Digested]:
         for dn in tree.names():
@@ -202,14 +206,16 @@ class _Comparer:
                 EntryDifference("missing", dn) for dn in itertools.islice(lost, left)
             ]
 
-    def _explain(self, dns: list[str]) -> None:
+    def _explain(self) -> None:
+        """Last those that have gone since."""
+        pairs = _pairs(self.different, self.expected, self.found)
         explained = {
-            dn: tuple(differing_attributes(expected, found, self.rules))
-            for dn, expected, found in _pairs(dns, self.expected, self.found)
+            dn: tuple(differing_attributes(left, right, self.rules))
+            for dn, left, right in pairs
         }
-        dns = sorted(dns, key=lambda dn: dn not in explained)
         self.result.named += [
-            EntryDifference("different", dn, explained.get(dn, ())) for dn in dns
+            EntryDifference("different", dn, explained.get(dn, ()))
+            for dn in sorted(self.different, key=lambda dn: dn not in explained)
         ]
 
 

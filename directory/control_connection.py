@@ -9,7 +9,7 @@ the server has closed the connection too, which `close` waits for.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import ldap
@@ -29,6 +29,11 @@ _NOT_SEEN = (
 )
 
 
+def noted_in(control: Counter[str]) -> Callable[[str], None]:
+    """Adds requests to the count: for functions that take `note_request`."""
+    return lambda kind: control.update((kind,))
+
+
 class ControlConnection:
     """A context manager; for one thread at a time."""
 
@@ -42,11 +47,8 @@ class ControlConnection:
     @classmethod
     def open(cls, uri: str, access: ConnectionSettings, control: Counter[str]) -> Self:
         """TargetUnreachable, TlsHandshakeFailed or BindRejected."""
-
-        def note(kind: str) -> None:
-            control[kind] += 1
-
-        return cls(uri, connect(uri, access, note_request=note), control)
+        connection = connect(uri, access, note_request=noted_in(control))
+        return cls(uri, connection, control)
 
     def __enter__(self) -> Self:
         return self

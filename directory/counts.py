@@ -16,9 +16,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
 
 import ldap
 
@@ -28,11 +27,10 @@ from ldapslam.directory.control_connection import (
     text_of,
     texts_of,
 )
+from ldapslam.jobs.replay.log import REQUESTS
 
 #: Kinds of requests, as the reconciliation has them (RFC 4511).
-KINDS = tuple(
-    "abandon add bind compare delete extended modify modify_dn search unbind".split()
-)
+KINDS = tuple(sorted(REQUESTS))
 
 _OPERATIONS_DN = "cn=Operations,cn=Monitor"
 _START_DN = "cn=Start,cn=Time,cn=Monitor"
@@ -78,10 +76,6 @@ class ServerCounts:
     #: 'host:port' of a replica, as the supplier's agreement has it -> changes sent to
     #: it; empty where changes are not sent as requests.
     sent: Mapping[str, int] = field(default_factory=dict)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As the run's manifest has it."""
-        return asdict(self)
 
 
 def detect(connection: ControlConnection) -> ServerKind:

@@ -11,13 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from ldapslam.directory.comparison import Digested, Sample, Tree
+from ldapslam.directory.comparison import Sample, Tree, digested
 from ldapslam.directory.entry_digest import (
     Fingerprint,
     Rules,
-    content_digest,
     entry_digest,
-    normalised,
     normalised_dn,
 )
 from ldapslam.jobs.fields.population import PopulationRecord
@@ -43,7 +41,7 @@ def record_of(
     rules = rules_of(ignored)
     total = Fingerprint()
     drawn = Sample(sample)
-    for _, _, digest in drawn.watch(_digested(tree, rules)):
+    for _, _, digest in drawn.watch(digested(tree, rules)):
         total.add(digest)
         if total.count % _TOLD_ENTRIES == 0:
             progress(total.count)
@@ -56,12 +54,6 @@ def record_of(
         sample=tuple((dn, digest.hex()) for dn, digest in drawn.entries()),
         ignored=ignored,
     )
-
-
-def _digested(tree: Tree, rules: Rules) -> Iterator[Digested]:
-    for dn, attributes in tree.entries():
-        key = normalised_dn(dn)
-        yield dn, key, content_digest(key, normalised(attributes, rules))
 
 
 def differences(record: PopulationRecord, tree: Tree) -> Iterator[tuple[str, bool]]:

@@ -11,7 +11,6 @@ A job touches the contexts of its requests' DNs. Where a DN is not known before 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -19,7 +18,7 @@ from ldapslam.base.errors import ConfigError, TargetMarkerMissing
 from ldapslam.base.fault import Fault
 from ldapslam.jobs.model import Job, Stream
 from ldapslam.jobs.operations.sequence import sessions_of
-from ldapslam.jobs.requests.dn import check_dn, split_rdn
+from ldapslam.jobs.requests.dn import check_dn, plain_dn, split_rdn
 
 #: Requests that name no entry, nor change one.
 _WITHOUT_ENTRY = ("unbind", "abandon")
@@ -79,7 +78,8 @@ def touched_contexts(
     known = [(plain_dn(one), one) for one in naming_contexts if one]
     touched: list[str] = []
     for stream in job.streams:
-        if uri not in job.targets[stream.target] or _only_waits(stream):
+        only_waits = stream.python is not None and not stream.python.needs_target
+        if uri not in job.targets[stream.target] or only_waits:
             continue
         for dn in _named_dns(stream):
             if dn == "":
@@ -91,10 +91,6 @@ def touched_contexts(
             found = [max(inside, key=len)] if inside else [one for _, one in known]
             touched += found
     return list(dict.fromkeys(touched))
-
-
-def _only_waits(stream: Stream) -> bool:
-    return stream.python is not None and not stream.python.needs_target
 
 
 def _named_dns(stream: Stream) -> Iterator[str | None]:
@@ -128,8 +124,3 @@ def _constant_end(dn: str, *, is_root: bool) -> str | None:
 
 def _is_within(dn: str, context: str) -> bool:
     return dn == context or dn.endswith(f",{context}")
-
-
-def plain_dn(dn: str) -> str:
-    """A DN in lower case without spaces around its commas and equals signs."""
-    return re.sub(r"\s*([,=])\s*", r"\1", dn.strip().lower())

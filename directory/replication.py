@@ -26,9 +26,13 @@ from ldapslam.directory.comparison import (
     compare,
     picked,
 )
-from ldapslam.directory.control_connection import ControlConnection
+from ldapslam.directory.control_connection import ControlConnection, noted_in
 from ldapslam.directory.counts import ServerKind, detect
-from ldapslam.directory.entry_digest import differing_attributes, normalised_dn
+from ldapslam.directory.entry_digest import (
+    differing_attributes,
+    is_below,
+    normalised_dn,
+)
 from ldapslam.directory.replication_state import (
     State,
     are_equal,
@@ -183,10 +187,8 @@ def _all_opened(servers: Sequence[ReplicationServer]) -> Iterator[list[_Member]]
 
 
 def _opened(stack: ExitStack, server: ReplicationServer) -> _Member:
-    connection = stack.enter_context(
-        ControlConnection.open(server.uri, server.access, server.control)
-    )
-    return _Member(connection, detect(connection))
+    opened = ControlConnection.open(server.uri, server.access, server.control)
+    return _Member(stack.enter_context(opened), detect(opened))
 
 
 def _trees(
@@ -197,7 +199,7 @@ def _trees(
     first, *others = members
     contexts = naming_contexts(first.connection)
     if check.base is not None:
-        contexts = [one for one in contexts if _is_within(check.base, one)]
+        contexts = [one for one in contexts if is_below(check.base, one)]
         if not contexts:
             raise TargetError(
                 f"{first.uri}: {check.base!r} lies in none of its trees",
@@ -244,11 +246,6 @@ def _bases(check: ReplicationCheck, trees: Sequence[str]) -> Sequence[str]:
     return [check.base] if check.base else trees
 
 
-def _is_within(dn: str, suffix: str) -> bool:
-    top = normalised_dn(suffix)
-    return (b"," + normalised_dn(dn)).endswith(b"," + top) or not top
-
-
 def _stale_utc_s(check: ReplicationCheck, begun_utc_s: float) -> float:
     """Sources that ended before this may be left out where all content is compared."""
     is_whole = check.content and check.sample is None and check.base is None
@@ -265,32 +262,27 @@ def _converge(
     wait: Callable[[float], None],
 ) -> list[dict[str, Any]]:
     """Each tree with its last states; one that has converged is not read again."""
-    states: dict[str, dict[str, State]] = {}
-    stale: dict[str, list[str]] = {}
-    after_s: dict[str, float | None] = dict.fromkeys(trees)
+    found: dict[str, dict[str, Any]] = {}
     while True:
         for suffix in trees:
-            if after_s[suffix] is not None:
+            if suffix in found and found[suffix]["converged"]:
                 continue
-            states[suffix] = _states(members, suffix)
-            stale[suffix] = stale_sources(states[suffix], stale_utc_s)
-            if are_equal(without(states[suffix], stale[suffix])):
-                after_s[suffix] = max(0.0, now_s() - load_ended_s)
+            states = _states(members, suffix)
+            stale = stale_sources(states, stale_utc_s)
+            compared = without(states, stale)
+            converged = are_equal(compared)
+            found[suffix] = {
+                "suffix": suffix,
+                "converged": converged,
+                "after_s": max(0.0, now_s() - load_ended_s) if converged else None,
+                "states": {uri: dict(one) for uri, one in states.items()},
+                "behind": behind(compared),
+                "stale": stale,
+            }
         left_s = deadline_s - now_s()
-        if None not in after_s.values() or left_s <= 0:
-            break
+        if all(one["converged"] for one in found.values()) or left_s <= 0:
+            return list(found.values())
         wait(min(_POLL_S, left_s))
-    return [
-        {
-            "suffix": suffix,
-            "converged": after_s[suffix] is not None,
-            "after_s": after_s[suffix],
-            "states": {uri: dict(one) for uri, one in states[suffix].items()},
-            "behind": behind(without(states[suffix], stale[suffix])),
-            "stale": stale[suffix],
-        }
-        for suffix in trees
-    ]
 
 
 def _content(
@@ -302,9 +294,8 @@ def _content(
     compared = difference_count = 0
     for base in bases:
         for other in others:
-            result, named = _compared(
-                _tree(first, base), _tree(other, base), sample, seed
-            )
+            trees = _tree(first, base), _tree(other, base)
+            result, named = _compared(*trees, sample, seed)
             # the first one is read again for each comparison, and counts once
             if other is others[0]:
                 entries[first.uri] += result.expected.count
@@ -336,12 +327,8 @@ def _content(
 
 
 def _tree(member: _Member, base: str) -> DirectoryTree:
-    control = member.connection.control
-
-    def note(kind: str) -> None:
-        control[kind] += 1
-
-    return DirectoryTree(member.connection.ldap, member.uri, base, note_request=note)
+    noted = noted_in(member.connection.control)
+    return DirectoryTree(member.connection.ldap, member.uri, base, note_request=noted)
 
 
 def _compared(

@@ -46,7 +46,10 @@ def explain_tls_failure(
     """What is wrong (empty: this handshake succeeded) and the remedy, if known. The
     certificate must name `host`; `address` is where to connect."""
     try:
-        context = _context(tls)
+        context = ssl.create_default_context(cafile=tls.ca_file if tls.verify else None)
+        if not tls.verify:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
     except (OSError, ssl.SSLError) as error:
         return (
             f"the authorities in {tls.ca_file!r} cannot be read: "
@@ -81,15 +84,6 @@ def explain_tls_failure(
             f"the server broke off the handshake ({error.strerror or error})",
             "does the server have a certificate, and is this a TLS port?",
         )
-
-
-def _context(tls: TlsSettings) -> ssl.SSLContext:
-    if not tls.verify:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-        return context
-    return ssl.create_default_context(cafile=tls.ca_file)
 
 
 def _start_tls(raw: socket.socket) -> bool:

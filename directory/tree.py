@@ -20,8 +20,8 @@ import ldap
 from ldap.controls.libldap import SimplePagedResultsControl
 from ldap.controls.simple import ManageDSAITControl
 
-from ldapslam.base.errors import TargetError, TargetUnreachable
-from ldapslam.directory.access import error_text, result_code_of
+from ldapslam.base.errors import TargetError
+from ldapslam.directory.access import result_code_of, target_error
 from ldapslam.directory.entry_digest import Attributes
 
 #: Entries of a page: enough that round trips do not count.
@@ -43,16 +43,13 @@ class DirectoryTree:
     """A subtree of a server, over a connection that python-ldap has bound."""
 
     connection: Any
-    uri: str
+    #: The URI.
+    name: str
     base: str
     note_request: Callable[[str], None] = lambda kind: None
     #: For each page.
     timeout_s: float = 60.0
     page_entries: int = PAGE_ENTRIES
-
-    @property
-    def name(self) -> str:
-        return self.uri
 
     def entries(self) -> Iterator[tuple[str, Attributes]]:
         """DN and attributes of each entry, nsAccountLock included. TargetError, also
@@ -124,20 +121,15 @@ class DirectoryTree:
             return
         if "objectclass" not in map(str.lower, attributes):
             raise TargetError(
-                f"target {self.uri!r} does not let the attributes of {dn!r} be read: "
+                f"target {self.name!r} does not let the attributes of {dn!r} be read: "
                 "not even its objectClass",
                 hint="read as an identity that may read all attributes: the rootdn of "
                 "slapd, cn=Directory Manager of 389-DS",
             )
 
     def _failure(self, error: ldap.LDAPError, base: str) -> TargetError:
-        code, text = result_code_of(error), error_text(error)
-        if code < 0:
-            return TargetUnreachable(self.uri, text)
-        return TargetError(
-            f"target {self.uri!r} does not let {base!r} be read: {text} ({code})",
-            hint="read as an identity without limits: the rootdn of slapd, "
-            "cn=Directory Manager of 389-DS"
-            if code in _LIMITS
-            else None,
-        )
+        hint = "read as an identity without limits: the rootdn of slapd, "
+        hint += "cn=Directory Manager of 389-DS"
+        is_limit = result_code_of(error) in _LIMITS
+        what = f"{base!r} be read"
+        return target_error(self.name, what, error, hint if is_limit else None)

@@ -70,7 +70,7 @@ def describe(topic: str | None = None) -> str:
     parts = [_section_text(path, section) for path, section in _once(chosen)]
     for name, doc in NOTATIONS.items():
         if topic in (None, name):
-            parts.append(f"{name}\n{_rule(name)}\n{doc}")
+            parts.append(f"{name}\n{'-' * len(name)}\n{doc}")
     return "\n".join(parts)
 
 
@@ -97,13 +97,9 @@ def _sections(section: type[Section], path: str) -> Iterator[tuple[str, type[Sec
             yield from _sections(inner, f"{path}.{key}{list_mark}".lstrip("."))
 
 
-def _rule(title: str) -> str:
-    return "-" * len(title)
-
-
 def _section_text(path: str, section: type[Section]) -> str:
     title = path or "job file"
-    lines = [title, _rule(title)]
+    lines = [title, "-" * len(title)]
     if path.startswith(f"{TYPES}."):
         job_type = job_types()[path.removeprefix(f"{TYPES}.")]
         lines += [*_wrap(job_type.summary(), ""), "", "Its options:"]

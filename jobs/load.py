@@ -26,6 +26,7 @@ from ldapslam.jobs.model import Job
 from ldapslam.jobs.reading.expansion import expand_types, explain, field_hint
 from ldapslam.jobs.reading.tree import (
     MAX_BYTES,
+    NO_JOB,
     Finding,
     Position,
     Tree,
@@ -47,13 +48,9 @@ def load_job(path: Path, overrides: Sequence[str] = ()) -> Job:
             [JobError(reason, file=str(path), hint=_path_hint(path))]
         ) from None
     if size > MAX_BYTES:
-        fault = Fault(
-            f"expected a file of at most {MAX_BYTES} bytes, got {size}",
-            "is it a job file?",
-        )
-        raise JobErrors(
-            [JobError(fault.reason, file=str(path), line=1, column=1, hint=fault.hint)]
-        )
+        reason = f"expected a file of at most {MAX_BYTES} bytes, got {size}"
+        too_large = JobError(reason, file=str(path), line=1, column=1, hint=NO_JOB)
+        raise JobErrors([too_large])
     return load_job_text(text, file=str(path), base=path.parent, overrides=overrides)
 
 
@@ -202,11 +199,9 @@ def _key(container: Any, step: str, path: FieldPath) -> Any:
         if int(step) < len(container):
             return int(step)
         raise Fault(f"{where} has {len(container)} items, it has no number {step}")
-    names = [item.get("name") for item in container if isinstance(item, dict)]
+    names = [item.get("name") if isinstance(item, dict) else None for item in container]
     if step in names:
-        return [
-            isinstance(item, dict) and item.get("name") == step for item in container
-        ].index(True)
+        return names.index(step)
     known = [name for name in names if isinstance(name, str)]
     raise Fault(
         f"{where} is a list, it has no item named {step!r}",

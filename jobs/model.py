@@ -20,12 +20,10 @@ from pydantic import (
     Field,
     PrivateAttr,
     StringConstraints,
-    ValidationInfo,
-    field_validator,
 )
 
 from ldapslam.base import units
-from ldapslam.base.fault import Fault, did_you_mean, got, one_of
+from ldapslam.base.fault import Fault, got, one_of, unknown
 from ldapslam.base.units import NS_PER_S
 from ldapslam.base.uri import check_uri
 from ldapslam.jobs.fields.connection import Bind, Connection, Tls
@@ -349,17 +347,13 @@ class Population(Section):
     #: None where the files of the job are not looked into.
     _record: PopulationRecord | None = PrivateAttr(default=None)
 
-    @field_validator("file")
-    @classmethod
-    def _is_record(cls, value: str, info: ValidationInfo) -> str:
-        if (text := Reading.of(info).text_of(value)) is not None:
-            parse_record(text, value)
-        return value
-
     @checked
-    def _read(self, reading: Reading) -> None:
-        if (text := reading.text_of(self.file)) is not None:
-            self._record = parse_record(text, self.file)
+    def _read(self, reading: Reading) -> Iterator[Found]:
+        try:
+            if (text := reading.text_of(self.file)) is not None:
+                self._record = parse_record(text, self.file)
+        except Fault as fault:
+            yield ("file",), fault
 
     @property
     def record(self) -> PopulationRecord | None:
@@ -450,8 +444,7 @@ class Job(Section):
     def _roles_are_there(self) -> Iterator[Found]:
         for place, role in self._roles():
             if self.targets and role not in self.targets:
-                hint = did_you_mean(role, self.targets, "roles")
-                yield place, Fault(f"unknown target role {got(role)}", hint)
+                yield place, unknown("target role", role, self.targets, "roles")
 
     def _roles(self) -> Iterator[tuple[Place, str]]:
         """Every role that the job names, and where."""
@@ -579,15 +572,13 @@ class Job(Section):
             except Fault:
                 continue
             stream, operation, fault = threshold.stream, threshold.operation, None
+            where = f" in {got(text)}"
             operations = set().union(*names.values())
             if stream not in ("*", *names):
-                hint = did_you_mean(stream, names, "streams")
-                fault = Fault(f"unknown stream {stream!r} in {got(text)}", hint)
+                fault = unknown("stream", stream, names, where=where)
             elif operations := names.get(stream, operations):
                 if operation not in ("*", *operations):
-                    hint = did_you_mean(operation, operations, "operations")
-                    reason = f"unknown operation {operation!r} in {got(text)}"
-                    fault = Fault(reason, hint)
+                    fault = unknown("operation", operation, operations, where=where)
             if fault:
                 yield ("thresholds", index), fault
 

@@ -30,7 +30,6 @@ from ldapslam.jobs.fields.connection import Bind, Connection, Tls
 from ldapslam.jobs.fields.population import PopulationRecord
 from ldapslam.jobs.model import Job, PythonStream, Run, Stream
 from ldapslam.jobs.operations.body import OperationPlan
-from ldapslam.jobs.rates.arrivals import Open
 from ldapslam.jobs.rates.profile import Profile, arrivals_by, profile_of
 from ldapslam.jobs.replay.options import Replay
 from ldapslam.jobs.replay.trace import Pace
@@ -247,7 +246,7 @@ def _stream_plan(
     job: Job, stream: Stream, scripts: Scripts, index: int, count: int
 ) -> StreamPlan:
     load = stream.load
-    drivers = participants(load.connections, count)
+    drivers, end_ns = participants(load.connections, count), planned_end_ns(job.run)
     ledgers = scripts.ledgers or {}
     return StreamPlan(
         name=stream.name,
@@ -267,7 +266,7 @@ def _stream_plan(
         profile=stream_profile(job.run, stream),
         arrivals=load.open.arrivals if load.open else "constant",
         max_backlog=(
-            max(1, share(_max_backlog(job, load.open), drivers, index))
+            max(1, share(load.open.max_backlog_arrivals(end_ns), drivers, index))
             if load.open
             else 0
         ),
@@ -318,10 +317,6 @@ def planned_arrivals(run: Run, stream: Stream, start_ns: int, end_ns: int) -> fl
     count."""
     profile = stream_profile(run, stream)
     return arrivals_by(profile, end_ns) - arrivals_by(profile, start_ns)
-
-
-def _max_backlog(job: Job, load: Open) -> int:
-    return load.max_backlog_arrivals(planned_end_ns(job.run))
 
 
 def _watched(job: Job, stream: Stream) -> tuple[str, ...]:

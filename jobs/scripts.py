@@ -7,7 +7,7 @@ at once because the values of [unique] are unique over all of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,8 +21,7 @@ from ldapslam.jobs.replay.options import KINDS
 from ldapslam.jobs.requests.pattern import parse_pattern
 from ldapslam.jobs.requests.scope import Let, Scope, with_bounds
 from ldapslam.jobs.requests.template import (
-    FILE_RANDOM,
-    FILE_SEQUENCE,
+    FILES,
     Template,
     ValueSource,
     compile_template,
@@ -67,31 +66,23 @@ def compile_streams(
     compiled = [
         _REPLAYED if stream.replay else _Stream(stream).compile() for stream in streams
     ]
-    numbered = iter(
-        number_uniques([text for one in compiled for text in one.templates])
-    )
+    numbered = number_uniques([text for one in compiled for text in one.templates])
+    located = (_located(template, places) for template in numbered)
 
-    def change(_: Template) -> Template:
-        return _located(next(numbered), places)
+    def finished(operation: OperationPlan) -> OperationPlan:
+        """With the next templates, in the order of `Scripts.templates`."""
+        lets = tuple(Let(number, next(located)) for number, _ in operation.lets)
+        return replace(operation, lets=lets, template=next(located))
 
-    return [_with_templates(one, change) for one in compiled]
-
-
-def _with_templates(
-    scripts: Scripts, change: Callable[[Template], Template]
-) -> Scripts:
-    """The scripts with other templates, asked for in the order of `templates`."""
-    operations = []
-    for operation in scripts.operations:
-        lets = tuple(Let(number, change(text)) for number, text in operation.lets)
-        template = change(operation.template)
-        operations.append(replace(operation, lets=lets, template=template))
-    return replace(scripts, operations=tuple(operations))
+    return [
+        replace(one, operations=tuple(map(finished, one.operations)))
+        for one in compiled
+    ]
 
 
 def _located(template: Template, places: Mapping[str, Path]) -> Template:
     def located(value: ValueSource) -> ValueSource:
-        if value.kind not in (FILE_RANDOM, FILE_SEQUENCE):
+        if value.kind not in FILES:
             return value
         name = value.data.decode()
         return replace(value, data=str(places.get(name, name)).encode())

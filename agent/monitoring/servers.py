@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from ldapslam.agent.admission.addresses import Location, allowed, resolve
@@ -148,13 +148,13 @@ class ServerReadings:
             facts = server_facts(connection, kind)
             counts = _settled(connection, kind)
             self._tallies[uri] = self._servers.control(uri).copy()
-        return {"kind": str(kind), "facts": facts, "before": counts.to_dict()}
+        return {"kind": str(kind), "facts": facts, "before": asdict(counts)}
 
     def _after(self, uri: str) -> dict[str, Any]:
         with self._connection(uri) as connection:
             counts = _settled(connection, detect(connection))
             asked = self._servers.control(uri) - self._tallies[uri]
-        return {"after": counts.to_dict(), "control_operations": dict(asked)}
+        return {"after": asdict(counts), "control_operations": dict(asked)}
 
     def _connection(self, uri: str) -> ControlConnection:
         access = self._servers.access(uri)

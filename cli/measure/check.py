@@ -22,7 +22,6 @@ from ldapslam.cli.measure.check_servers import Document, Faults
 from ldapslam.cli.measure.replay import explain_replays
 from ldapslam.cli.options import flag, job_argument, set_option
 from ldapslam.cli.submission import check_size_of_files, unsupported_thresholds
-from ldapslam.directory.marker import plain_dn
 from ldapslam.jobs.load import load_job
 from ldapslam.jobs.model import Job, Stream
 from ldapslam.jobs.operations.sequence import sessions_of
@@ -35,6 +34,7 @@ from ldapslam.jobs.plan import (
     stream_profile,
 )
 from ldapslam.jobs.rates.profile import peak_rate
+from ldapslam.jobs.requests.dn import plain_dn
 
 #: Trees of the server itself, which it need not name among its own.
 _OWN_TREES = ("cn=monitor", "cn=config", "cn=schema", "cn=subschema")

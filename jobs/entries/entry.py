@@ -11,11 +11,11 @@ one.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from ldapslam.base.fault import Fault, did_you_mean
+from ldapslam.base.fault import Fault, unknown
 from ldapslam.jobs.entries.tags import (
     AncestorDn,
     Condition,
@@ -110,16 +110,16 @@ class Entry(ABC):
     # Slots.
 
     def dn_slot(self) -> int:
-        if _DN not in self.slots:
-            with self.guarded(_DN):
-                self.slots[_DN] = self.fill(self.dn_nodes())
-        return self.slots[_DN]
+        return self.name_slot(_DN, self.dn_nodes)
 
     def rdn_slot(self) -> int:
-        if _RDN not in self.slots:
-            with self.guarded(_RDN):
-                self.slots[_RDN] = self.fill(self.rdn_nodes())
-        return self.slots[_RDN]
+        return self.name_slot(_RDN, self.rdn_nodes)
+
+    def name_slot(self, key: str, nodes: Callable[[], tuple[Node, ...]]) -> int:
+        if key not in self.slots:
+            with self.guarded(key):
+                self.slots[key] = self.fill(nodes())
+        return self.slots[key]
 
     def rdn_nodes(self) -> tuple[Node, ...]:
         nodes: list[Node] = []
@@ -285,13 +285,21 @@ class Entry(ABC):
                 return self.referenced(attribute, limit, line)
         return (part,)
 
+    def constant_ancestor(
+        self, dn: str, levels: int, part: AncestorDn, line: Line, hint: str = ""
+    ) -> tuple[Node, ...]:
+        """The DN some levels above one that is the same for all entries."""
+        for _ in range(levels):
+            dn = split_rdn(dn)[1].lstrip(" ")
+        if not dn:
+            reason = f"nothing is {part.levels} levels above this entry"
+            raise self.fault(reason, hint, line)
+        return ((dn.replace(",", "_") if part.has_underscores else dn).encode(),)
+
     def referenced(self, attribute: str, limit: int, line: Line) -> tuple[Node, ...]:
         if attribute not in self.attributes:
-            raise self.fault(
-                f"the template has no attribute {attribute!r}",
-                did_you_mean(attribute, self.attributes, "attributes"),
-                line,
-            )
+            fault = unknown("attribute", attribute, self.attributes)
+            raise self.fault(fault.reason, fault.hint, line)
         number = self.attributes[attribute][0]
         constant = self.constant(number)
         if constant is not None:
@@ -309,13 +317,6 @@ def cut(text: bytes, limit: int) -> bytes:
     if not 0 < limit < len(text):
         return text
     return text[:limit].decode(errors="ignore").encode()
-
-
-def ancestor_of(dn: str, levels: int) -> str:
-    """The DN some levels above; empty if there is none."""
-    for _ in range(levels):
-        dn = split_rdn(dn)[1].lstrip(" ")
-    return dn
 
 
 def draws(nodes: Sequence[Node]) -> bool:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from ldapslam.base.fault import Collected, Fault, did_you_mean, got
+from ldapslam.base.fault import Collected, Fault, did_you_mean, got, unknown
 from ldapslam.jobs.requests.filter import ATTRIBUTE
 
 _LINE = re.compile(rf"({ATTRIBUTE}):[ \t]*(.*)", re.ASCII)
@@ -49,6 +49,12 @@ class EntryTemplate:
     extends: list[str] = field(default_factory=list)
     lines: list[Line] = field(default_factory=list)
     below: list[Below] = field(default_factory=list)
+
+    def no_rdn(self) -> Fault:
+        reason = f"the template {self.name!r} has no rdnAttr"
+        return file_fault(
+            self.file, self.line, reason, "add a line such as rdnAttr: uid"
+        )
 
 
 @dataclass
@@ -98,18 +104,15 @@ def parse_file(
     parser, found = _Parser(file, given), Collected()
     for number, raw in enumerate(text.splitlines(), 1):
         if scaled == (number, None):
-            raw = f"{raw.rpartition(':')[0] if _is_counted(raw) else raw}:{entries}"
+            uncounted = raw.rpartition(":")[0] if raw.count(":") > 1 else raw
+            raw = f"{uncounted}:{entries}"
         with found.each():
             parser.line(number, raw.rstrip())
     parsed = parser.parsed
     for name in given:
         if name not in parsed.constants:
-            found.add(
-                Fault(
-                    f"{file} defines no constant {name!r}",
-                    did_you_mean(name, parsed.constants, "constants"),
-                )
-            )
+            where = f" of {file}"
+            found.add(unknown("constant", name, parsed.constants, where=where))
     if found:
         with found.each():
             parsed.undefined.stop()
@@ -129,10 +132,6 @@ def _first_count(text: str, file: str) -> tuple[int, str | None]:
         f"{file} has no subordinateTemplate whose count could be changed",
         "add one to a branch: subordinateTemplate: NAME:COUNT",
     )
-
-
-def _is_counted(raw: str) -> bool:
-    return raw.count(":") > 1
 
 
 class _Parser:

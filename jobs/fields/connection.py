@@ -29,6 +29,7 @@ from ldapslam.jobs.fields.sections import (
     Section,
     Text,
     checked,
+    matching,
 )
 from ldapslam.jobs.requests.dn import check_dn
 
@@ -113,7 +114,6 @@ class Bind(Section):
         return password.ref if password else None
 
 
-_NAME = re.compile("[A-Z0-9_-]{1,20}", re.ASCII)
 _SCRAM = re.compile("SCRAM-SHA-[0-9]+(-PLUS)?", re.ASCII)
 
 #: One message from the client and the outcome: a template can be the whole bind.
@@ -123,17 +123,15 @@ _WITH_PASSWORD = ("PLAIN", "CRAM-MD5", "DIGEST-MD5", "LOGIN")
 _WITHOUT_PASSWORD = ("EXTERNAL", "GSSAPI", "GSS-SPNEGO", "ANONYMOUS")
 
 
-def _checked_mechanism(text: str) -> str:
-    if not _NAME.fullmatch(text):
-        raise expected(
-            "the name of a SASL mechanism",
-            text,
-            "such as SCRAM-SHA-256, EXTERNAL or GSSAPI, in upper case",
-        )
-    return text
-
-
-Mechanism = Annotated[Text, AfterValidator(_checked_mechanism), Kind("name")]
+Mechanism = Annotated[
+    Text,
+    matching(
+        "[A-Z0-9_-]{1,20}",
+        "the name of a SASL mechanism",
+        "such as SCRAM-SHA-256, EXTERNAL or GSSAPI, in upper case",
+    ),
+    Kind("name"),
+]
 
 
 def check_authzid(text: str) -> str:

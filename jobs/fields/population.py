@@ -13,85 +13,78 @@ is in directory/entry_digest.py. Pure.
 
 from __future__ import annotations
 
-import json
-import re
-from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
+from pydantic.dataclasses import dataclass
 
 from ldapslam.base.fault import Fault, expected
 from ldapslam.jobs.requests.dn import check_dn
 
-SCHEMA = "ldapslam.population/1"
+SCHEMA: Final = "ldapslam.population/1"
 #: More would make the pre-flight a load of its own.
 MAX_SAMPLE = 10_000
 
-_FINGERPRINT = re.compile("[0-9a-f]{64}")
-_DIGEST = re.compile("[0-9a-f]{32}")
 _HINT = "`ldapslam data fingerprint SOURCE --save FILE` makes one"
 
 
-@dataclass(frozen=True, slots=True)
+def _pairs(sample: Any) -> Any:
+    return tuple(sample.items()) if isinstance(sample, dict) else sample
+
+
+_Dn = Annotated[str, AfterValidator(check_dn)]
+_Digest = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
+
+
+@dataclass(frozen=True, slots=True, config=ConfigDict(strict=True))
 class PopulationRecord:
     """A population, and some of its entries."""
 
     #: DN at and below which it lies.
-    base: str
+    base: _Dn
     entries: int
-    fingerprint: str
+    fingerprint: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
     #: DN and digest, in hex, of entries drawn by a hash of their DNs.
-    sample: tuple[tuple[str, str], ...]
+    sample: Annotated[
+        tuple[tuple[_Dn, _Digest], ...],
+        Field(min_length=1, max_length=MAX_SAMPLE),
+        BeforeValidator(_pairs),
+        PlainSerializer(dict),
+    ]
     #: Attributes that no digest is of.
     ignored: tuple[str, ...] = ()
+    schema: Literal["ldapslam.population/1"] = SCHEMA
+
+    @model_validator(mode="after")
+    def _has_its_sample(self) -> Self:
+        if self.entries < len(self.sample):
+            raise Fault(f"it has {self.entries} entries, fewer than its sample")
+        return self
 
     def to_text(self) -> str:
-        document = {
-            "schema": SCHEMA,
-            "base": self.base,
-            "entries": self.entries,
-            "fingerprint": self.fingerprint,
-            "ignored": list(self.ignored),
-            "sample": dict(self.sample),
-        }
-        return json.dumps(document, ensure_ascii=False, indent=1) + "\n"
+        return _RECORD.dump_json(self, indent=1).decode() + "\n"
+
+
+_RECORD = TypeAdapter(PopulationRecord)
 
 
 def parse_record(text: str, name: str) -> PopulationRecord:
     """The record in a file's text; Fault when it is none."""
     try:
-        document = json.loads(text)
-        text.encode()
-    except (ValueError, RecursionError):
-        document = None
-    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        raise expected(f"a population's record ({SCHEMA})", name, _HINT)
-    try:
-        return _record(document)
-    except (KeyError, TypeError, AttributeError, ValueError, Fault) as error:
-        raise Fault(f"{name!r} is no whole population's record: {error}", _HINT) from (
-            None
-        )
-
-
-def _record(document: dict[str, Any]) -> PopulationRecord:
-    sample, ignored = document["sample"], document["ignored"]
-    if not 0 < len(sample) <= MAX_SAMPLE:
-        raise Fault(f"its sample has {len(sample):,} entries", "")
-    for dn, digest in sample.items():
-        check_dn(dn).encode()
-        if not _DIGEST.fullmatch(digest):
-            raise Fault(f"{digest!r} is no digest", "")
-    if not _FINGERPRINT.fullmatch(document["fingerprint"]):
-        raise Fault("its fingerprint is none", "")
-    entries = document["entries"]
-    if type(entries) is not int or entries < len(sample):
-        raise Fault(f"it has {entries!r} entries", "")
-    if not (isinstance(ignored, list) and all(isinstance(one, str) for one in ignored)):
-        raise Fault("`ignored` is no list of names", "")
-    check_dn(document["base"]).encode()
-    return PopulationRecord(
-        base=document["base"],
-        entries=entries,
-        fingerprint=document["fingerprint"],
-        sample=tuple(sample.items()),
-        ignored=tuple(ignored),
-    )
+        return _RECORD.validate_json(text)
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        if wrong["loc"] in ((), ("schema",)):
+            raise expected(f"a population's record ({SCHEMA})", name, _HINT) from None
+        place = ".".join(map(str, wrong["loc"]))
+        reason = f"{name!r} is no whole population's record: {place}: {wrong['msg']}"
+        raise Fault(reason, _HINT) from None

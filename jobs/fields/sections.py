@@ -14,6 +14,7 @@ import contextlib
 import functools
 import inspect
 import itertools
+import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -290,6 +291,17 @@ def one_or_more_schema(item: dict[str, Any], **limits: Any) -> WithJsonSchema:
 def one_or_more(value: Any) -> Any:
     """A text alone as a list of one: for BeforeValidator."""
     return [value] if isinstance(value, str) else value
+
+
+def matching(pattern: str, what: str, hint: str | None = None) -> AfterValidator:
+    """A check of texts: the pattern matches the whole of each, or it is not `what`."""
+
+    def check(text: str) -> str:
+        if not re.fullmatch(pattern, text, re.ASCII):
+            raise expected(what, text, hint)
+        return text
+
+    return AfterValidator(check)
 
 
 def checked(check: Callable[..., Iterable[Found] | None]) -> Any:

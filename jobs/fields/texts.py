@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import re
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -17,26 +16,21 @@ from pydantic import AfterValidator, BeforeValidator, ValidationInfo, WithJsonSc
 
 from ldapslam.base.fault import Fault, expected
 from ldapslam.jobs.fields.context import Reading, names_in
-from ldapslam.jobs.fields.sections import Kind, Text
+from ldapslam.jobs.fields.sections import Kind, Text, matching
 from ldapslam.jobs.requests.dn import parse_dn
 from ldapslam.jobs.requests.filter import ATTRIBUTE, compile_filter
 from ldapslam.jobs.requests.pattern import parse_pattern
-from ldapslam.jobs.requests.template import (
-    FILE_RANDOM,
-    FILE_SEQUENCE,
-    Node,
-    ValueSource,
-)
+from ldapslam.jobs.requests.template import FILES, Node, ValueSource
 
-_ATTRIBUTE = re.compile(ATTRIBUTE, re.ASCII)
-_FILES = (FILE_RANDOM, FILE_SEQUENCE)
-_OID = re.compile(r"[0-2](\.(0|[1-9][0-9]*))+", re.ASCII)
+_OID = r"[0-2](\.(0|[1-9][0-9]*))+"
+#: What a search may return.
+SELECTOR = rf"@?{ATTRIBUTE}|\*|\+|1\.1"
 
 
 def checked_pattern(text: str, info: ValidationInfo) -> str:
     """The text; its files are there, or it is a Fault."""
     for source in parse_pattern(text, names_in(info)).sources:
-        if isinstance(source, ValueSource) and source.kind in _FILES:
+        if isinstance(source, ValueSource) and source.kind in FILES:
             Reading.of(info).need(source.data.decode())
     return text
 
@@ -55,28 +49,6 @@ def _checked_entry_dn(text: str, info: ValidationInfo) -> str:
 def _checked_filter(text: str, info: ValidationInfo) -> str:
     compile_filter(text, names_in(info))
     return checked_pattern(text, info)
-
-
-def _checked_attribute(text: str) -> str:
-    if not _ATTRIBUTE.fullmatch(text):
-        raise expected("an attribute such as 'cn' or 'cn;lang-de'", text)
-    return text
-
-
-def _checked_oid(text: str) -> str:
-    if not _OID.fullmatch(text):
-        raise expected("an OID such as '1.3.6.1.4.1.4203.1.11.3'", text)
-    return text
-
-
-def _checked_selector(text: str) -> str:
-    if text not in ("*", "+", "1.1") and not _ATTRIBUTE.fullmatch(
-        text.removeprefix("@")
-    ):
-        raise expected(
-            "an attribute, '*' (all), '+' (operational) or '1.1' (none)", text
-        )
-    return text
 
 
 def _list_of_values(value: Any) -> list[Any]:
@@ -106,10 +78,18 @@ EntryDn = Annotated[Text, AfterValidator(_checked_entry_dn), Kind("DN")]
 #: A DN that may be empty (the root DSE).
 BaseDn = Annotated[Text, AfterValidator(_checked_dn), Kind("DN")]
 FilterText = Annotated[Text, AfterValidator(_checked_filter), Kind("filter")]
-AttributeName = Annotated[Text, AfterValidator(_checked_attribute), Kind("attribute")]
-Oid = Annotated[Text, AfterValidator(_checked_oid), Kind("OID")]
+AttributeName = Annotated[
+    Text,
+    matching(ATTRIBUTE, "an attribute such as 'cn' or 'cn;lang-de'"),
+    Kind("attribute"),
+]
+Oid = Annotated[
+    Text, matching(_OID, "an OID such as '1.3.6.1.4.1.4203.1.11.3'"), Kind("OID")
+]
 AttributeSelector = Annotated[
-    Text, AfterValidator(_checked_selector), Kind("attribute")
+    Text,
+    matching(SELECTOR, "an attribute, '*' (all), '+' (operational) or '1.1' (none)"),
+    Kind("attribute"),
 ]
 #: One value of an attribute; it may hold patterns.
 OneValue = Annotated[

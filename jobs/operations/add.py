@@ -15,8 +15,8 @@ from typing import ClassVar
 
 from pydantic import Field, PrivateAttr, ValidationInfo, field_validator
 
-from ldapslam.base.fault import Fault, did_you_mean
-from ldapslam.jobs.entries.entry import ALWAYS, Entry, ancestor_of, repeated
+from ldapslam.base.fault import Fault, unknown
+from ldapslam.jobs.entries.entry import ALWAYS, Entry, repeated
 from ldapslam.jobs.entries.tags import (
     AncestorDn,
     CsvField,
@@ -136,21 +136,14 @@ def choose(templates: Mapping[str, EntryTemplate], name: str | None) -> EntryTem
         )
     wanted = name or next(iter(templates))
     if wanted not in templates:
-        raise Fault(
-            f"unknown template {wanted!r}", did_you_mean(wanted, templates, "templates")
-        )
+        raise unknown("template", wanted, templates)
     return extended(templates[wanted], templates)
 
 
 def compose(template: EntryTemplate, under: str, scope: Scope) -> ComposedEntry:
     """The entry of a template below a DN, which may hold patterns."""
     if not template.rdn:
-        raise file_fault(
-            template.file,
-            template.line,
-            f"the template {template.name!r} has no rdnAttr",
-            "add a line such as rdnAttr: uid",
-        )
+        raise template.no_rdn()
     values = []
     for line in template.lines:
         try:
@@ -294,12 +287,8 @@ class _AddedEntry(Entry):
             return self.parent(form)
         if not all(isinstance(node, bytes) for node in self.under):
             return (self.slot(self.ancestor(part.levels), form=form),)
-        dn = ancestor_of(self.constant_parent().decode(), part.levels - 1)
-        if not dn:
-            raise self.fault(
-                f"nothing is {part.levels} levels above this entry", line=line
-            )
-        return ((dn.replace(",", "_") if part.has_underscores else dn).encode(),)
+        above = self.constant_parent().decode()
+        return self.constant_ancestor(above, part.levels - 1, part, line)
 
     def drawn(self, source: ValueSource | Placed, line: Line) -> Node:
         if isinstance(source, Placed):

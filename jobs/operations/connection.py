@@ -98,11 +98,8 @@ class BindOperation(OperationBody):
             )
 
     def request(self, scope: Scope) -> Node:
-        if self.sasl is None:
-            return self._simple(scope)
-        return _sasl(self.sasl.mechanism, _credentials(self.sasl, scope))
-
-    def _simple(self, scope: Scope) -> Node:
+        if self.sasl is not None:
+            return _sasl(self.sasl.mechanism, _credentials(self.sasl, scope))
         password = nodes(self.password or "", scope)
         return simple_bind(dn_nodes(self.dn or "", scope), password)
 

@@ -21,7 +21,7 @@ from pydantic import (
     model_validator,
 )
 
-from ldapslam.base.fault import Fault, did_you_mean, expected, got, one_of
+from ldapslam.base.fault import Fault, expected, got, one_of, unknown
 from ldapslam.jobs.fields.connection import check_authzid
 from ldapslam.jobs.fields.context import names_in
 from ldapslam.jobs.fields.sections import (
@@ -31,6 +31,7 @@ from ldapslam.jobs.fields.sections import (
     Text,
     checked,
     known,
+    matching,
     one_or_more,
     one_or_more_schema,
 )
@@ -82,9 +83,7 @@ _NO_CONTROLS = ("abandon", "unbind", "sequence")
 _MAX_INT = (1 << 31) - 1
 _MAX_OFFSETS = 4096
 
-_SORT_KEY = re.compile(
-    rf"(-)?({ATTRIBUTE})(?::([A-Za-z][A-Za-z0-9-]*|\d+(?:\.\d+)+))?", re.ASCII
-)
+_SORT_KEY = rf"(-)?({ATTRIBUTE})(?::([A-Za-z][A-Za-z0-9-]*|\d+(?:\.\d+)+))?"
 _ORDERING_RULE, _REVERSE_ORDER = 0x80, 0x81
 _BY_OFFSET, _GREATER_THAN_OR_EQUAL = 0xA0, 0x81
 _COMBINATIONS = (0xA0, 0xA1, 0xA2)
@@ -103,14 +102,6 @@ def paged_results(size: int, cookie: Node) -> Node:
     """The control of a page (RFC 2696)."""
     value = ber.sequence(ber.integer(size), ber.octet_string(cookie))
     return control_node(_PAGED_RESULTS, True, value)
-
-
-def _checked_sort_key(text: str) -> str:
-    if not _SORT_KEY.fullmatch(text):
-        raise expected(
-            "a sort key", text, "such as cn, -cn (reversed) or -cn:caseIgnoreMatch"
-        )
-    return text
 
 
 def _simple_item(text: str, info: ValidationInfo) -> str:
@@ -145,7 +136,17 @@ def _offset(value: Any) -> Any:
 
 _TEXT_SCHEMA: dict[str, Any] = {"type": "string"}
 SortKeys = Annotated[
-    list[Annotated[Text, AfterValidator(_checked_sort_key), Kind("sort key")]],
+    list[
+        Annotated[
+            Text,
+            matching(
+                _SORT_KEY,
+                "a sort key",
+                "such as cn, -cn (reversed) or -cn:caseIgnoreMatch",
+            ),
+            Kind("sort key"),
+        ]
+    ],
     Field(min_length=1),
     BeforeValidator(one_or_more),
     one_or_more_schema(_TEXT_SCHEMA, minItems=1),
@@ -285,7 +286,7 @@ class Control(Section):
             raise Fault(f"the control {value!r} needs a value", hint)
         if value == "paged_results":
             raise _paged()
-        raise Fault(f"unknown control {value!r}", did_you_mean(value, CONTROLS))
+        raise unknown("control", value, CONTROLS)
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: Any, handler: Any) -> Any:
@@ -326,7 +327,7 @@ def _paged() -> Fault:
 
 
 def _sort_key(text: str) -> Node:
-    match = _SORT_KEY.fullmatch(text)
+    match = re.fullmatch(_SORT_KEY, text, re.ASCII)
     assert match is not None
     reverse, attribute, rule = match.groups()
     return ber.sequence(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, Self
 
@@ -25,7 +26,7 @@ from pydantic import (
     model_validator,
 )
 
-from ldapslam.base.fault import Fault, did_you_mean, expected, path_text
+from ldapslam.base.fault import Fault, expected, path_text, unknown
 from ldapslam.jobs.fields.context import Reading, names_in
 from ldapslam.jobs.fields.result_codes import ResultCode
 from ldapslam.jobs.fields.sections import (
@@ -245,19 +246,18 @@ class _StepFields(_Request):
             yield ("repeat", KEY), Fault("an unbind cannot be repeated", "leave it out")
 
 
-def _kinds() -> dict[str, Any]:
-    return {
+def _with_kinds(name: str, base: type[_Request]) -> type[_Request]:
+    kinds: dict[str, Any] = {
         kind: (body | None, Field(default=None, description=body.summary()))
         for kind, body in OPERATIONS.items()
     }
+    return create_model(name, __base__=base, __doc__=base.__doc__, **kinds)
 
 
 if TYPE_CHECKING:
     Step = _StepFields
 else:
-    Step = create_model(
-        "Step", __base__=_StepFields, __doc__=_StepFields.__doc__, **_kinds()
-    )
+    Step = _with_kinds("Step", _StepFields)
 
 
 class _OperationFields(_Request):
@@ -315,21 +315,18 @@ class _OperationFields(_Request):
 if TYPE_CHECKING:
     Operation = _OperationFields
 else:
-    Operation = create_model(
-        "Operation",
-        __base__=_OperationFields,
-        __doc__=_OperationFields.__doc__,
-        **_kinds(),
-    )
+    Operation = _with_kinds("Operation", _OperationFields)
 
 
-@dataclass(frozen=True)
-class Request:
-    """A request of a session, as reports know it."""
+class Request(NamedTuple):
+    """An operation or a step of a sequence, as reports know it."""
 
+    #: In the stream.
+    place: Place
     name: str
     kind: str
     step: _Request
+    is_step: bool
     #: Time before it is sent, after the request before it is done.
     pause_ns: int = 0
     #: How often it is sent, one after the other.
@@ -337,24 +334,9 @@ class Request:
     #: It is abandoned by the next request, which does not wait for it.
     is_abandoned: bool = False
 
-
-@dataclass(frozen=True)
-class Session:
-    """One kind of session of a stream."""
-
-    weight: int
-    requests: tuple[Request, ...]
-
-
-class Placed(NamedTuple):
-    """An operation or a step: its place in the stream, its name in reports, its
-    kind."""
-
-    place: Place
-    name: str
-    kind: str
-    step: _Request
-    is_step: bool
+    @property
+    def is_paged(self) -> bool:
+        return getattr(self.step.body, "page_size", None) is not None
 
     @property
     def of(self) -> str | None:
@@ -372,21 +354,31 @@ class Placed(NamedTuple):
         return [self.name]
 
 
-def placed(operations: Iterable[_OperationFields]) -> Iterator[Placed]:
+@dataclass(frozen=True)
+class Session:
+    """One kind of session of a stream."""
+
+    weight: int
+    requests: tuple[Request, ...]
+
+
+def placed(operations: Iterable[_OperationFields]) -> Iterator[Request]:
     """The operations of a stream whose kind is known, and the steps of sequences."""
     for index, operation in enumerate(operations):
-        steps, prefix = known(operation, "sequence"), None
         place: Place = ("operations", index)
-        candidates = [(place, operation)]
-        if steps is not None:
-            prefix = known(operation, "name_given")
-            candidates = [((*place, "sequence", n), s) for n, s in enumerate(steps)]
-        for where, step in candidates:
-            try:
-                name = request_name(step.name_given, step.kind, prefix)
-                yield Placed(where, name, step.kind, step, steps is not None)
-            except Unknown:
-                continue
+        steps, pause_ns = known(operation, "sequence"), 0
+        if steps is None:
+            with suppress(Unknown):
+                kind, name = operation.kind, operation.name
+                yield Request(place, name, kind, operation, False)
+        for n, step in enumerate(steps or ()):
+            pause_ns += known(step, "think_ns") or 0
+            with suppress(Unknown):
+                kind, prefix = step.kind, known(operation, "name_given")
+                name = request_name(step.name_given, kind, prefix)
+                at, repeat = (*place, "sequence", n), known(step, "repeat") or 1
+                yield Request(at, name, kind, step, True, pause_ns, repeat)
+                pause_ns = 0
 
 
 def check_names(operations: Iterable[_OperationFields]) -> Iterator[Found]:
@@ -412,10 +404,9 @@ def check_others(operations: Iterable[_OperationFields]) -> Iterator[Found]:
         if of is None:
             continue
         if one.kind in _ENTRY_KINDS and of not in adds:
-            hint = "give it an add operation"
-            if adds:
-                hint = did_you_mean(of, adds, "add operations")
-            fault = Fault(f"the stream has no add operation {of!r}", hint)
+            fault = unknown("add operation", of, adds)
+            if not adds:
+                fault.hint = "give the stream an add operation"
         elif one.kind in _ENTRY_KINDS and of not in filled:
             fault = Fault(
                 f"{of!r} comes after a step that takes an entry: there would be none",
@@ -427,21 +418,21 @@ def check_others(operations: Iterable[_OperationFields]) -> Iterator[Found]:
             yield (*one.place, one.kind, "of"), fault
 
 
-def _abandoning(of: str, plain: Mapping[str, Placed]) -> Fault | None:
+def _abandoning(of: str, plain: Mapping[str, Request]) -> Fault | None:
     other = plain.get(of)
     if other is None:
         names = [name for name, one in plain.items() if one.kind not in _UNABANDONED]
-        hint = "give it a search operation of that name, outside sequences"
-        if names:
-            hint = did_you_mean(of, names, "operations")
-        return Fault(f"the stream has no operation {of!r}", hint)
-    if other.kind in _UNABANDONED or _is_paged(other.step):
-        what = "a paged search" if _is_paged(other.step) else other.kind
+        fault = unknown("operation", of, names)
+        if not names:
+            fault.hint = "give the stream a search of that name, outside sequences"
+        return fault
+    if other.kind in _UNABANDONED or other.is_paged:
+        what = "a paged search" if other.is_paged else other.kind
         return Fault(f"{what} cannot be abandoned", "name a search (RFC 4511 4.11)")
     return None
 
 
-def _filled(requests: Iterable[Placed]) -> set[str]:
+def _filled(requests: Iterable[Request]) -> set[str]:
     """Adds that a session comes to without an entry: they are what begins."""
     taking: set[Place] = set()
     names: set[str] = set()
@@ -460,7 +451,7 @@ def check_length(operations: Iterable[_OperationFields]) -> Iterator[Found]:
     for one in placed(operations):
         requests = 2 if one.kind == "abandon" else 1
         number += requests
-        steps += requests * (known(one.step, "repeat") or 1 if one.is_step else 1)
+        steps += requests * one.repeat
     for what, most, got, hint in (
         ("operations", MAX_OPERATIONS, number, "take more streams"),
         ("steps", MAX_STEPS, steps, "repeat steps less often, or take more streams"),
@@ -468,10 +459,6 @@ def check_length(operations: Iterable[_OperationFields]) -> Iterator[Found]:
         if got > most:
             reason = f"expected at most {most} {what} in a stream, got {got}"
             yield ("operations",), Fault(reason, hint)
-
-
-def _is_paged(step: _Request) -> bool:
-    return getattr(step.body, "page_size", None) is not None
 
 
 #: Kinds of operations that change the state of their connection.
@@ -488,18 +475,15 @@ def needs_connection(operations: Iterable[_OperationFields]) -> str | None:
             reason = f"the operation {one.name!r}"
         elif one.step.capture:
             reason = f"the capture of {one.name!r}"
-        elif _is_paged(one.step):
+        elif one.is_paged:
             reason = f"the pages of {one.name!r}"
     return reason
 
 
 def sessions_of(operations: Iterable[_OperationFields]) -> list[Session]:
     """The sessions of a stream's operations, in their order."""
-    plain = {
-        request_name(operation.name_given, operation.kind): operation
-        for operation in operations
-        if operation.sequence is None
-    }
+    operations = list(operations)
+    plain = {one.name: one for one in placed(operations) if not one.is_step}
     return [
         Session(operation.weight, tuple(_requests(operation, plain)))
         for operation in operations
@@ -517,41 +501,15 @@ def abandoned_name(name: str, of: str) -> str:
 
 
 def _requests(
-    operation: _OperationFields, plain: Mapping[str, _OperationFields]
+    operation: _OperationFields, plain: Mapping[str, Request]
 ) -> Iterator[Request]:
-    if operation.sequence is None:
-        name = request_name(operation.name_given, operation.kind)
-        yield from _sent(name, operation, plain)
-        return
-    pause_ns = 0
-    for step in operation.sequence:
-        if step.think_ns is not None:
-            pause_ns += step.think_ns
+    for one in placed([operation]):
+        body = one.step.body
+        if not isinstance(body, Abandon):
+            yield one
             continue
-        name = request_name(step.name_given, step.kind, operation.name_given)
-        yield from _sent(name, step, plain, pause_ns, step.repeat)
-        pause_ns = 0
-
-
-def _sent(
-    name: str,
-    step: _Request,
-    plain: Mapping[str, _OperationFields],
-    pause_ns: int = 0,
-    repeat: int = 1,
-) -> Iterator[Request]:
-    body = step.body
-    if not isinstance(body, Abandon):
-        yield Request(name, step.kind, step, pause_ns, repeat)
-        return
-    other = plain[body.of]
-    abandoned = abandoned_name(name, body.of)
-    for number in range(repeat):
-        yield Request(
-            abandoned,
-            other.kind,
-            other,
-            pause_ns if number == 0 else 0,
-            is_abandoned=True,
-        )
-        yield Request(name, step.kind, step, body.after_ns)
+        name = abandoned_name(one.name, body.of)
+        abandoned = plain[body.of]._replace(name=name, is_abandoned=True)
+        for number in range(one.repeat):
+            yield abandoned._replace(pause_ns=0 if number else one.pause_ns)
+            yield one._replace(pause_ns=body.after_ns, repeat=1)

@@ -28,6 +28,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal
@@ -43,7 +44,7 @@ from pydantic import (
     WithJsonSchema,
 )
 
-from ldapslam.base.fault import Fault, did_you_mean, expected, got
+from ldapslam.base.fault import Fault, expected, got, unknown
 from ldapslam.base.units import (
     NS_PER_S,
     Rate,
@@ -170,8 +171,13 @@ def parse_rate_file(text: str, name: str) -> RateTable:
     return _table(text, name)
 
 
-def _at(name: str, line: int, fault: Fault) -> Fault:
-    return Fault(f"{name!r} line {line}: {fault.reason}", fault.hint)
+@contextmanager
+def _line(name: str, number: int) -> Iterator[None]:
+    """Faults of a line of the file say which it is."""
+    try:
+        yield
+    except Fault as fault:
+        raise Fault(f"{name!r} line {number}: {fault.reason}", fault.hint) from None
 
 
 def _table(text: str, name: str) -> RateTable:
@@ -182,7 +188,7 @@ def _table(text: str, name: str) -> RateTable:
         was_first, is_first = is_first, False
         if was_first and not cells[0][:1].isdigit():
             continue  # the header
-        try:
+        with _line(name, number):
             if len(cells) != 2:
                 raise Fault(f"expected a time and a rate, got {got(line)}")
             points.append((_time(cells[0]), _table_rate(cells[1])))
@@ -192,8 +198,6 @@ def _table(text: str, name: str) -> RateTable:
                 raise Fault(
                     f"expected times that rise, got {got(cells[0])} after a later one"
                 )
-        except Fault as fault:
-            raise _at(name, number, fault) from None
     if not points:
         raise Fault(f"{name!r}: expected rows of time and rate, got none")
     if points[0][0]:
@@ -226,7 +230,7 @@ def _variable_rate_data(lines: list[str], name: str) -> RateTable:
     steps: list[RateStep] = []
     is_in_header = True
     for number, line in _contents(lines):
-        try:
+        with _line(name, number):
             if not is_in_header:
                 steps.append(_step(line, header))
                 if len(steps) > MAX_STEPS:
@@ -237,8 +241,6 @@ def _variable_rate_data(lines: list[str], name: str) -> RateTable:
             else:
                 key, value = _header(line)
                 header[key] = value
-        except Fault as fault:
-            raise _at(name, number, fault) from None
     if not steps:
         raise Fault(f"{name!r}: expected rates after {_END_HEADER!r}, got none")
     repeats = header.get("repeat") == "true"
@@ -266,7 +268,7 @@ def _header(line: str) -> tuple[str, str]:
     if not equals:
         raise expected("name = value", line, f"{_END_HEADER!r} ends the header")
     if key not in _HEADERS:
-        raise Fault(f"unknown header {key!r}", did_you_mean(key, _HEADERS, "headers"))
+        raise unknown("header", key, _HEADERS)
     if key == "repeat" and value.lower() not in ("true", "false"):
         raise expected("repeat = true or false", value)
     return key, value.lower()
@@ -387,6 +389,7 @@ class RateFile(Section):
     """step: each rate holds until the next; ramp: straight lines between the rates of a
     CSV file"""
 
+    #: What the file says; None where files are not looked into.
     _table: RateTable | None = PrivateAttr(default=None)
 
     @checked
@@ -401,11 +404,6 @@ class RateFile(Section):
                 "leave `shape` out: searchrate's rates are steps",
             )
         self._table = table
-
-    @property
-    def table(self) -> RateTable | None:
-        """What the file says; None where files are not looked into."""
-        return self._table
 
 
 def _form(value: Any) -> str:
@@ -437,9 +435,9 @@ def segments(
 
 
 def _of_table(file: RateFile, base: Rate | None, until_ns: int) -> list[Segment]:
-    if file.table is None:
+    if file._table is None:
         raise ValueError(f"the file {file.file!r} was not read")
-    steps = file.table.steps
+    steps = file._table.steps
     rates = [step.rate.per_ns(base) for step in steps]
     pieces = [
         ramp(rate, after, step.duration_ns)
@@ -450,7 +448,7 @@ def _of_table(file: RateFile, base: Rate | None, until_ns: int) -> list[Segment]
     ]
     if not steps[-1].duration_ns:
         pieces.append(hold(rates[-1], 1))
-    if not file.table.repeats:
+    if not file._table.repeats:
         return pieces
     period_ns = sum(piece.duration_ns for piece in pieces)
     return pieces * max(1, -(-until_ns // period_ns))
@@ -504,7 +502,7 @@ class Open(Section):
             reason = "expected a rate, stages or both, got neither"
             yield (), Fault(reason, "add rate, such as 500/s")
         if isinstance(self.stages, RateFile):
-            table = self.stages.table
+            table = self.stages._table
             if table is not None and table.is_relative and not has_rate:
                 reason = f"the rates of {self.stages.file!r} are multiples of `rate`"
                 hint = "add rate, such as 500/s"
@@ -528,7 +526,7 @@ class Open(Section):
     @property
     def is_known(self) -> bool:
         """Whether the rate is; not where the file of its stages was not read."""
-        return not isinstance(self.stages, RateFile) or self.stages.table is not None
+        return not isinstance(self.stages, RateFile) or self.stages._table is not None
 
     def segments(self, until_ns: int) -> list[Segment]:
         """The rate from the beginning of the stages on; at least one segment, whose

@@ -15,10 +15,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from pydantic import ValidationError
-from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from ldapslam.base.fault import Fault, did_you_mean, expected, got, one_of
+from ldapslam.base.fault import Fault, expected, got, one_of, unknown
 from ldapslam.jobs.fields.context import Reading
 from ldapslam.jobs.fields.sections import (
     UNION_TAG,
@@ -47,11 +46,24 @@ def explain(detail: ErrorDetails, root: type[Section] = Job) -> Finding:
     if kind == "extra_forbidden":
         return Finding(path, _unknown_key(path, value, root), at_key=True)
     if kind == "missing":
-        return Finding(path[:-1], _missing_key(path, root), at_key=True)
+        fault = Fault(f"the key {str(path[-1])!r} is missing", field_hint(path, root))
+        return Finding(path[:-1], fault, at_key=True)
     raised = context.get("error")
     if isinstance(raised, Fault):
         return Finding(path, raised, at_key)
     return Finding(path, _fault(kind, value, context, detail["msg"]), at_key)
+
+
+#: What was wanted, by pydantic's type of an error.
+_WANTED = {
+    **dict.fromkeys(("model_type", "dict_type", "model_attributes_type"), "a mapping"),
+    "too_short": "at least one item",
+    "string_too_short": "text",
+    "greater_than_equal": "at least {ge}",
+    "greater_than": "more than {gt}",
+    "less_than_equal": "at most {le}",
+    "less_than": "less than {lt}",
+}
 
 
 def _fault(kind: str, value: Any, context: Mapping[str, Any], message: str) -> Fault:
@@ -61,25 +73,14 @@ def _fault(kind: str, value: Any, context: Mapping[str, Any], message: str) -> F
     if kind == "string_pattern_mismatch":
         hint = "letters, digits, - and _, beginning with a letter or digit; at most 64"
         return expected("a name", value, hint)
-    if kind in ("model_type", "dict_type", "model_attributes_type"):
-        return expected("a mapping", value)
+    if kind in _WANTED:
+        return expected(_WANTED[kind].format(**context), value)
     if kind == "list_type":
         hint = "write [ ] around it" if isinstance(value, str) else None
         return expected("a list", value, hint)
     if kind.startswith("int_"):
         hint = "without quotes" if isinstance(value, str) and value.isdigit() else None
         return expected("a whole number", value, hint)
-    if kind in ("too_short", "string_too_short"):
-        return expected("at least one item" if kind == "too_short" else "text", value)
-    limits = {
-        "greater_than_equal": ("at least", "ge"),
-        "greater_than": ("more than", "gt"),
-        "less_than_equal": ("at most", "le"),
-        "less_than": ("less than", "lt"),
-    }
-    if kind in limits:
-        words, bound = limits[kind]
-        return expected(f"{words} {context[bound]}", value)
     return expected(message[:1].lower() + message[1:], value)
 
 
@@ -87,14 +88,8 @@ def _unknown_key(path: Path, value: Any, root: type[Section]) -> Fault:
     section, key = _section_at(path[:-1], root), str(path[-1])
     known = [name for name, _ in fields_of(section)] if section else []
     if section and section.choice_noun != "key" and isinstance(value, dict):
-        noun = section.choice_noun
-        hint = did_you_mean(key, section.exactly_one, f"{noun}s")
-        return Fault(f"unknown {noun} {key!r}", hint)
-    return Fault(f"unknown key {key!r}", did_you_mean(key, known))
-
-
-def _missing_key(path: Path, root: type[Section]) -> Fault:
-    return Fault(f"the key {str(path[-1])!r} is missing", field_hint(path, root))
+        return unknown(section.choice_noun, key, section.exactly_one)
+    return unknown("key", key, known)
 
 
 def field_hint(path: Path, root: type[Section] = Job) -> str | None:
@@ -112,13 +107,9 @@ def _section_at(path: Path, root: type[Section]) -> type[Section] | None:
     for step, after in zip(path, [*path[1:], None], strict=False):
         if isinstance(step, str) and section is not None:
             info = field_of(section, step)
-            section = _section_of(info, isinstance(after, int)) if info else None
+            inner = info.annotation if info else None
+            section = section_in(inner, isinstance(after, int)) or section_in(inner)
     return section
-
-
-def _section_of(info: FieldInfo, of_item: bool) -> type[Section] | None:
-    inner = info.annotation
-    return section_in(inner, of_item) or section_in(inner)
 
 
 _MIX = "mix"
@@ -140,7 +131,7 @@ def expand_types(tree: Tree, reading: Reading) -> None:
 def _expanded(
     tree: Tree, reading: Reading, path: Path, stream: Mapping[str, Any]
 ) -> dict[str, Any]:
-    plain = {key: value for key, value in stream.items() if key != "type"}
+    plain = {k: value for k, value in stream.items() if k not in ("type", "options")}
     name, raw = stream.get("type", _MIX), stream.get("options")
     job_type = job_types().get(name) if isinstance(name, str) else None
     if job_type is None or job_type.name == _MIX:
@@ -152,9 +143,7 @@ def _expanded(
             hint = f"did you forget `type`? known: {', '.join(sorted(job_types()))}"
             fault = Fault("a mix has no options", hint)
             tree.findings.append(Finding((*path, "options"), fault, at_key=True))
-        plain.pop("options", None)
         return plain
-    plain.pop("options", None)
     for key in job_type.sets:
         if key in stream:
             fault = Fault(
@@ -173,9 +162,7 @@ def _expanded(
 def _unknown(name: Any) -> Fault:
     if not isinstance(name, str):
         return expected("the name of a job type", name, one_of(sorted(job_types())))
-    return Fault(
-        f"unknown job type {name!r}", did_you_mean(name, job_types(), "job types")
-    )
+    return unknown("job type", name, job_types())
 
 
 def _made(
@@ -210,14 +197,9 @@ def _made(
         if isinstance(made, dict) and all(isinstance(key, str) for key in made):
             return made
         defect = f"expected keys of the stream, got {got(made)}"
-    tree.findings.append(Finding((*path, "type"), _defect(job_type, defect)))
+    # of the type, perhaps a third party's: the job may be right
+    source = f"{job_type.__module__}.{job_type.__qualname__}"
+    reason = f"the job type {job_type.name!r} failed: {defect}"
+    failed = Fault(reason, f"a defect of {source}: tell whoever wrote it")
+    tree.findings.append(Finding((*path, "type"), failed))
     return None
-
-
-def _defect(job_type: type[JobType[Any]], what: str) -> Fault:
-    """A defect of a type, perhaps a third party's: the job may be right."""
-    where = f"{job_type.__module__}.{job_type.__qualname__}"
-    return Fault(
-        f"the job type {job_type.name!r} failed: {what}",
-        f"a defect of {where}: tell whoever wrote it",
-    )

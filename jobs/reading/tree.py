@@ -36,7 +36,7 @@ _FLOAT = re.compile(
 )
 _NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 
-_NO_JOB = "is it a job file?"
+NO_JOB = "is it a job file?"
 _IGNORED = "<ignored>"
 _CORE_TAGS = {f"tag:yaml.org,2002:{name}" for name in ("str", "seq", "map")}
 
@@ -133,7 +133,7 @@ def _decode(tree: Tree, text: bytes | str) -> str:
     if size > MAX_BYTES:
         fault = Fault(
             f"expected a file of at most {MAX_BYTES} bytes, got {size}",
-            _NO_JOB,
+            NO_JOB,
         )
         tree.findings.append(Finding((), fault))
         raise _Stop
@@ -142,14 +142,11 @@ def _decode(tree: Tree, text: bytes | str) -> str:
     try:
         return text.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        before = text[: error.start]
-        line = before.count(b"\n") + 1
-        column = len(before) - (before.rfind(b"\n") + 1) + 1
         fault = Fault(
             f"expected UTF-8, got the byte 0x{text[error.start]:02x}",
             "save the file as UTF-8",
         )
-        position = Position(tree.file, line, column)
+        position = _end_of(tree.file, text[: error.start].decode(errors="replace"))
         tree.findings.append(Finding((), fault, position=position))
         raise _Stop from None
 
@@ -193,7 +190,7 @@ class _Composer:
                 "aliases count as often as they are used",
             )
         if depth > MAX_DEPTH:
-            self.stop(event, f"nested more than {MAX_DEPTH} levels deep", _NO_JOB)
+            self.stop(event, f"nested more than {MAX_DEPTH} levels deep", NO_JOB)
 
     def record(self, path: Path, position: Position) -> None:
         self.order.append(path)
@@ -207,12 +204,11 @@ class _Composer:
         if isinstance(event, yaml.AliasEvent):
             return self.alias(event, path)
         if event.tag not in (None, "!") and event.tag not in _CORE_TAGS:
+            tag = event.tag.replace("tag:yaml.org,2002:", "!!")
             self.find(
                 path,
                 event,
-                Fault(
-                    f"expected no tag, got {_short_tag(event.tag)!r}", "remove the tag"
-                ),
+                Fault(f"expected no tag, got {tag!r}", "remove the tag"),
             )
         if event.anchor:
             self.open_anchors.add(event.anchor)
@@ -302,8 +298,10 @@ def _position(file: str, mark: Any) -> Position:
     return Position(file, mark.line + 1, mark.column + 1)
 
 
-def _short_tag(tag: str) -> str:
-    return tag.replace("tag:yaml.org,2002:", "!!")
+def _end_of(file: str, before: str) -> Position:
+    """Where the text after `before` begins."""
+    lines = before.split("\n")
+    return Position(file, len(lines), len(lines[-1]) + 1)
 
 
 def _syntax_fault(
@@ -332,13 +330,8 @@ def _special_character(tree: Tree, text: bytes | str, error: yaml.YAMLError) -> 
         r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]", content
     )
     if match is None:
-        return Finding((), Fault(f"not YAML: {str(error).splitlines()[0]}", _NO_JOB))
-    before = content[: match.start()]
-    position = Position(
-        tree.file,
-        before.count("\n") + 1,
-        match.start() - (before.rfind("\n") + 1) + 1,
-    )
+        return Finding((), Fault(f"not YAML: {str(error).splitlines()[0]}", NO_JOB))
+    position = _end_of(tree.file, content[: match.start()])
     fault = Fault(
         f"expected text, got the control character {got(match[0])}", "remove it"
     )

@@ -26,6 +26,7 @@ from ldapslam.jobs.replay.log import (
     Event,
     fields_of,
     fraction_ns,
+    iso_time_ns,
 )
 
 _LINE = re.compile(
@@ -98,12 +99,8 @@ class Clock:
         match = _ISO_TIME.match(text)
         if match is None:
             return None
-        try:
-            moment = datetime.fromisoformat(f"{match[1]}T{match[2]}{match[4]}")
-        except ValueError:
-            return None
         self.is_coarse = match[3] is None
-        return int(moment.timestamp()) * NS_PER_S + fraction_ns(match[3])
+        return iso_time_ns(*match.groups())
 
 
 def is_line(line: str) -> bool:
@@ -159,14 +156,14 @@ def _classic_event(line: str, clock: Clock, unusable: Counter[str]) -> Event | N
     operation = _OPERATION.match(match[8])
     if operation is None:
         if " connection from " in match[8]:
-            return Event(time_ns, connection, "open", -1, {})
+            return Event(time_ns, connection, "open")
         return None  # the TLS version, and other remarks on the connection
     if operation[2]:
         unusable["operations of the server's own"] += " RESULT " not in match[8]
         return None
     number, text = int(operation[1]), operation[3]
     if text.startswith("fd="):
-        return Event(time_ns, connection, "close", -1, {})
+        return Event(time_ns, connection, "close")
     read = _read(text)
     if read is None:
         unusable["lines of another kind"] += 1
@@ -252,7 +249,7 @@ def _json_event(line: str, clock: Clock, unusable: Counter[str]) -> Event | None
         return None
     number = record.get("op_id", -1)
     if what in ("open", "close"):
-        return Event(time_ns, connection, what, -1, {})
+        return Event(time_ns, connection, what)
     return Event(time_ns, connection, what, number, _json_fields(what, record))
 
 

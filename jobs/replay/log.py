@@ -13,22 +13,14 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 NS_PER_S = 1_000_000_000
 
 #: Events that are requests; the names are those of the job file's operations.
-REQUESTS = (
-    "search",
-    "compare",
-    "bind",
-    "add",
-    "modify",
-    "delete",
-    "modify_dn",
-    "extended",
-    "abandon",
-    "unbind",
+REQUESTS = tuple(
+    "search compare bind add modify delete modify_dn extended abandon unbind".split()
 )
 
 SCOPES = {0: "base", 1: "one", 2: "sub", 3: "children"}
@@ -46,9 +38,9 @@ class Event:
     #: One of REQUESTS, or 'open', 'close', 'result', 'detail'.
     what: str
     #: The operation's number in its connection; -1 for open and close.
-    number: int
-    #: Fields of `Operation`; of 'open', nothing.
-    fields: dict[str, Any]
+    number: int = -1
+    #: Fields of `Operation`.
+    fields: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -119,6 +111,15 @@ def fraction_ns(digits: str | None) -> int:
     return int((digits or "0").ljust(9, "0"))
 
 
+def iso_time_ns(day: str, time: str, fraction: str | None, zone: str) -> int | None:
+    """None where there is no such time."""
+    try:
+        moment = datetime.fromisoformat(f"{day}T{time}{zone}")
+    except ValueError:
+        return None
+    return int(moment.timestamp()) * NS_PER_S + fraction_ns(fraction)
+
+
 #: How the text of a field in a log becomes the field; the others are texts.
 Convert = Mapping[str, Callable[[Any], Any]]
 
@@ -144,10 +145,6 @@ class Assembler:
         self._open: dict[int, Session] = {}
         self._pending: dict[tuple[int, int], Operation] = {}
 
-    def add(self, events: Iterable[Event]) -> None:
-        for event in events:
-            self._add(event)
-
     def finish(self) -> Log:
         """The log; what still has no result or end stays so."""
         for session in self.log.sessions:
@@ -162,33 +159,32 @@ class Assembler:
         self.log.sessions.sort(key=lambda session: session.start_ns)
         return self.log
 
-    def _add(self, event: Event) -> None:
+    def add(self, event: Event) -> None:
         log = self.log
         if log.first_ns == 0 or event.time_ns < log.first_ns:
             log.first_ns = event.time_ns
         log.last_ns = max(log.last_ns, event.time_ns)
         if event.what == "open":
             self._close(event.connection, event.time_ns)  # the server has restarted
-            session = Session(event.time_ns)
-            self._open[event.connection] = session
-            log.sessions.append(session)
+            self._begin(event, True)
         elif event.what == "close":
             self._close(event.connection, event.time_ns)
         elif event.what == "result":
             self._complete(event)
         elif event.what == "detail":
             operation = self._pending.get((event.connection, event.number))
-            if operation is not None:
-                _set(operation, event.fields)
+            _set(operation, event.fields)
         else:
             self._request(event)
 
+    def _begin(self, event: Event, has_start: bool) -> Session:
+        session = Session(event.time_ns, has_start=has_start)
+        self._open[event.connection] = session
+        self.log.sessions.append(session)
+        return session
+
     def _request(self, event: Event) -> None:
-        session = self._open.get(event.connection)
-        if session is None:
-            session = Session(event.time_ns, has_start=False)
-            self._open[event.connection] = session
-            self.log.sessions.append(session)
+        session = self._open.get(event.connection) or self._begin(event, False)
         operation = Operation(event.time_ns, event.number, event.what)
         _set(operation, event.fields)
         session.operations.append(operation)
@@ -214,8 +210,8 @@ class Assembler:
             self._pending.pop((connection, operation.number), None)
 
 
-def _set(operation: Operation, fields: dict[str, Any]) -> None:
-    for name, value in fields.items():
+def _set(operation: Operation | None, fields: dict[str, Any]) -> None:
+    for name, value in fields.items() if operation else ():
         setattr(operation, name, value)
 
 

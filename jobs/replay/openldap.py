@@ -29,6 +29,7 @@ from ldapslam.jobs.replay.log import (
     Event,
     fields_of,
     fraction_ns,
+    iso_time_ns,
 )
 
 #: Syslog's stamps have no year; a leap year has every day that they may name.
@@ -78,12 +79,8 @@ class Clock:
             return self._syslog(match)
         if match := _RFC3339.match(line):
             day, time, fraction, zone = match.groups()
-            try:
-                moment = datetime.fromisoformat(f"{day}T{time}{zone or '+00:00'}")
-            except ValueError:
-                return None
             self.is_coarse = fraction is None
-            return int(moment.timestamp()) * NS_PER_S + fraction_ns(fraction)
+            return iso_time_ns(day, time, fraction, zone or "+00:00")
         return None
 
     def _syslog(self, match: re.Match[str]) -> int | None:
@@ -122,23 +119,15 @@ def events(
             continue
         connection, number, text = int(match[1]), int(match[2] or -1), match[3]
         if match[2] is None:
-            what = _connection_event(text)
-            if what:
-                yield Event(time_ns, connection, what, -1, {})
+            if text.startswith(("ACCEPT ", "closed")):
+                what = "open" if text.startswith("ACCEPT ") else "close"
+                yield Event(time_ns, connection, what)
             continue
         event = _operation_event(text)
         if event is None:
             unusable["lines of another kind"] += 1
             continue
         yield Event(time_ns, connection, event[0], number, event[1])
-
-
-def _connection_event(text: str) -> str | None:
-    if text.startswith("ACCEPT "):
-        return "open"
-    if text.startswith("closed"):
-        return "close"
-    return None
 
 
 def _operation_event(text: str) -> tuple[str, dict[str, Any]] | None:

@@ -22,7 +22,6 @@ from types import ModuleType
 from typing import Any, TextIO
 
 from ldapslam.base.errors import ConfigError
-from ldapslam.base.fault import Fault, expected
 from ldapslam.jobs.replay import ds389, openldap
 from ldapslam.jobs.replay.log import (
     NS_PER_S,
@@ -58,8 +57,8 @@ class _File:
     is_of_next_year: bool = False
 
 
-def read_log(paths: Sequence[Path]) -> Log:
-    """All that the files say; a Fault names a file that is no such log."""
+def read_logs(paths: Sequence[Path]) -> Log:
+    """All that the files say; a ConfigError names a file that is no such log."""
     files = _in_order([_probe(path) for path in paths])
     assembler = Assembler()
     log = assembler.log
@@ -72,13 +71,12 @@ def read_log(paths: Sequence[Path]) -> Log:
             events: Iterator[Event] = plausible(
                 file.format.events(counted, clock, log.unusable), log.unusable
             )
-            first = list(itertools.islice(events, 1))
+            events = itertools.chain(list(itertools.islice(events, 1)), events)
             if clock.is_coarse:
                 log.is_coarse = True
-                events = spread(itertools.chain(first, events))
-            else:
-                events = itertools.chain(first, events)
-            assembler.add(events)
+                events = spread(events)
+            for event in events:
+                assembler.add(event)
     return assembler.finish()
 
 
@@ -111,10 +109,10 @@ def _probe(path: Path) -> _File:
                 events: Iterable[Any] = form.events(head, form.Clock(), unusable)
                 first = next(iter(events), None)
                 return _File(path, form, first.time_ns if first else 0)
-    raise expected(
-        "a log of OpenLDAP (loglevel stats) or of 389 Directory Server",
-        str(path),
-        f"none of its first {_PROBED_LINES:,} lines is of that kind",
+    what = "a log of OpenLDAP (loglevel stats) or of 389 Directory Server"
+    raise ConfigError(
+        f"expected {what}, got {str(path)!r}",
+        hint=f"none of its first {_PROBED_LINES:,} lines is of that kind",
     )
 
 
@@ -133,7 +131,7 @@ def _lines(path: Path) -> Iterator[Iterable[str]]:
             yield _until_broken(stream)
     except OSError as error:
         reason = error.strerror or str(error)
-        raise Fault(f"the log {str(path)!r} cannot be read: {reason}") from error
+        raise ConfigError(f"the log {str(path)!r} cannot be read: {reason}") from error
 
 
 def _until_broken(stream: TextIO) -> Iterator[str]:
@@ -146,14 +144,6 @@ def _until_broken(stream: TextIO) -> Iterator[str]:
         if not line:
             return
         yield line.rstrip("\r\n")
-
-
-def read_logs(paths: Sequence[Path]) -> Log:
-    """A log, or a ConfigError that says why there is none."""
-    try:
-        return read_log(paths)
-    except Fault as fault:
-        raise ConfigError(fault.reason, hint=fault.hint) from None
 
 
 def prepare(

@@ -17,17 +17,18 @@ import math
 import re
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ldapslam.base.fault import Fault
 from ldapslam.base.yaml_text import comment_lines, tree_lines
+from ldapslam.jobs.fields.texts import SELECTOR
 from ldapslam.jobs.operations.connection import WHO_AM_I
 from ldapslam.jobs.replay.log import NS_PER_S, START_TLS, Log, Operation
 from ldapslam.jobs.replay.options import KINDS
 from ldapslam.jobs.requests.dn import parse_dn
-from ldapslam.jobs.requests.filter import ATTRIBUTE, compile_filter
+from ldapslam.jobs.requests.filter import compile_filter
 
 #: Stands for a value in a shape; no log line has it.
 PLACEHOLDER = "\0"
@@ -75,13 +76,7 @@ def filter_shape(text: str) -> tuple[str, list[str]]:
 
 def dn_shape(text: str) -> tuple[str, list[str]]:
     """The DN with placeholders, and the values of its RDNs."""
-    values: list[str] = []
-
-    def placeholder(match: re.Match[str]) -> str:
-        values.append(match[0])
-        return PLACEHOLDER
-
-    return _RDN_VALUE.sub(placeholder, text), values
+    return _RDN_VALUE.sub(PLACEHOLDER, text), _RDN_VALUE.findall(text)
 
 
 def find(values: Sequence[str]) -> Finding:
@@ -141,11 +136,8 @@ def literal(text: str) -> str:
 
 def fill(shape: str, patterns: Sequence[str]) -> str:
     """A shape with its placeholders filled."""
-    pieces = [literal(piece) for piece in shape.split(PLACEHOLDER)]
-    filled = pieces[0]
-    for pattern, piece in zip(patterns, pieces[1:], strict=True):
-        filled += pattern + piece
-    return filled
+    remaining = iter(patterns)
+    return re.sub(PLACEHOLDER, lambda _: next(remaining), literal(shape))
 
 
 def feed_of_filter(values: Sequence[str]) -> bytes | None:
@@ -160,7 +152,7 @@ def feed_of_filter(values: Sequence[str]) -> bytes | None:
     return b"\n".join(lines) + b"\n"
 
 
-_ATTRIBUTE = re.compile(rf"@?{ATTRIBUTE}|\*|\+|1\.1", re.ASCII)
+_SELECTOR = re.compile(SELECTOR, re.ASCII)
 
 #: Steps of the rate over time, at most.
 _STEPS = 200
@@ -197,8 +189,6 @@ class Rate:
     #: Of equal steps; empty where the rate does not change more than chance has it.
     steps_per_s: list[float] = field(default_factory=list)
     step_ns: int = 0
-    #: Variance of the steps over that of a Poisson process.
-    dispersion: float = 1.0
 
 
 @dataclass
@@ -234,7 +224,7 @@ def analyse(log: Log) -> Analysis:
     kinds: Counter[str] = Counter()
     left_out: Counter[str] = Counter()
     attributes: dict[str, Counter[str]] = {"modify": Counter(), "compare": Counter()}
-    for operation in _by_time(log):
+    for operation in sorted(log.operations(), key=lambda one: one.time_ns):
         if operation.kind in ("unbind", "abandon"):
             continue
         kinds[operation.kind] += 1
@@ -256,10 +246,6 @@ def analyse(log: Log) -> Analysis:
     )
 
 
-def _by_time(log: Log) -> Iterable[Operation]:
-    return sorted(log.operations(), key=lambda operation: operation.time_ns)
-
-
 def _unusable(operation: Operation) -> str:
     if operation.problem:
         return operation.problem
@@ -278,7 +264,7 @@ def _unusable(operation: Operation) -> str:
     if not (operation.dn.isprintable() and operation.filter.isprintable()):
         return "lines with control characters"
     if operation.kind in ("search", "compare") and not all(
-        _ATTRIBUTE.fullmatch(name) for name in operation.attributes
+        _SELECTOR.fullmatch(name) for name in operation.attributes
     ):
         return "attributes whose names are none"
     return ""
@@ -322,11 +308,11 @@ def _rate(log: Log, total: int) -> Rate:
         if step < count and operation.kind not in ("unbind", "abandon"):
             counts[step] += 1
     per_step = statistics.fmean(counts)
+    # variance of the steps over that of a Poisson process
     dispersion = statistics.pvariance(counts) / per_step if per_step else 1.0
     if dispersion < _CHANGES:
-        return Rate(mean, dispersion=dispersion)
-    steps = [number * NS_PER_S / step_ns for number in counts]
-    return Rate(mean, steps, step_ns, dispersion)
+        return Rate(mean)
+    return Rate(mean, [number * NS_PER_S / step_ns for number in counts], step_ns)
 
 
 def _connections(log: Log) -> Connections:
@@ -415,17 +401,15 @@ class _Writer:
             made = self._operation(group)
             if made is not None:
                 (binds if group.kind == "bind" else operations).append(made)
-        streams = [("load", operations), ("binds", binds)]
-        kept = [(name, listed) for name, listed in streams if listed]
-        lines = [*self._head(), *self._sections()]
-        lines.append("streams:")
-        if not kept:
+        if not operations and not binds:
             raise Fault(
                 "nothing of the log can be turned into a load",
                 "; ".join(f"{why} ({n})" for why, n in self._left_out.items()),
             )
-        for name, operations_of in kept:
-            lines += self._stream(name, operations_of)
+        lines = [*self._head(), *self._sections(), "streams:"]
+        for name, listed in (("load", operations), ("binds", binds)):
+            if listed:
+                lines += self._stream(name, listed)
         return StatisticalJob("\n".join(lines) + "\n", self._files)
 
     # -- comments and sections
@@ -525,16 +509,6 @@ class _Writer:
     # -- operations
 
     def _operation(self, group: Group) -> _Operation | None:
-        if group.kind in ("add", "delete", "modify_dn"):
-            self._left_out[f"{group.kind}s: the log does not have the entries"] += (
-                group.count
-            )
-            return None
-        if group.kind == "bind" and self._wishes.credentials is None:
-            self._left_out["binds: the log has no passwords (--credentials)"] += (
-                group.count
-            )
-            return None
         comments = [f"{group.count:,} requests ({self._share(group.count)})"]
         number = len(self._files)
         try:
@@ -562,6 +536,10 @@ class _Writer:
         return f"{group.kind}-{same.index(group) + 1}" if len(same) > 1 else group.kind
 
     def _body(self, group: Group, comments: list[str]) -> dict[str, Any]:
+        if group.kind in ("add", "delete", "modify_dn"):
+            raise Fault("the log does not have the entries")
+        if group.kind == "bind" and self._wishes.credentials is None:
+            raise Fault("the log has no passwords (--credentials)")
         dn = self._dn(group, comments)
         if group.kind == "search":
             return self._search(group, dn, comments)

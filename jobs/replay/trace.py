@@ -14,11 +14,12 @@ As fast as possible, nothing is due: a connection sends when its last answer is 
 from __future__ import annotations
 
 import heapq
+import itertools
 import random
 import string
 import struct
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, BinaryIO
@@ -59,26 +60,16 @@ class Requests:
         self._replay = replay
         self._random = random.Random(seed)
         self._identity = identity
-        self._makers: dict[str, Callable[[Operation], Node]] = {
-            "search": self._search,
-            "compare": self._compare,
-            "bind": self._bind,
-            "add": self._add,
-            "modify": self._modify,
-            "delete": self._delete,
-            "modify_dn": self._modify_dn,
-            "extended": self._extended,
-        }
 
     def make(self, operation: Operation) -> bytes:
         """What follows the messageID; Skipped says why there is nothing."""
         if operation.problem:
             raise Skipped(operation.problem)
-        make = self._makers.get(operation.kind)
-        if make is None:
+        if operation.kind == "abandon":
             raise Skipped("abandons are not replayed")
         if "\ufffd" in operation.dn or "\ufffd" in operation.filter:
             raise Skipped("the line is not UTF-8")
+        make: Callable[[Operation], Node] = getattr(self, f"_{operation.kind}")
         node = make(operation)
         if not isinstance(node, bytes):
             raise Skipped("the request cannot be encoded")
@@ -230,12 +221,6 @@ class Schedule:
     def total(self) -> int:
         return self.requests.total()
 
-    @property
-    def last_ns(self) -> int:
-        """When the last request is due."""
-        ends = (requests[-1].due_ns for requests in self.connections if requests)
-        return max(ends, default=0)
-
     def facts(self) -> dict[str, object]:
         """For the run's manifest."""
         return {
@@ -344,7 +329,8 @@ def write_trace(
         for connection, requests in enumerate(mine)
         for position, request in enumerate(requests)
     )
-    offsets = list(_offsets(record[3] for record in records))
+    sizes = (_RECORD.size + -(-len(one.body) // 8) * 8 for *_, one in records)
+    offsets = list(itertools.accumulate(sizes, initial=_HEADER.size))
     following: dict[int, int] = {}
     nexts = [0] * len(records)
     for index in range(len(records) - 1, -1, -1):
@@ -368,10 +354,3 @@ def write_trace(
         )
         stream.write(request.body + b"\0" * (-len(request.body) % 8))
     return len(records)
-
-
-def _offsets(requests: Iterator[_Request]) -> Iterator[int]:
-    offset = _HEADER.size
-    for request in requests:
-        yield offset
-        offset += _RECORD.size + len(request.body) + -len(request.body) % 8

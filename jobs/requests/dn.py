@@ -13,8 +13,7 @@ from dataclasses import replace
 from ldapslam.base.fault import Fault, got
 from ldapslam.jobs.requests.pattern import MASK_CLASS, Pattern, parse_pattern
 from ldapslam.jobs.requests.template import (
-    FILE_RANDOM,
-    FILE_SEQUENCE,
+    FILES,
     PARENT,
     RANDOM_STRING,
     TIMESTAMP,
@@ -28,7 +27,7 @@ _HEX_STRING = r"#(?:[0-9A-Fa-f]{2})+"
 _STRING = r'(?! *#)(?:[^,+"\\<>;\0]|\\(?:[ "#+,;<=>\\]|[0-9A-Fa-f]{2}))*'
 _AVA = re.compile(rf" *{_ATTRIBUTE_TYPE} *= *(?:{_HEX_STRING}|{_STRING})", re.ASCII)
 _WHOLE = re.compile(rf" *([{MASK_CLASS}]) *(?=,|$)")
-_WHOLE_RDNS = (VARIABLE, PARENT, FILE_RANDOM, FILE_SEQUENCE)
+_WHOLE_RDNS = (VARIABLE, PARENT, *FILES)
 _PART = re.compile(r"[ ]*([^=+]+?)[ ]*=[ ]*((?:[^\\+]|\\.)*)", re.DOTALL)
 _ESCAPES = re.compile(r"((?:\\[0-9A-Fa-f]{2})+)|\\(.)", re.DOTALL)
 _SPECIAL = frozenset(b',+"\\<>;=#\0')
@@ -66,6 +65,11 @@ def parse_dn(text: str, names: Mapping[str, int] | None = None) -> Pattern:
         return source
 
     return pattern.changed(escaped)
+
+
+def plain_dn(dn: str) -> str:
+    """A DN in lower case without spaces around its commas, equals and plus signs."""
+    return re.sub(r"\s*([,+=])\s*", r"\1", dn.strip().lower())
 
 
 def split_rdn(dn: str) -> tuple[str, str]:

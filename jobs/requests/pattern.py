@@ -66,22 +66,17 @@ def parse_generalized_time(text: str) -> int:
     match = _GENERALIZED_TIME.fullmatch(text)
     if match is None:
         raise fault
-    year, month, day, hour, minute, second, fraction, sign, *offset = match.groups()
+    *parts, fraction, sign, hours, minutes = match.groups()
     # The fraction is one of the smallest unit that is given.
-    unit_ms = 1000 if second else 60_000 if minute else 3_600_000
+    unit_ms = 1000 if parts[5] else 60_000 if parts[4] else 3_600_000
     digits = fraction or "0"
     fraction_ms = int(int(digits) * unit_ms // 10 ** len(digits))
-    zone = timedelta(hours=int(offset[0] or 0), minutes=int(offset[1] or 0))
+    offset = timedelta(hours=int(hours or 0), minutes=int(minutes or 0))
     try:
-        when = datetime(
-            int(year),
-            int(month),
-            int(day),
-            int(hour),
-            int(minute or 0),
-            int(second or 0),
-            tzinfo=timezone(-zone if sign == "-" else zone),
-        ).astimezone(UTC)
+        zone = timezone(-offset if sign == "-" else offset)
+        digits = "".join(part or "00" for part in parts)
+        local = datetime.strptime(digits, "%Y%m%d%H%M%S").replace(tzinfo=zone)
+        when = local.astimezone(UTC)
     except (ValueError, OverflowError):
         raise fault from None
     return (when - _EPOCH) // _MILLISECOND + fraction_ms

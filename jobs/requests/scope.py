@@ -22,8 +22,7 @@ from typing import NamedTuple
 
 from ldapslam.base.fault import Fault
 from ldapslam.jobs.requests.template import (
-    FILE_RANDOM,
-    FILE_SEQUENCE,
+    FILES,
     MAX_VARIABLE_BYTES,
     PARENT,
     PLAIN,
@@ -96,7 +95,6 @@ class Scope:
         return tuple(map(once, nodes)), tuple(lets)
 
 
-_FILES = (FILE_RANDOM, FILE_SEQUENCE)
 #: Bytes of a DN for one of its value, at the most: NUL is escaped as \\00.
 _ESCAPED = 3
 
@@ -126,7 +124,7 @@ def with_bounds(lets: Iterable[Let]) -> list[Let]:
                 replace(value, hi=room) if _is_open(value) else value
                 for value in values
             )
-        elif not any(value.kind in _FILES for value in values):
+        elif not any(value.kind in FILES for value in values):
             bounds[variable] = constant
         bounded.append(Let(variable, replace(template, values=values)))
     return bounded

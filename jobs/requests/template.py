@@ -36,6 +36,9 @@ UNIFORM, SEQUENCE, RANDOM_STRING, ZIPF, GAUSS, HOT = range(6)
 FILE_RANDOM, FILE_SEQUENCE, TIMESTAMP, UUID, REF, UNIQUE = range(6, 12)
 VARIABLE, PARENT, MESSAGE_ID, LIST = range(12, 16)
 
+#: Kinds whose values are lines of a file.
+FILES = (FILE_RANDOM, FILE_SEQUENCE)
+
 #: `step` of a TIMESTAMP: enum slam_timestamp_format.
 GENERALIZED, MILLISECONDS, SECONDS, FORMATTED = range(4)
 
@@ -65,8 +68,7 @@ _MAX_CHARACTER_BYTES = 4
 _MAX_TIME_BYTES = len("20180102030405.678Z")
 #: Longest text of each kind that has a fixed bound.
 _MAX_BYTES = {
-    FILE_RANDOM: 0,
-    FILE_SEQUENCE: 0,
+    **dict.fromkeys(FILES, 0),
     UUID: 36,
     PARENT: MAX_VARIABLE_BYTES,
     MESSAGE_ID: 4,
@@ -324,11 +326,7 @@ class Template:
     @property
     def files(self) -> tuple[str, ...]:
         """Names of the files of values that it draws from, as the job has them."""
-        names = [
-            value.data.decode()
-            for value in self.values
-            if value.kind in (FILE_RANDOM, FILE_SEQUENCE)
-        ]
+        names = (one.data.decode() for one in self.values if one.kind in FILES)
         return tuple(dict.fromkeys(names))
 
 
@@ -410,7 +408,8 @@ class _Program:
         for index in reversed(range(len(self.drawn))):
             if self.drawn[index] is ref.target:
                 source = ValueSource(REF, lo=index, hi=ref.limit)
-                return self.value(VALUE, source, ref, b"", _reference_bytes(ref))
+                most = ref.target.max_bytes
+                return self.value(VALUE, source, ref, b"", min(most, ref.limit or most))
         raise Fault("a reference is to a value that comes later in the request")
 
 
@@ -454,10 +453,6 @@ def _closed_bytes(node: Node, size: int) -> int:
     return size
 
 
-def _reference_bytes(ref: Ref) -> int:
-    return min(ref.target.max_bytes, ref.limit or ref.target.max_bytes)
-
-
 def may_be_empty(nodes: Iterable[Node], filled: Collection[int] = ()) -> bool:
     """Whether the nodes can have no text; `filled` variables have one."""
     return all(_may_be_empty(node, filled) for node in nodes)
@@ -470,7 +465,7 @@ def _may_be_empty(node: Node, filled: Collection[int]) -> bool:
         case ValueSource(kind=kind) if kind == VARIABLE:
             # the first bytes may be no whole character
             return node.lo not in filled or 0 < node.hi < _MAX_CHARACTER_BYTES
-        case ValueSource(kind=kind) if kind in (FILE_RANDOM, FILE_SEQUENCE, PARENT):
+        case ValueSource(kind=kind) if kind in (*FILES, PARENT):
             return True
         case ValueSource(kind=kind) if kind == LIST:
             return any(weight and not text for text, weight in node.choices)

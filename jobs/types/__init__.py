@@ -12,35 +12,11 @@ from typing import Any
 
 from ldapslam.jobs.fields.sections import Section
 from ldapslam.jobs.types.base import JobType
-from ldapslam.jobs.types.built_in import (
-    Auth,
-    BulkLoad,
-    Burst,
-    Mix,
-    Prime,
-    Python,
-    Replay,
-    ReplicationProbe,
-    SearchModify,
-    WaitForDirectory,
-)
+from ldapslam.jobs.types.built_in import BUILT_IN
 
 ENTRY_POINTS = "ldapslam.job_types"
 
 _log = logging.getLogger(__name__)
-
-BUILT_IN: tuple[type[JobType[Any]], ...] = (
-    Mix,
-    Auth,
-    SearchModify,
-    WaitForDirectory,
-    Burst,
-    Prime,
-    Python,
-    Replay,
-    ReplicationProbe,
-    BulkLoad,
-)
 
 
 @functools.cache

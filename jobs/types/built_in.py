@@ -277,11 +277,7 @@ class WaitForDirectory(JobType[WaitOptions]):
                 "class": self.python_class(),
                 "operations": ["answer"],
                 "needs_target": False,
-                "options": {
-                    "base": options.base,
-                    "limit_ns": options.limit_ns,
-                    "interval_ns": options.interval_ns,
-                },
+                "options": dict(options),
             },
             "load": {"closed": {"clients": 1}},
             "count": 1,
@@ -487,29 +483,32 @@ class BulkLoad(JobType[BulkLoadOptions]):
                 f"{count:,} imports, a stream has at most {MAX_IMPORTS}",
                 "each is reported by itself: lower `count`",
             )
-        is_quick = options.quick if options.quick is not None else True
+        given = dict(options)
+        del given["template_file"]
+        given["template"] = None if options.ldif else options.template
+        given["template_text"] = options._template_text
+        given["quick"] = options.quick is not False
         return {
             "python": {
                 "class": self.python_class(),
                 "operations": [IMPORT_OPERATION],
                 "needs_target": False,
-                "options": drop_none(
-                    {
-                        "server": options.server,
-                        "method": options.method,
-                        "quick": is_quick,
-                        "entries": options.entries,
-                        "template": None if options.ldif else options.template,
-                        "template_text": options._template_text,
-                        "ldif": options.ldif,
-                        "place": options.place,
-                        "prepare": options.prepare,
-                        "binary": options.binary,
-                        "backend": options.backend,
-                        "settings": options.settings,
-                    }
-                ),
+                "options": drop_none(given),
             },
             "load": {"closed": {"clients": 1}},
             **({} if "count" in stream else {"count": 1}),
         }
+
+
+BUILT_IN: tuple[type[JobType[Any]], ...] = (
+    Mix,
+    Auth,
+    SearchModify,
+    WaitForDirectory,
+    Burst,
+    Prime,
+    Python,
+    Replay,
+    ReplicationProbe,
+    BulkLoad,
+)

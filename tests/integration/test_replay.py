@@ -19,7 +19,7 @@ import pytest
 
 from ldapslam.jobs.load import load_job
 from ldapslam.jobs.replay.log import Log
-from ldapslam.jobs.replay.read import read_log
+from ldapslam.jobs.replay.read import read_logs
 from ldapslam.lab import Lab
 from ldapslam.lab.slapd.slapd import SlapdSettings
 from support.command_line import ldapslam
@@ -51,7 +51,7 @@ class LogSlice:
             self.path.write_bytes(stream.read())
 
     def read(self) -> Log:
-        return read_log([self.path])
+        return read_logs([self.path])
 
 
 def slapd_log(lab: Lab) -> Path:

@@ -164,7 +164,9 @@ def test_each_option_for_those_who_come_from_other_tools_exists() -> None:
 
 
 #: Of dsctl, pytest and searchrate; and click's own.
-OTHERS_OPTIONS = {"--generic", "--chaos-seed", "--variableRateData", "--help"}
+OTHERS_OPTIONS = {
+    *("--generic", "--chaos-seed", "--update-golden", "--variableRateData", "--help")
+}
 
 
 @pytest.mark.parametrize(

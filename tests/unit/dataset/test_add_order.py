@@ -54,7 +54,7 @@ def test_a_refused_entry_can_stay_in_the_line() -> None:
         order.answer(add, outcome)
     assert [one.record.line for one in order.settled(with_rejected=False)] == [0]
     assert [one.record.line for one in order.settled(with_rejected=True)] == [1, 2]
-    assert order.line_length == 0
+    assert not order.line
 
 
 def test_what_may_be_there_was_or_may_be_sent_and_not_refused() -> None:

@@ -380,7 +380,7 @@ def test_broken_template_is_a_fault_with_its_line(text: str, reason: str) -> Non
         ("<base64:latin-1:ł>", "expected a text in the charset 'latin-1'"),
         ("<first:2>", "expected a tag of the form <first>"),
         ("<loop:1:2> <pick:1:2>", "expected one <loop:…> or <pick:…> in a line"),
-        ("{nobody}", "the template has no attribute 'nobody'"),
+        ("{nobody}", "unknown attribute 'nobody'"),
         ("{cn:x}", "expected a number of at least 1"),
         ("<ifpresent>", "expected a tag of the form <ifpresent:ATTRIBUTE>"),
         ("[nobody]", "unknown pattern or name 'nobody'"),

@@ -19,10 +19,10 @@ from typing import Any
 
 import pytest
 
-from ldapslam.base.fault import Fault
+from ldapslam.base.errors import ConfigError
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.replay.log import NS_PER_S, Log
-from ldapslam.jobs.replay.read import read_log
+from ldapslam.jobs.replay.read import read_logs
 from ldapslam.jobs.replay.statistical_job import Wishes, analyse, statistical_job
 
 FOLDER = Path(__file__).parent / "replay_logs"
@@ -44,7 +44,7 @@ def read_lines(folder: Path, *files: list[str]) -> Log:
         path = folder / f"log.{number}"
         path.write_text("".join(f"{line}\n" for line in lines))
         paths.append(path)
-    return read_log(paths)
+    return read_logs(paths)
 
 
 def lines_of(path: Path) -> list[str]:
@@ -52,7 +52,7 @@ def lines_of(path: Path) -> list[str]:
 
 
 def test_openldap_has_what_its_clients_asked() -> None:
-    log = read_log([SLAPD])
+    log = read_logs([SLAPD])
     assert kinds(log) == {
         **{"bind": 13, "search": 4, "add": 3, "modify": 1, "compare": 1},
         **{"delete": 1, "modify_dn": 1, "extended": 3, "unbind": 13},
@@ -75,7 +75,7 @@ def test_openldap_has_what_its_clients_asked() -> None:
 
 
 def test_389_ds_has_what_its_clients_asked() -> None:
-    log = read_log([DS389])
+    log = read_logs([DS389])
     assert kinds(log) == {
         **{"bind": 12, "search": 4, "add": 5, "modify": 1, "compare": 1},
         **{"delete": 1, "modify_dn": 1, "extended": 2, "unbind": 12},
@@ -144,7 +144,7 @@ def test_all_forms_of_openldaps_stamps_are_read(
 ) -> None:
     lines = [_DEBUG.sub(stamp, line) for line in lines_of(SLAPD)]
     log = read_lines(tmp_path, lines)
-    original = read_log([SLAPD])
+    original = read_logs([SLAPD])
     assert kinds(log) == kinds(original)
     assert log.is_coarse is not is_exact
     if is_exact:
@@ -188,8 +188,8 @@ def test_a_rotated_log_is_read_in_the_order_of_its_times(tmp_path: Path) -> None
     path.write_bytes(gzip.compress("\n".join(lines[:middle]).encode()))
     rest = tmp_path / "slapd.log"
     rest.write_text("\n".join(lines[middle:]))
-    log = read_log([rest, path])
-    whole = read_log([SLAPD])
+    log = read_logs([rest, path])
+    whole = read_logs([SLAPD])
     assert kinds(log) == kinds(whole)
     assert len(log.sessions) == len(whole.sessions)
 
@@ -199,7 +199,7 @@ def test_a_compressed_file_that_is_still_being_written_is_read_to_its_end(
 ) -> None:
     path = tmp_path / "log.gz"
     path.write_bytes(gzip.compress(SLAPD.read_bytes())[:-700])
-    log = read_log([path])
+    log = read_logs([path])
     assert 0 < log.lines < len(lines_of(SLAPD))
 
 
@@ -221,7 +221,7 @@ def test_bytes_that_are_no_text_are_survived(tmp_path: Path) -> None:
     content = SLAPD.read_bytes().replace(b"user.1", b"user.\xff\x00")
     path = tmp_path / "log"
     path.write_bytes(content)
-    assert kinds(read_log([path])) == kinds(read_log([SLAPD]))
+    assert kinds(read_logs([path])) == kinds(read_logs([SLAPD]))
 
 
 def test_a_log_that_begins_in_the_middle_has_what_follows(tmp_path: Path) -> None:
@@ -353,10 +353,10 @@ def test_389_ds_internal_operations_are_not_its_clients(tmp_path: Path) -> None:
 def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_text("127.0.0.1 - - [21/Nov/2026:12:54:06 +0000] GET /\n")
-    with pytest.raises(Fault, match="expected a log of OpenLDAP"):
-        read_log([path])
-    with pytest.raises(Fault, match="cannot be read"):
-        read_log([tmp_path / "none"])
+    with pytest.raises(ConfigError, match="expected a log of OpenLDAP"):
+        read_logs([path])
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_logs([tmp_path / "none"])
 
 
 @pytest.mark.parametrize("path", [SLAPD, DS389], ids=["slapd", "389-ds"])
@@ -374,7 +374,7 @@ def test_damaged_logs_still_make_jobs_that_load(tmp_path: Path, path: Path) -> N
             )
         file = tmp_path / "log"
         file.write_bytes(damaged)
-        made = statistical_job(analyse(read_log([file])), wishes)
+        made = statistical_job(analyse(read_logs([file])), wishes)
         load_job_text(made.text, file="made", base=None, files=made.files)
 
 
