@@ -303,7 +303,7 @@ def test_a_run_of_many_agents_does_not_take_a_pause_for_each_few_rows(
     monkeypatch.setattr(upkeep, "_FIRST_ROWS", 1)
     monkeypatch.setattr(upkeep, "_BATCH_S", 3600.0)
     pauses: list[float] = []
-    monkeypatch.setattr(upkeep.time, "sleep", pauses.append)
+    monkeypatch.setattr("ldapslam.results.upkeep.time.sleep", pauses.append)
     fill(store, Scenario(measure_s=60))
     rows = upkeep.info(store).intervals
     assert rows > 100
