@@ -123,7 +123,7 @@ def parse_rate(value: Any) -> Rate:
     text = value.strip()
     match = _RATE.fullmatch(text)
     if match is None:
-        hint = "a number, k or M where wanted, then /s, /m (minute) or /h"
+        hint = "a number, with k or M if needed, then /s, /m (minute) or /h"
         if text.startswith("-"):
             hint = "a rate cannot be negative"
         elif re.fullmatch(r"[\d.]+[kM]?", text):

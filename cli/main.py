@@ -137,7 +137,7 @@ def _exit_codes() -> str:
 @click.version_option(package_name="ldapslam")
 @click.option("-v", "--verbose", count=True, help="Log more; twice for everything.")
 def cli(verbose: int) -> None:
-    """Load LDAP directories from many machines and report numbers you can sign."""
+    """Put load on LDAP directories and report numbers you can sign."""
     level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]
     logging.basicConfig(level=level, format=_LOG_FORMAT)
 

@@ -198,7 +198,9 @@ def _key(container: Any, step: str, path: FieldPath) -> Any:
     if step.isdecimal():
         if int(step) < len(container):
             return int(step)
-        raise Fault(f"{where} has {len(container)} items, it has no number {step}")
+        raise Fault(
+            f"{where} has {len(container)} items, numbered from 0: it has no number {step}"
+        )
     names = [item.get("name") if isinstance(item, dict) else None for item in container]
     if step in names:
         return names.index(step)

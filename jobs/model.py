@@ -162,8 +162,8 @@ class PythonStream(PythonOptions):
 
 
 class Stream(Section):
-    """One kind of load against one target role. Streams run side by side. What it sends
-    are its `operations`, or what a `type` makes of `options`."""
+    """One kind of load against one target role. Streams run side by side. It sends
+    its `operations`, or what a `type` makes of `options`."""
 
     name: Name = Field(examples=["readers"])
     """its name in reports and thresholds; unique"""

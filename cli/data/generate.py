@@ -43,12 +43,12 @@ def _filters(
 @click.argument("template")
 @option(
     "-n --entries N",
-    "The first count of the template becomes N; where it is a constant, that.",
+    "Entries of the template's first counted kind, such as persons of `people`.",
     type=click.IntRange(0, _MAX_ENTRIES),
 )
 @option(
     "-o --output FILE",
-    "Where the LDIF goes; stdout when left out.",
+    "Where the LDIF goes, over what is there; stdout when left out.",
     type=FILE,
     default=STDOUT,
 )
@@ -60,7 +60,7 @@ def _filters(
 )
 @option(
     "--threads",
-    "The bytes do not depend on it.",
+    "Threads to use; the output is the same.",
     type=click.IntRange(1, 256),
     default=lambda: min(256, len(os.sched_getaffinity(0))),
     show_default="one for each CPU",

@@ -391,7 +391,7 @@ def delete_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
     common_options,
 )
 def bind_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
-    """Bind as the load itself, or search and bind, as authrate does.
+    """Measure binds, or a search and then a bind, as authrate does.
 
     \b
       ldapslam bind ldap://ds1 -b uid=user.[0-9999],ou=people,… --credentials password

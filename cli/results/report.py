@@ -92,7 +92,7 @@ def store_of(
             local = _local_folders() if is_default and run == "latest" else []
             if not local:
                 raise
-            say(f"{error}: this is the latest run of {RUNS_FOLDER}")
+            say(f"no coordinator: this is the latest run in {RUNS_FOLDER} ({error})")
             place = folder = local[-1]
     with Store.open(place, read_only=True) as results:
         yield results, _find(results, "latest" if folder else run), folder

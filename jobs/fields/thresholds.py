@@ -2,7 +2,7 @@
 """Thresholds: what must hold in the measure phase for the verdict PASS.
 
 Pure: a threshold is evaluated against the content of result.json (or the same dict
-before it is written). A threshold without data is not met.
+before it is written). A threshold without data fails.
 
 `Validity` has the limits beyond which the numbers of a run cannot be certified: a run
 that breaks one is INVALID (reports/rules/verdict.py applies them).
@@ -82,7 +82,7 @@ NOTATION = f"""\
 What must hold in the measure phase for the verdict PASS. '*' stands for every
 stream, or every operation; each that matches must meet the threshold, and the
 value shown is the worst of them. Unbind and abandon have no response and no
-times. Without data a threshold is not met, nor one on a percentile among
+times. Without data a threshold fails, and so does one on a percentile among
 requests without a response: they rank above every time.
 
     times, with a statistic   {", ".join(TIME_METRICS[:3])},

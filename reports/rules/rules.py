@@ -174,7 +174,7 @@ def _data_present(evidence: Evidence) -> Finding:
         for key, totals in operations.items()
         if key not in with_data and not _needs_no_data(evidence, key[0], totals)
     ]
-    observed = f"0 of {_listed(empty)}" if empty else f"all {len(with_data)}"
+    observed = f"none: {_listed(empty)}" if empty else f"all {len(with_data)}"
     return Finding("1 each", observed, bool(with_data) and not empty)
 
 

@@ -21,7 +21,7 @@ _AGENT_NOTES = (
     (
         "shares_host_with_target",
         True,
-        "the load was made on a target's host: these are statistics of the pair",
+        "agent and server share a host: the results are those of both together",
     ),
     (
         "kernel_stamps",

@@ -72,7 +72,7 @@ def test_without_a_coordinator_the_latest_is_the_latest_of_this_folder() -> None
     run_id, _, said = reported("latest")
     assert run_id == SECOND
     assert "nobody is there" in said
-    assert "the latest run of ldapslam-runs" in said
+    assert "the latest run in ldapslam-runs" in said
 
 
 @pytest.mark.parametrize("run", ["latest", FIRST])

@@ -256,7 +256,10 @@ def test_override_mends_a_fault_of_the_file() -> None:
         ("run.duration=5", "--set:1: run.duration: expected a duration such as"),
         ("run.duraton=5s", "--set:1: run.duraton: unknown key 'duraton'"),
         ("job.name=x", "--set:1: job is 'minimal', it has no 'name'"),
-        ("streams.7.name=x", "--set:1: streams has 1 items, it has no number 7"),
+        (
+            "streams.7.name=x",
+            "--set:1: streams has 1 items, numbered from 0: it has no number 7",
+        ),
         ("streams.reader.name=x", "--set:1: streams is a list, it has no item named"),
         ("run={duration: 5s", "--set:1: not YAML: "),
         ("streams.0.target=x", "--set:1: streams[0].target: unknown target role 'x'"),

@@ -150,7 +150,7 @@ CASES = [
     pytest.param(
         Scenario(failing=1.0, thresholds=()),
         None,
-        {"data_present": "0 of writers.modify"},
+        {"data_present": "none: writers.modify"},
         id="no success",
     ),
     pytest.param(
