@@ -26,17 +26,18 @@ def private(path: str, flags: int) -> int:
 def write_whole(path: Path, content: bytes) -> None:
     """Put a private file in place of what is there, durably, whole or not at all."""
     aside = path.with_name(f".{path.name}.new")
+    aside.unlink(missing_ok=True)  # of a process that was killed
     try:
-        with open(aside, "wb", opener=private) as file:
+        with open(aside, "xb", opener=private) as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-    except OSError:
+        aside.replace(path)
+    except BaseException:
         # half a file would take the room that the next one needs
         with contextlib.suppress(OSError):
             aside.unlink(missing_ok=True)
         raise
-    aside.replace(path)
     sync_folder(path.parent)
 
 

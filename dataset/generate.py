@@ -117,7 +117,7 @@ OnProgress = Callable[[int, int, int], None]
 class Generation:
     """What is to be generated."""
 
-    #: A file, or the name of a example template.
+    #: A file, or the name of an example template.
     template: str
     #: `-` is stdout.
     output: Path = STDOUT

@@ -199,7 +199,7 @@ def _key(container: Any, step: str, path: FieldPath) -> Any:
         if int(step) < len(container):
             return int(step)
         raise Fault(
-            f"{where} has {len(container)} items, numbered from 0: it has no number {step}"
+            f"{where} has {len(container)} items, numbered from 0: there is no {step}"
         )
     names = [item.get("name") if isinstance(item, dict) else None for item in container]
     if step in names:

@@ -28,7 +28,7 @@ from ldapslam.proto.fields import (
 )
 
 #: Raised with each incompatible change.
-PROTOCOL_VERSION = 4
+PROTOCOL_VERSION = 5
 
 #: A snapshot of 100 operations is below 10 MB.
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024

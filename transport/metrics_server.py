@@ -69,6 +69,8 @@ class _Handler(MetricsHandler):
             return
         try:
             super().do_GET()
+        except OSError:
+            raise  # the client has gone, or does not read
         except Exception as error:
             _log.warning("no metrics: %s: %s", type(error).__name__, error)
             self.send_error(503)

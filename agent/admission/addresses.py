@@ -41,7 +41,7 @@ class Location:
 
     @property
     def text(self) -> str:
-        """For the engine (dial.h)."""
+        """For the engine (transport.h)."""
         return " ".join(f"{address}/{self.port}" for address in self.addresses)
 
 

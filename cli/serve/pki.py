@@ -164,6 +164,8 @@ def _document(one: Issued, now_utc: datetime) -> dict[str, Any]:
 
 
 def _parse_enrolment(value: str) -> str:
+    if not value:
+        return ""  # an unset variable
     host, port = split_host_port(value)
     if is_unix(value):
         raise ConfigError("--enrol: expected HOST:PORT")

@@ -246,8 +246,8 @@ def _facts(text: str, max_depth: int, shape: type[_Shape] = _Shape) -> dict[str,
         shape.model_validate(facts)
     except ValidationError as error:
         # a peer may cause any number of errors: do not list them
-        wrong = error.error_count()
-        raise ProtocolError(f"{wrong} facts are not of the expected type") from None
+        where = error.errors(include_url=False, include_input=False)[0]["loc"]
+        raise ProtocolError(f"fact {where[:3]} is not of its type") from None
     return facts
 
 

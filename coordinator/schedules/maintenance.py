@@ -7,9 +7,11 @@ have one begin and end, or a cron rule and a length.
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from operator import itemgetter
 
 from ldapslam.base.errors import ConfigError
 from ldapslam.base.time_zone import clock_text, parse_utc, zone_named
@@ -23,7 +25,7 @@ PREPARATION = timedelta(minutes=2)
 _LONGEST = timedelta(days=31)
 #: A run without room between that many windows has none.
 _MOST_SPANS = 400
-_KEPT = 4
+_KEPT = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,7 @@ class Window:
     length: timedelta
     #: Servers (`server_of`); empty: all.
     targets: frozenset[str] = frozenset()
-    #: The last spans found, for the times asked.
+    #: Spans found, by the times asked, in their order.
     _found: list[tuple[datetime, tuple[datetime, datetime]]] = field(
         default_factory=list, compare=False, repr=False
     )
@@ -59,13 +61,14 @@ class Window:
 
     def first_span(self, now: datetime) -> tuple[datetime, datetime] | None:
         """Begin and end of the first window that is not over."""
-        for asked, span in self._found:
-            # asked each second for each waiting run
-            if asked <= now < span[1]:
-                return span
+        # asked each second for each waiting run, and as far ahead as there is no room
+        place = bisect(self._found, now, key=itemgetter(0))
+        if place and now < self._found[place - 1][1][1]:
+            return self._found[place - 1][1]
         first = next(self.spans(now), None)
         if first is not None:
-            self._found[:] = [(now, first), *self._found[: _KEPT - 1]]
+            self._found.insert(place, (now, first))
+            del self._found[:-_KEPT]
         return first
 
     def spans(self, now: datetime) -> Iterator[tuple[datetime, datetime]]:

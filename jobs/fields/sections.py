@@ -185,7 +185,7 @@ class Section(BaseModel):
     @classmethod
     def _chosen(cls, value: dict[str, Any]) -> Iterator[Found]:
         given = [key for key in cls.exactly_one if value.get(key) is not None]
-        has_known_keys = {key for key, _ in fields_of(cls)}.issuperset(value)
+        has_known_keys = keys_of(cls).keys() >= value.keys()
         if cls.exactly_one and len(given) != 1:
             reason = (
                 f"expected exactly one of {', '.join(cls.exactly_one)}, "
@@ -322,8 +322,13 @@ class Kind:
     notation: Callable[[Any], str | int] | None = None
 
 
-def fields_of(section: type[Section]) -> Iterator[tuple[str, FieldInfo]]:
+def keys_of(section: type[Section]) -> dict[str, FieldInfo]:
     """Key in the job file and definition of each field, in the file's order."""
+    return {_key(name, info): info for name, info in section.model_fields.items()}
+
+
+def fields_of(section: type[Section]) -> Iterator[tuple[str, FieldInfo]]:
+    """As keys_of, with the fields' descriptions, which take time to read."""
     texts = _texts(section)
     for name, info in section.model_fields.items():
         info.description = info.description or texts.get(name)
@@ -336,7 +341,7 @@ def _texts(section: type[Section]) -> dict[str, str]:
     texts: dict[str, str] = {}
     for one in section.__mro__[section.__mro__.index(Section) :: -1]:
         # create_model's classes have no source, nor do those that are typed in
-        with contextlib.suppress(OSError, TypeError):
+        with contextlib.suppress(OSError, TypeError, SyntaxError, ValueError):
             (tree,) = ast.parse(textwrap.dedent(inspect.getsource(one))).body
             for pair in itertools.pairwise(cast(ast.ClassDef, tree).body):
                 match pair:
@@ -349,7 +354,7 @@ def _texts(section: type[Section]) -> dict[str, str]:
 
 
 def field_of(section: type[Section], key: str) -> FieldInfo | None:
-    return dict(fields_of(section)).get(key)
+    return keys_of(section).get(key)
 
 
 def field_text(section: type[Section], key: str) -> str:

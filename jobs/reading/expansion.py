@@ -24,7 +24,7 @@ from ldapslam.jobs.fields.sections import (
     Section,
     field_of,
     field_text,
-    fields_of,
+    keys_of,
     section_in,
 )
 from ldapslam.jobs.model import UNKNOWN_TYPE, Job
@@ -86,7 +86,7 @@ def _fault(kind: str, value: Any, context: Mapping[str, Any], message: str) -> F
 
 def _unknown_key(path: Path, value: Any, root: type[Section]) -> Fault:
     section, key = _section_at(path[:-1], root), str(path[-1])
-    known = [name for name, _ in fields_of(section)] if section else []
+    known = list(keys_of(section)) if section else []
     if section and section.choice_noun != "key" and isinstance(value, dict):
         return unknown(section.choice_noun, key, section.exactly_one)
     return unknown("key", key, known)

@@ -401,7 +401,7 @@ class BulkLoadOptions(Section):
     """how many entries the template makes (`data generate -n`); without it, as it
     says"""
     template: Text = "people"
-    """name of a example template of `data generate`"""
+    """name of an example template of `data generate`"""
     template_file: FileName | None = None
     """instead: a template of one's own"""
     ldif: HostFile | None = None

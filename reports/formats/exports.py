@@ -151,7 +151,8 @@ def write_hlog(windows: Iterable[Window], out: TextIO, *, started_utc: str) -> N
 
 
 def _hlog_lines(window: Window) -> Iterator[str]:
-    merged: dict[int, dict[str, Histogram]] = {one: {} for one in window.indexes}
+    # packed, as a histogram takes 190 kB
+    merged: dict[int, dict[str, list[bytes]]] = {one: {} for one in window.indexes}
     numbers = window.reports["interval_index"]
     for (stream, operation, _), columns in window.operations.items():
         for metric in UNANSWERED_METRICS:
@@ -159,13 +160,16 @@ def _hlog_lines(window: Window) -> Iterator[str]:
             of_rows = columns[HISTOGRAM_COLUMNS[metric, "succeeded"]]
             for report, packed in zip(columns["report"], of_rows, strict=True):
                 if packed is not None:
-                    tags = merged[numbers[report]]
-                    tags.setdefault(tag, Histogram()).add_packed(packed)
+                    merged[numbers[report]].setdefault(tag, []).append(packed)
+    places_of: dict[int, list[int]] = {}
+    for place, number in enumerate(numbers):
+        places_of.setdefault(number, []).append(place)
     for number, tags in merged.items():
-        places = [place for place, one in enumerate(numbers) if one == number]
+        places = places_of.get(number, [])
         start_s = min(window.reports["start_ns"][place] for place in places) / 1e9
         end_s = max(window.reports["end_ns"][place] for place in places) / 1e9
-        for tag, histogram in sorted(tags.items()):
+        for tag, parts in sorted(tags.items()):
+            histogram = Histogram.merge(parts)
             yield (
                 f"Tag={tag},{start_s:.3f},{end_s - start_s:.3f},"
                 f"{histogram.max_ns / 1e6:.3f},{histogram.to_hdr_v2()}\n"

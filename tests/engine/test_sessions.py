@@ -378,3 +378,19 @@ def test_no_session_is_lost_for_ever_or_counted_twice(
     sent = [sum(row["sent"] for row in s["operations"]) for s in outcome.snapshots]
     assert all(sent[:10]), "all clients stand still"
     assert sum(outcome.count("succeeded", operation=n) > 0 for n in range(9)) == 9
+
+
+def test_unbinds_have_a_last_time_though_they_have_no_response() -> None:
+    with FakeLdap(answer) as server:
+        outcome = run(
+            stream(server.uri)
+            | {
+                "operations": [without_response("unbind", literal(b"\x42\x00"))],
+                "scripts": [(1, [(0, 0)])],
+                "total_operations": 5,
+            },
+            duration_ns=S,
+        )
+    assert outcome.count("succeeded") == 5
+    lasts_ns = [one["last_done_ns"] for s in outcome.snapshots for one in s["streams"]]
+    assert 0 < max(last_ns or 0 for last_ns in lasts_ns) < S

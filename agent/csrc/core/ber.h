@@ -62,13 +62,13 @@ slam_ber_put_header(uint8_t *at, uint8_t tag, size_t length)
     return at + bytes;
 }
 
-/* Content octets of a value below 2^31, the fewest: the first bit is the sign. */
+/* Content octets of a value, the fewest, at most four: the first bit is the sign. */
 static inline uint8_t
 slam_ber_integer_len(uint32_t value)
 {
     uint8_t octets = 1;
 
-    while (value >> (8 * octets - 1) != 0)
+    while (octets < 4 && value >> (8 * octets - 1) != 0)
         octets++;
     return octets;
 }
@@ -82,7 +82,7 @@ slam_ber_put_integer(uint8_t *at, uint32_t value)
     return at;
 }
 
-/* Writes a messageID, 1 to 2^31 - 1, as a TLV of up to six bytes. Returns its end. */
+/* Writes a messageID as a TLV of up to six bytes. Returns its end. */
 static inline uint8_t *
 slam_ber_put_message_id(uint8_t *at, int32_t message_id)
 {

@@ -13,7 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* *at is NULL for an empty file, and after a failure. The caller unmaps. */
+/* *at is NULL for an empty file, and after a failure. The caller unmaps. All pages are
+ * read at once: none is read from the disk while requests are due. */
 static inline int
 slam_file_map(const char *path, void **at, size_t *len, char *err)
 {

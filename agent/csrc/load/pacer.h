@@ -15,9 +15,9 @@
  *
  *     constant   at N^-1(x)
  *     uniform    at N^-1(x + u), u uniform in [0, 1): one arrival per step of N
- *     poisson    at N^-1(position), where a partition's position grows by C / n *
- * Exp(1): each partition is a Poisson process of n / C of the rate, their sum one of
- *                the whole rate
+ *     poisson    at N^-1(position), where a partition's position grows by Exp(1) C / n:
+ *                each is a Poisson process of n / C of the rate, their sum one of the
+ *                whole rate
  *
  * rounded to the nearest ns. N^-1(x) is the first t after which N is above x, so
  * nothing arrives while the rate is zero. After the last segment there is no arrival.

@@ -77,6 +77,7 @@ unbound(struct slam_slot *slot)
     slam_slot_answered(slot);
     record->completed++;
     record->succeeded++;
+    slam_flow_stream_record(slot->conn->flow)->last_done_ns = slot->sent_ns;
     slam_conn_move(slot->conn, SLAM_CONN_UNBIND);
     slam_session_no_response(slot, slot->sent_ns);
 }
@@ -177,6 +178,7 @@ send_abandon(struct slam_slot *slot, uint32_t op)
     slam_flow_op_record(flow, slot->op, slot->measured)->abandoned++;
     slot->state = SLAM_SLOT_PAUSED;
     slot->sent_ns = slam_clock_mono_ns();
+    slam_flow_stream_record(flow)->last_done_ns = slot->sent_ns;
     slot->conn->has_abandoned = true;
     send_beside(slot, op);
 }

@@ -26,8 +26,12 @@ prepare(struct text_object *self, struct slam_template *template)
         PyMem_Calloc(slam_template_source_count(template) + 1, sizeof(*self->states));
     self->out = PyMem_Malloc(longest + 1);
     if (!self->states || !self->out) {
-        PyErr_NoMemory();
+        PyMem_Free(self->states);
+        PyMem_Free(self->out);
+        self->states = NULL;
+        self->out = NULL;
         slam_template_destroy(template);
+        PyErr_NoMemory();
         return -1;
     }
     self->base.handle = template;

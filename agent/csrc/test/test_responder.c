@@ -73,6 +73,21 @@ test_answers_are_well_formed_for_every_message_id(void)
     }
 }
 
+/* RFC 4511 has none, but a peer may send one. */
+static void
+test_answers_to_negative_message_ids_are_well_formed(void)
+{
+    static const int32_t ids[] = {-1, INT32_MIN};
+    uint8_t answer[SLAM_CANNED_ANSWER_MAX];
+
+    for (size_t i = 0; i < sizeof(ids) / sizeof(ids[0]); i++) {
+        size_t len = slam_canned_answer(SLAM_CANNED_SEARCH, ids[i], answer);
+
+        CHECK(len <= sizeof(answer));
+        CHECK(is_well_formed(answer, answer + len));
+    }
+}
+
 static void
 test_requests_are_complete_incomplete_or_malformed(void)
 {
@@ -449,6 +464,7 @@ int
 main(void)
 {
     RUN(test_answers_are_well_formed_for_every_message_id);
+    RUN(test_answers_to_negative_message_ids_are_well_formed);
     RUN(test_requests_are_complete_incomplete_or_malformed);
     RUN(test_start_tls_is_told_from_other_extended_requests);
     RUN(test_waiting_answers_leave_in_the_order_of_their_times);

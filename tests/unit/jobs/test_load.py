@@ -258,7 +258,7 @@ def test_override_mends_a_fault_of_the_file() -> None:
         ("job.name=x", "--set:1: job is 'minimal', it has no 'name'"),
         (
             "streams.7.name=x",
-            "--set:1: streams has 1 items, numbered from 0: it has no number 7",
+            "--set:1: streams has 1 items, numbered from 0: there is no 7",
         ),
         ("streams.reader.name=x", "--set:1: streams is a list, it has no item named"),
         ("run={duration: 5s", "--set:1: not YAML: "),
