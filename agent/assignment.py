@@ -41,8 +41,7 @@ def _paths(run: RunAssignment, folder: Path) -> dict[str, Path]:
 
 
 def trim_heap() -> None:
-    """Return free heap to the kernel, which the C library keeps after a large
-    assignment."""
+    """Return free heap to the kernel: the C library keeps it after a large job."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's own
     if trim is not None:
         trim(0)

@@ -109,8 +109,7 @@ class ForkServer:
 
 @contextlib.contextmanager
 def fork_server() -> Iterator[ForkServer | None]:
-    """A fork server while an agent serves; None when this process has threads
-    already."""
+    """A fork server while an agent serves; None when this process has threads."""
     server = None if has_threads() else ForkServer()
     try:
         yield server

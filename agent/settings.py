@@ -48,7 +48,6 @@ class AgentSettings:
         return self.spool / "work"
 
     def log_path(self, kind: str, run_id: str) -> Path:
-        """The log of a child process (engine, monitor); ConfigError when the id is no
-        name."""
+        """The log of a child process (engine, monitor); ConfigError for a bad id."""
         name = f"{kind}-{Path(self.name).name}-{run_name(run_id)}.log"
         return (self.logs or self.spool / "logs") / name

@@ -77,8 +77,7 @@ def put_json(document: Any) -> None:
 def put_result(
     document: Any, lines: Iterable[str] = (), *, as_json: bool, said: str = ""
 ) -> None:
-    """The result of a command: a document with --json, otherwise the lines, and after
-    them `said` for people."""
+    """A command's result: a document with --json, else the lines, then `said`."""
     if as_json:
         put_json(document)
         return

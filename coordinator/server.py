@@ -257,8 +257,7 @@ def run_coordinator(
     on_ready: Callable[[Sequence[str]], None] | None = None,
     **options: Any,
 ) -> None:
-    """`serve` as the whole program until SIGTERM or SIGINT, which drain; a second one
-    ends it."""
+    """`serve` as the program; SIGTERM or SIGINT drain, a second one ends it."""
 
     async def serve_until_signal() -> None:
         loop = asyncio.get_running_loop()

@@ -129,8 +129,7 @@ class StoreWriter:
                 self._has_room = True
 
     async def flush(self) -> None:
-        """Return when everything posted is committed; StoreFull when some waits for
-        room."""
+        """Return when all posted is committed; StoreFull when some has no room."""
         await self.call(self._check_room)
 
     def _check_room(self) -> None:

@@ -109,8 +109,7 @@ class AddOrder:
             del self._unanswered[add.key]
 
     def settled(self, *, with_rejected: bool) -> Iterator[Add]:
-        """Those that leave the line, as asked for; rejected ones only
-        `with_rejected`."""
+        """Those that leave the line; rejected ones only `with_rejected`."""
         while self.line:
             outcome = self.line[0].outcome
             if outcome is None or (outcome is Outcome.REJECTED and not with_rejected):

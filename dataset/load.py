@@ -261,8 +261,7 @@ class _Loader:
         return any(connection.under_way for connection in self._connections)
 
     def _fill(self, source: Iterator[Record]) -> None:
-        """Read ahead, so that no window waits for the file. Adds that wait for a parent
-        take none of the room."""
+        """Read ahead of the windows. Adds that wait for a parent take no room."""
         room = max(self._settings.connections * self._settings.window, _READ_AHEAD)
         while len(self.order.ready) < room and len(self.order.line) < room * _AHEAD:
             record = next(source, None)

@@ -59,8 +59,7 @@ class LoadState:
     """A load's two files; a context manager that closes them."""
 
     def __init__(self, ldif: Path, uri: str, rejects: Path, *, restart: bool) -> None:
-        """ConfigError when the state is another load's, or damaged; `restart` forgets
-        it."""
+        """ConfigError for another load's or a damaged state; `restart` forgets it."""
         self._rejects = rejects
         self._path = rejects.with_name(rejects.name + ".state")
         self._load = {"ldif": str(ldif.resolve()), "uri": uri}

@@ -588,8 +588,7 @@ class _Sources(Sources):
 
 
 class _PopulationEntry(Entry):
-    """The entry of a node; complete when `body` was called for all nodes, as those
-    below ask for slots."""
+    """A node's entry; complete once `body` was called for all nodes."""
 
     def __init__(
         self,

@@ -48,8 +48,7 @@ class Marker:
     job: Job
 
     def entries(self, uri: str, naming_contexts: Sequence[str]) -> Iterator[str]:
-        """DNs of the entries that must be on this server; TargetMarkerMissing without
-        its contexts."""
+        """DNs of entries that this server must have; TargetMarkerMissing."""
         wanted = touched_contexts(self.job, uri, naming_contexts)
         if wanted is None:
             raise TargetMarkerMissing(

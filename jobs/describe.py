@@ -48,8 +48,7 @@ NOTATIONS = {
 
 
 def describe(topic: str | None = None) -> str:
-    """All sections, job types and notations, or those at and below a topic such as
-    `streams.load`."""
+    """All sections, types and notations, or those of a topic (`streams.load`)."""
     sections = dict(_sections(Job, ""))
     sections |= {f"{TYPES}.{name}": one.Options for name, one in job_types().items()}
     if topic is None:

@@ -197,8 +197,7 @@ class AgentPlan:
     ramp_up_ns: int
     #: Longest drain.
     grace_ns: int
-    #: The streams that this agent drives; empty when there are more agents than
-    #: connections.
+    #: This agent's streams; empty with more agents than connections.
     streams: tuple[StreamPlan, ...]
     #: What servers must hold, for the agent that looks; and those servers.
     population: PopulationRecord | None = None
@@ -313,8 +312,7 @@ def stream_profile(run: Run, stream: Stream) -> Profile:
 
 
 def planned_arrivals(run: Run, stream: Stream, start_ns: int, end_ns: int) -> float:
-    """Arrivals of an open stream from start_ns to end_ns since T0, without its
-    count."""
+    """Arrivals of an open stream between two times since T0, without its count."""
     profile = stream_profile(run, stream)
     return arrivals_by(profile, end_ns) - arrivals_by(profile, start_ns)
 

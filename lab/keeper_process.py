@@ -63,8 +63,7 @@ class Children:
         keeper = os.getpid()
 
         def in_child() -> None:
-            # The keeper has one thread, so running Python between fork and exec is
-            # safe.
+            # The keeper has one thread: Python between fork and exec is safe.
             end_with_parent(keeper)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]

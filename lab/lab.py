@@ -157,8 +157,7 @@ class Lab:
         self._let_go()
 
     def detach(self, state_file: Path) -> None:
-        """Leave the lab to its keeper (standing.py); this object is as if it were
-        down."""
+        """Leave the lab to its keeper (standing.py), and be as if down."""
         self._running.detach(state_file)
         self._let_go()
 
@@ -227,16 +226,14 @@ class Lab:
         return people.PEOPLE_DN
 
     def monitor_counts(self, server: Server) -> dict[str, int]:
-        """Operations since the server's start, by name, with replication's, without the
-        lab's own."""
+        """A server's operations by name, with replication's, without the lab's."""
         self._started()
         return self._product.counts(server)
 
     def search(
         self, server: Server, base_dn: str, scope: int, attributes: list[str]
     ) -> dict[str, dict[str, list[bytes]]]:
-        """All entries, by DN, as the administrator sees them; one of the lab's own
-        operations."""
+        """All entries by DN, as the administrator; an operation of the lab's."""
         with self._access.bound(server) as connection:
             connection.control["search"] += 1
             found = connection.ldap.search_s(base_dn, scope, attrlist=attributes)
@@ -268,8 +265,7 @@ class Lab:
         self._product.pause(replica)
 
     def resume_replication(self, replica: Server, through: str | None = None) -> None:
-        """Resume it; `through` (host:port) is a relay to the supplier (slapd) or the
-        replica (389-DS)."""
+        """Resume it; `through` (host:port) is a relay to its peer."""
         self._product.resume(replica, through)
 
     def break_entry(

@@ -90,8 +90,7 @@ def is_plain(path: str) -> bool:
 
 
 def check_folder(base: Path, names: Iterable[str]) -> None:
-    """ConfigError for a path that configurations do not take, or too long for Unix
-    sockets."""
+    """ConfigError for a path that configurations or Unix sockets refuse."""
     path = str(base)
     if not is_plain(path):
         raise ConfigError(
@@ -112,8 +111,7 @@ def check_folder(base: Path, names: Iterable[str]) -> None:
 
 def reserve_ports(count: int) -> list[socket.socket]:
     """Bound sockets of 127.0.0.1 that keep their ports free until their servers start.
-    The ports lie below those of outgoing connections, which could take a stopped
-    server's port."""
+    Ports below those of outgoing connections, which could take a free one."""
     first_ephemeral = int(
         Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0]
     )

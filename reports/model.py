@@ -38,8 +38,7 @@ class OperationSummary:
     stream: str
     operation: str
     kind: str
-    #: 'succeeded', or 'expected' where the job expects no success: what `times` and
-    #: `curves` are of.
+    #: Whose `times` and `curves`: 'succeeded', or 'expected' where no success is.
     times_of: str
     #: The result codes that count as succeeded, and as expected.
     success_codes: frozenset[int]
@@ -84,8 +83,7 @@ class StreamSummary:
     target: str
     #: 'open' or 'closed'.
     model: str
-    #: Arrivals per s of an open stream, on average and at most; clients of a closed
-    #: one.
+    #: An open stream's arrivals per s, mean and highest; a closed one's clients.
     rate_per_s: float | None
     peak_rate_per_s: float | None
     clients: int | None

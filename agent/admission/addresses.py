@@ -32,8 +32,7 @@ class Location:
     """Where a server is."""
 
     uri: str
-    #: Numeric; empty for a Unix socket, and for an allowed name that does not resolve
-    #: yet.
+    #: Numeric; empty for a Unix socket, and for an allowed name without an address.
     addresses: tuple[str, ...]
     port: int
     #: Whether the name is allowed, or is an address itself.
@@ -62,8 +61,7 @@ def resolve(host: str, port: int) -> list[str]:
 
 
 def reach(uri: str, resolver: Resolver = resolve) -> Location:
-    """The location of a URI's server; TargetUnreachable when its name does not
-    resolve."""
+    """A URI's location; TargetUnreachable when its name does not resolve."""
     if uri.startswith("ldapi:"):
         return Location(uri, (), 0, is_name_safe=True)
     host, port = host_and_port(uri)
@@ -133,8 +131,7 @@ def with_locations(
     plan: AgentPlan, limits: AgentLimits, agent: str, resolver: Resolver = resolve
 ) -> tuple[AgentPlan, dict[str, Location]]:
     """The plan with the addresses of all its servers, and these by URI.
-    TargetNotAllowed, or TargetUnreachable when a server that must be there does not
-    resolve."""
+    TargetNotAllowed; TargetUnreachable when a needed server does not resolve."""
     locations: dict[str, Location] = {}
     streams: list[StreamPlan] = []
     # servers that must be there come first
@@ -168,8 +165,7 @@ def _location(
 
 
 def _check_name(stream: StreamPlan, location: Location, agent: str) -> None:
-    """TargetNotAllowed when a name that is resolved again has nobody to vouch for
-    it."""
+    """TargetNotAllowed when nobody vouches for a name resolved again."""
     if (
         location.is_name_safe
         or not goes_by_name(stream, location.uri)

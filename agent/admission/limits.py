@@ -83,8 +83,7 @@ class AgentLimits:
         )
 
     def cpus(self, usable: Sequence[int]) -> list[int]:
-        """The CPUs that an engine may use: the last ones, as interrupts come to the
-        first."""
+        """CPUs for an engine: the last ones, as interrupts come to the first."""
         if self.max_cpu_ratio is None:
             return list(usable)
         count = max(1, int(self.max_cpu_ratio * len(usable)))

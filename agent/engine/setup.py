@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 def add_streams(
     engine: Engine, plan: AgentPlan, *, ledger_folder: Path | None = None
 ) -> None:
-    """Give the native streams to the engine; their added entries are noted in
-    `ledger_folder`."""
+    """Give the engine its streams; added entries are noted in `ledger_folder`."""
     folder = str(ledger_folder) if ledger_folder else None
     for stream in (one for one in plan.streams if one.engine == "native"):
         engine.add_stream(
@@ -42,8 +41,7 @@ def add_streams(
 
 
 def with_traces(plan: AgentPlan, folder: Path) -> tuple[AgentPlan, dict[str, Any]]:
-    """The plan with its replays' traces in `folder`, and what each log's replay
-    sends."""
+    """The plan with its replays' traces in `folder`, and what each sends."""
     facts: dict[str, Any] = {}
     streams: list[StreamPlan] = []
     for number, stream in enumerate(plan.streams):
@@ -102,8 +100,7 @@ def compose(
     limits: AgentLimits,
     ledger_folder: Path | None,
 ) -> Part:
-    """The engine of a plan, with its streams; a Composite when Python has a part in
-    it."""
+    """The engine of a plan, with its streams; a Composite with Python streams."""
     numbers = [
         number
         for number, stream in enumerate(plan.streams)

@@ -67,8 +67,7 @@ class CleanUpPlan:
 
 
 def run_name(run_id: str) -> str:
-    """A file name for a run's id, which is the coordinator's; ConfigError without
-    one."""
+    """A file name for a run's id; ConfigError when the id is no name."""
     name = Path(run_id).name
     if name in ("", "..") or "\0" in name:
         raise ConfigError(f"{run_id!r} is no run's id", hint="`ldapslam list` has them")

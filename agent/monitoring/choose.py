@@ -86,8 +86,7 @@ def _of_servers(
 
 
 def _entry_name(job: Job, wanted: Wanted) -> str:
-    """Its DN, with the attributes read where another monitor reads others of that
-    entry."""
+    """Its DN, with the attributes where another monitor reads the entry too."""
 
     def attributes_of(one: Wanted) -> str:
         return ", ".join([*one.attributes, *(f"{name}/s" for name in one.counters)])

@@ -201,8 +201,7 @@ _PROCESS_METRICS = (
 
 
 class ProcessMonitor(Monitor):
-    """One process; when it has ended, the one that was started in its place, which has
-    the same command line."""
+    """One process, or the one started in its place with its command line."""
 
     metrics = _PROCESS_METRICS
 

@@ -103,8 +103,7 @@ class ClientProcess:
         self._has_forked = threading.Event()
         self._connected_ns = 0
         self._sessions = 0
-        #: Set when the main thread sends no more; then when the last interval is
-        #: closed.
+        #: Set when the main thread sends no more; when the last interval is closed.
         self._idle = threading.Event()
         self._closed = threading.Event()
 

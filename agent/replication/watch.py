@@ -87,8 +87,7 @@ class Watch:
         self._thread = threading.Thread(target=self._watch, name=self.uri, daemon=True)
 
     def open(self, until_s: float) -> None:
-        """Connect, and watch once the entry is there, by `until_s` (monotonic).
-        TargetError."""
+        """Watch once the entry is there, until_s (monotonic) at most. TargetError."""
         self._connect()
         try:
             while not self._read():
@@ -107,8 +106,7 @@ class Watch:
         self._thread.start()
 
     def expect(self, number: int, observation: Observation) -> None:
-        """Number `number` was written. It is lost when the server was not watched at
-        that time."""
+        """Number `number` was written; it is lost on an unwatched server."""
         with self._guard:
             seen, received_ns = self._seen
             is_lost = observation.begun_ns < self._looking_since_ns

@@ -271,8 +271,7 @@ class Wait(Message):
 def next_step(
     run: WaitingRun, ending: Ending | None, now: datetime
 ) -> Release | Drop | Wait:
-    """What to do with a waiting run. `ending`: of the run that it follows; None:
-    unknown run."""
+    """What to do with a run that waits for one with this `ending` (None: gone)."""
     if run.after_run:
         if ending is None:
             return Drop(f"run {run.after_run}, which it waited for, is not there")

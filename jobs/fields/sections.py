@@ -383,8 +383,7 @@ def default_in_file(info: FieldInfo) -> Any:
 
 
 def sections_in(annotation: Any) -> list[tuple[type[Section], bool]]:
-    """The sections that a field holds, directly or inside others, and whether in a
-    list."""
+    """The sections in a field, at any depth, and whether in a list."""
     if isinstance(annotation, type) and issubclass(annotation, Section):
         return [(annotation, False)]
     in_list = get_origin(annotation) is list

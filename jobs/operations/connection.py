@@ -181,8 +181,7 @@ class Abandon(OperationBody):
 
 
 class Unbind(OperationBody):
-    """Unbind: the server closes the connection, the client makes a new one. It has no
-    fields: `unbind: {}`."""
+    """Unbind: the server closes, the client reconnects. No fields: `unbind: {}`."""
 
     kind: ClassVar[str] = "unbind"
     action: ClassVar[str] = "unbind"

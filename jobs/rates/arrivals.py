@@ -102,8 +102,7 @@ _UNIT_OF = {
 
 @dataclass(frozen=True)
 class StageRate:
-    """A rate of a stage: arrivals per ns, or a multiple of the load's `rate`; or
-    zero."""
+    """A rate of a stage: arrivals per ns, a multiple of `rate`, or zero."""
 
     value: Fraction
     is_relative: bool = False
@@ -455,8 +454,7 @@ def _of_table(file: RateFile, base: Rate | None, until_ns: int) -> list[Segment]
 
 
 MAX_CLIENTS = 1_000_000
-#: Most requests in flight on one connection, where a stream's operations allow more
-#: than one.
+#: Most requests in flight on a connection that may have more than one.
 DEFAULT_IN_FLIGHT = 16
 
 

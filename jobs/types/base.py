@@ -72,8 +72,7 @@ class JobType(Generic[OptionsT]):
 
     @classmethod
     def python_class(cls) -> str:
-        """'module:Class' that drives the type's streams, from
-        `ldapslam.python_jobs`."""
+        """'module:Class' of the type's streams, from `ldapslam.python_jobs`."""
         found = tuple(entry_points(group=PYTHON_JOBS, name=cls.name))
         # another package may have registered the same name: it does not replace ours
         own = [one for one in found if one.dist and one.dist.name == "ldapslam"]
@@ -100,8 +99,7 @@ class JobType(Generic[OptionsT]):
     def expand_among(
         self, options: OptionsT, stream: Mapping[str, Any], targets: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """`expand` for a type that needs the job's targets, which are not checked
-        yet."""
+        """`expand` for a type that needs the job's targets, yet unchecked."""
         return self.expand(options, stream)
 
 

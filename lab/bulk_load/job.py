@@ -317,8 +317,7 @@ def _stop_if(client: Client) -> None:
 
 
 def _given(ldif: Path, copy: Path, options: Mapping[str, Any]) -> tuple[Path, int]:
-    """A file of the host and its number of entries; a copy without what slapadd does
-    not know."""
+    """A host's file and its entries; a copy without what slapadd refuses."""
     _check_file(ldif)
     with ldif.open("rb") as lines:
         begins = next((line for line in lines if line.strip()), b"")

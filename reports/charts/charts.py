@@ -114,8 +114,7 @@ _TICKS = 13
 
 
 def _ground(axes: Any, summary: Summary, *, is_first: bool) -> None:
-    """The ground of a panel over time: phases shaded and named, gaps hatched, events
-    marked."""
+    """The ground of a panel over time: phases, gaps and events."""
     timeline = summary.timeline
     end_s = end_of(timeline)
     above = axes.get_xaxis_transform()

@@ -123,8 +123,7 @@ def completeness(run: RunRecord, plan: Plan, collected: Collected) -> Completene
 
 
 def _due(run: RunRecord, plan: Plan, collected: Collected) -> Sequence[int]:
-    """The intervals that an agent owes that is there to the end; the drain is the one
-    after the planned ones."""
+    """The intervals that a full agent owes; the drain comes after them."""
     planned = len(plan.intervals)
     if run.state == "finished":
         # where counts ended the run, the plan goes on

@@ -61,8 +61,7 @@ def _is_number(value: object) -> bool:
 
 
 def probes_of(facts: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """What the probes of these agents noted (agent/replication/probe.py), as
-    result.json has it."""
+    """The notes of agents' probes (agent/replication/probe.py), as JSON."""
     return [
         {name: note[name] for name in (*_PROBE_TEXTS, "poll_s")}
         for known in facts.values()

@@ -25,8 +25,7 @@ bool slam_content_attribute(const uint8_t *message, size_t len,
                             const uint8_t *description, size_t description_len,
                             struct slam_bytes *value);
 
-/* Cookie of the paged results control (RFC 2696) of a response; empty: the last
- * page. */
+/* Cookie of a response's paged results control (RFC 2696); empty: last page. */
 bool slam_content_cookie(const uint8_t *message, size_t len, struct slam_bytes *cookie);
 
 /* serverSaslCreds of a BindResponse; empty: none. False: the message is malformed. */

@@ -26,8 +26,7 @@ read_header(struct cursor *c, uint8_t *tag, size_t *content_len)
     return HEAD_OK;
 }
 
-/* Reads a non-negative INTEGER or ENUMERATED of up to four octets that ends by
- * `limit`. */
+/* Reads a non-negative INTEGER or ENUMERATED, at most 4 octets, before `limit`. */
 static int
 read_integer(struct cursor *c, uint8_t expected_tag, size_t limit, int32_t *value)
 {

@@ -98,8 +98,7 @@ watch(void *argument)
     return NULL;
 }
 
-/* Ends the deadline, if it is under way. True: it had passed, the socket is shut
- * down. */
+/* Ends the deadline. True: it had passed, the socket is shut down. */
 static bool
 deadline_end(struct deadline *deadline)
 {
@@ -660,8 +659,7 @@ on_close(LDAP *ld, Sockbuf *sb, struct ldap_conncb *callback)
     (void)ld, (void)sb, (void)callback;
 }
 
-/* The job chooses the mechanism, also PLAIN. No security layer: TLS is for
- * encryption. */
+/* The job chooses the mechanism, also PLAIN. No security layer: that is TLS. */
 #define SECURITY_PROPERTIES "none,maxssf=0"
 
 static int
@@ -693,8 +691,7 @@ set_options(struct slam_transport *transport,
     return rc;
 }
 
-/* Waits for the response until the deadline. Returns an LDAP result code: success: it
- * is there. */
+/* Waits for the response until the deadline. Returns an LDAP result code. */
 static int
 await(LDAP *ld, int message_id, uint64_t deadline_ns, LDAPMessage **response)
 {
@@ -736,8 +733,7 @@ bind_simple(LDAP *ld, const struct slam_connection_settings *config,
     return rc == LDAP_SUCCESS ? code : rc;
 }
 
-/* Answers libsasl's questions: by the job, else by the question's default, else
- * empty. */
+/* Answers libsasl: by the job, else by the question's default, else empty. */
 static int
 answer_sasl(LDAP *ld, unsigned int flags, void *defaults, void *questions)
 {

@@ -5,8 +5,7 @@
 
 #include "load/flow.h"
 
-/* Prefetches what a read will touch. `near` comes one step before the read, after
- * `!near`. */
+/* Prefetches for a read: first `!near`, one step before the read `near`. */
 void slam_response_prefetch(const struct slam_conn *conn, bool near);
 
 /* Epoll says that the socket is readable: slam_transport_readable. */

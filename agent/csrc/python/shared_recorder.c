@@ -240,8 +240,7 @@ out_of_range(const char *what)
     return PyErr_Format(PyExc_ValueError, "no such %s", what);
 }
 
-/* A process that died under the lock may leave one request half counted; the host fails
- * the run. */
+/* A dead lock holder may leave a request half counted; the host fails the run. */
 static void
 hold(struct shared *s)
 {
@@ -554,8 +553,7 @@ give_all_up(struct shared *s, uint64_t now_ns)
             finish(s, &s->requests[i], SLAM_UNRESOLVED, 0, now_ns, now_ns);
 }
 
-/* Ends the interval and returns when; its record is inactive until the next one
- * ends. */
+/* Ends the interval; returns when. Its record is inactive until the next end. */
 static uint64_t
 exchange(struct shared *s, bool final)
 {

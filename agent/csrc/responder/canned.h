@@ -40,8 +40,7 @@ bool slam_canned_has_answer(enum slam_canned_kind kind);
 /* Whether this kind can be load: all that is answered, but StartTLS. */
 bool slam_canned_is_load(enum slam_canned_kind kind);
 
-/* The request at the beginning of the bytes: 1 and *request, 0: incomplete, -1:
- * malformed. */
+/* The bytes' first request: 1 and *request, 0: incomplete, -1: malformed. */
 int slam_canned_parse(const uint8_t *bytes, size_t len,
                       struct slam_canned_request *request);
 

@@ -167,8 +167,7 @@ publish_samples(struct slam_responder *r)
     atomic_store_explicit(&r->published, r->record_len, memory_order_release);
 }
 
-/* Keeps what the socket did not take; until it does, nothing is read from the
- * client. */
+/* Keeps what the socket did not take; the client is not read until it does. */
 static bool
 keep_unsent(struct slam_responder *r, struct client *c, const uint8_t *bytes,
             size_t len)

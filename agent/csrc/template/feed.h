@@ -18,8 +18,7 @@ struct slam_feed {
     uint32_t longest; /* bytes of the longest line */
 };
 
-/* Files that are open: none at first. Control thread only; all workers read the feeds.
- */
+/* Open files: none at first. Control thread only; all workers read the feeds. */
 struct slam_feeds {
     struct open_feed *first;
 };
@@ -33,8 +32,7 @@ void slam_feeds_close(struct slam_feeds *feeds);
 int slam_feeds_open(struct slam_feeds *feeds, const char *path, size_t path_len,
                     const struct slam_feed **feed, char *err);
 
-/* Indexes len bytes, which outlive the feed; name is for err. The caller frees
- * feed->starts. */
+/* Indexes len bytes, which outlive the feed. The caller frees feed->starts. */
 int slam_feed_index(struct slam_feed *feed, const uint8_t *bytes, size_t len,
                     const char *name, char *err);
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A compiled program (compile.c) and its machine (run.c), for templates and ldif/
- * alone. */
+/* A compiled program (compile.c) and its machine (run.c): for here and ldif/. */
 #ifndef SLAM_PROGRAM_H
 #define SLAM_PROGRAM_H
 

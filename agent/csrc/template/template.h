@@ -117,8 +117,7 @@ size_t slam_template_encode(const struct slam_template *t,
                             const struct slam_draw *draw, int32_t message_id,
                             uint8_t *out);
 
-/* Writes a variable's text to out (slam_template_max_text bytes). Returns its
- * length. */
+/* Writes a variable's text (up to slam_template_max_text bytes), returns its length. */
 size_t slam_template_text(const struct slam_template *t,
                           struct slam_partition_cursor *states,
                           const struct slam_draw *draw, uint8_t *out);
