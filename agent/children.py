@@ -26,10 +26,7 @@ from ldapslam.base.errors import EngineError
 from ldapslam.base.files import private
 from ldapslam.proto import engine_pb2 as pb
 from ldapslam.proto.common_pb2 import RunAssignment
-from ldapslam.proto.monitor_pb2 import (
-    MonitorEvent,
-    MonitorRequest,
-)
+from ldapslam.proto.monitor_pb2 import MonitorEvent, MonitorRequest
 from ldapslam.transport.messages import encode_frame, read_frame_async
 
 _log = logging.getLogger(__name__)

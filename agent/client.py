@@ -20,11 +20,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from ldapslam.agent.host import HostMeter, host_facts, host_id
-from ldapslam.agent.run import (
-    CoordinatorHeard,
-    LeaveFleet,
-    TerminateRequested,
-)
+from ldapslam.agent.run import CoordinatorHeard, LeaveFleet, TerminateRequested
 from ldapslam.agent.session import AgentSession
 from ldapslam.agent.settings import AgentSettings
 from ldapslam.agent.spool import Spool

@@ -16,14 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ldapslam.base.fault import Collected, Fault, UnknownName, got, unknown
-from ldapslam.jobs.entries.entry import (
-    ALWAYS,
-    NEVER,
-    Entry,
-    cut,
-    draws,
-    repeated,
-)
+from ldapslam.jobs.entries.entry import ALWAYS, NEVER, Entry, cut, draws, repeated
 from ldapslam.jobs.entries.tags import (
     LAST_NUMBER,
     AncestorDn,

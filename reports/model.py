@@ -23,10 +23,7 @@ from ldapslam.reports.collect.replication import Replication
 from ldapslam.reports.collect.telemetry import MonitorSummary
 from ldapslam.reports.collect.timeline import Timeline
 from ldapslam.reports.collect.totals import AgentTotals
-from ldapslam.reports.distribution import (
-    Curve,
-    Distribution,
-)
+from ldapslam.reports.distribution import Curve, Distribution
 from ldapslam.reports.rules.evidence import Window
 from ldapslam.reports.rules.reconciliation import Reconciliation, SentRequests
 from ldapslam.reports.rules.rules import Rule

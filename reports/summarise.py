@@ -15,12 +15,7 @@ from ldapslam.jobs.fields.thresholds import (
     parse_threshold,
     times_lacking,
 )
-from ldapslam.proto.fields import (
-    CONNECTION_COUNTERS,
-    METRICS,
-    OUTCOMES,
-    SET_UP_TIMES,
-)
+from ldapslam.proto.fields import CONNECTION_COUNTERS, METRICS, OUTCOMES, SET_UP_TIMES
 from ldapslam.reports.collect.clocks import clocks_of
 from ldapslam.reports.collect.collect import collect_run
 from ldapslam.reports.collect.telemetry import telemetry, with_restarts
@@ -32,12 +27,7 @@ from ldapslam.reports.collect.totals import (
     OperationTotals,
     unanswered,
 )
-from ldapslam.reports.distribution import (
-    Distribution,
-    curve,
-    distribution,
-    why_missing,
-)
+from ldapslam.reports.distribution import Distribution, curve, distribution, why_missing
 from ldapslam.reports.model import (
     AgentSummary,
     OperationSummary,

@@ -11,11 +11,7 @@ import sqlalchemy as sa
 from google.protobuf.message import Message
 from sqlalchemy import Connection, Row, Table
 
-from ldapslam.proto.common_pb2 import (
-    HostInterval,
-    OperationInterval,
-    StreamInterval,
-)
+from ldapslam.proto.common_pb2 import HostInterval, OperationInterval, StreamInterval
 from ldapslam.proto.fields import (
     OPERATION_COUNTERS,
     SET_UP_TIMES,

@@ -29,11 +29,7 @@ from ldapslam.agent.admission.admit import admit, ask_servers, workers_for
 from ldapslam.agent.admission.limits import AgentLimits
 from ldapslam.agent.assignment import load_assignment
 from ldapslam.agent.engine.setup import Part, compose, with_traces
-from ldapslam.agent.host import (
-    HostSampler,
-    host_facts,
-    shares_host,
-)
+from ldapslam.agent.host import HostSampler, host_facts, shares_host
 from ldapslam.agent.ledgers.cleanup import RunLedgers, added, run_ledgers
 from ldapslam.agent.pipe import end, serve
 from ldapslam.base.errors import (

@@ -32,11 +32,7 @@ from typing import Any, NoReturn
 from ldapslam.agent._engine import SharedRecorder
 from ldapslam.agent.admission.limits import AgentLimits
 from ldapslam.agent.python_jobs import client as python_client
-from ldapslam.agent.python_jobs.client import (
-    ClientStream,
-    described,
-    end_with_parent,
-)
+from ldapslam.agent.python_jobs.client import ClientStream, described, end_with_parent
 from ldapslam.agent.python_jobs.job import REQUEST_KINDS, PythonJob
 from ldapslam.base import process
 from ldapslam.base.errors import ConfigError, LdapSlamError, RunAborted

@@ -356,8 +356,7 @@ class Client:
 
     def note(self, kind: str, facts: Mapping[str, Any]) -> None:
         """Store a note (JSON), which result.json shows below the agent's `notes` of
-        this kind. At most MAX_NOTES a client. ClassFault: it is too large, too deep or
-        not JSON."""
+        this kind. MAX_NOTES a client. ClassFault: too large, too deep, no JSON."""
         try:
             text = json.dumps(facts, ensure_ascii=False, allow_nan=False)
             text.encode()

@@ -23,14 +23,7 @@ from typing import Any, TextIO
 
 from ldapslam.base.errors import ConfigError
 from ldapslam.jobs.replay import ds389, openldap
-from ldapslam.jobs.replay.log import (
-    NS_PER_S,
-    Assembler,
-    Event,
-    Log,
-    plausible,
-    spread,
-)
+from ldapslam.jobs.replay.log import NS_PER_S, Assembler, Event, Log, plausible, spread
 from ldapslam.jobs.replay.options import Replay
 from ldapslam.jobs.replay.trace import Identity, Pace, Requests, Schedule, schedule
 

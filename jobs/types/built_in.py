@@ -28,11 +28,7 @@ from ldapslam.jobs.fields.sections import (
     checked,
     one_or_more,
 )
-from ldapslam.jobs.fields.texts import (
-    AttributeName,
-    AttributeSelector,
-    FilterText,
-)
+from ldapslam.jobs.fields.texts import AttributeName, AttributeSelector, FilterText
 from ldapslam.jobs.fields.texts import Values as AttributeValues
 from ldapslam.jobs.model import PythonOptions
 from ldapslam.jobs.replay import options as replay_options

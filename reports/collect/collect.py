@@ -25,11 +25,7 @@ import numpy as np
 
 from ldapslam.base.errors import ReportError
 from ldapslam.jobs.fields.thresholds import Validity
-from ldapslam.proto.fields import (
-    CONNECTION_COUNTERS,
-    OPERATION_COUNTERS,
-    SET_UP_TIMES,
-)
+from ldapslam.proto.fields import CONNECTION_COUNTERS, OPERATION_COUNTERS, SET_UP_TIMES
 from ldapslam.reports.collect.intervals import (
     AgentSlots,
     Floats,

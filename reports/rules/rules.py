@@ -519,8 +519,7 @@ for _name, _title, _problem, _left, _right in _IDENTITIES:
 )
 def _reconciled(evidence: Evidence) -> Finding:
     """Of the servers that were watched. A kind of request that a server does not count
-    is not held against a run; counts that the job asks for and that could not be read
-    are."""
+    fails no run; counts that the job asks for and that could not be read do."""
     validity = evidence.validity
     most_missing = validity.books_missing_operations
     most_others = validity.books_other_operations

@@ -15,12 +15,7 @@ from support.books import check_books, missing
 from support.chaos_fleet import ChaosFleet
 from support.counting_ldap import CountingLdap
 from support.fleet import FINAL
-from support.network import (
-    in_small_file_system,
-    in_time_namespace,
-    need,
-    refuse,
-)
+from support.network import in_small_file_system, in_time_namespace, need, refuse
 from support.tallied_engine import tallied_engine
 
 pytestmark = [pytest.mark.long, pytest.mark.chaos]

@@ -18,13 +18,7 @@ import pytest
 
 from support.books import Books, check_books, missing
 from support.chaos_fleet import ChaosFleet
-from support.fault_schedule import (
-    AGENTS,
-    Fault,
-    FaultSchedule,
-    Kind,
-    fault_schedule,
-)
+from support.fault_schedule import AGENTS, Fault, FaultSchedule, Kind, fault_schedule
 from support.fleet import FINAL
 
 SEEDS = 200

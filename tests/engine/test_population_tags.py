@@ -11,14 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from support.generated import (
-    PERSON,
-    SEQUENTIAL,
-    generated,
-    parse_ldif,
-    people,
-    values,
-)
+from support.generated import PERSON, SEQUENTIAL, generated, parse_ldif, people, values
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,7 @@ import math
 from collections.abc import Iterator
 
 from ldapslam.results.monitor_rows import add_monitor_samples, describe_monitors
-from ldapslam.results.records import (
-    STARTED,
-    Metric,
-    MonitorDescription,
-    MonitorSample,
-)
+from ldapslam.results.records import STARTED, Metric, MonitorDescription, MonitorSample
 from ldapslam.results.store import Store
 
 NS_PER_S = 1_000_000_000

@@ -8,11 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ldapslam.proto.generate import (
-    GRPCIO_TOOLS_VERSION,
-    generate,
-    stale_files,
-)
+from ldapslam.proto.generate import GRPCIO_TOOLS_VERSION, generate, stale_files
 
 
 def _require_generator() -> None:

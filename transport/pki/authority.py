@@ -27,12 +27,7 @@ from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKey
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from ldapslam.base.errors import AccessRefused, ConfigError
-from ldapslam.base.files import (
-    errors_of,
-    locked,
-    make_private_folder,
-    write_private,
-)
+from ldapslam.base.files import errors_of, locked, make_private_folder, write_private
 from ldapslam.base.time_zone import clock_text, utc_now
 from ldapslam.transport.pki import token as tokens
 from ldapslam.transport.pki.certificate import (

@@ -7,11 +7,7 @@ import pytest
 
 from ldapslam.base.errors import ConfigError, ExitCode, JobError, JobErrors
 from ldapslam.base.log_format import without_passwords
-from ldapslam.cli.console import (
-    complain,
-    error_document,
-    us_text,
-)
+from ldapslam.cli.console import complain, error_document, us_text
 from ldapslam.cli.options import FORMATS, parse_formats
 from ldapslam.reports.formats.render import FILES
 

@@ -10,12 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ldapslam.base.fault import Fault
-from ldapslam.jobs.operations.add import (
-    ComposedEntry,
-    choose,
-    compose,
-    parse_templates,
-)
+from ldapslam.jobs.operations.add import ComposedEntry, choose, compose, parse_templates
 from ldapslam.jobs.operations.body import OperationPlan
 from ldapslam.jobs.requests import ber
 from ldapslam.jobs.requests.scope import Scope

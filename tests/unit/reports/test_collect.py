@@ -22,12 +22,7 @@ from ldapslam.proto.common_pb2 import (
     StreamInterval,
     WorkerInterval,
 )
-from ldapslam.proto.fields import (
-    METRICS,
-    OPERATION_COUNTERS,
-    OUTCOMES,
-    SET_UP_TIMES,
-)
+from ldapslam.proto.fields import METRICS, OPERATION_COUNTERS, OUTCOMES, SET_UP_TIMES
 from ldapslam.reports.collect import collect as collecting
 from ldapslam.reports.collect import timeline as timeline_module
 from ldapslam.reports.collect.collect import collect_run

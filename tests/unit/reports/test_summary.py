@@ -19,14 +19,7 @@ from ldapslam.results.histogram import Histogram
 from ldapslam.results.records import IntervalRecord, RunRecord
 from ldapslam.results.store import Store
 from support.histograms import histogram_messages, packed_of
-from support.store import (
-    NS_PER_S,
-    RUN_ID,
-    Scenario,
-    fill,
-    intervals,
-    run_record,
-)
+from support.store import NS_PER_S, RUN_ID, Scenario, fill, intervals, run_record
 
 Summarise = Callable[[Scenario], Summary]
 

@@ -26,12 +26,7 @@ from ldapslam.reports.result import monitor_results, result_of
 from ldapslam.reports.sections.report_document import document
 from ldapslam.reports.summarise import summarise
 from ldapslam.results.monitor_rows import monitor_series
-from ldapslam.results.records import (
-    STARTED,
-    Metric,
-    MonitorDescription,
-    MonitorSeries,
-)
+from ldapslam.results.records import STARTED, Metric, MonitorDescription, MonitorSeries
 from ldapslam.results.store import Store
 from support.monitors import (
     CORES,
