@@ -215,6 +215,7 @@ def test_what_a_replay_leaves_out_is_in_its_result(
     assert any("13 bind requests were not replayed" in note for note in result["notes"])
 
 
+@pytest.mark.long
 def test_the_log_of_389_ds_is_read_and_replayed(ds389: Ds389, tmp_path: Path) -> None:
     with LogSlice(ds389.folder / "log" / "access", tmp_path / "access") as logged:
         result = result_of(

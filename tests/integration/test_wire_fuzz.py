@@ -229,12 +229,8 @@ def fuzz(fuzzed: Fuzzed, count: int, seed: int) -> None:
     assert fuzzed.check_store() > runs
 
 
-def test_messages_that_nobody_should_send_are_refused(fuzzed: Fuzzed) -> None:
-    fuzz(fuzzed, 400, seed=1)
-
-
 @pytest.mark.long
-def test_a_hundred_thousand_such_messages_are_refused(fuzzed: Fuzzed) -> None:
+def test_messages_that_nobody_should_send_are_refused(fuzzed: Fuzzed) -> None:
     fuzz(fuzzed, 100_000, seed=2)
 
 

@@ -65,9 +65,10 @@ def check(
 
 
 def test_every_operation_is_counted_as_the_server_does_and_leaves_the_tree(
-    directory: Directory, tmp_path: Path
+    slapd_directory: Directory, tmp_path: Path
 ) -> None:
-    assert check(directory, job_for(directory, tmp_path, scale=0.4)) > 7_000
+    job = job_for(slapd_directory, tmp_path, scale=0.4)
+    assert check(slapd_directory, job) > 7_000
 
 
 def test_moves_of_a_single_client_are_counted_and_leave_the_tree(
