@@ -180,7 +180,8 @@ class _Link:
             back_off_s = min(2 * back_off_s, _BACK_OFF_S[1])
 
     def _note_with_reason(self, error: CoordinatorUnreachable) -> None:
-        """Log it once its reason is known, which may take seconds."""
+        """Log it once its reason is known; that may take seconds, so the next attempt
+        does not wait."""
         self._is_away, self._reason, self._refused_at_s = True, type(error), None
 
         async def find_out() -> None:

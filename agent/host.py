@@ -90,7 +90,8 @@ class HostMeter:
         self._cpu = psutil.cpu_times()
 
     def load(self) -> HostLoad:
-        """The load since the last call. May block with the spool's file system."""
+        """The load since the last call. May block where the spool's file system
+        hangs."""
         cpu = psutil.cpu_times()
         before, self._cpu = self._cpu, cpu
         load = HostLoad(

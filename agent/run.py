@@ -25,11 +25,11 @@ awaited. PrepareReceived while busy with another run is answered with ReportFail
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from ldapslam.base.errors import FleetError, LdapSlamError, RunAborted
+from ldapslam.base.message import Message
 
 #: Heartbeats come every second, so shorter silence means nothing.
 LEAST_COORDINATOR_TIMEOUT_NS = 3_000_000_000
@@ -50,23 +50,20 @@ class AgentRunState(StrEnum):
     DRAINING = "draining"
 
 
-class AgentRunEvent:
+class AgentRunEvent(Message):
     """What happened."""
 
 
-@dataclass(frozen=True, slots=True)
 class PrepareReceived(AgentRunEvent):
     run_id: str
     coordinator_timeout_ns: int
 
 
-@dataclass(frozen=True, slots=True)
 class StartReceived(AgentRunEvent):
     run_id: str
     t0_mono_ns: int
 
 
-@dataclass(frozen=True, slots=True)
 class StopReceived(AgentRunEvent):
     run_id: str
     reason: str
@@ -74,7 +71,6 @@ class StopReceived(AgentRunEvent):
     abandon: bool = False
 
 
-@dataclass(frozen=True, slots=True)
 class EngineReady(AgentRunEvent):
     facts: Mapping[str, Any]
     #: Planned intervals; the drain follows them.
@@ -83,12 +79,10 @@ class EngineReady(AgentRunEvent):
     grace_ns: int
 
 
-@dataclass(frozen=True, slots=True)
 class EngineStarted(AgentRunEvent):
     start_error_ns: int
 
 
-@dataclass(frozen=True, slots=True)
 class IntervalClosed(AgentRunEvent):
     index: int
     #: Passed on unread.
@@ -97,104 +91,87 @@ class IntervalClosed(AgentRunEvent):
     is_final: bool = False
 
 
-@dataclass(frozen=True, slots=True)
 class CleanUpProgressed(AgentRunEvent):
     """The engine's process removes what the run added."""
 
     entries_left: int
 
 
-@dataclass(frozen=True, slots=True)
 class EngineFinished(AgentRunEvent):
     facts: Mapping[str, Any]
     #: Why it ended early by itself, or empty.
     early_reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
 class EngineFailed(AgentRunEvent):
     error: LdapSlamError
 
 
-@dataclass(frozen=True, slots=True)
 class EngineExited(AgentRunEvent):
     """The process is gone without a last word; `how` says with which status."""
 
     how: str
 
 
-@dataclass(frozen=True, slots=True)
 class CoordinatorHeard(AgentRunEvent):
     pass
 
 
-@dataclass(frozen=True, slots=True)
 class TimePassed(AgentRunEvent):
     pass
 
 
-@dataclass(frozen=True, slots=True)
 class TerminateRequested(AgentRunEvent):
     reason: str
 
 
-class Command:
+class Command(Message):
     """What has to be done."""
 
 
-@dataclass(frozen=True, slots=True)
 class LaunchEngine(Command):
     run_id: str
 
 
-@dataclass(frozen=True, slots=True)
 class StartEngine(Command):
     t0_mono_ns: int
 
 
-@dataclass(frozen=True, slots=True)
 class ExtendLease(Command):
     """The engine's process may go on until then without word of the agent."""
 
     until_mono_ns: int
 
 
-@dataclass(frozen=True, slots=True)
 class DrainEngine(Command):
     pass
 
 
-@dataclass(frozen=True, slots=True)
 class KillEngine(Command):
     pass
 
 
-@dataclass(frozen=True, slots=True)
 class ReportReady(Command):
     run_id: str
     facts: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
 class ReportStarted(Command):
     run_id: str
     start_error_ns: int
 
 
-@dataclass(frozen=True, slots=True)
 class ReportInterval(Command):
     run_id: str
     sequence: int
     snapshot: Any
 
 
-@dataclass(frozen=True, slots=True)
 class ReportCleanUp(Command):
     run_id: str
     entries_left: int
 
 
-@dataclass(frozen=True, slots=True)
 class ReportFinished(Command):
     run_id: str
     early_reason: str
@@ -202,20 +179,17 @@ class ReportFinished(Command):
     facts: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
 class ReportFailed(Command):
     run_id: str
     error: LdapSlamError
 
 
-@dataclass(frozen=True, slots=True)
 class LeaveFleet(Command):
     reason: str
     #: True: do not wait for the spool to be delivered.
     at_once: bool = False
 
 
-@dataclass(frozen=True, slots=True)
 class RefuseEvent(Command):
     event: AgentRunEvent
     state: AgentRunState

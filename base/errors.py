@@ -81,7 +81,8 @@ class LdapSlamError(Exception):
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> LdapSlamError:
-        """The error of a `to_dict`; the root class when its values are wrong."""
+        """The error that `to_dict` was made of; the root when its class or values are
+        wrong."""
         given = {name: _unplain(value) for name, value in data["values"].items()}
         given.setdefault("hint", None)
         cls = _classes().get(data["class"], LdapSlamError)

@@ -52,7 +52,8 @@ def clock_text(moment: datetime) -> str:
 
 
 def first_instant(reading: datetime, zone: tzinfo) -> datetime:
-    """The first instant that a zone's clock shows so, or the end of its gap."""
+    """The first instant at which a zone's clock shows a reading, or the end of its
+    gap."""
     instant = reading.replace(tzinfo=zone, fold=0).astimezone(UTC)
     if instant.astimezone(zone).replace(tzinfo=None, fold=0) == reading:
         return instant

@@ -64,7 +64,8 @@ class Security:
         return None if self.is_default else self.files
 
     def files_for(self, address: str) -> TlsFiles | None:
-        """Certificates for a connection; None: plain text. ConfigError: refused."""
+        """Certificates for a connection there; None: plain text. ConfigError if that is
+        not allowed."""
         if is_unix(address):
             return None
         if self.files is not None and not (self.insecure and self.is_default):

@@ -83,7 +83,8 @@ class JobFile:
         return load_job(self.path, overrides)
 
 
-#: A job to submit: its name in the manifest, its text, the text checked.
+#: A job as it is submitted: its name in the run's manifest, its text, and the same text
+#: checked.
 JobSource: TypeAlias = "JobFile | ComposedJob"
 
 

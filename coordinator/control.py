@@ -120,7 +120,8 @@ class Coordinator:
         return self.fleet.now_ns() - round(since.total_seconds() * 1e9)
 
     async def stop(self, timeout_s: float = 0.0, *, leave_runs: bool = False) -> None:
-        """Cancel live runs and let them drain, or leave them to a coordinator."""
+        """Cancel live runs and give them time to drain, or leave them to the next
+        coordinator."""
         # queued runs are kept for the next coordinator
         live = [one for one in self.fleet.runs.values() if not one.is_queued]
         runs = [] if leave_runs else live

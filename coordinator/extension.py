@@ -24,4 +24,5 @@ class Extension(Observer):
         before it returns."""
 
     async def stop(self) -> None:
-        """End it, also after a failed start; the store is still open."""
+        """End it, also when the start failed; the coordinator has stopped, its store is
+        open."""

@@ -23,4 +23,5 @@ class Observer:
         """Every agent has reported this interval."""
 
     def run_judged(self, record: RunRecord, reasons: Sequence[str]) -> None:
-        """The run's end and verdict are stored, and why it is not PASS."""
+        """The run's end and verdict are stored. `reasons`: why the verdict is not
+        PASS."""

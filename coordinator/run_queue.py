@@ -23,6 +23,7 @@ from ldapslam.coordinator.fleet import fleet as fleet_machine
 from ldapslam.coordinator.runs import run as run_machine
 from ldapslam.coordinator.runs.controller import ActiveRun
 from ldapslam.coordinator.runs.submission import Submission, load_submission
+from ldapslam.jobs.plan import ReportRoom
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto.fields import words_of
 from ldapslam.results.records import SubmissionRecord
@@ -238,19 +239,7 @@ COUNTED_INTERVALS = 3_600
 RESERVE_BYTES = 16 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class StoreNeed:
-    """What a run's reports take in the store."""
-
-    report_bytes: int
-    reports: int
-
-    @property
-    def needed_bytes(self) -> int:
-        return self.report_bytes * self.reports
-
-
-def need_of(plan: Mapping[str, Any], agents: int) -> StoreNeed:
+def need_of(plan: Mapping[str, Any], agents: int) -> ReportRoom:
     streams = plan["streams"]
     operations = sum(len(stream["operations"]) for stream in streams)
     report_bytes = (
@@ -259,19 +248,17 @@ def need_of(plan: Mapping[str, Any], agents: int) -> StoreNeed:
     intervals = len(plan["boundaries_ns"])
     if all(stream.get("count") for stream in streams):
         intervals = min(intervals, COUNTED_INTERVALS)
-    return StoreNeed(report_bytes, (intervals + 1) * agents)
+    return ReportRoom(report_bytes, (intervals + 1) * agents)
 
 
-def check_store_room(need: StoreNeed, *, free_bytes: int | None, store: str) -> None:
+def check_store_room(need: ReportRoom, *, free_bytes: int | None, store: str) -> None:
     """FleetError when the reports would not fit; None: unknown room."""
     if free_bytes is None or need.needed_bytes + RESERVE_BYTES <= free_bytes:
         return
     raise FleetError(
-        f"the coordinator has too little room in its store: the run may bring "
-        f"{format_size(need.needed_bytes)} ({need.reports:,} reports of "
-        f"{format_size(need.report_bytes)}) beside a reserve of "
-        f"{format_size(RESERVE_BYTES)}, the disk of {store!r} has "
-        f"{format_size(free_bytes)} left",
+        f"the coordinator has too little room in its store: the run's reports may "
+        f"need {need} beside a reserve of {format_size(RESERVE_BYTES)}, the disk of "
+        f"{store!r} has {format_size(free_bytes)} left",
         hint="make room there, remove old runs with `ldapslam store prune`, or give "
         "the job a longer `run.interval`",
     )

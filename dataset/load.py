@@ -261,7 +261,8 @@ class _Loader:
         return any(connection.under_way for connection in self._connections)
 
     def _fill(self, source: Iterator[Record]) -> None:
-        """Read ahead of the windows. Adds that wait for a parent take no room."""
+        """Read ahead, so that no window waits for the file. Adds that wait for a parent
+        take none of the room."""
         room = max(self._settings.connections * self._settings.window, _READ_AHEAD)
         while len(self.order.ready) < room and len(self.order.line) < room * _AHEAD:
             record = next(source, None)

@@ -581,7 +581,8 @@ class _Sources(Sources):
 
 
 class _PopulationEntry(Entry):
-    """A node's entry; complete once `body` was called for all nodes."""
+    """The entry of a node; complete when `body` was called for all nodes, as those
+    below ask for slots."""
 
     def __init__(
         self,

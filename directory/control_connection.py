@@ -63,7 +63,8 @@ class ControlConnection:
         attributes: Sequence[str],
         filter_text: str = _ANY,
     ) -> list[tuple[str, Entry]]:
-        """The entries by DN; none where the base is hidden. TargetError."""
+        """The entries with their DNs; none where the base is not there or is hidden.
+        TargetError."""
         self.control["search"] += 1
         try:
             found = self.ldap.search_s(base_dn, scope, filter_text, list(attributes))

@@ -89,7 +89,8 @@ def detect(connection: ControlConnection) -> ServerKind:
 
 
 def read_counts(connection: ControlConnection, kind: ServerKind) -> ServerCounts:
-    """The counts, this reading's included; None: hidden. TargetError."""
+    """The counts, with the requests of this reading; None where they are hidden.
+    TargetError."""
     if kind is ServerKind.SLAPD:
         return _read_slapd(connection)
     if kind is ServerKind.DS389:

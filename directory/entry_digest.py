@@ -188,7 +188,8 @@ def differing_attributes(
 
 
 def normalised_dn(dn: str) -> bytes:
-    """Octets that all spellings of a DN share; without a DN, the lower case."""
+    """Octets that all spellings of a DN share; of a text that is no DN, its lower
+    case."""
     rdn, comma, parent = dn.partition(",")
     match = _PLAIN_RDN.fullmatch(rdn)
     if match is None or parent.count(",") > _PLAIN_PARTS:

@@ -57,7 +57,8 @@ def record_of(
 
 
 def differences(record: PopulationRecord, tree: Tree) -> Iterator[tuple[str, bool]]:
-    """DNs of sampled entries that differ from the record; whether each is there."""
+    """DNs of sampled entries that the tree does not have as recorded; whether each is
+    there."""
     rules = rules_of(record.ignored)
     wanted = {normalised_dn(dn): (dn, digest) for dn, digest in record.sample}
     for dn, attributes in tree.pick([dn for dn, _ in wanted.values()]):

@@ -48,7 +48,8 @@ class Marker:
     job: Job
 
     def entries(self, uri: str, naming_contexts: Sequence[str]) -> Iterator[str]:
-        """DNs of entries that this server must have; TargetMarkerMissing."""
+        """DNs of the entries that must be on this server; TargetMarkerMissing without
+        its contexts."""
         wanted = touched_contexts(self.job, uri, naming_contexts)
         if wanted is None:
             raise TargetMarkerMissing(

@@ -63,7 +63,8 @@ def load_job_text(
     files: Mapping[str, Path | bytes] | None = None,
 ) -> Job:
     """The job of a text; `file` is its name in faults. Files that the job names are
-    found in `files` by that name, else relative to `base`, else not read."""
+    found in `files` by that name, else relative to `base`; with neither, they are not
+    read."""
     tree = read_tree(text, file)
     job: Job | None = None
     if isinstance(tree.data, dict):

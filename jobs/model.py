@@ -314,11 +314,9 @@ class Stream(Section):
 
 
 def _distinct(uris: list[str]) -> list[str]:
-    seen: set[str] = set()
-    for uri in uris:
-        if uri in seen:
+    for number, uri in enumerate(uris):
+        if uri in uris[:number]:
             raise Fault(f"{uri!r} is given twice", "name each server once")
-        seen.add(uri)
     return uris
 
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ldapslam.base.units import format_size
 from ldapslam.jobs.connection_settings import (
     BindSettings,
     ConnectionSettings,
@@ -49,6 +50,22 @@ class PhaseSpan:
     name: str
     start_ns: int
     end_ns: int
+
+
+@dataclass(frozen=True)
+class ReportRoom:
+    """What the interval reports of a run take on a disk, at most."""
+
+    report_bytes: int
+    reports: int
+
+    @property
+    def needed_bytes(self) -> int:
+        return self.report_bytes * self.reports
+
+    def __str__(self) -> str:
+        size = format_size(self.report_bytes)
+        return f"{format_size(self.needed_bytes)} ({self.reports:,} reports of {size})"
 
 
 def phase_spans(run: Run) -> tuple[PhaseSpan, ...]:

@@ -50,7 +50,8 @@ class Keeper:
         return self._process.pid
 
     def start(self, name: str, argv: Sequence[str], log: Path, nofile: int) -> int:
-        """Start a background program; read its status before its pid is reused."""
+        """Start a program in the background; its pid is valid until its status was
+        read."""
         reply = self._ask(
             do="start", name=name, argv=list(argv), log=str(log), nofile=nofile
         )
@@ -122,7 +123,8 @@ class Keeper:
 
 
 def ask_detached(folder: Path, **request: Any) -> dict[str, Any]:
-    """The reply of a lab's keeper; ConnectionError, FileNotFoundError."""
+    """The reply of the detached keeper of the lab in `folder`; ConnectionError,
+    FileNotFoundError."""
     with socket.socket(socket.AF_UNIX) as stream:
         stream.settimeout(_ASK_TIMEOUT_S)
         stream.connect(str(folder / "keeper"))

@@ -157,7 +157,8 @@ class Lab:
         self._let_go()
 
     def detach(self, state_file: Path) -> None:
-        """Leave the lab to its keeper (standing.py), and be as if down."""
+        """Leave the lab to its keeper (standing.py); this object is as if it were
+        down."""
         self._running.detach(state_file)
         self._let_go()
 
@@ -226,14 +227,16 @@ class Lab:
         return people.PEOPLE_DN
 
     def monitor_counts(self, server: Server) -> dict[str, int]:
-        """A server's operations by name, with replication's, without the lab's."""
+        """Operations since the server's start, by name, with replication's, without the
+        lab's own."""
         self._started()
         return self._product.counts(server)
 
     def search(
         self, server: Server, base_dn: str, scope: int, attributes: list[str]
     ) -> dict[str, dict[str, list[bytes]]]:
-        """All entries by DN, as the administrator; an operation of the lab's."""
+        """All entries, by DN, as the administrator sees them; one of the lab's own
+        operations."""
         with self._access.bound(server) as connection:
             connection.control["search"] += 1
             found = connection.ldap.search_s(base_dn, scope, attrlist=attributes)
@@ -265,7 +268,8 @@ class Lab:
         self._product.pause(replica)
 
     def resume_replication(self, replica: Server, through: str | None = None) -> None:
-        """Resume it; `through` (host:port) is a relay to its peer."""
+        """Resume it; `through` (host:port) is a relay to the supplier (slapd) or the
+        replica (389-DS)."""
         self._product.resume(replica, through)
 
     def break_entry(

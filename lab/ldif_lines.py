@@ -17,7 +17,8 @@ from ldapslam.dataset.ldif import ldif_entries, open_ldif, unfolded_records
 
 
 def suffix_of(ldif: Path) -> str:
-    """The DN of an LDIF file's first entry; ConfigError for no suffix."""
+    """The DN of the first entry of an LDIF file; ConfigError where it is no suffix for
+    a lab."""
     suffix = next((dn for dn, _ in ldif_entries(ldif)), None)
     if suffix is None:
         raise ConfigError(

@@ -111,7 +111,8 @@ def check_folder(base: Path, names: Iterable[str]) -> None:
 
 def reserve_ports(count: int) -> list[socket.socket]:
     """Bound sockets of 127.0.0.1 that keep their ports free until their servers start.
-    Ports below those of outgoing connections, which could take a free one."""
+    The ports lie below those of outgoing connections, which could take a stopped
+    server's port."""
     first_ephemeral = int(
         Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0]
     )

@@ -248,7 +248,8 @@ def _written(folder: Path, document: Description) -> Iterator[Path]:
 
 
 def _read(state_file: Path) -> Description | None:
-    """A state file's description; None, and no file, without its process."""
+    """The description in a state file; None, and the file is removed, without its
+    process."""
     try:
         description: Description = json.loads(state_file.read_text())
         process = description["process"]

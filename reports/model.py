@@ -35,7 +35,8 @@ class OperationSummary:
     stream: str
     operation: str
     kind: str
-    #: Whose `times` and `curves`: 'succeeded', or 'expected' where no success is.
+    #: 'succeeded', or 'expected' where the job expects no success: what `times` and
+    #: `curves` are of.
     times_of: str
     #: The result codes that count as succeeded, and as expected.
     success_codes: frozenset[int]
@@ -80,7 +81,8 @@ class StreamSummary:
     target: str
     #: 'open' or 'closed'.
     model: str
-    #: An open stream's arrivals per s, mean and highest; a closed one's clients.
+    #: Arrivals per s of an open stream, on average and at most; clients of a closed
+    #: one.
     rate_per_s: float | None
     peak_rate_per_s: float | None
     clients: int | None

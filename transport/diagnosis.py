@@ -62,7 +62,8 @@ def _reason(address: str, files: TlsFiles | None) -> tuple[str, str] | None:
         plain.settimeout(_TIMEOUT_S)
         try:
             with context.wrap_socket(plain, server_hostname=host) as stream:
-                # the peer judges our certificate after the handshake
+                # the peer judges our certificate after the handshake: a frame, an
+                # alert, or nothing
                 is_ended = not stream.recv(1)
         except ssl.SSLError as error:
             failure = error

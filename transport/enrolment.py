@@ -102,7 +102,8 @@ def _is_used(token: JoinToken, files: TlsFiles) -> bool:
 
 
 async def keep_renewed(channel: Any, address: str, files: TlsFiles) -> None:
-    """Renew the certificate when due, until cancelled, for new connections."""
+    """Renew the certificate when it is due, until cancelled. The next connection uses
+    it."""
     stub = CertificateServiceStub(channel)  # type: ignore[no-untyped-call]
     while True:
         try:

@@ -32,7 +32,8 @@ class Location:
     """Where a server is."""
 
     uri: str
-    #: Numeric; empty for a Unix socket, and for an allowed name without an address.
+    #: Numeric; empty for a Unix socket, and for an allowed name that does not resolve
+    #: yet.
     addresses: tuple[str, ...]
     port: int
     #: Whether the name is allowed, or is an address itself.
@@ -131,7 +132,8 @@ def with_locations(
     plan: AgentPlan, limits: AgentLimits, agent: str, resolver: Resolver = resolve
 ) -> tuple[AgentPlan, dict[str, Location]]:
     """The plan with the addresses of all its servers, and these by URI.
-    TargetNotAllowed; TargetUnreachable when a needed server does not resolve."""
+    TargetNotAllowed, or TargetUnreachable when a server that must be there does not
+    resolve."""
     locations: dict[str, Location] = {}
     streams: list[StreamPlan] = []
     # servers that must be there come first
@@ -165,7 +167,8 @@ def _location(
 
 
 def _check_name(stream: StreamPlan, location: Location, agent: str) -> None:
-    """TargetNotAllowed when nobody vouches for a name resolved again."""
+    """TargetNotAllowed when a name that is resolved again has nobody to vouch for
+    it."""
     if (
         location.is_name_safe
         or not goes_by_name(stream, location.uri)

@@ -18,7 +18,6 @@ import resource
 import shutil
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ldapslam.agent.admission import preflight
@@ -29,7 +28,7 @@ from ldapslam.base.errors import FleetError
 from ldapslam.base.units import format_size
 from ldapslam.directory.marker import Marker
 from ldapslam.jobs.model import Job
-from ldapslam.jobs.plan import AgentPlan
+from ldapslam.jobs.plan import AgentPlan, ReportRoom
 from ldapslam.proto import engine_pb2 as pb
 
 #: Open files of threads, libraries and logs.
@@ -119,19 +118,7 @@ REPORT_BYTES = 4_096
 RESERVE_BYTES = 4 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Room:
-    """What a run's reports need."""
-
-    report_bytes: int
-    reports: int
-
-    @property
-    def needed_bytes(self) -> int:
-        return self.report_bytes * self.reports
-
-
-def room_for(plan: AgentPlan, workers: int, coordinator_timeout_ns: int) -> Room:
+def room_for(plan: AgentPlan, workers: int, coordinator_timeout_ns: int) -> ReportRoom:
     operations = sum(len(stream.request_names) for stream in plan.streams)
     report_bytes = (
         REPORT_BYTES
@@ -143,18 +130,19 @@ def room_for(plan: AgentPlan, workers: int, coordinator_timeout_ns: int) -> Room
     first_ns = ends_ns[0] if ends_ns else 1
     # the lease is checked between intervals: one more; and the drain
     reports = min(len(ends_ns), -(-coordinator_timeout_ns // first_ns) + 1) + 1
-    return Room(report_bytes, reports)
+    return ReportRoom(report_bytes, reports)
 
 
 def check_room(
-    room: Room, *, free_bytes: int, quota_bytes: int | None, agent: str, folder: str
+    room: ReportRoom,
+    *,
+    free_bytes: int,
+    quota_bytes: int | None,
+    agent: str,
+    folder: str,
 ) -> None:
     """FleetError when the reports would not fit the spool's disk, or its quota."""
-    needed = room.needed_bytes
-    needs = (
-        f"the run's reports may need {format_size(needed)} ({room.reports:,} of "
-        f"{format_size(room.report_bytes)})"
-    )
+    needed, needs = room.needed_bytes, f"the run's reports may need {room}"
     if quota_bytes is not None and needed > quota_bytes:
         raise FleetError(
             f"agent {agent!r} has too little room in its spool: {needs}, the quota "

@@ -80,7 +80,8 @@ class Probe:
 
 def probes(plan: AgentPlan) -> list[Probe]:
     """Every distinct way in which streams use a server before the run, once. Of a
-    server's probes the first with a password, or else the first, looks for entries."""
+    server's probes the first that binds with a password looks for the population, else
+    the first."""
     found = dict.fromkeys(
         _probe(stream, uri)
         for stream in plan.streams

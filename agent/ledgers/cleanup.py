@@ -341,7 +341,8 @@ class _Server:
     def _not_ours(
         self, attributes: dict[str, list[bytes]], identity: str | None
     ) -> str | None:
-        """Why an entry is not the run's, or None; `identity` where it is in doubt."""
+        """Why an entry is not the run's; None: it is. Entries not in doubt need no
+        `identity`."""
         values = {name.lower(): each for name, each in attributes.items()}
         created = values.get("createtimestamp", [b""])[0].decode("ascii", "replace")
         creator = values.get("creatorsname", [b""])[0].decode("utf-8", "replace")

@@ -86,7 +86,8 @@ def _of_servers(
 
 
 def _entry_name(job: Job, wanted: Wanted) -> str:
-    """Its DN, with the attributes where another monitor reads the entry too."""
+    """Its DN, with the attributes read where another monitor reads others of that
+    entry."""
 
     def attributes_of(one: Wanted) -> str:
         return ", ".join([*one.attributes, *(f"{name}/s" for name in one.counters)])

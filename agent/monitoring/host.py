@@ -201,7 +201,8 @@ _PROCESS_METRICS = (
 
 
 class ProcessMonitor(Monitor):
-    """One process, or the one started in its place with its command line."""
+    """One process; when it has ended, the one that was started in its place, which has
+    the same command line."""
 
     metrics = _PROCESS_METRICS
 
@@ -267,11 +268,8 @@ class ProcessId:
 
 
 def processes_of(program: str) -> list[ProcessId]:
-    found = []
-    for pid in psutil.pids():
-        if program in _names(pid) and (one := identify(pid)) is not None:
-            found.append(one)
-    return sorted(found, key=lambda one: (one.start_ticks, one.pid))
+    found = [identify(pid) for pid in psutil.pids() if program in _names(pid)]
+    return sorted(filter(None, found), key=lambda one: (one.start_ticks, one.pid))
 
 
 def listening_at(uris: Iterable[str]) -> set[int]:

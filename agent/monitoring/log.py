@@ -93,7 +93,8 @@ class LogMonitor(Monitor):
         self._follower.close()
 
     def last_lines(self) -> tuple[int, int]:
-        """For `check`: lines of the last 64 KiB by kind, or TargetError."""
+        """For `check`: lines in the last 64 KiB, and how many of another kind.
+        TargetError."""
         self._take(self._follower.last_text())
         return self._counts["lines"], self._counts["lines_of_another_kind"]
 

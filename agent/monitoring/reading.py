@@ -222,7 +222,8 @@ def source(
     *,
     of: str = "",
 ) -> Source:
-    """A metric of an entry's `attributes`; `of` distinguishes equal names."""
+    """A metric of an entry; `attributes` are separated by spaces, `of` distinguishes
+    metrics of one name."""
     metric = Metric(f"{name}[{of}]" if of else name, unit, kind)
     return Source(metric, folded(dn), tuple(attributes.lower().split()), convert)
 

@@ -123,7 +123,8 @@ class ServerReadings:
         self._read_all(self._uris, self._before)
 
     def after(self) -> None:
-        """Counts (`after`) and requests since (`control_operations`), or `failure`."""
+        """Counts (`after`), and what was asked meanwhile (`control_operations`); or
+        `failure`."""
         self._read_all(list(self._tallies), self._after)
 
     def _read_all(

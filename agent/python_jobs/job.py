@@ -42,7 +42,8 @@ SUCCEEDED, FAILED, EXPECTED, TIMED_OUT, UNRESOLVED = range(5)
 
 #: compareFalse and compareTrue are answers, not errors (RFC 4511 4.10).
 _SUCCESS_CODES = frozenset({0, 5, 6})
-#: libldap's codes, also for a class's `result_code`: time-out, connection lost.
+#: libldap's codes: no response in time, connection lost. A class may set `result_code`
+#: to them.
 TIME_OUT = -5
 LOST = -1
 _LOST = frozenset({LOST, -2, -11})
@@ -163,7 +164,8 @@ class Operation:
         return self._sent_ns
 
     def add(self, *, entries: int = 0, requests: Collection[str] = ()) -> None:
-        """Count entries and requests that did not go through `client.connection`."""
+        """Count entries and requests (bind, search, …) that did not go through
+        `client.connection`."""
         for kind in requests:
             self._client.count_request(kind)
         self._client._recorder.update(self._handle, 0, len(requests), entries, 0)
@@ -235,7 +237,8 @@ class Operation:
 
 
 class Observation:
-    """Something awaited beside `run` (Client.observe). Any thread ends it, once."""
+    """Something awaited beside `run`: see Client.observe. Any thread may end it,
+    once."""
 
     def __init__(self, recorder: SharedRecorder, operation: int, begun_ns: int) -> None:
         self._recorder = recorder
@@ -303,7 +306,8 @@ class Client:
         self._connection: Connection | None = None
         self._stopping = threading.Event()
         self._current: Operation | None = None
-        #: When the next operation is due: its arrival, or the end of what came before.
+        #: When the next operation is due: the arrival, or the end of the last one or of
+        #: a pause.
         self._due_ns = 0
         self._slot_free_ns = 0
         #: The recorded failure; any other that leaves `run` is a defect.
@@ -313,7 +317,8 @@ class Client:
 
     @property
     def connection(self) -> Connection:
-        """The bound python-ldap connection; a session after a loss has a new one."""
+        """The bound python-ldap connection; made again after a loss, before the next
+        session."""
         if self._connection is None:
             raise ClassFault("the class has `connects = False`: there is no connection")
         return self._connection
@@ -333,7 +338,8 @@ class Client:
         return Operation(self, self._number_of(name), frozenset(expect))
 
     def sleep(self, duration_s: float) -> None:
-        """Think. Raises RunStopped, not to be caught, when the load ends."""
+        """Pause, as a user thinks. Raises RunStopped, which `run` should not catch,
+        when the load ends."""
         self._due_ns = time.monotonic_ns() + round(duration_s * 1e9)
         if self.wait(duration_s):
             raise RunStopped
@@ -347,7 +353,8 @@ class Client:
         return Observation(self._recorder, self._number_of(name), begun_ns)
 
     def count_request(self, kind: str, uri: str | None = None) -> None:
-        """Count a request beside `connection`; `uri` is one of `uris`."""
+        """Count a request that did not go through `connection`; `uri` is one of
+        `uris`."""
         try:
             server, number = self.uris.index(uri or self.uri), REQUEST_KINDS.index(kind)
         except ValueError:

@@ -107,7 +107,8 @@ class PythonStreams:
         return self._snapshots.pop(0)
 
     def facts(self) -> dict[str, Any]:
-        """As the engine's, after the final snapshot; without facts about threads."""
+        """As the engine's, complete after the final snapshot; without the facts about
+        threads."""
         if self._start_error_ns is None and self._channel is not None:
             self._take_message(time.monotonic())
         info = ldap.get_option(ldap.OPT_API_INFO)

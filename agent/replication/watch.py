@@ -87,7 +87,8 @@ class Watch:
         self._thread = threading.Thread(target=self._watch, name=self.uri, daemon=True)
 
     def open(self, until_s: float) -> None:
-        """Watch once the entry is there, until_s (monotonic) at most. TargetError."""
+        """Connect, and watch once the entry is there, by `until_s` (monotonic).
+        TargetError."""
         self._connect()
         try:
             while not self._read():
@@ -106,7 +107,8 @@ class Watch:
         self._thread.start()
 
     def expect(self, number: int, observation: Observation) -> None:
-        """Number `number` was written; it is lost on an unwatched server."""
+        """Number `number` was written. It is lost when the server was not watched at
+        that time."""
         with self._guard:
             seen, received_ns = self._seen
             is_lost = observation.begun_ns < self._looking_since_ns

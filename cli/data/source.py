@@ -135,7 +135,8 @@ _STREAM = {
 
 
 def directory_access(uri: str, given: Mapping[str, Any]) -> ConnectionSettings:
-    """The settings of `connection_options`, and the password; JobErrors."""
+    """The settings that `connection_options` describe, with the password; JobErrors,
+    ConfigError."""
     if given["realm"] is not None:
         raise click.UsageError("--realm is for load; here the mechanism's own is taken")
     job = compose_head("access", [uri], dict(given), "URI")

@@ -70,7 +70,8 @@ def moment(option: str, text: str, zone_name: str, now: datetime) -> datetime:
 
 
 def _next_reading(clock: time, zone: tzinfo, now: datetime) -> datetime:
-    """The next instant that the clock shows so, or the end of its gap."""
+    """The next instant at which the clock shows this, or the end of the gap that would
+    have it."""
     today = now.astimezone(zone).date()
     for days in range(3):
         day = today + timedelta(days=days)

@@ -28,7 +28,8 @@ _RUN_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{6}")
 def clean_up_run(
     run: str, spool: Path | None, runs_folder: Path, write: Write
 ) -> ExitCode:
-    """Remove what a run left (its id or results folder); `write` the result."""
+    """Remove what run `run` left (its id, or the folder of its results); the result
+    goes to `write`."""
     folders = _find(run, spool, runs_folder)
     if not folders:
         # a mistyped id has left nothing anywhere
@@ -94,7 +95,8 @@ def _remove_empty(folder: Path) -> None:
 
 @contextlib.contextmanager
 def rest_removed(spools: Path) -> Iterator[None]:
-    """Run a local fleet within; then remove what it left, or name it on errors."""
+    """Within, a local fleet runs; afterwards what its agents left is removed. After an
+    error it is only named."""
     try:
         yield
     except BaseException:

@@ -50,8 +50,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from ldapslam.base.message import Message
 from ldapslam.coordinator.fleet.selection import Candidate, Selection
-from ldapslam.coordinator.message import Message
 
 #: An idle agent, or one that hung up, is lost after this. Heartbeats come every second.
 LOST_AFTER_NS = 4_000_000_000

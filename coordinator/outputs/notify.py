@@ -240,7 +240,8 @@ class Notifier(Extension):
 
 
 def _named(store: Store, run_id: str) -> tuple[str, ...] | None:
-    """Channels of the run's submission; None: done before. Store's thread."""
+    """The channels of the run's submission; None: it was notified of before. On the
+    store's thread."""
     if any(event.kind in (_TOLD, _FAILED) for event in store.events(run_id)):
         return None
     return tuple(store.run(run_id).manifest.get("notify", ()))

@@ -19,7 +19,8 @@ _MAX_REASON = 300
 
 
 def work(question: dict[str, Any]) -> dict[str, Any]:
-    """Answers `check` (name -> URL) with the names without a use; else sends."""
+    """Answers `check` (name -> URL) with the names that apprise cannot use; else
+    sends."""
     import apprise
 
     # its warnings go into the answer, without the URL's secrets

@@ -374,7 +374,8 @@ class ActiveRun:
                 self._send(agent, prepare=part)
 
     def _monitor(self, agents: tuple[str, ...]) -> None:
-        """Each host's first agent monitors it; the run's first one directories."""
+        """The first agent of each host monitors it, the run's first agent the
+        directories too."""
         links = {agent: self._fleet.link(agent) for agent in agents}
         hosts = {agent: link.identity.host_id for agent, link in links.items() if link}
         monitors = first_of_each_host(agents, hosts)

@@ -43,7 +43,8 @@ class Resume:
 
     state: RunState
     parts: Mapping[str, Part]
-    #: T0 by the earlier coordinator's CLOCK_MONOTONIC, and its host's boot.
+    #: T0 in the CLOCK_MONOTONIC of the earlier coordinator's host, and that host's
+    #: boot.
     t0_mono_ns: int
     boot_id: str
     ending: Ending = field(default_factory=Ending)

@@ -43,7 +43,7 @@ from enum import StrEnum
 from typing import Any
 
 from ldapslam.base.errors import AgentLost, AgentUnreachable, LdapSlamError, RunAborted
-from ldapslam.coordinator.message import Message
+from ldapslam.base.message import Message
 
 #: The disk takes a while, and agents of one host share its CPUs.
 _LOCAL_LEAD_NS = 400_000_000

@@ -23,8 +23,8 @@ from datetime import datetime, timedelta, tzinfo
 from enum import StrEnum
 
 from ldapslam.base.errors import ConfigError
+from ldapslam.base.message import Message
 from ldapslam.base.time_zone import clock_text, parse_utc, zone_named
-from ldapslam.coordinator.message import Message
 from ldapslam.coordinator.run_queue import WaitingRun
 from ldapslam.coordinator.schedules.maintenance import Hold
 from ldapslam.coordinator.schedules.recurrence import Rule, check_cron, next_time
@@ -271,7 +271,8 @@ class Wait(Message):
 def next_step(
     run: WaitingRun, ending: Ending | None, now: datetime
 ) -> Release | Drop | Wait:
-    """What to do with a run that waits for one with this `ending` (None: gone)."""
+    """What to do with a waiting run. `ending`: of the run that it follows; None:
+    unknown run."""
     if run.after_run:
         if ending is None:
             return Drop(f"run {run.after_run}, which it waited for, is not there")

@@ -84,7 +84,8 @@ class Scheduler:
         self._audit = audit
         #: Held during changes of the schedules.
         self._lock = asyncio.Lock()
-        #: Times whose runs are being submitted again: after a crash, a busy store.
+        #: Times whose runs are being submitted, after a crash or while the store is
+        #: busy.
         self._unfinished: list[FireRecord] = []
         self._endings: dict[str, Ending | None] = {}
         self._looked_utc: datetime | None = None
@@ -133,7 +134,8 @@ class Scheduler:
 
     @contextlib.asynccontextmanager
     async def settled(self) -> AsyncIterator[datetime]:
-        """Nothing else changes schedules within; due times are settled."""
+        """Within, nothing else changes schedules, and due times are settled where
+        possible."""
         async with self._lock:
             now = self._now_utc()
             # a broken schedule can still be paused or removed
@@ -241,7 +243,8 @@ class Scheduler:
     async def _submit(
         self, entry: Entry, fire: FireRecord, now: datetime, *, is_again: bool
     ) -> None:
-        """Submit a time's run unless it exists; close its row. StoreError: again."""
+        """Submit the run of a time unless it exists, and close the time's row.
+        StoreError: try again."""
         store, policy = self._writer.store, entry.plan.policy
         due, settled = parse_utc(fire.due_utc), parse_utc(fire.at_utc)
         [run_id] = fire.run_ids

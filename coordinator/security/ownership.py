@@ -67,7 +67,8 @@ def _owned_file(path: Path, what: str, remedy: str) -> Iterator[None]:
 
 
 def _locked(path: Path) -> TextIO | None:
-    """The locked file; None: just removed. BlockingIOError names the owner."""
+    """The locked file; None when its last owner just removed it. BlockingIOError with
+    the owner's name."""
     file = open(path, "a+", opener=private, encoding="utf-8")
     with contextlib.ExitStack() as on_failure:
         on_failure.callback(file.close)

@@ -113,7 +113,8 @@ class ComposedEntry:
 
 
 def parse_templates(text: str, file: str) -> dict[str, EntryTemplate]:
-    """A file's templates by name; Faults name the line. No branches in jobs."""
+    """The templates of a file by name; a Fault names the line. Branches are for test
+    data only."""
     parsed = parse_file(text, file)
     parsed.undefined.stop()
     if not parsed.templates:
@@ -413,7 +414,8 @@ def add_request(entry: Iterable[Node], attributes: Iterable[Node]) -> Node:
 def _named_entry(
     text: str, scope: Scope
 ) -> tuple[tuple[Node, ...], list[tuple[str, list[tuple[Node, ...]]]], list[Let]]:
-    """A DN, its RDN's attributes, and the variables of both."""
+    """A DN, the attributes of its RDN, and the variables of both: a drawn value is the
+    same in both."""
     pattern = parse_dn(text, scope.names)
     rdn, parent = split_rdn(pattern.masked)
     lets: list[Let] = []

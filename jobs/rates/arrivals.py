@@ -454,7 +454,8 @@ def _of_table(file: RateFile, base: Rate | None, until_ns: int) -> list[Segment]
 
 
 MAX_CLIENTS = 1_000_000
-#: Most requests in flight on a connection that may have more than one.
+#: Most requests in flight on one connection, where a stream's operations allow more
+#: than one.
 DEFAULT_IN_FLIGHT = 16
 
 

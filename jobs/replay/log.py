@@ -223,7 +223,8 @@ _CLOCK_WAS_SET = 100
 
 
 def plausible(events: Iterable[Event], unusable: Counter[str]) -> Iterator[Event]:
-    """Events, without those whose time is damaged: far from their neighbours'."""
+    """Events without those far after the next one, or far before the last one: their
+    time is damaged."""
     before_ns = 0
     held: Event | None = None
     refused = 0

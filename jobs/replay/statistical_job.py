@@ -141,7 +141,8 @@ def fill(shape: str, patterns: Sequence[str]) -> str:
 
 
 def feed_of_filter(values: Sequence[str]) -> bytes | None:
-    """A feed's lines, unescaped; None where a value cannot be on a line."""
+    """A feed's lines: assertion values with their escapes undone; None where a value
+    cannot stand on a line."""
     lines = [
         _ESCAPE.sub(lambda match: bytes.fromhex(match[1].decode()), value.encode())
         for value in values

@@ -99,7 +99,8 @@ class JobType(Generic[OptionsT]):
     def expand_among(
         self, options: OptionsT, stream: Mapping[str, Any], targets: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """`expand` for a type that needs the job's targets, yet unchecked."""
+        """`expand` for a type that needs the job's targets, which are not checked
+        yet."""
         return self.expand(options, stream)
 
 

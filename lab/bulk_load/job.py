@@ -317,7 +317,8 @@ def _stop_if(client: Client) -> None:
 
 
 def _given(ldif: Path, copy: Path, options: Mapping[str, Any]) -> tuple[Path, int]:
-    """A host's file and its entries; a copy without what slapadd refuses."""
+    """A file of the host and its number of entries; a copy without what slapadd does
+    not know."""
     _check_file(ldif)
     with ldif.open("rb") as lines:
         begins = next((line for line in lines if line.strip()), b"")

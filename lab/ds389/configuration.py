@@ -221,7 +221,8 @@ def _entry(dn: str, attributes: Mapping[str, Sequence[str]]) -> str:
 def _extended(
     ldif: str, dn: str, usual: Mapping[str, str], chosen: Sequence[tuple[str, str]]
 ) -> str:
-    """The LDIF with attributes of entry `dn`; chosen ones replace usual ones."""
+    """The LDIF with more attributes of the entry `dn`; chosen ones replace usual
+    ones."""
     head = f"dn: {dn}\n"
     assert ldif.count(head) == 1, dn
     pairs = {name.lower(): value for name, value in [*usual.items(), *chosen]}

@@ -35,7 +35,8 @@ _ACCESS = (
 
 
 def write_replicated(source: Path, target: Path, supplier_uris: list[str]) -> None:
-    """Write what servers load; `supplier_uris` by replica id, or none."""
+    """Write what servers load; `supplier_uris` in the order of replica ids, none
+    without replication."""
     with target.open("wb", buffering=1 << 20) as output:
         for number, record in enumerate(records(source)):
             kept = [one for one in record if not one.lower().startswith(_FOREIGN)]

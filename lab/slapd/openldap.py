@@ -131,7 +131,8 @@ class OpenLdap:
         return self._settings_of(server).nofile
 
     def connect(self) -> None:
-        """Wait for each consumer's search: an early one retries in a second."""
+        """Wait for a search of each consumer: one that was up before its provider tries
+        again a second later."""
         deadline_s = time.monotonic() + _CONNECT_TIMEOUT_S
         for provider in self.site.servers:
             consumers = self.site.consumers(provider)
@@ -146,7 +147,8 @@ class OpenLdap:
                 time.sleep(_CONNECT_INTERVAL_S)
 
     def counts(self, server: Server) -> dict[str, int]:
-        """A replica's count at its supplier: bind and search each connection."""
+        """A replica's operations count at its supplier: a bind and a search for each
+        connection."""
         with self.site.access.bound(server) as connection:
             counts = read_counts(connection, self.kind).operations
             own = connection.control.copy()
@@ -157,7 +159,8 @@ class OpenLdap:
         self._follow(replica)
 
     def break_entry(self, replica: Server, dn: str, attribute: str | None) -> None:
-        """Servers that do not follow take writes unnoticed without CSNs."""
+        """A server that does not follow takes writes; without CSNs, nobody notices
+        them."""
         has_followed = self.pause(replica)
         try:
             with (
@@ -266,7 +269,8 @@ class OpenLdap:
         return [f"{name} {value}".rstrip() for name, value in pairs]
 
     def _index(self) -> list[str]:
-        """Indexes of the server's searches and the usual load, but the user's."""
+        """Indexes for the server's own searches and the usual load, but those that the
+        user set."""
         chosen = {
             attribute.strip().lower()
             for name, value in self._chosen.get("database", [])

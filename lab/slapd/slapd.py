@@ -85,10 +85,8 @@ class Programs:
 
     def modules(self, wanted: Sequence[str]) -> list[str]:
         """The lines of slapd.conf that load those of `wanted` that are not built in."""
-        names = []
-        for name in wanted:
-            if name not in self.built_in:
-                names.append("back_mdb" if name == "mdb" else name)
+        missing = (name for name in wanted if name not in self.built_in)
+        names = ["back_mdb" if name == "mdb" else name for name in missing]
         for name in names:
             if not any((one / f"{name}.so").exists() for one in self.module_folders):
                 folders = [str(folder) for folder in self.module_folders]

@@ -114,7 +114,8 @@ _TICKS = 13
 
 
 def _ground(axes: Any, summary: Summary, *, is_first: bool) -> None:
-    """The ground of a panel over time: phases, gaps and events."""
+    """The ground of a panel over time: phases shaded and named, gaps hatched, events
+    marked."""
     timeline = summary.timeline
     end_s = end_of(timeline)
     above = axes.get_xaxis_transform()

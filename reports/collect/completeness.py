@@ -123,7 +123,8 @@ def completeness(run: RunRecord, plan: Plan, collected: Collected) -> Completene
 
 
 def _due(run: RunRecord, plan: Plan, collected: Collected) -> Sequence[int]:
-    """The intervals that a full agent owes; the drain comes after them."""
+    """The intervals that an agent owes that is there to the end; the drain is the one
+    after the planned ones."""
     planned = len(plan.intervals)
     if run.state == "finished":
         # where counts ended the run, the plan goes on

@@ -244,7 +244,8 @@ class Response:
         histogram_of: Callable[[int], Histogram],
         chosen: Flags,
     ) -> None:
-        """Adds the chosen histograms to their groups'; `groups` is by report."""
+        """Adds the chosen histograms to those of their groups; `groups` has the group
+        of each report."""
         if not chosen.any():
             return
         group = groups[self._reports]
@@ -258,7 +259,8 @@ class Response:
                 )
 
     def _table(self, rows: Places, count: int, chosen: Flags | None = None) -> Floats:
-        """Values of chosen histograms by row and bucket; `rows` is by histogram."""
+        """Values by row and bucket, of the chosen histograms; `rows` has the row of
+        each histogram."""
         width, lengths = self.buckets.size, self._block.headers["n"]
         cells = np.repeat(rows * width, lengths)
         cells += self._column

@@ -61,7 +61,8 @@ def _is_number(value: object) -> bool:
 
 
 def probes_of(facts: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The notes of agents' probes (agent/replication/probe.py), as JSON."""
+    """What the probes of these agents noted (agent/replication/probe.py), as
+    result.json has it."""
     return [
         {name: note[name] for name in (*_PROBE_TEXTS, "poll_s")}
         for known in facts.values()

@@ -108,7 +108,8 @@ class StreamTotals(_Totals):
     )
     #: When the last response was processed, since T0; None without one.
     last_done_ns: int | None = field(default=None, metadata=_HIGHEST)
-    #: Time of connections lost or not set up yet, in the measure phase, summed.
+    #: In the measure phase, summed over the connections: lost, or not made, and not yet
+    #: set up again.
     down_in_measure_ns: int = 0
     #: Begin of the first interval with any of it, since T0.
     down_from_ns: int | None = field(default=None, metadata=_LOWEST)

@@ -133,7 +133,8 @@ class Authority:
         return self.folder / "issued" / name
 
     def issued(self) -> list[Issued]:
-        """All certificates by name; unrevoked ones first, then the newest."""
+        """All certificates, by name; of each first the unrevoked ones, the newest
+        first."""
         revoked = {entry.serial_number for entry in self._revoked()}
         found = []
         for path in sorted((self.folder / "certificates").glob("*.pem")):
@@ -173,7 +174,8 @@ class Authority:
         return folder
 
     def renew(self, name: str, lifetime: timedelta = LEAF_LIFETIME) -> Path:
-        """A certificate for NAME's key, role, hosts; revoked ones need a new key."""
+        """A new certificate for NAME's key, role and hosts; the file. A revoked one
+        needs a new key."""
         with locked(self.folder):
             last, certificate = self._last(name)
             if last.is_revoked:
@@ -191,7 +193,8 @@ class Authority:
         return path
 
     def revoke(self, name: str) -> int:
-        """Revoke NAME's certificates and tokens, remove its files; how many valid."""
+        """Revoke all of NAME's certificates and tokens and remove its files; how many
+        were valid."""
         now_utc = self._now_utc()
         with locked(self.folder):
             serials = [

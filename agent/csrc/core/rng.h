@@ -19,7 +19,8 @@ uint64_t slam_rng_next(struct slam_rng *rng);
 /* Uniform in [0, bound), without bias (Lemire's rejection); bound 0 means 2^64. */
 uint64_t slam_rng_below(struct slam_rng *rng, uint64_t bound);
 
-/* Fills out with numbers in [0, bound), 1 <= bound <= 256, several of a draw. */
+/* Fills out with numbers uniform in [0, bound), 1 <= bound <= 256, several of a
+ * draw. */
 void slam_rng_bytes_below(struct slam_rng *rng, uint32_t bound, uint8_t *out,
                           size_t count);
 

@@ -98,7 +98,8 @@ watch(void *argument)
     return NULL;
 }
 
-/* Ends the deadline. True: it had passed, the socket is shut down. */
+/* Ends the deadline, if it is under way. True: it had passed, the socket is shut
+ * down. */
 static bool
 deadline_end(struct deadline *deadline)
 {
@@ -659,7 +660,8 @@ on_close(LDAP *ld, Sockbuf *sb, struct ldap_conncb *callback)
     (void)ld, (void)sb, (void)callback;
 }
 
-/* The job chooses the mechanism, also PLAIN. No security layer: that is TLS. */
+/* The job chooses the mechanism, also PLAIN. No security layer: TLS is for
+ * encryption. */
 #define SECURITY_PROPERTIES "none,maxssf=0"
 
 static int
@@ -691,7 +693,8 @@ set_options(struct slam_transport *transport,
     return rc;
 }
 
-/* Waits for the response until the deadline. Returns an LDAP result code. */
+/* Waits for the response until the deadline. Returns an LDAP result code: success: it
+ * is there. */
 static int
 await(LDAP *ld, int message_id, uint64_t deadline_ns, LDAPMessage **response)
 {

@@ -9,7 +9,8 @@
 
 #define MAX_STREAMS 1024u
 
-/* How far ahead an early end is set: longer than a worker's reading of both. */
+/* How far ahead an early end is set: longer than a worker's two reads of clock and
+ * end. */
 #define STOP_AHEAD_NS UINT64_C(10000000)
 
 enum engine_state { NEW, PREPARED, RUNNING, DONE };

@@ -70,7 +70,8 @@ add_segment(struct slam_ledger *l)
     return 0;
 }
 
-/* A killed process leaves no file, an empty one or a ledger. 0 or an errno. */
+/* Killed at any time, the process leaves no file, an empty one or a ledger. Returns 0
+ * or an errno. */
 static int
 write_header(int fd)
 {

@@ -57,7 +57,8 @@ void slam_ledger_close(struct slam_ledger *ledger);
  * len is 0 or above SLAM_LEDGER_DN_MAX, and the add must not be sent. */
 uint64_t slam_ledger_intend(struct slam_ledger *ledger, const uint8_t *dn, size_t len);
 
-/* The entry is there, as the youngest: added, or taken and not deleted. */
+/* The entry exists and may be taken, as the youngest: it was added, or it was taken and
+ * is still there. */
 void slam_ledger_added(struct slam_ledger *ledger, uint64_t id);
 void slam_ledger_failed(struct slam_ledger *ledger, uint64_t id); /* the add */
 

@@ -5,7 +5,8 @@
 
 #include "load/flow.h"
 
-/* Prefetches for a read: first `!near`, one step before the read `near`. */
+/* Prefetches what a read will touch. `near` comes one step before the read, after
+ * `!near`. */
 void slam_response_prefetch(const struct slam_conn *conn, bool near);
 
 /* Epoll says that the socket is readable: slam_transport_readable. */

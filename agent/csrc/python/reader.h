@@ -32,7 +32,8 @@ struct slam_py_row {
     const struct slam_py_row *rows;
 };
 
-/* A row of struct `type`, whose member has the Python name. */
+/* A row of struct `type` whose member has the Python name; the rest as designated
+ * initialisers. */
 #define SLAM_PY_ROW(type, kind_, member, ...)                                          \
     SLAM_PY_NAMED_ROW(type, #member, kind_, member, __VA_ARGS__)
 #define SLAM_PY_NAMED_ROW(type, name_, kind_, member, ...)                             \

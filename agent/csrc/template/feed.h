@@ -32,7 +32,8 @@ void slam_feeds_close(struct slam_feeds *feeds);
 int slam_feeds_open(struct slam_feeds *feeds, const char *path, size_t path_len,
                     const struct slam_feed **feed, char *err);
 
-/* Indexes len bytes, which outlive the feed. The caller frees feed->starts. */
+/* Indexes len bytes, which outlive the feed; name is for err. The caller frees
+ * feed->starts. */
 int slam_feed_index(struct slam_feed *feed, const uint8_t *bytes, size_t len,
                     const char *name, char *err);
 

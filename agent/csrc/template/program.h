@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A compiled program (compile.c) and its machine (run.c): for here and ldif/. */
+/* A compiled program (compile.c) and its machine (run.c), for templates and ldif/
+ * alone. */
 #ifndef SLAM_PROGRAM_H
 #define SLAM_PROGRAM_H
 

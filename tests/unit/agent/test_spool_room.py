@@ -11,13 +11,12 @@ from ldapslam.agent.admission.admit import (
     RESERVE_BYTES,
     STREAM_BYTES,
     WORKER_BYTES,
-    Room,
     check_room,
     room_for,
 )
 from ldapslam.base.errors import FleetError
 from ldapslam.jobs.load import load_job_text
-from ldapslam.jobs.plan import AgentPlan, agent_plan
+from ldapslam.jobs.plan import AgentPlan, ReportRoom, agent_plan
 from support.fleet import job_text
 
 S = 1_000_000_000
@@ -44,11 +43,11 @@ def test_reports_that_may_wait_are_those_of_the_lease(
 ) -> None:
     room = room_for(plan_of(duration), 2, grace_ns)
     size = REPORT_BYTES + OPERATION_BYTES + STREAM_BYTES + 2 * WORKER_BYTES
-    assert room == Room(size, reports)
+    assert room == ReportRoom(size, reports)
     assert room.needed_bytes == size * reports
 
 
-ROOM = Room(report_bytes=1 << 20, reports=10)
+ROOM = ReportRoom(report_bytes=1 << 20, reports=10)
 NEEDED = 10 << 20
 
 
@@ -80,5 +79,5 @@ def test_too_little_room_is_refused_with_figures_and_remedy(
     with pytest.raises(FleetError) as caught:
         check()
     assert words in str(caught.value)
-    assert "10 MiB (10 of 1 MiB)" in str(caught.value)
+    assert "10 MiB (10 reports of 1 MiB)" in str(caught.value)
     assert "coordinator_timeout" in str(caught.value.hint)

@@ -14,12 +14,12 @@ from ldapslam.coordinator.run_queue import (
     REPORT_BYTES,
     RESERVE_BYTES,
     STREAM_BYTES,
-    StoreNeed,
     check_store_room,
     need_of,
 )
 from ldapslam.coordinator.runs.submission import report_plan
 from ldapslam.jobs.load import load_job, load_job_text
+from ldapslam.jobs.plan import ReportRoom
 from ldapslam.results.store import Store
 from ldapslam.results.upkeep import file_bytes, room_bytes
 from support.fleet import job_text
@@ -40,7 +40,7 @@ def test_each_agent_brings_a_report_of_each_interval_and_of_its_drain(
 ) -> None:
     job = load_job_text(job_text(duration=duration), file="job", base=None)
     need = need_of(report_plan(job), agents)
-    assert need == StoreNeed(REPORT_BYTES + OPERATION_BYTES + STREAM_BYTES, reports)
+    assert need == ReportRoom(REPORT_BYTES + OPERATION_BYTES + STREAM_BYTES, reports)
 
 
 def test_a_run_that_ends_with_its_counts_needs_no_room_for_a_day() -> None:
@@ -49,7 +49,7 @@ def test_a_run_that_ends_with_its_counts_needs_no_room_for_a_day() -> None:
     assert need.reports == 2 * (COUNTED_INTERVALS + 1)
 
 
-NEED = StoreNeed(report_bytes=1 << 20, reports=10)
+NEED = ReportRoom(report_bytes=1 << 20, reports=10)
 ENOUGH = (10 << 20) + RESERVE_BYTES
 
 

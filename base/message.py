@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes into the coordinator's state machines, and what comes out of them."""
+"""What goes into a state machine, and what comes out of it."""
 
 from __future__ import annotations
 
