@@ -174,14 +174,19 @@ def test_a_replay_has_the_times_of_the_log(
     )
     assert after["search"] - before["search"] == sent + asked
 
-    offsets = [got[one] - wanted[one] / speed for one in wanted]
+    in_order = sorted(wanted, key=wanted.__getitem__)
+    offsets = [got[one] - wanted[one] / speed for one in in_order]
     middle = statistics.median(offsets)
     late_ms = sorted(abs(offset - middle) / 1e6 for offset in offsets)
     # the median within a millisecond; what others do on this host moves some more
     assert late_ms[len(late_ms) // 2] < 1
     assert late_ms[len(late_ms) * 9 // 10] < 20
-    span = (max(got.values()) - min(got.values())) * speed
-    assert span == pytest.approx(max(wanted.values()) - min(wanted.values()), rel=0.05)
+    # another speed would move the end away from the start; by medians: one late
+    # request at either end is not the speed
+    tenth = len(offsets) // 10
+    drift = statistics.median(offsets[-tenth:]) - statistics.median(offsets[:tenth])
+    length = (wanted[in_order[-1]] - wanted[in_order[0]]) / speed
+    assert abs(drift) < 0.02 * length
 
 
 def test_a_replay_as_fast_as_possible_sends_all_of_it(
