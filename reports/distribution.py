@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from ldapslam.jobs.fields.thresholds import PERCENTILES, samples_needed
+from ldapslam.reports.collect.totals import BatchTotals
+from ldapslam.reports.uncertainty import percentile_interval
 from ldapslam.results.histogram import Histogram
 
 _CURVE_POINTS = 240
@@ -26,9 +28,11 @@ class Distribution:
     max_us: float | None
     #: Name of PERCENTILES -> value, None also when the sample is too small for it.
     percentiles_us: Mapping[str, float | None]
-    #: Name -> 95 % confidence interval, None likewise; an upper end of None is above
-    #: every value counted.
+    #: Name -> 95 % confidence interval (reports/uncertainty.py), None likewise; an
+    #: upper end of None is above every value counted. Of response times only.
     ci95_us: Mapping[str, tuple[float, float | None] | None]
+    #: Name -> the effective sample that the interval is of; empty of other times.
+    effective: Mapping[str, int]
     #: Above every value: requests without an answer, and values above one hour.
     unanswered: int = 0
     overflow: int = 0
@@ -68,14 +72,22 @@ class Curve:
     values_us: tuple[float, ...]
 
 
-def distribution(histogram: Histogram) -> Distribution:
-    """The statistics of a histogram that its sample supports."""
+def distribution(
+    histogram: Histogram, batches: Iterable[BatchTotals] | None = None
+) -> Distribution:
+    """The statistics of a histogram that its sample supports; `batches` are its parts
+    in consecutive intervals."""
     percentiles: dict[str, float | None] = {}
     intervals: dict[str, tuple[float, float | None] | None] = {}
+    effective: dict[str, int] = {}
+    parts = [one.times for one in batches or ()]
     for name, p in PERCENTILES.items():
         percentiles[name] = us_of(histogram.reliable_percentile(p))
+        ci95, sample = percentile_interval(histogram, parts, p)
         intervals[name] = None
-        if histogram.sample >= samples_needed(p) and (ci95 := histogram.ci95(p)):
+        if batches is not None:
+            effective[name] = sample
+        if ci95 is not None:
             intervals[name] = ci95.low_ns / 1000, us_of(ci95.high_ns)
     return Distribution(
         count=histogram.total,
@@ -85,6 +97,7 @@ def distribution(histogram: Histogram) -> Distribution:
         max_us=us_of(histogram.percentile(100)),
         percentiles_us=percentiles,
         ci95_us=intervals,
+        effective=effective,
         unanswered=histogram.unanswered,
         overflow=histogram.overflow,
     )

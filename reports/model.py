@@ -24,7 +24,8 @@ from ldapslam.reports.collect.telemetry import MonitorSummary
 from ldapslam.reports.collect.timeline import Timeline
 from ldapslam.reports.collect.totals import AgentTotals
 from ldapslam.reports.distribution import Curve, Distribution
-from ldapslam.reports.rules.evidence import Window
+from ldapslam.reports.rules.criteria import ThresholdResult
+from ldapslam.reports.rules.evidence import Outage, Window
 from ldapslam.reports.rules.reconciliation import Reconciliation, SentRequests
 from ldapslam.reports.rules.rules import Rule
 from ldapslam.results.records import EventRecord, RunRecord
@@ -92,8 +93,7 @@ class StreamSummary:
     engine: str
     window: Window
     connections: Mapping[str, int]
-    #: Part of the measured time that a connection was down, on average (evidence.py).
-    down_share: float | None
+    outage: Outage
     #: Name in SET_UP_TIMES -> statistics of the whole run.
     set_up: Mapping[str, Distribution]
     operations: tuple[OperationSummary, ...]
@@ -115,15 +115,6 @@ class AgentSummary:
     totals: AgentTotals
     #: What the agent said of itself and of its targets.
     facts: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class ThresholdResult:
-    expression: str
-    value: float | None
-    #: The value with its unit.
-    shown: str
-    passed: bool
 
 
 @dataclass(frozen=True, slots=True)

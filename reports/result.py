@@ -60,6 +60,8 @@ def result_of(summary: Summary) -> dict[str, Any]:
                 "limit": rule.limit,
                 "observed": rule.observed,
                 "passed": rule.passed,
+                "checked": rule.is_checked,
+                "cause": None if rule.passed else rule.cause,
             }
             for rule in summary.rules
         ],
@@ -67,7 +69,10 @@ def result_of(summary: Summary) -> dict[str, Any]:
             {
                 "expression": one.expression,
                 "value": _rounded(one.value, 6),
+                "range": one.range,
                 "passed": one.passed,
+                "outcome": one.outcome,
+                "default": one.is_default,
             }
             for one in summary.thresholds
         ],
@@ -164,6 +169,7 @@ def distribution_of(one: Distribution) -> dict[str, Any]:
             name: interval and [_rounded(interval[0]), _rounded(interval[1])]
             for name, interval in one.ci95_us.items()
         },
+        "effective_sample": dict(one.effective),
     }
 
 
@@ -215,7 +221,9 @@ def _connections(stream: StreamSummary) -> dict[str, Any]:
     """The stream as a whole: its connections, and how long it was at work."""
     return {
         **stream.connections,
-        "down_share": _rounded(stream.down_share, 6),
+        "outage_longest_s": _rounded(stream.outage.longest_s),
+        "outage_total_s": _rounded(stream.outage.total_s),
+        "outage_share": _rounded(stream.outage.share, 6),
         **{f"{name}_us": distribution_of(d) for name, d in stream.set_up.items()},
         "elapsed_s": _rounded(stream.window.elapsed_s, 6),
         "measured_s": _rounded(stream.window.measure_s, 6),

@@ -3,18 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ldapslam.jobs.fields.thresholds import (
-    Threshold,
-    Validity,
-    error_share,
-    evaluate,
-    parse_threshold,
-    times_lacking,
-)
+from ldapslam.jobs.fields.thresholds import Validity, share_of
 from ldapslam.proto.fields import CONNECTION_COUNTERS, METRICS, OUTCOMES, SET_UP_TIMES
 from ldapslam.reports.collect.clocks import clocks_of
 from ldapslam.reports.collect.collect import collect_run
@@ -27,16 +20,16 @@ from ldapslam.reports.collect.totals import (
     OperationTotals,
     unanswered,
 )
-from ldapslam.reports.distribution import Distribution, curve, distribution, why_missing
+from ldapslam.reports.distribution import Distribution, curve, distribution
 from ldapslam.reports.model import (
     AgentSummary,
     OperationSummary,
     StreamSummary,
     Summary,
-    ThresholdResult,
 )
 from ldapslam.reports.result import statistics_of
 from ldapslam.reports.rules import verdict
+from ldapslam.reports.rules.criteria import judge_thresholds
 from ldapslam.reports.rules.evidence import Evidence, measured_s
 from ldapslam.reports.rules.reconciliation import sent_requests
 from ldapslam.results.columns import extent
@@ -96,12 +89,14 @@ def summarise(store: Store, run_id: str) -> Summary:
         monitors=monitors,
         events=with_restarts(events, monitors, run.t0_utc),
     )
-    thresholds = _thresholds(run.plan.get("thresholds", ()), statistics_of(summary))
-    word, reasons = verdict.conclude(
-        rules,
-        [(one.expression, one.shown, one.passed) for one in thresholds],
-        evidence.replication.failures if evidence.replication else (),
+    thresholds = judge_thresholds(
+        run.plan.get("thresholds", ()),
+        evidence,
+        statistics_of(summary),
+        is_sound=verdict.is_sound(rules),
     )
+    failures = evidence.replication.failures if evidence.replication else ()
+    word, reasons = verdict.conclude(rules, thresholds, failures)
     return replace(summary, verdict=word, reasons=reasons, thresholds=thresholds)
 
 
@@ -134,7 +129,7 @@ def _stream(name: str, evidence: Evidence) -> StreamSummary:
         engine=planned.get("engine", "native"),
         window=window,
         connections=connections,
-        down_share=evidence.down_share(name),
+        outage=evidence.outage_of(name),
         set_up={
             name: distribution(totals.set_up.get(name) or Histogram())
             for name in SET_UP_TIMES
@@ -174,9 +169,15 @@ def _operation(
         totals=totals.whole,
         throughput_per_s=_rate(totals.completed_in_measure, measure_s),
         goodput_per_s=_rate(totals.succeeded_in_measure, measure_s),
-        error_share=error_share(measured),
+        error_share=share_of("errors", measured),
         result_codes=dict(sorted(totals.result_codes.items())),
-        times={metric: distribution(shown[metric]) for metric in METRICS},
+        times={
+            metric: distribution(
+                shown[metric],
+                totals.batches.values() if metric == "response_time" else None,
+            )
+            for metric in METRICS
+        },
         outcome_times=_outcome_times(totals),
         curves={metric: curve(shown[metric]) for metric in UNANSWERED_METRICS},
     )
@@ -226,35 +227,6 @@ def _agent(
         missing_intervals=missing_intervals,
         totals=totals,
         facts=facts,
-    )
-
-
-def _thresholds(
-    expressions: Sequence[str], statistics: Mapping[str, Any]
-) -> tuple[ThresholdResult, ...]:
-    results = []
-    for expression in expressions:
-        threshold = parse_threshold(expression)
-        value, passed = evaluate(threshold, statistics)
-        shown = threshold.format(value)
-        if value is None and threshold.statistic is not None:
-            shown = _worst_missing(threshold, statistics)
-        results.append(ThresholdResult(threshold.expression, value, shown, passed))
-    return tuple(results)
-
-
-def _worst_missing(threshold: Threshold, statistics: Mapping[str, Any]) -> str:
-    """Why a threshold has no value: by the operation that lacks the statistic and has
-    the most requests without an answer."""
-    lacking = times_lacking(threshold, statistics)
-    if not lacking:
-        return threshold.format(None)
-    worst = max(lacking, key=lambda times: times["unanswered"])
-    return why_missing(
-        threshold.statistic or "",
-        worst["count"],
-        worst["unanswered"],
-        worst["overflow"],
     )
 
 

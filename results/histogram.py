@@ -309,8 +309,7 @@ class Histogram:
         rank = percentile_rank(p, self.sample)
         if rank > self.total:
             return None
-        bucket = int(np.searchsorted(self._ranks(), rank))
-        low_ns, high_ns = bucket_range_ns(bucket)
+        low_ns, high_ns = bucket_range_ns(self.bucket_of_rank(rank))
         return self._clamp((low_ns + high_ns) / 2)
 
     def reliable_percentile(self, p: float) -> float | None:
@@ -328,21 +327,47 @@ class Histogram:
         middles[ps >= 100] = np.nan if self.unanswered else self.max_ns
         return middles
 
-    def ci95(self, p: float) -> Interval95 | None:
+    def bucket_of_rank(self, rank: int) -> int:
+        """Of a rank (1-based) up to `total`."""
+        return int(np.searchsorted(self._ranks(), rank))
+
+    def above(self, bucket: int) -> int:
+        """What of the sample lies above a bucket; -1: all of it."""
+        return self.sample - (int(self._ranks()[bucket]) if bucket >= 0 else 0)
+
+    def beyond(self, limit_ns: float, *, or_at: bool) -> int:
+        """What of the sample lies above a limit (`or_at`: at it, too), by the values
+        that percentiles have."""
+        if self.total and (
+            self.max_ns < limit_ns or (self.max_ns == limit_ns and not or_at)
+        ):
+            return self.sample - self.total
+        first = int(
+            np.searchsorted(middles_ns(), limit_ns, "left" if or_at else "right")
+        )
+        return self.above(first - 1)
+
+    def ci95(self, p: float, effective: int | None = None) -> Interval95 | None:
         """Order-statistic interval of a percentile.
 
-        None when the sample is too small, or no bucket holds even the lower end. The
-        ends are the outer edges of their buckets: the interval is never narrower
-        than that of the values themselves. It assumes independent values.
+        `effective`: how many independent values tell as much as this sample; without
+        it, the values are taken for independent. None when that is too small, or no
+        bucket holds even the lower end. The ends are the outer edges of their
+        buckets: the interval is never narrower than that of the values themselves.
         """
-        ranks = order_statistic_ranks(self.sample, p / 100) if self.sample else None
-        if ranks is None or ranks[0] > self.total:
+        of = self.sample if effective is None else min(effective, self.sample)
+        ranks = order_statistic_ranks(of, p / 100) if of > 0 else None
+        if ranks is None:
             return None
-        low, high = np.searchsorted(self._ranks(), ranks)
-        low_ns = self._clamp(bucket_range_ns(int(low))[0])
-        if ranks[1] > self.total:
+        low = max(1, ranks[0] * self.sample // of)
+        high = -(-ranks[1] * self.sample // of)
+        if low > self.total:
+            return None
+        low_ns = self._clamp(bucket_range_ns(self.bucket_of_rank(low))[0])
+        if high > self.total:
             return Interval95(low_ns, None)
-        return Interval95(low_ns, self._clamp(bucket_range_ns(int(high))[1]))
+        high_ns = bucket_range_ns(self.bucket_of_rank(high))[1]
+        return Interval95(low_ns, self._clamp(high_ns))
 
     def mean(self) -> float | None:
         """None without a sample, and when a part of it is in no bucket."""

@@ -1,11 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Thresholds: what must hold in the measure phase for the verdict PASS.
+"""Thresholds: what must hold in the measure phase for the verdict PASS. Pure.
 
-Pure: a threshold is evaluated against the content of result.json (or the same dict
-before it is written). A threshold without data fails.
-
-`Validity` has the limits beyond which the numbers of a run cannot be certified: a run
-that breaks one is INVALID (reports/rules/verdict.py applies them).
+`Validity` has the limits beyond which the numbers of a run cannot be certified
+(reports/rules applies both).
 """
 
 from __future__ import annotations
@@ -23,7 +20,6 @@ from ldapslam.base import units
 from ldapslam.base.fault import Fault, did_you_mean, got
 from ldapslam.jobs.fields.sections import (
     Duration,
-    Flag,
     Kind,
     PositiveDuration,
     Section,
@@ -51,16 +47,31 @@ PERCENTILES = {
 STATISTICS = ("mean", "min", "p50", "p90", "p95", "p99", "p99_9", "p99_99", "max")
 #: Of the set-up of a stream's connections, in the whole run.
 SET_UP_METRICS = ("connect_time", "tcp_time", "tls_time", "bind_time")
-#: Outcomes as a share of the requests sent.
-SHARES: dict[str, tuple[str, ...]] = {
-    "errors": ("failed", "timed_out", "unresolved"),
-    "expected": ("expected",),
-    "timed_out": ("timed_out",),
-    "unresolved": ("unresolved",),
+#: Metric -> counters, as a share of others.
+_SENT = ("completed", "timed_out", "unresolved", "abandoned")
+SHARES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "errors": (
+        ("failed", "timed_out", "unresolved", "dropped"),
+        (*_SENT, "dropped"),
+    ),
+    "expected": (("expected",), _SENT),
+    "timed_out": (("timed_out",), _SENT),
+    "unresolved": (("unresolved",), _SENT),
+    "empty": (("empty",), ("succeeded",)),
 }
+OUTAGE_STATISTICS = ("longest", "total", "share")
+_OUTAGE = {None: "_s", "longest": "_longest_s", "total": "_total_s", "share": "_share"}
 #: Metrics of a stream, not of an operation.
-_STREAM_METRICS = (*SET_UP_METRICS, "elapsed")
-METRICS = (*TIME_METRICS, *SET_UP_METRICS, "elapsed", "throughput", "goodput", *SHARES)
+STREAM_METRICS = (*SET_UP_METRICS, "elapsed", "outage")
+METRICS = (*TIME_METRICS, *STREAM_METRICS, "throughput", "goodput", *SHARES)
+#: Hold for every operation or stream for which the job has none of the same metric and
+#: statistic.
+DEFAULT_THRESHOLDS = (
+    "*.*.errors < 1%",
+    "*.*.empty <= 50%",
+    "*.*.outage.longest < 2s",
+    "*.*.outage.share < 1%",
+)
 COMPARISONS: dict[str, Callable[[float, float], bool]] = {
     "<": operator.lt,
     "<=": operator.le,
@@ -70,6 +81,7 @@ COMPARISONS: dict[str, Callable[[float, float], bool]] = {
 EXAMPLE = "readers.search.response_time.p99 < 5ms"
 
 #: For `ldapslam job describe`.
+_DEFAULTS = "".join(f"\n    {text}" for text in DEFAULT_THRESHOLDS)
 NOTATION = f"""\
     stream.operation.metric[.statistic] comparison value
 
@@ -82,8 +94,12 @@ NOTATION = f"""\
 What must hold in the measure phase for the verdict PASS. '*' stands for every
 stream, or every operation; each that matches must meet the threshold, and the
 value shown is the worst of them. Unbind and abandon have no response and no
-times. Without data a threshold fails, and so does one on a percentile among
-requests without a response: they rank above every time.
+times. In a threshold on a time, failures, dropped arrivals and requests without a
+response count as above every time. A threshold is met, or missed, when it is so
+over the whole range of what the figure may be: its 95% confidence interval, and
+best and worst case of what the generator is to blame for. Otherwise the run is
+INVALID. These hold unless the job sets its own:
+{_DEFAULTS}
 
     times, with a statistic   {", ".join(TIME_METRICS[:3])},
                               {", ".join(TIME_METRICS[3:])}
@@ -93,10 +109,16 @@ requests without a response: they rank above every time.
                               p99.9 and p99.99 as well
     elapsed                   from the stream's start to its last response;
                               operation '*'
+    outage, with a statistic  {", ".join(OUTAGE_STATISTICS)}: time without connections,
+                              or without any response to requests that wait; of a
+                              stream, operation '*'
     throughput                completions per second, whatever their result
     goodput                   successes per second
-    errors                    share of the requests sent that ended otherwise
-                              than expected: failed, timed out or unresolved
+    errors                    share of the requests due that ended otherwise than
+                              expected: failed, timed out, unresolved or, in an
+                              open loop, dropped
+    empty                     share of the successful searches that returned no
+                              entry
     expected                  share that ended with a result code other than
                               success that the job expects
     timed_out, unresolved     share that had no response
@@ -126,7 +148,7 @@ class Threshold:
     @property
     def unit(self) -> str:
         """Unit of the limit and of evaluated values: 'us', 'per_s' or 'share'."""
-        return _unit(self.metric)
+        return _unit(self.metric, self.statistic)
 
     def matches(self, stream: str, operation: str) -> bool:
         return self.stream in ("*", stream) and self.operation in ("*", operation)
@@ -139,7 +161,7 @@ class Threshold:
             return f"{value * 100:.4g}%"
         if self.unit == "per_s":
             return f"{value:,.1f}/s"
-        if self.metric == "elapsed":
+        if self.metric in ("elapsed", "outage"):
             return f"{value / 1e6:,.3f}s"
         return f"{value / 1000:,.3f}ms"
 
@@ -165,21 +187,22 @@ def parse_threshold(text: str) -> Threshold:
         raise _wrong(
             text, f"unknown metric {metric!r}", did_you_mean(metric, METRICS, "metrics")
         )
-    if metric in _STREAM_METRICS and operation != "*":
+    if metric in STREAM_METRICS and operation != "*":
         raise _wrong(
             text,
             f"{metric} is a metric of the stream, not of {operation!r}",
             f"write {stream}.*.{'.'.join((metric, *statistic))}",
         )
-    if metric not in (*TIME_METRICS, *SET_UP_METRICS):
+    statistics = OUTAGE_STATISTICS if metric == "outage" else STATISTICS
+    if metric not in (*TIME_METRICS, *SET_UP_METRICS, "outage"):
         if statistic:
             raise _wrong(text, f"{metric} has no statistic {'.'.join(statistic)!r}")
     elif len(statistic) != 1:
-        raise _wrong(text, f"{metric} needs one statistic", _known(STATISTICS))
-    elif statistic[0] not in STATISTICS:
-        raise _wrong(text, f"unknown statistic {statistic[0]!r}", _known(STATISTICS))
+        raise _wrong(text, f"{metric} needs one statistic", _known(statistics))
+    elif statistic[0] not in statistics:
+        raise _wrong(text, f"unknown statistic {statistic[0]!r}", _known(statistics))
     try:
-        limit = _limit(metric, value)
+        limit = _limit(_unit(metric, "".join(statistic)), value)
     except Fault as fault:
         raise _wrong(text, fault.reason, fault.hint) from fault
     return Threshold(
@@ -193,79 +216,53 @@ def parse_threshold(text: str) -> Threshold:
     )
 
 
-def evaluate(
+def matching(
     threshold: Threshold, result: Mapping[str, Any]
-) -> tuple[float | None, bool]:
-    """Worst value among the operations that match, in `threshold.unit` (None: some
-    operation has no value), and whether all of them meet the threshold."""
-    values = [_value(threshold, one) for one in _matching(threshold, result)]
-    known = [value for value in values if value is not None]
-    if not known or len(known) < len(values):
-        return None, False
-    worst = max(known) if threshold.comparison.startswith("<") else min(known)
-    return worst, COMPARISONS[threshold.comparison](worst, threshold.limit)
-
-
-def times_lacking(
-    threshold: Threshold, result: Mapping[str, Any]
-) -> list[Mapping[str, Any]]:
-    """The times, of operations that match, that lack the threshold's statistic."""
-    return [
-        times
-        for one in _matching(threshold, result)
-        if (times := one.get(f"{threshold.metric}_us"))
-        and times.get(threshold.statistic) is None
-    ]
-
-
-def _matching(
-    threshold: Threshold, result: Mapping[str, Any]
-) -> Iterator[Mapping[str, Any]]:
-    """The statistics of each operation, or stream, that a threshold matches."""
+) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    """The streams, operations ('*' of a metric of streams) and statistics in
+    result.json that a threshold is about."""
     for stream, operations in result["streams"].items():
-        if threshold.metric in _STREAM_METRICS:
+        if threshold.metric in STREAM_METRICS:
             if threshold.matches(stream, "*"):
-                yield result["connections"][stream]
+                yield stream, "*", result["connections"][stream]
             continue
         for operation, statistics in operations.items():
-            is_timed = statistics.get("kind") not in KINDS_WITHOUT_RESPONSE
-            if threshold.matches(stream, operation) and (
-                is_timed or threshold.metric not in TIME_METRICS
+            kind = statistics.get("kind")
+            is_timed = kind not in KINDS_WITHOUT_RESPONSE
+            if (
+                threshold.matches(stream, operation)
+                and (is_timed or threshold.metric not in TIME_METRICS)
+                and (kind == "search" or threshold.metric != "empty")
             ):
-                yield statistics
+                yield stream, operation, statistics
 
 
-def _value(threshold: Threshold, statistics: Mapping[str, Any]) -> float | None:
+def figure(threshold: Threshold, statistics: Mapping[str, Any]) -> float | None:
+    """The figure itself, in `threshold.unit`; None: there is none."""
     value: float | None
-    if threshold.unit == "per_s":
+    if threshold.metric in ("elapsed", "outage"):
+        value = statistics.get(f"{threshold.metric}{_OUTAGE[threshold.statistic]}")
+        if value is not None and threshold.unit == "us":
+            value *= 1e6
+    elif threshold.unit == "per_s":
         value = statistics.get(f"{threshold.metric}_per_s")
     elif threshold.unit == "share":
-        value = _share(statistics, SHARES[threshold.metric])
-    elif threshold.metric == "elapsed":
-        elapsed_s = statistics.get("elapsed_s")
-        value = None if elapsed_s is None else elapsed_s * 1e6
+        value = share_of(threshold.metric, statistics)
     else:
         times = statistics.get(f"{threshold.metric}_us") or {}
         value = times.get(threshold.statistic)
     return None if value is None else float(value)
 
 
-def error_share(statistics: Mapping[str, Any]) -> float | None:
-    """Requests that failed, timed out or were unresolved, as a share of those sent;
-    None when nothing was sent."""
-    return _share(statistics, SHARES["errors"])
-
-
-def _share(statistics: Mapping[str, Any], outcomes: tuple[str, ...]) -> float | None:
-    sent = sum(
-        statistics.get(name, 0)
-        for name in ("completed", "timed_out", "unresolved", "abandoned")
+def share_of(metric: str, counts: Mapping[str, Any]) -> float | None:
+    """One of SHARES; None when there is nothing to have a share of."""
+    some, every = (
+        sum(counts.get(name, 0) for name in names) for names in SHARES[metric]
     )
-    return sum(statistics.get(name, 0) for name in outcomes) / sent if sent else None
+    return some / every if every else None
 
 
-def _limit(metric: str, value: str) -> float:
-    unit = _unit(metric)
+def _limit(unit: str, value: str) -> float:
     if unit == "us":
         return units.parse_duration(value) / 1000
     if unit == "per_s":
@@ -273,8 +270,8 @@ def _limit(metric: str, value: str) -> float:
     return units.parse_ratio(value)
 
 
-def _unit(metric: str) -> str:
-    if metric in SHARES:
+def _unit(metric: str, statistic: str | None) -> str:
+    if metric in SHARES or statistic == "share":
         return "share"
     return "per_s" if metric in ("throughput", "goodput") else "us"
 
@@ -300,34 +297,34 @@ def samples_needed(p: float) -> int:
 
 
 class Validity(Section):
-    """Limits on the generator's own failings. A run beyond one of them is INVALID:
-    its numbers may describe the generator rather than the directory."""
+    """Limits on the failings of the generator and of the evidence. A run beyond one of
+    them is INVALID: its numbers may not describe the directory."""
 
-    disconnected: Share = 0.01
-    """largest part of the measure phase that connections of a closed stream may be
-    down, on average: its clients send nothing then"""
-    sent_share: Share = 0.98
-    """least share of the scheduled arrivals of an open stream that must have been sent
-    in the measure phase"""
-    allow_dropped: Flag = False
-    """whether arrivals may be dropped (backlog limit reached) without making the run
-    INVALID"""
+    missing_intervals: Share = 0.01
+    """largest part of the measured intervals of all agents that may be missing"""
+    plan_deviation: Share = 0.02
+    """how far the arrivals of an open stream may be from its planned rate, beside what
+    chance explains"""
     send_lag_p99_ns: Duration = 1_000_000
-    """send lag p99 of an open stream that is always tolerated; above it,
-    `send_lag_share` decides"""
+    """send lag p99 of a stream that is always tolerated; above it, `send_lag_share`
+    decides"""
     send_lag_share: Share = 0.10
     """largest send lag p99 as a share of the response time p99"""
+    loop_share: Share = 0.5
+    """largest part of the time of a closed stream's clients that may be lags of the
+    generator"""
     stall_ns: PositiveDuration = 200_000_000
-    """longest that the generator may delay one request of the measure phase (send lag
-    or receive lag)"""
+    """longest delay of a request by the generator (send lag or receive lag); above it,
+    the interval counts as disturbed"""
     busy_share: Share = 0.95
-    """share of an interval that a worker may be busy before the interval counts as
-    saturated"""
+    """share of an interval that a worker may be busy; above it, the interval counts as
+    disturbed"""
     run_queue_share: Share = 0.25
-    """share of an interval that a worker may wait for a CPU before the interval counts
-    as saturated"""
-    saturated_intervals: Share = 0.10
-    """largest share of measured intervals that may be saturated"""
+    """share of an interval that a worker may wait for a CPU, or that may be stolen from
+    the CPUs of its host or lost by throttling; above it, the interval counts as
+    disturbed"""
+    disturbed_intervals: Share = 0.10
+    """largest share of an agent's measured intervals that may be disturbed"""
     clock_offset_ns: PositiveDuration = 5_000_000
     """largest uncertainty of an agent's clock offset; a hundredth of the interval
     counts instead where that is less"""
@@ -339,4 +336,7 @@ class Validity(Section):
     to it, beside those without an answer"""
     books_other_operations: Annotated[int, Field(ge=0), Kind("count")] | None = None
     """requests of one kind that a watched server may have counted more than were sent
-    to it: other clients'; without it, any number"""
+    to it: other clients'; without it, `books_other_share` decides"""
+    books_other_share: Share = 0.05
+    """requests of others that a watched server may have counted, as a share of those
+    sent to it"""

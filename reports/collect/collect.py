@@ -35,6 +35,7 @@ from ldapslam.reports.collect.intervals import (
     Reports,
     Response,
     Slots,
+    Unsigned,
     reports_of,
     worker_shares,
 )
@@ -42,13 +43,18 @@ from ldapslam.reports.collect.points import TimelineBuilder, gaps_of
 from ldapslam.reports.collect.timeline import NS_PER_S, Plan
 from ldapslam.reports.collect.totals import (
     CLOCK_STEP_LIMIT_NS,
+    DISTURBANCES,
+    DISTURBED,
+    GENERATOR_LAGS,
     STEPS_KEPT,
     AgentTotals,
     Collected,
     OperationTotals,
     StreamTotals,
     known,
+    unanswered,
 )
+from ldapslam.reports.uncertainty import BATCHES
 from ldapslam.results.columns import Columns, Extent, Window, streams_of, windows
 from ldapslam.results.histogram import block_of, headers_of
 from ldapslam.results.records import RunRecord
@@ -96,11 +102,13 @@ class _Collector:
         self._intervals = 0
         self._timeline = TimelineBuilder(part.plan, part.run.agents, part.ended)
         self._ends_ns = np.array([one.end_ns for one in part.plan.intervals], np.int64)
+        self._batches = part.plan.batches(BATCHES)
 
     def add(self, window: Window) -> None:
         reports = reports_of(window, self._ends_ns)
         self._add_reports(window.reports, reports)
         slots = Slots(reports, self._add_workers(window, reports))
+        lags_ns = np.zeros(reports.slot.size, np.uint64)
         by_operation: dict[tuple[str, str], dict[bool, Columns]] = defaultdict(dict)
         for (stream, operation, measured), rows in window.operations.items():
             by_operation[stream, operation][measured] = rows
@@ -108,8 +116,11 @@ class _Collector:
             totals = self._operations.setdefault(key, OperationTotals())
             for measured, rows in groups.items():
                 self._add_rows(totals, rows, slots, measured)
-            slots.operations[key] = self._add_times(key, totals, groups, reports)
-        self._add_streams(window, reports)
+            slots.operations[key] = self._add_times(
+                key, totals, groups, reports, lags_ns
+            )
+        self._add_streams(window, slots)
+        self._add_disturbances(window, slots, lags_ns)
         self._timeline.add(slots)
 
     def finish(self) -> Collected:
@@ -179,9 +190,6 @@ class _Collector:
         self, rows: Columns, reports: Reports, busy: Floats, waited: Floats
     ) -> None:
         places = np.array(rows["report"], np.intp)
-        is_over = (busy > self._validity.busy_share) | (
-            waited > self._validity.run_queue_share
-        )
         groups: defaultdict[tuple[str, str, int], list[int]] = defaultdict(list)
         for row in np.flatnonzero(reports.in_measure[places]).tolist():
             name = reports.agents[reports.agent[places[row]]]
@@ -198,7 +206,6 @@ class _Collector:
             agent.worker_wall_ns += int(wall_ns.sum())
             totals = agent.workers[model, worker]
             totals.wall_ns += int(wall_ns.sum())
-            totals.saturated_ns += int(wall_ns[is_over[chosen]].sum())
             whole = chosen[wall_ns >= self._fragment_ns]
             totals.highest_busy_share = float(
                 busy[whole].max(initial=totals.highest_busy_share)
@@ -222,6 +229,7 @@ class _Collector:
             for text, times in Counter(rows["result_codes"]).items():
                 for code, amount in json.loads(text).items():
                     totals.result_codes[int(code)] += amount * times
+            self._add_to_batches(totals, reports, places, counted)
             for code in np.unique(by_agent).tolist():
                 sums = counted[:, by_agent == code].sum(axis=1).tolist()
                 of_agent = self._agents[reports.agents[code]].measured
@@ -233,6 +241,11 @@ class _Collector:
         within = reports.in_measure[places]
         totals.completed_in_measure += int(completed[within].sum())
         totals.succeeded_in_measure += int(succeeded[within].sum())
+        batches = self._batch_of(reports)[places[within]]
+        for number, amount in _by_group(batches, completed[within]):
+            totals.batches[number].completed += amount
+        for number, amount in _by_group(batches, succeeded[within]):
+            totals.batches[number].succeeded += amount
         for code, amount in _by_group(by_agent[within], completed[within]):
             self._agents[reports.agents[code]].completed_in_measure += amount
 
@@ -242,8 +255,10 @@ class _Collector:
         totals: OperationTotals,
         groups: Mapping[bool, Columns],
         reports: Reports,
+        lags_ns: Unsigned,
     ) -> OperationSlots:
-        """The operation by interval; its histograms are added to the totals."""
+        """The operation by interval; its histograms are added to the totals, and the
+        longest lag of the generator in each report to `lags_ns`."""
         shown = "response_time", self._plan.wanted_of(key)
         slots = OperationSlots.of(len(reports.indexes))
         packed: list[bytes] = []
@@ -263,7 +278,11 @@ class _Collector:
                     places += _where(rows[column], rows["report"])
                     measured += [is_measured] * len(some)
                 elif is_measured:
-                    totals.histograms[one].add_block(block_of(some))
+                    block = block_of(some)
+                    totals.histograms[one].add_block(block)
+                    if one[0] in GENERATOR_LAGS:
+                        where = _where(rows[column], rows["report"])
+                        np.maximum.at(lags_ns, where, block.headers["max_ns"])
         if packed:
             response = Response(packed, np.array(places, np.intp))
             slots.times = response.times(reports)
@@ -271,6 +290,11 @@ class _Collector:
             if chosen.any():
                 union = totals.histograms[shown]
                 response.add_by(np.zeros_like(reports.agent), lambda _: union, chosen)
+                response.add_by(
+                    self._batch_of(reports),
+                    lambda number: totals.batches[number].times,
+                    chosen,
+                )
             response.add_by(
                 reports.agent,
                 lambda code: self._agents[reports.agents[code]].response_times[key],
@@ -278,10 +302,32 @@ class _Collector:
             )
         return slots
 
+    def _add_to_batches(
+        self,
+        totals: OperationTotals,
+        reports: Reports,
+        places: Places,
+        counted: Integers,
+    ) -> None:
+        """The measured counters, by batch."""
+        batches = self._batch_of(reports)[places]
+        for number in np.unique(batches).tolist():
+            sums = counted[:, batches == number].sum(axis=1).tolist()
+            batch = totals.batches[number]
+            counts = dict(zip(OPERATION_COUNTERS, sums, strict=True))
+            batch.measured.update(counts)
+            batch.times.unanswered += unanswered(counts)
+
+    def _batch_of(self, reports: Reports) -> Places:
+        """By report."""
+        last = self._batches.size - 1
+        by_slot = self._batches[np.minimum(reports.indexes, last)]
+        return by_slot[reports.slot]
+
     # Streams.
 
-    def _add_streams(self, window: Window, reports: Reports) -> None:
-        rows = window.streams
+    def _add_streams(self, window: Window, slots: Slots) -> None:
+        rows, reports = window.streams, slots.reports
         members: defaultdict[str, list[int]] = defaultdict(list)
         for row, name in enumerate(rows["stream"]):
             members[name].append(row)
@@ -295,8 +341,15 @@ class _Collector:
             for row in (one for one in numbers if downs_ns[one]):
                 if reports.in_measure[place := places[row]]:
                     totals.down_in_measure_ns += downs_ns[row]
-                    start_ns = int(reports.start_ns[place])
-                    totals.down_from_ns = known(min, totals.down_from_ns, start_ns)
+                    index = reports.indexes[reports.slot[place]]
+                    totals.down_ns[index] += downs_ns[row]
+            self._add_silence(
+                name,
+                totals,
+                slots,
+                [places[row] for row in numbers],
+                [rows["in_flight"][row] for row in numbers],
+            )
             for time in SET_UP_TIMES:
                 values = rows[time]
                 if some := [one for row in numbers if (one := values[row]) is not None]:
@@ -306,6 +359,62 @@ class _Collector:
                 totals.last_done_ns = known(max, totals.last_done_ns, last_ns)
             for code in set(reports.agent[[rows["report"][row] for row in numbers]]):
                 self._agents[reports.agents[code]].streams.add(name)
+
+    def _add_silence(
+        self,
+        name: str,
+        totals: StreamTotals,
+        slots: Slots,
+        places: Sequence[int],
+        in_flight: Sequence[int],
+    ) -> None:
+        """The intervals in which a stream's requests waited and none had a response;
+        `places` are the stream's reports, `in_flight` is of their ends."""
+        reports = slots.reports
+        waiting = np.zeros(len(reports.indexes), np.int64)
+        where = np.array(places, np.intp)
+        amounts = np.array(in_flight, np.int64) * reports.in_measure[where]
+        np.add.at(waiting, reports.slot[where], amounts)
+        for (stream, _), operation in slots.operations.items():
+            if stream == name:
+                waiting[operation.completed > 0] = 0
+        totals.silent.update(reports.indexes[one] for one in np.flatnonzero(waiting))
+
+    # The generator.
+
+    def _add_disturbances(
+        self, window: Window, slots: Slots, lags_ns: Unsigned
+    ) -> None:
+        """The measured intervals in which the generator was disturbed."""
+        reports, columns, limits = slots.reports, window.reports, self._validity
+        lengths_ns = np.maximum(reports.end_ns - reports.start_ns, 1)
+        busy, waited = np.zeros(lengths_ns.size), np.zeros(lengths_ns.size)
+        shares = worker_shares(window.workers)
+        whole = np.array(window.workers["wall_ns"], np.int64) >= self._fragment_ns
+        where = np.array(window.workers["report"], np.intp)[whole]
+        np.maximum.at(busy, where, shares[0][whole])
+        np.maximum.at(waited, where, shares[1][whole])
+        throttled = np.array(columns["throttled_ns"], np.float64) / lengths_ns
+        steal = np.array(columns["steal_share"], np.float64)  # None is NaN
+        found = (
+            lags_ns > limits.stall_ns,
+            busy > limits.busy_share,
+            waited > limits.run_queue_share,
+            steal > limits.run_queue_share,
+            throttled > limits.run_queue_share,
+        )
+        every = np.logical_or.reduce(found)
+        for place in np.flatnonzero(reports.in_measure).tolist():
+            agent = self._agents[reports.agents[reports.agent[place]]]
+            length_ns = int(lengths_ns[place])
+            agent.wall_ns += length_ns
+            if not every[place]:
+                continue
+            agent.disturbed_ns[DISTURBED] += length_ns
+            cell = reports.agent[place], reports.slot[place]
+            agent.disturbed += int(slots.agents.completed[cell])
+            for name, is_so in zip(DISTURBANCES, found, strict=True):
+                agent.disturbed_ns[name] += length_ns * bool(is_so[place])
 
 
 def _add_host(agent: AgentTotals, columns: Columns, place: int) -> None:

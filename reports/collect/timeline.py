@@ -15,6 +15,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
+import numpy as np
+import numpy.typing as npt
+
 DISPLAY_POINTS = 600
 NS_PER_S = 1_000_000_000
 
@@ -202,6 +205,30 @@ class Plan:
     def phase_of(self, index: int) -> str:
         """Empty of the drain."""
         return self.intervals[index].phase if index < len(self.intervals) else ""
+
+    def batches(self, most: int) -> npt.NDArray[np.intp]:
+        """By interval, the drain last: the number of its batch, of at most this many of
+        the measure phase. What comes before the phase is in the first, what comes after
+        in the last."""
+        is_measured = [
+            one.phase == "measure" and index < self.shown
+            for index, one in enumerate(self.intervals)
+        ]
+        before = np.cumsum([0, *is_measured])
+        every = max(int(before[-1]), 1)
+        batches = min(most, every)
+        numbers: npt.NDArray[np.intp]
+        numbers = np.minimum(before, every - 1) * batches // every
+        return numbers
+
+    def batch_lengths_s(self, most: int) -> list[float]:
+        """Of the measure phase's part in each batch."""
+        lengths = [
+            (one.end_ns - one.start_ns) / NS_PER_S * (one.phase == "measure")
+            for one in self.intervals[: self.shown]
+        ]
+        numbers = self.batches(most)[: len(lengths)]
+        return [float(one) for one in np.bincount(numbers, lengths)]
 
     def wanted_of(self, operation: tuple[str, str]) -> str:
         """The outcome whose response times are shown for an operation."""

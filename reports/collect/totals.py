@@ -23,6 +23,15 @@ UNANSWERED = ("timed_out", "unresolved")
 GENERATOR_LAGS = ("send_lag", "receive_lag")
 #: Counters whose names in result.json are not the words of the reports.
 _TITLES = {"unresolved": "no response", "substituted": "fallback add"}
+#: What disturbs a generator, and any of it.
+DISTURBANCES = (
+    "stood still",
+    "a worker was busy throughout",
+    "waited for a CPU",
+    "CPU time was stolen",
+    "was throttled",
+)
+DISTURBED = "disturbed"
 #: Times in which requests without an answer rank above every value.
 UNANSWERED_METRICS = ("response_time", "service_time")
 #: The wall clock may be slewed, by 500 ppm at most; more than this is a step.
@@ -58,11 +67,27 @@ class _Totals:
                 setattr(self, one.name, how(ours, theirs))
             elif isinstance(ours, Counter | set):
                 ours.update(theirs)
+            elif isinstance(ours, Histogram):
+                ours.add(theirs)
             elif isinstance(ours, defaultdict):
                 for key, value in theirs.items():
                     ours[key].add(value)
             else:
                 setattr(self, one.name, ours + theirs)
+
+
+@dataclass(slots=True)
+class BatchTotals(_Totals):
+    """One operation in consecutive intervals of the measure phase, over all agents."""
+
+    #: Completions and successes that happened in it.
+    completed: int = 0
+    succeeded: int = 0
+    #: Of the requests that its intervals counted and whose intended time lies in the
+    #: measure phase: counters, and response times of the wanted outcome, with the
+    #: requests without an answer.
+    measured: Counter[str] = field(default_factory=Counter)
+    times: Histogram = field(default_factory=Histogram)
 
 
 @dataclass(slots=True)
@@ -80,6 +105,11 @@ class OperationTotals(_Totals):
     #: (metric, outcome) -> durations of the measured requests.
     histograms: defaultdict[tuple[str, str], Histogram] = field(
         default_factory=lambda: defaultdict(Histogram)
+    )
+    #: Number of a batch of the measure phase (reports/uncertainty.py) -> its totals;
+    #: what is counted after the phase belongs to the last one.
+    batches: defaultdict[int, BatchTotals] = field(
+        default_factory=lambda: defaultdict(BatchTotals)
     )
     #: Values above the range of the histograms, outside the measure phase.
     unmeasured_overflow: int = 0
@@ -111,8 +141,11 @@ class StreamTotals(_Totals):
     #: In the measure phase, summed over the connections: lost, or not made, and not yet
     #: set up again.
     down_in_measure_ns: int = 0
-    #: Begin of the first interval with any of it, since T0.
-    down_from_ns: int | None = field(default=None, metadata=_LOWEST)
+    #: Number of an interval -> what of it lies in that interval.
+    down_ns: Counter[int] = field(default_factory=Counter)
+    #: Intervals of the measure phase without a response, at whose end requests waited
+    #: for one; of all agents together.
+    silent: set[int] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -120,9 +153,6 @@ class WorkerTotals(_Totals):
     """One engine thread in the measure phase."""
 
     wall_ns: int = 0
-    #: Of it, the intervals in which a limit was exceeded. By length: a run that ends
-    #: early has a last interval of any length.
-    saturated_ns: int = 0
     highest_busy_share: float = field(default=0.0, metadata=_HIGHEST)
     highest_run_queue_share: float = field(default=0.0, metadata=_HIGHEST)
 
@@ -145,6 +175,13 @@ class AgentTotals(_Totals):
     worker_cpu_ns: int = 0
     worker_busy_ns: int = 0
     worker_wall_ns: int = 0
+    #: Length of its intervals; and of those in which the generator was disturbed, by
+    #: what (DISTURBANCES), and in all. By length: a run that ends early has a last
+    #: interval of any length.
+    wall_ns: int = 0
+    disturbed_ns: Counter[str] = field(default_factory=Counter)
+    #: Completions in disturbed intervals.
+    disturbed: int = 0
     #: Weighted by the length of the intervals that have it.
     cpu_utilisation_ns: float = 0.0
     cpu_utilisation_wall_ns: int = 0

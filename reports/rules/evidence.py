@@ -8,12 +8,15 @@ at work, else it would look slower the sooner it was through.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import groupby
 from typing import Any
 
 from ldapslam.jobs.fields.thresholds import Validity
+from ldapslam.proto.fields import OUTCOMES
 from ldapslam.reports.collect.clocks import Clock
 from ldapslam.reports.collect.completeness import (
     Completeness,
@@ -24,7 +27,13 @@ from ldapslam.reports.collect.completeness import (
 from ldapslam.reports.collect.replication import Replication, replication_of
 from ldapslam.reports.collect.telemetry import MonitorSummary
 from ldapslam.reports.collect.timeline import NS_PER_S, Plan
-from ldapslam.reports.collect.totals import Collected, OperationTotals, StreamTotals
+from ldapslam.reports.collect.totals import (
+    ANSWERED,
+    GENERATOR_LAGS,
+    Collected,
+    OperationTotals,
+    StreamTotals,
+)
 from ldapslam.reports.rules.reconciliation import (
     Reconciliation,
     reconcile,
@@ -75,6 +84,14 @@ def window_of(
     return Window((end_ns - start_ns) / NS_PER_S, elapsed_s)
 
 
+def _chains(indexes: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """First and last of numbers that follow each other."""
+    numbered = enumerate(sorted(indexes))
+    for _, group in groupby(numbered, key=lambda one: one[1] - one[0]):
+        numbers = [index for _, index in group]
+        yield numbers[0], numbers[-1]
+
+
 def measured_s(
     streams: Mapping[str, Mapping[str, Any]], collected: Collected
 ) -> float | None:
@@ -87,6 +104,25 @@ def measured_s(
     if lasts_ns and all(one.get("count") for one in streams.values()):
         end_ns = min(end_ns, max(lasts_ns))
     return (end_ns - start_ns) / NS_PER_S if end_ns > start_ns else None
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """When a stream could not work: in the measure phase, as exactly as its intervals
+    tell."""
+
+    longest_s: float = 0.0
+    total_s: float = 0.0
+    #: Of the time that the stream was at work.
+    share: float = 0.0
+    #: What it was, for people; empty without one.
+    text: str = ""
+
+
+#: An interval belongs to an outage when connections were down for so much of it.
+_OUT = 0.3
+#: A silence is longer than this many usual response times.
+_SILENCE_TIMES = 10
 
 
 @dataclass(frozen=True)
@@ -166,16 +202,92 @@ class Evidence:
             return replace(window, elapsed_s=None)
         return window
 
-    def down_share(self, stream: str) -> float | None:
-        """The part of its measured time that a connection was down, on average; None
-        where the stream was not at work."""
-        measure_s = self.window_of(stream).measure_s
+    def outage_of(self, stream: str) -> Outage:
+        """Its connections were down, or requests waited through whole intervals in
+        which no response came."""
+        window_s = self.window_of(stream).measure_s
         connections = self.streams.get(stream, {}).get("connections")
-        if not measure_s or not connections:
-            return None
-        down_ns = self.totals_of(stream).down_in_measure_ns
-        share: float = down_ns / NS_PER_S / (connections * measure_s)
-        return min(share, 1.0)
+        if not window_s or not connections:
+            return Outage()
+        totals, out_s = self.totals_of(stream), Counter[int]()
+        lengths_s: dict[int, float] = {}
+        for index in {*totals.down_ns, *totals.silent}:
+            start_ns, end_ns = self.plan.span_ns(index)
+            lengths_s[index] = (end_ns - start_ns) / NS_PER_S
+            out_s[index] = min(
+                totals.down_ns[index] / NS_PER_S / connections, lengths_s[index]
+            )
+        usual_s = self._usual_response_s(stream)
+        for first, last in _chains(totals.silent):
+            silence_s = sum(lengths_s[index] for index in range(first, last + 1))
+            if silence_s > _SILENCE_TIMES * usual_s:
+                out_s.update(
+                    {
+                        index: lengths_s[index] - out_s[index]
+                        for index in range(first, last + 1)
+                    }
+                )
+        is_out = {index for index in out_s if out_s[index] >= _OUT * lengths_s[index]}
+        longest_s, begin = 0.0, 0
+        for first, last in _chains(is_out):
+            # it may have begun and ended within the neighbours
+            length_s = sum(out_s[index] for index in range(first - 1, last + 2))
+            if length_s > longest_s:
+                longest_s, begin = length_s, first
+        total_s = sum(out_s.values())
+        text = ""
+        if longest_s:
+            at_s = self.plan.span_ns(begin)[0] / NS_PER_S
+            text = f"unavailable for {longest_s:.3g} s from about {at_s:+.3g} s"
+        return Outage(longest_s, total_s, min(1.0, total_s / window_s), text)
+
+    def _usual_response_s(self, stream: str) -> float:
+        """The median of its slowest operation."""
+        medians = (
+            totals.union("response_time", ANSWERED).percentile(50)
+            for (name, _), totals in self.collected.operations.items()
+            if name == stream
+        )
+        return max((one / NS_PER_S for one in medians if one is not None), default=0.0)
+
+    def loop_share(self, stream: str) -> float:
+        """Lags of the generator as a share of the time of a closed stream's clients, in
+        which these sent nothing; 0 of other streams."""
+        planned, window_s = (
+            self.streams.get(stream, {}),
+            self.window_of(stream).measure_s,
+        )
+        clients = planned.get("clients")
+        if planned.get("model") != "closed" or not clients or not window_s:
+            return 0.0
+        lags_ns = sum(
+            totals.union(lag, OUTCOMES).sum_ns
+            for (name, _), totals in self.collected.operations.items()
+            if name == stream
+            for lag in GENERATOR_LAGS
+        )
+        return min(0.99, lags_ns / NS_PER_S / (clients * window_s))
+
+    @cached_property
+    def missing_share(self) -> float:
+        """Of the measured intervals of all agents."""
+        due = self.completeness.measure_due
+        return 1 - self.completeness.measure_there / due if due else 0.0
+
+    @cached_property
+    def disturbed_share(self) -> float:
+        """Completions in intervals in which their agent was disturbed."""
+        agents = self.collected.agents.values()
+        completed = sum(agent.completed_in_measure for agent in agents)
+        return (
+            sum(agent.disturbed for agent in agents) / completed if completed else 0.0
+        )
+
+    def operation_plan(self, key: tuple[str, str]) -> Mapping[str, Any]:
+        """Empty of one that is not planned by name."""
+        operations = self.streams.get(key[0], {}).get("operations", ())
+        named: dict[str, Mapping[str, Any]] = {one["name"]: one for one in operations}
+        return named.get(key[1], {})
 
     def was_through_before(self, stream: str) -> bool:
         """Did it come to an end of its own before the measure phase?"""

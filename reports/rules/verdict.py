@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Can the numbers be certified, and are they good enough? Pure.
 
-Every rule is checked in every run. A run in which a rule fails is INVALID, whatever its
-thresholds say; one in which a threshold fails, or whose servers differ, is FAIL; the
-rest is PASS.
+Every rule and threshold is checked in every run. Where the evidence does not add up,
+the run is INVALID. Else it is FAIL when the target is at fault for certain: a threshold
+is missed over its whole range, a server was restarted, or servers differ. Else it is
+INVALID when the generator is at fault, or a threshold is uncertain. The rest is PASS.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ldapslam.reports.collect.totals import unanswered
+from ldapslam.reports.rules.criteria import Outcome, ThresholdResult
 from ldapslam.reports.rules.evidence import Evidence
-from ldapslam.reports.rules.rules import RULES, Rule
+from ldapslam.reports.rules.rules import RULES, Cause, Rule
 
 PASS, FAIL, INVALID = "PASS", "FAIL", "INVALID"
+_VERDICTS = {Cause.EVIDENCE: INVALID, Cause.TARGET: FAIL, Cause.GENERATOR: INVALID}
 
 #: Fact of an agent, its value, and what that means for the statistics.
 _AGENT_NOTES = (
@@ -59,22 +62,32 @@ def judge(evidence: Evidence) -> tuple[Rule, ...]:
     return tuple(check(evidence) for check in RULES)
 
 
+def is_sound(rules: Sequence[Rule]) -> bool:
+    """Does no rule about the generator fail?"""
+    return all(rule.passed or rule.cause is not Cause.GENERATOR for rule in rules)
+
+
 def conclude(
     rules: Sequence[Rule],
-    thresholds: Sequence[tuple[str, str, bool]],
+    thresholds: Sequence[ThresholdResult],
     failures: Sequence[str] = (),
 ) -> tuple[str, tuple[str, ...]]:
-    """The verdict and its reasons; thresholds are (expression, value, passed), failures
-    what was verified after the load and found wrong."""
-    invalid = [_reason(rule) for rule in rules if not rule.passed]
-    failed = [
-        f"threshold failed: {expression}, was {value}"
-        for expression, value, passed in thresholds
-        if not passed
-    ]
-    failed += failures
-    verdict = INVALID if invalid else FAIL if failed else PASS
-    return verdict, tuple(invalid + failed)
+    """The verdict and its reasons, those that decide first; `failures` are what was
+    verified after the load and found wrong."""
+    reasons: dict[str, list[str]] = {cause: [] for cause in Cause}
+    for rule in rules:
+        if not rule.passed:
+            reasons[rule.cause].append(_reason(rule))
+    for one in thresholds:
+        if one.outcome is Outcome.MISSED:
+            reasons[Cause.TARGET].append(one.reason)
+        elif one.outcome is Outcome.UNCERTAIN:
+            reasons[Cause.GENERATOR].append(one.reason)
+    reasons[Cause.TARGET] += failures
+    order = (Cause.EVIDENCE, Cause.TARGET, Cause.GENERATOR)
+    deciding = next((cause for cause in order if reasons[cause]), None)
+    verdict = PASS if deciding is None else _VERDICTS[deciding]
+    return verdict, tuple(reason for cause in order for reason in reasons[cause])
 
 
 def _reason(rule: Rule) -> str:
@@ -123,14 +136,6 @@ def notes(evidence: Evidence) -> tuple[str, ...]:
         f"{evidence.run.run_id}` on its host removes them"
         for agent, facts in sorted(evidence.facts.items())
         if (done := facts.get("clean_up")) and (done.get("left") or done.get("error"))
-    ]
-    searches = evidence.operations_with("kind", "search")
-    lines += [
-        f"{'.'.join(key)} never returned an entry: they may not be the data it is for"
-        for key, operation in evidence.collected.operations.items()
-        if key in searches
-        and operation.measured["succeeded"]
-        and not operation.measured["entries"]
     ]
     for name, stream in evidence.collected.streams.items():
         lines += [

@@ -35,10 +35,10 @@ from ldapslam.reports.model import (
     OperationSummary,
     StreamSummary,
     Summary,
-    ThresholdResult,
 )
 from ldapslam.reports.result import manifest_of
-from ldapslam.reports.rules.rules import Rule
+from ldapslam.reports.rules.criteria import Outcome, ThresholdResult
+from ldapslam.reports.rules.rules import Cause, Rule
 from ldapslam.reports.sections import appendix, bulk_imports, requests, servers
 from ldapslam.reports.typeset import (
     NOT_AVAILABLE,
@@ -97,22 +97,38 @@ def _section(name: str, title: str, blocks: tuple[Block, ...]) -> tuple[Section,
 
 
 def _statement(summary: Summary) -> str:
-    rules = sum(not rule.passed for rule in summary.rules)
-    failed = sum(not one.passed for one in summary.thresholds)
-    if rules:
-        what = "validity rule fails" if rules == 1 else "validity rules fail"
-        return f"These numbers cannot be certified: {count(rules)} {what}."
-    passed = f"All {len(summary.rules)} validity rules pass"
+    failing = [rule for rule in summary.rules if not rule.passed]
+    if summary.verdict == "INVALID":
+        unsure = sum(one.outcome is Outcome.UNCERTAIN for one in summary.thresholds)
+        what = [f"{_counted(len(failing), 'rule')} {_fail(len(failing))}"] * bool(
+            failing
+        )
+        if unsure:
+            is_are = "is" if unsure == 1 else "are"
+            what.append(f"{_counted(unsure, 'threshold')} {is_are} uncertain")
+        return f"These numbers cannot be certified: {', '.join(what)}."
+    checked = sum(rule.is_checked for rule in summary.rules)
+    text = f"All {checked} rules that had something to check pass"
+    if failing:
+        text = f"{checked - len(failing)} of {checked} rules pass"
+    if any(rule.cause is Cause.GENERATOR for rule in failing):
+        text += "; the generator's part does not change the verdict"
     if summary.replication is not None:
         differ = bool(summary.replication.failures)
-        passed += "; replicas differ" if differ else ", replicas hold the same"
-    if not summary.thresholds:
-        return f"{passed}. The job sets no thresholds."
+        text += "; replicas differ" if differ else ", replicas hold the same"
+    missed = sum(not one.passed for one in summary.thresholds)
     every = _counted(len(summary.thresholds), "threshold")
-    if failed:
-        return f"{passed}; {failed} of {every} {'fails' if failed == 1 else 'fail'}."
-    passes = "passes" if len(summary.thresholds) == 1 else "pass"
-    return f"{passed}, and {every} {passes}."
+    if missed:
+        return f"{text}; {missed} of {every} {_fail(missed)}."
+    own = sum(not one.is_default for one in summary.thresholds)
+    if not own:
+        return f"{text}. The job sets no thresholds; the default ones pass."
+    passes = "passes" if own == 1 else "pass"
+    return f"{text}, and {_counted(own, 'threshold')} {passes}."
+
+
+def _fail(number: int) -> str:
+    return "fails" if number == 1 else "fail"
 
 
 def _facts(summary: Summary) -> tuple[tuple[str, str], ...]:
@@ -164,19 +180,21 @@ def _rate(stream: StreamSummary) -> str:
 
 
 def _basis(summary: Summary) -> tuple[Block, ...]:
-    thresholds: Block = Paragraph("The job sets no thresholds.")
-    if summary.thresholds:
-        thresholds = table(
-            "thresholds",
-            "Thresholds of the job",
-            summary.thresholds,
-            column("Threshold", lambda one: one.expression),
-            number("Observed", lambda one: grouped(one.shown)),
-            column("Result", _passed),
-        )
+    thresholds = table(
+        "thresholds",
+        "Thresholds",
+        summary.thresholds,
+        column(
+            "Threshold",
+            lambda one: f"{one.expression}{' (default)' * one.is_default}",
+        ),
+        number("Observed", lambda one: grouped(one.shown)),
+        column("Range (95%)", lambda one: grouped(one.range) or NOTHING),
+        column("Result", _outcome),
+    )
     rules = table(
         "rules",
-        "Validity rules: may the numbers be trusted?",
+        "Rules: may the numbers be trusted, and who is at fault?",
         summary.rules,
         column("Rule", lambda rule: Cell(rule.title, hint=rule.name)),
         column("Limit", lambda rule: grouped(rule.limit)),
@@ -187,8 +205,19 @@ def _basis(summary: Summary) -> tuple[Block, ...]:
     return thresholds, rules, *notes
 
 
-def _passed(one: ThresholdResult | Rule) -> Cell:
-    return Cell("pass", GOOD) if one.passed else Cell("fail", BAD)
+def _outcome(one: ThresholdResult) -> Cell:
+    words = {
+        Outcome.MET: "pass",
+        Outcome.MISSED: "fail",
+        Outcome.UNCERTAIN: "uncertain",
+    }
+    return Cell(words[one.outcome], GOOD if one.passed else BAD)
+
+
+def _passed(rule: Rule) -> Cell:
+    if not rule.is_checked:
+        return Cell(NOTHING, MUTED)
+    return Cell("pass", GOOD) if rule.passed else Cell(f"fail: {rule.cause}", BAD)
 
 
 def _results(summary: Summary) -> tuple[Block, ...]:

@@ -255,7 +255,7 @@ _COUNTERS = {
     "reconnects": "reconnects",
     "connect_failures": "failed",
     "disconnects": "lost",
-    "down_share": "down (%)",
+    "outage": "out (%)",
     "protocol_errors": "protocol errors",
     "late_responses": "late",
     "unexpected_messages": "unsolicited",
@@ -273,8 +273,8 @@ _STEPS = {
 def _counter(stream: StreamSummary, key: str) -> Cell:
     if key == "stamps_missing" and stream.engine == "python":
         return Cell("all", MUTED, "driven by Python")
-    if key == "down_share":
-        return Cell(percent(stream.down_share, 3))
+    if key == "outage":
+        return Cell(percent(stream.outage.share, 3))
     if key not in stream.connections:
         return Cell(NOTHING, MUTED)
     return Cell(count(stream.connections[key]))

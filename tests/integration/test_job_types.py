@@ -16,7 +16,7 @@ job: types
 targets: {{directory: "{uri}"}}
 bind: {{dn: "{dn}", password: {{file: "{password_file}"}}}}
 run: {{duration: 2s, ramp_up: 500ms, interval: 500ms}}
-validity: {{saturated_intervals: 100%, send_lag_p99: 1s, run_queue_share: 100%}}
+validity: {{disturbed_intervals: 100%, send_lag_p99: 1s, run_queue_share: 100%}}
 streams:
   - name: logins
     target: directory

@@ -57,7 +57,7 @@ def settings(lab: Lab, own: list[str]) -> list[str]:
         "monitors=[{directory: supplier}, {directory: replica1}, "
         "{directory: replica2}]",
         "verify={replication: {within: 60s}}",
-        "validity={saturated_intervals: 100%, send_lag_p99: 1s, run_queue_share: 100%}",
+        "validity={disturbed_intervals: 100%, send_lag_p99: 1s, run_queue_share: 100%}",
         *own,
     ]
 

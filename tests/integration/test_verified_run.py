@@ -27,7 +27,7 @@ bind: {{{{dn: "{{dn}}", password: {{{{file: "{{password_file}}"}}}}}}}}
 run: {{{{duration: 2s, interval: 500ms}}}}
 monitors: [{{{{directory: supplier}}}}, {{{{directory: replica}}}}]
 verify: {{{{replication: {{{{within: {{within}}}}}}}}}}
-validity: {{{{saturated_intervals: 100%, send_lag_p99: 1s, run_queue_share: 100%}}}}
+validity: {{{{disturbed_intervals: 100%, send_lag_p99: 1s, run_queue_share: 100%}}}}
 streams:
   - name: readers
     target: replica

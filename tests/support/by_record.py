@@ -50,6 +50,7 @@ class ByRecord:
     last_done_ns: dict[str, int] = field(default_factory=dict)
     workers: Counter[tuple[str, str, int, str]] = field(default_factory=Counter)
     highest: dict[tuple[str, str, int, str], float] = field(default_factory=dict)
+    disturbed: Counter[tuple[str, str]] = field(default_factory=Counter)
     seen: defaultdict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
 
 
@@ -76,24 +77,56 @@ def by_record(
             if stream.HasField("last_done_ns"):
                 known_ns = sums.last_done_ns.get(stream.stream, 0)
                 sums.last_done_ns[stream.stream] = max(known_ns, stream.last_done_ns)
+        if record.phase == "measure":
+            _add_disturbances(sums, record, validity, fragment_ns)
         for worker in record.workers if record.phase == "measure" else ():
             key = record.agent, worker.model, worker.worker
             shares = {
                 "busy": worker.busy_ns / worker.wall_ns if worker.wall_ns else 0.0,
                 "queue": worker.run_queue_ns / worker.wall_ns if worker.wall_ns else 0,
             }
-            over = (
-                shares["busy"] > validity.busy_share
-                or shares["queue"] > validity.run_queue_share
-            )
             sums.workers[*key, "wall"] += worker.wall_ns
-            sums.workers[*key, "saturated"] += worker.wall_ns * over
             sums.workers[*key, "cpu"] += worker.cpu_ns
             for name, share in shares.items():
                 if worker.wall_ns >= fragment_ns:
                     known = sums.highest.get((*key, name), 0.0)
                     sums.highest[*key, name] = max(known, share)
     return sums
+
+
+def _add_disturbances(
+    sums: ByRecord, record: IntervalRecord, validity: Validity, fragment_ns: float
+) -> None:
+    lags_ns = [
+        header_of(packed)[1].max_ns
+        for operation in record.operations
+        if operation.measured
+        for (metric, _), packed in histograms_of(operation).items()
+        if metric in ("send_lag", "receive_lag")
+    ]
+    busy = [
+        (one.busy_ns / one.wall_ns, one.run_queue_ns / one.wall_ns)
+        for one in record.workers
+        if one.wall_ns >= fragment_ns
+    ]
+    length_ns = record.end_ns - record.start_ns
+    host = record.host
+    is_so = {
+        "stood still": max(lags_ns, default=0) > validity.stall_ns,
+        "a worker was busy throughout": any(a > validity.busy_share for a, _ in busy),
+        "waited for a CPU": any(b > validity.run_queue_share for _, b in busy),
+        "CPU time was stolen": host is not None
+        and host.HasField("steal_share")
+        and host.steal_share > validity.run_queue_share,
+        "was throttled": host is not None
+        and host.throttled_ns / length_ns > validity.run_queue_share,
+    }
+    sums.disturbed[record.agent, "wall"] += length_ns
+    for name, yes in {**is_so, "disturbed": any(is_so.values())}.items():
+        sums.disturbed[record.agent, name] += length_ns * yes
+    if any(is_so.values()):
+        done = sum(one.completed for one in record.operations)
+        sums.disturbed[record.agent, "completed"] += done
 
 
 def _add_operation(

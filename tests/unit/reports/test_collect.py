@@ -220,9 +220,16 @@ def test_columns_add_up_to_what_records_do(seed: int) -> None:
         for (model, worker), totals in agent.workers.items():
             key = name, model, worker
             found[*key, "wall"] = totals.wall_ns
-            found[*key, "saturated"] = totals.saturated_ns
             assert totals.highest_busy_share == expected.highest[*key, "busy"]
             assert totals.highest_run_queue_share == expected.highest[*key, "queue"]
+        disturbed = {
+            "wall": agent.wall_ns,
+            "completed": agent.disturbed,
+            **agent.disturbed_ns,
+        }
+        for what, number in disturbed.items():
+            assert number == expected.disturbed[name, what], what
+        assert agent.disturbed > 0
         cpu = (
             n
             for (who, *_, what), n in expected.workers.items()

@@ -116,7 +116,7 @@ def test_the_verdict_comes_first(spoilt: Summary) -> None:
     lines = render_text(document(spoilt)).splitlines()
     assert lines[0] == "INVALID  directory-mix"
     assert lines[1].startswith("These numbers cannot be certified")
-    assert lines[2] == "  - intervals are missing: 1 of load2"
+    assert lines[2].startswith("  - intervals are missing: 1 of load2; 8.33% of those")
     assert headline(document(spoilt)).splitlines()[0] == lines[0]
 
 

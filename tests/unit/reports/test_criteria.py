@@ -1,0 +1,349 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Thresholds against ranges: what is met, missed, or left open, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ldapslam.proto.common_pb2 import OperationInterval, StreamInterval
+from ldapslam.reports.model import Summary
+from ldapslam.reports.summarise import summarise
+from ldapslam.results.records import IntervalRecord, RunRecord
+from ldapslam.results.store import Store
+from support.histograms import histogram_messages, packed_of
+from support.store import NS_PER_S, Scenario, agent_facts, run_record
+
+MS = 1_000_000
+SECONDS = 20
+#: Of one agent, each second.
+REQUESTS = 500
+
+Times = dict[str, Any]
+
+
+def times(second: int) -> Times:
+    """1 ms to 3 ms for each request, another each time; nothing is late."""
+    service = np.random.default_rng(second).uniform(1 * MS, 3 * MS, REQUESTS)
+    return {"service": service, "lag": np.zeros(REQUESTS)}
+
+
+def summary_of(
+    *thresholds: str,
+    change: Callable[[int, Times], Times] = lambda _, found: found,
+    stream: dict[str, Any] | None = None,
+    lost: frozenset[int] = frozenset(),
+    state: dict[int, dict[str, int]] | None = None,
+    validity: dict[str, Any] | None = None,
+) -> Summary:
+    """A run of one search in an open loop; `change` (second, times) gives times in ns,
+    and other counters. `state`: second -> gauges of the stream."""
+    run = _run(thresholds, stream or {}, validity or {})
+    with Store.open("sqlite://") as store:
+        store.create_run(run)
+        store.put_agent(run.run_id, "load1", agent_facts(0, Scenario()))
+        for second in range(SECONDS):
+            if second not in lost:
+                found = change(second, times(second))
+                gauges = (state or {}).get(second, {})
+                store.add_interval(run.run_id, _record(second, found, gauges))
+        store.add_interval(run.run_id, _drain())
+        return summarise(store, run.run_id)
+
+
+def _run(
+    thresholds: tuple[str, ...], stream: dict[str, Any], validity: dict[str, Any]
+) -> RunRecord:
+    record = run_record(Scenario(agents=("load1",)))
+    planned = {
+        "name": "load",
+        "target": "replica",
+        "model": "open",
+        "rate_per_s": float(REQUESTS),
+        "connections": 10,
+        "operations": [{"name": "search", "kind": "search"}],
+        **stream,
+    }
+    phase = {"name": "measure", "start_ns": 0, "end_ns": SECONDS * NS_PER_S}
+    plan = {
+        "phases": [phase],
+        "boundaries_ns": [n * NS_PER_S for n in range(1, SECONDS + 1)],
+        "streams": [planned],
+        "validity": validity,
+        "thresholds": list(thresholds),
+    }
+    return replace(record, plan=plan)
+
+
+def _record(second: int, found: Times, gauges: dict[str, int]) -> IntervalRecord:
+    service, lag = np.asarray(found["service"]), np.asarray(found["lag"])
+    counts = {
+        name: int(found.get(name, 0))
+        for name in ("failed", "dropped", "timed_out", "unresolved", "empty")
+    }
+    sent = len(service) + sum(
+        counts[name] for name in ("failed", "timed_out", "unresolved")
+    )
+    packed = {
+        "response_time": service + lag,
+        "service_time": service,
+        "send_lag": lag,
+        "receive_lag": found.get("receive_lag", np.zeros(1)),
+    }
+    return IntervalRecord(
+        agent="load1",
+        epoch=1,
+        sequence=second,
+        index=second,
+        phase="measure",
+        start_ns=second * NS_PER_S,
+        end_ns=(second + 1) * NS_PER_S,
+        operations=(
+            OperationInterval(
+                stream="load",
+                operation="search",
+                measured=True,
+                scheduled=sent + counts["dropped"],
+                sent=sent,
+                completed=len(service) + counts["failed"],
+                succeeded=len(service),
+                entries=len(service),
+                result_codes={0: len(service), 51: counts["failed"]},
+                histograms=histogram_messages(
+                    {
+                        (metric, "succeeded"): packed_of(values.astype(np.int64))
+                        for metric, values in packed.items()
+                        if len(values)
+                    }
+                ),
+                **counts,
+            ),
+        ),
+        streams=(StreamInterval(stream="load", **gauges),),
+    )
+
+
+def _drain() -> IntervalRecord:
+    return IntervalRecord(
+        agent="load1",
+        epoch=1,
+        sequence=SECONDS,
+        index=SECONDS,
+        phase="drain",
+        start_ns=SECONDS * NS_PER_S,
+        end_ns=SECONDS * NS_PER_S + MS,
+        final=True,
+    )
+
+
+def late(share: float, by_ms: float) -> Callable[[int, Times], Times]:
+    def change(_: int, found: Times) -> Times:
+        lag = np.zeros(REQUESTS)
+        lag[: round(share * REQUESTS)] = by_ms * MS
+        return {**found, "lag": lag}
+
+    return change
+
+
+def more(**counts: int) -> Callable[[int, Times], Times]:
+    return lambda _, found: {**found, **counts}
+
+
+def instead(**counts: int) -> Callable[[int, Times], Times]:
+    """Of the requests, not beside them."""
+
+    def change(_: int, found: Times) -> Times:
+        kept = found["service"][sum(counts.values()) :]
+        return {"service": kept, "lag": np.zeros(len(kept)), **counts}
+
+    return change
+
+
+def slow(share: float, to_ms: float) -> Callable[[int, Times], Times]:
+    def change(_: int, found: Times) -> Times:
+        service = found["service"].copy()
+        service[: round(share * REQUESTS)] = to_ms * MS
+        return {**found, "service": service}
+
+    return change
+
+
+def in_seconds(
+    seconds: set[int], change: Callable[[int, Times], Times]
+) -> Callable[[int, Times], Times]:
+    return lambda second, found: change(second, found) if second in seconds else found
+
+
+P99, P999 = (
+    "load.search.response_time.p99 < 5ms",
+    "load.search.response_time.p99.9 < 5ms",
+)
+
+
+@pytest.mark.parametrize(
+    ("threshold", "change", "verdict", "says"),
+    [
+        pytest.param(P99, None, "PASS", "", id="healthy"),
+        pytest.param(P99, slow(0.05, 6), "FAIL", "5% above the limit", id="slow"),
+        pytest.param(P99, slow(0.01, 6), "INVALID", "a longer run", id="on the edge"),
+        # what the generator did
+        pytest.param(P999, late(0.008, 150), "INVALID", "were sent late", id="late"),
+        pytest.param(P99, late(0.008, 150), "PASS", "", id="late, but few"),
+        pytest.param(P99, late(1.0, 0.5), "PASS", "", id="all a little late"),
+        pytest.param(
+            "load.search.response_time.p99 < 3ms",
+            late(1.0, 0.5),
+            "INVALID",
+            "were sent late",
+            id="late by what matters",
+        ),
+        pytest.param(
+            P99,
+            in_seconds({3}, more(receive_lag=np.full(1, 300 * MS))),
+            "PASS",
+            "",
+            id="stood still, which cannot matter",
+        ),
+        pytest.param(
+            P99,
+            in_seconds(
+                {3},
+                lambda second, found: {
+                    **slow(0.3, 8)(second, found),
+                    "receive_lag": np.full(1, 300 * MS),
+                },
+            ),
+            "INVALID",
+            "while the generator was disturbed",
+            id="slow only when it stood still",
+        ),
+        # what the directory did
+        pytest.param(
+            P99, instead(failed=10), "FAIL", "200 busy", id="failures are not fast"
+        ),
+        pytest.param(
+            P99, instead(dropped=50), "FAIL", "overloaded: 10%", id="overload"
+        ),
+        pytest.param(P99, instead(timed_out=25), "FAIL", "timed out", id="time-outs"),
+        pytest.param(
+            "load.search.response_time.mean < 5ms",
+            instead(timed_out=25),
+            "FAIL",
+            "n/a",
+            id="mean of time-outs",
+        ),
+        # other figures
+        pytest.param("load.search.throughput > 490/s", None, "PASS", "", id="rate"),
+        pytest.param(
+            "load.search.throughput > 510/s", None, "FAIL", "was 500", id="slow"
+        ),
+        pytest.param(
+            "load.search.response_time.mean < 2.5ms", None, "PASS", "", id="mean"
+        ),
+        pytest.param(
+            "load.search.response_time.mean < 1.5ms", None, "FAIL", "2.00", id="mean"
+        ),
+        pytest.param(
+            "load.search.response_time.mean < 2ms",
+            None,
+            "INVALID",
+            "a longer run",
+            id="mean on the edge",
+        ),
+        pytest.param(
+            "load.search.errors <= 0%", None, "PASS", "", id="no error at all"
+        ),
+        pytest.param(
+            "load.search.errors <= 0%",
+            in_seconds({3}, more(failed=1)),
+            "FAIL",
+            "1 busy",
+            id="one error",
+        ),
+    ],
+)
+def test_a_threshold_is_judged_over_its_range(
+    threshold: str,
+    change: Callable[[int, Times], Times] | None,
+    verdict: str,
+    says: str,
+) -> None:
+    summary = summary_of(threshold, change=change or (lambda _, found: found))
+    assert summary.verdict == verdict, summary.reasons
+    assert says in "; ".join(summary.reasons)
+
+
+def test_missing_intervals_are_the_worst_case() -> None:
+    lenient = {"missing_intervals": "10%"}
+    lost = frozenset({4})
+    sure = summary_of("load.search.errors < 10%", lost=lost, validity=lenient)
+    assert sure.verdict == "PASS"
+    unsure = summary_of(P99, lost=lost, validity=lenient)
+    assert unsure.verdict == "INVALID"
+    assert "5% of the intervals are missing" in unsure.reasons[0]
+    missed = summary_of(P99, lost=lost, validity=lenient, change=slow(0.5, 9))
+    assert missed.verdict == "FAIL"
+
+
+def test_the_jobs_own_thresholds_stand_instead_of_the_default_ones() -> None:
+    failing = more(failed=20)
+    assert summary_of(change=failing).verdict == "FAIL"
+    own = summary_of("load.*.errors < 10%", change=failing)
+    assert own.verdict == "PASS"
+    assert [one.expression for one in own.thresholds if "errors" in one.expression] == [
+        "load.*.errors < 10%"
+    ]
+
+
+def test_searches_that_return_nothing_fail() -> None:
+    summary = summary_of(change=more(empty=REQUESTS))
+    assert summary.verdict == "FAIL"
+    assert "searches found nothing" in summary.reasons[0]
+
+
+@pytest.mark.parametrize(
+    ("state", "change", "longest_s", "verdict"),
+    [
+        # connections are down for 10 x 0.4 s, 1 s, 0.5 s
+        pytest.param(
+            {3: 0.4, 4: 1.0, 5: 0.5}, None, 1.9, "FAIL", id="down for 1.9 s of 20"
+        ),
+        pytest.param({3: 0.1}, None, 0.0, "PASS", id="one of ten reconnects"),
+    ],
+)
+def test_an_outage_of_connections(
+    state: dict[int, float], change: Any, longest_s: float, verdict: str
+) -> None:
+    gauges = {
+        second: {"down_ns": int(10 * share * NS_PER_S)}
+        for second, share in state.items()
+    }
+    summary = summary_of(state=gauges)
+    assert summary.streams[0].outage.longest_s == pytest.approx(longest_s)
+    assert summary.verdict == verdict
+
+
+def test_a_silence_while_requests_wait_is_an_outage() -> None:
+    silent = in_seconds(
+        {5, 6, 7}, lambda _, found: {"service": np.zeros(0), "lag": np.zeros(0)}
+    )
+    waiting = {second: {"in_flight": 10} for second in (4, 5, 6, 7)}
+    plan = {"rate_per_s": 425.0}
+    summary = summary_of(change=silent, state=waiting, stream=plan)
+    assert summary.verdict == "FAIL"
+    assert "unavailable for 3 s from about +5 s" in summary.reasons[0]
+    idle = summary_of(change=silent, stream=plan)  # nothing waits: there was no load
+    assert idle.verdict == "PASS"
+
+
+def test_lags_of_the_generator_leave_a_closed_loops_rate_open() -> None:
+    closed = {"model": "closed", "clients": 10, "rate_per_s": None}
+    lag = more(receive_lag=np.full(500, 8 * MS))  # 4 of 10 s of the clients
+    assert summary_of("load.search.throughput > 510/s", stream=closed).verdict == "FAIL"
+    unsure = summary_of("load.search.throughput > 510/s", stream=closed, change=lag)
+    assert unsure.verdict == "INVALID"
+    assert "lags of the generator were 40% of the clients' time" in unsure.reasons[0]
