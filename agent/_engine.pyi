@@ -75,6 +75,7 @@ class SharedRecorder:
         requests: int,
         entries: int,
         references: int,
+        searched: bool,
         /,
     ) -> None: ...
     def end(

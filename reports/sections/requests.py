@@ -34,10 +34,11 @@ from ldapslam.reports.typeset import (
 
 _ALWAYS = ("sent", "succeeded")
 #: Shown when some operation has them.
-_SOMETIMES = ("expected", "abandoned")
+_SOMETIMES = ("empty", "expected", "abandoned")
 _ERRORS = ("failed", "timed_out", "unresolved")
 
 _EXPLANATIONS = {
+    "empty": "empty: of those that succeeded, searches that returned no entry",
     "expected": "expected: a result code other than success that the job allows",
     "abandoned": "abandoned: given up by an abandon request, so no response was due",
 }

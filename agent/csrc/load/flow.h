@@ -50,6 +50,7 @@ struct slam_slot {
     uint16_t op;        /* index in the stream */
     uint16_t step;      /* index in the stream */
     bool measured;      /* intended in the measure phase */
+    bool has_entry;     /* its search has returned one */
     uint8_t state;      /* enum slam_slot_state */
 };
 

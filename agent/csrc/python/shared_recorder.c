@@ -40,6 +40,7 @@ struct request {
     uint32_t requests;
     uint32_t entries;
     uint32_t references;
+    bool searched; /* it is known how many entries it returned */
 };
 
 struct record {
@@ -395,8 +396,9 @@ recorder_update(PyObject *self, PyObject *args)
 {
     unsigned long long handle, sent_ns;
     unsigned int requests, entries, references;
-    struct shared *s = parsed(self, args, "KKIII", &handle, &sent_ns, &requests,
-                              &entries, &references);
+    int searched;
+    struct shared *s = parsed(self, args, "KKIIIp", &handle, &sent_ns, &requests,
+                              &entries, &references, &searched);
     struct request *r;
 
     if (!s)
@@ -409,6 +411,7 @@ recorder_update(PyObject *self, PyObject *args)
         r->requests += requests;
         r->entries += entries;
         r->references += references;
+        r->searched |= searched;
     }
     release(s);
     Py_RETURN_NONE;
@@ -434,7 +437,8 @@ finish(struct shared *s, struct request *r, enum slam_outcome outcome, int code,
         slam_histogram_record(&h[SLAM_SEND_LAG],
                               slam_since_ns(r->sent_ns, could_send_ns));
     if (answered) {
-        slam_op_record_response(op, slam_result_code(code));
+        slam_op_record_response(op, slam_result_code(code), outcome,
+                                r->searched && r->entries == 0);
         slam_histogram_record(&h[SLAM_RECEIVE_LAG],
                               slam_since_ns(done_ns, received_ns));
         if (done_ns > stream->last_done_ns)

@@ -41,7 +41,7 @@ static const uint8_t search_program[] = {
 struct totals {
     uint64_t scheduled, sent, completed, succeeded, failed, dropped, unresolved;
     uint64_t timed_out, entries, measured, connects, disconnects, service_times;
-    uint64_t intervals, abandoned, substituted, missing, late, unbinds;
+    uint64_t intervals, abandoned, substituted, missing, empty, late, unbinds;
     uint64_t of[8]; /* completed, by operation */
 };
 
@@ -190,6 +190,7 @@ collect(struct totals *t)
             t->unresolved += op->unresolved;
             t->timed_out += op->timed_out;
             t->entries += op->entries;
+            t->empty += op->empty;
             t->abandoned += op->abandoned;
             t->substituted += op->substituted;
             t->missing += op->captures_missing;
@@ -262,6 +263,7 @@ test_closed_and_open_streams_together_balance_with_the_responder(void)
     CHECK(t.measured > 0 && t.measured < t.completed);
     CHECK_EQ(t.completed, counts.requests[SLAM_CANNED_SEARCH]);
     CHECK_EQ(t.completed, t.entries);
+    CHECK_EQ(t.empty, 0);
     CHECK_EQ(t.completed, t.service_times);
     CHECK_EQ(t.timed_out + t.unresolved + t.failed, 0);
     CHECK_EQ(t.intervals, 7);
