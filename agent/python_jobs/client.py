@@ -227,8 +227,7 @@ class ClientProcess:
         while True:
             self._make_usable()
             now_ns = time.monotonic_ns()
-            if now_ns >= self._recorder.end_ns():
-                return  # what waits is dropped with the last interval
+            # after the end of the load: what was due before
             due_ns = self._recorder.take(now_ns)
             if due_ns is None:
                 return

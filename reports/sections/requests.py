@@ -112,8 +112,8 @@ def _unsent(summary: Summary) -> list[Table]:
         number("dropped", lambda one: counted(one.counts["dropped"])),
         number("fallback add", lambda one: count(one.counts["substituted"])),
         notes=(
-            "dropped: the backlog was full, or the run over. fallback add: the run had "
-            "no entry left to work on, so one was added, or the session ended.",
+            "dropped: the backlog was full, or the drain over. fallback add: the run "
+            "had no entry left to work on, so one was added, or the session ended.",
         ),
     )
     return filled(unsent)

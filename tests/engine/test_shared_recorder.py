@@ -92,7 +92,7 @@ def test_the_times_of_a_request_are_those_of_the_engine() -> None:
 
 def test_times_are_told_since_the_start() -> None:
     recorder = new_recorder(measure_start_ns=50 * MS, measure_end_ns=100 * MS)
-    recorder.set_span(1_000 * MS, NEVER_NS)
+    recorder.set_span(1_000 * MS, NEVER_NS, False)
     for intended_ms in (1_049, 1_050, 1_099, 1_100):
         handle = begin(recorder, intended_ms=intended_ms, sent_ms=intended_ms)
         complete(recorder, handle, received_ms=1_105, done_ms=1_110)

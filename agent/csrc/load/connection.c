@@ -113,12 +113,19 @@ backoff_ns(struct slam_conn *conn)
     return wait / 2 + slam_rng_below(&conn->flow->backoff_rng, wait / 2);
 }
 
+/* No session will begin on any connection of the flow. */
+static bool
+is_through(const struct slam_flow *flow)
+{
+    return flow->worker->draining && flow->backlog_len == 0;
+}
+
 static void
 reconnect(struct slam_conn *conn, uint64_t now_ns)
 {
     struct slam_worker *worker = conn->flow->worker;
 
-    if (worker->draining) {
+    if (is_through(conn->flow)) {
         slam_conn_move(conn, SLAM_CONN_CLOSE);
         return;
     }
@@ -249,7 +256,7 @@ successor_ns(const struct slam_conn *conn, uint64_t now_ns)
 {
     const struct slam_worker *worker = conn->flow->worker;
 
-    if (worker->draining)
+    if (is_through(conn->flow))
         return UINT64_MAX;
     if (!conn->record || conn->state != SLAM_CONN_UNBOUND)
         return now_ns;

@@ -140,7 +140,7 @@ struct slam_flow {
     uint64_t sessions_left;   /* that may still be scheduled; UINT64_MAX: no limit */
     uint64_t active;          /* sessions under way */
     uint64_t backlog_len;     /* arrivals that wait for a slot */
-    bool ended;               /* no session begins any more */
+    bool ended;               /* nothing is scheduled any more */
     uint32_t down_count;      /* connections in BACKOFF */
     uint64_t down_at_ns;      /* when their time was last added to the record */
     uint64_t in_flight;       /* sent, neither done, timed out nor lost */

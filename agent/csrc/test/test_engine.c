@@ -85,7 +85,7 @@ stream_config(bool open)
 
 /* Intervals of 100 ms; all of the time but the first interval is measured. */
 static bool
-create_engine(size_t intervals)
+create_engine_with_grace(size_t intervals, uint64_t grace_ns)
 {
     static uint64_t boundaries_ns[64];
     struct slam_engine_config config = {.workers = 2,
@@ -94,12 +94,18 @@ create_engine(size_t intervals)
                                         .boundary_count = intervals,
                                         .measure_start_ns = 100 * MS,
                                         .measure_end_ns = intervals * 100 * MS,
-                                        .grace_ns = 5 * SLAM_NS_PER_S,
+                                        .grace_ns = grace_ns,
                                         .max_pdu_bytes = 1u << 20};
 
     for (size_t i = 0; i < intervals; i++)
         boundaries_ns[i] = (i + 1) * 100 * MS;
     return slam_engine_create(&config, &engine, err) == SLAM_OK;
+}
+
+static bool
+create_engine(size_t intervals)
+{
+    return create_engine_with_grace(intervals, 5 * SLAM_NS_PER_S);
 }
 
 /* An operation that uses none of the variables. */
@@ -320,7 +326,64 @@ test_stop_ends_a_run_early_with_balanced_books(void)
     }
     CHECK_EQ(scheduled, sent + dropped);
     CHECK_EQ(sent, completed); /* the grace is longer than the delay */
+    CHECK(dropped > 0);        /* what waited is not sent after a stop */
     end();
+}
+
+/* 24 slots of 30 ms take 800 of the 2,000 arrivals in a second. */
+static const struct slam_delay too_slow = {1, 30 * MS};
+
+static void
+test_what_was_due_before_the_end_is_sent_within_the_grace(void)
+{
+    for (int way = 0; way < 3; way++) {
+        struct slam_stream_settings open = stream_config(true);
+        struct totals t;
+
+        if (way > 0)
+            open.end_ns = 100 * MS;
+        if (way == 2) /* a connection that has ended has a successor while some wait */
+            open.connection.reconnect_operations = 1;
+        CHECK(start_responder(&too_slow));
+        CHECK(create_engine(4));
+        CHECK(add(&open));
+        CHECK(prepare_and_start());
+        CHECK(collect(&t));
+        CHECK(is_balanced(&t));
+        CHECK(t.scheduled > 100);
+        CHECK_EQ(t.completed, t.scheduled);
+        end();
+    }
+}
+
+static void
+test_what_waits_after_the_grace_is_dropped(void)
+{
+    for (int early = 0; early < 2; early++) {
+        struct slam_stream_settings open = stream_config(true);
+        const struct slam_snapshot *s = NULL;
+        uint64_t dropped[7] = {0}, completed = 0, scheduled = 0;
+
+        open.end_ns = early ? 200 * MS : 0;
+        open.max_backlog = 2000;
+        CHECK(start_responder(&too_slow));
+        CHECK(create_engine_with_grace(6, 100 * MS));
+        CHECK(add(&open));
+        CHECK(prepare_and_start());
+        for (uint64_t i = 0; s == NULL || !s->final; i++) {
+            CHECK_EQ(slam_engine_snapshot(engine, i, ANSWER_TIMEOUT_NS, &s, err), 1);
+            CHECK(i < 7);
+            dropped[i] = s->ops[0].dropped + s->ops[1].dropped;
+            completed += s->ops[0].completed + s->ops[1].completed;
+            scheduled += s->ops[0].scheduled + s->ops[1].scheduled;
+        }
+        /* in the stream's grace 80 were sent; then the rest was given up, in the
+         * interval from 300 ms on or, by a late worker, at the end of the one before */
+        CHECK(early ? dropped[2] + dropped[3] > 50 : dropped[6] > 50);
+        CHECK_EQ(dropped[0] + dropped[1] + dropped[4] + dropped[5], 0);
+        CHECK(completed < scheduled);
+        end();
+    }
 }
 
 static void
@@ -670,6 +733,8 @@ main(void)
     RUN(test_closed_and_open_streams_together_balance_with_the_responder);
     RUN(test_each_planned_interval_is_closed_though_control_reads_late);
     RUN(test_stop_ends_a_run_early_with_balanced_books);
+    RUN(test_what_was_due_before_the_end_is_sent_within_the_grace);
+    RUN(test_what_waits_after_the_grace_is_dropped);
     RUN(test_server_that_leaves_is_counted_and_engine_ends_cleanly);
     RUN(test_destroy_in_mid_run_joins_every_thread);
     RUN(test_closed_port_fails_prepare_with_uri_and_stage);
