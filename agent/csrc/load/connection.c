@@ -172,12 +172,16 @@ slam_conn_connected(struct slam_conn *conn, uint64_t now_ns)
     if (!transport || epoll_ctl(flow->worker->epoll_fd, EPOLL_CTL_ADD,
                                 slam_transport_fd(transport), &event) != 0) {
         record->connect_failures++;
-        if (conn->state != SLAM_CONN_BACKOFF) /* the attempt's time counts too */
+        if (conn->state != SLAM_CONN_BACKOFF) { /* the attempt's time counts too */
             record->down_ns += setup->total_ns;
+            conn->missed_since_ns = now_ns - setup->total_ns;
+        }
         slam_conn_move(conn, SLAM_CONN_FAILED);
         reconnect(conn, now_ns);
         return;
     }
+    if (conn->state != SLAM_CONN_BACKOFF)
+        conn->missed_since_ns = now_ns;
     count_set_up(record, setup);
     if (!slam_transport_has_stamps(transport))
         atomic_store_explicit(&flow->worker->stamps, false, memory_order_relaxed);
@@ -234,6 +238,7 @@ lose(struct slam_conn *conn)
         slam_conn_move_client(conn, SLAM_CLIENT_FREE);
     slam_flow_stream_record(conn->flow)->disconnects++;
     slam_conn_move(conn, SLAM_CONN_LOSE);
+    conn->missed_since_ns = now_ns;
     reconnect(conn, now_ns);
 }
 

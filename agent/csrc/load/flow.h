@@ -102,13 +102,14 @@ struct slam_conn {
     size_t tx_pos;
     uint64_t requests; /* sent since the connection is up */
     uint64_t up_since_ns;
-    uint8_t *kept; /* the part of a response that came in earlier reads */
+    uint64_t missed_since_ns; /* up_since_ns, or when it was lost or not made before */
+    uint8_t *kept;            /* the part of a response that came in earlier reads */
     size_t kept_len;
     struct slam_conn *next_ready;
     uint64_t received_ns; /* ready: since when it can be used, by the kernel's stamp */
     uint64_t done_ns;     /* the same, by the worker's clock */
     struct slam_conn *next_queued; /* of the model's list */
-    uint64_t due_ns;               /* closed: the end of its client's start or pause */
+    uint64_t due_ns; /* closed: since when its client is free, or will be */
     const struct slam_trace_record *record; /* of the last request; NULL: no trace */
 };
 

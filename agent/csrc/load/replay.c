@@ -200,9 +200,10 @@ begin_closed(struct slam_flow *flow)
 }
 
 static void
-send_when_free(struct slam_conn *conn, uint64_t since_ns)
+send_when_free(struct slam_conn *conn)
 {
     struct slam_flow *flow = conn->flow;
+    uint64_t since_ns = slam_conn_intended_ns(conn);
     const struct slam_trace_record *record =
         slam_trace_at(flow->stream->trace, replayed_of(conn)->next);
 
@@ -210,7 +211,7 @@ send_when_free(struct slam_conn *conn, uint64_t since_ns)
         slam_conn_available(conn) == 0)
         return;
     schedule(flow, record, since_ns);
-    send_next(conn, since_ns, 0);
+    send_next(conn, since_ns, conn->up_since_ns);
 }
 
 static void
@@ -222,7 +223,8 @@ run_closed(struct slam_flow *flow, uint64_t now_ns, uint64_t limit_ns)
         return;
     for (uint32_t i = 0; i < flow->conn_count; i++) {
         slam_conn_move_client(&flow->conns[i], SLAM_CLIENT_START);
-        send_when_free(&flow->conns[i], load->next_ns);
+        flow->conns[i].due_ns = load->next_ns;
+        send_when_free(&flow->conns[i]);
     }
     load->next_ns = UINT64_MAX;
 }
@@ -230,7 +232,9 @@ run_closed(struct slam_flow *flow, uint64_t now_ns, uint64_t limit_ns)
 static void
 ready_closed(struct slam_conn *conn)
 {
-    send_when_free(conn, conn->done_ns);
+    if (conn->requests > 0)
+        conn->due_ns = conn->done_ns;
+    send_when_free(conn);
 }
 
 const struct slam_load_model slam_replay_closed_model = {.init = init,

@@ -46,16 +46,22 @@ struct totals {
 };
 
 static bool
-start_responder(const struct slam_delay *delay)
+start_responder_with(const struct slam_delay *delays, size_t count)
 {
     struct slam_responder_options options = {
-        .delays = delay, .delay_count = delay ? 1 : 0, .record_capacity = 100000};
+        .delays = delays, .delay_count = count, .record_capacity = 100000};
 
     if (slam_responder_create(&options, &responder, err) != SLAM_OK ||
         slam_responder_start(responder, err) != SLAM_OK)
         return false;
     snprintf(uri, sizeof(uri), "ldap://127.0.0.1:%d", slam_responder_port(responder));
     return true;
+}
+
+static bool
+start_responder(const struct slam_delay *delay)
+{
+    return start_responder_with(delay, delay ? 1 : 0);
 }
 
 /* 2000 arrivals per second, for ever */
@@ -411,6 +417,71 @@ test_server_that_leaves_is_counted_and_engine_ends_cleanly(void)
     end();
 }
 
+/* The requests' times of all outcomes, added up over all snapshots. */
+static bool
+collect_times(uint64_t sums[SLAM_METRICS], uint64_t *disconnects)
+{
+    const struct slam_snapshot *s = NULL;
+
+    memset(sums, 0, SLAM_METRICS * sizeof(*sums));
+    *disconnects = 0;
+    for (uint64_t i = 0; s == NULL || !s->final; i++) {
+        if (slam_engine_snapshot(engine, i, ANSWER_TIMEOUT_NS, &s, err) != 1)
+            return false;
+        for (size_t j = 0; j < 2 * SLAM_OUTCOMES * SLAM_METRICS; j++)
+            sums[j % SLAM_METRICS] +=
+                s->ops[j / SLAM_METRICS / SLAM_OUTCOMES]
+                    .histograms[j / SLAM_METRICS % SLAM_OUTCOMES][j % SLAM_METRICS]
+                    .sum_ns;
+        *disconnects += s->streams[0].disconnects;
+    }
+    return true;
+}
+
+static void
+test_client_waits_for_the_connection_that_it_has_lost(void)
+{
+    /* one request in five is never answered, and its connection lost by that */
+    static const struct slam_delay delays[] = {{4, MS}, {1, 10 * SLAM_NS_PER_S}};
+
+    for (int thinks = 0; thinks < 2; thinks++) {
+        struct slam_stream_settings closed = stream_config(false);
+        uint64_t sums[SLAM_METRICS], disconnects, waits_ns;
+
+        closed.request_timeout_ns = 50 * MS;
+        closed.think_time_ns = thinks ? MS : 0;
+        CHECK(start_responder_with(delays, 2));
+        CHECK(create_engine(10));
+        CHECK(add(&closed));
+        CHECK(prepare_and_start());
+        CHECK(collect_times(sums, &disconnects));
+        /* a connection comes back after 50 ms or more; the last of each client may not
+         */
+        waits_ns = sums[SLAM_RESPONSE_TIME] - sums[SLAM_SERVICE_TIME];
+        CHECK(disconnects > 12);
+        CHECK(waits_ns >= (disconnects - 6) * 50 * MS);
+        CHECK(sums[SLAM_SEND_LAG] < waits_ns / 4);
+        end();
+    }
+}
+
+static void
+test_client_does_not_wait_for_a_connection_that_is_replaced_as_planned(void)
+{
+    struct slam_stream_settings closed = stream_config(false);
+    uint64_t sums[SLAM_METRICS], disconnects;
+
+    closed.connection.reconnect_operations = 1;
+    CHECK(start_responder(NULL));
+    CHECK(create_engine(3));
+    CHECK(add(&closed));
+    CHECK(prepare_and_start());
+    CHECK(collect_times(sums, &disconnects));
+    CHECK_EQ(disconnects, 0);
+    CHECK_EQ(sums[SLAM_RESPONSE_TIME], sums[SLAM_SERVICE_TIME] + sums[SLAM_SEND_LAG]);
+    end();
+}
+
 static void
 test_destroy_in_mid_run_joins_every_thread(void)
 {
@@ -736,6 +807,8 @@ main(void)
     RUN(test_what_was_due_before_the_end_is_sent_within_the_grace);
     RUN(test_what_waits_after_the_grace_is_dropped);
     RUN(test_server_that_leaves_is_counted_and_engine_ends_cleanly);
+    RUN(test_client_waits_for_the_connection_that_it_has_lost);
+    RUN(test_client_does_not_wait_for_a_connection_that_is_replaced_as_planned);
     RUN(test_destroy_in_mid_run_joins_every_thread);
     RUN(test_closed_port_fails_prepare_with_uri_and_stage);
     RUN(test_there_are_as_many_addresses_as_uris);
