@@ -53,11 +53,12 @@ class SharedRecorder:
         self, run: AgentPlan, stream: StreamPlan, number: int, operations: int, /
     ) -> None:
         """`number` is the stream's in the plan."""
-    def set_span(self, t0_ns: int, end_ns: int, /) -> None:
+    def set_span(self, t0_ns: int, end_ns: int, stopped: bool, /) -> None:
         """When the load begins and ends; again when it is stopped."""
     def end_ns(self) -> int: ...
     def take(self, now_ns: int, /) -> int | None:
-        """When the next arrival is or was due; None: there is none before the end."""
+        """When the next arrival is or was due; None: there is none before the end, and
+        after it none that waits."""
     def begin(
         self,
         operation: int,
@@ -75,6 +76,7 @@ class SharedRecorder:
         requests: int,
         entries: int,
         references: int,
+        searched: bool,
         /,
     ) -> None: ...
     def end(

@@ -92,8 +92,8 @@ class Run(Section):
     interval_ns: Interval = NS_PER_S
     """length of the intervals in which agents report; at least 100ms"""
     drain_ns: Duration = 10 * NS_PER_S
-    """longest wait, after the last arrival, for requests in flight; what is then
-    unanswered counts as unresolved"""
+    """longest wait, after the load, for requests in flight and arrivals that were due;
+    what is then unanswered counts as unresolved, what was not sent as dropped"""
 
 
 class Agents(Section):

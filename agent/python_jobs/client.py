@@ -219,6 +219,7 @@ class ClientProcess:
         while sessions_left != 0:
             self._wait_until(due_ns)
             due_ns = max(due_ns, self._make_usable())
+            self._client._slot_free_ns = self._connected_ns
             self._session(job, due_ns)
             due_ns = time.monotonic_ns() + self._plan.think_time_ns
             sessions_left -= 1
@@ -227,8 +228,7 @@ class ClientProcess:
         while True:
             self._make_usable()
             now_ns = time.monotonic_ns()
-            if now_ns >= self._recorder.end_ns():
-                return  # what waits is dropped with the last interval
+            # after the end of the load: what was due before
             due_ns = self._recorder.take(now_ns)
             if due_ns is None:
                 return
@@ -255,7 +255,8 @@ class ClientProcess:
                 stopping.wait(left_s - _SLEEP_S)
 
     def _make_usable(self) -> int:
-        """Reconnect where that is needed; since when the client can send, or 0."""
+        """Reconnect where that is needed. Returns when a planned replacement was made,
+        or began to fail; 0 of others, which the client misses from when it is free."""
         policy, client = self._plan.connection, self._client
         if client._connection is None and not client._is_lost:
             return 0
@@ -266,6 +267,7 @@ class ClientProcess:
             return 0
         # a planned replacement is down only when an attempt fails
         is_down = client._is_lost
+        missed_ns = 0 if client._is_lost else begun_ns
         if client._is_lost:
             self._recorder.count("disconnects")
             if not self._class.connects:
@@ -285,7 +287,7 @@ class ClientProcess:
             if is_down:
                 begun_ns = self._tally_down(begun_ns, wait_s)
             back_off_s = min(2 * back_off_s, _BACK_OFF_S[1])
-        return self._connected_ns
+        return missed_ns if is_down else self._connected_ns
 
     def _tally_down(self, since_ns: int, wait_s: float) -> int:
         """Wait, and count the time without connection meanwhile; returns the end."""

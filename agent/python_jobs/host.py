@@ -229,20 +229,20 @@ class Host:
             self._stop(time_ns)
             return
         self._t0_ns = self._closed_ns = time_ns
-        self._set_end(time_ns + self._plan.boundaries_ns[-1])
+        self._set_end(time_ns + self._plan.boundaries_ns[-1], stopped=False)
         for child in self._children:
             child.usage.take(0)
         self._pass_on("start", time_ns)
 
     def _stop(self, end_ns: int) -> None:
-        self._set_end(min(self._end_ns, end_ns))
+        self._set_end(min(self._end_ns, end_ns), stopped=True)
         self._pass_on("stop")
 
-    def _set_end(self, end_ns: int) -> None:
+    def _set_end(self, end_ns: int, *, stopped: bool) -> None:
         self._end_ns = end_ns
         for stream in self._streams:
             own_ns = self._t0_ns + stream.plan.end_ns if stream.plan.end_ns else end_ns
-            stream.recorder.set_span(self._t0_ns, min(end_ns, own_ns))
+            stream.recorder.set_span(self._t0_ns, min(end_ns, own_ns), stopped)
 
     def _pass_on(self, *message: Any) -> None:
         for child in self._children:

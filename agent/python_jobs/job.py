@@ -163,12 +163,16 @@ class Operation:
         """When its first request was handed to libldap, CLOCK_MONOTONIC; 0 before."""
         return self._sent_ns
 
-    def add(self, *, entries: int = 0, requests: Collection[str] = ()) -> None:
-        """Count entries and requests (bind, search, …) that did not go through
-        `client.connection`."""
+    def add(
+        self, *, entries: int | None = None, requests: Collection[str] = ()
+    ) -> None:
+        """Count the entries of a search, 0 included, and requests (bind, search, …)
+        that did not go through `client.connection`."""
         for kind in requests:
             self._client.count_request(kind)
-        self._client._recorder.update(self._handle, 0, len(requests), entries, 0)
+        self._client._recorder.update(
+            self._handle, 0, len(requests), entries or 0, 0, entries is not None
+        )
 
     def __enter__(self) -> Operation:
         client = self._client
@@ -229,7 +233,7 @@ class Operation:
         # the class's own time before its first request is send lag
         first_ns = 0 if self._sent_ns else time.monotonic_ns()
         self._sent_ns = self._sent_ns or first_ns
-        self._client._recorder.update(self._handle, first_ns, requests, 0, 0)
+        self._client._recorder.update(self._handle, first_ns, requests, 0, 0, False)
 
     def _call_ends(self, code: int) -> None:
         self._received_ns = time.monotonic_ns()
@@ -407,11 +411,12 @@ class Client:
 
     def _received(self, kind: int | None, messages: Any) -> None:
         operation = self._current
-        if operation is None or not messages or kind not in _ENTRY_KINDS:
+        if operation is None or kind not in _ENTRY_KINDS:
             return
         references = sum(1 for message in messages if message[0] is None)
         entries = len(messages) - references
-        self._recorder.update(operation._handle, 0, 0, entries, references)
+        is_over = kind == ldap.RES_SEARCH_RESULT
+        self._recorder.update(operation._handle, 0, 0, entries, references, is_over)
 
 
 def _depth(value: Any) -> int:

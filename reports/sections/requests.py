@@ -34,10 +34,11 @@ from ldapslam.reports.typeset import (
 
 _ALWAYS = ("sent", "succeeded")
 #: Shown when some operation has them.
-_SOMETIMES = ("expected", "abandoned")
+_SOMETIMES = ("empty", "expected", "abandoned")
 _ERRORS = ("failed", "timed_out", "unresolved")
 
 _EXPLANATIONS = {
+    "empty": "empty: of those that succeeded, searches that returned no entry",
     "expected": "expected: a result code other than success that the job allows",
     "abandoned": "abandoned: given up by an abandon request, so no response was due",
 }
@@ -111,8 +112,8 @@ def _unsent(summary: Summary) -> list[Table]:
         number("dropped", lambda one: counted(one.counts["dropped"])),
         number("fallback add", lambda one: count(one.counts["substituted"])),
         notes=(
-            "dropped: the backlog was full, or the run over. fallback add: the run had "
-            "no entry left to work on, so one was added, or the session ended.",
+            "dropped: the backlog was full, or the drain over. fallback add: the run "
+            "had no entry left to work on, so one was added, or the session ended.",
         ),
     )
     return filled(unsent)

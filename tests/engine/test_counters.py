@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from ldapslam.agent import _engine
@@ -145,6 +147,29 @@ def test_entries_and_references_are_counted_and_intermediates_passed_over() -> N
     assert completed > 0
     assert outcome.count("entries") == 3 * completed
     assert outcome.count("references") == 2 * completed
+
+
+def test_a_search_without_an_entry_is_empty_where_it_succeeded() -> None:
+    entries_and_codes = itertools.cycle([(1, 0), (0, 0), (0, 32), (2, 0), (0, 0)])
+
+    def behaviour(peer: Peer, request: Request) -> bool:
+        entries, code = next(entries_and_codes)
+        # a reference is no entry
+        return peer.send(
+            entry(request) * entries + reference(request) + result(request, code)
+        )
+
+    with FakeLdap(behaviour) as server:
+        outcome = run(stream(server.uri, connections=1))
+    completed = outcome.count("completed")
+    assert completed > 10
+    assert outcome.count("empty") == 2 * (completed // 5) + (completed % 5 > 1)
+
+
+def test_only_searches_are_empty(responder: Responder) -> None:
+    outcome = run(stream(responder.uri, operations=[search(), modify()]))
+    assert outcome.count("succeeded", operation=1) > 0
+    assert outcome.count("empty") + outcome.count("empty", operation=1) == 0
 
 
 def test_late_answer_is_counted_apart_from_the_time_out_before_it() -> None:

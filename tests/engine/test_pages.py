@@ -43,9 +43,9 @@ def test_pages_of_a_search_have_the_values_of_the_first() -> None:
     pages = iter(range(10**6))
 
     def three_pages(peer: Peer, request: Request) -> bool:
-        cookie = b"" if next(pages) % 3 == 2 else b"more"
-        last = with_controls(result(request), page(cookie))
-        return peer.send(entry(request) + last)
+        is_last = next(pages) % 3 == 2
+        last = with_controls(result(request), page(b"" if is_last else b"more"))
+        return peer.send(entry(request) * (not is_last) + last)
 
     with FakeLdap(three_pages) as server:
         outcome = run(
@@ -56,5 +56,6 @@ def test_pages_of_a_search_have_the_values_of_the_first() -> None:
         sent = [searched_value(r.content) for r in server.requests]
     outcome.assert_balanced()
     assert outcome.count("failed") == 0
+    assert outcome.count("empty") == outcome.count("completed") // 3
     assert len(sent) >= 9
     assert sent == [number // 3 for number in range(len(sent))]

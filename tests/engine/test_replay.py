@@ -191,10 +191,21 @@ def test_what_is_due_and_was_never_sent_is_counted_as_dropped(tmp_path: Path) ->
     made = scheduled([session(0, [k * MS for k in range(50)], None)], Pace(0, S))
     witness = Witness(delay_ns=100 * MS)
     with FakeLdap(witness) as server:
-        result = run(replaying(server.uri, made, tmp_path), duration_ns=300 * MS)
+        load = replaying(server.uri, made, tmp_path)
+        result = run(load, duration_ns=300 * MS, grace_ns=100 * MS)
     result.assert_balanced()
     assert result.count("scheduled", operation=SEARCH) == 50
     assert result.count("dropped", operation=SEARCH) >= 44
+
+
+def test_what_was_due_is_sent_in_order_after_the_end(tmp_path: Path) -> None:
+    made = scheduled([session(0, [k * MS for k in range(50)], None)], Pace(0, S))
+    witness = Witness(delay_ns=10 * MS)
+    with FakeLdap(witness) as server:
+        result = run(replaying(server.uri, made, tmp_path), duration_ns=100 * MS)
+    result.assert_balanced()
+    assert result.count("succeeded", operation=SEARCH) == 50
+    assert result.snapshots[-1]["streams"][0]["backlog"] == 0
 
 
 def test_a_lost_connection_goes_on_with_the_next_request(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def arrivals(end_ns: int = FOREVER_NS, **changes: Any) -> SharedRecorder:
     """Those of four clients, 100/s from T0 until end_ns after it."""
     settings = {"connections": 4, "profile": STEADY, "max_backlog": 10}
     recorder = new_recorder(**{"measure_end_ns": 0, **settings, **changes})
-    recorder.set_span(T0, T0 + end_ns)
+    recorder.set_span(T0, T0 + end_ns, False)
     return recorder
 
 
@@ -139,7 +139,7 @@ def test_no_arrival_is_taken_at_or_after_the_end() -> None:
 def test_a_stop_brings_the_end_forward() -> None:
     recorder = arrivals(S)
     assert take(recorder, 0) == 0
-    recorder.set_span(T0, T0 + S // 2)
+    recorder.set_span(T0, T0 + S // 2, True)
     assert recorder.end_ns() == T0 + S // 2
     assert len(taken(recorder)) == 49
 
@@ -168,13 +168,31 @@ def test_a_backlog_that_no_memory_holds_is_refused() -> None:
         arrivals(S, max_backlog=1 << 61)
 
 
-def test_at_the_end_all_that_waits_is_dropped() -> None:
-    recorder = arrivals(35_000_000)
+def test_what_was_due_before_the_end_is_taken_within_the_grace() -> None:
+    recorder = arrivals(35_000_000, grace_ns=S)
+    assert take(recorder, 0) == 0
+    assert take(recorder, 35_000_000) == 10_000_000
+    assert take(recorder, S) == 20_000_000
+    assert take(recorder, S + 35_000_000) is None
+    assert dropped(recorder) == 1
+    assert closed(recorder).stream["backlog"] == 0
+
+
+def test_a_stop_drops_all_that_waits() -> None:
+    recorder = arrivals(S, grace_ns=S)
+    assert take(recorder, 25_000_000) == 0
+    recorder.set_span(T0, T0 + 35_000_000, True)
+    assert take(recorder, 34_000_000) == 10_000_000
+    assert take(recorder, 35_000_000) is None
+    assert dropped(recorder) == 2
+
+
+def test_at_the_end_of_the_run_all_that_waits_is_dropped() -> None:
+    recorder = arrivals(35_000_000, grace_ns=S)
     assert take(recorder, 0) == 0
     assert take(recorder, 35_000_000) == 10_000_000
     assert dropped(recorder, final=True) == 2
     assert take(recorder, 36_000_000) is None
-    assert closed(recorder).stream["backlog"] == 0
 
 
 def test_an_arrival_is_dropped_in_the_phase_that_it_was_due_in() -> None:

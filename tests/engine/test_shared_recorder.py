@@ -76,7 +76,7 @@ def test_the_times_of_a_request_are_those_of_the_engine() -> None:
     recorder = open_recorder()
     # due at 100, a client was free at 120, sent at 121, answered at 130, done at 132
     handle = begin(recorder, slot_free_ms=120, sent_ms=120)
-    recorder.update(handle, 121 * MS, 0, 0, 0)
+    recorder.update(handle, 121 * MS, 0, 0, 0, False)
     assert complete(recorder, handle, received_ms=130, done_ms=132)
     interval = closed(recorder)
     assert times_ms(interval) == {
@@ -92,7 +92,7 @@ def test_the_times_of_a_request_are_those_of_the_engine() -> None:
 
 def test_times_are_told_since_the_start() -> None:
     recorder = new_recorder(measure_start_ns=50 * MS, measure_end_ns=100 * MS)
-    recorder.set_span(1_000 * MS, NEVER_NS)
+    recorder.set_span(1_000 * MS, NEVER_NS, False)
     for intended_ms in (1_049, 1_050, 1_099, 1_100):
         handle = begin(recorder, intended_ms=intended_ms, sent_ms=intended_ms)
         complete(recorder, handle, received_ms=1_105, done_ms=1_110)
@@ -120,8 +120,8 @@ def test_a_closed_loop_has_no_backlog() -> None:
 def test_a_response_is_counted_by_outcome_and_code(outcome: int, counter: str) -> None:
     recorder = new_recorder()
     handle = begin(recorder)
-    recorder.update(handle, 0, 2, 1, 1)
-    recorder.update(handle, 0, 0, 2, 0)
+    recorder.update(handle, 0, 2, 1, 1, False)
+    recorder.update(handle, 0, 0, 2, 0, True)
     complete(recorder, handle, outcome=outcome, code=32)
     interval = closed(recorder)
     assert interval.counts() == {
@@ -134,6 +134,29 @@ def test_a_response_is_counted_by_outcome_and_code(outcome: int, counter: str) -
         "references": 1,
     }
     assert interval.row()["result_codes"] == {32: 1}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "searches", "empty"),
+    [
+        (SUCCEEDED, [], 0),
+        (SUCCEEDED, [0], 1),
+        (SUCCEEDED, [0, 0], 1),
+        (SUCCEEDED, [0, 2], 0),
+        (EXPECTED, [0], 0),
+        (FAILED, [0], 0),
+        (TIMED_OUT, [0], 0),
+    ],
+)
+def test_only_a_search_that_succeeded_without_an_entry_is_empty(
+    outcome: int, searches: list[int], empty: int
+) -> None:
+    recorder = new_recorder()
+    handle = begin(recorder)
+    for entries in searches:
+        recorder.update(handle, 0, 1, entries, 0, True)
+    complete(recorder, handle, outcome=outcome)
+    assert closed(recorder).row()["empty"] == empty
 
 
 @pytest.mark.parametrize(

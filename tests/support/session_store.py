@@ -50,6 +50,7 @@ class Step:
     abandoned: int = 0
     substituted: int = 0
     captures_missing: int = 0
+    empty: int = 0
     #: Requests for each operation.
     requests: int = 1
     plan: Mapping[str, Any] | None = None
@@ -66,7 +67,11 @@ STREAMS: dict[str, dict[str, Step]] = {
             plan={"expected_codes": [49], "is_first": False},
         ),
         "login-list": Step(
-            "search", 30, 2_500_000, plan={"is_paged": True, "is_first": False}
+            "search",
+            30,
+            2_500_000,
+            empty=4,
+            plan={"is_paged": True, "is_first": False},
         ),
         "login-end": Step("unbind", 80, 0, plan={"is_first": False}),
     },
@@ -257,6 +262,7 @@ def _operation(
         substituted=step.substituted,
         captures_missing=step.captures_missing,
         requests=sent * step.requests,
+        empty=step.empty,
         entries=successes if step.kind == "search" else 0,
         result_codes={code: n for code, n in codes.items() if n},
         histograms=histogram_messages(histograms),

@@ -26,12 +26,19 @@ streams:
 
 
 def new_recorder(
-    *, measure_start_ns: int = 0, measure_end_ns: int = 1 << 62, **changes: Any
+    *,
+    measure_start_ns: int = 0,
+    measure_end_ns: int = 1 << 62,
+    grace_ns: int = 0,
+    **changes: Any,
 ) -> SharedRecorder:
     """Of a closed loop of one client; `changes` are those of the stream's plan."""
     plan = agent_plan(load_job_text(_JOB.encode(), file="job", base=None), 0, 1, 7)
     run = replace(
-        plan, measure_start_ns=measure_start_ns, measure_end_ns=measure_end_ns
+        plan,
+        measure_start_ns=measure_start_ns,
+        measure_end_ns=measure_end_ns,
+        grace_ns=grace_ns,
     )
     if "profile" in changes:
         changes["model"] = "open"

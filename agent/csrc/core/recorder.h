@@ -30,6 +30,7 @@
     X(captures_missing) /* completed without what a later step needs */                \
     X(requests)         /* PDUs; more than sent in binds of several steps */           \
     X(entries)                                                                         \
+    X(empty) /* succeeded: searches that returned no entry */                          \
     X(references)
 
 #define SLAM_STREAM_COUNTERS(X)                                                        \
@@ -98,12 +99,15 @@ slam_result_code(int code)
                                                   : SLAM_RESULT_CODES;
 }
 
-/* Counts a response: every counter of result codes is added to here. */
+/* Counts a response: every counter of result codes is added to here. `empty`: it is a
+ * search's, and no entry came before it. */
 static inline void
-slam_op_record_response(struct slam_op_record *op, uint32_t result_code)
+slam_op_record_response(struct slam_op_record *op, uint32_t result_code,
+                        enum slam_outcome outcome, bool empty)
 {
     op->completed++;
     op->result_codes[result_code]++;
+    op->empty += empty && outcome == SLAM_SUCCEEDED;
 }
 
 /* Counts a request's outcome, and its times up to the response or until it was given

@@ -50,9 +50,10 @@ due_ns(const struct slam_flow *flow)
 }
 
 static void
-begin_session(struct slam_conn *conn, uint64_t intended_ns)
+begin_session(struct slam_conn *conn)
 {
     struct slam_flow *flow = conn->flow;
+    uint64_t intended_ns = slam_conn_intended_ns(conn);
     uint32_t script;
 
     if (conn->state != SLAM_CONN_UP || flow->ended || flow->sessions_left == 0)
@@ -62,7 +63,7 @@ begin_session(struct slam_conn *conn, uint64_t intended_ns)
     script = slam_flow_pick(flow);
     slam_flow_script_record(flow, script, intended_ns)->scheduled++;
     slam_conn_move_client(conn, SLAM_CLIENT_BEGIN);
-    slam_request_begin(conn, script, intended_ns, 0);
+    slam_request_begin(conn, script, intended_ns, conn->up_since_ns);
 }
 
 static void
@@ -77,7 +78,7 @@ run(struct slam_flow *flow, uint64_t now_ns, uint64_t limit_ns)
         struct slam_conn *conn = &flow->conns[load->next_start++];
 
         slam_conn_move_client(conn, SLAM_CLIENT_START);
-        begin_session(conn, conn->due_ns);
+        begin_session(conn);
     }
     while (load->head && load->head->due_ns <= now_ns) {
         struct slam_conn *conn = load->head;
@@ -86,7 +87,7 @@ run(struct slam_flow *flow, uint64_t now_ns, uint64_t limit_ns)
         if (!load->head)
             load->tail = NULL;
         slam_conn_move_client(conn, SLAM_CLIENT_WAKE);
-        begin_session(conn, conn->due_ns);
+        begin_session(conn);
     }
 }
 
@@ -109,13 +110,15 @@ static void
 ready(struct slam_conn *conn)
 {
     if (conn->client == SLAM_CLIENT_BUSY && conn->free_count == 1) {
-        if (conn->flow->stream->settings.think_time_ns > 0)
+        if (conn->flow->stream->settings.think_time_ns > 0) {
             think(conn);
-        else
+        } else {
             slam_conn_move_client(conn, SLAM_CLIENT_FREE);
+            conn->due_ns = conn->done_ns;
+        }
     }
     if (conn->client == SLAM_CLIENT_READY)
-        begin_session(conn, conn->done_ns);
+        begin_session(conn);
 }
 
 const struct slam_load_model slam_closed_model = {

@@ -113,12 +113,19 @@ backoff_ns(struct slam_conn *conn)
     return wait / 2 + slam_rng_below(&conn->flow->backoff_rng, wait / 2);
 }
 
+/* No session will begin on any connection of the flow. */
+static bool
+is_through(const struct slam_flow *flow)
+{
+    return flow->worker->draining && flow->backlog_len == 0;
+}
+
 static void
 reconnect(struct slam_conn *conn, uint64_t now_ns)
 {
     struct slam_worker *worker = conn->flow->worker;
 
-    if (worker->draining) {
+    if (is_through(conn->flow)) {
         slam_conn_move(conn, SLAM_CONN_CLOSE);
         return;
     }
@@ -165,12 +172,16 @@ slam_conn_connected(struct slam_conn *conn, uint64_t now_ns)
     if (!transport || epoll_ctl(flow->worker->epoll_fd, EPOLL_CTL_ADD,
                                 slam_transport_fd(transport), &event) != 0) {
         record->connect_failures++;
-        if (conn->state != SLAM_CONN_BACKOFF) /* the attempt's time counts too */
+        if (conn->state != SLAM_CONN_BACKOFF) { /* the attempt's time counts too */
             record->down_ns += setup->total_ns;
+            conn->missed_since_ns = now_ns - setup->total_ns;
+        }
         slam_conn_move(conn, SLAM_CONN_FAILED);
         reconnect(conn, now_ns);
         return;
     }
+    if (conn->state != SLAM_CONN_BACKOFF)
+        conn->missed_since_ns = now_ns;
     count_set_up(record, setup);
     if (!slam_transport_has_stamps(transport))
         atomic_store_explicit(&flow->worker->stamps, false, memory_order_relaxed);
@@ -227,6 +238,7 @@ lose(struct slam_conn *conn)
         slam_conn_move_client(conn, SLAM_CLIENT_FREE);
     slam_flow_stream_record(conn->flow)->disconnects++;
     slam_conn_move(conn, SLAM_CONN_LOSE);
+    conn->missed_since_ns = now_ns;
     reconnect(conn, now_ns);
 }
 
@@ -249,7 +261,7 @@ successor_ns(const struct slam_conn *conn, uint64_t now_ns)
 {
     const struct slam_worker *worker = conn->flow->worker;
 
-    if (worker->draining)
+    if (is_through(conn->flow))
         return UINT64_MAX;
     if (!conn->record || conn->state != SLAM_CONN_UNBOUND)
         return now_ns;

@@ -30,6 +30,14 @@ slam_conn_available(const struct slam_conn *conn)
     return conn->state == SLAM_CONN_UP && conn->tx_len == 0 ? conn->free_count : 0;
 }
 
+/* Closed: when the client's next request was to be sent. Planned set-ups are part of no
+ * operation's time, but a client misses a connection that was lost. */
+static inline uint64_t
+slam_conn_intended_ns(const struct slam_conn *conn)
+{
+    return conn->due_ns > conn->missed_since_ns ? conn->due_ns : conn->missed_since_ns;
+}
+
 /* From when the slot's request could have been sent. */
 static inline uint64_t
 slam_send_lag_ns(const struct slam_slot *slot)

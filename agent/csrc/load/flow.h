@@ -50,6 +50,7 @@ struct slam_slot {
     uint16_t op;        /* index in the stream */
     uint16_t step;      /* index in the stream */
     bool measured;      /* intended in the measure phase */
+    bool has_entry;     /* its search has returned one */
     uint8_t state;      /* enum slam_slot_state */
 };
 
@@ -101,13 +102,14 @@ struct slam_conn {
     size_t tx_pos;
     uint64_t requests; /* sent since the connection is up */
     uint64_t up_since_ns;
-    uint8_t *kept; /* the part of a response that came in earlier reads */
+    uint64_t missed_since_ns; /* up_since_ns, or when it was lost or not made before */
+    uint8_t *kept;            /* the part of a response that came in earlier reads */
     size_t kept_len;
     struct slam_conn *next_ready;
     uint64_t received_ns; /* ready: since when it can be used, by the kernel's stamp */
     uint64_t done_ns;     /* the same, by the worker's clock */
     struct slam_conn *next_queued; /* of the model's list */
-    uint64_t due_ns;               /* closed: the end of its client's start or pause */
+    uint64_t due_ns; /* closed: since when its client is free, or will be */
     const struct slam_trace_record *record; /* of the last request; NULL: no trace */
 };
 
@@ -139,7 +141,7 @@ struct slam_flow {
     uint64_t sessions_left;   /* that may still be scheduled; UINT64_MAX: no limit */
     uint64_t active;          /* sessions under way */
     uint64_t backlog_len;     /* arrivals that wait for a slot */
-    bool ended;               /* no session begins any more */
+    bool ended;               /* nothing is scheduled any more */
     uint32_t down_count;      /* connections in BACKOFF */
     uint64_t down_at_ns;      /* when their time was last added to the record */
     uint64_t in_flight;       /* sent, neither done, timed out nor lost */

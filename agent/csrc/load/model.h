@@ -27,12 +27,13 @@ struct slam_load_model {
     /* Begins, keeps or drops what is due at now_ns and was to begin before limit_ns. */
     void (*run)(struct slam_flow *flow, uint64_t now_ns, uint64_t limit_ns);
 
-    /* From the ready list: a slot is free, the connection is up, or it no longer is. */
+    /* From the ready list: a slot is free, the connection is up, or it no longer is.
+     * What waits is sent also when the flow has ended, which `due_ns` and `run` are not
+     * called for. */
     void (*ready)(struct slam_conn *conn);
 
-    /* No session begins any more, and `due_ns` and `run` are not called again: counts
-     * what waits as dropped. NULL: nothing waits. */
-    void (*end)(struct slam_flow *flow);
+    /* With a backlog: counts what waits as dropped. */
+    void (*drop)(struct slam_flow *flow);
 };
 
 extern const struct slam_load_model slam_open_model;

@@ -174,7 +174,7 @@ ready(struct slam_conn *conn)
 }
 
 static void
-end(struct slam_flow *flow)
+drop(struct slam_flow *flow)
 {
     struct open_load *load = flow->load;
 
@@ -191,4 +191,4 @@ const struct slam_load_model slam_open_model = {.has_backlog = true,
                                                 .due_ns = due_ns,
                                                 .run = run,
                                                 .ready = ready,
-                                                .end = end};
+                                                .drop = drop};

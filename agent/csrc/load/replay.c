@@ -65,6 +65,13 @@ record_of(const struct slam_flow *flow, const struct slam_trace_record *record,
                                slam_flow_measures(flow, at_ns));
 }
 
+static void
+schedule(struct slam_flow *flow, const struct slam_trace_record *record, uint64_t at_ns)
+{
+    record_of(flow, record, at_ns)->scheduled++;
+    flow->sessions_left--;
+}
+
 static uint64_t
 due_ns(const struct slam_flow *flow)
 {
@@ -82,7 +89,6 @@ send_next(struct slam_conn *conn, uint64_t at_ns, uint64_t slot_free_ns)
 
     conn->record = slam_trace_at(flow->stream->trace, replayed->next);
     replayed->next = conn->record->next;
-    flow->sessions_left--;
     /* the scripts are the operations, in their order */
     slam_request_begin(conn, conn->record->operation, at_ns, slot_free_ns);
 }
@@ -117,7 +123,7 @@ arrive(struct slam_flow *flow, const struct slam_trace_record *record)
     struct replayed *replayed = replayed_of(conn);
     uint64_t at_ns = intended_ns(flow, record);
 
-    record_of(flow, record, at_ns)->scheduled++;
+    schedule(flow, record, at_ns);
     if (replayed->due == 0 && slam_conn_available(conn) > 0) {
         send_next(conn, at_ns, replayed->free_since_ns);
         return;
@@ -158,7 +164,7 @@ ready_open(struct slam_conn *conn)
 }
 
 static void
-end_open(struct slam_flow *flow)
+drop_open(struct slam_flow *flow)
 {
     struct replay_load *load = flow->load;
 
@@ -182,7 +188,7 @@ const struct slam_load_model slam_replay_open_model = {.has_backlog = true,
                                                        .due_ns = due_ns,
                                                        .run = run_open,
                                                        .ready = ready_open,
-                                                       .end = end_open};
+                                                       .drop = drop_open};
 
 static void
 begin_closed(struct slam_flow *flow)
@@ -194,17 +200,18 @@ begin_closed(struct slam_flow *flow)
 }
 
 static void
-send_when_free(struct slam_conn *conn, uint64_t since_ns)
+send_when_free(struct slam_conn *conn)
 {
     struct slam_flow *flow = conn->flow;
+    uint64_t since_ns = slam_conn_intended_ns(conn);
     const struct slam_trace_record *record =
         slam_trace_at(flow->stream->trace, replayed_of(conn)->next);
 
     if (!record || flow->ended || conn->client == SLAM_CLIENT_NOT_STARTED ||
         slam_conn_available(conn) == 0)
         return;
-    record_of(flow, record, since_ns)->scheduled++;
-    send_next(conn, since_ns, 0);
+    schedule(flow, record, since_ns);
+    send_next(conn, since_ns, conn->up_since_ns);
 }
 
 static void
@@ -216,7 +223,8 @@ run_closed(struct slam_flow *flow, uint64_t now_ns, uint64_t limit_ns)
         return;
     for (uint32_t i = 0; i < flow->conn_count; i++) {
         slam_conn_move_client(&flow->conns[i], SLAM_CLIENT_START);
-        send_when_free(&flow->conns[i], load->next_ns);
+        flow->conns[i].due_ns = load->next_ns;
+        send_when_free(&flow->conns[i]);
     }
     load->next_ns = UINT64_MAX;
 }
@@ -224,7 +232,9 @@ run_closed(struct slam_flow *flow, uint64_t now_ns, uint64_t limit_ns)
 static void
 ready_closed(struct slam_conn *conn)
 {
-    send_when_free(conn, conn->done_ns);
+    if (conn->requests > 0)
+        conn->due_ns = conn->done_ns;
+    send_when_free(conn);
 }
 
 const struct slam_load_model slam_replay_closed_model = {.init = init,

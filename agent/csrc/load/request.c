@@ -116,6 +116,7 @@ send_request(struct slam_slot *slot)
     record->sent++;
     record->requests++;
     slot->state = SLAM_SLOT_SENT;
+    slot->has_entry = false;
     slot->message_id = next_message_id(slot);
     len = conn->record ? slam_trace_encode(conn->record, slot->message_id, worker->pdu)
                        : slam_template_encode(op->template, states, &draw,

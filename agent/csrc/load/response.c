@@ -36,7 +36,9 @@ complete(struct slam_slot *slot, const struct slam_stream_op *op, int32_t code,
 
     if (op->spec)
         outcome = slam_session_answered(slot, op, code, outcome, content);
-    slam_op_record_response(record, counted);
+    slam_op_record_response(record, counted, outcome,
+                            op->response_tag == SLAM_PDU_SEARCH_DONE &&
+                                !slot->has_entry);
     h = slam_op_record_outcome(record, outcome, slot->intended_ns, slot->sent_ns,
                                received);
     slam_histogram_record(&h[SLAM_SEND_LAG], slam_send_lag_ns(slot));
@@ -113,6 +115,7 @@ message(struct slam_conn *conn, const struct slam_pdu *pdu,
             return true;
         }
         record->entries++;
+        slot->has_entry = true;
         if (op->spec && op->spec->capture_count > 0)
             slam_session_entry(slot, op, content);
         return true;

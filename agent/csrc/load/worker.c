@@ -74,14 +74,12 @@ model_of(const struct slam_stream *stream)
     return stream->settings.open ? &slam_open_model : &slam_closed_model;
 }
 
-/* No more sessions: what still waits was scheduled and will never be sent. */
+/* Nothing is due any more; what still waits is sent as connections get free. */
 static void
 end_flow(struct slam_flow *flow)
 {
     if (flow->ended)
         return;
-    if (flow->model->end)
-        flow->model->end(flow);
     slam_flow_tally_down(flow, slam_clock_mono_ns());
     flow->ended = true;
     if (flow->sessions_left != UINT64_MAX)
@@ -97,16 +95,30 @@ stream_end_ns(const struct slam_flow *flow)
                : UINT64_MAX;
 }
 
+/* When what waits of an ended stream is given up: after the grace, but at once where
+ * somebody stops the run. */
+static uint64_t
+patience_end_ns(const struct slam_flow *flow, uint64_t run_end_ns)
+{
+    const struct slam_timeline *t = flow->worker->config.timeline;
+    uint64_t stop = atomic_load_explicit(&t->stop_ns, memory_order_acquire);
+
+    return slam_earlier_ns(stop, slam_earlier_ns(run_end_ns, stream_end_ns(flow)) +
+                                     t->grace_ns);
+}
+
 static void
 run_flow(struct slam_flow *flow, uint64_t now_ns, uint64_t run_end_ns)
 {
-    uint64_t end = stream_end_ns(flow);
+    uint64_t end = slam_earlier_ns(run_end_ns, stream_end_ns(flow));
 
-    if (flow->ended)
-        return;
-    flow->model->run(flow, now_ns, slam_earlier_ns(run_end_ns, end));
-    if (now_ns >= end)
-        end_flow(flow);
+    if (!flow->ended) {
+        flow->model->run(flow, now_ns, end);
+        if (now_ns >= end)
+            end_flow(flow);
+    }
+    if (flow->backlog_len > 0 && now_ns >= patience_end_ns(flow, run_end_ns))
+        flow->model->drop(flow);
 }
 
 /* Lets the load models go on with what the last read, timer or delivery has freed. */
@@ -119,12 +131,13 @@ drain_ready(struct slam_worker *worker)
         conn->flow->model->ready(conn);
 }
 
-static void
-begin_drain(struct slam_worker *worker)
+static bool
+has_backlog(const struct slam_worker *worker)
 {
-    worker->draining = true;
     for (size_t i = 0; i < worker->flow_count; i++)
-        end_flow(&worker->flows[i]);
+        if (worker->flows[i].backlog_len > 0)
+            return true;
+    return false;
 }
 
 static void
@@ -147,7 +160,8 @@ static uint64_t
 next_deadline(const struct slam_worker *worker, uint64_t boundary_ns,
               uint64_t run_end_ns, uint64_t *pace_ns)
 {
-    uint64_t deadline = slam_earlier_ns(boundary_ns, run_end_ns);
+    uint64_t grace_ns = worker->draining ? worker->config.timeline->grace_ns : 0;
+    uint64_t deadline = slam_earlier_ns(boundary_ns, run_end_ns + grace_ns);
 
     *pace_ns = UINT64_MAX;
     for (size_t i = 0; i < worker->flow_count; i++) {
@@ -162,6 +176,8 @@ next_deadline(const struct slam_worker *worker, uint64_t boundary_ns,
             *pace_ns =
                 slam_earlier_ns(*pace_ns, slam_earlier_ns(flow->model->due_ns(flow),
                                                           stream_end_ns(flow)));
+        else if (flow->backlog_len > 0)
+            deadline = slam_earlier_ns(deadline, patience_end_ns(flow, run_end_ns));
     }
     return slam_earlier_ns(deadline, *pace_ns);
 }
@@ -342,14 +358,12 @@ worker_loop(struct slam_worker *worker)
         /* the clock first, the end second: see slam_timeline.stop_ns */
         uint64_t now_ns = slam_clock_mono_ns();
         uint64_t run_end_ns = end_ns(t);
-        uint64_t grace_end_ns = run_end_ns + t->grace_ns;
         uint64_t boundary_ns = UINT64_MAX;
         uint64_t pace_ns;
         uint64_t deadline_ns;
 
         run_flows(worker, now_ns, run_end_ns);
-        if (!worker->draining && now_ns >= run_end_ns)
-            begin_drain(worker);
+        worker->draining = now_ns >= run_end_ns;
         if (!planned_closed) {
             boundary_ns =
                 slam_earlier_ns(t->t0_ns + t->boundaries_ns[interval], run_end_ns);
@@ -364,12 +378,11 @@ worker_loop(struct slam_worker *worker)
         }
         /* each planned interval has a record of its own, late as it may be */
         if (worker->draining && planned_closed &&
-            ((worker->active == 0 && worker->replacing == 0) || now_ns >= grace_end_ns))
+            ((worker->active == 0 && worker->replacing == 0 && !has_backlog(worker)) ||
+             now_ns >= run_end_ns + t->grace_ns))
             break;
         tell_when_finished(worker);
-        deadline_ns =
-            next_deadline(worker, boundary_ns,
-                          worker->draining ? grace_end_ns : run_end_ns, &pace_ns);
+        deadline_ns = next_deadline(worker, boundary_ns, run_end_ns, &pace_ns);
         if (!worker->config.open)
             slam_thread_lower(&worker->thread);
         wait_and_handle(worker, now_ns, deadline_ns, pace_ns);
@@ -377,10 +390,14 @@ worker_loop(struct slam_worker *worker)
         atomic_store_explicit(&worker->realtime, worker->thread.realtime,
                               memory_order_relaxed);
     }
-    if (!worker->draining)
-        begin_drain(worker);
-    for (size_t i = 0; i < worker->flow_count; i++)
-        slam_conn_close_all(&worker->flows[i]);
+    for (size_t i = 0; i < worker->flow_count; i++) {
+        struct slam_flow *flow = &worker->flows[i];
+
+        end_flow(flow);
+        if (flow->backlog_len > 0)
+            flow->model->drop(flow);
+        slam_conn_close_all(flow);
+    }
     close_interval(worker, slam_clock_mono_ns(), true);
 }
 

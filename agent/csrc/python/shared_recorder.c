@@ -40,6 +40,7 @@ struct request {
     uint32_t requests;
     uint32_t entries;
     uint32_t references;
+    bool searched; /* it is known how many entries it returned */
 };
 
 struct record {
@@ -54,11 +55,13 @@ struct shared {
     bool open;
     uint64_t measure_start_ns; /* after T0 */
     uint64_t measure_end_ns;
+    uint64_t grace_ns;
     uint64_t backlog_cap;
     struct slam_rate_segment *segments;
     pthread_mutex_t lock; /* protects all that follows */
     uint64_t t0_ns;
     uint64_t end_ns;
+    bool stopped; /* before its planned end */
     struct record records[2];
     struct record *active;
     struct slam_pacer pacer;
@@ -171,6 +174,7 @@ create(struct shared **out, const struct slam_engine_config *run,
     s->open = stream->open;
     s->measure_start_ns = run->measure_start_ns;
     s->measure_end_ns = run->measure_end_ns;
+    s->grace_ns = run->grace_ns;
     s->end_ns = UINT64_MAX;
     s->next_ns = SLAM_PACER_NONE;
     s->free_head = NO_REQUEST;
@@ -287,6 +291,24 @@ drop(struct shared *s, uint64_t intended_ns)
     op->dropped++;
 }
 
+static uint64_t
+first_of_backlog(struct shared *s)
+{
+    uint64_t due_ns = s->backlog[s->backlog_head];
+
+    s->backlog_head = (s->backlog_head + 1) % s->backlog_cap;
+    s->backlog_len--;
+    return due_ns;
+}
+
+static void
+drop_backlog(struct shared *s)
+{
+    while (s->backlog_len > 0)
+        drop(s, first_of_backlog(s));
+}
+
+/* After the end what waits is taken for as long as the engine's flows send it. */
 static void
 admit(struct shared *s, uint64_t now_ns)
 {
@@ -297,16 +319,8 @@ admit(struct shared *s, uint64_t now_ns)
             drop(s, due_ns);
         else
             s->backlog[(s->backlog_head + s->backlog_len++) % s->backlog_cap] = due_ns;
-}
-
-static uint64_t
-first_of_backlog(struct shared *s)
-{
-    uint64_t due_ns = s->backlog[s->backlog_head];
-
-    s->backlog_head = (s->backlog_head + 1) % s->backlog_cap;
-    s->backlog_len--;
-    return due_ns;
+    if (now_ns >= s->end_ns && (s->stopped || now_ns - s->end_ns >= s->grace_ns))
+        drop_backlog(s);
 }
 
 static PyObject *
@@ -395,8 +409,9 @@ recorder_update(PyObject *self, PyObject *args)
 {
     unsigned long long handle, sent_ns;
     unsigned int requests, entries, references;
-    struct shared *s = parsed(self, args, "KKIII", &handle, &sent_ns, &requests,
-                              &entries, &references);
+    int searched;
+    struct shared *s = parsed(self, args, "KKIIIp", &handle, &sent_ns, &requests,
+                              &entries, &references, &searched);
     struct request *r;
 
     if (!s)
@@ -409,6 +424,7 @@ recorder_update(PyObject *self, PyObject *args)
         r->requests += requests;
         r->entries += entries;
         r->references += references;
+        r->searched |= searched;
     }
     release(s);
     Py_RETURN_NONE;
@@ -434,7 +450,8 @@ finish(struct shared *s, struct request *r, enum slam_outcome outcome, int code,
         slam_histogram_record(&h[SLAM_SEND_LAG],
                               slam_since_ns(r->sent_ns, could_send_ns));
     if (answered) {
-        slam_op_record_response(op, slam_result_code(code));
+        slam_op_record_response(op, slam_result_code(code), outcome,
+                                r->searched && r->entries == 0);
         slam_histogram_record(&h[SLAM_RECEIVE_LAG],
                               slam_since_ns(done_ns, received_ns));
         if (done_ns > stream->last_done_ns)
@@ -517,13 +534,15 @@ static PyObject *
 recorder_set_span(PyObject *self, PyObject *args)
 {
     unsigned long long t0_ns, end_ns;
-    struct shared *s = parsed(self, args, "KK", &t0_ns, &end_ns);
+    int stopped;
+    struct shared *s = parsed(self, args, "KKp", &t0_ns, &end_ns, &stopped);
 
     if (!s)
         return NULL;
     hold(s);
     s->t0_ns = t0_ns;
     s->end_ns = end_ns;
+    s->stopped = stopped;
     release(s);
     Py_RETURN_NONE;
 }
@@ -546,8 +565,7 @@ static void
 give_all_up(struct shared *s, uint64_t now_ns)
 {
     s->next_ns = SLAM_PACER_NONE;
-    while (s->backlog_len > 0)
-        drop(s, first_of_backlog(s));
+    drop_backlog(s);
     for (uint32_t i = 0; i < s->request_count; i++)
         if (s->requests[i].generation & 1)
             finish(s, &s->requests[i], SLAM_UNRESOLVED, 0, now_ns, now_ns);

@@ -41,21 +41,27 @@ static const uint8_t search_program[] = {
 struct totals {
     uint64_t scheduled, sent, completed, succeeded, failed, dropped, unresolved;
     uint64_t timed_out, entries, measured, connects, disconnects, service_times;
-    uint64_t intervals, abandoned, substituted, missing, late, unbinds;
+    uint64_t intervals, abandoned, substituted, missing, empty, late, unbinds;
     uint64_t of[8]; /* completed, by operation */
 };
 
 static bool
-start_responder(const struct slam_delay *delay)
+start_responder_with(const struct slam_delay *delays, size_t count)
 {
     struct slam_responder_options options = {
-        .delays = delay, .delay_count = delay ? 1 : 0, .record_capacity = 100000};
+        .delays = delays, .delay_count = count, .record_capacity = 100000};
 
     if (slam_responder_create(&options, &responder, err) != SLAM_OK ||
         slam_responder_start(responder, err) != SLAM_OK)
         return false;
     snprintf(uri, sizeof(uri), "ldap://127.0.0.1:%d", slam_responder_port(responder));
     return true;
+}
+
+static bool
+start_responder(const struct slam_delay *delay)
+{
+    return start_responder_with(delay, delay ? 1 : 0);
 }
 
 /* 2000 arrivals per second, for ever */
@@ -85,7 +91,7 @@ stream_config(bool open)
 
 /* Intervals of 100 ms; all of the time but the first interval is measured. */
 static bool
-create_engine(size_t intervals)
+create_engine_with_grace(size_t intervals, uint64_t grace_ns)
 {
     static uint64_t boundaries_ns[64];
     struct slam_engine_config config = {.workers = 2,
@@ -94,12 +100,18 @@ create_engine(size_t intervals)
                                         .boundary_count = intervals,
                                         .measure_start_ns = 100 * MS,
                                         .measure_end_ns = intervals * 100 * MS,
-                                        .grace_ns = 5 * SLAM_NS_PER_S,
+                                        .grace_ns = grace_ns,
                                         .max_pdu_bytes = 1u << 20};
 
     for (size_t i = 0; i < intervals; i++)
         boundaries_ns[i] = (i + 1) * 100 * MS;
     return slam_engine_create(&config, &engine, err) == SLAM_OK;
+}
+
+static bool
+create_engine(size_t intervals)
+{
+    return create_engine_with_grace(intervals, 5 * SLAM_NS_PER_S);
 }
 
 /* An operation that uses none of the variables. */
@@ -190,6 +202,7 @@ collect(struct totals *t)
             t->unresolved += op->unresolved;
             t->timed_out += op->timed_out;
             t->entries += op->entries;
+            t->empty += op->empty;
             t->abandoned += op->abandoned;
             t->substituted += op->substituted;
             t->missing += op->captures_missing;
@@ -262,6 +275,7 @@ test_closed_and_open_streams_together_balance_with_the_responder(void)
     CHECK(t.measured > 0 && t.measured < t.completed);
     CHECK_EQ(t.completed, counts.requests[SLAM_CANNED_SEARCH]);
     CHECK_EQ(t.completed, t.entries);
+    CHECK_EQ(t.empty, 0);
     CHECK_EQ(t.completed, t.service_times);
     CHECK_EQ(t.timed_out + t.unresolved + t.failed, 0);
     CHECK_EQ(t.intervals, 7);
@@ -318,7 +332,64 @@ test_stop_ends_a_run_early_with_balanced_books(void)
     }
     CHECK_EQ(scheduled, sent + dropped);
     CHECK_EQ(sent, completed); /* the grace is longer than the delay */
+    CHECK(dropped > 0);        /* what waited is not sent after a stop */
     end();
+}
+
+/* 24 slots of 30 ms take 800 of the 2,000 arrivals in a second. */
+static const struct slam_delay too_slow = {1, 30 * MS};
+
+static void
+test_what_was_due_before_the_end_is_sent_within_the_grace(void)
+{
+    for (int way = 0; way < 3; way++) {
+        struct slam_stream_settings open = stream_config(true);
+        struct totals t;
+
+        if (way > 0)
+            open.end_ns = 100 * MS;
+        if (way == 2) /* a connection that has ended has a successor while some wait */
+            open.connection.reconnect_operations = 1;
+        CHECK(start_responder(&too_slow));
+        CHECK(create_engine(4));
+        CHECK(add(&open));
+        CHECK(prepare_and_start());
+        CHECK(collect(&t));
+        CHECK(is_balanced(&t));
+        CHECK(t.scheduled > 100);
+        CHECK_EQ(t.completed, t.scheduled);
+        end();
+    }
+}
+
+static void
+test_what_waits_after_the_grace_is_dropped(void)
+{
+    for (int early = 0; early < 2; early++) {
+        struct slam_stream_settings open = stream_config(true);
+        const struct slam_snapshot *s = NULL;
+        uint64_t dropped[7] = {0}, completed = 0, scheduled = 0;
+
+        open.end_ns = early ? 200 * MS : 0;
+        open.max_backlog = 2000;
+        CHECK(start_responder(&too_slow));
+        CHECK(create_engine_with_grace(6, 100 * MS));
+        CHECK(add(&open));
+        CHECK(prepare_and_start());
+        for (uint64_t i = 0; s == NULL || !s->final; i++) {
+            CHECK_EQ(slam_engine_snapshot(engine, i, ANSWER_TIMEOUT_NS, &s, err), 1);
+            CHECK(i < 7);
+            dropped[i] = s->ops[0].dropped + s->ops[1].dropped;
+            completed += s->ops[0].completed + s->ops[1].completed;
+            scheduled += s->ops[0].scheduled + s->ops[1].scheduled;
+        }
+        /* in the stream's grace 80 were sent; then the rest was given up, in the
+         * interval from 300 ms on or, by a late worker, at the end of the one before */
+        CHECK(early ? dropped[2] + dropped[3] > 50 : dropped[6] > 50);
+        CHECK_EQ(dropped[0] + dropped[1] + dropped[4] + dropped[5], 0);
+        CHECK(completed < scheduled);
+        end();
+    }
 }
 
 static void
@@ -343,6 +414,71 @@ test_server_that_leaves_is_counted_and_engine_ends_cleanly(void)
     CHECK_EQ(t.completed, 0);
     CHECK_EQ(t.disconnects, 12);
     CHECK(t.unresolved >= 6);
+    end();
+}
+
+/* The requests' times of all outcomes, added up over all snapshots. */
+static bool
+collect_times(uint64_t sums[SLAM_METRICS], uint64_t *disconnects)
+{
+    const struct slam_snapshot *s = NULL;
+
+    memset(sums, 0, SLAM_METRICS * sizeof(*sums));
+    *disconnects = 0;
+    for (uint64_t i = 0; s == NULL || !s->final; i++) {
+        if (slam_engine_snapshot(engine, i, ANSWER_TIMEOUT_NS, &s, err) != 1)
+            return false;
+        for (size_t j = 0; j < 2 * SLAM_OUTCOMES * SLAM_METRICS; j++)
+            sums[j % SLAM_METRICS] +=
+                s->ops[j / SLAM_METRICS / SLAM_OUTCOMES]
+                    .histograms[j / SLAM_METRICS % SLAM_OUTCOMES][j % SLAM_METRICS]
+                    .sum_ns;
+        *disconnects += s->streams[0].disconnects;
+    }
+    return true;
+}
+
+static void
+test_client_waits_for_the_connection_that_it_has_lost(void)
+{
+    /* one request in five is never answered, and its connection lost by that */
+    static const struct slam_delay delays[] = {{4, MS}, {1, 10 * SLAM_NS_PER_S}};
+
+    for (int thinks = 0; thinks < 2; thinks++) {
+        struct slam_stream_settings closed = stream_config(false);
+        uint64_t sums[SLAM_METRICS], disconnects, waits_ns;
+
+        closed.request_timeout_ns = 50 * MS;
+        closed.think_time_ns = thinks ? MS : 0;
+        CHECK(start_responder_with(delays, 2));
+        CHECK(create_engine(10));
+        CHECK(add(&closed));
+        CHECK(prepare_and_start());
+        CHECK(collect_times(sums, &disconnects));
+        /* a connection comes back after 50 ms or more; the last of each client may not
+         */
+        waits_ns = sums[SLAM_RESPONSE_TIME] - sums[SLAM_SERVICE_TIME];
+        CHECK(disconnects > 12);
+        CHECK(waits_ns >= (disconnects - 6) * 50 * MS);
+        CHECK(sums[SLAM_SEND_LAG] < waits_ns / 4);
+        end();
+    }
+}
+
+static void
+test_client_does_not_wait_for_a_connection_that_is_replaced_as_planned(void)
+{
+    struct slam_stream_settings closed = stream_config(false);
+    uint64_t sums[SLAM_METRICS], disconnects;
+
+    closed.connection.reconnect_operations = 1;
+    CHECK(start_responder(NULL));
+    CHECK(create_engine(3));
+    CHECK(add(&closed));
+    CHECK(prepare_and_start());
+    CHECK(collect_times(sums, &disconnects));
+    CHECK_EQ(disconnects, 0);
+    CHECK_EQ(sums[SLAM_RESPONSE_TIME], sums[SLAM_SERVICE_TIME] + sums[SLAM_SEND_LAG]);
     end();
 }
 
@@ -668,7 +804,11 @@ main(void)
     RUN(test_closed_and_open_streams_together_balance_with_the_responder);
     RUN(test_each_planned_interval_is_closed_though_control_reads_late);
     RUN(test_stop_ends_a_run_early_with_balanced_books);
+    RUN(test_what_was_due_before_the_end_is_sent_within_the_grace);
+    RUN(test_what_waits_after_the_grace_is_dropped);
     RUN(test_server_that_leaves_is_counted_and_engine_ends_cleanly);
+    RUN(test_client_waits_for_the_connection_that_it_has_lost);
+    RUN(test_client_does_not_wait_for_a_connection_that_is_replaced_as_planned);
     RUN(test_destroy_in_mid_run_joins_every_thread);
     RUN(test_closed_port_fails_prepare_with_uri_and_stage);
     RUN(test_there_are_as_many_addresses_as_uris);

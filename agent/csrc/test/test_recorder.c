@@ -68,6 +68,19 @@ test_wait_times_out_on_an_open_interval_and_ends_after_the_last(void)
     slam_recorder_destroy(&r);
 }
 
+static void
+test_only_a_success_is_counted_as_empty(void)
+{
+    static struct slam_op_record op;
+
+    for (int outcome = SLAM_SUCCEEDED; outcome <= SLAM_EXPECTED; outcome++)
+        for (int empty = 0; empty < 2; empty++)
+            slam_op_record_response(&op, 3, (enum slam_outcome)outcome, empty);
+    CHECK_EQ(op.completed, 6);
+    CHECK_EQ(op.result_codes[3], 6);
+    CHECK_EQ(op.empty, 1);
+}
+
 #define INTERVALS 2000
 
 static void *
@@ -121,6 +134,7 @@ main(void)
     RUN(test_closed_interval_is_read_once_and_comes_back_clean);
     RUN(test_worker_keeps_an_interval_open_while_the_other_record_is_held);
     RUN(test_wait_times_out_on_an_open_interval_and_ends_after_the_last);
+    RUN(test_only_a_success_is_counted_as_empty);
     RUN(test_nothing_is_lost_between_two_threads);
     return SLAM_TEST_EXIT();
 }

@@ -4,10 +4,15 @@
 from __future__ import annotations
 
 import time
+from random import Random
+from types import SimpleNamespace
 
 import pytest
 
 from ldapslam.agent.python_jobs.client import ClientProcess
+from ldapslam.agent.python_jobs.job import PythonJob
+from ldapslam.base.errors import LdapSlamError
+from ldapslam.jobs.rates.profile import FOREVER_NS, hold
 from support.shared_recorder import closed, new_recorder
 
 MS = 1_000_000
@@ -33,3 +38,58 @@ def test_an_outage_is_counted_as_it_passes(monkeypatch: pytest.MonkeyPatch) -> N
     process._tally_down(until_ns, wait_s=0.0)
     counted_ms.append(closed(recorder).stream["down_ns"] / MS)
     assert counted_ms == [30, 100, 100, 60]
+
+
+def test_arrivals_of_the_load_are_sent_after_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    profile = (hold(100 / 10**9, FOREVER_NS),)
+    recorder = new_recorder(profile=profile, max_backlog=10, grace_ns=1_000 * MS)
+    recorder.set_span(1_000 * MS, 1_035 * MS, False)
+    sent_ms: list[float] = []
+    process = object.__new__(ClientProcess)
+    process._recorder = recorder
+    monkeypatch.setattr(process, "_client", SimpleNamespace(), raising=False)
+    monkeypatch.setattr(process, "_make_usable", lambda: 0)
+    monkeypatch.setattr(process, "_session", lambda job, due: sent_ms.append(due / MS))
+    monkeypatch.setattr(time, "monotonic_ns", lambda: 1_500 * MS)
+    process._run_open(PythonJob({}))
+    assert sent_ms == [1_000, 1_010, 1_020, 1_030]
+
+
+@pytest.mark.parametrize(
+    ("is_lost", "failures", "missed_ms"),
+    [(True, 0, 0), (True, 2, 0), (False, 0, 1_010), (False, 2, 1_000)],
+    ids=["lost", "lost for a while", "planned", "planned, refused"],
+)
+def test_a_client_misses_the_connection_that_it_did_not_give_up(
+    monkeypatch: pytest.MonkeyPatch, *, is_lost: bool, failures: int, missed_ms: int
+) -> None:
+    now_ns = 1_000 * MS
+    process = object.__new__(ClientProcess)
+    client = SimpleNamespace(_connection=object(), _is_lost=is_lost, random=Random(1))
+    policy = SimpleNamespace(reconnect_operations=1, reconnect_ns=0)
+
+    def connect() -> None:
+        nonlocal now_ns, failures
+        now_ns += 10 * MS
+        failures -= 1
+        if failures >= 0:
+            raise LdapSlamError("refused")
+        client._connection, process._connected_ns = object(), now_ns
+
+    for name, value in {
+        "_client": client,
+        "_plan": SimpleNamespace(connection=policy),
+        "_class": PythonJob,
+        "_recorder": new_recorder(),
+        "_sessions": 1,
+        "_connected_ns": 0,
+        "_connect": connect,
+        "_disconnect": lambda: setattr(client, "_connection", None),
+        "_tally_down": lambda since_ns, wait_s: now_ns,
+    }.items():
+        monkeypatch.setattr(process, name, value, raising=False)
+    monkeypatch.setattr(time, "monotonic_ns", lambda: now_ns)
+    assert process._make_usable() == missed_ms * MS
+    assert process._connected_ns == now_ns

@@ -70,6 +70,37 @@ def test_a_class_that_catches_what_happened_cannot_make_an_answer_of_silence(
     assert client._is_lost is is_lost
 
 
+@pytest.mark.parametrize(
+    ("messages", "empty"),
+    [([], 1), ([(None, ["ldap://ds2"])], 1), ([("cn=a", {})], 0)],
+    ids=["nothing", "reference", "entry"],
+)
+def test_a_search_that_finds_no_entry_is_empty(
+    messages: list[tuple[str | None, object]], empty: int
+) -> None:
+    recorder = new_recorder()
+    client = client_of(recorder)
+    with client.operation("find"):
+        client._received(ldap.RES_SEARCH_RESULT, messages)
+    with client.operation("search") as operation:
+        operation.add(entries=sum(dn is not None for dn, _ in messages))
+    interval = closed(recorder)
+    assert interval.row(0)["empty"] == interval.row(1)["empty"] == empty
+
+
+def test_the_end_of_a_search_that_came_entry_by_entry_is_not_empty() -> None:
+    recorder = new_recorder()
+    client = client_of(recorder)
+    with client.operation("find"):
+        client._received(ldap.RES_SEARCH_ENTRY, [("cn=a", {})])
+        client._received(ldap.RES_SEARCH_RESULT, [])
+    with client.operation("search") as operation:
+        operation.add(requests=["search"])
+    interval = closed(recorder)
+    assert interval.counts(0)["entries"] == 1
+    assert interval.row(0)["empty"] == interval.row(1)["empty"] == 0
+
+
 def test_what_a_job_says_is_no_option_of_the_program(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -60,6 +60,7 @@ def report() -> IntervalReport:
                     substituted=13,
                     captures_missing=14,
                     requests=15,
+                    empty=16,
                     result_codes={32: 1, 0: 2},
                     histograms=[
                         pb.Histogram(

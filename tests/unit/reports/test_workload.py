@@ -14,12 +14,14 @@ from ldapslam.reports.charts.charts import draw
 from ldapslam.reports.collect.collect import Part, collect_run
 from ldapslam.reports.collect.timeline import Plan
 from ldapslam.reports.collect.totals import StreamTotals
+from ldapslam.reports.document import Table
 from ldapslam.reports.formats.text import render_text
 from ldapslam.reports.model import OperationSummary, StreamSummary, Summary
 from ldapslam.reports.result import result_of
 from ldapslam.reports.rules.evidence import Window, window_of
 from ldapslam.reports.rules.reconciliation import sent_requests
 from ldapslam.reports.sections.report_document import document
+from ldapslam.reports.sections.requests import outcomes
 from ldapslam.reports.summarise import summarise
 from ldapslam.results.columns import extent
 from ldapslam.results.records import IntervalRecord, RunRecord
@@ -273,6 +275,15 @@ def test_abandoned_requests_are_sent_and_are_no_errors(summary: Summary) -> None
     slow = operation(summary, "churn.slow")
     assert slow.error_share == 57 / slow.counts["sent"]
     assert slow.counts["sent"] == slow.counts["completed"] + 57 + 57
+
+
+def test_searches_that_found_nothing_have_a_column(summary: Summary) -> None:
+    found = operation(summary, "logins.login-list").counts["empty"]
+    assert found == 4 * 19
+    assert result_of(summary)["streams"]["logins"]["login-list"]["empty"] == found
+    requests = next(one for one in outcomes(summary) if isinstance(one, Table))
+    empty = [column.title for column in requests.columns].index("empty")
+    assert [row[empty].text for row in requests.rows].count(str(found)) == 1
 
 
 def test_send_lag_is_of_every_request_whatever_became_of_it(summary: Summary) -> None:
