@@ -35,8 +35,9 @@ from ldapslam.jobs.plan import (
     measure_span,
     phase_spans,
     planned_arrivals,
+    planned_end_ns,
 )
-from ldapslam.jobs.rates.profile import peak_rate
+from ldapslam.jobs.rates.profile import between, peak_rate
 from ldapslam.proto.common_pb2 import RunAssignment
 from ldapslam.proto.operator_pb2 import RunCondition, SubmitJobRequest
 from ldapslam.results.records import RunRecord, utc_text
@@ -315,6 +316,11 @@ def _stream(job: Job, stream: Stream, planned: StreamPlan) -> dict[str, Any]:
         "is_replay": planned.replay is not None,
         "model": planned.model,
         **_rates(job, stream, planned),
+        # after the last phase nothing is due
+        "profile": [
+            list(segment)
+            for segment in between(planned.profile, 0, planned_end_ns(job.run))
+        ],
         "clients": planned.connections if planned.model == "closed" else None,
         "connections": planned.total_connections,
         "count": planned.total_operations or None,
