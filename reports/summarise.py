@@ -19,7 +19,12 @@ from ldapslam.proto.fields import CONNECTION_COUNTERS, METRICS, OUTCOMES, SET_UP
 from ldapslam.reports.collect.clocks import clocks_of
 from ldapslam.reports.collect.collect import collect_run
 from ldapslam.reports.collect.telemetry import telemetry, with_restarts
-from ldapslam.reports.collect.timeline import NS_PER_S, Plan, wanted_outcome
+from ldapslam.reports.collect.timeline import (
+    NS_PER_S,
+    Plan,
+    wanted_outcome,
+    with_replays,
+)
 from ldapslam.reports.collect.totals import (
     GENERATOR_LAGS,
     UNANSWERED_METRICS,
@@ -50,6 +55,7 @@ def summarise(store: Store, run_id: str) -> Summary:
     """Reads a run once, start to end, and judges it."""
     run = store.run(run_id)
     facts = store.agents(run.run_id)
+    run = replace(run, plan=with_replays(run.plan, facts))
     found = extent(store, run.run_id)
     plan = Plan(run.plan, found.last)
     validity = Validity.model_validate(dict(run.plan.get("validity") or {}))

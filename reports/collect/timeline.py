@@ -138,6 +138,41 @@ class Timeline:
             _extend(known, padded(later.agents.get(name, AgentSeries()), more), before)
 
 
+def with_replays(
+    plan: Mapping[str, Any], facts: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any]:
+    """A run's plan with what agents, by their facts, found in the logs of its replays:
+    how many requests a stream ends with, and the result codes that were expected."""
+    found = {
+        name: replay
+        for of_agent in facts.values()
+        for name, replay in of_agent.get("replays", {}).items()
+    }
+    return {
+        **plan,
+        "streams": [
+            _with_replay(stream, found[stream["name"]])
+            if stream["name"] in found
+            else stream
+            for stream in plan.get("streams", ())
+        ],
+    }
+
+
+def _with_replay(
+    stream: Mapping[str, Any], replay: Mapping[str, Any]
+) -> dict[str, Any]:
+    codes = replay.get("codes", {})
+    return {
+        **stream,
+        "count": replay.get("count"),
+        "operations": [
+            {**one, "expected_codes": codes.get(one["kind"], [])}
+            for one in stream["operations"]
+        ],
+    }
+
+
 class Plan:
     """The planned intervals of a run and the points they are shown as."""
 

@@ -136,6 +136,38 @@ def test_an_agent_may_only_end_early_when_its_streams_have_counts(
     assert rule(summary, "intervals_complete") == (passed, observed)
 
 
+@pytest.mark.parametrize(
+    ("sent", "passed", "observed"),
+    [(30, True, "all"), (29, False, "29 of 30 of writers")],
+)
+def test_a_replay_ends_with_the_requests_that_agents_found_in_its_log(
+    sent: int, passed: bool, observed: str
+) -> None:
+    full = next(workload_intervals())
+    names = {"stream": "writers", "operation": "bind", "scheduled": sent}
+    binds = (changed(full.operations[0], **names, result_codes={0: 20, 49: 10}),)
+    drove = (changed(full.streams[0], stream="writers"),)
+    cut = replace(_through(0), operations=binds, streams=drove, final=False)
+    planned = {"is_replay": True, "operations": [{"name": "bind", "kind": "bind"}]}
+    log = {"requests": {"bind": 30}, "count": 30, "codes": {"bind": [49]}}
+    scenario = Scenario(
+        agents=("load1",),
+        streams={"writers": planned},
+        facts={"replays": {"writers": {**log, "skipped": []}}},
+    )
+    with Store.open("sqlite://") as store:
+        store.create_run(run_record(scenario))
+        store.put_agent(RUN_ID, "load1", agent_facts(0, scenario))
+        for record in (cut, _through(1)):
+            store.add_interval(RUN_ID, record)
+        summary = summarise(store, RUN_ID)
+    assert rule(summary, "intervals_complete") == (True, "0")
+    assert rule(summary, "counts_reached") == (passed, observed)
+    assert stream(summary, "writers").count == 30
+    bind = operation(summary, "writers.bind")
+    assert bind.expected_codes == {49}
+
+
 def test_an_agent_without_a_stream_is_there_though_it_measured_nothing() -> None:
     summary = _run_with(_through(0), streams={})
     assert rule(summary, "agents_present") == (True, "1 of 1")
