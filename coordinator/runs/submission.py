@@ -26,7 +26,7 @@ from ldapslam.base.uri import server_of
 from ldapslam.coordinator.fleet.selection import Selection
 from ldapslam.coordinator.runs.run import RunLimits
 from ldapslam.jobs.load import load_job_text
-from ldapslam.jobs.model import Job, Stream
+from ldapslam.jobs.model import PYTHON_SUCCESS_CODES, Job, Stream
 from ldapslam.jobs.operations.body import NO_VARIABLE, OperationPlan
 from ldapslam.jobs.plan import (
     StreamPlan,
@@ -361,7 +361,8 @@ def _operation(
     operation: OperationPlan | None, first: Mapping[str, int]
 ) -> dict[str, Any]:
     if operation is None:
-        return {}  # of a stream that the engine does not drive
+        # of a class, whose facts say what else it expected
+        return {"success_codes": list(PYTHON_SUCCESS_CODES)}
     return {
         "success_codes": list(operation.success_codes),
         "expected_codes": list(operation.expected_codes),

@@ -229,7 +229,9 @@ class Schedule:
             "count": sum(map(len, self.connections)),
             "sessions": self.sessions,
             "connections": len(self.connections),
-            "codes": {kind: sorted(codes) for kind, codes in self.codes.items()},
+            "expected_codes": {
+                kind: sorted(codes) for kind, codes in self.codes.items()
+            },
             "skipped": [
                 {"operation": kind, "reason": reason, "count": count}
                 for (kind, reason), count in sorted(self.skipped.items())

@@ -70,6 +70,14 @@ def test_a_class_that_catches_what_happened_cannot_make_an_answer_of_silence(
     assert client._is_lost is is_lost
 
 
+def test_the_codes_that_a_class_expected_are_kept() -> None:
+    client = client_of(new_recorder())
+    for code, expect in ((32, [32]), (32, [32]), (49, [32]), (0, [0]), (6, [6])):
+        with client.operation("search", expect=expect) as operation:
+            operation.result_code = code
+    assert client._expected == {(1, 32)}
+
+
 def test_what_a_job_says_is_no_option_of_the_program(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -57,7 +57,7 @@ def test_the_trace_is_for_its_owner_alone(tmp_path: Path) -> None:
     }
     assert sum(one["count"] for one in facts["log"]["skipped"]) == 8
     assert facts["log"]["count"] == RECORDS
-    assert facts["log"]["codes"] == {"bind": [49]}
+    assert facts["log"]["expected_codes"] == {"bind": [49]}
 
 
 def test_what_the_logs_server_answered_is_expected(tmp_path: Path) -> None:
