@@ -246,7 +246,7 @@ def need_of(plan: Mapping[str, Any], agents: int) -> ReportRoom:
         REPORT_BYTES + OPERATION_BYTES * operations + STREAM_BYTES * len(streams)
     )
     intervals = len(plan["boundaries_ns"])
-    if all(stream.get("count") for stream in streams):
+    if all(stream.get("count") or stream.get("is_replay") for stream in streams):
         intervals = min(intervals, COUNTED_INTERVALS)
     return ReportRoom(report_bytes, (intervals + 1) * agents)
 

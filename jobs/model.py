@@ -69,8 +69,10 @@ MAX_INTERVALS = 200_000
 UNKNOWN_TYPE = "unknown"
 #: Fields of a stream of which exactly one says what it sends.
 _WAYS = ("operations", "python", "replay")
-#: Kind, in reports, of what a Python class records.
+#: Kind, in reports, of what a Python class records, and the result codes that count as
+#: success: compareFalse and compareTrue are answers (RFC 4511 4.10).
 PYTHON_KIND = "python"
+PYTHON_SUCCESS_CODES = (0, 5, 6)
 CLASS_PATTERN = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
 
 

@@ -39,9 +39,10 @@ class OperationSummary:
     #: 'succeeded', or 'expected' where the job expects no success: what `times` and
     #: `curves` are of.
     times_of: str
-    #: The result codes that count as succeeded, and as expected.
+    #: The result codes that count as succeeded, and as expected; None: not known, as of
+    #: a Python class that expects a code of some of an operation's requests.
     success_codes: frozenset[int]
-    expected_codes: frozenset[int]
+    expected_codes: frozenset[int] | None
     #: Counters of the measure phase, by their names in the result.
     counts: Mapping[str, int]
     #: Counters of the whole run.
@@ -70,9 +71,12 @@ class OperationSummary:
         return self.kind not in KINDS_WITHOUT_RESPONSE
 
     def outcome_of(self, code: int) -> str:
-        """'succeeded', 'expected' or 'failed', of a response with this result code."""
+        """'succeeded', 'expected' or 'failed', of a response with this result code;
+        empty where that is not known."""
         if code in self.success_codes:
             return "succeeded"
+        if self.expected_codes is None:
+            return ""
         return "expected" if code in self.expected_codes else "failed"
 
 

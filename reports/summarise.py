@@ -12,7 +12,12 @@ from ldapslam.proto.fields import CONNECTION_COUNTERS, METRICS, OUTCOMES, SET_UP
 from ldapslam.reports.collect.clocks import clocks_of
 from ldapslam.reports.collect.collect import collect_run
 from ldapslam.reports.collect.telemetry import telemetry, with_restarts
-from ldapslam.reports.collect.timeline import NS_PER_S, Plan, wanted_outcome
+from ldapslam.reports.collect.timeline import (
+    NS_PER_S,
+    Plan,
+    wanted_outcome,
+    with_facts,
+)
 from ldapslam.reports.collect.totals import (
     GENERATOR_LAGS,
     UNANSWERED_METRICS,
@@ -43,6 +48,7 @@ def summarise(store: Store, run_id: str) -> Summary:
     """Reads a run once, start to end, and judges it."""
     run = store.run(run_id)
     facts = store.agents(run.run_id)
+    run = replace(run, plan=with_facts(run.plan, facts))
     found = extent(store, run.run_id)
     plan = Plan(run.plan, found.last)
     validity = Validity.model_validate(dict(run.plan.get("validity") or {}))
@@ -164,7 +170,7 @@ def _operation(
         kind=planned.get("kind", ""),
         times_of=times_of,
         success_codes=frozenset(planned.get("success_codes", (0,))),
-        expected_codes=frozenset(planned.get("expected_codes", ())),
+        expected_codes=_expected_codes(planned, totals),
         counts=measured,
         totals=totals.whole,
         throughput_per_s=_rate(totals.completed_in_measure, measure_s),
@@ -181,6 +187,15 @@ def _operation(
         outcome_times=_outcome_times(totals),
         curves={metric: curve(shown[metric]) for metric in UNANSWERED_METRICS},
     )
+
+
+def _expected_codes(
+    planned: Mapping[str, Any], totals: OperationTotals
+) -> frozenset[int] | None:
+    """None where the responses with these codes are not those that were expected."""
+    codes = frozenset(planned.get("expected_codes", ()))
+    responses = sum(totals.result_codes[code] for code in codes)
+    return codes if responses == totals.measured["expected"] else None
 
 
 def _outcome_times(

@@ -74,10 +74,10 @@ class RunRecord:
     #: Names of the agents the run was planned on.
     agents: tuple[str, ...] = ()
     #: phases: [{name, start_ns, end_ns}], boundaries_ns, validity, thresholds, streams:
-    #: [{name, target, uris, engine, model, rate_per_s, peak_rate_per_s, clients,
-    #: connections, count, start_ns, end_ns, operations: [{name, kind, success_codes,
-    #: expected_codes, is_first, per_session, is_paged}]}]. What older runs lack has its
-    #: default.
+    #: [{name, target, uris, engine, model, rate_per_s, peak_rate_per_s, profile (its
+    #: segments, as lists), clients, connections, count, start_ns, end_ns, operations:
+    #: [{name, kind, success_codes, expected_codes, is_first, per_session, is_paged}]}].
+    #: What older runs lack has its default.
     plan: Mapping[str, Any] = field(default_factory=dict)
     #: Facts that make the run repeatable: versions, hosts, servers, files.
     manifest: Mapping[str, Any] = field(default_factory=dict)

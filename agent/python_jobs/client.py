@@ -121,7 +121,7 @@ class ClientProcess:
             self._check_stopped(error)
         job.drain(self._client)
         self._idle.set()
-        self._send("idle")
+        self._send("idle", self._client._expected)
         self._closed.wait()
         try:
             job.tear_down(self._client)

@@ -136,6 +136,8 @@ class Host:
         ]
         self._children: list[_Child] = []
         self._notes: list[tuple[Any, ...]] = []
+        #: Stream -> operation -> the result codes that its class expected.
+        self._expected: dict[str, dict[str, set[int]]] = {}
         self._t0_ns = self._end_ns = self._closed_ns = 0
         self._index = 0
         self._is_final = False
@@ -183,8 +185,9 @@ class Host:
             if not child.is_ended:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(child.pid, signal.SIGKILL)
+        error_ns, requests = self._start_error_ns() or 0, self._requests()
         self._parent.send(
-            ("final", last, self._start_error_ns() or 0, self._requests(), self._notes)
+            ("final", last, error_ns, requests, self._expected, self._notes)
         )
 
     def _fork(self, stream: ClientStream, index: int) -> _Child:
@@ -263,6 +266,7 @@ class Host:
                 self._parent.send(("started", error_ns))
         elif kind == "idle":
             child.is_idle = True
+            self._note_expected(child.stream, content[0])
             is_counted = all(one.plan.total_operations for one in self._streams)
             if is_counted and all(other.is_idle for other in self._children):
                 self._stop(time.monotonic_ns())
@@ -272,6 +276,14 @@ class Host:
             self._notes.append((child.stream.plan.name, *content))
         else:
             self._fail(LdapSlamError.from_dict(content[0]), child.stream.plan.name)
+
+    def _note_expected(
+        self, stream: ClientStream, expected: set[tuple[int, int]]
+    ) -> None:
+        for number, code in expected:
+            operations = self._expected.setdefault(stream.plan.name, {})
+            name = stream.python.operations[number]
+            operations.setdefault(name, set()).add(code)
 
     def _requests(self) -> dict[str, Counter[str]]:
         """URI -> kind -> what the classes asked of that server, measured or not."""

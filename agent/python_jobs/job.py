@@ -33,6 +33,7 @@ from ldap.ldapobject import SimpleLDAPObject
 from ldapslam.agent.admission.limits import AgentLimits
 from ldapslam.directory.access import result_code_of
 from ldapslam.jobs.connection_settings import ConnectionSettings
+from ldapslam.jobs.model import PYTHON_SUCCESS_CODES
 
 if TYPE_CHECKING:
     from ldapslam.agent._engine import SharedRecorder
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
 #: enum slam_outcome of the engine.
 SUCCEEDED, FAILED, EXPECTED, TIMED_OUT, UNRESOLVED = range(5)
 
-#: compareFalse and compareTrue are answers, not errors (RFC 4511 4.10).
-_SUCCESS_CODES = frozenset({0, 5, 6})
 #: libldap's codes: no response in time, connection lost. A class may set `result_code`
 #: to them.
 TIME_OUT = -5
@@ -203,6 +202,8 @@ class Operation:
         if error is None or isinstance(error, ldap.LDAPError):
             code = self._code_after(error)
             outcome = self._outcome_of(code)
+            if outcome == EXPECTED:
+                client._expected.add((self._number, code))
             if code >= 0:
                 received_ns = self._received_ns or done_ns
             client._recorded = error
@@ -219,13 +220,13 @@ class Operation:
         if error is not None:
             return result_code_of(error)
         # a class may handle result codes, but not a missing response
-        is_kept = self._last_code in (*_SUCCESS_CODES, TIME_OUT, *_LOST)
+        is_kept = self._last_code in (*PYTHON_SUCCESS_CODES, TIME_OUT, *_LOST)
         return self._last_code if is_kept else 0
 
     def _outcome_of(self, code: int) -> int:
         if code < 0:
             return TIMED_OUT if code == TIME_OUT else UNRESOLVED
-        if code in _SUCCESS_CODES:
+        if code in PYTHON_SUCCESS_CODES:
             return SUCCEEDED
         return EXPECTED if code in self._expected else FAILED
 
@@ -318,6 +319,8 @@ class Client:
         self._recorded: BaseException | None = None
         self._in_session = False
         self._is_lost = False
+        #: Operation and result code of the answers that the class expected.
+        self._expected: set[tuple[int, int]] = set()
 
     @property
     def connection(self) -> Connection:

@@ -55,8 +55,10 @@ class PythonStreams:
         self._snapshots: list[dict[str, Any]] = []
         self._start_error_ns: int | None = None
         self._is_ready = False
-        #: After the run: URI -> kind -> requests of the classes; and their notes.
+        #: After the run: URI -> kind -> requests of the classes; stream -> operation ->
+        #: the result codes that they expected; and their notes.
         self._requests: dict[str, dict[str, int]] = {}
+        self._expected: dict[str, dict[str, set[int]]] = {}
         self._notes: list[tuple[str, str, dict[str, Any]]] = []
 
     def prepare(self) -> None:
@@ -121,6 +123,10 @@ class PythonStreams:
             "connections": clients,
             "python_streams": self._class_paths,
             "python_requests": self._requests,
+            "python_expected_codes": {
+                stream: {name: sorted(codes) for name, codes in operations.items()}
+                for stream, operations in self._expected.items()
+            },
             "notes": self._notes_by_kind(),
         }
 
@@ -164,7 +170,8 @@ class PythonStreams:
         elif kind == "interval":
             self._snapshots.append(content[0])
         elif kind == "final":
-            last, self._start_error_ns, self._requests, self._notes = content
+            last, self._start_error_ns, self._requests, *content = content
+            self._expected, self._notes = content
             self._snapshots.append(last)
         else:
             raise LdapSlamError.from_dict(content[0])

@@ -132,7 +132,10 @@ def _explain(job: Job) -> Iterator[str]:
     spans = phase_spans(job.run)
     lengths = ((one.name, format_duration(one.end_ns - one.start_ns)) for one in spans)
     yield f"job {job.name}" + (f": {job.description}" if job.description else "")
-    yield f"phases: {', '.join(map(' '.join, lengths))}"
+    end = ""
+    if all(one.count or one.replay for one in job.streams):
+        end = "; at most: the run ends when its streams have sent all that they have"
+    yield f"phases: {', '.join(map(' '.join, lengths))}{end}"
     for stream in job.streams:
         yield _stream_line(job, stream)
     for threshold in job.thresholds:

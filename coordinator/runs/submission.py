@@ -26,7 +26,7 @@ from ldapslam.base.uri import server_of
 from ldapslam.coordinator.fleet.selection import Selection
 from ldapslam.coordinator.runs.run import RunLimits
 from ldapslam.jobs.load import load_job_text
-from ldapslam.jobs.model import Job, Stream
+from ldapslam.jobs.model import PYTHON_SUCCESS_CODES, Job, Stream
 from ldapslam.jobs.operations.body import NO_VARIABLE, OperationPlan
 from ldapslam.jobs.plan import (
     StreamPlan,
@@ -35,8 +35,9 @@ from ldapslam.jobs.plan import (
     measure_span,
     phase_spans,
     planned_arrivals,
+    planned_end_ns,
 )
-from ldapslam.jobs.rates.profile import peak_rate
+from ldapslam.jobs.rates.profile import between, peak_rate
 from ldapslam.proto.common_pb2 import RunAssignment
 from ldapslam.proto.operator_pb2 import RunCondition, SubmitJobRequest
 from ldapslam.results.records import RunRecord, utc_text
@@ -315,6 +316,11 @@ def _stream(job: Job, stream: Stream, planned: StreamPlan) -> dict[str, Any]:
         "is_replay": planned.replay is not None,
         "model": planned.model,
         **_rates(job, stream, planned),
+        # after the last phase nothing is due
+        "profile": [
+            list(segment)
+            for segment in between(planned.profile, 0, planned_end_ns(job.run))
+        ],
         "clients": planned.connections if planned.model == "closed" else None,
         "connections": planned.total_connections,
         "count": planned.total_operations or None,
@@ -355,7 +361,8 @@ def _operation(
     operation: OperationPlan | None, first: Mapping[str, int]
 ) -> dict[str, Any]:
     if operation is None:
-        return {}  # of a stream that the engine does not drive
+        # of a class, whose facts say what else it expected
+        return {"success_codes": list(PYTHON_SUCCESS_CODES)}
     return {
         "success_codes": list(operation.success_codes),
         "expected_codes": list(operation.expected_codes),

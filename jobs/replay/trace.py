@@ -225,8 +225,13 @@ class Schedule:
         """For the run's manifest."""
         return {
             "requests": dict(self.requests),
+            # with unbinds: the stream ends when all are sent
+            "count": sum(map(len, self.connections)),
             "sessions": self.sessions,
             "connections": len(self.connections),
+            "expected_codes": {
+                kind: sorted(codes) for kind, codes in self.codes.items()
+            },
             "skipped": [
                 {"operation": kind, "reason": reason, "count": count}
                 for (kind, reason), count in sorted(self.skipped.items())

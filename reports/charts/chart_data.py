@@ -27,6 +27,8 @@ _MARKS = 40
 def causes(one: OperationSummary) -> list[tuple[str, int]]:
     """Why requests of the operation ended otherwise than expected, and how often."""
     found = _codes(one, "failed")
+    if one.expected_codes is None:
+        found.append(("failed", one.counts["failed"]))
     found.append(("nothing to capture", one.counts["captures_missing"]))
     found += [
         (counter_title(name), one.counts[name]) for name in (*UNANSWERED, "dropped")
@@ -36,7 +38,10 @@ def causes(one: OperationSummary) -> list[tuple[str, int]]:
 
 def expected_codes(one: OperationSummary) -> list[tuple[str, int]]:
     """Result codes other than success that the job expects, and how often."""
-    return [(f"{code}, expected", n) for code, n in _codes(one, "expected")]
+    found = [(f"{code}, expected", n) for code, n in _codes(one, "expected")]
+    if one.expected_codes is None:
+        found.append(("expected", one.counts["expected"]))
+    return [(code, amount) for code, amount in found if amount]
 
 
 def _codes(one: OperationSummary, outcome: str) -> list[tuple[str, int]]:

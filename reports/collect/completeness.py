@@ -5,7 +5,8 @@ Nothing is ever filled in. A run that came to its end owes every planned interva
 each agent's drain. One that was ended early owes the intervals before it was told to
 drain, whatever an agent without a coordinator measured later. One that is not over, or
 whose drain was never decided, owes those up to the last that any agent sent in full.
-An agent whose streams all have a count owes those up to its own last.
+An agent whose streams all have a count, as the logs of replays have, owes those up to
+its own last.
 """
 
 from __future__ import annotations

@@ -141,6 +141,39 @@ class Timeline:
             _extend(known, padded(later.agents.get(name, AgentSeries()), more), before)
 
 
+def with_facts(
+    plan: Mapping[str, Any], facts: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any]:
+    """A run's plan with what its agents found out, by their facts: the requests in the
+    log of a replay, which are its count, and the result codes that it, or a Python
+    class, expected."""
+    return {
+        **plan,
+        "streams": [_stream_with(stream, facts) for stream in plan.get("streams", ())],
+    }
+
+
+def _stream_with(
+    stream: Mapping[str, Any], facts: Mapping[str, Mapping[str, Any]]
+) -> Mapping[str, Any]:
+    name, count = stream["name"], stream.get("count")
+    codes: dict[str, set[int]] = {}
+    for of_agent in facts.values():
+        replay = of_agent.get("replays", {}).get(name, {})
+        count = replay.get("count", count)
+        expected = of_agent.get("python_expected_codes", {}).get(name, {})
+        for found in (replay.get("expected_codes", {}), expected):
+            for operation, of_operation in found.items():
+                codes.setdefault(operation, set()).update(of_operation)
+    operations = [
+        {**one, "expected_codes": sorted(codes[one["name"]])}
+        if one["name"] in codes
+        else one
+        for one in stream["operations"]
+    ]
+    return {**stream, "count": count, "operations": operations}
+
+
 class Plan:
     """The planned intervals of a run and the points they are shown as."""
 

@@ -67,6 +67,7 @@ _IN_RESULT = (
     "control_operations",
     "later_operations",
     "observer",
+    "python_expected_codes",
     "python_requests",
     "targets",
 )

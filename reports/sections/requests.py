@@ -172,6 +172,8 @@ def _outcome_title(outcome: str) -> str:
 def _outcome_cell(outcome: str) -> Cell:
     if outcome == "failed":
         return Cell("failure", BAD)
+    if not outcome:
+        return Cell("failure, or expected", MUTED)
     return Cell("success" if outcome == "succeeded" else "expected failure")
 
 

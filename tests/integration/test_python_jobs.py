@@ -116,6 +116,8 @@ def test_a_class_is_measured_beside_the_engine_and_the_books_balance(
     # one entry for each search, and the code that was expected for each miss
     assert find["entries_returned"] == find["succeeded"]
     assert miss["expected"] == miss["completed"] == miss["result_codes"]["noSuchObject"]
+    [facts] = result["manifest"]["agents"].values()
+    assert facts["python_expected_codes"] == {"lookups": {"miss": [32]}}
     assert 0 < find["service_time_us"]["p50"] <= find["response_time_us"]["p50"]
     (books,) = result["books"].values()
     assert {kind: after[kind] - before[kind] for kind in after} == {

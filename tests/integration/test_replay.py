@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from ldapslam.base.errors import ExitCode
 from ldapslam.jobs.load import load_job
 from ldapslam.jobs.replay.log import Log
 from ldapslam.jobs.replay.read import read_logs
@@ -202,6 +203,51 @@ def test_a_replay_as_fast_as_possible_sends_all_of_it(
     wanted, got = searches(original), searches(logged.read())
     assert got.keys() == wanted.keys()
     assert max(got.values()) - min(got.values()) < SECONDS * 1e9 / 4
+
+
+@pytest.fixture(scope="module")
+def found(logging_lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The log of searches that find entries."""
+    folder = tmp_path_factory.mktemp("found")
+    with LogSlice(slapd_log(logging_lab), folder / "slapd.log") as logged:
+        result_of(
+            *("search", logging_lab.supplier.uri, "-b", PEOPLE),
+            *("-f", "(uid=user.[0-999])", "-r", "200", "-c", "4", "-d", "3s"),
+            cwd=folder,
+        )
+    return logged.path
+
+
+@pytest.mark.parametrize("agents", [1, 2])
+@pytest.mark.parametrize(
+    ("speed", "least_s"),
+    [pytest.param("1x", 2.5, marks=pytest.mark.long), ("5x", 0.5), ("max", 0)],
+)
+def test_a_replay_ends_with_its_log_and_is_certified(
+    logging_lab: Lab,
+    found: Path,
+    tmp_path: Path,
+    speed: str,
+    least_s: float,
+    agents: int,
+) -> None:
+    ended = ldapslam(
+        *("replay", "run", found, "-H", logging_lab.supplier.uri, "--json"),
+        *("--speed", speed, "--agents", str(agents)),
+        # a busy host is not what this is about
+        *("--set", "validity.send_lag_p99=1s", "--set", "validity.stall=10s"),
+        *("--set", "validity.saturated_intervals=100%"),
+        cwd=tmp_path,
+    )
+    result = json.loads(ended.stdout)
+    assert (result["verdict"], result["reasons"]) == ("PASS", [])
+    assert ended.returncode == ExitCode.PASS
+    [facts, *_] = result["manifest"]["agents"].values()
+    counted = result["totals"].values()
+    assert sum(one["sent"] for one in counted) == facts["replays"]["log"]["count"]
+    elapsed_s = result["connections"]["log"]["elapsed_s"]
+    assert least_s < elapsed_s < least_s + 3
+    assert result["measured_s"] == pytest.approx(elapsed_s)
 
 
 def test_what_a_replay_leaves_out_is_in_its_result(

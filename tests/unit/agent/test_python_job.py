@@ -101,6 +101,14 @@ def test_the_end_of_a_search_that_came_entry_by_entry_is_not_empty() -> None:
     assert interval.row(0)["empty"] == interval.row(1)["empty"] == 0
 
 
+def test_the_codes_that_a_class_expected_are_kept() -> None:
+    client = client_of(new_recorder())
+    for code, expect in ((32, [32]), (32, [32]), (49, [32]), (0, [0]), (6, [6])):
+        with client.operation("search", expect=expect) as operation:
+            operation.result_code = code
+    assert client._expected == {(1, 32)}
+
+
 def test_what_a_job_says_is_no_option_of_the_program(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -15,6 +15,7 @@ from ldapslam.jobs.plan import AgentPlan, agent_plan
 
 LOG = Path(__file__).parents[1] / "jobs/replay_logs/slapd-2.5.log"
 CONNECTIONS = 8
+RECORDS = 19 + 13  # requests, and an unbind for each of 13 sessions
 
 JOB = """\
 job: replayed
@@ -55,6 +56,8 @@ def test_the_trace_is_for_its_owner_alone(tmp_path: Path) -> None:
         **{"bind": 13, "search": 4, "compare": 1, "extended": 1}
     }
     assert sum(one["count"] for one in facts["log"]["skipped"]) == 8
+    assert facts["log"]["count"] == RECORDS
+    assert facts["log"]["expected_codes"] == {"bind": [49]}
 
 
 def test_what_the_logs_server_answered_is_expected(tmp_path: Path) -> None:
@@ -74,7 +77,7 @@ def test_agents_share_the_connections(tmp_path: Path) -> None:
         content = Path(stream.trace).read_bytes()
         records += int.from_bytes(content[8:16], "little")
         assert int.from_bytes(content[16:24], "little") == stream.connections
-    assert records == 19 + 13  # requests, and an unbind for each of 13 sessions
+    assert records == RECORDS
 
 
 def test_too_few_connections_are_refused(tmp_path: Path) -> None:

@@ -4,10 +4,14 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
+
+import pytest
 
 from ldapslam.coordinator.runs.submission import report_plan
 from ldapslam.jobs.load import load_job_text
+from ldapslam.jobs.rates.profile import planned_arrivals
 
 S = 1_000_000_000
 
@@ -52,6 +56,7 @@ def test_a_closed_stream() -> None:
         "model": "closed",
         "rate_per_s": None,
         "peak_rate_per_s": None,
+        "profile": [],
         "clients": 3,
         "connections": 3,
         "count": 1000,
@@ -92,6 +97,68 @@ def test_a_rate_is_that_of_the_measure_phase() -> None:
 """
     )
     assert (staged["rate_per_s"], staged["peak_rate_per_s"]) == (150, 300)
+
+
+def due(load: str, start_s: int, end_s: int, more: str = "") -> float | None:
+    """Arrivals by the stored plan; ramp_up and warm_up take 1 s each, then 10 s."""
+    stream = planned(
+        f"""
+- name: writers
+  target: supplier
+  load: {load}
+  operations: [{{delete: {{dn: "uid=a,dc=example,dc=com"}}}}]
+{more}
+"""
+    )
+    return planned_arrivals(stream, start_s * S, end_s * S)
+
+
+@pytest.mark.parametrize(
+    ("load", "ramp_up", "measure"),
+    [
+        ("rate: 150/s", 75, 1500),
+        ("rate: 150/s, arrivals: poisson, connections: 1", 75, 1500),
+        ("stages: [{rate: 100/s, for: 5s}, {ramp_to: 300/s, for: 5s}]", 50, 1500),
+        # the last rate holds
+        ("stages: [{rate: 100/s, for: 2s}, {rate: 0/s, for: 1s}]", 50, 200),
+        # 200 + 100 sin: whole turns have the mean, half a turn 100 T / pi more
+        (
+            "stages: [{sine: {mean: 200/s, amplitude: 100/s, period: 5s}, for: 10s}]",
+            100,
+            2000,
+        ),
+        (
+            "stages: [{sine: {mean: 200/s, amplitude: 100/s, period: 20s}, for: 10s}]",
+            100,
+            2000 + 100 * 20 / math.pi,
+        ),
+    ],
+)
+def test_planned_arrivals_are_those_of_the_rate(
+    load: str, ramp_up: float, measure: float
+) -> None:
+    load = f"{{open: {{{load}}}}}"
+    assert due(load, 0, 1) == pytest.approx(ramp_up)
+    assert due(load, 2, 12) == pytest.approx(measure)
+    parts = [due(load, second, second + 1) or 0 for second in range(12)]
+    assert sum(parts) == pytest.approx(due(load, 0, 12))
+    assert due(load, 12, 20) == 0
+
+
+def test_planned_arrivals_end_with_their_stream() -> None:
+    steady = "{open: {rate: 100/s}}"
+    span = "  start_after: 3s\n  stop_after: 8s"
+    assert due(steady, 0, 12, span) == pytest.approx(500)
+    assert due(steady, 3, 4, span) == pytest.approx(100)
+    # 50 and 100 before the measure phase, then 250 of the count
+    assert due(steady, 0, 12, "  count: 400") == pytest.approx(400)
+    assert due(steady, 2, 12, "  count: 400") == pytest.approx(250)
+    assert due(steady, 6, 12, "  count: 400") == 0
+
+
+def test_nothing_is_planned_where_no_rate_says_so() -> None:
+    assert due("{closed: {clients: 3}}", 2, 12) is None
+    assert planned_arrivals({"name": "of an older run", "model": "open"}, 0, S) is None
 
 
 def test_the_first_request_of_a_session_and_paged_searches_are_marked() -> None:

@@ -10,6 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from ldapslam.jobs.fields.thresholds import Validity
+from ldapslam.reports.charts.chart_data import causes, expected_codes
 from ldapslam.reports.charts.charts import draw
 from ldapslam.reports.collect.collect import Part, collect_run
 from ldapslam.reports.collect.timeline import Plan
@@ -138,6 +139,39 @@ def test_an_agent_may_only_end_early_when_its_streams_have_counts(
     assert rule(summary, "intervals_complete") == (passed, observed)
 
 
+@pytest.mark.parametrize(
+    ("sent", "passed", "observed"),
+    [(30, True, "all"), (29, False, "29 of 30 of writers")],
+)
+def test_a_replay_ends_with_the_requests_that_agents_found_in_its_log(
+    sent: int, passed: bool, observed: str
+) -> None:
+    full = next(workload_intervals())
+    counts = {"scheduled": sent, "expected": 10, "result_codes": {0: 20, 49: 10}}
+    names = {"stream": "writers", "operation": "bind"}
+    binds = (changed(full.operations[0], **names, **counts),)
+    drove = (changed(full.streams[0], stream="writers"),)
+    cut = replace(_through(0), operations=binds, streams=drove, final=False)
+    planned = {"is_replay": True, "operations": [{"name": "bind", "kind": "bind"}]}
+    log = {"requests": {"bind": 30}, "count": 30, "expected_codes": {"bind": [49]}}
+    scenario = Scenario(
+        agents=("load1",),
+        streams={"writers": planned},
+        facts={"replays": {"writers": {**log, "skipped": []}}},
+    )
+    with Store.open("sqlite://") as store:
+        store.create_run(run_record(scenario))
+        store.put_agent(RUN_ID, "load1", agent_facts(0, scenario))
+        for record in (cut, _through(1)):
+            store.add_interval(RUN_ID, record)
+        summary = summarise(store, RUN_ID)
+    assert rule(summary, "intervals_complete") == (True, "0")
+    assert rule(summary, "counts_reached") == (passed, observed)
+    assert stream(summary, "writers").count == 30
+    bind = operation(summary, "writers.bind")
+    assert bind.expected_codes == frozenset({49})
+
+
 def test_an_agent_without_a_stream_is_there_though_it_measured_nothing() -> None:
     summary = _run_with(_through(0), streams={})
     assert rule(summary, "agents_present") == (True, "1 of 1")
@@ -252,6 +286,56 @@ def test_a_stream_is_measured_while_it_was_at_work(
 
 
 # Outcomes.
+
+
+@pytest.mark.parametrize(
+    ("expected", "failed", "shown", "bars"),
+    [
+        (
+            30,
+            0,
+            ["success", "success", "expected failure"],
+            {"assertionFailed (122), expected": 30},
+        ),
+        # the class expects the code of some of its requests
+        (
+            *(20, 10, ["success", "success", "failure, or expected"]),
+            {"failed": 10, "expected": 20},
+        ),
+    ],
+)
+def test_a_class_says_which_codes_it_expected(
+    expected: int, failed: int, shown: list[str], bars: dict[str, int]
+) -> None:
+    counts = {"expected": expected, "failed": failed, "completed": 130}
+    codes = {0: 99, 6: 1, 122: 30}
+    record = next(one for one in workload_intervals() if one.agent == "load1")
+    write = changed(
+        record.operations[0],
+        **{"stream": "writers", "operation": "write", "measured": True},
+        **{
+            **counts,
+            "result_codes": codes,
+            "timed_out": 0,
+            "unresolved": 0,
+            "captures_missing": 0,
+        },
+    )
+    planned = {"name": "write", "kind": "python", "success_codes": [0, 5, 6]}
+    scenario = Scenario(
+        agents=("load1",),
+        streams={"writers": {"engine": "python", "operations": [planned]}},
+        facts={"python_expected_codes": {"writers": {"write": [122]}}},
+    )
+    with Store.open("sqlite://") as store:
+        store.create_run(run_record(scenario))
+        store.put_agent(RUN_ID, "load1", agent_facts(0, scenario))
+        store.add_interval(RUN_ID, replace(record, operations=(write,)))
+        one = operation(summarise(store, RUN_ID), "writers.write")
+        blocks = outcomes(summarise(store, RUN_ID))
+    tables = {block.name: block for block in blocks if isinstance(block, Table)}
+    assert [row[2].text for row in tables["result-codes"].rows] == shown
+    assert dict([*causes(one), *expected_codes(one)]) == bars
 
 
 def test_each_outcome_has_counts_and_times_of_its_own(summary: Summary) -> None:
