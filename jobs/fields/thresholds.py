@@ -15,7 +15,7 @@ import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -340,3 +340,7 @@ class Validity(Section):
     books_other_operations: Annotated[int, Field(ge=0), Kind("count")] | None = None
     """requests of one kind that a watched server may have counted more than were sent
     to it: other clients'; without it, any number"""
+    steady: Literal["noted", "required"] = "noted"
+    """whether operations under constant load must have been in a steady state: noted:
+    the report says where they were not; required: the run is INVALID then, or where it
+    has too few intervals to tell"""

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from ldapslam.reports.collect.totals import unanswered
 from ldapslam.reports.rules.evidence import Evidence
 from ldapslam.reports.rules.rules import RULES, Rule
+from ldapslam.reports.rules.steady import steady_findings
 
 PASS, FAIL, INVALID = "PASS", "FAIL", "INVALID"
 
@@ -131,6 +132,11 @@ def notes(evidence: Evidence) -> tuple[str, ...]:
         if key in searches
         and operation.measured["succeeded"]
         and not operation.measured["entries"]
+    ]
+    lines += [
+        f"not in a steady state: {one.text}"
+        for one in steady_findings(evidence.collected.timeline, evidence.streams)
+        if one.text
     ]
     for name, stream in evidence.collected.streams.items():
         lines += [
