@@ -25,16 +25,23 @@ import numpy as np
 
 from ldapslam.base.errors import ReportError
 from ldapslam.jobs.fields.thresholds import Validity
-from ldapslam.proto.fields import CONNECTION_COUNTERS, OPERATION_COUNTERS, SET_UP_TIMES
+from ldapslam.proto.fields import (
+    CONNECTION_COUNTERS,
+    GAUGES,
+    OPERATION_COUNTERS,
+    SET_UP_TIMES,
+)
 from ldapslam.reports.collect.intervals import (
+    SHOWN,
     AgentSlots,
+    Durations,
     Floats,
     Integers,
     OperationSlots,
     Places,
     Reports,
-    Response,
     Slots,
+    StreamSlots,
     reports_of,
     worker_shares,
 )
@@ -42,6 +49,7 @@ from ldapslam.reports.collect.points import TimelineBuilder, gaps_of
 from ldapslam.reports.collect.timeline import NS_PER_S, Plan
 from ldapslam.reports.collect.totals import (
     CLOCK_STEP_LIMIT_NS,
+    GENERATOR_LAGS,
     STEPS_KEPT,
     AgentTotals,
     Collected,
@@ -50,7 +58,7 @@ from ldapslam.reports.collect.totals import (
     known,
 )
 from ldapslam.results.columns import Columns, Extent, Window, streams_of, windows
-from ldapslam.results.histogram import block_of, headers_of
+from ldapslam.results.histogram import Block, block_of, headers_of, joined
 from ldapslam.results.records import RunRecord
 from ldapslam.results.schema import HISTOGRAM_COLUMNS
 from ldapslam.results.store import Store
@@ -109,7 +117,7 @@ class _Collector:
             for measured, rows in groups.items():
                 self._add_rows(totals, rows, slots, measured)
             slots.operations[key] = self._add_times(key, totals, groups, reports)
-        self._add_streams(window, reports)
+        slots.streams = self._add_streams(window, reports)
         self._timeline.add(slots)
 
     def finish(self) -> Collected:
@@ -244,10 +252,10 @@ class _Collector:
         reports: Reports,
     ) -> OperationSlots:
         """The operation by interval; its histograms are added to the totals."""
-        shown = "response_time", self._plan.wanted_of(key)
+        wanted = self._plan.wanted_of(key)
         slots = OperationSlots.of(len(reports.indexes))
-        packed: list[bytes] = []
-        places: list[int] = []
+        blocks: dict[str, list[Block]] = {metric: [] for metric in SHOWN}
+        places: dict[str, list[int]] = {metric: [] for metric in SHOWN}
         measured: list[bool] = []
         for is_measured, rows in groups.items():
             slots.add_counters(reports, rows)
@@ -255,33 +263,42 @@ class _Collector:
                 some = list(filter(None, rows[column]))
                 if not some:
                     continue
+                metric, outcome = one
+                is_shown = metric in SHOWN and (
+                    metric in GENERATOR_LAGS or outcome == wanted
+                )
                 if not is_measured:
                     over = headers_of(some)["overflow"]
                     totals.unmeasured_overflow += sum(over.tolist())
-                if one == shown:
-                    packed += some
-                    places += _where(rows[column], rows["report"])
+                    if not is_shown:
+                        continue
+                block = block_of(some)
+                if is_measured:
+                    totals.histograms[one].add_block(block)
+                if is_shown:
+                    blocks[metric].append(block)
+                    places[metric] += _where(rows[column], rows["report"])
+                if metric == "response_time" and is_shown:
                     measured += [is_measured] * len(some)
-                elif is_measured:
-                    totals.histograms[one].add_block(block_of(some))
-        if packed:
-            response = Response(packed, np.array(places, np.intp))
-            slots.times = response.times(reports)
-            chosen = np.array(measured)
-            if chosen.any():
-                union = totals.histograms[shown]
-                response.add_by(np.zeros_like(reports.agent), lambda _: union, chosen)
-            response.add_by(
-                reports.agent,
-                lambda code: self._agents[reports.agents[code]].response_times[key],
-                chosen,
-            )
+        for metric, found in blocks.items():
+            if not found:
+                continue
+            durations = Durations(joined(found), np.array(places[metric], np.intp))
+            slots.times[metric] = durations.times(reports)
+            if metric == "response_time":
+                durations.add_by(
+                    reports.agent,
+                    lambda code: self._agents[reports.agents[code]].response_times[key],
+                    np.array(measured),
+                )
         return slots
 
     # Streams.
 
-    def _add_streams(self, window: Window, reports: Reports) -> None:
+    def _add_streams(self, window: Window, reports: Reports) -> dict[str, StreamSlots]:
+        """The streams by interval."""
         rows = window.streams
+        slots: dict[str, StreamSlots] = {}
         members: defaultdict[str, list[int]] = defaultdict(list)
         for row, name in enumerate(rows["stream"]):
             members[name].append(row)
@@ -304,8 +321,14 @@ class _Collector:
             for row in numbers:
                 last_ns = rows["last_done_ns"][row]
                 totals.last_done_ns = known(max, totals.last_done_ns, last_ns)
-            for code in set(reports.agent[[rows["report"][row] for row in numbers]]):
+            of_reports = np.array(rows["report"], np.intp)[numbers]
+            for code in set(reports.agent[of_reports]):
                 self._agents[reports.agents[code]].streams.add(name)
+            slots[name] = {
+                gauge: reports.sum(of_reports, np.array(rows[gauge])[numbers]).sum(0)
+                for gauge in GAUGES
+            }
+        return slots
 
 
 def _add_host(agent: AgentTotals, columns: Columns, place: int) -> None:

@@ -85,7 +85,7 @@ def steady_findings(
 ) -> tuple[Steady, ...]:
     """Of each operation that a stream of constant load has; `streams` are the planned
     ones by name."""
-    measured = _measured(timeline)
+    measured = timeline.measured
     chosen = {
         key: series
         for key, series in timeline.operations.items()
@@ -101,18 +101,6 @@ def steady_findings(
         _finding(key, medians[key], series, measured, limit)
         for key, series in chosen.items()
     )
-
-
-def _measured(timeline: Timeline) -> list[int]:
-    """Places of the points of the measure phase."""
-    span = next((one for one in timeline.phases if one.name == "measure"), None)
-    if span is None:
-        return []
-    return [
-        place
-        for place, ends in enumerate(zip(timeline.start_s, timeline.end_s, strict=True))
-        if span.start_s < sum(ends) / 2 < span.end_s
-    ]
 
 
 def _is_constant(stream: Mapping[str, Any]) -> bool:
