@@ -149,6 +149,17 @@ def block_of(packed: Sequence[bytes]) -> Block:
     return Block(headers, indexes, counts)
 
 
+def joined(blocks: Sequence[Block]) -> Block:
+    """The histograms of all these."""
+    if len(blocks) == 1:
+        return blocks[0]
+    return Block(
+        np.concatenate([one.headers for one in blocks]),
+        np.concatenate([one.indexes for one in blocks]),
+        np.concatenate([one.counts for one in blocks]),
+    )
+
+
 def _check(
     headers: Headers,
     indexes: npt.NDArray[np.uint16],

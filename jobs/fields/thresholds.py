@@ -12,7 +12,7 @@ import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -340,3 +340,7 @@ class Validity(Section):
     books_other_share: Share = 0.05
     """requests of others that a watched server may have counted, as a share of those
     sent to it"""
+    steady: Literal["noted", "required"] = "noted"
+    """whether operations under constant load must have been in a steady state: noted:
+    the report says where they were not; required: the run is INVALID then, or where it
+    has too few intervals to tell"""

@@ -138,6 +138,40 @@ def lonely(ys: Sequence[float]) -> list[int]:
     ]
 
 
+#: Of the p99, from which on it is worth a chart that requests waited.
+_APART = 0.1
+
+
+def waited(summary: Summary) -> list[OperationSummary]:
+    """The operations whose response time was more than their service time, or whose
+    send lag was a part of it, in some point."""
+    found = []
+    for one in summary.timed:
+        series = summary.timeline.operations.get((one.stream, one.operation), Series())
+        points = zip(
+            series.p99_us, series.service_p99_us, series.send_lag_p99_us, strict=True
+        )
+        if any(
+            response_us is not None
+            and max(response_us - (service_us or response_us), lag_us or 0)
+            > _APART * response_us
+            for response_us, service_us, lag_us in points
+        ):
+            found.append(one)
+    return found
+
+
+def queued(timeline: Timeline) -> list[str]:
+    """The streams with a backlog in the measure phase, or whose number of requests in
+    flight changed in it."""
+    return [
+        name
+        for name, series in timeline.streams.items()
+        if any(series.backlog[place] for place in timeline.measured)
+        or len({series.in_flight[place] for place in timeline.measured} - {None}) > 1
+    ]
+
+
 def too_few(series: Series) -> str:
     """The percentiles that some points had too few requests for; empty without any."""
     missing = [

@@ -29,12 +29,14 @@ from ldapslam.reports.charts.chart_data import (
     middles,
     monitor_number,
     panels_of,
+    queued,
     size_of,
     steps,
     too_few,
+    waited,
 )
 from ldapslam.reports.collect.telemetry import MonitorSummary
-from ldapslam.reports.collect.timeline import Series, Timeline
+from ldapslam.reports.collect.timeline import Series, StreamSeries, Timeline
 from ldapslam.reports.document import ChartPlace
 from ldapslam.reports.model import OperationSummary, Summary
 from ldapslam.reports.typeset import THIN
@@ -168,7 +170,7 @@ def time_axis(axes: Any, end_s: float) -> None:
 def draw_band(
     axes: Any,
     timeline: Timeline,
-    series: Series,
+    series: Series | StreamSeries,
     name: str,
     colour: str,
     divisor: float = 1,
@@ -246,7 +248,8 @@ def grouped_number(value: float, _position: float = 0) -> str:
 
 
 _PANEL_IN = 1.45
-_MONITOR_PANEL_IN = 0.88
+_SMALL_PANEL_IN = 0.88
+_DASHED = (0, (3, 1.6))
 _FRAME_IN = 0.62
 _AGENTS = 24
 
@@ -285,6 +288,13 @@ def _throughput(summary: Summary) -> Figure:
     for axes, one in zip(panels, shown, strict=True):
         series = summary.timeline.operations.get((one.stream, one.operation), Series())
         colour = _colour(summary, one)
+        # seen where the line of completions, which lies on it, is not
+        axes.plot(
+            *steps(summary.timeline, series.offered_per_s),
+            color=INK,
+            linestyle=_DASHED,
+            linewidth=0.9,
+        )
         xs, ys = steps(summary.timeline, series.throughput_per_s)
         if all(math.isnan(y) for y in ys):
             no_data(axes)
@@ -296,6 +306,27 @@ def _throughput(summary: Summary) -> Figure:
         axes.set_ylim(bottom=0)
         axes.set_ylabel("completions/s")
         axes.yaxis.set_major_formatter(grouped_number)
+    return figure
+
+
+def _queues(summary: Summary) -> Figure:
+    names = queued(summary.timeline)[:PANELS]
+    figure, panels = _over_time(summary, names, _SMALL_PANEL_IN)
+    for axes, name in zip(panels, names, strict=True):
+        series = summary.timeline.streams[name]
+        for gauge, label, colour in (
+            ("in_flight", "in flight", SERIES[0]),
+            ("backlog", "backlog", SERIES[1]),
+        ):
+            draw_band(axes, summary.timeline, series, gauge, colour)
+            xs, ys = middles(summary.timeline, getattr(series, gauge))
+            axes.plot(
+                xs, ys, color=colour, label=label, marker=".", markevery=lonely(ys)
+            )
+        axes.set_ylim(bottom=0)
+        axes.set_ylabel("requests")
+        axes.yaxis.set_major_formatter(grouped_number)
+        legend_outside(axes)
     return figure
 
 
@@ -337,6 +368,29 @@ def _response_times(summary: Summary) -> Figure:
     return figure
 
 
+def _waits(summary: Summary) -> Figure:
+    shown = waited(summary)[:PANELS]
+    figure, panels = _over_time(summary, [one.title for one in shown])
+    for axes, one in zip(panels, shown, strict=True):
+        series = summary.timeline.operations[one.stream, one.operation]
+        axes.set_yscale("log")
+        ends = []
+        for name, label, colour in (
+            ("p99_us", "response", PERCENTILE_COLOURS["p99_us"][1]),
+            ("service_p99_us", "service", SERIES[0]),
+            ("send_lag_p99_us", "send lag", ALARM),
+        ):
+            values = [us and us / 1000 for us in getattr(series, name)]
+            xs, ys = middles(summary.timeline, values)
+            axes.plot(xs, ys, color=colour, marker=".", markevery=lonely(ys))
+            if known := [y for y in ys if not math.isnan(y)]:
+                ends.append((known[-1], label, colour))
+        _log_axis(axes.yaxis, axes)
+        label_ends(axes, ends)
+        axes.set_ylabel("p99, ms")
+    return figure
+
+
 def _percentiles(summary: Summary) -> Figure:
     shown = summary.timed[:PANELS]
     columns = 2 if len(shown) > 1 else 1
@@ -347,7 +401,7 @@ def _percentiles(summary: Summary) -> Figure:
         colour = _colour(summary, one)
         for metric, label, style in (
             ("response_time", "response time", "-"),
-            ("service_time", "service time", (0, (3, 1.6))),
+            ("service_time", "service time", _DASHED),
         ):
             curve = one.curves[metric]
             if curve.fractions:
@@ -525,7 +579,9 @@ def _clocks(summary: Summary) -> Figure:
 
 _DRAWINGS: Mapping[str, Callable[[Summary], Figure]] = {
     "throughput": _throughput,
+    "queues": _queues,
     "response_times": _response_times,
+    "waits": _waits,
     "percentiles": _percentiles,
     "errors": _errors,
     "agents": _agents,
@@ -537,7 +593,7 @@ _DRAWINGS: Mapping[str, Callable[[Summary], Figure]] = {
 def _monitor(summary: Summary, monitor: MonitorSummary) -> Figure:
     shown = panels_of(monitor)
     titles = [panel.title for panel in shown]
-    figure, panels = _over_time(summary, titles, _MONITOR_PANEL_IN)
+    figure, panels = _over_time(summary, titles, _SMALL_PANEL_IN)
     for axes, panel in zip(panels, shown, strict=True):
         _draw_panel(axes, panel, monitor.restarts_s)
     return figure

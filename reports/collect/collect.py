@@ -25,16 +25,23 @@ import numpy as np
 
 from ldapslam.base.errors import ReportError
 from ldapslam.jobs.fields.thresholds import Validity
-from ldapslam.proto.fields import CONNECTION_COUNTERS, OPERATION_COUNTERS, SET_UP_TIMES
+from ldapslam.proto.fields import (
+    CONNECTION_COUNTERS,
+    GAUGES,
+    OPERATION_COUNTERS,
+    SET_UP_TIMES,
+)
 from ldapslam.reports.collect.intervals import (
+    SHOWN,
     AgentSlots,
+    Durations,
     Floats,
     Integers,
     OperationSlots,
     Places,
     Reports,
-    Response,
     Slots,
+    StreamSlots,
     Unsigned,
     reports_of,
     worker_shares,
@@ -56,7 +63,7 @@ from ldapslam.reports.collect.totals import (
 )
 from ldapslam.reports.uncertainty import BATCHES
 from ldapslam.results.columns import Columns, Extent, Window, streams_of, windows
-from ldapslam.results.histogram import block_of, headers_of
+from ldapslam.results.histogram import Block, block_of, headers_of, joined
 from ldapslam.results.records import RunRecord
 from ldapslam.results.schema import HISTOGRAM_COLUMNS
 from ldapslam.results.store import Store
@@ -119,7 +126,8 @@ class _Collector:
             slots.operations[key] = self._add_times(
                 key, totals, groups, reports, lags_ns
             )
-        self._add_streams(window, slots)
+        slots.streams = self._add_streams(window, reports)
+        self._add_silences(slots)
         self._add_disturbances(window, slots, lags_ns)
         self._timeline.add(slots)
 
@@ -259,10 +267,10 @@ class _Collector:
     ) -> OperationSlots:
         """The operation by interval; its histograms are added to the totals, and the
         longest lag of the generator in each report to `lags_ns`."""
-        shown = "response_time", self._plan.wanted_of(key)
+        wanted = self._plan.wanted_of(key)
         slots = OperationSlots.of(len(reports.indexes))
-        packed: list[bytes] = []
-        places: list[int] = []
+        blocks: dict[str, list[Block]] = {metric: [] for metric in SHOWN}
+        places: dict[str, list[int]] = {metric: [] for metric in SHOWN}
         measured: list[bool] = []
         for is_measured, rows in groups.items():
             slots.add_counters(reports, rows)
@@ -270,36 +278,43 @@ class _Collector:
                 some = list(filter(None, rows[column]))
                 if not some:
                     continue
+                metric, outcome = one
+                is_shown = metric in SHOWN and (
+                    metric in GENERATOR_LAGS or outcome == wanted
+                )
                 if not is_measured:
                     over = headers_of(some)["overflow"]
                     totals.unmeasured_overflow += sum(over.tolist())
-                if one == shown:
-                    packed += some
-                    places += _where(rows[column], rows["report"])
-                    measured += [is_measured] * len(some)
-                elif is_measured:
-                    block = block_of(some)
+                    if not is_shown:
+                        continue
+                block = block_of(some)
+                if is_measured:
                     totals.histograms[one].add_block(block)
-                    if one[0] in GENERATOR_LAGS:
-                        where = _where(rows[column], rows["report"])
-                        np.maximum.at(lags_ns, where, block.headers["max_ns"])
-        if packed:
-            response = Response(packed, np.array(places, np.intp))
-            slots.times = response.times(reports)
-            chosen = np.array(measured)
-            if chosen.any():
-                union = totals.histograms[shown]
-                response.add_by(np.zeros_like(reports.agent), lambda _: union, chosen)
-                response.add_by(
+                if is_shown:
+                    blocks[metric].append(block)
+                    places[metric] += _where(rows[column], rows["report"])
+                if metric == "response_time" and is_shown:
+                    measured += [is_measured] * len(some)
+                if is_measured and metric in GENERATOR_LAGS:
+                    where = _where(rows[column], rows["report"])
+                    np.maximum.at(lags_ns, where, block.headers["max_ns"])
+        for metric, found in blocks.items():
+            if not found:
+                continue
+            durations = Durations(joined(found), np.array(places[metric], np.intp))
+            slots.times[metric] = durations.times(reports)
+            if metric == "response_time":
+                chosen = np.array(measured)
+                durations.add_by(
                     self._batch_of(reports),
                     lambda number: totals.batches[number].times,
                     chosen,
                 )
-            response.add_by(
-                reports.agent,
-                lambda code: self._agents[reports.agents[code]].response_times[key],
-                chosen,
-            )
+                durations.add_by(
+                    reports.agent,
+                    lambda code: self._agents[reports.agents[code]].response_times[key],
+                    chosen,
+                )
         return slots
 
     def _add_to_batches(
@@ -326,8 +341,10 @@ class _Collector:
 
     # Streams.
 
-    def _add_streams(self, window: Window, slots: Slots) -> None:
-        rows, reports = window.streams, slots.reports
+    def _add_streams(self, window: Window, reports: Reports) -> dict[str, StreamSlots]:
+        """The streams by interval."""
+        rows = window.streams
+        slots: dict[str, StreamSlots] = {}
         members: defaultdict[str, list[int]] = defaultdict(list)
         for row, name in enumerate(rows["stream"]):
             members[name].append(row)
@@ -343,13 +360,6 @@ class _Collector:
                     totals.down_in_measure_ns += downs_ns[row]
                     index = reports.indexes[reports.slot[place]]
                     totals.down_ns[index] += downs_ns[row]
-            self._add_silence(
-                name,
-                totals,
-                slots,
-                [places[row] for row in numbers],
-                [rows["in_flight"][row] for row in numbers],
-            )
             for time in SET_UP_TIMES:
                 values = rows[time]
                 if some := [one for row in numbers if (one := values[row]) is not None]:
@@ -357,28 +367,28 @@ class _Collector:
             for row in numbers:
                 last_ns = rows["last_done_ns"][row]
                 totals.last_done_ns = known(max, totals.last_done_ns, last_ns)
-            for code in set(reports.agent[[rows["report"][row] for row in numbers]]):
+            of_reports = np.array(rows["report"], np.intp)[numbers]
+            for code in set(reports.agent[of_reports]):
                 self._agents[reports.agents[code]].streams.add(name)
+            slots[name] = {
+                gauge: reports.sum(of_reports, np.array(rows[gauge])[numbers]).sum(0)
+                for gauge in GAUGES
+            }
+        return slots
 
-    def _add_silence(
-        self,
-        name: str,
-        totals: StreamTotals,
-        slots: Slots,
-        places: Sequence[int],
-        in_flight: Sequence[int],
-    ) -> None:
-        """The intervals in which a stream's requests waited and none had a response;
-        `places` are the stream's reports, `in_flight` is of their ends."""
+    def _add_silences(self, slots: Slots) -> None:
+        """The measured intervals in which requests of a stream waited and none had a
+        response."""
         reports = slots.reports
-        waiting = np.zeros(len(reports.indexes), np.int64)
-        where = np.array(places, np.intp)
-        amounts = np.array(in_flight, np.int64) * reports.in_measure[where]
-        np.add.at(waiting, reports.slot[where], amounts)
-        for (stream, _), operation in slots.operations.items():
-            if stream == name:
-                waiting[operation.completed > 0] = 0
-        totals.silent.update(reports.indexes[one] for one in np.flatnonzero(waiting))
+        measured = np.zeros(len(reports.indexes), np.bool_)
+        measured[reports.slot[reports.in_measure]] = True
+        for name, gauges in slots.streams.items():
+            silent = measured & (gauges["in_flight"] > 0)
+            for (stream, _), operation in slots.operations.items():
+                if stream == name:
+                    silent &= operation.completed == 0
+            numbers = (reports.indexes[slot] for slot in np.flatnonzero(silent))
+            self._streams[name].silent.update(numbers)
 
     # The generator.
 

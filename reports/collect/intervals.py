@@ -7,7 +7,7 @@ are taken over the union of what the agents counted, as `Histogram` takes them. 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,7 +21,6 @@ from ldapslam.results.histogram import (
     Block,
     Histogram,
     Sums,
-    block_of,
     middles_ns,
     sums_of,
 )
@@ -140,27 +139,34 @@ class Times:
         histogram.add_counts(self.buckets, self.counts[slots].sum(axis=0), sums)
 
 
+#: Metrics that are shown over time.
+SHOWN = ("response_time", "service_time", "send_lag")
+
+
 @dataclass(slots=True)
 class OperationSlots:
     """One operation in a window, all agents together; arrays by slot."""
 
+    scheduled: Floats
     completed: Floats
     errors: Floats
     #: Requests without an answer.
     unanswered: Integers
-    #: Response times; None without any.
-    times: Times | None = None
+    #: Name in SHOWN -> durations; without those that there are none of.
+    times: dict[str, Times] = field(default_factory=dict)
     _percentiles_us: dict[float, Floats] = field(default_factory=dict)
 
     @classmethod
     def of(cls, slots: int) -> OperationSlots:
         """Nothing counted yet."""
-        return cls(np.zeros(slots), np.zeros(slots), np.zeros(slots, np.int64))
+        scheduled, completed, errors = np.zeros((3, slots))
+        return cls(scheduled, completed, errors, np.zeros(slots, np.int64))
 
     def add_counters(self, reports: Reports, rows: Columns) -> None:
         """Takes the rows of an operation, measured or not."""
         slot = reports.slot[np.array(rows["report"], np.intp)]
         lost = np.array(rows["timed_out"]) + np.array(rows["unresolved"])
+        np.add.at(self.scheduled, slot, np.array(rows["scheduled"]))
         np.add.at(self.completed, slot, np.array(rows["completed"]))
         np.add.at(self.errors, slot, np.array(rows["failed"]) + lost)
         np.add.at(self.unanswered, slot, lost)
@@ -169,10 +175,14 @@ class OperationSlots:
         """Of the response times; NaN for None."""
         if p not in self._percentiles_us:
             values = np.full(self.completed.size, np.nan)
-            if self.times is not None:
-                values = self.times.percentile(p, self.unanswered) / 1000
+            if response_times := self.times.get("response_time"):
+                values = response_times.percentile(p, self.unanswered) / 1000
             self._percentiles_us[p] = values
         return self._percentiles_us[p]
+
+
+#: Gauge -> its sum over the agents at each slot's end.
+StreamSlots = Mapping[str, Floats]
 
 
 @dataclass(slots=True)
@@ -194,6 +204,7 @@ class Slots:
     reports: Reports
     agents: AgentSlots
     operations: dict[tuple[str, str], OperationSlots] = field(default_factory=dict)
+    streams: dict[str, StreamSlots] = field(default_factory=dict)
 
 
 def worker_shares(workers: Columns) -> tuple[Floats, Floats]:
@@ -205,12 +216,12 @@ def worker_shares(workers: Columns) -> tuple[Floats, Floats]:
     return np.where(wall_ns > 0, busy, 0.0), np.where(wall_ns > 0, waited, 0.0)
 
 
-class Response:
-    """Packed response times of one operation in a window, read once."""
+class Durations:
+    """Histograms of one metric of one operation in a window."""
 
-    def __init__(self, packed: Sequence[bytes], reports: Places) -> None:
-        """`reports`: which report each histogram is of. StoreError."""
-        self._block: Block = block_of(packed)
+    def __init__(self, block: Block, reports: Places) -> None:
+        """`reports`: which report each histogram is of."""
+        self._block = block
         self._reports = reports
         present = np.bincount(self._block.indexes, minlength=BUCKETS)
         self.buckets: Places = np.flatnonzero(present)

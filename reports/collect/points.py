@@ -10,13 +10,16 @@ adds up its complete intervals; one without any is a gap.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
 import numpy as np
 
+from ldapslam.proto.fields import GAUGES
 from ldapslam.reports.collect.intervals import (
+    SHOWN,
     Flags,
     Floats,
     OperationSlots,
@@ -29,10 +32,11 @@ from ldapslam.reports.collect.timeline import (
     Envelope,
     Plan,
     Series,
+    StreamSeries,
     Timeline,
     padded,
 )
-from ldapslam.reports.collect.totals import known
+from ldapslam.reports.collect.totals import UNANSWERED_METRICS, known
 from ldapslam.reports.distribution import us_of
 from ldapslam.results.histogram import Histogram
 
@@ -72,8 +76,11 @@ class TimelineBuilder:
     def finish(self) -> Timeline:
         self._close_point()
         timeline = self._timeline
-        every: tuple[Series | AgentSeries, ...]
-        every = (*timeline.operations.values(), *timeline.agents.values())
+        every: tuple[Series | StreamSeries | AgentSeries, ...] = (
+            *timeline.operations.values(),
+            *timeline.streams.values(),
+            *timeline.agents.values(),
+        )
         for series in every:
             padded(series, len(timeline.start_s))
         return timeline
@@ -129,6 +136,12 @@ class TimelineBuilder:
             if point.length_ns > 0:
                 series = padded(timeline.operations.setdefault(key, Series()), before)
                 _append_operation(series, done, length_s)
+        for name, gauges in point.streams.items():
+            if point.length_ns > 0:
+                of_stream = padded(
+                    timeline.streams.setdefault(name, StreamSeries()), before
+                )
+                _append_stream(of_stream, gauges, point.intervals)
         for agent, seen in point.agents.items():
             of_agent = timeline.agents.setdefault(agent, AgentSeries())
             if not is_short and seen.wall_ns > 0:
@@ -141,11 +154,9 @@ class TimelineBuilder:
 
 
 @dataclass(slots=True)
-class _OperationPoint:
-    completed: float = 0
-    errors: float = 0
-    response_times: Histogram = field(default_factory=Histogram)
-    #: Name in Series -> lowest and highest of the point's intervals.
+class _Spread:
+    """Lowest and highest of the point's intervals, by name in the series."""
+
     spread: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     def widen(self, name: str, values: Floats) -> None:
@@ -155,6 +166,22 @@ class _OperationPoint:
             low, high = self.spread.get(name, (math.inf, -math.inf))
             found = float(known.min()), float(known.max())
             self.spread[name] = min(low, found[0]), max(high, found[1])
+
+
+@dataclass(slots=True)
+class _OperationPoint(_Spread):
+    scheduled: float = 0
+    completed: float = 0
+    errors: float = 0
+    times: dict[str, Histogram] = field(
+        default_factory=lambda: {metric: Histogram() for metric in SHOWN}
+    )
+
+
+@dataclass(slots=True)
+class _StreamPoint(_Spread):
+    #: Gauge -> its sum over the intervals.
+    sums: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass(slots=True)
@@ -174,10 +201,12 @@ class _Point:
         self._is_merged = is_merged
         self.start_ns = 2**63
         self.end_ns = 0
-        #: Of its complete intervals.
+        #: Its complete intervals, and their length.
+        self.intervals = 0
         self.length_ns = 0
         self.has_final = False
         self.operations: dict[tuple[str, str], _OperationPoint] = {}
+        self.streams: dict[str, _StreamPoint] = {}
         self.agents: dict[str, _AgentPoint] = {}
 
     def add(self, slots: Slots, places: Places, complete: Places) -> None:
@@ -188,10 +217,17 @@ class _Point:
         self.end_ns = max(self.end_ns, int(reports.end_ns[chosen].max()))
         self.has_final |= bool(reports.is_final[chosen].any())
         lengths_ns = _lengths(slots, complete)
+        self.intervals += complete.size
         self.length_ns += int(lengths_ns.sum())
         for key, operation in slots.operations.items():
             done = self.operations.setdefault(key, _OperationPoint())
             self._add_operation(done, operation, complete, lengths_ns)
+        for name, gauges in slots.streams.items():
+            stream = self.streams.setdefault(name, _StreamPoint())
+            for gauge, values in gauges.items():
+                stream.sums[gauge] += int(values[complete].sum())
+                if self._is_merged:
+                    stream.widen(gauge, values[complete])
         self._add_agents(slots, places)
 
     def _add_operation(
@@ -203,11 +239,14 @@ class _Point:
     ) -> None:
         if not complete.size:
             return
+        done.scheduled += float(operation.scheduled[complete].sum())
         done.completed += float(operation.completed[complete].sum())
         done.errors += float(operation.errors[complete].sum())
-        done.response_times.unanswered += int(operation.unanswered[complete].sum())
-        if operation.times is not None:
-            operation.times.add_to(done.response_times, complete)
+        for metric in UNANSWERED_METRICS:
+            lost = operation.unanswered[complete]
+            done.times[metric].unanswered += int(lost.sum())
+        for metric, times in operation.times.items():
+            times.add_to(done.times[metric], complete)
         if not self._is_merged:
             return
         for name, amounts in (
@@ -263,8 +302,9 @@ def _lengths(slots: Slots, complete: Places) -> Floats:
 def _append_operation(
     series: Series, done: _OperationPoint, length_s: float | None
 ) -> None:
-    times = done.response_times
+    times = done.times["response_time"]
     if length_s is not None:
+        series.offered_per_s.append(done.scheduled / length_s)
         series.throughput_per_s.append(done.completed / length_s)
         series.errors_per_s.append(done.errors / length_s)
     series.p50_us.append(us_of(times.reliable_percentile(50)))
@@ -273,9 +313,27 @@ def _append_operation(
     series.max_us.append(us_of(times.percentile(100)))
     series.sample.append(times.sample)
     series.unanswered.append(times.unanswered)
+    for name, metric in (("service", "service_time"), ("send_lag", "send_lag")):
+        p99_us = us_of(done.times[metric].reliable_percentile(99))
+        getattr(series, f"{name}_p99_us").append(p99_us)
     place = len(series.sample) - 1
-    for name, (low, high) in done.spread.items():
+    for name in done.spread:
         if length_s is not None or not name.endswith("_per_s"):
-            envelope = padded(series.envelopes.setdefault(name, Envelope()), place)
-            envelope.low.append(low)
-            envelope.high.append(high)
+            _append_spread(series.envelopes, done, name, place)
+
+
+def _append_stream(series: StreamSeries, done: _StreamPoint, intervals: int) -> None:
+    for gauge in GAUGES:
+        getattr(series, gauge).append(done.sums[gauge] / intervals)
+    for gauge in done.spread:
+        _append_spread(series.envelopes, done, gauge, len(series.backlog) - 1)
+
+
+def _append_spread(
+    envelopes: dict[str, Envelope], done: _Spread, name: str, place: int
+) -> None:
+    """`place` is the point's."""
+    envelope = padded(envelopes.setdefault(name, Envelope()), place)
+    low, high = done.spread[name]
+    envelope.low.append(low)
+    envelope.high.append(high)

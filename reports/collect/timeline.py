@@ -11,7 +11,7 @@ without any is a gap: its statistics are None, never interpolated.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
@@ -54,9 +54,12 @@ class Envelope:
 class Series:
     """One operation over the points of the timeline, on all agents together.
 
-    Times in us, of successes; requests without an answer rank above them.
+    Times in us, of successes; requests without an answer rank above them. Send lag is
+    that of all requests.
     """
 
+    #: Arrivals that were due.
+    offered_per_s: Values = field(default_factory=list)
     throughput_per_s: Values = field(default_factory=list)
     #: Failed, timed out or lost with their connection.
     errors_per_s: Values = field(default_factory=list)
@@ -68,7 +71,20 @@ class Series:
     sample: Values = field(default_factory=list)
     #: Requests without an answer, within `sample`.
     unanswered: Values = field(default_factory=list)
+    service_p99_us: Values = field(default_factory=list)
+    send_lag_p99_us: Values = field(default_factory=list)
     #: Name of a list above -> its envelope, where points are of several intervals.
+    envelopes: dict[str, Envelope] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class StreamSeries:
+    """One stream at the ends of intervals, on all agents together; the mean, where a
+    point is of several intervals."""
+
+    in_flight: Values = field(default_factory=list)
+    backlog: Values = field(default_factory=list)
+    #: As those of Series.
     envelopes: dict[str, Envelope] = field(default_factory=dict)
 
 
@@ -83,7 +99,8 @@ class AgentSeries:
     cpu_utilisation: Values = field(default_factory=list)
 
 
-_Lists = TypeVar("_Lists", bound=Series | AgentSeries | Envelope)
+_Key = TypeVar("_Key")
+_Lists = TypeVar("_Lists", bound=Series | StreamSeries | AgentSeries | Envelope)
 
 
 def padded(series: _Lists, length: int) -> _Lists:
@@ -110,6 +127,19 @@ def _extend(series: _Lists, later: _Lists, before: int) -> None:
                 _extend(known, envelope, before)
 
 
+def _extend_all(
+    series: dict[_Key, _Lists],
+    later: Mapping[_Key, _Lists],
+    new: Callable[[], _Lists],
+    lengths: tuple[int, int],
+) -> None:
+    before, more = lengths
+    for key in {**series, **later}:
+        ours = padded(series.setdefault(key, new()), before)
+        _extend(ours, padded(later.get(key, new()), more), before)
+        padded(ours, before + more)
+
+
 @dataclass(slots=True)
 class Timeline:
     phases: tuple[Phase, ...]
@@ -124,21 +154,31 @@ class Timeline:
     gaps: list[tuple[float, float]] = field(default_factory=list)
     #: (stream, operation) -> statistics.
     operations: dict[tuple[str, str], Series] = field(default_factory=dict)
+    streams: dict[str, StreamSeries] = field(default_factory=dict)
     agents: dict[str, AgentSeries] = field(default_factory=dict)
+
+    @property
+    def measured(self) -> list[int]:
+        """Places of the points of the measure phase."""
+        span = next((one for one in self.phases if one.name == "measure"), None)
+        if span is None:
+            return []
+        edges = zip(self.start_s, self.end_s, strict=True)
+        return [
+            place
+            for place, edges_s in enumerate(edges)
+            if span.start_s < sum(edges_s) / 2 < span.end_s
+        ]
 
     def extend(self, later: Timeline) -> None:
         """Takes the points that follow."""
-        before, more = len(self.start_s), len(later.start_s)
+        lengths = len(self.start_s), len(later.start_s)
         self.start_s += later.start_s
         self.end_s += later.end_s
         self.is_gap += later.is_gap
-        for key in {**self.operations, **later.operations}:
-            ours = padded(self.operations.setdefault(key, Series()), before)
-            _extend(ours, padded(later.operations.get(key, Series()), more), before)
-            padded(ours, before + more)
-        for name in {**self.agents, **later.agents}:
-            known = padded(self.agents.setdefault(name, AgentSeries()), before)
-            _extend(known, padded(later.agents.get(name, AgentSeries()), more), before)
+        _extend_all(self.operations, later.operations, Series, lengths)
+        _extend_all(self.streams, later.streams, StreamSeries, lengths)
+        _extend_all(self.agents, later.agents, AgentSeries, lengths)
 
 
 def with_facts(

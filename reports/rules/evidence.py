@@ -286,7 +286,8 @@ class Evidence:
     def operation_plan(self, key: tuple[str, str]) -> Mapping[str, Any]:
         """Empty of one that is not planned by name."""
         operations = self.streams.get(key[0], {}).get("operations", ())
-        named: dict[str, Mapping[str, Any]] = {one["name"]: one for one in operations}
+        named: dict[str, Mapping[str, Any]]
+        named = {one["name"]: one for one in operations}
         return named.get(key[1], {})
 
     def was_through_before(self, stream: str) -> bool:

@@ -34,6 +34,7 @@ from ldapslam.reports.collect.totals import (
 )
 from ldapslam.reports.rules.evidence import Evidence
 from ldapslam.reports.rules.reconciliation import restarted, unread
+from ldapslam.reports.rules.steady import steady_findings
 from ldapslam.results.histogram import Histogram
 
 NOT_APPLICABLE = "nothing to check"
@@ -593,3 +594,19 @@ def _server_restarted(evidence: Evidence) -> Finding:
     restarts = restarts or restarted(evidence.run)
     observed = _listed(restarts) or ("0" if is_watched else NOT_APPLICABLE)
     return Finding("0", observed, not restarts)
+
+
+@_rule(
+    "steady",
+    "operations were in a steady state where the job asks for it",
+    "an operation was not in a steady state",
+    "a longer warm_up",
+)
+def _steady(evidence: Evidence) -> Finding:
+    if evidence.validity.steady != "required":
+        return Finding("not required", NOT_APPLICABLE, passed=True)
+    found = steady_findings(evidence.collected.timeline, evidence.streams)
+    wrong = [one.text for one in found if one.text]
+    unknown = [one for one in found if one.is_steady is None]
+    observed = _listed(wrong) or f"{len(found) - len(unknown)} of {len(found)} steady"
+    return Finding("all", observed, not wrong and not unknown)

@@ -15,6 +15,7 @@ from ldapslam.reports.collect.totals import unanswered
 from ldapslam.reports.rules.criteria import Outcome, ThresholdResult
 from ldapslam.reports.rules.evidence import Evidence
 from ldapslam.reports.rules.rules import RULES, Cause, Rule
+from ldapslam.reports.rules.steady import steady_findings
 
 PASS, FAIL, INVALID = "PASS", "FAIL", "INVALID"
 _VERDICTS = {Cause.EVIDENCE: INVALID, Cause.TARGET: FAIL, Cause.GENERATOR: INVALID}
@@ -136,6 +137,11 @@ def notes(evidence: Evidence) -> tuple[str, ...]:
         f"{evidence.run.run_id}` on its host removes them"
         for agent, facts in sorted(evidence.facts.items())
         if (done := facts.get("clean_up")) and (done.get("left") or done.get("error"))
+    ]
+    lines += [
+        f"not in a steady state: {one.text}"
+        for one in steady_findings(evidence.collected.timeline, evidence.streams)
+        if one.text
     ]
     for name, stream in evidence.collected.streams.items():
         lines += [

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ldapslam.reports.charts.chart_data import PANELS, event_marks
+from ldapslam.reports.charts.chart_data import PANELS, event_marks, queued, waited
 from ldapslam.reports.distribution import Distribution
 from ldapslam.reports.document import (
     BAD,
@@ -310,17 +310,46 @@ def _over_time(summary: Summary) -> tuple[Block, ...]:
             "throughput",
             "Throughput",
             "Completions per second over the run, one panel for each operation; "
-            "other phases than measure are shaded."
-            f"{merged}{marks}{_shown(summary.operations)}",
+            "dashed, where it differs: what was due. Other phases than measure are "
+            f"shaded.{merged}{marks}{_shown(summary.operations)}",
         ),
+        *_queues(summary),
         ChartPlace(
             "response_times",
             "Response time",
             "Percentiles of the response time of successes in each interval, "
             f"logarithmic scale.{merged}{_marks(summary)}{_shown(summary.timed)}",
         ),
+        *_waits(summary),
         *_gaps(summary),
     )
+
+
+def _queues(summary: Summary) -> list[ChartPlace]:
+    if not queued(summary.timeline):
+        return []
+    return [
+        ChartPlace(
+            "queues",
+            "Backlog and requests in flight",
+            "Arrivals that waited for a connection, and requests without a response "
+            "yet, at the end of each interval.",
+        )
+    ]
+
+
+def _waits(summary: Summary) -> list[ChartPlace]:
+    if not (operations := waited(summary)):
+        return []
+    return [
+        ChartPlace(
+            "waits",
+            "Response time, service time and send lag",
+            "The p99 of each, logarithmic scale. Response above service time: requests "
+            "waited for a connection, or were sent late, which is the send lag: the "
+            f"load generator's own.{_shown(operations)}",
+        )
+    ]
 
 
 def _merged(summary: Summary) -> str:

@@ -179,24 +179,36 @@ def point_of(
 def _figures(
     records: Iterable[IntervalRecord], key: Key, outcome: str, length_s: float
 ) -> Figures:
-    times, completed, errors = Histogram(), 0, 0
+    times, service, lag = Histogram(), Histogram(), Histogram()
+    scheduled, completed, errors = 0, 0, 0
     for record in records:
         for operation in record.operations:
             if (operation.stream, operation.operation) != key:
                 continue
             lost = operation.timed_out + operation.unresolved
+            scheduled += operation.scheduled
             completed += operation.completed
             errors += operation.failed + lost
             times.unanswered += lost
-            packed = histograms_of(operation).get(("response_time", outcome))
-            if packed is not None:
-                times.add_packed(packed)
+            service.unanswered += lost
+            for (metric, of), packed in histograms_of(operation).items():
+                if metric == "send_lag":
+                    lag.add_packed(packed)
+                elif (metric, of) == ("response_time", outcome):
+                    times.add_packed(packed)
+                elif (metric, of) == ("service_time", outcome):
+                    service.add_packed(packed)
     percentiles = {
         f"p{p}_us": None if (value := times.reliable_percentile(p)) is None else value
         for p in (50, 90, 99)
     }
     highest = times.percentile(100)
+    p99s = {"service_p99_us": service, "send_lag_p99_us": lag}
+    for name, histogram in p99s.items():
+        value = histogram.reliable_percentile(99)
+        percentiles[name] = None if value is None else value
     return {
+        "offered_per_s": scheduled / length_s,
         "throughput_per_s": completed / length_s,
         "errors_per_s": errors / length_s,
         **{name: value and value / 1000 for name, value in percentiles.items()},

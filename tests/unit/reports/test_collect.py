@@ -22,7 +22,13 @@ from ldapslam.proto.common_pb2 import (
     StreamInterval,
     WorkerInterval,
 )
-from ldapslam.proto.fields import METRICS, OPERATION_COUNTERS, OUTCOMES, SET_UP_TIMES
+from ldapslam.proto.fields import (
+    GAUGES,
+    METRICS,
+    OPERATION_COUNTERS,
+    OUTCOMES,
+    SET_UP_TIMES,
+)
 from ldapslam.reports.collect import collect as collecting
 from ldapslam.reports.collect import timeline as timeline_module
 from ldapslam.reports.collect.collect import collect_run
@@ -115,6 +121,8 @@ def _record(rng: np.random.Generator, agent: str, index: int) -> IntervalRecord:
                 stream=stream,
                 connects=int(rng.integers(0, 4)),
                 late_responses=int(rng.integers(0, 4)),
+                in_flight=int(rng.integers(0, 9)),
+                backlog=int(rng.integers(0, 50)),
                 last_done_ns=start_ns + 7 if rng.random() < 0.5 else None,
                 **_set_ups(rng),
             )
@@ -266,9 +274,26 @@ def test_points_show_what_their_records_say(
                 known = [v for one in singles if (v := one[name]) is not None]
                 assert envelope.low[place] == min(known, default=None)
                 assert envelope.high[place] == max(known, default=None)
+        for stream, _ in KEYS:
+            gauges = timeline.streams[stream]
+            for name in GAUGES:
+                ends = _gauge(members, stream, name)
+                assert getattr(gauges, name)[place] == sum(ends) / len(ends)
+                if plan.intervals_per_point > 1:
+                    assert gauges.envelopes[name].low[place] == min(ends)
+                    assert gauges.envelopes[name].high[place] == max(ends)
     spread = {"throughput_per_s", "errors_per_s", "p50_us", "p99_us"}
     envelopes = timeline.operations[KEYS[0]].envelopes.keys()
     assert envelopes == (spread if plan.intervals_per_point > 1 else set())
+
+
+def _gauge(records: list[IntervalRecord], stream: str, name: str) -> list[int]:
+    """Sums over the agents, by interval."""
+    sums = Counter[int]()
+    for record in records:
+        [one] = (one for one in record.streams if one.stream == stream)
+        sums[record.index] += getattr(one, name)
+    return list(sums.values())
 
 
 def test_a_run_collected_in_parts_is_the_run(

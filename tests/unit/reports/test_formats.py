@@ -7,9 +7,11 @@ import csv
 import json
 import re
 from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -22,10 +24,12 @@ from ldapslam.reports.charts.chart_data import (
     gap_spans,
     lonely,
     middles,
+    queued,
     steps,
     too_few,
+    waited,
 )
-from ldapslam.reports.collect.timeline import Series, Timeline
+from ldapslam.reports.collect.timeline import Phase, Series, StreamSeries, Timeline
 from ldapslam.reports.formats.exports import interval_columns
 from ldapslam.reports.formats.html import render_html
 from ldapslam.reports.formats.pdf import render_pdf
@@ -285,6 +289,71 @@ def test_a_chart_says_which_percentiles_its_points_are_too_small_for() -> None:
     # a gap has no sample, a point of a phase without load an empty one
     assert too_few(Series(sample=[100, None, 0])) == "p99 ≥ 1\u202f000"
     assert too_few(Series(sample=[1000, None])) == ""
+
+
+def _with_streams(**gauges: Any) -> Timeline:
+    """Of three points; the first is of the warm-up."""
+    timeline = _timeline()
+    timeline.phases = Phase("warm_up", 0, 1), Phase("measure", 1, 5)
+    timeline.streams["writers"] = StreamSeries(**gauges)
+    return timeline
+
+
+@pytest.mark.parametrize(
+    ("in_flight", "backlog", "is_shown"),
+    [
+        ([8, None, 8, 8], [0, None, 0, 0], False),
+        ([3, None, 8, 8], [9, None, 0, 0], False),
+        ([8, None, 8, 7], [0, None, 0, 0], True),
+        ([8, None, 8, 8], [0, None, 1, 0], True),
+    ],
+    ids=["always the same", "in warm-up only", "in flight", "backlog"],
+)
+def test_queues_are_drawn_where_they_change(
+    in_flight: list[Any], backlog: list[Any], *, is_shown: bool
+) -> None:
+    timeline = _with_streams(in_flight=in_flight, backlog=backlog)
+    assert queued(timeline) == ["writers"] * is_shown
+
+
+@pytest.mark.parametrize(
+    ("response_us", "service_us", "lag_us", "is_shown"),
+    [
+        (1000, 950, 20, False),
+        (None, None, 900, False),
+        (1000, None, 20, False),
+        (1000, 800, 20, True),
+        (1000, 950, 120, True),
+    ],
+)
+def test_waits_are_drawn_where_requests_waited(
+    summary: Summary,
+    response_us: float | None,
+    service_us: float | None,
+    lag_us: float,
+    *,
+    is_shown: bool,
+) -> None:
+    timeline = _timeline()
+    timeline.operations["writers", "modify"] = Series(
+        p99_us=[None, response_us],
+        service_p99_us=[None, service_us],
+        send_lag_p99_us=[None, lag_us],
+    )
+    found = waited(replace(summary, timeline=timeline))
+    assert [one.title for one in found] == ["writers.modify"] * is_shown
+
+
+def test_a_run_that_queued_has_charts_of_it(summary: Summary) -> None:
+    timeline = deepcopy(summary.timeline)
+    timeline.streams["writers"].backlog[-3] = 7.0
+    series = timeline.operations["writers", "modify"]
+    series.p99_us[4], series.send_lag_p99_us[4] = 900.0, 800.0
+    for one in (summary, changed := replace(summary, timeline=timeline)):
+        places = document(one).charts()
+        names = {"queues", "waits"} & {place.name for place in places}
+        assert names == ({"queues", "waits"} if one is changed else set())
+        assert set(charts.draw(one, places)) == {place.name for place in places}
 
 
 def test_facts_that_agents_share_are_written_once() -> None:

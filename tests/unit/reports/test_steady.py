@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Steady state: known samples, and how often chance or a drift is found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from ldapslam.reports.collect.timeline import Phase, Series, Timeline
+from ldapslam.reports.rules.steady import (
+    Steady,
+    autocorrelation,
+    shift,
+    steady_findings,
+    transient,
+)
+
+CLOSED = {"model": "closed", "clients": 8}
+Floats = npt.NDArray[np.float64]
+#: Runs in each simulation: the standard error of a share of 5 % is 1 %.
+RUNS = 500
+
+
+def findings(
+    *medians: Any, stream: dict[str, Any] = CLOSED, warm_up: int = 0
+) -> tuple[Steady, ...]:
+    """Of operations with these medians, in points of 1 s; the first `warm_up` points
+    come before the measure phase."""
+    count = len(medians[0])
+    phases = Phase("warm_up", 0, warm_up), Phase("measure", warm_up, count)
+    timeline = Timeline(phases, 1)
+    timeline.start_s = [float(second) for second in range(count)]
+    timeline.end_s = [second + 1.0 for second in range(count)]
+    for number, values in enumerate(medians):
+        series = Series(p50_us=list(values), throughput_per_s=[100.0] * count)
+        timeline.operations["readers", f"search{number}"] = series
+    return steady_findings(timeline, {"readers": stream})
+
+
+def test_u_of_mann_and_whitney() -> None:
+    """Of 4 * 5 pairs the later is higher in 16 and equal in 2: U = 17, mean 10.
+
+    Ties: two groups of 2, so sigma^2 = 20 / 12 * (10 - 12 / 72) = 16.389 and
+    z = (7 - 0.5) / 4.0483 = 1.6056: p = 0.1084.
+    """
+    earlier, later = np.array([1.0, 2, 3, 7]), np.array([3.0, 5, 7, 8, 9])
+    found = shift(earlier, later)
+    assert found.p == pytest.approx(0.1084, abs=1e-4)
+    assert found.share == pytest.approx(7 / 2.5 - 1)
+    assert shift(later, earlier).p == found.p
+    assert shift(earlier, later, widening=2).p == pytest.approx(0.4221, abs=1e-4)
+    assert shift(np.ones(5), np.ones(5)) == (0, 1)
+
+
+def test_autocorrelation_of_lag_1() -> None:
+    # around the mean: -1.5 -0.5 0.5 1.5; (0.75 - 0.25 + 0.75) / 5
+    assert autocorrelation(np.array([1.0, 2, 3, 4])) == 0.25
+    assert autocorrelation(np.ones(9)) == 0
+
+
+def test_the_transient_that_mser_5_cuts_off() -> None:
+    level = np.tile([1.0, 1.1, 1.2, 1.1, 1.0], 20)
+    assert transient(level[:49]) is None
+    assert transient(level) == 0
+    falling = level + np.where(np.arange(100) < 20, 0.5, 0)
+    assert transient(falling) == 20
+    # 103 values are 20 batches and 3 values before them
+    assert transient(np.concatenate((np.full(3, 2.0), falling))) == 23
+
+
+def test_a_drift_is_told_with_its_size() -> None:
+    rng = np.random.default_rng(2)
+    medians = np.linspace(1, 1.3, 30) * rng.normal(200, 2, 30)
+    [found] = findings(medians)
+    assert found.is_steady is False
+    assert found.text == (
+        "readers.search0: the median response time is 18.1% higher (p < 0.001) in the "
+        "last third of the measure phase than in the first"
+    )
+    assert found.transient_share is None  # 30 intervals are 6 batches
+    assert found.throughput_autocorrelation == 0
+
+
+def test_a_change_late_in_the_phase_is_told() -> None:
+    """First and last third are alike, what is between them is not."""
+    rng = np.random.default_rng(3)
+    medians = rng.normal(200, 10, 300)
+    medians[100:200] += 20
+    [found] = findings(medians)
+    assert found.transient_share == 2 / 3
+    assert found.text == (
+        "readers.search0: the median response time is 5.5% lower (p < 0.001) after 67% "
+        "of the measure phase"
+    )
+
+
+def test_a_shift_that_does_not_matter_is_steady() -> None:
+    rng = np.random.default_rng(4)
+    medians = rng.normal(200, 0.2, 60) * np.linspace(1, 1.02, 60)
+    [found] = findings(medians)
+    assert found.is_steady
+    assert found.text == ""
+    assert found.drift is not None
+    assert found.drift.p < 1e-6
+    assert found.drift.share == pytest.approx(0.0133, abs=0.001)
+
+
+@pytest.mark.parametrize("points", [3, 9])
+def test_nothing_is_said_of_few_points(points: int) -> None:
+    [found] = findings(np.linspace(1, 2, points))
+    assert found == Steady("readers", "search0", points)
+
+
+def test_nothing_is_said_where_no_change_could_be_told_from_chance() -> None:
+    """Thirds of 5 that do not overlap have p = 0.012: enough for one operation, not for
+    five."""
+    medians = np.linspace(1, 2, 15)
+    assert findings(medians)[0].is_steady is False
+    assert {one.is_steady for one in findings(*[medians] * 5)} == {None}
+
+
+def test_points_without_a_median_or_outside_the_phase_do_not_count() -> None:
+    medians = [9.0] * 20 + [None, 1.0] * 20
+    [found] = findings(medians, warm_up=20)
+    assert found.points == 20
+    assert found.is_steady
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [
+        {**CLOSED, "count": 500},
+        {**CLOSED, "start_ns": 1},
+        {**CLOSED, "end_ns": 1},
+        {**CLOSED, "is_replay": True},
+        {"model": "open", "rate_per_s": None},
+        {"model": "open", "rate_per_s": 50.0, "peak_rate_per_s": 60.0},
+    ],
+    ids=["count", "start_after", "stop_after", "replay", "log", "ramp"],
+)
+def test_only_constant_loads_are_looked_at(stream: dict[str, Any]) -> None:
+    medians = np.linspace(1, 2, 30)
+    assert findings(medians, stream=stream) == ()
+    constant = {"model": "open", "rate_per_s": 50.0, "peak_rate_per_s": 50.0}
+    assert findings(medians, stream=constant)[0].is_steady is False
+
+
+def _correlated(rng: np.random.Generator, points: int) -> Floats:
+    """Each median half what the one before was off by."""
+    noise = rng.normal(0, 0.08, points)
+    values = np.empty(points)
+    values[0] = noise[0] / np.sqrt(0.75)
+    for place in range(1, points):
+        values[place] = values[place - 1] / 2 + noise[place]
+    return values + 1
+
+
+def _alarms(draw: Callable[[], tuple[Floats, ...]]) -> float:
+    found = (findings(*draw()) for _ in range(RUNS))
+    return sum(any(one.is_steady is False for one in run) for run in found) / RUNS
+
+
+@pytest.mark.parametrize("points", [12, 30, 60, 100, 200])
+@pytest.mark.parametrize("operations", [1, 4])
+def test_false_alarms_of_independent_medians(points: int, operations: int) -> None:
+    """Exponential ones scatter more than any real ones do."""
+    rng = np.random.default_rng(points + operations)
+
+    def draw() -> tuple[Floats, ...]:
+        return tuple(rng.exponential(1, points) for _ in range(operations))
+
+    assert _alarms(draw) <= 0.05
+
+
+@pytest.mark.parametrize("points", [30, 60, 200])
+def test_false_alarms_of_medians_that_hang_together(points: int) -> None:
+    rng = np.random.default_rng(points)
+    assert _alarms(lambda: (_correlated(rng, points),)) <= 0.07
+
+
+def test_a_drift_of_a_tenth_is_found() -> None:
+    """Medians of 1,000 exponential times scatter by 1.44 / sqrt(1000) = 4.6 %."""
+    rng = np.random.default_rng(8)
+
+    def draw() -> tuple[Floats]:
+        return (np.linspace(1, 1.1, 60) * rng.normal(1, 0.046, 60),)
+
+    assert _alarms(draw) >= 0.9
+
+
+def test_a_warm_up_within_the_phase_is_found() -> None:
+    rng = np.random.default_rng(9)
+
+    def draw() -> tuple[Floats]:
+        return ((1 + np.exp(-np.arange(60) / 15)) * rng.normal(1, 0.046, 60),)
+
+    assert _alarms(draw) >= 0.95
