@@ -16,6 +16,7 @@ from itertools import groupby
 from typing import Any
 
 from ldapslam.jobs.fields.thresholds import Validity
+from ldapslam.jobs.rates.profile import planned_arrivals
 from ldapslam.proto.fields import OUTCOMES
 from ldapslam.reports.collect.clocks import Clock
 from ldapslam.reports.collect.completeness import (
@@ -159,6 +160,28 @@ class Evidence:
                 counts = totals.whole
                 yield operation, counts["scheduled"] - counts["substituted"]
 
+    def arrivals_due(self, stream: str) -> float | None:
+        """In the measure phase, by the plan; None where no rate says so."""
+        start_ns, end_ns = (
+            self.collected.measure_start_ns,
+            self.collected.measure_end_ns,
+        )
+        if start_ns is None or end_ns is None:
+            return None
+        planned = self.streams[stream]
+        start_ns = max(start_ns, planned.get("start_ns") or 0)
+        end_ns = min(end_ns, planned.get("end_ns") or end_ns)
+        return (
+            planned_arrivals(planned, start_ns, end_ns) if end_ns > start_ns else None
+        )
+
+    def arrivals_of(self, stream: str) -> int:
+        """Scheduled in the measure phase; too many, never too few, as `sessions_of`."""
+        return sum(
+            self.collected.operations[stream, operation["name"]].measured["scheduled"]
+            for operation, _ in self._first_requests(stream)
+        )
+
     def is_short(self, stream: str) -> bool:
         """Has it a count that was not reached?"""
         count = self.streams[stream].get("count")
@@ -253,11 +276,8 @@ class Evidence:
     def loop_share(self, stream: str) -> float:
         """Lags of the generator as a share of the time of a closed stream's clients, in
         which these sent nothing; 0 of other streams."""
-        planned, window_s = (
-            self.streams.get(stream, {}),
-            self.window_of(stream).measure_s,
-        )
-        clients = planned.get("clients")
+        planned = self.streams.get(stream, {})
+        window_s, clients = self.window_of(stream).measure_s, planned.get("clients")
         if planned.get("model") != "closed" or not clients or not window_s:
             return 0.0
         lags_ns = sum(
@@ -266,7 +286,7 @@ class Evidence:
             if name == stream
             for lag in GENERATOR_LAGS
         )
-        return min(0.99, lags_ns / NS_PER_S / (clients * window_s))
+        return min(0.99, float(lags_ns) / NS_PER_S / (clients * window_s))
 
     @cached_property
     def missing_share(self) -> float:

@@ -153,6 +153,8 @@ def _record(scale: int) -> RunRecord:
             "logins.login-bind.response_time.p95 < 10ms",
             "logins.login-bind.expected < 10%",
             "churn.*.elapsed < 30s",
+            "churn.*.errors < 20%",
+            "logins.*.errors < 2%",
             "logins.*.tls_time.p95 < 20ms",
         ],
     }

@@ -172,6 +172,9 @@ def run_record(scenario: Scenario) -> RunRecord:
                     "target": "supplier",
                     "model": "open",
                     "rate_per_s": float(scenario.modifies_per_s),
+                    "profile": steady(
+                        scenario.modifies_per_s, scenario.boundaries_ns[-1]
+                    ),
                     "clients": None,
                     "operations": [{"name": "modify", "kind": "modify"}],
                     **scenario.streams.get("writers", {}),
@@ -195,6 +198,12 @@ def run_record(scenario: Scenario) -> RunRecord:
         finished_utc="2026-03-01T12:01:23.000000Z",
     )
     return replace(record, **scenario.run)
+
+
+def steady(rate_per_s: float, length_ns: int) -> list[list[float]]:
+    """The profile of a constant rate, as in a run's plan."""
+    rate = rate_per_s / NS_PER_S
+    return [[0, length_ns, rate, rate, 0.0]]
 
 
 def agent_facts(number: int, scenario: Scenario) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from ldapslam.reports.summarise import summarise
 from ldapslam.results.records import IntervalRecord, RunRecord
 from ldapslam.results.store import Store
 from support.histograms import histogram_messages, packed_of
-from support.store import NS_PER_S, Scenario, agent_facts, run_record
+from support.store import NS_PER_S, Scenario, agent_facts, run_record, steady
 
 MS = 1_000_000
 SECONDS = 20
@@ -63,7 +63,7 @@ def _run(
         "name": "load",
         "target": "replica",
         "model": "open",
-        "rate_per_s": float(REQUESTS),
+        "profile": steady(REQUESTS, SECONDS * NS_PER_S),
         "connections": 10,
         "operations": [{"name": "search", "kind": "search"}],
         **stream,
@@ -332,7 +332,7 @@ def test_a_silence_while_requests_wait_is_an_outage() -> None:
         {5, 6, 7}, lambda _, found: {"service": np.zeros(0), "lag": np.zeros(0)}
     )
     waiting = {second: {"in_flight": 10} for second in (4, 5, 6, 7)}
-    plan = {"rate_per_s": 425.0}
+    plan = {"profile": steady(425, SECONDS * NS_PER_S)}
     summary = summary_of(change=silent, state=waiting, stream=plan)
     assert summary.verdict == "FAIL"
     assert "unavailable for 3 s from about +5 s" in summary.reasons[0]
@@ -341,7 +341,7 @@ def test_a_silence_while_requests_wait_is_an_outage() -> None:
 
 
 def test_lags_of_the_generator_leave_a_closed_loops_rate_open() -> None:
-    closed = {"model": "closed", "clients": 10, "rate_per_s": None}
+    closed = {"model": "closed", "clients": 10, "profile": []}
     lag = more(receive_lag=np.full(500, 8 * MS))  # 4 of 10 s of the clients
     assert summary_of("load.search.throughput > 510/s", stream=closed).verdict == "FAIL"
     unsure = summary_of("load.search.throughput > 510/s", stream=closed, change=lag)

@@ -53,9 +53,12 @@ def test_percentiles_are_those_of_all_agents_measured_requests(
         value_ns = union.percentile(p)
         assert value_ns is not None
         assert times.percentiles_us[name] == value_ns / 1000
-        low_us, high_us = times.ci95_us[name] or (0, 0)
-        assert high_us is not None
-        assert low_us <= value_ns / 1000 <= high_us
+        if name != "p99":  # one slow second of six says little of the tail
+            low_us, high_us = times.ci95_us[name] or (0, 0)
+            assert high_us is not None
+            assert low_us <= value_ns / 1000 <= high_us
+    assert times.ci95_us["p99"] is None
+    assert times.effective["p99"] < 1_000 < times.count
 
 
 def test_a_percentile_with_too_few_values_is_none_never_zero(

@@ -115,7 +115,7 @@ def _through(index: int) -> IntervalRecord:
 
 
 #: The first of the fleet's 7 intervals is cut short; the drain is there.
-_CUT_SHORT = "6 of load1, a part of 1 of load1"
+_CUT_SHORT = "6 of load1, a part of 1 of load1; 100% of those measured"
 
 
 @pytest.mark.parametrize(
