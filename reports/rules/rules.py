@@ -253,8 +253,8 @@ def _counts_reached(evidence: Evidence) -> Finding:
     Cause.GENERATOR,
 )
 def _plan_followed(evidence: Evidence) -> Finding:
-    """Not of streams that a Python class drives: what it makes of an arrival is its own.
-    By chance, Poisson arrivals are four standard deviations short once in 30,000
+    """Not of streams that a Python class drives: what it makes of an arrival is its
+    own. By chance, Poisson arrivals are four standard deviations short once in 30,000
     runs."""
     limit, wrong, shown = evidence.validity.plan_deviation, [], []
     for name, stream in evidence.streams.items():

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from ldapslam.jobs.fields.thresholds import Validity
 from ldapslam.reports.charts.chart_data import PANELS, event_marks, queued, waited
 from ldapslam.reports.distribution import Distribution
 from ldapslam.reports.document import (
@@ -140,7 +141,19 @@ def _facts(summary: Summary) -> tuple[tuple[str, str], ...]:
         ("Interval", seconds(summary.interval_s)),
         ("Agents", count(len(run.agents))),
         ("Streams", ", ".join(_load(stream) for stream in summary.streams)),
+        *_changed_limits(summary),
     )
+
+
+def _changed_limits(summary: Summary) -> tuple[tuple[str, str], ...]:
+    """The limits of rules that the job has changed."""
+    usual = Validity().model_dump(mode="json", by_alias=True)
+    changed = [
+        f"{name} {value} (default {usual[name] or 'none'})"
+        for name, value in (summary.run.plan.get("validity") or {}).items()
+        if name in usual and value != usual[name]
+    ]
+    return (("Limits changed by the job", ", ".join(changed)),) if changed else ()
 
 
 def _glance(one: OperationSummary) -> tuple[tuple[str, str], ...]:
