@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ldapslam.base.errors import ReportError
-from ldapslam.jobs.fields.thresholds import Validity
+from ldapslam.jobs.fields.thresholds import Validity, parse_threshold
 from ldapslam.proto.fields import (
     CONNECTION_COUNTERS,
     GAUGES,
@@ -102,7 +102,10 @@ class _Collector:
         self._measure_start_ns: int | None = None
         self._measure_end_ns: int | None = None
         self._intervals = 0
-        self._timeline = TimelineBuilder(part.plan, part.run.agents, part.ended)
+        thresholds = map(parse_threshold, part.run.plan.get("thresholds", ()))
+        self._timeline = TimelineBuilder(
+            part.plan, part.run.agents, part.ended, tuple(thresholds)
+        )
         self._ends_ns = np.array([one.end_ns for one in part.plan.intervals], np.int64)
 
     def add(self, window: Window) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ldapslam.reports.charts.chart_data import PANELS, event_marks, queued, waited
+from ldapslam.reports.collect.timeline import Timeline
 from ldapslam.reports.distribution import Distribution
 from ldapslam.reports.document import (
     BAD,
@@ -165,6 +166,11 @@ def _rate(stream: StreamSummary) -> str:
 
 def _basis(summary: Summary) -> tuple[Block, ...]:
     thresholds: Block = Paragraph("The job sets no thresholds.")
+    above: list[Field[ThresholdResult]] = []
+    if any(one.known for one in summary.timeline.above.values()):
+        above.append(
+            number("Time above (%)", lambda one: _time_above(summary.timeline, one))
+        )
     if summary.thresholds:
         thresholds = table(
             "thresholds",
@@ -172,7 +178,9 @@ def _basis(summary: Summary) -> tuple[Block, ...]:
             summary.thresholds,
             column("Threshold", lambda one: one.expression),
             number("Observed", lambda one: grouped(one.shown)),
+            *above,
             column("Result", _passed),
+            notes=[_TIME_ABOVE] * len(above),
         )
     rules = table(
         "rules",
@@ -185,6 +193,22 @@ def _basis(summary: Summary) -> tuple[Block, ...]:
     )
     notes = [Paragraph(f"Note: {grouped(note)}.") for note in summary.notes]
     return thresholds, rules, *notes
+
+
+_TIME_ABOVE = (
+    "Time above: the share of the measure phase's intervals whose own percentile was "
+    "not below the limit, of those with enough requests for it."
+)
+
+
+def _time_above(timeline: Timeline, one: ThresholdResult) -> Cell:
+    found = timeline.above.get(one.expression)
+    if found is None:
+        return Cell(NOTHING, MUTED, "no upper limit of a percentile")
+    if not found.known:
+        return Cell(NOT_AVAILABLE, MUTED, "no interval has enough requests for it")
+    hint = f"{count(found.failed)} of {count(found.known)} intervals"
+    return Cell(percent(found.failed / found.known, 1), hint=hint)
 
 
 def _passed(one: ThresholdResult | Rule) -> Cell:

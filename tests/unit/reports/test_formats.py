@@ -29,7 +29,13 @@ from ldapslam.reports.charts.chart_data import (
     too_few,
     waited,
 )
-from ldapslam.reports.collect.timeline import Phase, Series, StreamSeries, Timeline
+from ldapslam.reports.collect.timeline import (
+    Phase,
+    Series,
+    StreamSeries,
+    TimeAbove,
+    Timeline,
+)
 from ldapslam.reports.formats.exports import interval_columns
 from ldapslam.reports.formats.html import render_html
 from ldapslam.reports.formats.pdf import render_pdf
@@ -354,6 +360,15 @@ def test_a_run_that_queued_has_charts_of_it(summary: Summary) -> None:
         names = {"queues", "waits"} & {place.name for place in places}
         assert names == ({"queues", "waits"} if one is changed else set())
         assert set(charts.draw(one, places)) == {place.name for place in places}
+
+
+def test_the_time_above_a_threshold_stands_beside_it(summary: Summary) -> None:
+    [p99, errors] = [one.expression for one in summary.thresholds]
+    assert "Time above" not in render_text(document(summary))
+    timeline = replace(summary.timeline, above={p99: TimeAbove(known=4, failed=1)})
+    text = render_text(document(replace(summary, timeline=timeline)))
+    assert re.search(rf"^{re.escape(p99)} .* 25.0  pass$", text, re.MULTILINE)
+    assert re.search(rf"^{re.escape(errors)} .* –  pass$", text, re.MULTILINE)
 
 
 def test_facts_that_agents_share_are_written_once() -> None:
