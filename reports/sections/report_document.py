@@ -44,6 +44,7 @@ from ldapslam.reports.sections import appendix, bulk_imports, requests, servers
 from ldapslam.reports.typeset import (
     NOT_AVAILABLE,
     NOTHING,
+    RARE,
     SHOWN,
     count,
     decimal,
@@ -128,14 +129,35 @@ def _facts(summary: Summary) -> tuple[tuple[str, str], ...]:
     )
 
 
+#: Rates that differ by no larger share are shown as one.
+_SAME = 0.001
+
+
 def _glance(one: OperationSummary) -> tuple[tuple[str, str], ...]:
     times = one.times["response_time"].percentiles_us
     shown = [(name, _with_ms(times[name])) for name in ("p50", "p99")]
+    rate = ("throughput", _per_s(one.throughput_per_s))
+    if _has_goodput(one):
+        rate = ("goodput", _per_s(one.goodput_per_s))
     return (
-        ("throughput", _with_unit(one.throughput_per_s, 0, "/s")),
+        rate,
         *(shown if one.has_responses else ()),
         ("errors", _with_unit(one.error_share and one.error_share * 100, 2, "%")),
     )
+
+
+def _has_goodput(one: OperationSummary) -> bool:
+    """Is it a figure of its own? Not where no success is expected."""
+    throughput, goodput = one.throughput_per_s, one.goodput_per_s
+    if throughput is None or goodput is None or one.times_of != "succeeded":
+        return False
+    return goodput < throughput * (1 - _SAME)
+
+
+def _per_s(rate: float | None) -> str:
+    """With three digits at least."""
+    digits = 0 if rate is None or rate >= 100 else 1 if rate >= 10 else 2
+    return _with_unit(rate, digits, "/s")
 
 
 def _with_unit(value: float | None, digits: int, unit: str) -> str:
@@ -224,12 +246,15 @@ def _results(summary: Summary) -> tuple[Block, ...]:
 
     expected: Field[OperationSummary]
     expected = number("expected", lambda one: count(one.counts["expected"]))
+    goodput: Field[OperationSummary]
+    goodput = number("goodput (/s)", lambda one: decimal(one.goodput_per_s))
     headline = table(
         "headline",
         "Measure phase, response time of successes",
         summary.operations,
         column("Operation", lambda one: one.title),
         number("throughput (/s)", lambda one: decimal(one.throughput_per_s)),
+        *[goodput] * any(_has_goodput(one) for one in summary.operations),
         number("succeeded", lambda one: count(one.counts["succeeded"])),
         *[expected] * any(one.counts["expected"] for one in summary.operations),
         number(
@@ -399,14 +424,16 @@ def _ends(summary: Summary) -> str:
 
 def _times_table(one: OperationSummary) -> Table:
     rows: list[tuple[Cell, ...]] = []
-    columns = times_columns()
+    is_rare_known = one.times["response_time"].percentiles_us[RARE] is not None
+    names = (*SHOWN, RARE) if is_rare_known else SHOWN
+    columns = times_columns(names)
     for metric, times in one.times.items():
         if metric == "backlog_wait" and not times.count:
             continue  # a closed loop has no backlog
         cells = (of((times,)) for _, of in columns)
         rows.append((Cell(metric.replace("_", " ")), *map(cell_of, cells)))
         if metric == "response_time":
-            rows.append(_interval_row(times))
+            rows.append(_interval_row(times, names))
     return Table(
         f"times-{one.stream}-{one.operation}",
         one.title,
@@ -415,9 +442,9 @@ def _times_table(one: OperationSummary) -> Table:
     )
 
 
-def _interval_row(times: Distribution) -> tuple[Cell, ...]:
+def _interval_row(times: Distribution, names: Sequence[str]) -> tuple[Cell, ...]:
     texts = ["95% confidence interval", "", ""]
-    for name in SHOWN:
+    for name in names:
         interval = times.ci95_us[name]
         text = NOTHING
         if interval is not None and interval[1] is None:
