@@ -342,6 +342,10 @@ def _add_host(agent: AgentTotals, columns: Columns, place: int) -> None:
     if (steal := columns["steal_share"][place]) is not None:
         agent.highest_steal_share = known(max, agent.highest_steal_share, steal)
     agent.throttled_ns += columns["throttled_ns"][place] or 0
+    if (hiccup_ns := columns["hiccup_max_ns"][place]) is not None:
+        agent.longest_hiccup_ns = known(max, agent.longest_hiccup_ns, hiccup_ns)
+        agent.stalled_ns += columns["stalled_ns"][place] or 0
+        agent.hiccups_wall_ns += length_ns
 
 
 def _add_counters(counters: Counter[str], rows: Columns, counted: Integers) -> None:

@@ -140,7 +140,11 @@ def _record(rng: np.random.Generator, agent: str, index: int) -> IntervalRecord:
             )
             for number, model in ((0, "open"), (0, "closed"), (1, "closed"))
         ),
-        host=HostInterval(cpu_utilisation=float(rng.random())),
+        host=HostInterval(
+            cpu_utilisation=float(rng.random()),
+            hiccup_max_ns=index * 7_919_000 % 9_000_000,
+            stalled_ns=index * 104_729_000 % 90_000_000,
+        ),
         clock_step_ns=int(rng.normal(0, 800_000)),
     )
 
@@ -239,6 +243,12 @@ def test_columns_add_up_to_what_records_do(seed: int) -> None:
             if what == "cpu" and who == name
         )
         assert agent.worker_cpu_ns == sum(cpu)
+        hosts = [one for one in records if one.agent == name and one.phase == "measure"]
+        longest_ns = max(one.host.hiccup_max_ns for one in hosts if one.host)
+        assert agent.longest_hiccup_ns == longest_ns
+        assert agent.stalled_ns == sum(one.host.stalled_ns for one in hosts if one.host)
+        lengths_ns = (one.end_ns - one.start_ns for one in hosts)
+        assert agent.stalled_share == agent.stalled_ns / sum(lengths_ns)
     assert +found == +Counter(
         {key: n for key, n in expected.workers.items() if key[-1] != "cpu"}
     )
