@@ -94,6 +94,15 @@ class SharedRecorder:
     def close(self, final: bool, /) -> tuple[int, list[dict[str, Any]], dict[str, Any]]:
         """End of the interval, and the rows of operations and stream of a snapshot."""
 
+class HiccupMeter:
+    """How late a thread wakes up from sleeps of 1 ms: see core/hiccup.h."""
+
+    def __init__(self, *, realtime: bool) -> None: ...
+    def take(self) -> tuple[int, int]:
+        """Since the last call, in ns: the longest, and the sum of those of 1 ms and
+        more."""
+    def close(self) -> None: ...
+
 class Responder:
     port: int
     uri: str

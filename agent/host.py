@@ -14,7 +14,7 @@ import os
 import platform
 import shutil
 import socket
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -108,9 +108,13 @@ class HostMeter:
 
 
 class HostSampler:
-    """The load since the last sample, or since its creation."""
+    """The load since the last sample, or since its creation; `hiccups` tells the
+    longest and the sum of the stalls since its last call."""
 
-    def __init__(self) -> None:
+    def __init__(self, hiccups: Callable[[], tuple[int, int]] | None = None) -> None:
+        self._hiccups = hiccups
+        if hiccups is not None:
+            hiccups()
         self._cpu = psutil.cpu_times()
         self._throttled_ns = _throttled_ns()
 
@@ -124,6 +128,8 @@ class HostSampler:
             interval.steal_share = steal
         if throttled_ns is not None and self._throttled_ns is not None:
             interval.throttled_ns = max(0, throttled_ns - self._throttled_ns)
+        if self._hiccups is not None:
+            interval.hiccup_max_ns, interval.stalled_ns = self._hiccups()
         self._cpu, self._throttled_ns = cpu, throttled_ns
         return interval
 

@@ -175,14 +175,18 @@ class WorkerInterval(_message.Message):
     def __init__(self, worker: _Optional[int] = ..., model: _Optional[str] = ..., wall_ns: _Optional[int] = ..., busy_ns: _Optional[int] = ..., spin_ns: _Optional[int] = ..., cpu_ns: _Optional[int] = ..., run_queue_ns: _Optional[int] = ..., loops: _Optional[int] = ...) -> None: ...
 
 class HostInterval(_message.Message):
-    __slots__ = ("cpu_utilisation", "steal_share", "throttled_ns")
+    __slots__ = ("cpu_utilisation", "steal_share", "throttled_ns", "hiccup_max_ns", "stalled_ns")
     CPU_UTILISATION_FIELD_NUMBER: _ClassVar[int]
     STEAL_SHARE_FIELD_NUMBER: _ClassVar[int]
     THROTTLED_NS_FIELD_NUMBER: _ClassVar[int]
+    HICCUP_MAX_NS_FIELD_NUMBER: _ClassVar[int]
+    STALLED_NS_FIELD_NUMBER: _ClassVar[int]
     cpu_utilisation: float
     steal_share: float
     throttled_ns: int
-    def __init__(self, cpu_utilisation: _Optional[float] = ..., steal_share: _Optional[float] = ..., throttled_ns: _Optional[int] = ...) -> None: ...
+    hiccup_max_ns: int
+    stalled_ns: int
+    def __init__(self, cpu_utilisation: _Optional[float] = ..., steal_share: _Optional[float] = ..., throttled_ns: _Optional[int] = ..., hiccup_max_ns: _Optional[int] = ..., stalled_ns: _Optional[int] = ...) -> None: ...
 
 class Snapshot(_message.Message):
     __slots__ = ("index", "phase", "start_ns", "end_ns", "final", "operations", "streams", "workers", "host", "clock_step_ns")

@@ -239,6 +239,7 @@ def _agent(agent: AgentSummary, clock: Clock | None) -> dict[str, Any]:
     )
     facts = ("start_error_us", "clock_offset_us", "clock_offset_bound_us")
     totals = agent.totals
+    hiccup_ns = totals.longest_hiccup_ns
     return {
         "throughput_per_s": _rounded(agent.throughput_per_s),
         "completed": totals.measured["completed"],
@@ -248,6 +249,8 @@ def _agent(agent: AgentSummary, clock: Clock | None) -> dict[str, Any]:
         **{name: _rounded(getattr(agent, name), 6) for name in shares},
         "highest_steal_share": _rounded(totals.highest_steal_share, 6),
         "throttled_s": totals.throttled_ns / 1e9,
+        "longest_hiccup_us": hiccup_ns and hiccup_ns / 1000,
+        "stalled_share": _rounded(totals.stalled_share, 6),
         "clock_step_us": totals.clock_step_ns / 1000,
         **{name: agent.facts.get(name) for name in facts},
         "intervals": len(totals.seen),

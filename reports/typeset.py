@@ -82,8 +82,10 @@ def seconds(value: float | None) -> str:
     return f"{hours} h {minutes} min" if minutes else f"{hours} h"
 
 
-#: Percentiles in the tables of times; p99.99 is in result.json.
+#: Percentiles in the tables of times.
 SHOWN = ("p50", "p90", "p95", "p99", "p99_9")
+#: In those of operations that have enough requests for it.
+RARE = "p99_99"
 
 _TOO_FEW = (
     f"{NOT_AVAILABLE}: too few values. A percentile needs ten values above it: "
@@ -118,12 +120,12 @@ def percentiles(
     return [percentile(name) for name in names]
 
 
-def times_columns() -> list[Field[TimesRow]]:
+def times_columns(names: Iterable[str] = SHOWN) -> list[Field[TimesRow]]:
     """The columns of a table of times, without those that name them."""
     return [
         number("n", lambda row: count(row[-1].count)),
         number("mean", lambda row: time_cell(row[-1], "mean", row[-1].mean_us)),
-        *percentiles(lambda row: row[-1], unit=""),
+        *percentiles(lambda row: row[-1], names, unit=""),
         number("max", lambda row: time_cell(row[-1], "max", row[-1].max_us)),
     ]
 

@@ -26,7 +26,7 @@ _OPERATION_PLAIN = ("stream", "operation", "measured", *OPERATION_COUNTERS)
 _STREAM_PLAIN = ("stream", *STREAM_COUNTERS)
 _WORKER_PLAIN = ("worker", "model", *WORKER_COUNTERS)
 #: What the store has of HostInterval; absent where the host does not tell.
-_HOST_PLAIN = ("cpu_utilisation", "steal_share", "throttled_ns")
+_HOST_PLAIN = tuple(field.name for field in HostInterval.DESCRIPTOR.fields)
 _RUN_PLAIN = tuple(
     field.name for field in fields(RunRecord) if field.name not in ("seed", "agents")
 )

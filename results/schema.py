@@ -149,6 +149,8 @@ interval = _of_run(
     Column("cpu_utilisation", Float),
     Column("steal_share", Float),
     Column("throttled_ns", BigInteger),
+    Column("hiccup_max_ns", BigInteger),
+    Column("stalled_ns", BigInteger),
     Index("interval_by_index", "run_id", "interval_index"),
 )
 

@@ -44,7 +44,7 @@ from ldapslam.proto.common_pb2 import CleaningUp
 from ldapslam.transport.messages import facts_json, snapshot_message
 
 if TYPE_CHECKING:
-    from ldapslam.agent._engine import Engine
+    from ldapslam.agent._engine import Engine, HiccupMeter
 
 _log = logging.getLogger(__name__)
 
@@ -123,8 +123,11 @@ class RunProcess:
         t0_mono_ns = request.start.t0_mono_ns
         ledgers.note_begin(time.time() + (t0_mono_ns - time.monotonic_ns()) / 1e9)
         engine.start(t0_mono_ns)
-        with stop_on_request(self._pipe, engine) as lease:
-            sampler = self._wait_for_start(engine, t0_mono_ns)
+        with (
+            stop_on_request(self._pipe, engine) as lease,
+            contextlib.closing(self._new_hiccup_meter()) as meter,
+        ):
+            sampler = self._wait_for_start(engine, t0_mono_ns, meter)
             self._pass_snapshots_on(engine, sampler, ledgers)
         self._facts |= ledgers.clean_up(self._tell_of_clean_up)
         self._facts["later_operations"] = added(
@@ -139,10 +142,23 @@ class RunProcess:
     def _tell_of_clean_up(self, entries_left: int) -> None:
         self._pipe.send(cleaning_up=CleaningUp(entries_left=entries_left))
 
-    def _wait_for_start(self, engine: Part, t0_mono_ns: int) -> HostSampler:
+    def _new_hiccup_meter(self) -> HiccupMeter:
+        """Of real-time priority only where all workers ask for it: such a thread does
+        not see what others wait for."""
+        module = importlib.import_module("ldapslam.agent._engine")
+        is_realtime = self._request.realtime and all(
+            stream.engine == "native" and stream.model == "open"
+            for stream in self._plan.streams
+        )
+        meter: HiccupMeter = module.HiccupMeter(realtime=is_realtime)
+        return meter
+
+    def _wait_for_start(
+        self, engine: Part, t0_mono_ns: int, meter: HiccupMeter
+    ) -> HostSampler:
         while (left_ns := t0_mono_ns - time.monotonic_ns()) > 0:
             time.sleep(left_ns / 1e9)
-        sampler = HostSampler()
+        sampler = HostSampler(meter.take)
         # the last worker's error; this thread may wake later
         while (error_ns := engine.facts()["start_error_ns"]) is None:
             time.sleep(_START_POLL_S)

@@ -95,7 +95,8 @@ def _check_counters(snapshot: pb.Snapshot) -> None:
         if worker.model not in ("open", "closed"):
             raise ProtocolError(f"worker of unknown model {worker.model!r}")
     host = snapshot.host
-    _check_counter(host.throttled_ns)
+    for value_ns in (host.throttled_ns, host.hiccup_max_ns, host.stalled_ns):
+        _check_counter(value_ns)
     for share in (host.cpu_utilisation, host.steal_share):
         if not 0 <= share <= 1:  # nor is a NaN
             raise ProtocolError(f"share {share} is out of range")

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ldapslam.base.errors import ReportError
-from ldapslam.jobs.fields.thresholds import Validity
+from ldapslam.jobs.fields.thresholds import Validity, parse_threshold
 from ldapslam.proto.fields import (
     CONNECTION_COUNTERS,
     GAUGES,
@@ -107,7 +107,10 @@ class _Collector:
         self._measure_start_ns: int | None = None
         self._measure_end_ns: int | None = None
         self._intervals = 0
-        self._timeline = TimelineBuilder(part.plan, part.run.agents, part.ended)
+        thresholds = map(parse_threshold, part.run.plan.get("thresholds", ()))
+        self._timeline = TimelineBuilder(
+            part.plan, part.run.agents, part.ended, tuple(thresholds)
+        )
         self._ends_ns = np.array([one.end_ns for one in part.plan.intervals], np.int64)
         self._batches = part.plan.batches(BATCHES)
 
@@ -435,6 +438,10 @@ def _add_host(agent: AgentTotals, columns: Columns, place: int) -> None:
     if (steal := columns["steal_share"][place]) is not None:
         agent.highest_steal_share = known(max, agent.highest_steal_share, steal)
     agent.throttled_ns += columns["throttled_ns"][place] or 0
+    if (hiccup_ns := columns["hiccup_max_ns"][place]) is not None:
+        agent.longest_hiccup_ns = known(max, agent.longest_hiccup_ns, hiccup_ns)
+        agent.stalled_ns += columns["stalled_ns"][place] or 0
+        agent.hiccups_wall_ns += length_ns
 
 
 def _add_counters(counters: Counter[str], rows: Columns, counted: Integers) -> None:

@@ -110,12 +110,14 @@ class Times:
 
     def percentile(self, p: float, unanswered: Integers) -> Floats:
         """By slot, in ns: `Histogram.reliable_percentile` with this number of
-        requests without an answer; NaN for None."""
+        requests without an answer; NaN where they are too few, and infinite above the
+        values counted."""
         sample = self.total + self.overflow + unanswered
         parts = round(p * 1_000_000)
         rank = np.maximum(1, -(-parts * sample // 100_000_000))
-        known = (rank <= self.total) & (sample >= samples_needed(p)) & (sample > 0)
-        values = np.full(sample.size, np.nan)
+        is_enough = (sample >= samples_needed(p)) & (sample > 0)
+        known = (rank <= self.total) & is_enough
+        values = np.where(is_enough, np.inf, np.nan)
         if self.buckets.size and known.any():
             if self._ranks is None:
                 self._ranks = np.cumsum(self.counts, axis=1)
@@ -154,7 +156,7 @@ class OperationSlots:
     unanswered: Integers
     #: Name in SHOWN -> durations; without those that there are none of.
     times: dict[str, Times] = field(default_factory=dict)
-    _percentiles_us: dict[float, Floats] = field(default_factory=dict)
+    _percentiles_us: dict[tuple[str, float], Floats] = field(default_factory=dict)
 
     @classmethod
     def of(cls, slots: int) -> OperationSlots:
@@ -171,14 +173,17 @@ class OperationSlots:
         np.add.at(self.errors, slot, np.array(rows["failed"]) + lost)
         np.add.at(self.unanswered, slot, lost)
 
-    def percentile_us(self, p: float) -> Floats:
-        """Of the response times; NaN for None."""
-        if p not in self._percentiles_us:
-            values = np.full(self.completed.size, np.nan)
-            if response_times := self.times.get("response_time"):
-                values = response_times.percentile(p, self.unanswered) / 1000
-            self._percentiles_us[p] = values
-        return self._percentiles_us[p]
+    def percentile_us(self, p: float, metric: str = "response_time") -> Floats:
+        """Of a metric in which requests without an answer are above every value: those
+        among them are infinite, and NaN those with too few requests."""
+        if (metric, p) not in self._percentiles_us:
+            if times := self.times.get(metric):
+                values = times.percentile(p, self.unanswered) / 1000
+            else:
+                few = self.unanswered < samples_needed(p)
+                values = np.where(few, np.nan, np.inf)
+            self._percentiles_us[metric, p] = values
+        return self._percentiles_us[metric, p]
 
 
 #: Gauge -> its sum over the agents at each slot's end.

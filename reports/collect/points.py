@@ -17,6 +17,7 @@ from itertools import groupby
 
 import numpy as np
 
+from ldapslam.jobs.fields.thresholds import PERCENTILES, Threshold
 from ldapslam.proto.fields import GAUGES
 from ldapslam.reports.collect.intervals import (
     SHOWN,
@@ -33,6 +34,7 @@ from ldapslam.reports.collect.timeline import (
     Plan,
     Series,
     StreamSeries,
+    TimeAbove,
     Timeline,
     padded,
 )
@@ -51,12 +53,19 @@ class TimelineBuilder:
     """
 
     def __init__(
-        self, plan: Plan, agents: Sequence[str], ended: Mapping[str, int]
+        self,
+        plan: Plan,
+        agents: Sequence[str],
+        ended: Mapping[str, int],
+        thresholds: Sequence[Threshold] = (),
     ) -> None:
         self._plan = plan
+        self._thresholds = [one for one in thresholds if _is_of_intervals(one)]
         self._awaited = tuple(agents)
         self._ended = ended
         self._timeline = Timeline(plan.phases, plan.intervals_per_point)
+        for one in self._thresholds:
+            self._timeline.above[one.expression] = TimeAbove()
         self._point: _Point | None = None
         #: By planned interval: 1 where it is complete.
         self.complete = bytearray(len(plan.intervals))
@@ -67,11 +76,30 @@ class TimelineBuilder:
         for slot in np.flatnonzero(complete).tolist():
             if indexes[slot] < len(self.complete):
                 self.complete[indexes[slot]] = 1
+        if self._thresholds:
+            measured = [self._plan.phase_of(index) == "measure" for index in indexes]
+            self._add_above(slots, complete & np.array(measured))
         for number, places in self._points_of(indexes):
             if self._point is None or number != self._point.number:
                 self._close_point()
                 self._point = _Point(number, self._plan.intervals_per_point > 1)
             self._point.add(slots, places, places[complete[places]])
+
+    def _add_above(self, slots: Slots, chosen: Flags) -> None:
+        """Of several operations that match a threshold, each must meet it."""
+        for threshold in self._thresholds:
+            known, failed = np.zeros((2, chosen.size), np.bool_)
+            for key, operation in slots.operations.items():
+                if threshold.matches(*key):
+                    p = PERCENTILES[threshold.statistic or ""]
+                    values_us = operation.percentile_us(p, threshold.metric)
+                    known |= ~np.isnan(values_us)
+                    failed |= values_us > threshold.limit
+                    if threshold.comparison == "<":
+                        failed |= values_us == threshold.limit
+            found = self._timeline.above[threshold.expression]
+            found.known += int((known & chosen).sum())
+            found.failed += int((failed & chosen).sum())
 
     def finish(self) -> Timeline:
         self._close_point()
@@ -255,7 +283,8 @@ class _Point:
         ):
             done.widen(name, amounts[complete] / (lengths_ns / NS_PER_S))
         for name, p in _SPREAD_OF.items():
-            done.widen(name, operation.percentile_us(p)[complete])
+            values_us = operation.percentile_us(p)[complete]
+            done.widen(name, np.where(np.isinf(values_us), np.nan, values_us))
 
     def _add_agents(self, slots: Slots, places: Places) -> None:
         found, first, last = slots.agents, places[0], places[-1] + 1
@@ -272,6 +301,15 @@ class _Point:
                 if there.size:
                     value = known(max, getattr(seen, name), float(there.max()))
                     setattr(seen, name, value)
+
+
+def _is_of_intervals(threshold: Threshold) -> bool:
+    """Is it an upper limit of a percentile that intervals have?"""
+    return (
+        threshold.metric in UNANSWERED_METRICS
+        and threshold.statistic in PERCENTILES
+        and threshold.comparison.startswith("<")
+    )
 
 
 def gaps_of(

@@ -141,6 +141,16 @@ def _extend_all(
 
 
 @dataclass(slots=True)
+class TimeAbove:
+    """Intervals of the measure phase, by what a percentile of their own was."""
+
+    #: Of intervals with enough requests for the percentile.
+    known: int = 0
+    #: The threshold would have failed.
+    failed: int = 0
+
+
+@dataclass(slots=True)
 class Timeline:
     phases: tuple[Phase, ...]
     #: Planned intervals in one point of the charts, at most.
@@ -156,6 +166,8 @@ class Timeline:
     operations: dict[tuple[str, str], Series] = field(default_factory=dict)
     streams: dict[str, StreamSeries] = field(default_factory=dict)
     agents: dict[str, AgentSeries] = field(default_factory=dict)
+    #: Expression of a threshold on a percentile -> the intervals that were beyond it.
+    above: dict[str, TimeAbove] = field(default_factory=dict)
 
     @property
     def measured(self) -> list[int]:
@@ -179,6 +191,10 @@ class Timeline:
         _extend_all(self.operations, later.operations, Series, lengths)
         _extend_all(self.streams, later.streams, StreamSeries, lengths)
         _extend_all(self.agents, later.agents, AgentSeries, lengths)
+        for expression, more in later.above.items():
+            ours = self.above.setdefault(expression, TimeAbove())
+            ours.known += more.known
+            ours.failed += more.failed
 
 
 def with_facts(

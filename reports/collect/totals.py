@@ -187,6 +187,11 @@ class AgentTotals(_Totals):
     cpu_utilisation_wall_ns: int = 0
     highest_steal_share: float | None = field(default=None, metadata=_HIGHEST)
     throttled_ns: int = 0
+    #: The longest that a thread woke up late from a sleep of 1 ms, and the sum of all
+    #: that were 1 ms and more; over the length of the intervals that tell it.
+    longest_hiccup_ns: int | None = field(default=None, metadata=_HIGHEST)
+    stalled_ns: int = 0
+    hiccups_wall_ns: int = 0
     #: Whole run: the largest, by amount; and the first that were steps indeed, by the
     #: interval that they were in.
     clock_step_ns: int = field(default=0, metadata=_FURTHEST)
@@ -202,6 +207,12 @@ class AgentTotals(_Totals):
     cut: tuple[int, int] | None = field(default=None, metadata=_HIGHEST)
     #: The streams that it drove.
     streams: set[str] = field(default_factory=set)
+
+    @property
+    def stalled_share(self) -> float | None:
+        """Of the time in which hiccups were measured."""
+        wall_ns = self.hiccups_wall_ns
+        return self.stalled_ns / wall_ns if wall_ns else None
 
     @property
     def in_full(self) -> set[int]:

@@ -96,6 +96,7 @@ def agents(summary: Summary) -> tuple[Block, ...]:
             "Throughput and response-time percentiles of successes on each agent.",
         ),
         _agents(summary),
+        _hosts(summary),
         ChartPlace(
             "workers",
             "Busy share of the workers",
@@ -125,6 +126,30 @@ def _agents(summary: Summary) -> Table:
         notes=(
             "CPU wait: the largest share of an interval in which a worker was ready "
             "to run and had no CPU.",
+        ),
+    )
+
+
+def _hosts(summary: Summary) -> Table:
+    """What the hosts took from their agents."""
+
+    def hiccup(one: AgentSummary) -> str:
+        hiccup_ns = one.totals.longest_hiccup_ns
+        return decimal(None if hiccup_ns is None else hiccup_ns / _NS_PER_MS, 3)
+
+    return table(
+        "hosts",
+        "Agents' hosts in the measure phase",
+        summary.agents,
+        column("Agent", lambda one: one.name),
+        number("most steal (%)", lambda one: percent(one.totals.highest_steal_share)),
+        number("throttled (s)", lambda one: decimal(one.totals.throttled_ns / 1e9, 3)),
+        number("longest hiccup (ms)", hiccup),
+        number("stalled (%)", lambda one: percent(one.totals.stalled_share, 3)),
+        notes=(
+            "Steal: CPU time that the hypervisor took, in the worst interval. Hiccup: "
+            "how late a thread woke up that sleeps 1 ms again and again; stalled: the "
+            "share of the time in hiccups of 1 ms and more.",
         ),
     )
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from ldapslam.jobs.fields.thresholds import Validity
 from ldapslam.reports.charts.chart_data import PANELS, event_marks, queued, waited
+from ldapslam.reports.collect.timeline import Timeline
 from ldapslam.reports.distribution import Distribution
 from ldapslam.reports.document import (
     BAD,
@@ -44,6 +45,7 @@ from ldapslam.reports.sections import appendix, bulk_imports, requests, servers
 from ldapslam.reports.typeset import (
     NOT_AVAILABLE,
     NOTHING,
+    RARE,
     SHOWN,
     count,
     decimal,
@@ -156,14 +158,35 @@ def _changed_limits(summary: Summary) -> tuple[tuple[str, str], ...]:
     return (("Limits changed by the job", ", ".join(changed)),) if changed else ()
 
 
+#: Rates that differ by no larger share are shown as one.
+_SAME = 0.001
+
+
 def _glance(one: OperationSummary) -> tuple[tuple[str, str], ...]:
     times = one.times["response_time"].percentiles_us
     shown = [(name, _with_ms(times[name])) for name in ("p50", "p99")]
+    rate = ("throughput", _per_s(one.throughput_per_s))
+    if _has_goodput(one):
+        rate = ("goodput", _per_s(one.goodput_per_s))
     return (
-        ("throughput", _with_unit(one.throughput_per_s, 0, "/s")),
+        rate,
         *(shown if one.has_responses else ()),
         ("errors", _with_unit(one.error_share and one.error_share * 100, 2, "%")),
     )
+
+
+def _has_goodput(one: OperationSummary) -> bool:
+    """Is it a figure of its own? Not where no success is expected."""
+    throughput, goodput = one.throughput_per_s, one.goodput_per_s
+    if throughput is None or goodput is None or one.times_of != "succeeded":
+        return False
+    return goodput < throughput * (1 - _SAME)
+
+
+def _per_s(rate: float | None) -> str:
+    """With three digits at least."""
+    digits = 0 if rate is None or rate >= 100 else 1 if rate >= 10 else 2
+    return _with_unit(rate, digits, "/s")
 
 
 def _with_unit(value: float | None, digits: int, unit: str) -> str:
@@ -193,6 +216,11 @@ def _rate(stream: StreamSummary) -> str:
 
 
 def _basis(summary: Summary) -> tuple[Block, ...]:
+    above: list[Field[ThresholdResult]] = []
+    if any(one.known for one in summary.timeline.above.values()):
+        above.append(
+            number("Time above (%)", lambda one: _time_above(summary.timeline, one))
+        )
     thresholds = table(
         "thresholds",
         "Thresholds",
@@ -203,7 +231,9 @@ def _basis(summary: Summary) -> tuple[Block, ...]:
         ),
         number("Observed", lambda one: grouped(one.shown)),
         column("Range (95%)", lambda one: grouped(one.range) or NOTHING),
+        *above,
         column("Result", _outcome),
+        notes=[_TIME_ABOVE] * len(above),
     )
     rules = table(
         "rules",
@@ -216,6 +246,22 @@ def _basis(summary: Summary) -> tuple[Block, ...]:
     )
     notes = [Paragraph(f"Note: {grouped(note)}.") for note in summary.notes]
     return thresholds, rules, *notes
+
+
+_TIME_ABOVE = (
+    "Time above: the share of the measure phase's intervals whose own percentile was "
+    "not below the limit, of those with enough requests for it."
+)
+
+
+def _time_above(timeline: Timeline, one: ThresholdResult) -> Cell:
+    found = timeline.above.get(one.expression)
+    if found is None:
+        return Cell(NOTHING, MUTED, "no upper limit of a percentile")
+    if not found.known:
+        return Cell(NOT_AVAILABLE, MUTED, "no interval has enough requests for it")
+    hint = f"{count(found.failed)} of {count(found.known)} intervals"
+    return Cell(percent(found.failed / found.known, 1), hint=hint)
 
 
 def _outcome(one: ThresholdResult) -> Cell:
@@ -242,12 +288,15 @@ def _results(summary: Summary) -> tuple[Block, ...]:
 
     expected: Field[OperationSummary]
     expected = number("expected", lambda one: count(one.counts["expected"]))
+    goodput: Field[OperationSummary]
+    goodput = number("goodput (/s)", lambda one: decimal(one.goodput_per_s))
     headline = table(
         "headline",
         "Measure phase, response time of successes",
         summary.operations,
         column("Operation", lambda one: one.title),
         number("throughput (/s)", lambda one: decimal(one.throughput_per_s)),
+        *[goodput] * any(_has_goodput(one) for one in summary.operations),
         number("succeeded", lambda one: count(one.counts["succeeded"])),
         *[expected] * any(one.counts["expected"] for one in summary.operations),
         number(
@@ -417,14 +466,16 @@ def _ends(summary: Summary) -> str:
 
 def _times_table(one: OperationSummary) -> Table:
     rows: list[tuple[Cell, ...]] = []
-    columns = times_columns()
+    is_rare_known = one.times["response_time"].percentiles_us[RARE] is not None
+    names = (*SHOWN, RARE) if is_rare_known else SHOWN
+    columns = times_columns(names)
     for metric, times in one.times.items():
         if metric == "backlog_wait" and not times.count:
             continue  # a closed loop has no backlog
         cells = (of((times,)) for _, of in columns)
         rows.append((Cell(metric.replace("_", " ")), *map(cell_of, cells)))
         if metric == "response_time":
-            rows.append(_interval_row(times))
+            rows.append(_interval_row(times, names))
     return Table(
         f"times-{one.stream}-{one.operation}",
         one.title,
@@ -433,9 +484,9 @@ def _times_table(one: OperationSummary) -> Table:
     )
 
 
-def _interval_row(times: Distribution) -> tuple[Cell, ...]:
+def _interval_row(times: Distribution, names: Sequence[str]) -> tuple[Cell, ...]:
     texts = ["95% confidence interval", "", ""]
-    for name in SHOWN:
+    for name in names:
         interval = times.ci95_us[name]
         text = NOTHING
         if interval is not None and interval[1] is None:

@@ -27,6 +27,7 @@ from ldapslam.reports.typeset import (
     NOTHING,
     count,
     counted,
+    decimal,
     missing,
     percent,
     times_columns,
@@ -85,6 +86,8 @@ def _requests(summary: Summary) -> Table:
     def error(name: str) -> Field[OperationSummary]:
         return number(counter_title(name), lambda one: counted(one.counts[name]))
 
+    per_search: Field[OperationSummary]
+    per_search = number("entries per search", _entries_per_search)
     return table(
         "requests",
         "Requests whose intended time lies in the measure phase",
@@ -93,8 +96,15 @@ def _requests(summary: Summary) -> Table:
         *map(plain, (*_ALWAYS, *shown)),
         *map(error, _ERRORS),
         plain("entries"),
+        *[per_search] * any(one.counts["entries"] for one in all_of),
         notes=[f"{_EXPLANATIONS[name]}." for name in shown],
     )
+
+
+def _entries_per_search(one: OperationSummary) -> str:
+    if one.kind != "search" or not one.counts["completed"]:
+        return NOTHING
+    return decimal(one.counts["entries"] / one.counts["completed"], 2)
 
 
 def _unsent(summary: Summary) -> list[Table]:

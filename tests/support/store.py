@@ -315,6 +315,8 @@ def _interval(
             cpu_utilisation=float(rng.normal(0.31, 0.02)),
             steal_share=float(abs(rng.normal(0, 0.002))),
             throttled_ns=0,
+            hiccup_max_ns=140_000 + 2_000_000 * (index == scenario.slow_from_s),
+            stalled_ns=2_140_000 * (index == scenario.slow_from_s),
         ),
         clock_step_ns=int(rng.normal(0, 900)),
     )

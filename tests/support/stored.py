@@ -38,7 +38,7 @@ _TABLES = (
 _OPERATION_PLAIN = ("stream", "operation", "measured", *OPERATION_COUNTERS)
 _STREAM = ("stream", *STREAM_COUNTERS, "last_done_ns", *SET_UP_TIMES)
 _WORKER_PLAIN = ("worker", "model", *WORKER_COUNTERS)
-_HOST_PLAIN = ("cpu_utilisation", "steal_share", "throttled_ns")
+_HOST_PLAIN = tuple(field.name for field in HostInterval.DESCRIPTOR.fields)
 
 _Key = tuple[str, int, int]
 

@@ -7,8 +7,8 @@ static int
 module_exec(PyObject *module)
 {
     PyType_Spec *const specs[] = {&slam_py_engine_spec, &slam_py_shared_recorder_spec,
-                                  &slam_py_ldif_spec, &slam_py_responder_spec,
-                                  &slam_py_text_spec};
+                                  &slam_py_ldif_spec,   &slam_py_responder_spec,
+                                  &slam_py_text_spec,   &slam_py_hiccup_meter_spec};
     struct slam_py_state *state = PyModule_GetState(module);
 
     for (size_t i = 0; i < sizeof(specs) / sizeof(*specs); i++) {

@@ -21,6 +21,7 @@ extern PyType_Spec slam_py_shared_recorder_spec;
 extern PyType_Spec slam_py_ldif_spec;
 extern PyType_Spec slam_py_responder_spec;
 extern PyType_Spec slam_py_text_spec;
+extern PyType_Spec slam_py_hiccup_meter_spec;
 
 struct slam_py_object {
     PyObject_HEAD void *handle; /* NULL: not initialised, or closed */

@@ -26,6 +26,15 @@ def test_figures_are_shares() -> None:
             assert 0 <= share <= 1
 
 
+def test_hiccups_are_those_since_the_last_sample() -> None:
+    told = iter([(900, 0), (60_000, 0), (7_000_000, 9_000_000)])
+    sampler = HostSampler(lambda: next(told))
+    first, second = sampler.sample(), sampler.sample()
+    assert (first.hiccup_max_ns, first.stalled_ns) == (60_000, 0)
+    assert (second.hiccup_max_ns, second.stalled_ns) == (7_000_000, 9_000_000)
+    assert not HostSampler().sample().HasField("hiccup_max_ns")
+
+
 @pytest.mark.parametrize(
     ("addresses", "expected"),
     [

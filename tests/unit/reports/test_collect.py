@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ldapslam.base.errors import StoreError
-from ldapslam.jobs.fields.thresholds import Validity
+from ldapslam.jobs.fields.thresholds import Validity, samples_needed
 from ldapslam.proto.common_pb2 import (
     HostInterval,
     OperationInterval,
@@ -28,11 +28,12 @@ from ldapslam.proto.fields import (
     OPERATION_COUNTERS,
     OUTCOMES,
     SET_UP_TIMES,
+    histograms_of,
 )
 from ldapslam.reports.collect import collect as collecting
 from ldapslam.reports.collect import timeline as timeline_module
 from ldapslam.reports.collect.collect import collect_run
-from ldapslam.reports.collect.timeline import Plan
+from ldapslam.reports.collect.timeline import Plan, TimeAbove
 from ldapslam.reports.collect.totals import Collected
 from ldapslam.results import columns
 from ldapslam.results.histogram import Histogram, block_of
@@ -40,7 +41,7 @@ from ldapslam.results.records import IntervalRecord
 from ldapslam.results.store import Store
 from support.by_record import ByRecord, by_record, point_of
 from support.histograms import histogram_messages, pack, packed_of
-from support.store import NS_PER_S, Scenario, run_record
+from support.store import NS_PER_S, Scenario, changed, run_record
 
 AGENTS = ("load1", "load2", "load3")
 SCENARIO = Scenario(agents=AGENTS, ramp_up_s=1, warm_up_s=2, measure_s=17)
@@ -139,7 +140,11 @@ def _record(rng: np.random.Generator, agent: str, index: int) -> IntervalRecord:
             )
             for number, model in ((0, "open"), (0, "closed"), (1, "closed"))
         ),
-        host=HostInterval(cpu_utilisation=float(rng.random())),
+        host=HostInterval(
+            cpu_utilisation=float(rng.random()),
+            hiccup_max_ns=index * 7_919_000 % 9_000_000,
+            stalled_ns=index * 104_729_000 % 90_000_000,
+        ),
         clock_step_ns=int(rng.normal(0, 800_000)),
     )
 
@@ -154,7 +159,8 @@ def _records(seed: int) -> list[IntervalRecord]:
 
 
 def _filled(store: Store, records: list[IntervalRecord]) -> Any:
-    run = run_record(replace(SCENARIO, streams=STREAMS))
+    limits = ("*.*.response_time.p50 < 5ms",)
+    run = run_record(replace(SCENARIO, streams=STREAMS, thresholds=limits))
     store.create_run(run)
     for record in records:
         store.add_interval(run.run_id, record)
@@ -244,6 +250,12 @@ def test_columns_add_up_to_what_records_do(seed: int) -> None:
             if what == "cpu" and who == name
         )
         assert agent.worker_cpu_ns == sum(cpu)
+        hosts = [one for one in records if one.agent == name and one.phase == "measure"]
+        longest_ns = max(one.host.hiccup_max_ns for one in hosts if one.host)
+        assert agent.longest_hiccup_ns == longest_ns
+        assert agent.stalled_ns == sum(one.host.stalled_ns for one in hosts if one.host)
+        lengths_ns = (one.end_ns - one.start_ns for one in hosts)
+        assert agent.stalled_share == agent.stalled_ns / sum(lengths_ns)
     assert +found == +Counter(
         {key: n for key, n in expected.workers.items() if key[-1] != "cpu"}
     )
@@ -285,6 +297,65 @@ def test_points_show_what_their_records_say(
     spread = {"throughput_per_s", "errors_per_s", "p50_us", "p99_us"}
     envelopes = timeline.operations[KEYS[0]].envelopes.keys()
     assert envelopes == (spread if plan.intervals_per_point > 1 else set())
+
+
+def _is_beyond(
+    records: list[IntervalRecord], metric: str, p: float, limit_us: float
+) -> bool | None:
+    """Of the requests of an interval, any operation's; None: too few requests."""
+    found = set()
+    for key in KEYS:
+        times = Histogram()
+        for record in records:
+            for one in record.operations:
+                if (one.stream, one.operation) == key:
+                    times.unanswered += one.timed_out + one.unresolved
+                    packed = histograms_of(one).get((metric, WANTED[key]))
+                    if packed is not None:
+                        times.add_packed(packed)
+        if times.sample >= samples_needed(p):
+            value_ns = times.percentile(p)
+            found.add(value_ns is None or value_ns / 1000 >= limit_us)
+    return any(found) if found else None
+
+
+@pytest.mark.usefixtures("_window_rows")
+def test_the_time_above_a_threshold_is_that_of_its_intervals() -> None:
+    limits = {
+        "*.*.response_time.p99 < 40ms": ("response_time", 99, 40_000),
+        "*.*.service_time.p50 <= 2ms": ("service_time", 50, 2_000),
+        "*.*.response_time.p99.9 < 1h": ("response_time", 99.9, 3.6e9),
+    }
+    others = ("*.*.errors < 1%", "*.*.response_time.max < 1s", "*.*.goodput > 1/s")
+    scenario = replace(SCENARIO, streams=STREAMS, thresholds=(*limits, *others))
+    # among requests without an answer, so the p99 is above any limit
+    records = [
+        replace(one, operations=tuple(changed(o, timed_out=90) for o in one.operations))
+        if one.index == 9
+        else one
+        for one in _records(5)
+    ]
+    with Store.open("sqlite://") as store:
+        run = run_record(scenario)
+        store.create_run(run)
+        for record in records:
+            store.add_interval(run.run_id, record)
+        collected = _collect(store, run)
+        in_measure = [one for one in records if one.phase == "measure"]
+    assert collected.timeline.above.keys() == limits.keys()
+    for expression, limit in limits.items():
+        beyond = [
+            _is_beyond([one for one in in_measure if one.index == index], *limit)
+            for index in sorted({one.index for one in in_measure})
+        ]
+        found = collected.timeline.above[expression]
+        assert (found.known, found.failed) == (
+            sum(one is not None for one in beyond),
+            sum(one is True for one in beyond),
+        )
+    p99 = collected.timeline.above["*.*.response_time.p99 < 40ms"]
+    assert 0 < p99.failed < p99.known
+    assert collected.timeline.above["*.*.response_time.p99.9 < 1h"] == TimeAbove()
 
 
 def _gauge(records: list[IntervalRecord], stream: str, name: str) -> list[int]:

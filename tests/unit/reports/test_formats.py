@@ -29,7 +29,15 @@ from ldapslam.reports.charts.chart_data import (
     too_few,
     waited,
 )
-from ldapslam.reports.collect.timeline import Phase, Series, StreamSeries, Timeline
+from ldapslam.reports.collect.timeline import (
+    Phase,
+    Series,
+    StreamSeries,
+    TimeAbove,
+    Timeline,
+)
+from ldapslam.reports.distribution import distribution
+from ldapslam.reports.document import Table
 from ldapslam.reports.formats.exports import interval_columns
 from ldapslam.reports.formats.html import render_html
 from ldapslam.reports.formats.pdf import render_pdf
@@ -39,9 +47,10 @@ from ldapslam.reports.model import Summary
 from ldapslam.reports.result import result_of
 from ldapslam.reports.sections.report_document import document
 from ldapslam.reports.summarise import summarise
-from ldapslam.results.histogram import MAX_US
+from ldapslam.results.histogram import MAX_US, Histogram
 from ldapslam.results.store import Store
 from support.golden import Compare, without_drawings
+from support.histograms import packed_of
 from support.result_schema import result_schema
 from support.store import RUN_ID, Scenario, fill, intervals
 
@@ -354,6 +363,59 @@ def test_a_run_that_queued_has_charts_of_it(summary: Summary) -> None:
         names = {"queues", "waits"} & {place.name for place in places}
         assert names == ({"queues", "waits"} if one is changed else set())
         assert set(charts.draw(one, places)) == {place.name for place in places}
+
+
+def test_the_time_above_a_threshold_stands_beside_it(summary: Summary) -> None:
+    [p99, errors] = [one.expression for one in summary.thresholds]
+    assert "Time above" not in render_text(document(summary))
+    timeline = replace(summary.timeline, above={p99: TimeAbove(known=4, failed=1)})
+    text = render_text(document(replace(summary, timeline=timeline)))
+    assert re.search(rf"^{re.escape(p99)} .* 25.0  pass$", text, re.MULTILINE)
+    assert re.search(rf"^{re.escape(errors)} .* –  pass$", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("number", [99_999, 100_000])
+def test_p99_99_is_shown_of_operations_with_enough_requests(
+    summary: Summary, number: int
+) -> None:
+    times = distribution(Histogram.merge([packed_of([1_000_000] * number)]))
+    [readers, writers] = summary.streams
+    [search] = readers.operations
+    often = replace(search, times={**search.times, "response_time": times})
+    streams = (replace(readers, operations=(often,)), writers)
+    tables = {
+        one.caption: [column.title for column in one.columns]
+        for section in document(replace(summary, streams=streams)).sections
+        for one in section.blocks
+        if isinstance(one, Table)
+    }
+    assert ("p99.99" in tables["readers.search"]) is (number == 100_000)
+    assert "p99.99" not in tables["writers.modify"]
+
+
+@pytest.mark.parametrize(
+    ("throughput", "goodput", "shown"),
+    [
+        (1000.0, 999.5, ("throughput", "1\u202f000/s")),
+        (1000.0, 998.0, ("goodput", "998/s")),
+        (0.2712, 0.2, ("goodput", "0.20/s")),
+        (0.2712, 0.2712, ("throughput", "0.27/s")),
+        (12.0, None, ("throughput", "12.0/s")),
+        (None, None, ("throughput", "–")),
+    ],
+)
+def test_the_headline_is_goodput_where_it_is_another_figure(
+    summary: Summary,
+    throughput: float | None,
+    goodput: float | None,
+    shown: tuple[str, str],
+) -> None:
+    [readers, writers] = summary.streams
+    [search] = readers.operations
+    changed = replace(search, throughput_per_s=throughput, goodput_per_s=goodput)
+    streams = (replace(readers, operations=(changed,)), writers)
+    tile = document(replace(summary, streams=streams)).glance[0]
+    assert tile.statistics[0] == shown
 
 
 def test_facts_that_agents_share_are_written_once() -> None:

@@ -314,8 +314,13 @@ def test_an_older_store_becomes_what_the_code_expects(tmp_path: Path) -> None:
     with Store.open(path) as store:
         fill(store, SMALL)
     take_back(path, migrate.FIRST_REVISION)
+    expected = list(intervals(SMALL))
+    for record in expected:
+        if record.host is not None:  # hiccups are not known of older runs
+            record.host.ClearField("hiccup_max_ns")
+            record.host.ClearField("stalled_ns")
     with Store.open(path) as store:
-        assert stored_intervals(store, RUN_ID) == list(intervals(SMALL))
+        assert stored_intervals(store, RUN_ID) == expected
         with store._engine.connect() as connection:
             context = MigrationContext.configure(connection)
             assert compare_metadata(context, schema.metadata) == []
