@@ -364,6 +364,10 @@ class Client:
             raise ClassFault(f"there is no request {kind!r} to {uri!r}") from None
         self._counters[2 + server * len(REQUEST_KINDS) + number] += 1
 
+    def count_connection(self, *, failed: bool = False) -> None:
+        """Count a connection that is not `connection`, or one that was refused."""
+        self._recorder.count("connect_failures" if failed else "connects")
+
     def note(self, kind: str, facts: Mapping[str, Any]) -> None:
         """Store a note (JSON), which result.json shows below the agent's `notes` of
         this kind. MAX_NOTES a client. ClassFault: too large, too deep, no JSON."""

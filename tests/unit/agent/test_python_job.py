@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+from pathlib import Path
 
 import ldap
 import pytest
@@ -17,6 +19,7 @@ from ldapslam.agent.python_jobs.job import (
     TIME_OUT,
     ClassFault,
     Client,
+    RunStopped,
 )
 from ldapslam.jobs.connection_settings import ConnectionSettings
 from support.shared_recorder import closed, new_recorder
@@ -76,6 +79,29 @@ def test_the_codes_that_a_class_expected_are_kept() -> None:
         with client.operation("search", expect=expect) as operation:
             operation.result_code = code
     assert client._expected == {(1, 32)}
+
+
+@pytest.mark.parametrize(
+    ("status", "counter"),
+    [(0, "connects"), (32, "connects"), (255, "connect_failures")],
+)
+def test_each_programs_connection_is_counted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, status: int, counter: str
+) -> None:
+    program = tmp_path / "ldapsearch"
+    program.write_text(f"#!/bin/sh\nexit {status}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    recorder = new_recorder()
+    client = client_of(recorder)
+    client._stopping.set()
+    job = ForkedSearch({"base": "dc=example"})
+    job.set_up(client)
+    with contextlib.suppress(RunStopped):
+        job.run(client)
+    stream = closed(recorder).stream
+    counted = {name: stream[name] for name in ("connects", "connect_failures")}
+    assert counted == {"connects": 0, "connect_failures": 0, counter: 1}
 
 
 def test_what_a_job_says_is_no_option_of_the_program(
