@@ -225,14 +225,16 @@ class ClientProcess:
 
     def _run_open(self, job: PythonJob) -> None:
         while True:
-            self._make_usable()
+            connected_ns = self._make_usable()
             now_ns = time.monotonic_ns()
             if now_ns >= self._recorder.end_ns():
                 return  # what waits is dropped with the last interval
             due_ns = self._recorder.take(now_ns)
             if due_ns is None:
                 return
-            self._client._slot_free_ns = now_ns
+            client = self._client
+            client._slot_free_ns = max(client._free_ns, connected_ns)
+            client._free_ns = max(client._slot_free_ns, due_ns)
             if due_ns > now_ns:
                 self._wait_until(due_ns)
             self._session(job, due_ns)

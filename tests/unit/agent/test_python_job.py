@@ -10,7 +10,6 @@ from pathlib import Path
 import ldap
 import pytest
 
-from ldapslam.agent._engine import SharedRecorder
 from ldapslam.agent.python_jobs.fork_client import ForkedSearch
 from ldapslam.agent.python_jobs.job import (
     LOST,
@@ -18,33 +17,10 @@ from ldapslam.agent.python_jobs.job import (
     REQUEST_KINDS,
     TIME_OUT,
     ClassFault,
-    Client,
     RunStopped,
 )
-from ldapslam.jobs.connection_settings import ConnectionSettings
+from support.python_client import client_of
 from support.shared_recorder import closed, new_recorder
-
-NOBODY = ConnectionSettings(connect_timeout_ns=10**9)
-
-
-def client_of(
-    recorder: SharedRecorder, notes: list[tuple[str, object]] | None = None
-) -> Client:
-    client = Client(
-        number=0,
-        total=1,
-        uri="ldap://ds1",
-        uris=("ldap://ds1",),
-        access=NOBODY,
-        request_timeout_s=1.0,
-        seed="1",
-        operations={"find": 0, "search": 1},
-        recorder=recorder,
-        counters=memoryview(bytearray(8 * (2 + len(REQUEST_KINDS)))).cast("Q"),
-        send_note=lambda *note: None if notes is None else notes.append(note),
-    )
-    client._in_session = True
-    return client
 
 
 @pytest.mark.parametrize(
