@@ -226,6 +226,15 @@ def test_a_count_that_may_not_be_reached_leaves_no_total_time(
     )
 
 
+def test_requests_as_somebody_else_are_a_note() -> None:
+    change = "'search' is made as whom 'bind' has bound"
+    with Store.open("sqlite://") as store:
+        scenario = Scenario(streams={"readers": {"identity_change": change}})
+        assert (
+            f"stream readers: {change}" in summarise(store, fill(store, scenario)).notes
+        )
+
+
 def test_a_stream_may_be_through_before_the_measure_phase() -> None:
     # the measure phase begins after 3 s
     scenario = Scenario(streams={"writers": {"end_ns": 2 * NS_PER_S}}, thresholds=())
