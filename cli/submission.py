@@ -42,7 +42,7 @@ def checked_request(source: JobSource, overrides: Sequence[str]) -> pb.SubmitJob
 
     job = source.load(overrides)
     check_size_of_files(job)
-    for warning in unsupported_thresholds(job):
+    for warning in warnings_of(job):
         say(f"warning: {warning}")
     return job_request(
         source.content(),
@@ -86,6 +86,17 @@ class JobFile:
 #: A job as it is submitted: its name in the run's manifest, its text, and the same text
 #: checked.
 JobSource: TypeAlias = "JobFile | ComposedJob"
+
+
+def warnings_of(job: Job) -> Iterator[str]:
+    """What a job may not have meant."""
+    yield from unsupported_thresholds(job)
+    for stream in job.streams:
+        if change := job.identity_change(stream):
+            yield (
+                f"stream {stream.name}: {change}; give binds a stream of their own, or "
+                "end their sequence with an unbind"
+            )
 
 
 def unsupported_thresholds(job: Job) -> Iterator[str]:

@@ -57,6 +57,7 @@ from ldapslam.jobs.operations.sequence import (
     check_length,
     check_names,
     check_others,
+    identity_change,
     needs_connection,
     placed,
     sessions_of,
@@ -581,6 +582,18 @@ class Job(Section):
                     fault = unknown("operation", operation, operations, where=where)
             if fault:
                 yield ("thresholds", index), fault
+
+    def identity_change(self, stream: Stream) -> str:
+        """Requests that a stream makes as somebody else than whom it binds as, in
+        words; empty without."""
+        bind = stream.bind or self.bind
+        found = identity_change(stream.operations, bind.dn if bind else "")
+        if found is None or stream.connection.reconnect_operations == 1:
+            return ""
+        return (
+            f"{found[1]!r} is made as whom {found[0]!r} has bound its connection as "
+            "before, and not as the stream's own identity"
+        )
 
     def canonical_text(self) -> str:
         """The job with overrides and defaults, as JSON; it loads as an equal job."""

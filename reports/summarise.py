@@ -60,7 +60,9 @@ def summarise(store: Store, run_id: str) -> Summary:
     ]
     collected = collect_run(store, run, plan, found, planned, validity)
     clocks = clocks_of(store.clock_samples(run.run_id), facts)
-    monitors = telemetry(monitor_series(store, run.run_id), _measure_s(run))
+    monitors = telemetry(
+        monitor_series(store, run.run_id), _measure_s(run, collected.measure_end_ns)
+    )
     events = store.events(run.run_id)
     evidence = Evidence(run, plan, validity, collected, facts, clocks, monitors, events)
     rules = verdict.judge(evidence)
@@ -106,11 +108,12 @@ def summarise(store: Store, run_id: str) -> Summary:
     return replace(summary, verdict=word, reasons=reasons, thresholds=thresholds)
 
 
-def _measure_s(run: RunRecord) -> tuple[float, float] | None:
-    """Start and end of the measure phase as planned, since T0."""
+def _measure_s(run: RunRecord, ended_ns: int | None) -> tuple[float, float] | None:
+    """Start and end of the measure phase, since T0, as planned or as the load ended."""
     for phase in run.plan.get("phases", ()):
         if phase["name"] == "measure":
-            return phase["start_ns"] / NS_PER_S, phase["end_ns"] / NS_PER_S
+            end_ns = min(phase["end_ns"], ended_ns or phase["end_ns"])
+            return phase["start_ns"] / NS_PER_S, end_ns / NS_PER_S
     return None
 
 
@@ -189,11 +192,18 @@ def _operation(
     )
 
 
+#: Result codes from here on share a counter, whose code is -1 (csrc/core/recorder.h).
+_SHARED_CODES = 128
+
+
 def _expected_codes(
     planned: Mapping[str, Any], totals: OperationTotals
 ) -> frozenset[int] | None:
     """None where the responses with these codes are not those that were expected."""
-    codes = frozenset(planned.get("expected_codes", ()))
+    codes = frozenset(
+        code if code < _SHARED_CODES else -1
+        for code in planned.get("expected_codes", ())
+    )
     responses = sum(totals.result_codes[code] for code in codes)
     return codes if responses == totals.measured["expected"] else None
 

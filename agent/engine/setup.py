@@ -197,7 +197,8 @@ class Composite:
 def _merged(parts: Sequence[dict[str, Any]], *, is_final: bool) -> dict[str, Any]:
     return {
         "index": parts[0]["index"],
-        "start_ns": min(part["start_ns"] for part in parts),
+        # each begins where its last one ended, and so do both together
+        "start_ns": max(part["start_ns"] for part in parts),
         "end_ns": max(part["end_ns"] for part in parts),
         "final": is_final,
         "clock_step_ns": max(part["clock_step_ns"] for part in parts),

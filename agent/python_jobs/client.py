@@ -226,13 +226,15 @@ class ClientProcess:
 
     def _run_open(self, job: PythonJob) -> None:
         while True:
-            self._make_usable()
+            connected_ns = self._make_usable()
             now_ns = time.monotonic_ns()
             # after the end of the load: what was due before
             due_ns = self._recorder.take(now_ns)
             if due_ns is None:
                 return
-            self._client._slot_free_ns = now_ns
+            client = self._client
+            client._slot_free_ns = max(client._free_ns, connected_ns)
+            client._free_ns = max(client._slot_free_ns, due_ns)
             if due_ns > now_ns:
                 self._wait_until(due_ns)
             self._session(job, due_ns)

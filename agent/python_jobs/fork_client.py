@@ -108,12 +108,14 @@ class ForkedSearch(PythonJob):
             operation.result_code = TIME_OUT
         elif 0 <= status < _NO_RESULT_CODE:
             operation.result_code = status
+            client.count_connection()
             operation.add(
                 entries=output.count(b"\ndn:") + output.startswith(b"dn:"),
                 requests=_requests(client, status),
             )
         else:
             operation.result_code = LOST
+            client.count_connection(failed=True)
 
 
 def _template(base: str, search_filter: str) -> Template:

@@ -151,6 +151,7 @@ class Operation:
         self._expected = expected
         #: The engine's handle; 0 before the block.
         self._handle = 0
+        self._begun_ns = 0
         self._sent_ns = 0
         self._received_ns = 0
         #: None: the result code of python-ldap, or success.
@@ -180,11 +181,12 @@ class Operation:
         if not client._in_session:
             raise ClassFault("an operation is begun outside of `run`")
         client._current = self
+        self._begun_ns = time.monotonic_ns()
         self._handle = client._recorder.begin(
             self._number,
             client._due_ns,
             client._take_slot_free(),
-            time.monotonic_ns(),
+            self._begun_ns,
             False,
         )
         return self
@@ -207,6 +209,7 @@ class Operation:
             if code >= 0:
                 received_ns = self._received_ns or done_ns
             client._recorded = error
+        client._free_ns += received_ns - (self._sent_ns or self._begun_ns)
         client._recorder.end(self._handle, outcome, code, received_ns, done_ns)
         if code < 0:
             if code != TIME_OUT and code not in _LOST:
@@ -314,6 +317,10 @@ class Client:
         #: When the next operation is due: the arrival, or the end of the last one or of
         #: a pause.
         self._due_ns = 0
+        #: In an open loop, since when it would be free if it took no time of its own:
+        #: from when a session could begin, its service times and pauses later.
+        self._free_ns = 0
+        #: That of the arrival's, for its first operation.
         self._slot_free_ns = 0
         #: The recorded failure; any other that leaves `run` is a defect.
         self._recorded: BaseException | None = None
@@ -347,7 +354,9 @@ class Client:
     def sleep(self, duration_s: float) -> None:
         """Pause, as a user thinks. Raises RunStopped, which `run` should not catch,
         when the load ends."""
-        self._due_ns = time.monotonic_ns() + round(duration_s * 1e9)
+        duration_ns = round(duration_s * 1e9)
+        self._due_ns = time.monotonic_ns() + duration_ns
+        self._free_ns += duration_ns
         if self.wait(duration_s):
             raise RunStopped
 
@@ -367,6 +376,10 @@ class Client:
         except ValueError:
             raise ClassFault(f"there is no request {kind!r} to {uri!r}") from None
         self._counters[2 + server * len(REQUEST_KINDS) + number] += 1
+
+    def count_connection(self, *, failed: bool = False) -> None:
+        """Count a connection that is not `connection`, or one that was refused."""
+        self._recorder.count("connect_failures" if failed else "connects")
 
     def note(self, kind: str, facts: Mapping[str, Any]) -> None:
         """Store a note (JSON), which result.json shows below the agent's `notes` of

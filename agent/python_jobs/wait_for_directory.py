@@ -72,6 +72,7 @@ class WaitForDirectory(PythonJob):
             self._say(str(error))
             return -1
         try:
+            client.count_connection()
             client.count_request("search", uri)
             found = connection.search_ext_s(
                 self._base, ldap.SCOPE_BASE, "(objectClass=*)", ["1.1"]

@@ -21,7 +21,7 @@ from ldapslam.cli.measure import check_servers
 from ldapslam.cli.measure.check_servers import Document, Faults
 from ldapslam.cli.measure.replay import explain_replays
 from ldapslam.cli.options import flag, job_argument, set_option
-from ldapslam.cli.submission import check_size_of_files, unsupported_thresholds
+from ldapslam.cli.submission import check_size_of_files, warnings_of
 from ldapslam.jobs.load import load_job
 from ldapslam.jobs.model import Job, Stream
 from ldapslam.jobs.operations.sequence import sessions_of
@@ -53,7 +53,7 @@ def check_command(
     check_size_of_files(job)
     if not as_json:
         put("\n".join([*_explain(job), *explain_replays(job)]))
-    for warning in unsupported_thresholds(job):
+    for warning in warnings_of(job):
         say(f"warning: {warning}")
     faults = Faults(as_json=as_json)
     asked = ("servers", "watched", "monitors", "imports", "probes")

@@ -58,8 +58,6 @@ class LiveStatistics:
         return figures
 
     def _merge(self, index: int, snapshots: list[Snapshot]) -> IntervalFigures:
-        start_ns = min(snapshot.start_ns for snapshot in snapshots)
-        end_ns = max(snapshot.end_ns for snapshot in snapshots)
         names = dict.fromkeys(
             row.stream for snapshot in snapshots for row in snapshot.operations
         )
@@ -73,11 +71,10 @@ class LiveStatistics:
         return IntervalFigures(
             index=index,
             phase=snapshots[0].phase,
-            start_ns=start_ns,
-            end_ns=end_ns,
+            start_ns=min(snapshot.start_ns for snapshot in snapshots),
+            end_ns=max(snapshot.end_ns for snapshot in snapshots),
             streams=[
-                _stream_figures(name, snapshots, (end_ns - start_ns) / _NS_PER_S)
-                for name in names
+                _stream_figures(name, snapshots, _length_s(snapshots)) for name in names
             ],
             agents_reported=len(snapshots),
             agents_planned=self._planned,
@@ -91,6 +88,13 @@ class LiveStatistics:
                 default=0.0,
             ),
         )
+
+
+def _length_s(snapshots: list[Snapshot]) -> float:
+    """The mean of the agents that go on after it: they close their intervals apart, so
+    from the first one's start to the last one's end would count some time twice."""
+    whole = [one for one in snapshots if not one.final] or snapshots
+    return sum(one.end_ns - one.start_ns for one in whole) / len(whole) / _NS_PER_S
 
 
 def _stream_figures(

@@ -299,6 +299,7 @@ def _document(section: BaseModel) -> dict[str, Any]:
 
 
 def _stream(job: Job, stream: Stream, planned: StreamPlan) -> dict[str, Any]:
+    change = job.identity_change(stream)
     compiled = {operation.name: operation for operation in planned.operations}
     #: Operation that begins a session -> its number in one.
     first: dict[str, int] = {}
@@ -314,6 +315,7 @@ def _stream(job: Job, stream: Stream, planned: StreamPlan) -> dict[str, Any]:
         "engine": planned.engine,
         # a replay may not send every operation
         "is_replay": planned.replay is not None,
+        **({"identity_change": change} if change else {}),
         "model": planned.model,
         **_rates(job, stream, planned),
         # after the last phase nothing is due

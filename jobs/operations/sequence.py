@@ -47,7 +47,7 @@ from ldapslam.jobs.fields.sections import (
 from ldapslam.jobs.fields.texts import AttributeName, checked_pattern
 from ldapslam.jobs.operations import OPERATIONS
 from ldapslam.jobs.operations.body import OperationBody
-from ldapslam.jobs.operations.connection import Abandon
+from ldapslam.jobs.operations.connection import Abandon, BindOperation
 from ldapslam.jobs.operations.controls import Control, misplaced_controls
 from ldapslam.jobs.requests.pattern import parse_pattern
 from ldapslam.jobs.requests.scope import Scope, with_bounds
@@ -488,6 +488,35 @@ def sessions_of(operations: Iterable[_OperationFields]) -> list[Session]:
         Session(operation.weight, tuple(_requests(operation, plain)))
         for operation in operations
     ]
+
+
+def identity_change(
+    operations: Iterable[_OperationFields], own_dn: str | None
+) -> tuple[str, str] | None:
+    """A bind that leaves its connection to another identity than the stream's, and a
+    request that a later session then makes as that; None where there is no such one.
+
+    `own_dn`: whom connections are bound as; empty: anonymous; None: by SASL."""
+    leaves = inherits = None
+    for session in sessions_of(operations):
+        last, has_bound = None, False
+        for one in session.requests:
+            if one.kind in CONNECTION_KINDS:
+                last, has_bound = _stranger(one, own_dn), True
+            elif one.kind != "abandon" and not has_bound:
+                inherits = inherits or one.name
+        leaves = leaves or last
+    return (leaves, inherits) if leaves and inherits else None
+
+
+def _stranger(request: Request, own_dn: str | None) -> str | None:
+    """The name of a bind as somebody else."""
+    body = request.step.body
+    if not isinstance(body, BindOperation):
+        return None
+    dn = "" if body.anonymous else body.dn
+    is_own = dn is not None and own_dn is not None and dn.lower() == own_dn.lower()
+    return None if is_own else request.name
 
 
 def request_name(given: str | None, kind: str, sequence: str | None = None) -> str:

@@ -327,14 +327,22 @@ def gaps_of(
 
 
 def _lengths(slots: Slots, complete: Places) -> Floats:
-    """In ns, of complete intervals: from the first agent's start to the last's end."""
+    """In ns, of complete intervals: the mean of the agents that were at work in all of
+    it. From the first one's start to the last one's end would count what agents close
+    late twice, in this interval and the next."""
     reports = slots.reports
-    starts = np.full(len(reports.indexes), 2**62, np.int64)
-    ends = np.zeros(len(reports.indexes), np.int64)
+    number = len(reports.indexes)
+    starts = np.full(number, 2**62, np.int64)
+    ends = np.zeros(number, np.int64)
     np.minimum.at(starts, reports.slot, reports.start_ns)
     np.maximum.at(ends, reports.slot, reports.end_ns)
-    lengths: Floats = np.maximum(ends - starts, 1)[complete].astype(np.float64)
-    return lengths
+    whole = ~reports.is_final & ~reports.is_cut
+    sums = np.zeros(number, np.int64)
+    np.add.at(sums, reports.slot[whole], (reports.end_ns - reports.start_ns)[whole])
+    agents = np.bincount(reports.slot[whole], minlength=number)
+    means = sums // np.maximum(agents, 1)
+    lengths = np.maximum(np.where(agents > 0, means, ends - starts), 1)
+    return lengths[complete].astype(np.float64)
 
 
 def _append_operation(

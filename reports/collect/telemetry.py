@@ -10,8 +10,9 @@ meanwhile. There is none across a reading that failed, a missing value or a rest
 none where the counter went back. What it rose by in all (`increase`) is there across
 readings that failed. The mean of a counter over the measure phase is what it rose by
 over the time that its rates cover; of a gauge, the mean of its readings. A reading is
-of the phase if it lies in it or less than a fifth of the usual distance beside it: the
-readings at the phase's two ends belong to it.
+of the phase if it lies in it or less than a fifth of the usual distance beside it: a
+counter needs the readings at both ends. A gauge's reading just after the phase says
+what the load left behind, and is not of it.
 """
 
 from __future__ import annotations
@@ -112,6 +113,7 @@ def _monitor(
     values = np.where(np.isfinite(series.values), series.values, np.nan)
     restarts = restarted_at(metrics, values)
     in_measure = _within(at_s, measure_s)
+    is_before_end = at_s < (measure_s[1] if measure_s else 0.0)
     return MonitorSummary(
         agent=series.agent,
         name=series.description.name,
@@ -123,7 +125,14 @@ def _monitor(
         took_longest_s=float(took_s.max()) if len(at_s) else None,
         restarts_s=tuple(float(at_s[place]) for place in restarts),
         metrics=tuple(
-            _metric(metric, at_s, lengths_s, values[:, column], restarts, in_measure)
+            _metric(
+                metric,
+                at_s,
+                lengths_s,
+                values[:, column],
+                restarts,
+                in_measure & (is_before_end | (metric.kind == "counter")),
+            )
             for column, metric in enumerate(metrics)
             if metric.name != STARTED
         ),

@@ -286,7 +286,8 @@ class Evidence:
             if name == stream
             for lag in GENERATOR_LAGS
         )
-        return min(0.99, float(lags_ns) / NS_PER_S / (clients * window_s))
+        share: float = lags_ns / NS_PER_S / (clients * window_s)
+        return min(0.99, share)
 
     @cached_property
     def missing_share(self) -> float:

@@ -214,6 +214,11 @@ def _notes_of_sessions(evidence: Evidence) -> list[str]:
         for name, stream in evidence.streams.items()
         if stream.get("engine") == "python"
     ]
+    lines += [
+        f"stream {name}: {change}"
+        for name, stream in evidence.streams.items()
+        if (change := stream.get("identity_change"))
+    ]
     paged = evidence.operations_with("is_paged", True)
     for key, operation in evidence.collected.operations.items():
         title, counts = ".".join(key), operation.measured

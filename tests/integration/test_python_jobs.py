@@ -224,6 +224,8 @@ def test_a_process_for_each_search_is_counted_as_the_server_counts(
     (books,) = result["books"].values()
     assert after["search"] - before["search"] == books["search"]["agents"]
     assert after["bind"] - before["bind"] == books["bind"]["agents"]
+    # a program has a connection of its own
+    assert result["connections"]["shell"]["connects"] == search["completed"]
     # loading a program takes longer than any search in this lab
     assert search["service_time_us"]["min"] > 1_000
 

@@ -11,8 +11,11 @@ from ldapslam.agent.engine.setup import Composite
 class Part:
     """An engine of a fixed story: (final, operations' stream, workers) by interval."""
 
-    def __init__(self, intervals: list[tuple[bool, int, int]], **facts: Any) -> None:
+    def __init__(
+        self, intervals: list[tuple[bool, int, int]], late_ns: int = 0, **facts: Any
+    ) -> None:
         self._intervals = intervals
+        self._late_ns = late_ns
         self._facts = {"workers": 1, "connections": 2}
         self._facts |= {"start_error_ns": 5, **facts}
         self.calls: list[str] = []
@@ -22,8 +25,8 @@ class Part:
         self.calls.append(f"snapshot {index}")
         return {
             "index": index,
-            "start_ns": index,
-            "end_ns": index + 1,
+            "start_ns": 1000 * index + self._late_ns * (index > 0),
+            "end_ns": 1000 * (index + 1) + self._late_ns,
             "final": final,
             "clock_step_ns": 0,
             "operations": [{"stream": stream}],
@@ -65,6 +68,18 @@ def test_two_engines_are_one_with_the_plans_numbers() -> None:
         "connections": 4,
         "start_error_ns": 5,
     }
+
+
+def test_intervals_of_two_engines_do_not_overlap() -> None:
+    engine = Composite(
+        Part([(False, 0, 1)] * 3, late_ns=1), [0], Part([(False, 1, 1)] * 3, late_ns=50)
+    )
+    spans = []
+    for index in range(3):
+        snapshot = engine.snapshot(index, 1)
+        assert snapshot is not None
+        spans.append((snapshot["start_ns"], snapshot["end_ns"]))
+    assert spans == [(0, 1050), (1050, 2050), (2050, 3050)]
 
 
 def test_an_engine_that_ended_has_no_share_in_what_follows() -> None:

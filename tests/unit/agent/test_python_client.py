@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from random import Random
 from types import SimpleNamespace
@@ -13,9 +14,53 @@ from ldapslam.agent.python_jobs.client import ClientProcess
 from ldapslam.agent.python_jobs.job import PythonJob
 from ldapslam.base.errors import LdapSlamError
 from ldapslam.jobs.rates.profile import FOREVER_NS, hold
+from support.python_client import Busy, client_of
 from support.shared_recorder import closed, new_recorder
 
 MS = 1_000_000
+S = 1_000 * MS
+T0 = 50 * S
+
+
+@pytest.mark.parametrize(
+    ("pause_ms", "backlog_ms", "lag_ms"),
+    [
+        # the second could be sent after 12 ms, and was after 32; the third: 24 and 64
+        (0, [0, 2, 4], [0, 20, 40]),
+        # 17 and 37; 34 and 74
+        (5, [0, 7, 14], [0, 20, 40]),
+    ],
+)
+def test_what_a_class_takes_itself_is_send_lag_of_the_next_arrivals(
+    monkeypatch: pytest.MonkeyPatch,
+    pause_ms: int,
+    backlog_ms: list[int],
+    lag_ms: list[int],
+) -> None:
+    now_ns = T0
+
+    def pass_by(duration_ns: float) -> None:
+        nonlocal now_ns
+        now_ns += round(duration_ns)
+
+    # arrivals after 0, 10 and 20 ms
+    profile = [hold(100 / S, FOREVER_NS)]
+    recorder = new_recorder(profile=profile, max_backlog=10, total_operations=3)
+    recorder.set_span(T0, T0 + 10 * S)
+    monkeypatch.setattr(time, "monotonic_ns", lambda: now_ns)
+    client = client_of(recorder)
+    monkeypatch.setattr(client, "wait", lambda duration_s: pass_by(duration_s * 1e9))
+    process = object.__new__(ClientProcess)
+    process._recorder, process._client = recorder, client
+    process._pid, process._sessions = os.getpid(), 0
+    monkeypatch.setattr(process, "_make_usable", lambda: 0)
+    process._run_open(Busy({"pass_by": pass_by, "pause_s": pause_ms / 1e3}))
+    found = closed(recorder).histograms()
+    for name, expected in (("backlog_wait", backlog_ms), ("send_lag", lag_ms)):
+        histogram = found[name, "succeeded"]
+        assert histogram.total == len(expected)
+        assert histogram.mean() == pytest.approx(sum(expected) * MS / len(expected))
+        assert histogram.max_ns == max(expected) * MS
 
 
 def test_an_outage_is_counted_as_it_passes(monkeypatch: pytest.MonkeyPatch) -> None:

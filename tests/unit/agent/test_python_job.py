@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import contextlib
+import os
+from pathlib import Path
 
 import ldap
 import pytest
 
-from ldapslam.agent._engine import SharedRecorder
 from ldapslam.agent.python_jobs.fork_client import ForkedSearch
 from ldapslam.agent.python_jobs.job import (
     LOST,
@@ -16,32 +17,10 @@ from ldapslam.agent.python_jobs.job import (
     REQUEST_KINDS,
     TIME_OUT,
     ClassFault,
-    Client,
+    RunStopped,
 )
-from ldapslam.jobs.connection_settings import ConnectionSettings
+from support.python_client import client_of
 from support.shared_recorder import closed, new_recorder
-
-NOBODY = ConnectionSettings(connect_timeout_ns=10**9)
-
-
-def client_of(
-    recorder: SharedRecorder, notes: list[tuple[str, object]] | None = None
-) -> Client:
-    client = Client(
-        number=0,
-        total=1,
-        uri="ldap://ds1",
-        uris=("ldap://ds1",),
-        access=NOBODY,
-        request_timeout_s=1.0,
-        seed="1",
-        operations={"find": 0, "search": 1},
-        recorder=recorder,
-        counters=memoryview(bytearray(8 * (2 + len(REQUEST_KINDS)))).cast("Q"),
-        send_note=lambda *note: None if notes is None else notes.append(note),
-    )
-    client._in_session = True
-    return client
 
 
 @pytest.mark.parametrize(
@@ -107,6 +86,29 @@ def test_the_codes_that_a_class_expected_are_kept() -> None:
         with client.operation("search", expect=expect) as operation:
             operation.result_code = code
     assert client._expected == {(1, 32)}
+
+
+@pytest.mark.parametrize(
+    ("status", "counter"),
+    [(0, "connects"), (32, "connects"), (255, "connect_failures")],
+)
+def test_each_programs_connection_is_counted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, status: int, counter: str
+) -> None:
+    program = tmp_path / "ldapsearch"
+    program.write_text(f"#!/bin/sh\nexit {status}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    recorder = new_recorder()
+    client = client_of(recorder)
+    client._stopping.set()
+    job = ForkedSearch({"base": "dc=example"})
+    job.set_up(client)
+    with contextlib.suppress(RunStopped):
+        job.run(client)
+    stream = closed(recorder).stream
+    counted = {name: stream[name] for name in ("connects", "connect_failures")}
+    assert counted == {"connects": 0, "connect_failures": 0, counter: 1}
 
 
 def test_what_a_job_says_is_no_option_of_the_program(

@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Thresholds on percentiles for which too few requests are planned."""
+"""What is said of a job that may not do what was meant."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from ldapslam.cli.submission import unsupported_thresholds
-from ldapslam.jobs.load import load_job_text
+from ldapslam.cli.submission import unsupported_thresholds, warnings_of
+from ldapslam.jobs.load import load_job, load_job_text
+
+JOBS = Path(__file__).parents[3] / "configs/jobs"
 
 JOB = """\
 job: few
@@ -88,3 +92,21 @@ def test_nothing_is_said_where_there_are_enough_or_that_is_not_known(
     threshold: str,
 ) -> None:
     assert warnings(threshold) == []
+
+
+def test_requests_as_somebody_else_are_told() -> None:
+    bind = "bind: {dn: cn=a, password: x}}, {"
+    text = JOB.format(threshold="open.*.errors < 1%")
+    text = text.replace("[{search:", "[{" + bind + "search:", 1)
+    job = load_job_text(text, file="few.yaml", base=None)
+    (warning,) = warnings_of(job)
+    assert warning.startswith(
+        "stream counted: 'search' is made as whom 'bind' has bound"
+    )
+
+
+@pytest.mark.parametrize(
+    "path", sorted(JOBS.glob("*.yaml")), ids=lambda path: str(path.name)
+)
+def test_ready_jobs_do_what_they_say(path: Path) -> None:
+    assert list(warnings_of(load_job(path))) == []

@@ -75,6 +75,25 @@ def test_an_interval_is_given_when_all_agents_have_reported_it() -> None:
     assert stream.response_time_max_us == 3000
 
 
+def test_a_rate_is_over_the_time_of_one_agent_not_from_first_start_to_last_end() -> (
+    None
+):
+    live = LiveStatistics(["a", "b"])
+    early, late = snapshot(1, completed=100), snapshot(1, completed=100)
+    late.start_ns += S // 10
+    late.end_ns += S // 10
+    live.add("a", early)
+    (figures,) = live.add("b", late)
+    assert figures.streams[0].throughput_per_s == 200
+    # the drain of one that ended is a part of the others' interval
+    live = LiveStatistics(["a", "b"])
+    drain = snapshot(1, completed=10, final=True)
+    drain.end_ns = drain.start_ns + S // 20
+    live.add("a", drain)
+    (figures,) = live.add("b", snapshot(1, completed=100))
+    assert figures.streams[0].throughput_per_s == 110
+
+
 def test_percentiles_of_too_few_values_are_left_out() -> None:
     live = LiveStatistics(["a"])
     (figures,) = live.add("a", snapshot(0, times_ns=(1_000_000,) * 999))

@@ -181,6 +181,19 @@ def test_the_first_request_of_a_session_and_paged_searches_are_marked() -> None:
     assert [one["is_paged"] for one in operations] == [False, True, False]
 
 
+def test_requests_as_somebody_else_are_in_the_plan() -> None:
+    operations = "[{bind: {dn: cn=a, password: x}}, {search: {base: ''}}]"
+    mixed = planned(
+        f"""
+- name: mixed
+  target: supplier
+  load: {{closed: {{clients: 2}}}}
+  operations: {operations}
+"""
+    )
+    assert mixed["identity_change"].startswith("'search' is made as whom 'bind' has")
+
+
 def test_servers_whose_directories_are_monitored_are_counted() -> None:
     stream = "  - {name: a, target: supplier, load: {closed: {clients: 1}}, "
     text = JOB + stream + 'operations: [{search: {base: ""}}]}\n'

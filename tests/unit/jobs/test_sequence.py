@@ -247,3 +247,62 @@ def test_session_that_needs_its_connection_has_it_for_itself(
 def test_other_sessions_share_connections() -> None:
     assert plan_of({"search": BASE}, load={"open": {"rate": "10/s"}}).in_flight == 16
     assert plan_of({"search": BASE}).in_flight == 1
+
+
+# Identities.
+
+USER = {"bind": {"dn": "uid=user.[0-9],dc=com", "password": "x"}}
+LOADER = {"bind": {"dn": "cn=Loader,dc=com", "password": "x"}}
+ANONYMOUS = {"bind": {"anonymous": True}}
+SEARCH: dict[str, Any] = {"search": BASE}
+UNBIND: dict[str, Any] = {"unbind": {}}
+AS_LOADER = {"dn": "cn=loader,dc=com", "password": {"env": "PASSWORD"}}
+
+
+@pytest.mark.parametrize(
+    ("operations", "stream", "is_changed"),
+    [
+        pytest.param([USER, SEARCH], {}, True, id="a mix"),
+        pytest.param(
+            [{"sequence": [SEARCH, USER]}], {}, True, id="a search comes next"
+        ),
+        pytest.param(
+            [{"sequence": [USER, UNBIND], "name": "a"}, {"sequence": [USER]}, SEARCH],
+            {},
+            True,
+            id="another session's search",
+        ),
+        pytest.param([ANONYMOUS, SEARCH], {"bind": AS_LOADER}, True, id="anonymous"),
+        pytest.param([USER, UNBIND], {}, False, id="binds alone"),
+        pytest.param([{"sequence": [USER, SEARCH]}], {}, False, id="each binds first"),
+        pytest.param(
+            [{"sequence": [SEARCH, USER, UNBIND], "name": "login"}, SEARCH],
+            {},
+            False,
+            id="unbinds",
+        ),
+        pytest.param([LOADER, SEARCH], {"bind": AS_LOADER}, False, id="its own"),
+        pytest.param([ANONYMOUS, SEARCH], {}, False, id="anonymous as before"),
+        pytest.param(
+            [USER, SEARCH],
+            {"connection": {"per_operation": True}},
+            False,
+            id="one each",
+        ),
+    ],
+)
+def test_requests_as_somebody_else_are_found(
+    operations: list[Any], stream: dict[str, Any], is_changed: bool
+) -> None:
+    job = job_of({"operations": operations, **stream})
+    assert bool(job.identity_change(job.streams[0])) is is_changed
+
+
+def test_the_bind_and_what_it_changes_are_named() -> None:
+    job = job_of(
+        {"operations": [{**USER, "name": "login"}, {**SEARCH, "name": "find"}]}
+    )
+    assert job.identity_change(job.streams[0]) == (
+        "'find' is made as whom 'login' has bound its connection as before, and not as "
+        "the stream's own identity"
+    )

@@ -367,6 +367,31 @@ def _gauge(records: list[IntervalRecord], stream: str, name: str) -> list[int]:
     return list(sums.values())
 
 
+def test_rates_do_not_depend_on_how_late_agents_close_their_intervals() -> None:
+    rng = np.random.default_rng(5)
+    planned = range(len(SCENARIO.boundaries_ns))
+    records = []
+    for agent in AGENTS:
+        late_ns = np.concatenate([[0], rng.integers(0, 30_000_000, len(planned))])
+        for index in planned:
+            start_ns = index * NS_PER_S + int(late_ns[index])
+            end_ns = (index + 1) * NS_PER_S + int(late_ns[index + 1])
+            # one each millisecond
+            done = OperationInterval(
+                stream="readers",
+                operation="search",
+                completed=(end_ns - start_ns) // 1_000_000,
+            )
+            record = IntervalRecord(
+                agent, 1, index, index, "measure", start_ns, end_ns, operations=(done,)
+            )
+            records.append(record)
+    with Store.open("sqlite://") as store:
+        collected = _collect(store, _filled(store, records))
+    rates = collected.timeline.operations[KEYS[0]].throughput_per_s
+    assert rates == [pytest.approx(3_000, abs=4)] * len(planned)
+
+
 def test_a_run_collected_in_parts_is_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

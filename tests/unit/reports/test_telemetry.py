@@ -25,8 +25,18 @@ from ldapslam.reports.model import Summary
 from ldapslam.reports.result import monitor_results, result_of
 from ldapslam.reports.sections.report_document import document
 from ldapslam.reports.summarise import summarise
-from ldapslam.results.monitor_rows import monitor_series
-from ldapslam.results.records import STARTED, Metric, MonitorDescription, MonitorSeries
+from ldapslam.results.monitor_rows import (
+    add_monitor_samples,
+    describe_monitors,
+    monitor_series,
+)
+from ldapslam.results.records import (
+    STARTED,
+    Metric,
+    MonitorDescription,
+    MonitorSample,
+    MonitorSeries,
+)
 from ldapslam.results.store import Store
 from support.monitors import (
     CORES,
@@ -38,7 +48,7 @@ from support.monitors import (
     add_monitors,
 )
 from support.result_schema import result_schema
-from support.store import RUN_ID, Scenario, fill
+from support.store import RUN_ID, Scenario, fill, intervals, run_record
 
 COUNTER = Metric("operations", "operations", "counter")
 GAUGE = Metric("connections", "1", "gauge")
@@ -107,6 +117,31 @@ def test_figures_are_of_the_measure_phase_and_its_two_ends() -> None:
     assert found.mean == pytest.approx(200 / (3.003 - 1.002))
     assert found.highest == pytest.approx(100 / 0.999, rel=1e-3)
     assert found.increase == 1000
+
+
+def test_gauge_just_after_the_measure_phase_is_not_of_it() -> None:
+    rows = [(2.0,), (6.0,), (7.0,), (1.0,), (0.0,)]
+    at_s = [0.001, 1.002, 2.001, 3.003, 4.001]
+    found = only(monitor((GAUGE,), rows, at_s=at_s, measure_s=(1.0, 3.0)))
+    assert (found.lowest, found.mean, found.highest) == (6, 6.5, 7)
+
+
+def test_figures_end_with_the_load_where_that_was_before_the_plan() -> None:
+    # the measure phase is from 3 s to 9 s; the load ends after 7 s
+    scenario = Scenario(run={"state": "stopped"})
+    with Store.open("sqlite://") as store:
+        store.create_run(run_record(scenario))
+        for record in intervals(scenario):
+            if record.index < 7:
+                store.add_interval(RUN_ID, record)
+        describe_monitors(store, RUN_ID, "load1", [MonitorDescription("m", (GAUGE,))])
+        readings = [
+            MonitorSample("m", at_s * NS_PER_S, 1_000, (6.0 if at_s < 7 else 1.0,))
+            for at_s in range(9)
+        ]
+        add_monitor_samples(store, RUN_ID, "load1", readings)
+        summary = summarise(store, RUN_ID)
+    assert only(summary.monitors[0]).lowest == 6
 
 
 def test_without_a_measure_phase_there_are_no_figures_but_points() -> None:
