@@ -63,6 +63,7 @@ struct slam_session {
     uint64_t captured; /* the request's captures that were found, as bits */
     uint64_t taken;    /* of the ledger, by this request */
     uint64_t intended; /* put into the ledger, by this request */
+    uint64_t own_ns;   /* between the steps of this bind: from response to request */
     struct slam_sasl *sasl;
     struct slam_variable *variables;
     uint32_t pause_list; /* pausing: in which one */

@@ -54,7 +54,7 @@ complete(struct slam_slot *slot, const struct slam_stream_op *op, int32_t code,
     slam_op_record_response(record, counted, outcome,
                             op->response_tag == SLAM_PDU_SEARCH_DONE &&
                                 !slot->has_entry);
-    h = slam_op_record_outcome(record, outcome, slot->intended_ns, slot->sent_ns,
+    h = slam_op_record_outcome(record, outcome, slot->intended_ns, slam_sent_ns(slot),
                                received);
     slam_histogram_record(&h[SLAM_SEND_LAG], slam_send_lag_ns(slot));
     slam_histogram_record(&h[SLAM_RECEIVE_LAG], slam_since_ns(done_ns, received));
@@ -141,7 +141,7 @@ message(struct slam_conn *conn, const struct slam_pdu *pdu,
         complete_late(slot, done_ns);
     else if (op->spec &&
              slam_session_continue_bind(slot, op, pdu->result_code, content))
-        slam_request_send_again(slot);
+        slam_request_send_again(slot, received_ns(slot, done_ns));
     else
         complete(slot, op, pdu->result_code, content, done_ns);
     return true;
