@@ -111,7 +111,7 @@ class OperationInterval(_message.Message):
     def __init__(self, stream: _Optional[str] = ..., operation: _Optional[str] = ..., measured: bool = ..., scheduled: _Optional[int] = ..., sent: _Optional[int] = ..., completed: _Optional[int] = ..., succeeded: _Optional[int] = ..., expected: _Optional[int] = ..., failed: _Optional[int] = ..., dropped: _Optional[int] = ..., timed_out: _Optional[int] = ..., unresolved: _Optional[int] = ..., abandoned: _Optional[int] = ..., substituted: _Optional[int] = ..., captures_missing: _Optional[int] = ..., requests: _Optional[int] = ..., entries: _Optional[int] = ..., empty: _Optional[int] = ..., references: _Optional[int] = ..., result_codes: _Optional[_Mapping[int, int]] = ..., histograms: _Optional[_Iterable[_Union[Histogram, _Mapping]]] = ...) -> None: ...
 
 class StreamInterval(_message.Message):
-    __slots__ = ("stream", "connects", "connect_failures", "disconnects", "down_ns", "protocol_errors", "late_responses", "unexpected_messages", "notices", "stamps_missing", "binds", "extended", "unbinds", "in_flight", "backlog", "connect_time", "tcp_time", "tls_time", "bind_time", "last_done_ns")
+    __slots__ = ("stream", "connects", "connect_failures", "disconnects", "down_ns", "protocol_errors", "late_responses", "unexpected_messages", "notices", "stamps_missing", "shared_stamps", "binds", "extended", "unbinds", "in_flight", "backlog", "connect_time", "tcp_time", "tls_time", "bind_time", "last_done_ns")
     STREAM_FIELD_NUMBER: _ClassVar[int]
     CONNECTS_FIELD_NUMBER: _ClassVar[int]
     CONNECT_FAILURES_FIELD_NUMBER: _ClassVar[int]
@@ -122,6 +122,7 @@ class StreamInterval(_message.Message):
     UNEXPECTED_MESSAGES_FIELD_NUMBER: _ClassVar[int]
     NOTICES_FIELD_NUMBER: _ClassVar[int]
     STAMPS_MISSING_FIELD_NUMBER: _ClassVar[int]
+    SHARED_STAMPS_FIELD_NUMBER: _ClassVar[int]
     BINDS_FIELD_NUMBER: _ClassVar[int]
     EXTENDED_FIELD_NUMBER: _ClassVar[int]
     UNBINDS_FIELD_NUMBER: _ClassVar[int]
@@ -142,6 +143,7 @@ class StreamInterval(_message.Message):
     unexpected_messages: int
     notices: int
     stamps_missing: int
+    shared_stamps: int
     binds: int
     extended: int
     unbinds: int
@@ -152,7 +154,7 @@ class StreamInterval(_message.Message):
     tls_time: bytes
     bind_time: bytes
     last_done_ns: int
-    def __init__(self, stream: _Optional[str] = ..., connects: _Optional[int] = ..., connect_failures: _Optional[int] = ..., disconnects: _Optional[int] = ..., down_ns: _Optional[int] = ..., protocol_errors: _Optional[int] = ..., late_responses: _Optional[int] = ..., unexpected_messages: _Optional[int] = ..., notices: _Optional[int] = ..., stamps_missing: _Optional[int] = ..., binds: _Optional[int] = ..., extended: _Optional[int] = ..., unbinds: _Optional[int] = ..., in_flight: _Optional[int] = ..., backlog: _Optional[int] = ..., connect_time: _Optional[bytes] = ..., tcp_time: _Optional[bytes] = ..., tls_time: _Optional[bytes] = ..., bind_time: _Optional[bytes] = ..., last_done_ns: _Optional[int] = ...) -> None: ...
+    def __init__(self, stream: _Optional[str] = ..., connects: _Optional[int] = ..., connect_failures: _Optional[int] = ..., disconnects: _Optional[int] = ..., down_ns: _Optional[int] = ..., protocol_errors: _Optional[int] = ..., late_responses: _Optional[int] = ..., unexpected_messages: _Optional[int] = ..., notices: _Optional[int] = ..., stamps_missing: _Optional[int] = ..., shared_stamps: _Optional[int] = ..., binds: _Optional[int] = ..., extended: _Optional[int] = ..., unbinds: _Optional[int] = ..., in_flight: _Optional[int] = ..., backlog: _Optional[int] = ..., connect_time: _Optional[bytes] = ..., tcp_time: _Optional[bytes] = ..., tls_time: _Optional[bytes] = ..., bind_time: _Optional[bytes] = ..., last_done_ns: _Optional[int] = ...) -> None: ...
 
 class WorkerInterval(_message.Message):
     __slots__ = ("worker", "model", "wall_ns", "busy_ns", "spin_ns", "cpu_ns", "run_queue_ns", "loops")

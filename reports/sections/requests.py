@@ -274,6 +274,7 @@ _COUNTERS = {
     "unexpected_messages": "unsolicited",
     "notices": "notices",
     "stamps_missing": "no kernel timestamp",
+    "shared_stamps": "shared timestamp",
 }
 _STEPS = {
     "tcp_time": "TCP",
@@ -307,7 +308,8 @@ def connections(summary: Summary) -> tuple[Block, ...]:
             "down: part of the measured time that a connection was lost, or refused, "
             "and not yet set up again, on average. late: messages for requests that "
             "had timed out or were abandoned. unsolicited: messages that belong to no "
-            "request; notices: unsolicited notifications (RFC 4511, 4.4).",
+            "request; notices: unsolicited notifications (RFC 4511, 4.4). shared "
+            "timestamp: responses read together, all with the time of the last.",
         ),
     )
     shown = [

@@ -235,6 +235,26 @@ def test_answers_within_the_grace_count_in_the_drain() -> None:
     outcome.assert_balanced()
 
 
+def test_each_response_of_a_batch_shares_its_stamp() -> None:
+    withheld: list[bytes] = []
+
+    def four_by_four(peer: Peer, request: Request) -> bool:
+        withheld.append(entry(request) + result(request))
+        if len(withheld) < 4:
+            return True
+        batch = b"".join(withheld)
+        withheld.clear()
+        return peer.send(batch)
+
+    with FakeLdap(four_by_four) as server:
+        outcome = run(
+            open_stream(server.uri, 1000, connections=1, total_operations=40),
+            duration_ns=10 * S,
+        )
+    assert outcome.count("completed") == 40
+    assert outcome.stream_count("shared_stamps") == 40
+
+
 def test_worker_figures_add_up(responder: Responder) -> None:
     outcome = run(stream(responder.uri, connections=6), workers=2)
     for snapshot in outcome.snapshots[:-1]:

@@ -4,6 +4,7 @@ binds before searches. No client stops, and no request is counted twice or never
 
 from __future__ import annotations
 
+import base64
 import random
 import threading
 import time
@@ -14,7 +15,11 @@ from typing import Any
 import pytest
 
 from support.engine import (
+    FAILED,
     MS,
+    RESPONSE_TIME,
+    SEND_LAG,
+    SERVICE_TIME,
     Result,
     S,
     Source,
@@ -37,6 +42,7 @@ from support.fake_ldap import (
     Request,
     answer,
     entry,
+    never,
     page,
     result,
     tlv,
@@ -75,22 +81,23 @@ def delete(**changes: Any) -> dict[str, Any]:
     }
 
 
-def sasl_bind(first: int) -> dict[str, Any]:
-    """By PLAIN; user, password and credentials in three variables from `first` on."""
+def sasl_bind(first: int, mechanism: str = "PLAIN") -> dict[str, Any]:
+    """User, password and credentials are three variables, from `first` on."""
+    name = tlv(0x04, mechanism.encode())
     return {
         "name": "bind",
         "response_tag": 0x61,
         "program": nested(
             BIND_REQUEST,
             literal(b"\x02\x01\x03\x04\x00"),
-            nested(0xA3, literal(tlv(0x04, b"PLAIN")), nested(0x04, value(0))),
+            nested(0xA3, literal(name), nested(0x04, value(0))),
         ),
         "values": [variable(first + 2)],
         "lets": [
             (first, literal(b"user"), []),
             (first + 1, literal(b"pencil"), []),
         ],
-        "sasl": ("PLAIN", first, first + 1, -1, first + 2),
+        "sasl": (mechanism, first, first + 1, -1, first + 2),
     }
 
 
@@ -143,6 +150,37 @@ def test_connection_at_its_limit_whose_last_request_times_out_is_replaced() -> N
 
 
 # -- binds -----------------------------------------------------------------------------
+
+
+def test_what_the_client_computes_in_a_bind_is_send_lag_and_no_service_time() -> None:
+    """The server answers at once; the client hashes 40,000 times between its steps."""
+
+    def scram(peer: Peer, request: Request) -> bool:
+        if b",p=" in request.content:
+            return peer.send(result(request, 49))
+        nonce = request.content.partition(b",r=")[2]
+        challenge = (
+            b"r=" + nonce + b"server,s=" + base64.b64encode(b"salt") + b",i=40000"
+        )
+        return peer.send(result(request, 14, more=tlv(0x87, challenge)))
+
+    with FakeLdap(never, on_bind=scram) as server:
+        outcome = ended(
+            stream(
+                server.uri,
+                connections=1,
+                variables=3,
+                operations=[sasl_bind(0, "SCRAM-SHA-256")],
+            )
+        )
+    binds = outcome.result_codes()[49]
+    assert outcome.count("requests") == 2 * binds > 0
+    response, service, lag = (
+        outcome.histogram(metric, FAILED).sum_ns
+        for metric in (RESPONSE_TIME, SERVICE_TIME, SEND_LAG)
+    )
+    assert response == service + lag
+    assert lag > 2 * service
 
 
 def test_search_after_a_sasl_bind_is_none() -> None:

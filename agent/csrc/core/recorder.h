@@ -46,6 +46,7 @@
     X(unexpected_messages)                                                             \
     X(notices)        /* unsolicited notifications */                                  \
     X(stamps_missing) /* responses without a usable kernel stamp */                    \
+    X(shared_stamps)  /* responses whose stamp is also another one's */                \
     X(in_flight)      /* at the interval's end */                                      \
     X(backlog)        /* at the interval's end */
 

@@ -9,6 +9,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Both clocks are slewed alike, so that their distance changes by steps alone. */
+#define SLAM_OFFSET_TOLERANCE_NS UINT64_C(10000)
+
 struct slam_thread {
     int schedstat_fd;         /* -1: the kernel does not tell of waits */
     bool realtime;            /* holds SCHED_FIFO */
@@ -38,6 +41,16 @@ void slam_thread_watch(struct slam_thread *thread, uint64_t now_ns);
 /* CLOCK_REALTIME - CLOCK_MONOTONIC in ns, modulo 2^64, from the closest of five
  * bracketed readings. */
 uint64_t slam_thread_realtime_offset_ns(void);
+/* Corrects the offset after a step of CLOCK_REALTIME. `read_ns` is the offset by one
+ * reading of either clock, which is free of cost and may lie far apart: it only tells
+ * when to measure. */
+static inline void
+slam_thread_follow_offset(uint64_t *offset_ns, uint64_t read_ns)
+{
+    if (read_ns - *offset_ns + SLAM_OFFSET_TOLERANCE_NS > 2 * SLAM_OFFSET_TOLERANCE_NS)
+        *offset_ns = slam_thread_realtime_offset_ns();
+}
+
 /* Reads it again; returns how far CLOCK_REALTIME was stepped: 0, or over 1 ms. */
 uint64_t slam_thread_update_offset(uint64_t *offset_ns);
 

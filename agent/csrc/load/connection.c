@@ -91,7 +91,7 @@ count_no_response(struct slam_slot *slot, enum slam_outcome outcome, uint64_t no
     struct slam_op_record *record =
         slam_flow_op_record(slot->conn->flow, slot->op, slot->measured);
     struct slam_histogram *h = slam_op_record_outcome(
-        record, outcome, slot->intended_ns, slot->sent_ns, now_ns);
+        record, outcome, slot->intended_ns, slam_sent_ns(slot), now_ns);
 
     slam_slot_answered(slot);
     slam_histogram_record(&h[SLAM_SEND_LAG], slam_send_lag_ns(slot));

@@ -38,13 +38,23 @@ slam_conn_intended_ns(const struct slam_conn *conn)
     return conn->due_ns > conn->missed_since_ns ? conn->due_ns : conn->missed_since_ns;
 }
 
+/* When the slot's request was sent: of a bind of several steps, later by what the
+ * client took for itself between them, so that the server's part alone follows. */
+static inline uint64_t
+slam_sent_ns(const struct slam_slot *slot)
+{
+    const struct slam_session *session = slam_flow_session(slot->conn->flow, slot);
+
+    return slot->sent_ns + (session ? session->own_ns : 0);
+}
+
 /* From when the slot's request could have been sent. */
 static inline uint64_t
 slam_send_lag_ns(const struct slam_slot *slot)
 {
     bool waited = slot->slot_free_ns > slot->intended_ns;
 
-    return slam_since_ns(slot->sent_ns,
+    return slam_since_ns(slam_sent_ns(slot),
                          waited ? slot->slot_free_ns : slot->intended_ns);
 }
 

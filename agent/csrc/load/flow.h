@@ -63,6 +63,7 @@ struct slam_session {
     uint64_t captured; /* the request's captures that were found, as bits */
     uint64_t taken;    /* of the ledger, by this request */
     uint64_t intended; /* put into the ledger, by this request */
+    uint64_t own_ns;   /* between the steps of this bind: from response to request */
     struct slam_sasl *sasl;
     struct slam_variable *variables;
     uint32_t pause_list; /* pausing: in which one */
@@ -103,6 +104,8 @@ struct slam_conn {
     uint64_t requests; /* sent since the connection is up */
     uint64_t up_since_ns;
     uint64_t missed_since_ns; /* up_since_ns, or when it was lost or not made before */
+    uint64_t stamp_ns;        /* the kernel's, of the last response; CLOCK_REALTIME */
+    bool stamp_is_shared;     /* with the response before */
     uint8_t *kept;            /* the part of a response that came in earlier reads */
     size_t kept_len;
     struct slam_conn *next_ready;
@@ -197,6 +200,7 @@ struct slam_worker {
     uint64_t replacing;          /* connections in REPLACING, over all flows */
     bool finished;               /* counted as such in the time line */
     uint64_t realtime_offset_ns; /* CLOCK_REALTIME - CLOCK_MONOTONIC, modulo 2^64 */
+    uint64_t closing_offset_ns;  /* the same at the last interval's end */
     uint8_t *pdu;                /* where requests are encoded: pdu_len bytes */
     size_t pdu_len;
     uint8_t rx[SLAM_RX_BYTES];

@@ -105,6 +105,8 @@ send_request(struct slam_slot *slot)
     size_t len;
 
     slot->measured = slam_flow_measures(flow, slot->intended_ns);
+    if (flow->sessions)
+        slam_flow_session(flow, slot)->own_ns = 0;
     if (conn->tx_len > 0) {
         slot->state = SLAM_SLOT_BLOCKED;
         return;
@@ -136,7 +138,7 @@ send_request(struct slam_slot *slot)
 
 /* Sends a request that is not a step of the slot's session. Returns its messageID. */
 static int32_t
-send_beside(struct slam_slot *slot, uint32_t op)
+send_beside(struct slam_slot *slot, uint32_t op, uint64_t *sent_ns)
 {
     struct slam_flow *flow = slot->conn->flow;
     struct slam_worker *worker = flow->worker;
@@ -147,14 +149,16 @@ send_beside(struct slam_slot *slot, uint32_t op)
                                       worker->pdu);
 
     slam_flow_op_record(flow, op, slot->measured)->requests++;
+    *sent_ns = slam_clock_mono_ns();
     transmit(slot->conn, worker->pdu, len);
     return message_id;
 }
 
 void
-slam_request_send_again(struct slam_slot *slot)
+slam_request_send_again(struct slam_slot *slot, uint64_t received_ns)
 {
     struct slam_conn *conn = slot->conn;
+    uint64_t sent_ns;
 
     if (conn->tx_len > 0) {
         /* answered before the directory had all of the request */
@@ -162,7 +166,8 @@ slam_request_send_again(struct slam_slot *slot)
         slam_conn_break(conn);
         return;
     }
-    slot->message_id = send_beside(slot, slot->op);
+    slot->message_id = send_beside(slot, slot->op, &sent_ns);
+    slam_flow_session(conn->flow, slot)->own_ns += sent_ns - received_ns;
 }
 
 static void
@@ -178,10 +183,9 @@ send_abandon(struct slam_slot *slot, uint32_t op)
     slam_slot_answered(slot);
     slam_flow_op_record(flow, slot->op, slot->measured)->abandoned++;
     slot->state = SLAM_SLOT_PAUSED;
-    slot->sent_ns = slam_clock_mono_ns();
-    slam_flow_stream_record(flow)->last_done_ns = slot->sent_ns;
     slot->conn->has_abandoned = true;
-    send_beside(slot, op);
+    send_beside(slot, op, &slot->sent_ns);
+    slam_flow_stream_record(flow)->last_done_ns = slot->sent_ns;
 }
 
 void

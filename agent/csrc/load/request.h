@@ -23,7 +23,7 @@ void slam_request_advance(struct slam_slot *slot, const struct slam_stream_op *o
 void slam_request_run_paused(struct slam_flow *flow, uint64_t now_ns);
 
 /* Sends the next request of a bind of several steps. */
-void slam_request_send_again(struct slam_slot *slot);
+void slam_request_send_again(struct slam_slot *slot, uint64_t received_ns);
 
 void slam_request_flush(struct slam_conn *conn);
 

@@ -8,19 +8,34 @@
 
 #include <string.h>
 
+/* One stamp may be of several responses: counts each of them. */
+static void
+count_stamp(struct slam_conn *conn, uint64_t stamp_ns,
+            struct slam_stream_record *record)
+{
+    bool again = stamp_ns == conn->stamp_ns;
+
+    if (again)
+        record->shared_stamps += conn->stamp_is_shared ? 1 : 2;
+    conn->stamp_ns = stamp_ns;
+    conn->stamp_is_shared = again;
+}
+
 /* Kernel stamp on CLOCK_MONOTONIC; done_ns where there is none, or where a step of the
  * wall clock makes it impossible. */
 static uint64_t
 received_ns(const struct slam_slot *slot, uint64_t done_ns)
 {
-    const struct slam_flow *flow = slot->conn->flow;
+    struct slam_stream_record *record = slam_flow_stream_record(slot->conn->flow);
     uint64_t stamp = slam_transport_stamp_ns(slot->conn->request.transport);
-    uint64_t received = stamp - flow->worker->realtime_offset_ns;
+    uint64_t received = stamp - slot->conn->flow->worker->realtime_offset_ns;
 
-    if (stamp != 0 && received >= slot->sent_ns && received <= done_ns)
-        return received;
-    slam_flow_stream_record(flow)->stamps_missing++;
-    return done_ns;
+    if (stamp == 0 || received < slot->sent_ns || received > done_ns) {
+        record->stamps_missing++;
+        return done_ns;
+    }
+    count_stamp(slot->conn, stamp, record);
+    return received;
 }
 
 static void
@@ -39,7 +54,7 @@ complete(struct slam_slot *slot, const struct slam_stream_op *op, int32_t code,
     slam_op_record_response(record, counted, outcome,
                             op->response_tag == SLAM_PDU_SEARCH_DONE &&
                                 !slot->has_entry);
-    h = slam_op_record_outcome(record, outcome, slot->intended_ns, slot->sent_ns,
+    h = slam_op_record_outcome(record, outcome, slot->intended_ns, slam_sent_ns(slot),
                                received);
     slam_histogram_record(&h[SLAM_SEND_LAG], slam_send_lag_ns(slot));
     slam_histogram_record(&h[SLAM_RECEIVE_LAG], slam_since_ns(done_ns, received));
@@ -126,7 +141,7 @@ message(struct slam_conn *conn, const struct slam_pdu *pdu,
         complete_late(slot, done_ns);
     else if (op->spec &&
              slam_session_continue_bind(slot, op, pdu->result_code, content))
-        slam_request_send_again(slot);
+        slam_request_send_again(slot, received_ns(slot, done_ns));
     else
         complete(slot, op, pdu->result_code, content, done_ns);
     return true;
@@ -183,6 +198,18 @@ slam_response_expect(struct slam_conn *conn, bool hung_up)
         slam_transport_readable(conn->request.transport, hung_up);
 }
 
+/* When what was read is handled, by the worker's clock. */
+static uint64_t
+read_clocks(struct slam_worker *worker, const struct slam_transport *transport)
+{
+    uint64_t now_ns = slam_clock_mono_ns();
+
+    if (slam_transport_stamp_ns(transport) != 0)
+        slam_thread_follow_offset(&worker->realtime_offset_ns,
+                                  slam_clock_read_ns(CLOCK_REALTIME) - now_ns);
+    return now_ns;
+}
+
 bool
 slam_response_read(struct slam_conn *conn)
 {
@@ -197,7 +224,8 @@ slam_response_read(struct slam_conn *conn)
     /* after our unbind the directory closes first: that is no loss */
     if (n == 0 || conn->state == SLAM_CONN_UNBOUND)
         return false;
-    if (n > 0 && messages(conn, worker->rx, (size_t)n, slam_clock_mono_ns()))
+    if (n > 0 && messages(conn, worker->rx, (size_t)n,
+                          read_clocks(worker, conn->request.transport)))
         return true;
     if (n > 0)
         slam_flow_stream_record(conn->flow)->protocol_errors++;

@@ -45,8 +45,9 @@ close_interval(struct slam_worker *worker, uint64_t now_ns, bool final)
     struct slam_interval_record *record = worker->recorder.active;
     uint64_t cpu_ns = slam_clock_read_ns(CLOCK_THREAD_CPUTIME_ID);
     uint64_t run_queue_ns = slam_thread_run_queue_ns(&worker->thread);
-    uint64_t step_ns = slam_thread_update_offset(&worker->realtime_offset_ns);
+    uint64_t step_ns = slam_thread_update_offset(&worker->closing_offset_ns);
 
+    worker->realtime_offset_ns = worker->closing_offset_ns;
     if (step_ns > record->clock_step_ns)
         record->clock_step_ns = step_ns;
     for (size_t i = 0; i < worker->flow_count; i++) {
@@ -408,6 +409,7 @@ worker_main(void *arg)
 
     slam_thread_open(&worker->thread, worker->config.open && worker->config.realtime);
     worker->realtime_offset_ns = slam_thread_realtime_offset_ns();
+    worker->closing_offset_ns = worker->realtime_offset_ns;
     for (size_t i = 0; i < worker->flow_count; i++)
         worker->flows[i].model->begin(&worker->flows[i]);
     worker_loop(worker);

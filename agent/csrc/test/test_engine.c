@@ -8,11 +8,28 @@
 #include "responder/responder.h"
 #include "slam_test.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #define MS UINT64_C(1000000)
 #define ANSWER_TIMEOUT_NS (20 * SLAM_NS_PER_S)
+
+/* The wall clock is ahead of the kernel's by this. */
+static _Atomic int64_t ahead_s;
+
+int __real_clock_gettime(clockid_t clock, struct timespec *ts);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *ts);
+
+int
+__wrap_clock_gettime(clockid_t clock, struct timespec *ts)
+{
+    int rc = __real_clock_gettime(clock, ts);
+
+    if (clock == CLOCK_REALTIME)
+        ts->tv_sec += atomic_load(&ahead_s);
+    return rc;
+}
 
 static struct slam_responder *responder;
 static struct slam_engine *engine;
@@ -89,7 +106,9 @@ stream_config(bool open)
     return config;
 }
 
-/* Intervals of 100 ms; all of the time but the first interval is measured. */
+static uint64_t interval_ns = 100 * MS;
+
+/* Equal intervals; all of the time but the first interval is measured. */
 static bool
 create_engine_with_grace(size_t intervals, uint64_t grace_ns)
 {
@@ -98,13 +117,13 @@ create_engine_with_grace(size_t intervals, uint64_t grace_ns)
                                         .seed = 1,
                                         .boundaries_ns = boundaries_ns,
                                         .boundary_count = intervals,
-                                        .measure_start_ns = 100 * MS,
-                                        .measure_end_ns = intervals * 100 * MS,
+                                        .measure_start_ns = interval_ns,
+                                        .measure_end_ns = intervals * interval_ns,
                                         .grace_ns = grace_ns,
                                         .max_pdu_bytes = 1u << 20};
 
     for (size_t i = 0; i < intervals; i++)
-        boundaries_ns[i] = (i + 1) * 100 * MS;
+        boundaries_ns[i] = (i + 1) * interval_ns;
     return slam_engine_create(&config, &engine, err) == SLAM_OK;
 }
 
@@ -415,6 +434,62 @@ test_server_that_leaves_is_counted_and_engine_ends_cleanly(void)
     CHECK_EQ(t.disconnects, 12);
     CHECK(t.unresolved >= 6);
     end();
+}
+
+static void
+test_step_of_the_wall_clock_costs_no_stamp(void)
+{
+    static const struct timespec in_the_interval = {.tv_nsec = 200 * (long)MS};
+    struct slam_stream_settings closed = stream_config(false);
+    const struct slam_snapshot *s = NULL;
+
+    closed.think_time_ns = MS;
+    CHECK(start_responder(NULL));
+    interval_ns = 600 * MS;
+    CHECK(create_engine(1));
+    interval_ns = 100 * MS;
+    CHECK(add(&closed));
+    /* from ahead of the stamps to where they are: until then none fits */
+    atomic_store(&ahead_s, 10);
+    CHECK(prepare_and_start());
+    nanosleep(&in_the_interval, NULL);
+    atomic_store(&ahead_s, 0);
+    CHECK_EQ(slam_engine_snapshot(engine, 0, ANSWER_TIMEOUT_NS, &s, err), 1);
+    CHECK(s->ops[0].completed > 50);
+    CHECK(s->streams[0].stamps_missing > 0);
+    CHECK(s->streams[0].stamps_missing < s->ops[0].completed * 9 / 10);
+    CHECK(s->clock_step_ns / SLAM_NS_PER_S >= 9);
+    CHECK(s->clock_step_ns / SLAM_NS_PER_S <= 10);
+    end();
+}
+
+static void
+test_responses_of_one_read_share_its_stamp(void)
+{
+    for (int many = 0; many < 2; many++) {
+        struct slam_stream_settings config = stream_config(many);
+        static const struct timespec pause = {.tv_nsec = 50 * (long)MS};
+        const struct slam_snapshot *s = NULL;
+        uint64_t shared = 0, completed = 0;
+
+        CHECK(start_responder(NULL));
+        CHECK(create_engine(2));
+        CHECK(add(&config));
+        CHECK(prepare_and_start());
+        /* what is sent in the pause is answered by one write */
+        nanosleep(&pause, NULL);
+        slam_responder_pause(responder);
+        nanosleep(&pause, NULL);
+        slam_responder_resume(responder);
+        for (uint64_t i = 0; s == NULL || !s->final; i++) {
+            CHECK_EQ(slam_engine_snapshot(engine, i, ANSWER_TIMEOUT_NS, &s, err), 1);
+            shared += s->streams[0].shared_stamps;
+            completed += s->ops[0].completed + s->ops[1].completed;
+        }
+        /* 6 connections with 4 in flight, or one */
+        CHECK(many ? shared >= 20 && shared < completed : shared == 0);
+        end();
+    }
 }
 
 /* The requests' times of all outcomes, added up over all snapshots. */
@@ -807,6 +882,8 @@ main(void)
     RUN(test_what_was_due_before_the_end_is_sent_within_the_grace);
     RUN(test_what_waits_after_the_grace_is_dropped);
     RUN(test_server_that_leaves_is_counted_and_engine_ends_cleanly);
+    RUN(test_step_of_the_wall_clock_costs_no_stamp);
+    RUN(test_responses_of_one_read_share_its_stamp);
     RUN(test_client_waits_for_the_connection_that_it_has_lost);
     RUN(test_client_does_not_wait_for_a_connection_that_is_replaced_as_planned);
     RUN(test_destroy_in_mid_run_joins_every_thread);

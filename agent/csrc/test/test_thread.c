@@ -72,11 +72,31 @@ test_thread_that_wants_real_time_priority_has_it_at_once(void)
     slam_thread_close(&thread);
 }
 
+static void
+test_offset_of_the_wall_clock_is_measured_after_a_step_alone(void)
+{
+    uint64_t known = slam_thread_realtime_offset_ns();
+    uint64_t offset = known;
+
+    slam_thread_follow_offset(&offset, known + 9000);
+    slam_thread_follow_offset(&offset, known - 9000);
+    CHECK_EQ(offset, known);
+    /* what one reading says is not believed: the thread may have been interrupted */
+    slam_thread_follow_offset(&offset, known + 5000000);
+    CHECK(offset - known + 100000 < 200000);
+    for (int forward = 0; forward < 2; forward++) {
+        offset = forward ? known + UINT64_C(3600000000000) : 0;
+        slam_thread_follow_offset(&offset, known);
+        CHECK(offset - known + 100000 < 200000);
+    }
+}
+
 int
 main(void)
 {
     RUN(test_priority_of_a_moment_is_given_back);
     RUN(test_what_the_thread_was_given_by_others_comes_back);
     RUN(test_thread_that_wants_real_time_priority_has_it_at_once);
+    RUN(test_offset_of_the_wall_clock_is_measured_after_a_step_alone);
     return SLAM_TEST_EXIT();
 }

@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Responses that share a timestamp; of older runs that is not known, and is zero."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0007"
+down_revision = "0006"
+
+
+def upgrade() -> None:
+    op.add_column(
+        "stream_interval",
+        sa.Column("shared_stamps", sa.BigInteger, nullable=False, server_default="0"),
+    )
