@@ -409,8 +409,9 @@ class _Collector:
         np.maximum.at(waited, where, shares[1][whole])
         throttled = np.array(columns["throttled_ns"], np.float64) / lengths_ns
         steal = np.array(columns["steal_share"], np.float64)  # None is NaN
+        hiccups_ns = np.array(columns["hiccup_max_ns"], np.float64)
         found = (
-            lags_ns > limits.stall_ns,
+            (lags_ns > limits.stall_ns) | (hiccups_ns > limits.stall_ns),
             busy > limits.busy_share,
             waited > limits.run_queue_share,
             steal > limits.run_queue_share,

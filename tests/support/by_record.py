@@ -112,7 +112,8 @@ def _add_disturbances(
     length_ns = record.end_ns - record.start_ns
     host = record.host
     is_so = {
-        "stood still": max(lags_ns, default=0) > validity.stall_ns,
+        "stood still": max(lags_ns, default=0) > validity.stall_ns
+        or (host is not None and host.hiccup_max_ns > validity.stall_ns),
         "a worker was busy throughout": any(a > validity.busy_share for a, _ in busy),
         "waited for a CPU": any(b > validity.run_queue_share for _, b in busy),
         "CPU time was stolen": host is not None

@@ -46,7 +46,7 @@ def test_what_a_class_takes_itself_is_send_lag_of_the_next_arrivals(
     # arrivals after 0, 10 and 20 ms
     profile = [hold(100 / S, FOREVER_NS)]
     recorder = new_recorder(profile=profile, max_backlog=10, total_operations=3)
-    recorder.set_span(T0, T0 + 10 * S)
+    recorder.set_span(T0, T0 + 10 * S, False)
     monkeypatch.setattr(time, "monotonic_ns", lambda: now_ns)
     client = client_of(recorder)
     monkeypatch.setattr(client, "wait", lambda duration_s: pass_by(duration_s * 1e9))
@@ -94,7 +94,7 @@ def test_arrivals_of_the_load_are_sent_after_its_end(
     sent_ms: list[float] = []
     process = object.__new__(ClientProcess)
     process._recorder = recorder
-    monkeypatch.setattr(process, "_client", SimpleNamespace(), raising=False)
+    monkeypatch.setattr(process, "_client", client_of(recorder), raising=False)
     monkeypatch.setattr(process, "_make_usable", lambda: 0)
     monkeypatch.setattr(process, "_session", lambda job, due: sent_ms.append(due / MS))
     monkeypatch.setattr(time, "monotonic_ns", lambda: 1_500 * MS)

@@ -16,7 +16,7 @@ from ldapslam.reports.summarise import summarise
 from ldapslam.results.records import IntervalRecord, RunRecord
 from ldapslam.results.store import Store
 from support.histograms import histogram_messages, packed_of
-from support.store import NS_PER_S, Scenario, agent_facts, run_record, steady
+from support.store import NS_PER_S, Scenario, agent_facts, changed, run_record, steady
 
 MS = 1_000_000
 SECONDS = 20
@@ -123,7 +123,7 @@ def _record(second: int, found: Times, gauges: dict[str, int]) -> IntervalRecord
                 **counts,
             ),
         ),
-        streams=(StreamInterval(stream="load", **gauges),),
+        streams=(changed(StreamInterval(stream="load"), **gauges),),
     )
 
 
@@ -149,7 +149,7 @@ def late(share: float, by_ms: float) -> Callable[[int, Times], Times]:
     return change
 
 
-def more(**counts: int) -> Callable[[int, Times], Times]:
+def more(**counts: Any) -> Callable[[int, Times], Times]:
     return lambda _, found: {**found, **counts}
 
 
