@@ -94,11 +94,11 @@ NOTATION = f"""\
 What must hold in the measure phase for the verdict PASS. '*' stands for every
 stream, or every operation; each that matches must meet the threshold, and the
 value shown is the worst of them. Unbind and abandon have no response and no
-times. In a threshold on a time, failures, dropped arrivals and requests without a
-response count as above every time. A threshold is met, or missed, when it is so
-over the whole range of what the figure may be: its 95% confidence interval, and
-best and worst case of what the generator is to blame for. Otherwise the run is
-INVALID. These hold unless the job sets its own:
+times. In a threshold on a time, failures, dropped arrivals and requests without
+a response count as above every time. A threshold is met, or missed, when it is
+so over the whole range of what the figure may be: its 95% confidence interval,
+and best and worst case of what the generator is to blame for. Otherwise the run
+is INVALID. These hold unless the job sets its own:
 {_DEFAULTS}
 
     times, with a statistic   {", ".join(TIME_METRICS[:3])},
@@ -109,14 +109,14 @@ INVALID. These hold unless the job sets its own:
                               p99.9 and p99.99 as well
     elapsed                   from the stream's start to its last response;
                               operation '*'
-    outage, with a statistic  {", ".join(OUTAGE_STATISTICS)}: time without connections,
-                              or without any response to requests that wait; of a
-                              stream, operation '*'
+    outage, with a statistic  {", ".join(OUTAGE_STATISTICS)}: time without
+                              connections, or without any response to requests
+                              that wait; of a stream, operation '*'
     throughput                completions per second, whatever their result
     goodput                   successes per second
-    errors                    share of the requests due that ended otherwise than
-                              expected: failed, timed out, unresolved or, in an
-                              open loop, dropped
+    errors                    share of the requests due that ended otherwise
+                              than expected: failed, timed out, unresolved or,
+                              in an open loop, dropped
     empty                     share of the successful searches that returned no
                               entry
     expected                  share that ended with a result code other than

@@ -188,7 +188,7 @@ def starved(folder: Path) -> Ended:
 
 def test_saturated_client_is_always_invalid(tmp_path: Path) -> None:
     can_starve = len(os.sched_getaffinity(0)) > 1
-    cause = {"generator_saturated", "sent_share", "dropped_arrivals", "send_lag"}
+    cause = {"generator_disturbed", "loop_share", "plan_followed", "send_lag"}
     called_good = []
     for number in range(RUNS):
         folder = tmp_path / str(number)

@@ -66,7 +66,7 @@ streams:
           delete: {mail: null, sn: [a, b]}
           increment: {uidNumber: 1}
 thresholds: ["readers.search.response_time.p99 < 5ms", "writers.*.errors < 0.1%"]
-validity: {allow_dropped: true, busy_share: 90%}
+validity: {steady: required, busy_share: 90%}
 seed: 42
 on_agent_loss: continue
 coordinator_timeout: 5m
