@@ -53,12 +53,14 @@ def test_percentiles_are_those_of_all_agents_measured_requests(
         value_ns = union.percentile(p)
         assert value_ns is not None
         assert times.percentiles_us[name] == value_ns / 1000
-        if name == "p50":  # one slow second of six says little of the tail
-            low_us, high_us = times.ci95_us[name] or (0, 0)
+        if interval := times.ci95_us[name]:
+            low_us, high_us = interval
             assert high_us is not None
             assert low_us <= value_ns / 1000 <= high_us
-    assert times.ci95_us["p99"] is None
-    assert times.effective["p99"] < 1_000 < times.count
+    # the searches get faster all the time: six seconds say little of a median
+    assert times.ci95_us["p50"] is None
+    assert times.ci95_us["p99"] is not None
+    assert times.effective["p50"] < 100 < times.effective["p99"] < times.count
 
 
 def test_a_percentile_with_too_few_values_is_none_never_zero(
