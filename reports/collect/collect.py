@@ -427,6 +427,8 @@ class _Collector:
             agent.disturbed_ns[DISTURBED] += length_ns
             cell = reports.agent[place], reports.slot[place]
             agent.disturbed += int(slots.agents.completed[cell])
+            if found[0][place]:
+                agent.stalled.add(reports.indexes[reports.slot[place]])
             for name, is_so in zip(DISTURBANCES, found, strict=True):
                 agent.disturbed_ns[name] += length_ns * bool(is_so[place])
 

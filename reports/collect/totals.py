@@ -182,6 +182,8 @@ class AgentTotals(_Totals):
     disturbed_ns: Counter[str] = field(default_factory=Counter)
     #: Completions in disturbed intervals.
     disturbed: int = 0
+    #: The intervals in which it stood still.
+    stalled: set[int] = field(default_factory=set)
     #: Weighted by the length of the intervals that have it.
     cpu_utilisation_ns: float = 0.0
     cpu_utilisation_wall_ns: int = 0

@@ -160,6 +160,9 @@ class Evidence:
                 counts = totals.whole
                 yield operation, counts["scheduled"] - counts["substituted"]
 
+    def is_replay(self, stream: str) -> bool:
+        return bool(self.streams.get(stream, {}).get("is_replay"))
+
     def arrivals_due(self, stream: str) -> float | None:
         """In the measure phase, by the plan; None where no rate says so."""
         start_ns, end_ns = (
@@ -241,9 +244,13 @@ class Evidence:
                 totals.down_ns[index] / NS_PER_S / connections, lengths_s[index]
             )
         usual_s = self._usual_response_s(stream)
+        agents = self.collected.agents.values()
         for first, last in _chains(totals.silent):
             silence_s = sum(lengths_s[index] for index in range(first, last + 1))
-            if silence_s > _SILENCE_TIMES * usual_s:
+            # it is the generator's where that stood still, which it tells afterwards
+            around = range(first - 1, last + 2)
+            is_own = any(not agent.stalled.isdisjoint(around) for agent in agents)
+            if silence_s > _SILENCE_TIMES * usual_s and not is_own:
                 out_s.update(
                     {
                         index: lengths_s[index] - out_s[index]

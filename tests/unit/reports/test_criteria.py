@@ -336,6 +336,13 @@ def test_a_silence_while_requests_wait_is_an_outage() -> None:
     summary = summary_of(change=silent, state=waiting, stream=plan)
     assert summary.verdict == "FAIL"
     assert "unavailable for 3 s from about +5 s" in summary.reasons[0]
+    stopped = in_seconds({8}, more(receive_lag=np.full(1, 3_000 * MS)))
+    own = summary_of(
+        change=lambda second, found: stopped(second, silent(second, found)),
+        state=waiting,
+        stream=plan,
+    )
+    assert own.verdict == "PASS"  # the generator stood still, and says so in second 8
     idle = summary_of(change=silent, stream=plan)  # nothing waits: there was no load
     assert idle.verdict == "PASS"
 
