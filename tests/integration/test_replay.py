@@ -236,7 +236,7 @@ def test_a_replay_ends_with_its_log_and_is_certified(
         *("--speed", speed, "--agents", str(agents)),
         # a busy host is not what this is about
         *("--set", "validity.send_lag_p99=1s", "--set", "validity.stall=10s"),
-        *("--set", "validity.saturated_intervals=100%"),
+        *("--set", "validity.disturbed_intervals=100%"),
         cwd=tmp_path,
     )
     result = json.loads(ended.stdout)
