@@ -499,7 +499,7 @@ def collect_run(
     ended = {
         agent: last
         for agent, last in found.finals.items()
-        if last < len(plan.intervals)
+        if last <= len(plan.intervals)
         and plan.all_counted(streams_of(store, run.run_id, agent))
     }
     chunks = _chunks(found.indexes, plan, processes or _worth(store, found))

@@ -90,8 +90,9 @@ def completeness(run: RunRecord, plan: Plan, collected: Collected) -> Completene
         agent = collected.agents[name]
         owed = due
         last = agent.final_index
-        if last is not None and last < planned and plan.all_counted(agent.streams):
-            owed = [index for index in due if index < last]
+        if last is not None and plan.all_counted(agent.streams):
+            if last < planned:
+                owed = [index for index in due if index < last]
         elif agent.cut is not None:
             index, end_ns = agent.cut
             start_ns, _ = plan.span_ns(index)
