@@ -4,13 +4,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from ldapslam.jobs.fields.thresholds import PERCENTILES, samples_needed
-from ldapslam.reports.collect.totals import BatchTotals
 from ldapslam.reports.uncertainty import percentile_interval
 from ldapslam.results.histogram import Histogram
 
@@ -73,17 +72,16 @@ class Curve:
 
 
 def distribution(
-    histogram: Histogram, batches: Iterable[BatchTotals] | None = None
+    histogram: Histogram, batches: Sequence[Histogram] | None = None
 ) -> Distribution:
     """The statistics of a histogram that its sample supports; `batches` are its parts
     in consecutive intervals."""
     percentiles: dict[str, float | None] = {}
     intervals: dict[str, tuple[float, float | None] | None] = {}
     effective: dict[str, int] = {}
-    parts = [one.times for one in batches or ()]
     for name, p in PERCENTILES.items():
         percentiles[name] = us_of(histogram.reliable_percentile(p))
-        ci95, sample = percentile_interval(histogram, parts, p)
+        ci95, sample = percentile_interval(histogram, batches or (), p)
         intervals[name] = None
         if batches is not None:
             effective[name] = sample

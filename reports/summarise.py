@@ -183,7 +183,9 @@ def _operation(
         times={
             metric: distribution(
                 shown[metric],
-                totals.batches.values() if metric == "response_time" else None,
+                [one.times for _, one in sorted(totals.batches.items())]
+                if metric == "response_time"
+                else None,
             )
             for metric in METRICS
         },
