@@ -20,7 +20,7 @@ JOB = f"""\
 job: imports
 targets: {{here: "ldap://localhost"}}
 run: {{interval: 1s}}
-validity: {{disturbed_intervals: 100%, run_queue_share: 100%, stall: 60s}}
+validity: {{disturbed_intervals: 100%, send_lag_p99: 1s, stall: 60s}}
 streams:
   - name: slapadd
     target: here

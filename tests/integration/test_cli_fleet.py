@@ -20,7 +20,7 @@ JOB = """\
 job: fleet
 targets: {{directory: "{uri}"}}
 run: {{duration: {duration}, interval: 500ms}}
-validity: {{disturbed_intervals: 100%, send_lag_p99: 1s, stall: 10s}}
+validity: {{disturbed_intervals: 100%, send_lag_p99: 1s, loop_share: 100%}}
 agents: {{labels: {{site: a}}}}
 streams:
   - name: readers

@@ -15,7 +15,7 @@ targets: {{directory: "{uri}"}}
 bind: {{dn: "{dn}", password: {{file: "{password_file}"}}}}
 population: {{file: people.population}}
 run: {{duration: 1s}}
-validity: {{run_queue_share: 100%, busy_share: 100%, stall: 10s}}
+validity: {{disturbed_intervals: 100%, send_lag_p99: 1s, loop_share: 100%}}
 streams:
   - name: s
     target: directory

@@ -38,14 +38,15 @@ streams:
     load: {load}
     operations: {operations}
 thresholds: {thresholds}
-# the rest of the machine is not what these situations are about
-validity: {{run_queue_share: 100%, send_lag_p99: 20ms, {validity}}}
+# other work on the machine is not what these situations are about
+validity: {{disturbed_intervals: 50%, loop_share: 100%, send_lag_p99: 50ms, {validity}}}
 """
 
 OPEN = "{open: {rate: 400/s, arrivals: poisson, connections: 16}}"
 CLOSED = "{closed: {clients: 4, think_time: 5ms}}"
 SEARCH = '[search: {base: "dc=example,dc=com", filter: "(uid=user.[0-999])"}]'
 P99 = "load.search.response_time.p99 < 100ms"
+LENIENT = "load.search.response_time.p99 < 1s"
 
 
 @dataclass(frozen=True)
@@ -119,8 +120,8 @@ def stop_engines(command: psutil.Process, for_s: float) -> None:
 @pytest.mark.parametrize(
     ("load", "delay_ms", "thresholds", "act", "verdict", "says"),
     [
-        pytest.param(OPEN, 1, (P99,), None, "PASS", "", id="healthy, open"),
-        pytest.param(CLOSED, 1, (P99,), None, "PASS", "", id="healthy, closed"),
+        pytest.param(OPEN, 1, (LENIENT,), None, "PASS", "", id="healthy, open"),
+        pytest.param(CLOSED, 1, (LENIENT,), None, "PASS", "", id="healthy, closed"),
         pytest.param(OPEN, 150, (P99,), None, "FAIL", "above the limit", id="slow"),
         pytest.param(
             "{open: {rate: 400/s, connections: 2, in_flight: 1, max_backlog: 50}}",
@@ -242,7 +243,7 @@ def test_a_situation_gets_its_verdict(
         ),
         pytest.param(
             '[search: {base: "dc=example,dc=com", scope: base}]',
-            (P99, "load.*.errors <= 0%"),
+            (LENIENT, "load.*.errors <= 0%"),
             "PASS",
             "",
             id="healthy",
