@@ -17,6 +17,8 @@ import pytest
 
 from ldapslam.agent._engine import Responder
 from support.engine import (
+    BACKLOG_WAIT,
+    BUSY_LATER,
     FOR_EVER_NS,
     LINEAR,
     MS,
@@ -27,8 +29,10 @@ from support.engine import (
     collect,
     new_engine,
     open_stream,
+    run,
     start,
 )
+from support.engine import steady as constant
 from support.truth import anderson_darling
 
 pytestmark = pytest.mark.accuracy
@@ -46,9 +50,11 @@ def received(
     """When the server received each request, in seconds from T0, in order."""
     server = Responder(record_capacity=2_000_000)
     server.start()
-    changes = {} if profile is None else {"profile": list(profile)}
+    segments = [constant(rate_per_s)] if profile is None else [*profile]
+    if workers > 1:
+        segments.append(BUSY_LATER)
     load = open_stream(
-        server.uri, rate_per_s, connections=32, arrivals=arrivals, **changes
+        server.uri, rate_per_s, connections=32, arrivals=arrivals, profile=segments
     )
     engine = new_engine(
         [load],
@@ -144,3 +150,31 @@ def test_send_lag_at_twenty_thousand_a_second_is_small() -> None:
     )
     assert p99 < 50_000
     assert p99_9 < 300_000
+
+
+def test_backlog_wait_does_not_depend_on_the_number_of_workers() -> None:
+    """Eight connections that take one request of 5 ms at a time, loaded to 75 %: with a
+    queue for each of eight workers the p99 of the wait would be 15 times as long."""
+    waits_ns = {}
+    for workers in (1, 2, 4, 8):
+        server = Responder(delays=[(1, 5 * MS)])
+        server.start()
+        outcome = run(
+            open_stream(
+                server.uri, 1200, arrivals="poisson", connections=8, in_flight=1
+            ),
+            duration_ns=15 * S,
+            interval_ns=S,
+            grace_ns=S,
+            workers=workers,
+            realtime=True,
+            seed=1,
+        )
+        wait = outcome.histogram(BACKLOG_WAIT)
+        waits_ns[workers] = {"mean": wait.mean()} | {
+            p: wait.percentile(p) for p in (90, 99)
+        }
+    print(waits_ns)
+    for workers, wait_ns in waits_ns.items():
+        for figure, ns in wait_ns.items():
+            assert ns == pytest.approx(waits_ns[1][figure], rel=0.05), workers

@@ -18,6 +18,7 @@ import pytest
 from ldapslam.agent import _engine
 from ldapslam.proto.fields import OPERATION_COUNTERS
 from support.engine import (
+    BUSY_LATER,
     MS,
     Result,
     S,
@@ -27,6 +28,7 @@ from support.engine import (
     open_stream,
     run,
     search,
+    steady,
     stream,
     uniform,
     value,
@@ -101,6 +103,7 @@ def arrivals(uri: str, folder: Path) -> dict[str, Any]:
     return open_stream(
         uri,
         4000,
+        profile=[steady(4000), BUSY_LATER],
         total_operations=1000,
         # of one kind: a script is drawn at its arrival, a value when it is sent
         operations=[search(uniform(0, 10**9))],

@@ -10,7 +10,17 @@ import pytest
 
 from ldapslam.jobs.plan import share
 from ldapslam.jobs.requests.template import FILE_SEQUENCE, SEQUENCE, UNIQUE
-from support.engine import S, open_stream, run, search, searched_value, source, stream
+from support.engine import (
+    BUSY_LATER,
+    S,
+    open_stream,
+    run,
+    search,
+    searched_value,
+    source,
+    steady,
+    stream,
+)
 from support.fake_ldap import FakeLdap, result, send_and_stay
 
 AGENTS, WORKERS = 7, 3
@@ -52,7 +62,12 @@ def test_fleet_sends_each_sequential_value_once(connections: int) -> None:
 
 def test_fleet_of_an_open_stream_sends_each_value_once_a_round() -> None:
     sent = sent_by_fleet(
-        21, 1000, source(SEQUENCE, 0, 499), rate_per_s=20_000, arrivals="poisson"
+        21,
+        1000,
+        source(SEQUENCE, 0, 499),
+        rate_per_s=20_000,
+        profile=[steady(20_000), BUSY_LATER],
+        arrivals="poisson",
     )
     assert sent == dict.fromkeys(range(500), 2)
 

@@ -13,6 +13,7 @@ from ldapslam.agent import _engine
 from ldapslam.agent._engine import Responder
 from support.engine import (
     BACKLOG_WAIT,
+    BUSY_LATER,
     LINEAR,
     MS,
     RESPONSE_TIME,
@@ -27,6 +28,7 @@ from support.engine import (
     sequence_of,
     sleep_until,
     start,
+    steady,
     stream,
     uniform,
 )
@@ -46,7 +48,12 @@ def test_constant_arrivals_follow_their_schedule_to_one(
 ) -> None:
     # 777/s: N(t) = floor(777 t) + 1, the first arrival being at T0
     outcome = run(
-        open_stream(responder.uri, 777, connections=connections),
+        open_stream(
+            responder.uri,
+            777,
+            profile=[steady(777), BUSY_LATER],
+            connections=connections,
+        ),
         workers=workers,
         duration_ns=500 * MS,
     )
@@ -157,6 +164,7 @@ def test_sequence_is_emitted_once_by_agents_and_workers_together() -> None:
                     open_stream(
                         server.uri,
                         2000,
+                        profile=[steady(2000), BUSY_LATER],
                         first_connection=agent,
                         connection_stride=2,
                         total_connections=8,
@@ -211,11 +219,62 @@ def test_open_load_is_spread_evenly_over_connections(
     with contextlib.ExitStack() as stack:
         servers = [stack.enter_context(FakeLdap(answer)) for _ in range(connections)]
         uris = [server.uri for server in servers]
-        load = open_stream("", 480, uris=uris, connections=connections, in_flight=16)
+        load = open_stream(
+            "",
+            480,
+            profile=[steady(480), BUSY_LATER],
+            uris=uris,
+            connections=connections,
+            in_flight=16,
+        )
         outcome = run(load, workers=workers, duration_ns=500 * MS)
         assert outcome.count("completed") == 240
         counts = [len(server.requests) for server in servers]
     assert counts == [240 // connections] * connections
+
+
+@pytest.mark.parametrize(
+    ("rates", "carriers"),
+    [
+        ([9_999], [1]),
+        ([10_001], [2]),
+        ([1_000_000], [4]),
+        ([100, 100, 100], [1, 1, 1]),
+        ([25_000, 100], [3, 1]),
+    ],
+)
+def test_open_streams_are_carried_by_as_few_workers_as_they_need(
+    responder: Responder, rates: list[int], carriers: list[int]
+) -> None:
+    """Each worker has a queue of its own: what waits in it cannot use the others'."""
+    engine = new_engine(
+        [
+            open_stream(responder.uri, rate, name=f"{rate}-{i}")
+            for i, rate in enumerate(rates)
+        ],
+        workers=4,
+        duration_ns=MS,
+    )
+    start(engine)
+    assert collect(engine).facts["workers"] == min(4, sum(carriers))
+
+
+@pytest.mark.parametrize(
+    ("changes", "carriers"),
+    [
+        ({"scripts": [(1, [(0, 0)] * 3)]}, 3),  # three requests each
+        ({"total_connections": 12}, 1),  # of which this agent has a third
+        ({"total_connections": 4, "connections": 2}, 2),
+    ],
+)
+def test_rate_of_an_agents_requests_decides_how_many_workers_carry_a_stream(
+    responder: Responder, changes: dict[str, Any], carriers: int
+) -> None:
+    rate = {3: 10_000, 1: 30_000, 2: 30_000}[carriers]
+    outcome = run(
+        open_stream(responder.uri, rate, **changes), workers=4, duration_ns=MS
+    )
+    assert outcome.facts["workers"] == carriers
 
 
 def test_connections_are_dealt_to_the_uris_by_their_global_number() -> None:

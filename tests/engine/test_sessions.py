@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from support.engine import (
+    BUSY_LATER,
     FAILED,
     MS,
     RESPONSE_TIME,
@@ -29,6 +30,7 @@ from support.engine import (
     run,
     search,
     source,
+    steady,
     stream,
     uniform,
     value,
@@ -398,7 +400,11 @@ def test_no_session_is_lost_for_ever_or_counted_twice(
     ]
     with FakeLdap(Moody(seed)) as server:
         outcome = run(
-            (open_stream(server.uri, 600) if seed % 2 else stream(server.uri))
+            (
+                open_stream(server.uri, 600, profile=[steady(600), BUSY_LATER])
+                if seed % 2
+                else stream(server.uri)
+            )
             | {
                 "max_backlog": 300,
                 "in_flight": 1,

@@ -219,6 +219,11 @@ def steady(rate_per_s: float) -> tuple[int, int, float, float, float]:
     return (LINEAR, FOR_EVER_NS, rate_per_s / S, rate_per_s / S, 0.0)
 
 
+#: After a profile's last segment, which is longer than the run: a rate that an agent
+#: needs all its workers for, so that they carry the stream from the beginning.
+BUSY_LATER = (LINEAR, S, 0.01, 0.01, 0.0)
+
+
 def open_stream(uri: str, rate_per_s: int, **changes: Any) -> dict[str, Any]:
     """Constant arrivals over four connections with four requests in flight each."""
     settings: dict[str, Any] = {

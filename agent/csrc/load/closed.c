@@ -25,12 +25,11 @@ init(struct slam_flow *flow)
 static void
 begin(struct slam_flow *flow)
 {
-    const struct slam_worker_config *config = &flow->worker->config;
-    const struct slam_timeline *t = config->timeline;
+    const struct slam_timeline *t = flow->worker->config.timeline;
     const struct slam_stream *stream = flow->stream;
 
     for (uint32_t i = 0; i < flow->conn_count; i++) {
-        uint64_t number = config->index + (uint64_t)i * config->count;
+        uint64_t number = flow->lane + (uint64_t)i * stream->carriers;
 
         flow->conns[i].due_ns = t->t0_ns + stream->settings.start_ns +
                                 (uint64_t)((double)t->ramp_up_ns * (double)number /

@@ -106,6 +106,25 @@ slam_engine_add_stream(struct slam_engine *e, const struct slam_stream_settings 
     return (int)e->stream_count++;
 }
 
+/* Deals the streams of a kind out to its workers, each going on where the one before
+ * ended. Returns how many workers carry any. */
+static uint32_t
+deal_streams(struct slam_engine *e, bool open)
+{
+    uint32_t dealt = 0;
+
+    for (size_t i = 0; i < e->stream_count; i++) {
+        struct slam_stream *stream = &e->streams[i];
+
+        if (stream->settings.open != open)
+            continue;
+        stream->first_worker = dealt % e->config.workers;
+        stream->carriers = slam_stream_carriers(stream, e->config.workers);
+        dealt += stream->carriers;
+    }
+    return dealt < e->config.workers ? dealt : e->config.workers;
+}
+
 static int
 create_workers(struct slam_engine *e, bool open, char *err)
 {
@@ -120,13 +139,9 @@ create_workers(struct slam_engine *e, bool open, char *err)
                                         .streams = e->streams,
                                         .timeline = &e->timeline,
                                         .connector = e->connector};
-    uint32_t most = 0;
+    uint32_t carrying = deal_streams(e, open);
 
-    for (size_t i = 0; i < e->stream_count; i++)
-        if (e->streams[i].settings.open == open &&
-            e->streams[i].settings.connections > most)
-            most = e->streams[i].settings.connections;
-    for (; config.index < config.count && config.index < most; config.index++) {
+    for (; config.index < carrying; config.index++) {
         int rc = slam_worker_create(&config, &e->workers[e->worker_count], err);
 
         if (rc != SLAM_OK)

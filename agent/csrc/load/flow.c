@@ -52,15 +52,15 @@ init_sessions(struct slam_flow *flow, size_t slots)
 }
 
 static int
-open_ledgers(struct slam_flow *flow, uint32_t worker_index, char *err)
+open_ledgers(struct slam_flow *flow, char *err)
 {
     const struct slam_stream *stream = flow->stream;
 
     for (uint32_t i = 0; i < stream->settings.ledgers; i++) {
         char path[4096];
-        int n = snprintf(path, sizeof(path), "%s/%zu-%u-%u.ledger",
-                         stream->settings.ledger_folder, flow->stream_index, i,
-                         worker_index);
+        int n =
+            snprintf(path, sizeof(path), "%s/%zu-%u-%u.ledger",
+                     stream->settings.ledger_folder, flow->stream_index, i, flow->lane);
         int rc;
 
         if (n < 0 || (size_t)n >= sizeof(path))
@@ -93,12 +93,11 @@ number_states(const struct slam_stream *stream, size_t *first_state)
 static void
 init_connections(struct slam_flow *flow)
 {
-    const struct slam_worker_config *config = &flow->worker->config;
     const struct slam_stream *stream = flow->stream;
 
     for (uint32_t i = 0; i < flow->conn_count; i++) {
         struct slam_conn *conn = &flow->conns[i];
-        uint64_t local = config->index + (uint64_t)i * config->count;
+        uint64_t local = flow->lane + (uint64_t)i * stream->carriers;
         uint64_t number = stream->settings.first_connection +
                           local * stream->settings.connection_stride;
 
@@ -135,12 +134,13 @@ slam_flow_init(struct slam_flow *flow, struct slam_worker *worker, size_t stream
     flow->worker = worker;
     flow->stream = stream;
     flow->stream_index = stream_index;
+    flow->lane = slam_stream_lane(stream, config->index, config->count);
     flow->conn_count =
-        slam_flow_part(stream->settings.connections, config->index, config->count);
+        slam_flow_part(stream->settings.connections, flow->lane, stream->carriers);
     flow->partition = (struct slam_partition){
         .first = stream->settings.first_connection +
-                 (uint64_t)config->index * stream->settings.connection_stride,
-        .step = (uint64_t)config->count * stream->settings.connection_stride,
+                 (uint64_t)flow->lane * stream->settings.connection_stride,
+        .step = (uint64_t)stream->carriers * stream->settings.connection_stride,
         .count = flow->conn_count,
         .total = stream->settings.total_connections};
     flow->sessions_left =
@@ -167,7 +167,7 @@ slam_flow_init(struct slam_flow *flow, struct slam_worker *worker, size_t stream
         return SLAM_ENOMEM;
     rc = init_sessions(flow, slots);
     if (rc == SLAM_OK)
-        rc = open_ledgers(flow, config->index, err);
+        rc = open_ledgers(flow, err);
     if (rc != SLAM_OK)
         return rc;
 

@@ -124,6 +124,7 @@ struct slam_flow {
     const struct slam_load_model *model;
     void *load; /* the model's data, one block of malloc */
     size_t stream_index;
+    uint32_t lane; /* slam_stream_lane of the worker */
     struct slam_conn *conns;
     uint32_t conn_count;
     struct slam_slot *slots;

@@ -28,15 +28,11 @@ struct open_load {
 static int
 init(struct slam_flow *flow)
 {
-    const struct slam_worker_config *config = &flow->worker->config;
     const struct slam_stream *stream = flow->stream;
-    uint32_t carriers = stream->settings.connections < config->count
-                            ? stream->settings.connections
-                            : config->count;
     size_t cap = stream->settings.max_backlog == 0
                      ? 0
-                     : slam_flow_part(stream->settings.max_backlog - 1, config->index,
-                                      carriers) +
+                     : slam_flow_part(stream->settings.max_backlog - 1, flow->lane,
+                                      stream->carriers) +
                            1;
     struct open_load *load = calloc(1, sizeof(*load) + cap * sizeof(struct arrival));
 

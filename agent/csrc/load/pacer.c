@@ -70,6 +70,20 @@ slam_rate_profile_prepare(struct slam_rate_segment *segments, size_t count, char
 }
 
 double
+slam_rate_profile_peak(const struct slam_rate_segment *segments, size_t count)
+{
+    double peak = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        const struct slam_rate_segment *s = &segments[i];
+
+        peak = fmax(peak,
+                    s->kind == SLAM_RATE_SINE ? s->a + fabs(s->b) : fmax(s->a, s->b));
+    }
+    return peak;
+}
+
+double
 slam_rate_profile_arrivals(const struct slam_rate_segment *segments, size_t count,
                            uint64_t t_ns)
 {

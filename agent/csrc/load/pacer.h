@@ -69,6 +69,9 @@ struct slam_pacer {
 int slam_rate_profile_prepare(struct slam_rate_segment *segments, size_t count,
                               char *err);
 
+/* The profile's highest rate, in arrivals per ns of the whole run. */
+double slam_rate_profile_peak(const struct slam_rate_segment *segments, size_t count);
+
 double slam_rate_profile_arrivals(const struct slam_rate_segment *segments,
                                   size_t count, uint64_t t_ns);
 

@@ -32,7 +32,6 @@ replayed_of(const struct slam_conn *conn)
 static int
 init(struct slam_flow *flow)
 {
-    const struct slam_worker_config *config = &flow->worker->config;
     const struct slam_trace *trace = flow->stream->trace;
     struct replay_load *load =
         calloc(1, sizeof(*load) + flow->conn_count * sizeof(struct replayed));
@@ -42,7 +41,8 @@ init(struct slam_flow *flow)
     flow->load = load;
     flow->sessions_left = 0;
     for (uint32_t i = 0; i < flow->conn_count; i++) {
-        uint64_t at = slam_trace_first_of(trace, config->index + i * config->count);
+        uint64_t at =
+            slam_trace_first_of(trace, flow->lane + i * flow->stream->carriers);
 
         load->conns[i].next = at;
         for (; at; at = slam_trace_at(trace, at)->next)
@@ -99,10 +99,9 @@ seek(struct slam_flow *flow, uint64_t offset)
 {
     struct replay_load *load = flow->load;
     const struct slam_trace *trace = flow->stream->trace;
-    const struct slam_worker_config *config = &flow->worker->config;
+    uint32_t carriers = flow->stream->carriers;
 
-    while (offset &&
-           slam_trace_at(trace, offset)->connection % config->count != config->index)
+    while (offset && slam_trace_at(trace, offset)->connection % carriers != flow->lane)
         offset = slam_trace_following(trace, offset);
     load->cursor = offset;
     load->next_ns =
@@ -118,8 +117,7 @@ begin_open(struct slam_flow *flow)
 static void
 arrive(struct slam_flow *flow, const struct slam_trace_record *record)
 {
-    struct slam_conn *conn =
-        &flow->conns[record->connection / flow->worker->config.count];
+    struct slam_conn *conn = &flow->conns[record->connection / flow->stream->carriers];
     struct replayed *replayed = replayed_of(conn);
     uint64_t at_ns = intended_ns(flow, record);
 

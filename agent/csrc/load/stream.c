@@ -4,8 +4,13 @@
 #include "core/slam_err.h"
 #include "ldap/pdu.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* What a worker sends on time, with an order of magnitude to spare: what it costs is
+ * benchmarks/engine_cost.py's, about 5 us a request. */
+#define WORKER_REQUESTS_PER_S 10000.0
 
 #define MAX_OPERATIONS 1024u
 #define MAX_CAPTURES 32u
@@ -297,6 +302,7 @@ add_script(struct slam_stream *s, const struct slam_script_config *script, char 
     s->scripts[s->script_count++] = (struct slam_script){
         .first_step = (uint32_t)s->step_count, .weight = script->weight};
     s->total_weight += script->weight;
+    s->weighted_steps += script->weight * (uint64_t)script->step_count;
     for (size_t i = 0; i < script->step_count; i++) {
         struct slam_step step = {.op = script->steps[i].operation,
                                  .pause_ns = script->steps[i].pause_ns,
@@ -368,6 +374,36 @@ slam_stream_prepare(struct slam_stream *s, char *err)
     if (rc == SLAM_OK && slam_trace_max_pdu(s->trace) > s->max_pdu)
         s->max_pdu = slam_trace_max_pdu(s->trace);
     return rc;
+}
+
+static bool
+binds_with_sasl(const struct slam_stream *s)
+{
+    for (size_t i = 0; i < s->op_count; i++)
+        if (s->ops[i].spec && s->ops[i].spec->sasl.mechanism)
+            return true;
+    return false;
+}
+
+/* An arrival waits for a connection of its worker, also while another worker's are
+ * idle: with more workers than its rate needs, an open stream would measure how the
+ * generator deals it out. In a replay it waits for one connection in any case, and
+ * between the steps of a SASL bind the client itself may compute for milliseconds. */
+uint32_t
+slam_stream_carriers(const struct slam_stream *s, uint32_t workers)
+{
+    const struct slam_stream_settings *c = &s->settings;
+    uint32_t most = c->connections < workers ? c->connections : workers;
+    double per_s;
+
+    if (!c->open || c->trace || binds_with_sasl(s))
+        return most;
+    per_s = 1e9 * slam_rate_profile_peak(c->segments, c->segment_count) *
+            c->connections / c->total_connections * (double)s->weighted_steps /
+            (double)s->total_weight;
+    return per_s > (double)(most - 1) * WORKER_REQUESTS_PER_S
+               ? most
+               : (uint32_t)fmax(1, ceil(per_s / WORKER_REQUESTS_PER_S));
 }
 
 int

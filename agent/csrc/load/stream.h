@@ -50,11 +50,16 @@ struct slam_stream {
     struct slam_script *scripts;
     size_t script_count;
     uint64_t total_weight;
-    bool has_sessions;    /* sessions keep something beside their slot */
-    uint32_t pause_count; /* steps with a pause, or after one that is not awaited */
-    bool reads_content;   /* of responses, beyond the head */
-    size_t first_op;      /* index of ops[0] in the engine's table of operations */
-    size_t max_pdu;       /* largest request, in bytes */
+    uint64_t weighted_steps; /* of the scripts, each times its weight */
+    bool has_sessions;       /* sessions keep something beside their slot */
+    uint32_t pause_count;    /* steps with a pause, or after one that is not awaited */
+    bool reads_content;      /* of responses, beyond the head */
+    size_t first_op;         /* index of ops[0] in the engine's table of operations */
+    size_t max_pdu;          /* largest request, in bytes */
+
+    /* Of the agent's workers of its kind, those that carry it: slam_stream_lane. */
+    uint32_t carriers;
+    uint32_t first_worker;
 };
 
 /* The script that replaces one that finds a ledger empty: it adds to the ledger before
@@ -64,6 +69,17 @@ const struct slam_script *slam_stream_filling(const struct slam_stream *stream,
 
 /* Checks the stream as a whole and opens its trace, if it has one. */
 int slam_stream_prepare(struct slam_stream *stream, char *err);
+
+/* How many of the workers carry the stream; each does at least one connection. */
+uint32_t slam_stream_carriers(const struct slam_stream *stream, uint32_t workers);
+
+/* The worker's place among those that carry the stream, from 0; from `carriers` on: it
+ * is none of them. */
+static inline uint32_t
+slam_stream_lane(const struct slam_stream *stream, uint32_t worker, uint32_t workers)
+{
+    return (worker + workers - stream->first_worker) % workers;
+}
 
 /* Makes a stream of its settings; slam_stream_destroy may be called either way. */
 int slam_stream_init(struct slam_stream *stream,

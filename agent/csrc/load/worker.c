@@ -471,7 +471,7 @@ slam_worker_create(const struct slam_worker_config *config, struct slam_worker *
         const struct slam_stream *stream = &config->streams[i];
 
         if (stream->settings.open != config->open ||
-            stream->settings.connections <= config->index)
+            slam_stream_lane(stream, config->index, config->count) >= stream->carriers)
             continue;
         rc = add_flow(worker, i, err);
         if (rc != SLAM_OK)
