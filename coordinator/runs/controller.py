@@ -451,23 +451,24 @@ class ActiveRun:
         self, state: RunState, detail: str, error: LdapSlamError | None
     ) -> None:
         _log.info("run %s: %s %s", self.run_id, state, detail)
-        self._end_as(state, detail, error)
-        first = self._writer.submit(self._store_end, self.record, error)
-        self._closing = asyncio.create_task(self._close(first))
+        ended = self._ended_as(state, detail, error)
+        first = self._writer.submit(self._store_end, ended, error)
+        self._closing = asyncio.create_task(self._close(ended, first))
 
-    def _end_as(
+    def _ended_as(
         self, state: RunState, detail: str, error: LdapSlamError | None
-    ) -> None:
+    ) -> RunRecord:
         self._error = error
-        self.record = replace(
+        return replace(
             self.record,
             state=str(state),
             state_detail=detail,
             finished_utc=utc_text(datetime.now(UTC)),
         )
 
-    async def _close(self, written: asyncio.Future[None]) -> None:
-        """Conclude once the end is stored."""
+    async def _close(self, ended: RunRecord, written: asyncio.Future[None]) -> None:
+        """Conclude once the end is stored, and say so to nobody before: who asked the
+        store then would find a run that is not over."""
         try:
             for attempt in range(1, _END_ATTEMPTS + 1):
                 try:
@@ -476,12 +477,18 @@ class ActiveRun:
                 except StoreError as error:
                     _log.error("run %s: its end is not stored: %s", self.run_id, error)
                     if attempt == _END_ATTEMPTS:
-                        self._end_as(RunState.FAILED, str(error), error)
-                        self._writer.post(self._store_end, self.record, error)
+                        ended = self._ended_as(RunState.FAILED, str(error), error)
+                        self._writer.post(self._store_end, ended, error)
                         break
                 await asyncio.sleep(_END_PAUSE_S)
-                written = self._writer.submit(self._store_end, self.record, self._error)
+                written = self._writer.submit(self._store_end, ended, self._error)
         finally:
+            self.record = replace(
+                self.record,
+                state=ended.state,
+                state_detail=ended.state_detail,
+                finished_utc=ended.finished_utc,
+            )
             self._notify(status=self.status())
             for updates in self._watchers:
                 updates.put_nowait(None)
