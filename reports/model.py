@@ -98,6 +98,9 @@ class StreamSummary:
     window: Window
     connections: Mapping[str, int]
     outage: Outage
+    #: Share of the arrivals that waited for a connection when the measure phase ended;
+    #: None of a closed stream.
+    unsent: float | None
     #: Name in SET_UP_TIMES -> statistics of the whole run.
     set_up: Mapping[str, Distribution]
     operations: tuple[OperationSummary, ...]

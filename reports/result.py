@@ -224,6 +224,7 @@ def _connections(stream: StreamSummary) -> dict[str, Any]:
         "outage_longest_s": _rounded(stream.outage.longest_s),
         "outage_total_s": _rounded(stream.outage.total_s),
         "outage_share": _rounded(stream.outage.share, 6),
+        "unsent_share": _rounded(stream.unsent, 6),
         **{f"{name}_us": distribution_of(d) for name, d in stream.set_up.items()},
         "elapsed_s": _rounded(stream.window.elapsed_s, 6),
         "measured_s": _rounded(stream.window.measure_s, 6),

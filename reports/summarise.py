@@ -101,7 +101,7 @@ def summarise(store: Store, run_id: str) -> Summary:
         run.plan.get("thresholds", ()),
         evidence,
         statistics_of(summary),
-        is_sound=verdict.is_sound(rules),
+        blamed=verdict.blamed(rules),
     )
     failures = evidence.replication.failures if evidence.replication else ()
     word, reasons = verdict.conclude(rules, thresholds, failures)
@@ -139,6 +139,7 @@ def _stream(name: str, evidence: Evidence) -> StreamSummary:
         window=window,
         connections=connections,
         outage=evidence.outage_of(name),
+        unsent=evidence.unsent_of(name) if name in evidence.streams else None,
         set_up={
             name: distribution(totals.set_up.get(name) or Histogram())
             for name in SET_UP_TIMES

@@ -62,7 +62,7 @@ SHARES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 OUTAGE_STATISTICS = ("longest", "total", "share")
 _OUTAGE = {None: "_s", "longest": "_longest_s", "total": "_total_s", "share": "_share"}
 #: Metrics of a stream, not of an operation.
-STREAM_METRICS = (*SET_UP_METRICS, "elapsed", "outage")
+STREAM_METRICS = (*SET_UP_METRICS, "elapsed", "outage", "unsent")
 METRICS = (*TIME_METRICS, *STREAM_METRICS, "throughput", "goodput", *SHARES)
 #: Hold for every operation or stream for which the job has none of the same metric and
 #: statistic.
@@ -71,6 +71,7 @@ DEFAULT_THRESHOLDS = (
     "*.*.empty <= 50%",
     "*.*.outage.longest < 2s",
     "*.*.outage.share < 1%",
+    "*.*.unsent < 1%",
 )
 COMPARISONS: dict[str, Callable[[float, float], bool]] = {
     "<": operator.lt,
@@ -112,6 +113,9 @@ is INVALID. These hold unless the job sets its own:
     outage, with a statistic  {", ".join(OUTAGE_STATISTICS)}: time without
                               connections, or without any response to requests
                               that wait; of a stream, operation '*'
+    unsent                    share of an open stream's arrivals that waited
+                              for a connection when the measure phase ended;
+                              operation '*'
     throughput                completions per second, whatever their result
     goodput                   successes per second
     errors                    share of the requests due that ended otherwise
@@ -246,6 +250,8 @@ def figure(threshold: Threshold, statistics: Mapping[str, Any]) -> float | None:
             value *= 1e6
     elif threshold.unit == "per_s":
         value = statistics.get(f"{threshold.metric}_per_s")
+    elif threshold.metric == "unsent":
+        value = statistics.get("unsent_share")
     elif threshold.unit == "share":
         value = share_of(threshold.metric, statistics)
     else:
@@ -271,7 +277,7 @@ def _limit(unit: str, value: str) -> float:
 
 
 def _unit(metric: str, statistic: str | None) -> str:
-    if metric in SHARES or statistic == "share":
+    if metric in (*SHARES, "unsent") or statistic == "share":
         return "share"
     return "per_s" if metric in ("throughput", "goodput") else "us"
 

@@ -130,7 +130,7 @@ class _Collector:
                 key, totals, groups, reports, lags_ns
             )
         slots.streams = self._add_streams(window, reports)
-        self._add_silences(slots)
+        self._add_waits(slots)
         self._add_disturbances(window, slots, lags_ns)
         self._timeline.add(slots)
 
@@ -379,9 +379,9 @@ class _Collector:
             }
         return slots
 
-    def _add_silences(self, slots: Slots) -> None:
+    def _add_waits(self, slots: Slots) -> None:
         """The measured intervals in which requests of a stream waited and none had a
-        response."""
+        response; and the arrivals that waited at the end of the last one."""
         reports = slots.reports
         measured = np.zeros(len(reports.indexes), np.bool_)
         measured[reports.slot[reports.in_measure]] = True
@@ -391,7 +391,12 @@ class _Collector:
                 if stream == name:
                     silent &= operation.completed == 0
             numbers = (reports.indexes[slot] for slot in np.flatnonzero(silent))
-            self._streams[name].silent.update(numbers)
+            totals = self._streams[name]
+            totals.silent.update(numbers)
+            if measured.any():
+                last = np.flatnonzero(measured)[-1]
+                waiting = reports.indexes[last], int(gauges["backlog"][last])
+                totals.waiting = known(max, totals.waiting, waiting)
 
     # The generator.
 
@@ -418,19 +423,33 @@ class _Collector:
             throttled > limits.run_queue_share,
         )
         every = np.logical_or.reduce(found)
+        stalls_ns = np.fmax(np.fmax(lags_ns, hiccups_ns), self._late_ns(reports))
         for place in np.flatnonzero(reports.in_measure).tolist():
             agent = self._agents[reports.agents[reports.agent[place]]]
             length_ns = int(lengths_ns[place])
             agent.wall_ns += length_ns
+            if stalls_ns[place] > limits.stall_ns:
+                agent.stalled[reports.indexes[reports.slot[place]]] = int(
+                    stalls_ns[place]
+                )
             if not every[place]:
                 continue
             agent.disturbed_ns[DISTURBED] += length_ns
             cell = reports.agent[place], reports.slot[place]
             agent.disturbed += int(slots.agents.completed[cell])
-            if found[0][place]:
-                agent.stalled.add(reports.indexes[reports.slot[place]])
             for name, is_so in zip(DISTURBANCES, found, strict=True):
                 agent.disturbed_ns[name] += length_ns * bool(is_so[place])
+
+    def _late_ns(self, reports: Reports) -> Integers:
+        """How late each interval was begun or ended: what happened meanwhile counts in
+        the one before, also where the load itself went on."""
+        last = self._ends_ns.size - 1
+        numbers = np.minimum(np.array(reports.indexes, np.intp)[reports.slot], last)
+        starts_ns = np.where(numbers > 0, self._ends_ns[numbers - 1], 0)
+        late_ns: Integers = np.maximum(
+            reports.end_ns - self._ends_ns[numbers], reports.start_ns - starts_ns
+        )
+        return late_ns
 
 
 def _add_host(agent: AgentTotals, columns: Columns, place: int) -> None:

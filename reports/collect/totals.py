@@ -146,6 +146,9 @@ class StreamTotals(_Totals):
     #: Intervals of the measure phase without a response, at whose end requests waited
     #: for one; of all agents together.
     silent: set[int] = field(default_factory=set)
+    #: Number of the measure phase's last interval, and the arrivals that waited at its
+    #: end.
+    waiting: tuple[int, int] | None = field(default=None, metadata=_HIGHEST)
 
 
 @dataclass(slots=True)
@@ -182,8 +185,8 @@ class AgentTotals(_Totals):
     disturbed_ns: Counter[str] = field(default_factory=Counter)
     #: Completions in disturbed intervals.
     disturbed: int = 0
-    #: The intervals in which it stood still.
-    stalled: set[int] = field(default_factory=set)
+    #: Number of an interval -> how long it stood still in it, or around it, in ns.
+    stalled: Counter[int] = field(default_factory=Counter)
     #: Weighted by the length of the intervals that have it.
     cpu_utilisation_ns: float = 0.0
     cpu_utilisation_wall_ns: int = 0

@@ -107,14 +107,12 @@ def judge_thresholds(
     evidence: Evidence,
     statistics: Mapping[str, Any],
     *,
-    is_sound: bool,
+    blamed: frozenset[str],
 ) -> tuple[ThresholdResult, ...]:
-    """The job's and the default ones; `is_sound`: no rule about the generator fails."""
+    """The job's and the default ones; `blamed`: rules about the generator that fail."""
     own = [parse_threshold(text) for text in expressions]
     results = [
-        _judge(
-            one, list(matching(one, statistics)), evidence, is_sound, is_default=False
-        )
+        _judge(one, list(matching(one, statistics)), evidence, blamed, is_default=False)
         for one in own
     ]
     for one in map(parse_threshold, DEFAULT_THRESHOLDS):
@@ -132,7 +130,7 @@ def judge_thresholds(
             and not (one.metric == "empty" and evidence.is_replay(place[0]))
         ]
         if places:
-            results.append(_judge(one, places, evidence, is_sound, is_default=True))
+            results.append(_judge(one, places, evidence, blamed, is_default=True))
     return tuple(results)
 
 
@@ -143,13 +141,13 @@ def _judge(
     threshold: Threshold,
     places: Sequence[tuple[str, str, Mapping[str, Any]]],
     evidence: Evidence,
-    is_sound: bool,
+    blamed: frozenset[str],
     *,
     is_default: bool,
 ) -> ThresholdResult:
     found = {
         (stream, operation): _judge_one(
-            threshold, (stream, operation), statistics, evidence, is_sound
+            threshold, (stream, operation), statistics, evidence, blamed
         )
         for stream, operation, statistics in places
     }
@@ -200,12 +198,12 @@ def _judge_one(
     key: tuple[str, str],
     statistics: Mapping[str, Any],
     evidence: Evidence,
-    is_sound: bool,
+    blamed: frozenset[str],
 ) -> _Judged:
     value = figure(threshold, statistics)
     totals = evidence.collected.operations.get(key)
     if totals is not None:
-        one = _Operation(threshold, key, totals, evidence, is_sound)
+        one = _Operation(threshold, key, totals, evidence, blamed)
         if threshold.metric in ("throughput", "goodput"):
             return one.rate(value)
         if threshold.metric in SHARES:
@@ -222,8 +220,12 @@ def _judge_one(
     is_met = COMPARISONS[threshold.comparison](value, threshold.limit)
     outcome = Outcome.MET if is_met else Outcome.MISSED
     detail = ""
-    if threshold.metric == "outage" and (text := evidence.outage_of(key[0]).text):
-        detail = text
+    if threshold.metric == "outage":
+        detail = evidence.outage_of(key[0]).text
+    if threshold.metric == "unsent" and not is_met:
+        detail = "overloaded: that many arrivals still waited for a connection"
+        if blamed:  # it may not have read what was there
+            outcome, detail = Outcome.UNCERTAIN, "the generator was at fault"
     return _Judged(outcome, value, threshold.format(value), "", detail)
 
 
@@ -245,13 +247,15 @@ class _Operation:
         key: tuple[str, str],
         totals: OperationTotals,
         evidence: Evidence,
-        is_sound: bool,
+        blamed: frozenset[str],
     ) -> None:
         self._threshold = threshold
         self._key = key
         self._totals = totals
         self._evidence = evidence
-        self._is_sound = is_sound
+        self._is_sound = not blamed
+        #: Times are then in doubt as a whole; late sends have bounds of their own.
+        self._is_disturbed = "generator_disturbed" in blamed
         self._wanted = evidence.plan.wanted_of(key)
         self._batches = [
             totals.batches.get(number, BatchTotals())
@@ -280,7 +284,7 @@ class _Operation:
         reasons: list[str] = []
         if missing:
             reasons.append(f"{_percent(missing)} of the intervals are missing")
-        if not self._is_sound:
+        if self._is_disturbed:
             best = counts["failed"] / size
             reasons.append("the generator was at fault")
         else:
@@ -459,7 +463,7 @@ class _Operation:
         lags = self._totals.union("send_lag", OUTCOMES)
         reasons: list[str] = []
         best = value
-        if not self._is_sound:
+        if self._is_disturbed:
             low = best = 0.0
             reasons.append("the generator was at fault")
         elif lag_ns := lags.mean():

@@ -8,7 +8,7 @@ at work, else it would look slower the sooner it was through.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -235,8 +235,9 @@ class Evidence:
         connections = self.streams.get(stream, {}).get("connections")
         if not window_s or not connections:
             return Outage()
-        totals, out_s = self.totals_of(stream), Counter[int]()
+        totals = self.totals_of(stream)
         lengths_s: dict[int, float] = {}
+        out_s: defaultdict[int, float] = defaultdict(float)
         for index in {*totals.down_ns, *totals.silent}:
             start_ns, end_ns = self.plan.span_ns(index)
             lengths_s[index] = (end_ns - start_ns) / NS_PER_S
@@ -247,16 +248,16 @@ class Evidence:
         agents = self.collected.agents.values()
         for first, last in _chains(totals.silent):
             silence_s = sum(lengths_s[index] for index in range(first, last + 1))
-            # it is the generator's where that stood still, which it tells afterwards
+            # what the generator stood still is its own; it may tell so afterwards
             around = range(first - 1, last + 2)
-            is_own = any(not agent.stalled.isdisjoint(around) for agent in agents)
-            if silence_s > _SILENCE_TIMES * usual_s and not is_own:
-                out_s.update(
-                    {
-                        index: lengths_s[index] - out_s[index]
-                        for index in range(first, last + 1)
-                    }
-                )
+            own_ns = max(
+                (agent.stalled.get(one, 0) for agent in agents for one in around),
+                default=0,
+            )
+            share = 1 - own_ns / NS_PER_S / silence_s
+            if share * silence_s > _SILENCE_TIMES * usual_s:
+                for index in range(first, last + 1):
+                    out_s[index] += share * (lengths_s[index] - out_s[index])
         is_out = {index for index in out_s if out_s[index] >= _OUT * lengths_s[index]}
         longest_s, begin = 0.0, 0
         for first, last in _chains(is_out):
@@ -271,14 +272,31 @@ class Evidence:
             text = f"unavailable for {longest_s:.3g} s from about {at_s:+.3g} s"
         return Outage(longest_s, total_s, min(1.0, total_s / window_s), text)
 
+    def unsent_of(self, stream: str) -> float | None:
+        """The arrivals that waited for a connection when the measure phase ended, as a
+        share of all that it had; None of streams without a backlog."""
+        due, waiting = self.arrivals_of(stream), self.totals_of(stream).waiting
+        if self.streams[stream].get("model") != "open" or not due or waiting is None:
+            return None
+        return waiting[1] / due
+
     def _usual_response_s(self, stream: str) -> float:
-        """The median of its slowest operation."""
-        medians = (
-            totals.union("response_time", ANSWERED).percentile(50)
-            for (name, _), totals in self.collected.operations.items()
-            if name == stream
-        )
-        return max((one / NS_PER_S for one in medians if one is not None), default=0.0)
+        """Of its slowest operation: the lowest median of the charts' points, so that
+        what waited for a silence to end is no part of it; of all responses, where the
+        points have too few."""
+        timeline = self.collected.timeline
+        usual_s = 0.0
+        for (name, operation), totals in self.collected.operations.items():
+            if name != stream:
+                continue
+            series = timeline.operations.get((name, operation))
+            points_us = [series.p50_us[place] for place in timeline.measured if series]
+            known_us = [one for one in points_us if one is not None]
+            if known_us:
+                usual_s = max(usual_s, min(known_us) / 1e6)
+            elif ns := totals.union("response_time", ANSWERED).percentile(50):
+                usual_s = max(usual_s, ns / NS_PER_S)
+        return usual_s
 
     def loop_share(self, stream: str) -> float:
         """Lags of the generator as a share of the time of a closed stream's clients, in

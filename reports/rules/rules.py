@@ -212,9 +212,12 @@ def _data_present(evidence: Evidence) -> Finding:
         and not evidence.outage_of(key[0]).share >= _UNAVAILABLE
     ]
     observed = f"none: {_listed(empty)}" if empty else f"all {len(with_data)}"
+    is_too_late = all(evidence.was_through_before(key[0]) for key in operations)
     if not operations:
         observed = "none"
-    return Finding("1 each", observed, bool(operations) and not empty)
+    elif is_too_late:
+        observed = "none: the load ended before the measure phase"
+    return Finding("1 each", observed, not empty and not is_too_late)
 
 
 def _needs_no_data(evidence: Evidence, stream: str, totals: OperationTotals) -> bool:

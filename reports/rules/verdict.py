@@ -38,6 +38,10 @@ _AGENT_NOTES = (
         "without real-time priority, send lag depends on what else runs on the host",
     ),
 )
+#: Medians of so many requests each differ by chance by far less than this factor.
+_MEDIAN_SAMPLE = 1_000
+_DISAGREEMENT = 1.25
+
 _CONNECTION_NOTES = {
     "connect_failures": "connection attempts failed",
     "disconnects": "connections were lost",
@@ -63,9 +67,11 @@ def judge(evidence: Evidence) -> tuple[Rule, ...]:
     return tuple(check(evidence) for check in RULES)
 
 
-def is_sound(rules: Sequence[Rule]) -> bool:
-    """Does no rule about the generator fail?"""
-    return all(rule.passed or rule.cause is not Cause.GENERATOR for rule in rules)
+def blamed(rules: Sequence[Rule]) -> frozenset[str]:
+    """The rules about the generator that fail."""
+    return frozenset(
+        rule.name for rule in rules if not rule.passed and rule.cause is Cause.GENERATOR
+    )
 
 
 def conclude(
@@ -143,6 +149,7 @@ def notes(evidence: Evidence) -> tuple[str, ...]:
         for one in steady_findings(evidence.collected.timeline, evidence.streams)
         if one.text
     ]
+    lines += _notes_of_disagreement(evidence)
     for name, stream in evidence.collected.streams.items():
         lines += [
             f"stream {name}: {number:,} {words}"
@@ -172,6 +179,31 @@ def _notes_of_the_run(evidence: Evidence) -> list[str]:
         for agent, clock in evidence.clocks.items()
         if clock.steps
     ]
+    return lines
+
+
+def _notes_of_disagreement(evidence: Evidence) -> list[str]:
+    """Of operations whose median is another one for one agent than for the next: a
+    percentile of all agents together would be of two ways to the servers."""
+    lines = []
+    for key in evidence.collected.operations:
+        medians = {
+            agent: median
+            for agent, totals in sorted(evidence.collected.agents.items())
+            if (times := totals.response_times.get(key)) is not None
+            and times.total >= _MEDIAN_SAMPLE
+            and (median := times.percentile(50)) is not None
+        }
+        if len(medians) < 2:
+            continue
+        fastest, *_, slowest = sorted(medians, key=lambda agent: medians[agent])
+        if medians[slowest] > _DISAGREEMENT * medians[fastest]:
+            lines.append(
+                f"agents disagree on {'.'.join(key)}: its response time p50 is "
+                f"{medians[fastest] / 1e6:,.3f} ms at {fastest} and "
+                f"{medians[slowest] / 1e6:,.3f} ms at {slowest}; their hosts, or their "
+                "ways to the servers, differ"
+            )
     return lines
 
 

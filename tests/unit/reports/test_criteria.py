@@ -354,3 +354,49 @@ def test_lags_of_the_generator_leave_a_closed_loops_rate_open() -> None:
     unsure = summary_of("load.search.throughput > 510/s", stream=closed, change=lag)
     assert unsure.verdict == "INVALID"
     assert "lags of the generator were 40% of the clients' time" in unsure.reasons[0]
+
+
+@pytest.mark.parametrize(
+    ("waiting", "verdict"),
+    [({19: 99}, "PASS"), ({19: 100}, "FAIL"), ({3: 9_000, 18: 9_000}, "PASS")],
+)
+def test_arrivals_that_wait_when_the_phase_ends_are_an_overload(
+    waiting: dict[int, int], verdict: str
+) -> None:
+    """1 % of 10,000; those that have waited before are in the response times."""
+    gauges = {second: {"backlog": number} for second, number in waiting.items()}
+    summary = summary_of(state=gauges)
+    assert summary.verdict == verdict
+    assert ("overloaded: " in "".join(summary.reasons)) == (verdict == "FAIL")
+    assert summary.streams[0].unsent == waiting.get(19, 0) / (SECONDS * REQUESTS)
+
+
+def test_arrivals_wait_also_for_a_generator_that_does_not_read() -> None:
+    summary = summary_of(change=late(1, 500), state={19: {"backlog": 5_000}})
+    assert summary.verdict == "INVALID"
+    assert any("*.*.unsent" in reason for reason in summary.reasons)
+
+
+def test_a_closed_stream_has_no_arrivals_that_wait() -> None:
+    closed = {"model": "closed", "clients": 10, "profile": []}
+    assert summary_of(stream=closed).streams[0].unsent is None
+
+
+def test_a_silence_of_most_of_the_run_is_an_outage() -> None:
+    """Then most of the responses have waited for its end."""
+    silent = in_seconds(
+        set(range(2, 15)),
+        lambda _, found: {"service": np.zeros(0), "lag": np.zeros(0)},
+    )
+    burst = in_seconds(
+        {15},
+        lambda _, found: {"service": np.linspace(1, 13, 6500) * NS_PER_S},
+    )
+
+    def change(second: int, found: Times) -> Times:
+        return {"lag": np.zeros(6500), **burst(second, silent(second, found))}
+
+    waiting = {second: {"in_flight": 6500} for second in range(2, 15)}
+    summary = summary_of(change=change, state=waiting)
+    assert summary.verdict == "FAIL"
+    assert any("unavailable for 13 s" in reason for reason in summary.reasons)

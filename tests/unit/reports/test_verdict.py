@@ -552,3 +552,20 @@ def test_a_fragment_of_an_interval_disturbs_no_agent() -> None:
     summary = summary_of(Scenario(), edit)
     assert "generator_disturbed" not in broken(summary)
     assert all((agent.highest_busy_share or 0) < 0.95 for agent in summary.agents)
+
+
+@pytest.mark.parametrize(("factor", "is_noted"), [(1.2, False), (2.0, True)])
+def test_agents_that_disagree_are_noted(factor: float, is_noted: bool) -> None:
+    """Their medians, of readers.search; of the writers there are too few requests."""
+
+    def edit(record: IntervalRecord) -> IntervalRecord:
+        ms = 2.0 * (factor if record.agent == "load2" else 1.0)
+        times = with_histogram("response_time", [int(ms * 1e6)] * 200)
+        return on_operations("readers", times)(record)
+
+    notes = summary_of(Scenario(), edit).notes
+    found = [note for note in notes if note.startswith("agents disagree")]
+    assert bool(found) is is_noted
+    if is_noted:
+        assert "readers.search: its response time p50 is 2.0" in found[0]
+        assert "ms at load1 and 4.0" in found[0]
