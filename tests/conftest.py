@@ -33,6 +33,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="rewrite tests/golden from what the code makes now, for review by diff",
     )
     parser.addoption(
+        "--repeats",
+        type=int,
+        default=1,
+        metavar="N",
+        help="how often in a row each situation of test_situations.py is to be right",
+    )
+    parser.addoption(
         "--chaos-seed",
         type=int,
         metavar="N",

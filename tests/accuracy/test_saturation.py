@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A saturated client is always called INVALID, one that is not never: fifty runs each.
+"""A saturated client is always called INVALID, one that is not never, and a run against
+an overloaded server always FAIL: fifty runs each.
 
 Saturated: asked for ten times what a client can send, or sharing its CPU with eight
 busy processes while the server waits for requests. Not saturated: a tenth of what it
-can do, or less. Whether the server waited is seen on its own thread: where it did not,
-because others used its CPU, it was the server that limited the run, which is repeated.
+can do, or less, and half of what the server can. Whether the server waited is seen on
+its own thread: where it did not, because others used its CPU, it was the server that
+limited the run, which is repeated.
 """
 
 from __future__ import annotations
@@ -50,7 +52,10 @@ streams:
 FASTEST = "{closed: {clients: 64}}"
 BEYOND = "{open: {rate: 2000k/s, connections: 64, max_backlog: 10000}}"
 CALM_CLOSED = "{closed: {clients: 8}}"
-CALM_OPEN = "{open: {rate: 500/s, arrivals: poisson, connections: 32}}"
+#: Eight connections that take one request of 10 ms at a time: half of what they carry,
+#: and twice as much.
+CALM_OPEN = "{open: {rate: 400/s, arrivals: poisson, connections: 8, in_flight: 1}}"
+OVERLOAD = "{open: {rate: 1600/s, arrivals: poisson, connections: 8, in_flight: 1}}"
 
 #: Ends by itself, should nobody be left to end it.
 _RIVAL = "import os, signal; os.read(0, 1); signal.alarm(60)\nwhile True: pass"
@@ -205,10 +210,20 @@ def test_client_that_is_not_saturated_is_never_invalid(tmp_path: Path) -> None:
     called_bad = []
     for number in range(RUNS):
         load, delay_ns = (
-            (CALM_OPEN, 1_000_000) if number % 2 else (CALM_CLOSED, 5_000_000)
+            (CALM_OPEN, 10_000_000) if number % 2 else (CALM_CLOSED, 5_000_000)
         )
         one = run_once(tmp_path / str(number), load, delay_ns)
         print(number, one, flush=True)
         if one.verdict != "PASS":
             called_bad.append((number, one))
     assert called_bad == []
+
+
+def test_overloaded_server_always_fails(tmp_path: Path) -> None:
+    called_else = []
+    for number in range(RUNS):
+        one = run_once(tmp_path / str(number), OVERLOAD, 10_000_000)
+        print(number, one, flush=True)
+        if one.verdict != "FAIL":
+            called_else.append((number, one))
+    assert called_else == []
