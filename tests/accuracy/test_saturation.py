@@ -34,6 +34,8 @@ RUNS = 50
 _DURATION_S = 2
 #: Of one CPU; a server that wanted less waited for the client.
 _SERVER_SHARE_MAX = 0.75
+#: About one in a hundred of what the machine has meanwhile.
+_STOLEN_S = 0.05
 #: A starved client's session, against the rivals' FIRST: a tenth of the CPU.
 _STARVED = -10
 _JOB = """\
@@ -207,12 +209,17 @@ def test_saturated_client_is_always_invalid(tmp_path: Path) -> None:
 
 
 def test_client_that_is_not_saturated_is_never_invalid(tmp_path: Path) -> None:
-    called_bad = []
+    """But for one whose CPUs the hypervisor takes: that is repeated."""
+    called_bad, stolen = [], 0
     for number in range(RUNS):
         load, delay_ns = (
             (CALM_OPEN, 10_000_000) if number % 2 else (CALM_CLOSED, 5_000_000)
         )
         one = run_once(tmp_path / str(number), load, delay_ns)
+        while one.verdict == "INVALID" and one.stolen_s > _STOLEN_S:
+            stolen += 1
+            assert stolen <= RUNS, "this machine does not have its CPUs to itself"
+            one = run_once(tmp_path / f"{number}-{stolen}", load, delay_ns)
         print(number, one, flush=True)
         if one.verdict != "PASS":
             called_bad.append((number, one))

@@ -24,7 +24,8 @@ def record_of(*servers: Responder) -> npt.NDArray[np.int64]:
 
 
 def assert_same_percentiles(reported: Histogram, record: npt.NDArray[np.int64]) -> None:
-    """Each reported percentile within 1 % or 30 us of the server's."""
+    """Each reported percentile within 1 % or 30 us of the server's; from p99 up three
+    times as much: there a machine that stood still for a moment is on one side alone."""
     assert reported.total == record.size
     lines = []
     failed = False
@@ -33,11 +34,12 @@ def assert_same_percentiles(reported: Histogram, record: npt.NDArray[np.int64]) 
             continue
         ours, theirs = reported.percentile(p), percentile_of(record, p)
         assert ours is not None
-        off = abs(ours - theirs) > max(0.01 * theirs, 30_000)
+        times = 1 if p < 99 else 3
+        off = abs(ours - theirs) > times * max(0.01 * theirs, 30_000)
         failed = failed or off
         lines.append(
             f"p{p}: reported {ours / 1e3:.1f} us, server {theirs / 1e3:.1f} us"
-            + (" <-- more than 1 % and 30 us apart" if off else "")
+            + (f" <-- more than {times} x 1 % and 30 us apart" if off else "")
         )
     print("\n".join(lines))
     assert not failed, "\n".join(lines)
