@@ -24,8 +24,11 @@ def record_of(*servers: Responder) -> npt.NDArray[np.int64]:
 
 
 def assert_same_percentiles(reported: Histogram, record: npt.NDArray[np.int64]) -> None:
-    """Each reported percentile within 1 % or 30 us of the server's; from p99 up three
-    times as much: there a machine that stood still for a moment is on one side alone."""
+    """Each reported percentile within 1 % or 30 us of the server's.
+
+    From p99 up three times as much: there a machine that stood still for a moment is
+    on one side alone.
+    """
     assert reported.total == record.size
     lines = []
     failed = False
