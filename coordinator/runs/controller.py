@@ -495,6 +495,11 @@ class ActiveRun:
             self.concluded.set()
             self._fleet.run_concluded(self)
 
+    async def wait_closing(self) -> None:
+        """Return when an end that has been decided is stored; at once without one."""
+        if self._closing is not None:
+            await self.concluded.wait()
+
     def _store_end(self, record: RunRecord, error: LdapSlamError | None) -> None:
         """On the store's thread; may be repeated."""
         store = self._writer.store

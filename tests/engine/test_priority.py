@@ -9,12 +9,14 @@ import pytest
 
 from ldapslam.agent._engine import Responder
 from support.engine import (
+    BUSY_LATER,
     MS,
     collect,
     new_engine,
     open_stream,
     sleep_until,
     start,
+    steady,
     stream,
 )
 
@@ -32,7 +34,13 @@ def test_workers_of_open_streams_alone_keep_real_time_priority() -> None:
     engine = new_engine(
         [
             stream(server.uri, name="closed", think_time_ns=5 * MS),
-            open_stream(server.uri, 100, name="open", reconnect_operations=3),
+            open_stream(
+                server.uri,
+                100,
+                profile=[steady(100), BUSY_LATER],
+                name="open",
+                reconnect_operations=3,
+            ),
         ],
         workers=2,
         duration_ns=600 * MS,
