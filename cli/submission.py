@@ -114,7 +114,7 @@ def unsupported_thresholds(job: Job) -> Iterator[str]:
 
 def _text(threshold: Threshold, of: str, most: float, p: float) -> str:
     return (
-        f"threshold {threshold.expression!r} may be n/a, and then fails: "
+        f"threshold {threshold.expression!r} may be uncertain: "
         f"p{p:g} needs {samples_needed(p):,} requests, and about {most:,.0f} of {of} "
         "are planned; measure for longer, or take a lower percentile"
     )

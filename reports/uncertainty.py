@@ -61,6 +61,12 @@ def t_quantile(freedom: int) -> float:
     return z + sum(term / n ** (k + 1) for k, term in enumerate(terms))
 
 
+def _with_data(amounts: npt.ArrayLike, sizes: npt.ArrayLike) -> tuple[Amounts, Amounts]:
+    """Of the batches that have any: a stream may be at work in some of them only."""
+    of, total = np.asarray(amounts, np.float64), np.asarray(sizes, np.float64)
+    return of[total > 0], total[total > 0]
+
+
 def _spread(amounts: Amounts, sizes: Amounts) -> float:
     """Variance of sum(amounts) / sum(sizes), as far as batches show it, for use with
     the normal quantile."""
@@ -80,7 +86,7 @@ def _spread(amounts: Amounts, sizes: Amounts) -> float:
 def effective_sample(amounts: npt.ArrayLike, sizes: npt.ArrayLike) -> float:
     """How many independent requests would know the share sum(amounts) / sum(sizes) as
     well as those of the batches: `amounts` of `sizes` in each. At most sum(sizes)."""
-    of, total = np.asarray(amounts, np.float64), np.asarray(sizes, np.float64)
+    of, total = _with_data(amounts, sizes)
     size = float(total.sum())
     share = float(of.sum()) / size if size else 0.0
     if len(total) < FEWEST_BATCHES or not 0 < share < 1:
@@ -100,14 +106,16 @@ def share_interval(share: float, sample: float) -> Estimate:
         / (1 + squared)
         * math.sqrt(share * (1 - share) / sample + squared / sample / 4)
     )
-    return Estimate(share, max(0.0, middle - reach), min(1.0, middle + reach))
+    low = max(0.0, middle - reach) if share > 0 else 0.0
+    high = min(1.0, middle + reach) if share < 1 else 1.0
+    return Estimate(share, low, high)
 
 
 def ratio_interval(amounts: npt.ArrayLike, sizes: npt.ArrayLike) -> Estimate | None:
     """sum(amounts) / sum(sizes), such as a rate or a mean, by its batches; None with
     too few of them."""
-    of, total = np.asarray(amounts, np.float64), np.asarray(sizes, np.float64)
-    if len(total) < FEWEST_BATCHES or total.sum() <= 0:
+    of, total = _with_data(amounts, sizes)
+    if len(total) < FEWEST_BATCHES:
         return None
     value = float(of.sum() / total.sum())
     reach = _Z * math.sqrt(_spread(of, total))
@@ -127,6 +135,7 @@ def percentile_interval(
     """Of `whole`, the union of the batches; None where the effective sample does not
     support the percentile."""
     rank = percentile_rank(p, whole.sample) if whole.sample else 0
+    batches = [one for one in batches if one.sample]
     if not rank or rank > whole.total or len(batches) < FEWEST_BATCHES:
         return PercentileInterval(None, 0)
     bucket = whole.bucket_of_rank(rank)

@@ -53,6 +53,7 @@ from ldapslam.reports.collect.totals import (
     DISTURBANCES,
     DISTURBED,
     GENERATOR_LAGS,
+    IN_DOUBT,
     STEPS_KEPT,
     AgentTotals,
     Collected,
@@ -70,6 +71,7 @@ from ldapslam.results.store import Store
 
 #: Sums of a window's rows fit 64 bits when no number is larger.
 _MOST_EXACT = 1 << 40
+_FOR_EVER_NS = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,10 @@ class _Collector:
         )
         self._ends_ns = np.array([one.end_ns for one in part.plan.intervals], np.int64)
         self._batches = part.plan.batches(BATCHES)
+        streams = part.run.plan.get("streams", ())
+        self._loads_end_ns = {
+            one["name"]: one["end_ns"] for one in streams if one.get("end_ns")
+        }
 
     def add(self, window: Window) -> None:
         reports = reports_of(window, self._ends_ns)
@@ -385,6 +391,7 @@ class _Collector:
         reports = slots.reports
         measured = np.zeros(len(reports.indexes), np.bool_)
         measured[reports.slot[reports.in_measure]] = True
+        starts_ns = self._starts_ns(np.array(reports.indexes, np.intp))
         for name, gauges in slots.streams.items():
             silent = measured & (gauges["in_flight"] > 0)
             for (stream, _), operation in slots.operations.items():
@@ -393,8 +400,11 @@ class _Collector:
             numbers = (reports.indexes[slot] for slot in np.flatnonzero(silent))
             totals = self._streams[name]
             totals.silent.update(numbers)
-            if measured.any():
-                last = np.flatnonzero(measured)[-1]
+            has_load = measured & (
+                starts_ns < self._loads_end_ns.get(name, _FOR_EVER_NS)
+            )
+            if has_load.any():
+                last = np.flatnonzero(has_load)[-1]
                 waiting = reports.indexes[last], int(gauges["backlog"][last])
                 totals.waiting = known(max, totals.waiting, waiting)
 
@@ -423,6 +433,14 @@ class _Collector:
             throttled > limits.run_queue_share,
         )
         every = np.logical_or.reduce(found)
+        for (stream, operation, measured), rows in window.operations.items():
+            if measured:
+                of_rows = (every & reports.in_measure)[
+                    np.array(rows["report"], np.intp)
+                ]
+                totals = self._operations[stream, operation]
+                for name in IN_DOUBT:
+                    totals.disturbed[name] += int(np.array(rows[name])[of_rows].sum())
         stalls_ns = np.fmax(np.fmax(lags_ns, hiccups_ns), self._late_ns(reports))
         for place in np.flatnonzero(reports.in_measure).tolist():
             agent = self._agents[reports.agents[reports.agent[place]]]
@@ -435,8 +453,6 @@ class _Collector:
             if not every[place]:
                 continue
             agent.disturbed_ns[DISTURBED] += length_ns
-            cell = reports.agent[place], reports.slot[place]
-            agent.disturbed += int(slots.agents.completed[cell])
             for name, is_so in zip(DISTURBANCES, found, strict=True):
                 agent.disturbed_ns[name] += length_ns * bool(is_so[place])
 
@@ -445,11 +461,16 @@ class _Collector:
         the one before, also where the load itself went on."""
         last = self._ends_ns.size - 1
         numbers = np.minimum(np.array(reports.indexes, np.intp)[reports.slot], last)
-        starts_ns = np.where(numbers > 0, self._ends_ns[numbers - 1], 0)
         late_ns: Integers = np.maximum(
-            reports.end_ns - self._ends_ns[numbers], reports.start_ns - starts_ns
+            reports.end_ns - self._ends_ns[numbers],
+            reports.start_ns - self._starts_ns(numbers),
         )
         return late_ns
+
+    def _starts_ns(self, numbers: Places) -> Integers:
+        """Of planned intervals."""
+        starts_ns: Integers = np.where(numbers > 0, self._ends_ns[numbers - 1], 0)
+        return starts_ns
 
 
 def _add_host(agent: AgentTotals, columns: Columns, place: int) -> None:

@@ -47,6 +47,9 @@ def known(choose: Callable[..., Any], one: Any, other: Any) -> Any:
     return choose(one, other)
 
 
+#: What a generator that is disturbed may have caused, or delayed.
+IN_DOUBT = ("completed", "dropped", "timed_out", "unresolved")
+
 #: How two parts of a run are added up; numbers without it are summed.
 _HIGHEST = {"add": partial(known, max)}
 _LOWEST = {"add": partial(known, min)}
@@ -99,6 +102,8 @@ class OperationTotals(_Totals):
     #: Of the requests whose intended time lies in the measure phase.
     measured: Counter[str] = field(default_factory=Counter)
     result_codes: Counter[int] = field(default_factory=Counter)
+    #: Those of IN_DOUBT in disturbed intervals of their agents.
+    disturbed: Counter[str] = field(default_factory=Counter)
     #: Completions and successes that happened within the measure phase.
     completed_in_measure: int = 0
     succeeded_in_measure: int = 0
@@ -183,8 +188,6 @@ class AgentTotals(_Totals):
     #: interval of any length.
     wall_ns: int = 0
     disturbed_ns: Counter[str] = field(default_factory=Counter)
-    #: Completions in disturbed intervals.
-    disturbed: int = 0
     #: Number of an interval -> how long it stood still in it, or around it, in ns.
     stalled: Counter[int] = field(default_factory=Counter)
     #: Weighted by the length of the intervals that have it.

@@ -47,9 +47,11 @@ from ldapslam.reports.collect.totals import (
     counter_title,
     unanswered,
 )
+from ldapslam.reports.distribution import us_of
 from ldapslam.reports.rules.evidence import Evidence
 from ldapslam.reports.uncertainty import (
     BATCHES,
+    FEWEST_BATCHES,
     Estimate,
     effective_sample,
     percentile_interval,
@@ -64,6 +66,8 @@ _LAGS_NS = tuple(int(10**exponent) for exponent in (4, 4.5, 5, 5.5, 6, 6.5, 7, 7
 _OUTSIDE = ("failed", "dropped")
 #: Of floats, as in 1 - 0.99.
 _SLACK = 1e-12
+#: Times a percentile, or a part of it: no sample of that size wanders so far by chance.
+_FAR = 2.0
 _LONGER = "a longer run narrows it"
 _SOONER = "give agents CPUs of their own, CAP_SYS_NICE, or more agents"
 
@@ -79,7 +83,7 @@ class ThresholdResult:
     expression: str
     #: Of the operation or stream that is worst; None: there is none.
     value: float | None
-    #: The value with its unit, and what it may be in truth.
+    #: The value with its unit, and what it may be.
     shown: str
     range: str
     outcome: Outcome
@@ -179,7 +183,7 @@ def _result(
     elif one.outcome is Outcome.UNCERTAIN:
         reason = f"not certain: {threshold.expression}, was {one.shown}{where}"
         if one.range:
-            reason += f", in truth {one.range}"
+            reason += f", may be {one.range}"
         details = "; ".join(filter(None, (one.detail, one.remedy)))
         reason += f" ({details})" if details else ""
     return ThresholdResult(
@@ -217,16 +221,60 @@ def _judge_one(
         detail = _why_none(threshold, statistics)
         shown = "n/a" if detail else threshold.format(None)
         return _Judged(Outcome.MISSED, None, shown, "", detail)
-    is_met = COMPARISONS[threshold.comparison](value, threshold.limit)
-    outcome = Outcome.MET if is_met else Outcome.MISSED
-    detail = ""
+    compare = COMPARISONS[threshold.comparison]
+    outcome = Outcome.MET if compare(value, threshold.limit) else Outcome.MISSED
+    known = _Judged(outcome, value, threshold.format(value), "")
     if threshold.metric == "outage":
-        detail = evidence.outage_of(key[0]).text
-    if threshold.metric == "unsent" and not is_met:
-        detail = "overloaded: that many arrivals still waited for a connection"
-        if blamed:  # it may not have read what was there
-            outcome, detail = Outcome.UNCERTAIN, "the generator was at fault"
-    return _Judged(outcome, value, threshold.format(value), "", detail)
+        return _judge_outage(threshold, known, evidence, key[0])
+    if threshold.metric == "unsent" and outcome is Outcome.MISSED:
+        return _judge_unsent(threshold, known, evidence, key[0], blamed)
+    return known
+
+
+def _judge_outage(
+    threshold: Threshold, known: _Judged, evidence: Evidence, stream: str
+) -> _Judged:
+    """Uncertain where the directory may have been away while nobody looked."""
+    worst = evidence.outage_of(stream, at_worst=True)
+    longest_s, total_s = evidence.unseen_s(stream)
+    window_s = evidence.window_of(stream).measure_s or math.inf
+    most = {
+        "longest": (worst.longest_s + longest_s) * 1e6,
+        "total": (worst.total_s + total_s) * 1e6,
+        "share": worst.share + total_s / window_s,
+    }[threshold.statistic or "total"]
+    if known.outcome is Outcome.MET and not COMPARISONS[threshold.comparison](
+        most, threshold.limit
+    ):
+        return known._replace(
+            outcome=Outcome.UNCERTAIN,
+            range=f"up to {threshold.format(most)}",
+            detail="the generator stood still meanwhile, or intervals are missing",
+            remedy=_SOONER,
+        )
+    return known._replace(detail=evidence.outage_of(stream).text)
+
+
+def _judge_unsent(
+    threshold: Threshold,
+    known: _Judged,
+    evidence: Evidence,
+    stream: str,
+    blamed: frozenset[str],
+) -> _Judged:
+    """Of a limit that is exceeded: chance, and a generator that stood still, excuse
+    it."""
+    if blamed or evidence.has_stalled_at_end(stream):
+        return known._replace(
+            outcome=Outcome.UNCERTAIN,
+            detail="the generator was at fault",
+            remedy=_SOONER,
+        )
+    due = evidence.arrivals_of(stream)
+    if share_interval(known.value or 0.0, due).low <= threshold.limit:
+        return known._replace(outcome=Outcome.MET)
+    detail = "overloaded: so many arrivals still waited for a connection"
+    return known._replace(detail=detail)
 
 
 def _why_none(threshold: Threshold, statistics: Mapping[str, Any]) -> str:
@@ -277,7 +325,7 @@ class _Operation:
         if not size:
             return _Judged(Outcome.UNCERTAIN, None, "no data", "", "", "was it sent?")
         above = times.beyond(limit_ns, or_at=or_at) + outside
-        sample = self._effective(limit_ns, or_at, p, size)
+        sample = self._effective(limit_ns, or_at, p, size, us_of(times.percentile(p)))
         missing = self._evidence.missing_share
         worst = above / size * (1 - missing) + missing
         best = above / size * (1 - missing)
@@ -289,7 +337,7 @@ class _Operation:
             reasons.append("the generator was at fault")
         else:
             on_time = self._on_time(times, limit_ns, or_at) + outside
-            disturbed = self._evidence.disturbed_share
+            disturbed = sum(self._totals.disturbed.values()) / size
             if on_time < above:
                 reasons.append(f"{_percent((above - on_time) / size)} were sent late")
             if disturbed:
@@ -307,11 +355,11 @@ class _Operation:
             f"{_percent(low)} to {_percent(high)} above {_limit_text(threshold)}, "
             f"{_percent(allowed)} allowed"
         )
-        detail = (
-            f"{_percent(above / size)} above the limit, {_percent(allowed)} allowed"
-        )
-        if outside or times.unanswered:
-            detail = self._made_of()
+        detail = f"{_percent(allowed)} allowed"
+        if value is not None and not outside and not times.unanswered:
+            detail = f"{_percent(above / size)} above the limit, {detail}"
+        elif made_of := self._made_of():
+            detail = made_of
         known = _Judged(Outcome.UNCERTAIN, value, shown, text, detail)
         # `p99 < 5ms` is met when 1 % are at 5 ms or above, as ranks count
         met = {one <= allowed + _SLACK for one in (low, high)}
@@ -320,27 +368,40 @@ class _Operation:
                 outcome=Outcome.MET if met == {True} else Outcome.MISSED
             )
         if (best <= allowed + _SLACK) == (worst <= allowed + _SLACK):
-            return known._replace(detail="", remedy=_LONGER)
+            detail = "" if sample else f"fewer than {FEWEST_BATCHES} intervals"
+            return known._replace(detail=detail, remedy=_LONGER)
         return known._replace(detail=", ".join(reasons), remedy=_SOONER)
 
-    def _effective(self, limit_ns: float, or_at: bool, p: float, size: int) -> float:
-        """The effective sample of the share above the limit."""
-        if self._threshold.metric != "response_time":
-            times = [one.times for one in self._batches]
-            whole = Histogram.union(times)
-            return min(size, percentile_interval(whole, times, p).effective or size)
+    def _effective(
+        self, limit_ns: float, or_at: bool, p: float, size: int, value: float | None
+    ) -> float:
+        """The effective sample of the share above the limit; 0: nothing is known.
+
+        Of few above the limit the batches do not show how they hang together. They do
+        at the percentile itself, unless the limit is far away from it.
+        """
+        limit_us = limit_ns / 1000
+        is_far = value is None or not 1 / _FAR <= limit_us / max(value, 1e-9) <= _FAR
+        times = [one.times for one in self._batches]
+        if sum(bool(one.sample) for one in times) < FEWEST_BATCHES:
+            return size if is_far else 0
         outside = [
-            sum(one.measured[name] for name in _OUTSIDE) for one in self._batches
+            sum(one.measured[name] for name in _OUTSIDE)
+            if self._threshold.metric == "response_time"
+            else 0
+            for one in self._batches
         ]
-        above = [
-            one.times.beyond(limit_ns, or_at=or_at) + more
-            for one, more in zip(self._batches, outside, strict=True)
-        ]
-        sizes = [
-            one.times.sample + more
-            for one, more in zip(self._batches, outside, strict=True)
-        ]
-        return min(size, effective_sample(above, sizes))
+        found = effective_sample(
+            [
+                one.beyond(limit_ns, or_at=or_at) + more
+                for one, more in zip(times, outside, strict=True)
+            ],
+            [one.sample + more for one, more in zip(times, outside, strict=True)],
+        )
+        if not is_far:
+            whole = Histogram.union(times)
+            found = min(found, percentile_interval(whole, times, p).effective or found)
+        return min(size, found)
 
     def _on_time(self, times: Histogram, limit_ns: float, or_at: bool) -> int:
         """At least how many would be above the limit if all had been sent on time."""
@@ -369,20 +430,18 @@ class _Operation:
             return _Judged(Outcome.UNCERTAIN, None, "no data", "", "nothing was sent")
         amount = sum(counts[name] for name in some)
         value = amount / size
-        sample = effective_sample(
-            [sum(one.measured[name] for name in some) for one in self._batches],
-            [sum(one.measured[name] for name in every) for one in self._batches],
-        )
         missing = self._evidence.missing_share
         best, worst = value * (1 - missing), value * (1 - missing) + missing
         reasons = [f"{_percent(missing)} of the intervals are missing"] * bool(missing)
+        in_doubt = sum(self._totals.disturbed[name] for name in some) / size
+        if in_doubt:
+            best = max(0.0, best - in_doubt)
+            reasons.append(f"{_percent(in_doubt)} while the generator was disturbed")
         if not self._is_sound and threshold.metric != "empty":
             best = counts["failed"] / size if threshold.metric == "errors" else 0.0
             reasons.append("the generator was at fault")
-        # the run's own share is counted, not estimated: the interval is of what other
-        # runs would have, and does not decide
-        low, high = share_interval(best, sample).low, share_interval(worst, sample).high
-        text = f"{_percent(low)} to {_percent(high)}"
+        # counted, not estimated: chance has no part in it
+        text = f"{_percent(best)} to {_percent(worst)}" if reasons else ""
         detail = self._made_of() if threshold.metric == "errors" else ""
         shown = threshold.format(value)
         if threshold.metric == "empty" and value > threshold.limit:
@@ -423,19 +482,39 @@ class _Operation:
         if missing := evidence.missing_share:
             high, best = high / (1 - missing), best / (1 - missing)
             reasons.append(f"{_percent(missing)} of the intervals are missing")
+        most = self._most_per_s(value)
         if not self._is_sound:
-            high = best = math.inf
+            high = best = most
             reasons.append("the generator was at fault")
         elif lag := evidence.loop_share(self._key[0]):
             high, best = high / (1 - lag), best / (1 - lag)
             reasons.append(
                 f"lags of the generator were {_percent(lag)} of the clients' time"
             )
+        high, best = min(high, most), min(best, most)
         shown = threshold.format(value)
         upper = "any rate" if math.isinf(high) else threshold.format(high)
         text = f"{threshold.format(low)} to {upper}"
         known = _Judged(Outcome.UNCERTAIN, value, shown, text)
-        return self._decide(known, threshold.limit, (low, high), (value, best), reasons)
+        judged = self._decide(
+            known, threshold.limit, (low, high), (value, best), reasons
+        )
+        if judged.remedy == _LONGER and not math.isinf(most):
+            offered = f"the stream offers {threshold.format(most)}"
+            return judged._replace(remedy=f"{offered}: ask for some percent less")
+        return judged
+
+    def _most_per_s(self, value: float) -> float:
+        """An open loop has no more completions than arrivals were due."""
+        evidence, stream = self._evidence, self._key[0]
+        window_s = evidence.window_of(stream).measure_s
+        if evidence.streams.get(stream, {}).get("model") != "open" or not window_s:
+            return math.inf
+        offered = self._totals.measured["scheduled"] / window_s
+        due, begun = evidence.arrivals_due(stream), evidence.arrivals_of(stream)
+        if due and begun:
+            offered *= max(1.0, due / begun)
+        return max(value, offered)
 
     def _rate_interval(self, value: float) -> Estimate:
         """By batches where the stream was at work all the time, else by the count."""
@@ -493,7 +572,7 @@ class _Operation:
             return known._replace(outcome=Outcome.MET)
         if met == {False}:
             return known._replace(outcome=Outcome.MISSED)
-        if len({compare(one, limit) for one in without_chance}) == 1:
+        if self._is_sound and len({compare(one, limit) for one in without_chance}) == 1:
             return known._replace(remedy=_LONGER)
         return known._replace(detail=", ".join(reasons), remedy=_SOONER)
 

@@ -122,8 +122,10 @@ class Outage:
 
 #: An interval belongs to an outage when connections were down for so much of it.
 _OUT = 0.3
-#: A silence is longer than this many usual response times.
+#: A silence is longer than so many usual response times: of the operation that there is
+#: most of, and of the slowest one.
 _SILENCE_TIMES = 10
+_SLOW_TIMES = 3
 
 
 @dataclass(frozen=True)
@@ -228,9 +230,10 @@ class Evidence:
             return replace(window, elapsed_s=None)
         return window
 
-    def outage_of(self, stream: str) -> Outage:
+    def outage_of(self, stream: str, *, at_worst: bool = False) -> Outage:
         """Its connections were down, or requests waited through whole intervals in
-        which no response came."""
+        which no response came. What all of its agents stood still of that is their own;
+        `at_worst`, the directory may have been away then all the same."""
         window_s = self.window_of(stream).measure_s
         connections = self.streams.get(stream, {}).get("connections")
         if not window_s or not connections:
@@ -244,18 +247,12 @@ class Evidence:
             out_s[index] = min(
                 totals.down_ns[index] / NS_PER_S / connections, lengths_s[index]
             )
-        usual_s = self._usual_response_s(stream)
-        agents = self.collected.agents.values()
+        least_s = self._least_silence_s(stream)
         for first, last in _chains(totals.silent):
             silence_s = sum(lengths_s[index] for index in range(first, last + 1))
-            # what the generator stood still is its own; it may tell so afterwards
-            around = range(first - 1, last + 2)
-            own_ns = max(
-                (agent.stalled.get(one, 0) for agent in agents for one in around),
-                default=0,
-            )
-            share = 1 - own_ns / NS_PER_S / silence_s
-            if share * silence_s > _SILENCE_TIMES * usual_s:
+            own_s = 0.0 if at_worst else self._stalled_s(stream, first, last)
+            share = 1 - own_s / silence_s
+            if share * silence_s > least_s:
                 for index in range(first, last + 1):
                     out_s[index] += share * (lengths_s[index] - out_s[index])
         is_out = {index for index in out_s if out_s[index] >= _OUT * lengths_s[index]}
@@ -273,30 +270,80 @@ class Evidence:
         return Outage(longest_s, total_s, min(1.0, total_s / window_s), text)
 
     def unsent_of(self, stream: str) -> float | None:
-        """The arrivals that waited for a connection when the measure phase ended, as a
-        share of all that it had; None of streams without a backlog."""
-        due, waiting = self.arrivals_of(stream), self.totals_of(stream).waiting
-        if self.streams[stream].get("model") != "open" or not due or waiting is None:
-            return None
-        return waiting[1] / due
+        """The arrivals that waited for a connection when the stream's load ended within
+        the measure phase, or that phase, as a share of all that it had; None of streams
+        without a backlog.
 
-    def _usual_response_s(self, stream: str) -> float:
-        """Of its slowest operation: the lowest median of the charts' points, so that
-        what waited for a silence to end is no part of it; of all responses, where the
-        points have too few."""
-        timeline = self.collected.timeline
-        usual_s = 0.0
-        for (name, operation), totals in self.collected.operations.items():
-            if name != stream:
-                continue
-            series = timeline.operations.get((name, operation))
-            points_us = [series.p50_us[place] for place in timeline.measured if series]
-            known_us = [one for one in points_us if one is not None]
-            if known_us:
-                usual_s = max(usual_s, min(known_us) / 1e6)
-            elif ns := totals.union("response_time", ANSWERED).percentile(50):
-                usual_s = max(usual_s, ns / NS_PER_S)
-        return usual_s
+        A queue is never empty for long under load: what the stream works off in a few
+        response times is none that it cannot carry, and counts as 0.
+        """
+        begun, waiting = self.arrivals_of(stream), self.totals_of(stream).waiting
+        window_s = self.window_of(stream).measure_s
+        if (
+            self.streams[stream].get("model") != "open"
+            or waiting is None
+            or not begun
+            or not window_s
+        ):
+            return None
+        due = self.arrivals_due(stream) or begun
+        behind_s = waiting[1] / max(begun - waiting[1], 1) * window_s
+        if behind_s <= self._least_silence_s(stream):
+            return 0.0
+        return min(1.0, waiting[1] / min(begun, due))
+
+    def _stalled_s(self, stream: str, first: int, last: int) -> float:
+        """How long each of its agents stood still in these intervals or beside them: an
+        agent may tell so afterwards."""
+        return (
+            min(
+                (
+                    max(agent.stalled[one] for one in range(first - 1, last + 2))
+                    for agent in self.collected.agents.values()
+                    if stream in agent.streams
+                ),
+                default=0,
+            )
+            / NS_PER_S
+        )
+
+    def has_stalled_at_end(self, stream: str) -> bool:
+        """Did an agent stand still when the measure phase ended?"""
+        waiting = self.totals_of(stream).waiting
+        return waiting is not None and any(
+            agent.stalled[one] > 0
+            for agent in self.collected.agents.values()
+            if stream in agent.streams
+            for one in (waiting[0] - 1, waiting[0])
+        )
+
+    def _least_silence_s(self, stream: str) -> float:
+        """A silence is longer than ten usual response times of the operation that there
+        is most of, and three of the slowest one."""
+        usual_s = {
+            operation: self._usual_response_s(name, operation)
+            for name, operation in self.collected.operations
+            if name == stream
+        }
+        if not usual_s:
+            return 0.0
+        operations = self.collected.operations
+        most = max(
+            usual_s, key=lambda name: operations[stream, name].measured["completed"]
+        )
+        return max(_SILENCE_TIMES * usual_s[most], _SLOW_TIMES * max(usual_s.values()))
+
+    def _usual_response_s(self, stream: str, operation: str) -> float:
+        """The lowest median of the charts' points, so that what waited for a silence to
+        end is no part of it; of all responses, where the points have too few."""
+        timeline, key = self.collected.timeline, (stream, operation)
+        series = timeline.operations.get(key)
+        points_us = [series.p50_us[place] for place in timeline.measured if series]
+        known_us = [one for one in points_us if one is not None]
+        if known_us:
+            return min(known_us) / 1e6
+        times = self.collected.operations[key].union("response_time", ANSWERED)
+        return (times.percentile(50) or 0) / NS_PER_S
 
     def loop_share(self, stream: str) -> float:
         """Lags of the generator as a share of the time of a closed stream's clients, in
@@ -318,16 +365,27 @@ class Evidence:
     def missing_share(self) -> float:
         """Of the measured intervals of all agents."""
         due = self.completeness.measure_due
-        return 1 - self.completeness.measure_there / due if due else 0.0
+        return (due - self.completeness.measure_there) / due if due else 0.0
 
-    @cached_property
-    def disturbed_share(self) -> float:
-        """Completions in intervals in which their agent was disturbed."""
-        agents = self.collected.agents.values()
-        completed = sum(agent.completed_in_measure for agent in agents)
-        return (
-            sum(agent.disturbed for agent in agents) / completed if completed else 0.0
-        )
+    def unseen_s(self, stream: str) -> tuple[float, float]:
+        """Time of the measure phase that none of its agents reported: the longest at a
+        stretch, and all of it."""
+        seen = [
+            agent.seen
+            for agent in self.collected.agents.values()
+            if stream in agent.streams and agent.seen
+        ]
+        last = max(map(max, seen), default=-1)
+        unseen = {
+            index
+            for index, interval in enumerate(self.plan.intervals[: last + 1])
+            if interval.phase == "measure" and not any(index in one for one in seen)
+        }
+        lengths_s = [
+            (self.plan.span_ns(end)[1] - self.plan.span_ns(first)[0]) / NS_PER_S
+            for first, end in _chains(unseen)
+        ]
+        return max(lengths_s, default=0.0), sum(lengths_s)
 
     def operation_plan(self, key: tuple[str, str]) -> Mapping[str, Any]:
         """Empty of one that is not planned by name."""

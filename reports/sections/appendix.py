@@ -49,8 +49,8 @@ _METHOD = (
     "generator's own delays; receive lag is part of no other time.",
     "Percentiles come from the merged histograms of all agents, never from averaged "
     "percentiles; their buckets are no wider than 0.1% of the value. Confidence "
-    "intervals are 95% order-statistic intervals. They take values for independent; "
-    "response times that follow each other seldom are, so the true interval is wider.",
+    "intervals are of 95%: order statistics of the effective sample, which is smaller "
+    "where response times that follow each other are alike.",
     "Percentiles cover the requests whose intended time lies in the measure phase, "
     "throughput the completions that happened in it. Requests that had no answer, "
     "because they timed out or were lost, rank above every response time and service "

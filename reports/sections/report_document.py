@@ -7,6 +7,7 @@ charts, the agents, how it was measured, and the manifest. Pure.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from ldapslam.jobs.fields.thresholds import Validity
@@ -101,8 +102,9 @@ def _section(name: str, title: str, blocks: tuple[Block, ...]) -> tuple[Section,
 
 def _statement(summary: Summary) -> str:
     failing = [rule for rule in summary.rules if not rule.passed]
+    outcomes = Counter(one.outcome for one in summary.thresholds)
+    missed, unsure = outcomes[Outcome.MISSED], outcomes[Outcome.UNCERTAIN]
     if summary.verdict == "INVALID":
-        unsure = sum(one.outcome is Outcome.UNCERTAIN for one in summary.thresholds)
         what = [f"{_counted(len(failing), 'rule')} {_fail(len(failing))}"] * bool(
             failing
         )
@@ -119,15 +121,15 @@ def _statement(summary: Summary) -> str:
     if summary.replication is not None:
         differ = bool(summary.replication.failures)
         text += "; replicas differ" if differ else ", replicas hold the same"
-    missed = sum(not one.passed for one in summary.thresholds)
     every = _counted(len(summary.thresholds), "threshold")
-    if missed:
-        return f"{text}; {missed} of {every} {_fail(missed)}."
+    if missed or unsure:
+        text = f"{text}; {missed} of {every} {_fail(missed)}"
+        return f"{text}, {unsure} uncertain." if unsure else f"{text}."
     own = sum(not one.is_default for one in summary.thresholds)
     if not own:
         return f"{text}. The job sets no thresholds; the default ones pass."
-    passes = "passes" if own == 1 else "pass"
-    return f"{text}, and {_counted(own, 'threshold')} {passes}."
+    passes = "passes" if len(summary.thresholds) == 1 else "pass"
+    return f"{text}, and {every} {passes} ({own} of the job)."
 
 
 def _fail(number: int) -> str:

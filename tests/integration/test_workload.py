@@ -78,10 +78,12 @@ def test_moves_of_a_single_client_are_counted_and_leave_the_tree(
 
 
 @pytest.mark.long
-def test_two_hundred_thousand_operations_are_counted_as_the_server_does(
+def test_many_operations_are_counted_as_the_server_does(
     directory: Directory, tmp_path: Path
 ) -> None:
-    job = job_for(directory, tmp_path, scale=12)
+    """200,000 of slapd's; of 389-DS, which takes ten times as long, 33,000."""
+    scale = 12 if directory.kind == "slapd" else 2
+    job = job_for(directory, tmp_path, scale=scale)
     # 389-DS once counted 998 children of a thousand, which were all there, after this
     miscounted = ("numSubordinates",)
-    assert check(directory, job, timeout_s=1200, ignore=miscounted) > 200_000
+    assert check(directory, job, timeout_s=600, ignore=miscounted) > 16_600 * scale

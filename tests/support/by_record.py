@@ -126,8 +126,11 @@ def _add_disturbances(
     for name, yes in {**is_so, "disturbed": any(is_so.values())}.items():
         sums.disturbed[record.agent, name] += length_ns * yes
     if any(is_so.values()):
-        done = sum(one.completed for one in record.operations)
-        sums.disturbed[record.agent, "completed"] += done
+        for one in record.operations:
+            for name in ("completed", "dropped", "timed_out", "unresolved"):
+                if one.measured:
+                    of = f"{one.stream}.{one.operation}"
+                    sums.disturbed[of, name] += getattr(one, name)
 
 
 def _add_operation(

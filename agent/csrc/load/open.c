@@ -8,6 +8,8 @@
 
 #include <stdlib.h>
 
+#define LATE_TIMES 10
+
 struct arrival {
     uint64_t intended_ns;
     uint32_t script;
@@ -20,6 +22,8 @@ struct open_load {
     struct slam_conn *tail;
     uint64_t available;          /* slots, of all connections */
     uint64_t available_since_ns; /* since when there has always been one */
+    uint64_t late_ns;       /* how late the worker was, while arrivals wait for it */
+    uint64_t late_until_ns; /* when that is worked off */
     size_t backlog_cap;
     size_t backlog_head;
     struct arrival backlog[]; /* a ring; its length is the flow's backlog_len */
@@ -109,8 +113,11 @@ take_available(struct open_load *load)
     return NULL;
 }
 
+/* An arrival that waits while the worker's own lateness is worked off would have found
+ * its slot that much earlier, so that much of its wait is send lag: until nothing waits
+ * any more, or for ten times as long, in which a directory at 90 % load catches up. */
 static bool
-begin_session(struct slam_flow *flow, const struct arrival *arrival)
+begin_session(struct slam_flow *flow, const struct arrival *arrival, uint64_t late_ns)
 {
     struct open_load *load = flow->load;
     struct slam_conn *conn = take_available(load);
@@ -118,7 +125,7 @@ begin_session(struct slam_flow *flow, const struct arrival *arrival)
     if (!conn)
         return false;
     slam_request_begin(conn, arrival->script, arrival->intended_ns,
-                       load->available_since_ns);
+                       slam_since_ns(load->available_since_ns, late_ns));
     count_available(conn, arrival->intended_ns);
     return true;
 }
@@ -128,7 +135,13 @@ static void
 run(struct slam_flow *flow, uint64_t now_ns, uint64_t limit_ns)
 {
     struct open_load *load = flow->load;
+    uint64_t late_ns = slam_since_ns(now_ns, load->next_ns);
 
+    if (flow->backlog_len == 0 || now_ns > load->late_until_ns ||
+        late_ns > load->late_ns) {
+        load->late_ns = late_ns;
+        load->late_until_ns = now_ns + LATE_TIMES * late_ns;
+    }
     while (load->next_ns <= now_ns && load->next_ns < limit_ns) {
         struct arrival arrival = {.intended_ns = load->next_ns,
                                   .script = slam_flow_pick(flow)};
@@ -137,7 +150,7 @@ run(struct slam_flow *flow, uint64_t now_ns, uint64_t limit_ns)
 
         draw_next(flow);
         record->scheduled++;
-        if (flow->backlog_len == 0 && begin_session(flow, &arrival))
+        if (flow->backlog_len == 0 && begin_session(flow, &arrival, 0))
             continue;
         if (flow->backlog_len == load->backlog_cap) {
             record->dropped++;
@@ -162,10 +175,11 @@ ready(struct slam_conn *conn)
 {
     struct slam_flow *flow = conn->flow;
     struct open_load *load = flow->load;
+    uint64_t late_ns = conn->done_ns < load->late_until_ns ? load->late_ns : 0;
 
     count_available(conn, conn->received_ns);
     while (flow->backlog_len > 0 &&
-           begin_session(flow, &load->backlog[load->backlog_head]))
+           begin_session(flow, &load->backlog[load->backlog_head], late_ns))
         pop_backlog(flow);
 }
 

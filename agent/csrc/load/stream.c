@@ -376,19 +376,11 @@ slam_stream_prepare(struct slam_stream *s, char *err)
     return rc;
 }
 
-static bool
-binds_with_sasl(const struct slam_stream *s)
-{
-    for (size_t i = 0; i < s->op_count; i++)
-        if (s->ops[i].spec && s->ops[i].spec->sasl.mechanism)
-            return true;
-    return false;
-}
-
 /* An arrival waits for a connection of its worker, also while another worker's are
  * idle: with more workers than its rate needs, an open stream would measure how the
- * generator deals it out. In a replay it waits for one connection in any case, and
- * between the steps of a SASL bind the client itself may compute for milliseconds. */
+ * generator deals it out. In a replay it waits for one connection in any case; and what
+ * reads responses costs more than a request does: a SASL bind computes between its
+ * steps, a search has any number of pages. */
 uint32_t
 slam_stream_carriers(const struct slam_stream *s, uint32_t workers)
 {
@@ -396,7 +388,7 @@ slam_stream_carriers(const struct slam_stream *s, uint32_t workers)
     uint32_t most = c->connections < workers ? c->connections : workers;
     double per_s;
 
-    if (!c->open || c->trace || binds_with_sasl(s))
+    if (!c->open || c->trace || s->reads_content)
         return most;
     per_s = 1e9 * slam_rate_profile_peak(c->segments, c->segment_count) *
             c->connections / c->total_connections * (double)s->weighted_steps /

@@ -438,9 +438,8 @@ def test_a_threshold_without_enough_data_is_uncertain() -> None:
     )
     assert (verdict, results) == ("INVALID", [("0.209% above 1h", False)])
     assert reasons == (
-        "not certain: writers.modify.response_time.p99_9 < 1h, was 0.209% above 1h, in "
-        "truth 0.0479% to 0.91% above 1h, 0.1% allowed (a longer run narrows "
-        "it)",
+        "not certain: writers.modify.response_time.p99_9 < 1h, was 0.209% above 1h, "
+        "may be 0.0479% to 0.91% above 1h, 0.1% allowed (a longer run narrows it)",
     )
 
 
