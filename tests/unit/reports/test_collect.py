@@ -224,9 +224,9 @@ def test_columns_add_up_to_what_records_do(seed: int) -> None:
         assert stream.last_done_ns == expected.last_done_ns[name]
         for counter, number in stream.counters.items():
             assert number == expected.connections[name, counter]
-    for key, one in collected.operations.items():
+    for place, one in collected.operations.items():
         for counter in IN_DOUBT:
-            number = expected.disturbed[".".join(key), counter]
+            number = expected.disturbed[".".join(place), counter]
             assert one.disturbed[counter] == number
     assert any(one.disturbed["completed"] for one in collected.operations.values())
     found: Counter[tuple[str, str, int, str]] = Counter()
