@@ -332,7 +332,7 @@ def _union(operations: Iterable[OperationTotals], metric: str) -> Histogram:
     "generator_disturbed",
     "agents could work undisturbed",
     "an agent was disturbed",
-    "fewer clients, think time, more agents, or CPUs of their own",
+    "find what else runs on its host, or give it less load and more agents",
     Cause.GENERATOR,
 )
 def _generator_disturbed(evidence: Evidence) -> Finding:

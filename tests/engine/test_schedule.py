@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import time
 from typing import Any
 
@@ -17,9 +19,11 @@ from support.engine import (
     LINEAR,
     MS,
     RESPONSE_TIME,
+    SEND_LAG,
     SERVICE_TIME,
     S,
     collect,
+    in_process,
     new_engine,
     open_stream,
     run,
@@ -153,6 +157,33 @@ def test_arrival_beyond_the_backlog_is_dropped_and_counted() -> None:
     assert outcome.count("dropped") == 294  # ten of them at the end, from the backlog
     assert outcome.snapshots[0]["streams"][0]["backlog"] == 10
     outcome.assert_balanced()
+
+
+@pytest.mark.parametrize("stop_ms", [0, 150])
+def test_what_waits_behind_late_sends_is_late_itself(stop_ms: int) -> None:
+    """Eight slots of 10 ms, at half their load: a stop leaves 60 arrivals that are due,
+    of which eight find a slot at once. The others wait for as long, but not for the
+    directory."""
+    server = Responder(delays=[(1, 10 * MS)])
+    server.start()
+    load = open_stream(server.uri, 400, connections=8, in_flight=1, arrivals="constant")
+    with in_process(load, duration_ns=2 * S) as (pid, future):
+        while server.counts()["search"] < 200:
+            time.sleep(0.001)
+        os.kill(pid, signal.SIGSTOP)
+        time.sleep(stop_ms / 1000)
+        os.kill(pid, signal.SIGCONT)
+        outcome = future.result()
+    assert outcome.count("completed") == 800
+    half_ns = 75 * MS
+    late, waiting, slow = (
+        outcome.histogram(metric).beyond(half_ns, or_at=False)
+        for metric in (SEND_LAG, BACKLOG_WAIT, RESPONSE_TIME)
+    )
+    assert waiting == 0
+    # of those that a response took so long, none without a lag
+    assert slow - 40 <= late <= slow
+    assert (late > 20) == (stop_ms > 0)
 
 
 def test_sequence_is_emitted_once_by_agents_and_workers_together() -> None:
