@@ -110,6 +110,7 @@ class Relay:
     async def _end(self) -> None:
         self._server.close()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.sleep(0)  # transports that were aborted close in the next turn
 
     async def _accept(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter

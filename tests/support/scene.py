@@ -208,9 +208,9 @@ class Scene(FleetOfProcesses):
         return [*process.children(recursive=True), process]
 
     def close(self) -> None:
+        super().close()  # or agents would dial again meanwhile
         for relay in self.relays.values():
             relay.close()
-        super().close()
 
 
 def _stand_still(processes: Sequence[psutil.Process], for_s: float) -> None:
