@@ -271,7 +271,7 @@ HEALTHY = {
 
 TARGETS_FAULT = {
     "slow, closed": Situation(
-        "FAIL", "above the limit", load=CLOSED, delays=[(1, 150)], thresholds=(FAST,)
+        "FAIL", "above 100ms", load=CLOSED, delays=[(1, 150)], thresholds=(FAST,)
     ),
     "slow, two agents": Situation(
         "FAIL", "above the limit", delays=[(1, 150)], thresholds=(FAST,), agents="ab"
