@@ -108,8 +108,6 @@ class OperatorService(OperatorServiceServicer):
         run_id = await self._full_id(request.run_id)
         run = self._fleet.runs.get(run_id)
         await self._queue.cancel_run(run_id, by)
-        if run is not None:
-            await run.wait_closing()
         status = await self._status(run_id) if run is None else run.status()
         await self._audit.note("cancel", run_id, f"it is {status.state}", by=by)
         return status

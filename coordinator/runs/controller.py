@@ -451,24 +451,23 @@ class ActiveRun:
         self, state: RunState, detail: str, error: LdapSlamError | None
     ) -> None:
         _log.info("run %s: %s %s", self.run_id, state, detail)
-        ended = self._ended_as(state, detail, error)
-        first = self._writer.submit(self._store_end, ended, error)
-        self._closing = asyncio.create_task(self._close(ended, first))
+        self._end_as(state, detail, error)
+        first = self._writer.submit(self._store_end, self.record, error)
+        self._closing = asyncio.create_task(self._close(first))
 
-    def _ended_as(
+    def _end_as(
         self, state: RunState, detail: str, error: LdapSlamError | None
-    ) -> RunRecord:
+    ) -> None:
         self._error = error
-        return replace(
+        self.record = replace(
             self.record,
             state=str(state),
             state_detail=detail,
             finished_utc=utc_text(datetime.now(UTC)),
         )
 
-    async def _close(self, ended: RunRecord, written: asyncio.Future[None]) -> None:
-        """Conclude once the end is stored, and say so to nobody before: who asked the
-        store then would find a run that is not over."""
+    async def _close(self, written: asyncio.Future[None]) -> None:
+        """Conclude once the end is stored."""
         try:
             for attempt in range(1, _END_ATTEMPTS + 1):
                 try:
@@ -477,28 +476,17 @@ class ActiveRun:
                 except StoreError as error:
                     _log.error("run %s: its end is not stored: %s", self.run_id, error)
                     if attempt == _END_ATTEMPTS:
-                        ended = self._ended_as(RunState.FAILED, str(error), error)
-                        self._writer.post(self._store_end, ended, error)
+                        self._end_as(RunState.FAILED, str(error), error)
+                        self._writer.post(self._store_end, self.record, error)
                         break
                 await asyncio.sleep(_END_PAUSE_S)
-                written = self._writer.submit(self._store_end, ended, self._error)
+                written = self._writer.submit(self._store_end, self.record, self._error)
         finally:
-            self.record = replace(
-                self.record,
-                state=ended.state,
-                state_detail=ended.state_detail,
-                finished_utc=ended.finished_utc,
-            )
             self._notify(status=self.status())
             for updates in self._watchers:
                 updates.put_nowait(None)
             self.concluded.set()
             self._fleet.run_concluded(self)
-
-    async def wait_closing(self) -> None:
-        """Return when an end that has been decided is stored; at once without one."""
-        if self._closing is not None:
-            await self.concluded.wait()
 
     def _store_end(self, record: RunRecord, error: LdapSlamError | None) -> None:
         """On the store's thread; may be repeated."""

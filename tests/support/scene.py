@@ -100,6 +100,10 @@ class Scene(FleetOfProcesses):
         status = self.wait_for(self.run_id, *FINAL, timeout_s=120)
         raise_if_never_started(status)
         with self.opened_store() as store:
+            # the end is told a moment before it is stored
+            self.wait_until(
+                lambda: store.run(self.run_id).state in FINAL, "the stored end"
+            )
             return summarise(store, self.run_id)
 
     def mend(self) -> None:
