@@ -139,7 +139,7 @@ def _stream(name: str, evidence: Evidence) -> StreamSummary:
         window=window,
         connections=connections,
         outage=evidence.outage_of(name),
-        unsent=evidence.unsent_of(name) if name in evidence.streams else None,
+        unsent=evidence.unsent_of(name),
         set_up={
             name: distribution(totals.set_up.get(name) or Histogram())
             for name in SET_UP_TIMES

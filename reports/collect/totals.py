@@ -151,8 +151,8 @@ class StreamTotals(_Totals):
     #: Intervals of the measure phase without a response, at whose end requests waited
     #: for one; of all agents together.
     silent: set[int] = field(default_factory=set)
-    #: Number of the measure phase's last interval, and the arrivals that waited at its
-    #: end.
+    #: Number of the measure phase's last interval with load of the stream, and the
+    #: arrivals that waited at its end.
     waiting: tuple[int, int] | None = field(default=None, metadata=_HIGHEST)
 
 

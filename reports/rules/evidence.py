@@ -277,14 +277,11 @@ class Evidence:
         A queue is never empty for long under load: what the stream works off in a few
         response times is none that it cannot carry, and counts as 0.
         """
-        begun, waiting = self.arrivals_of(stream), self.totals_of(stream).waiting
+        waiting = self.totals_of(stream).waiting
         window_s = self.window_of(stream).measure_s
-        if (
-            self.streams[stream].get("model") != "open"
-            or waiting is None
-            or not begun
-            or not window_s
-        ):
+        is_open = self.streams.get(stream, {}).get("model") == "open"
+        begun = self.arrivals_of(stream) if is_open else 0
+        if waiting is None or not begun or not window_s:
             return None
         due = self.arrivals_due(stream) or begun
         behind_s = waiting[1] / max(begun - waiting[1], 1) * window_s

@@ -12,7 +12,6 @@ import os
 import shutil
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -31,13 +30,13 @@ from support.engine import (
     stream,
     uniform,
 )
+from support.rivals import crowded
 from support.slapd import LAB_ENTRIES
 
 pytestmark = pytest.mark.accuracy
 
 _CLIENTS = 16
 _READY_S = 20.0
-_BUSY = "import signal; signal.alarm(60)\nwhile True: pass"
 
 
 @pytest.fixture
@@ -145,25 +144,6 @@ def messages(segments: dict[int, tuple[float, bytes]]) -> Iterator[tuple[int, fl
             rest = rest[start + length :]
 
 
-@contextmanager
-def starved(pid: int) -> Iterator[None]:
-    """The process has to share one CPU with two others that are always busy."""
-    cpu = max(os.sched_getaffinity(0))
-    rivals = []
-    try:
-        for thread in psutil.Process(pid).threads():
-            os.sched_setaffinity(thread.id, {cpu})
-        for _ in range(2):
-            rival = subprocess.Popen([sys.executable, "-c", _BUSY])
-            rivals.append(rival)
-            os.sched_setaffinity(rival.pid, {cpu})
-        yield
-    finally:
-        for rival in rivals:
-            rival.kill()
-            rival.wait()
-
-
 @pytest.mark.parametrize("is_starved", [False, True], ids=["alone", "starved"])
 @pytest.mark.parametrize("in_flight", [1, 16])
 def test_mean_agrees_with_a_packet_capture(
@@ -193,7 +173,7 @@ def test_mean_agrees_with_a_packet_capture(
             in_process(load, duration_ns=4 * S, interval_ns=S)
         )
         if is_starved:
-            stack.enter_context(starved(pid))
+            stack.enter_context(crowded([psutil.Process(pid)], 2))
         outcome = future.result()
     times = service_times_us(path, port)
     assert len(times) == outcome.count("completed") > 1_000

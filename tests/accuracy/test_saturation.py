@@ -13,11 +13,9 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +25,7 @@ import pytest
 from ldapslam.agent._engine import Responder
 from support.command_line import TIMEOUT_S, Running
 from support.priority import FIRST, set_session_priority
+from support.rivals import Rivals, on_cpu
 
 pytestmark = [pytest.mark.accuracy, pytest.mark.long]
 
@@ -59,9 +58,6 @@ CALM_CLOSED = "{closed: {clients: 8}}"
 CALM_OPEN = "{open: {rate: 400/s, arrivals: poisson, connections: 8, in_flight: 1}}"
 OVERLOAD = "{open: {rate: 1600/s, arrivals: poisson, connections: 8, in_flight: 1}}"
 
-#: Ends by itself, should nobody be left to end it.
-_RIVAL = "import os, signal; os.read(0, 1); signal.alarm(60)\nwhile True: pass"
-
 
 @dataclass(frozen=True)
 class Ended:
@@ -76,45 +72,6 @@ class Ended:
     @property
     def names(self) -> set[str]:
         return {name for name, _ in self.broken}
-
-
-class Rivals:
-    """Processes that take all the CPU they get from `go` on; a context manager."""
-
-    def __init__(self, count: int) -> None:
-        self._processes = [
-            subprocess.Popen([sys.executable, "-c", _RIVAL], stdin=subprocess.PIPE)
-            for _ in range(count)
-        ]
-
-    def __enter__(self) -> Rivals:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.end()
-
-    def go(self) -> None:
-        for process in self._processes:
-            assert process.stdin is not None
-            process.stdin.write(b"!")
-            process.stdin.flush()
-
-    def end(self) -> None:
-        while self._processes:
-            process = self._processes.pop()
-            process.kill()
-            process.communicate()
-
-
-@contextmanager
-def on_cpu(cpus: set[int] | None) -> Iterator[None]:
-    """What is started meanwhile by this thread stays on these CPUs."""
-    own = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, own if cpus is None else cpus)
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, own)
 
 
 def started(server: Responder, cpus: set[int] | None) -> Callable[[], int]:

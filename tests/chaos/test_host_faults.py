@@ -16,12 +16,12 @@ from support.chaos_fleet import ChaosFleet
 from support.counting_ldap import CountingLdap
 from support.fleet import FINAL
 from support.network import in_small_file_system, in_time_namespace, need, refuse
+from support.stepped_clock import with_stepped_clock
 from support.tallied_engine import tallied_engine
 
 pytestmark = [pytest.mark.long, pytest.mark.chaos]
 
 AGENTS = ("a", "b")
-_SHIM = Path(__file__).parents[1] / "support" / "stepped_clock.c"
 _STEP_MS = 1500
 _AHEAD_S = 7200
 _MIB = 1 << 20
@@ -61,15 +61,11 @@ def test_a_wall_clock_that_steps_is_told_of_and_shifts_nothing(
 ) -> None:
     """The engine of agent a sees its wall clock step; over a Unix socket, because the
     kernel's receive stamps are of the true clock."""
-    library, is_stepped = tmp_path / "stepped.so", tmp_path / "stepped"
-    build = ["cc", "-shared", "-fPIC", "-O1", "-o", str(library), str(_SHIM), "-ldl"]
-    subprocess.run(build, check=True)
+    prefix, is_stepped = with_stepped_clock(tmp_path, _STEP_MS)
     chaos.directory = CountingLdap(chaos.folder, str(chaos.folder / "directory"))
     chaos.directory.start()
     chaos.start_coordinator()
-    shim = [f"LD_PRELOAD={library}", f"STEPPED_CLOCK_FILE={is_stepped}"]
-    engine = ["env", *shim, f"STEPPED_CLOCK_MS={_STEP_MS}"]
-    chaos.start_agent("a", [*engine, *tallied_engine(chaos.tally("a"))])
+    chaos.start_agent("a", [*prefix, *tallied_engine(chaos.tally("a"))])
     chaos.start_agent("b")
     chaos.wait_for_agents(*AGENTS)
     run_id = chaos.submit_load(duration="4s")

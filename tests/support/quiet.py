@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import threading
 import time
-from types import TracebackType
 
 import numpy as np
 import numpy.typing as npt
@@ -53,12 +52,7 @@ class QuietMoments:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._is_over.set()
         self._thread.join()
         for meter in self._meters:

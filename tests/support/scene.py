@@ -13,10 +13,9 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +29,11 @@ from ldapslam.reports.model import Summary
 from ldapslam.reports.summarise import summarise
 from support.fleet import FINAL, FleetOfProcesses, Process
 from support.relay import Relay
+from support.rivals import crowded
+from support.stepped_clock import with_stepped_clock
 
-_SHIM = Path(__file__).with_name("stepped_clock.c")
 #: Of the control groups' first version, where a test may make a group.
 _QUOTAS = Path("/sys/fs/cgroup/cpu")
-_BUSY = "import signal; signal.alarm(60)\nwhile True: pass"
 
 
 class Scene(FleetOfProcesses):
@@ -48,28 +47,10 @@ class Scene(FleetOfProcesses):
         self.lab: Lab | None = None
         self.run_id = ""
         self._is_stepped = self.folder / "stepped"
-        self._rivals: list[subprocess.Popen[bytes]] = []
-        self._quota: Path | None = None
+        self._undo = ExitStack()
 
     def begin(self) -> None:
-        library = self.folder / "stepped.so"
-        build = [
-            "cc",
-            "-shared",
-            "-fPIC",
-            "-O1",
-            "-o",
-            str(library),
-            str(_SHIM),
-            "-ldl",
-        ]
-        subprocess.run(build, check=True)
-        self.prefixes["c"] = [
-            "env",
-            f"LD_PRELOAD={library}",
-            f"STEPPED_CLOCK_FILE={self._is_stepped}",
-            "STEPPED_CLOCK_MS=1500",
-        ]
+        self.prefixes["c"], self._is_stepped = with_stepped_clock(self.folder, 1500)
         self.start("a", "b", "c")
 
     def start_agent(
@@ -108,16 +89,7 @@ class Scene(FleetOfProcesses):
 
     def mend(self) -> None:
         """Undo what happened, for the next run."""
-        while self._rivals:
-            rival = self._rivals.pop()
-            rival.kill()
-            rival.wait()
-        if self._quota is not None:
-            for pid in (self._quota / "cgroup.procs").read_text().split():
-                (_QUOTAS / "cgroup.procs").write_text(pid)
-            self._quota.rmdir()
-            self._quota = None
-        self._is_stepped.unlink(missing_ok=True)
+        self._undo.close()
         for relay in self.relays.values():
             relay.mend()
         if self.processes["coordinator"].poll() is not None:
@@ -183,35 +155,32 @@ class Scene(FleetOfProcesses):
             client.cancel(self.run_id)
 
     def step_clock(self) -> None:
-        """Of agent c, by 1.5 s."""
+        """Of agent c, by 1.5 s, until `mend`."""
         self._is_stepped.touch()
+        self._undo.callback(self._is_stepped.unlink)
 
     def crowd(self, agent: str) -> None:
-        """Eight busy processes on the one CPU that the agent's processes get."""
-        cpu = min(os.sched_getaffinity(0))
-        for process in self._all(agent):
-            for thread in process.threads():
-                os.sched_setaffinity(thread.id, {cpu})
-        for _ in range(8):
-            rival = subprocess.Popen([sys.executable, "-c", _BUSY])
-            os.sched_setaffinity(rival.pid, {cpu})
-            self._rivals.append(rival)
+        """The agent's processes get one CPU, and share it with eight others, until
+        `mend`."""
+        self._undo.enter_context(crowded(self._all(agent), 8))
 
     def throttle(self, agent: str, percent: int) -> None:
         """A quota of one CPU, for the agent's processes together, until `mend`."""
         if not os.access(_QUOTAS / "cpu.cfs_quota_us", os.W_OK):
             pytest.skip("no control group of the first version can be made here")
-        self._quota = _QUOTAS / f"ldapslam-test-{os.getpid()}"
-        self._quota.mkdir(exist_ok=True)
-        (self._quota / "cpu.cfs_quota_us").write_text(str(percent * 1000))
+        quota = _QUOTAS / f"ldapslam-test-{os.getpid()}"
+        quota.mkdir(exist_ok=True)
+        self._undo.callback(_lift, quota)
+        (quota / "cpu.cfs_quota_us").write_text(str(percent * 1000))
         for process in self._all(agent):
-            (self._quota / "cgroup.procs").write_text(str(process.pid))
+            (quota / "cgroup.procs").write_text(str(process.pid))
 
     def _all(self, agent: str) -> list[psutil.Process]:
         process = psutil.Process(self.processes[agent].pid)
         return [*process.children(recursive=True), process]
 
     def close(self) -> None:
+        self._undo.close()
         super().close()  # or agents would dial again meanwhile
         for relay in self.relays.values():
             relay.close()
@@ -223,6 +192,12 @@ def _stand_still(processes: Sequence[psutil.Process], for_s: float) -> None:
     time.sleep(for_s)
     for process in processes:
         process.resume()
+
+
+def _lift(quota: Path) -> None:
+    for pid in (quota / "cgroup.procs").read_text().split():
+        (_QUOTAS / "cgroup.procs").write_text(pid)
+    quota.rmdir()
 
 
 @pytest.fixture(scope="module")
