@@ -54,6 +54,7 @@ test_source_out_of_range_is_refused_with_the_reason(void)
         {{.kind = SLAM_VALUE_LIST}, "needs an entry"},
         {{.kind = SLAM_VALUE_LIST, .data = a, .data_len = 8}, "needs an entry"},
         {{.kind = SLAM_VALUE_LIST, .data = cut, .data_len = 9}, "cut off"},
+        {{.kind = SLAM_VALUE_LIST, .data = cut, .data_len = 8}, "cut off"},
         {{.kind = SLAM_VALUE_LIST, .data = cut, .data_len = 7}, "needs an entry"},
     };
 
