@@ -23,6 +23,8 @@ import warnings
 from datetime import UTC, datetime
 from typing import Any
 
+from ldapslam.base.inert import inert
+
 #: Tells child processes the format.
 FORMAT_VARIABLE = "LDAPSLAM_LOG_FORMAT"
 FORMATS = ("text", "json")
@@ -60,7 +62,15 @@ class JsonFormatter(logging.Formatter):
             line["traceback"] = without_passwords(self.formatException(record.exc_info))
         if record.stack_info:
             line["stack"] = without_passwords(self.formatStack(record.stack_info))
-        return json.dumps(line, ensure_ascii=False, default=str)
+        return inert(json.dumps(line, ensure_ascii=False, default=str))
+
+
+class _TextFormatter(logging.Formatter):
+    def __init__(self) -> None:
+        super().__init__(_TEXT)
+
+    def format(self, record: logging.LogRecord) -> str:
+        return inert(super().format(record))
 
 
 def _utc(time_s: float) -> str:
@@ -96,9 +106,7 @@ def set_up_log(log_format: str, *, level: int = logging.WARNING) -> LogFields:
     for handler in root.handlers:
         # not the handlers of others, such as tests
         if type(handler) is logging.StreamHandler:
-            handler.setFormatter(
-                JsonFormatter(fields) if as_json else logging.Formatter(_TEXT)
-            )
+            handler.setFormatter(JsonFormatter(fields) if as_json else _TextFormatter())
     if log_format != format_of_parent():
         os.environ[FORMAT_VARIABLE] = log_format
     if as_json:

@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from ldapslam.base.errors import ConfigErrors, JobErrors, LdapSlamError
+from ldapslam.base.inert import inert
 from ldapslam.base.log_format import is_json
 
 
@@ -48,7 +49,7 @@ json_option = click.option(
 def say(text: str) -> None:
     """Text for people; if it cannot be written, the command goes on."""
     with contextlib.suppress(OSError, ValueError):  # no reader, disk full; closed
-        click.echo(text, err=True)
+        click.echo(inert(text), err=True)
 
 
 def announce(text: str) -> None:
@@ -59,10 +60,10 @@ def announce(text: str) -> None:
         say(text)
 
 
-def put(text: str) -> None:
-    """A line of the result."""
+def put(text: str, *, is_styled: bool = False) -> None:
+    """A line of the result; a styled one has escape sequences of our own."""
     try:
-        click.echo(text)
+        click.echo(text if is_styled else inert(text))
     except BrokenPipeError:
         # Its reader has gone, as in `ldapslam list | head -1`: no fault of the command,
         # whose exit code stays its own.

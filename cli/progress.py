@@ -14,6 +14,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from ldapslam.base.inert import inert
 from ldapslam.cli.console import say, us_text
 from ldapslam.proto import operator_pb2 as pb
 
@@ -64,7 +65,7 @@ class Progress:
 
     def _line(self, text: str) -> None:
         # Lines scroll by above the live table.
-        self._console.print(Text(text), soft_wrap=True)
+        self._console.print(Text(inert(text)), soft_wrap=True)
 
     def _refresh(self) -> None:
         if self._live is not None:
@@ -106,7 +107,7 @@ def live_view(
 ) -> RenderableType:
     """What a terminal shows: where the run is, and the last interval's figures."""
     if figures is None:
-        return Text(f"{status.job_name} {status.run_id}: {status.state}")
+        return Text(inert(f"{status.job_name} {status.run_id}: {status.state}"))
     planned = f" of {_clock(status.planned_ns)}" if status.planned_ns else ""
     title = (
         f"{status.job_name} {status.run_id}: {figures.phase}, "
@@ -128,7 +129,7 @@ def live_view(
         for name in columns if not table.columns else ():
             table.add_column(name, justify="left" if name == "stream" else "right")
         table.add_row(*columns.values())
-    return Group(Text(title), table)
+    return Group(Text(inert(title)), table)
 
 
 def _us(stream: pb.StreamFigures, figure: str) -> float | None:

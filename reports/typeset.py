@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from ldapslam.base.inert import inert
 from ldapslam.jobs.fields.thresholds import PERCENTILES, samples_needed
 from ldapslam.reports.distribution import Distribution
 from ldapslam.reports.document import BAD, MUTED, Cell, Field, number
@@ -60,7 +61,7 @@ def grouped(text: str) -> str:
 
 def plain(text: str) -> str:
     """For terminals and logs: commas between digits, else ordinary spaces."""
-    return _THIN_GROUP.sub(",", text).replace(THIN, " ")
+    return inert(_THIN_GROUP.sub(",", text).replace(THIN, " "))
 
 
 def time_of_day(start_utc: str, after_s: float) -> str:

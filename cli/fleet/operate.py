@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ldapslam.base.errors import ExitCode
+from ldapslam.base.inert import inert
 from ldapslam.cli.client import Client, run_argument
 from ldapslam.cli.console import json_option, put, put_json, put_result, say
 from ldapslam.cli.options import option
@@ -134,13 +135,13 @@ def put_table(
     for column in header:
         table.add_column(column, no_wrap=True)
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(inert, row))
     console = Console(highlight=False, markup=False)
     if not console.is_terminal:  # a pipe has no width to fit into
         console = Console(highlight=False, markup=False, width=10_000)
     with console.capture() as shown:
         console.print(table)
-    put(shown.get().rstrip("\n"))
+    put(shown.get().rstrip("\n"), is_styled=True)
 
 
 def document(message: Message) -> dict[str, Any]:

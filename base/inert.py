@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Texts of other hosts, made harmless where they are shown.
+
+A directory's diagnostic message, an agent's reason or an entry's name may hold what a
+terminal obeys (escape sequences), what changes the direction of a line, or what a
+spreadsheet takes for a formula.
+"""
+
+from __future__ import annotations
+
+import re
+
+# C0 without tab and line feed, DEL, C1, separators of lines, marks of direction
+_OBEYED = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+)
+_FORMULA = tuple("=+-@\t")
+
+
+def inert(text: str) -> str:
+    """For terminals and logs: such characters as `\\u001b`, in JSON texts too."""
+    return _OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def inert_cell(text: str) -> str:
+    """For CSV: a text that a spreadsheet would compute begins with an apostrophe."""
+    shown = inert(text)
+    return f"'{shown}" if shown.startswith(_FORMULA) else shown
