@@ -8,6 +8,7 @@ one.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,6 +19,9 @@ from ldapslam.base.files import stamp
 from ldapslam.transport.pki.certificate import Identity, read_pem
 
 _log = logging.getLogger(__name__)
+
+_BEGIN = b"-----BEGIN X509 CRL-----"
+_BLOCK = re.compile(rb"-----BEGIN X509 CRL-----.*?-----END X509 CRL-----", re.DOTALL)
 
 
 class Revocations:
@@ -54,8 +58,16 @@ class Revocations:
         return (identity.issuer, identity.serial) in self._revoked
 
     def _read(self, path: Path) -> frozenset[tuple[bytes, int]]:
+        """Of all lists in the file: one authority follows another."""
+        content = read_pem(path)
+        blocks = _BLOCK.findall(content) or [content]
+        if content.count(_BEGIN) > len(blocks):
+            raise ConfigError(f"{path}: a list of revoked certificates is cut off")
+        return frozenset().union(*(self._read_list(path, one) for one in blocks))
+
+    def _read_list(self, path: Path, block: bytes) -> frozenset[tuple[bytes, int]]:
         try:
-            revocations = x509.load_pem_x509_crl(read_pem(path))
+            revocations = x509.load_pem_x509_crl(block)
         except ValueError as error:
             raise ConfigError(
                 f"{path}: is no list of revoked certificates: {error}",
@@ -67,8 +79,9 @@ class Revocations:
             for authority in self._authorities
         ):
             raise ConfigError(
-                f"{path}: the list of revoked certificates is not signed by the "
-                "authority"
+                f"{path}: a list of revoked certificates is not signed by authority "
+                f"{revocations.issuer.rfc4514_string()!r}, or that is not trusted",
+                hint="give the certificates of all authorities in one file",
             )
         issuer = revocations.issuer.public_bytes()
         return frozenset((issuer, entry.serial_number) for entry in revocations)

@@ -223,11 +223,33 @@ def test_a_changed_list_is_taken_and_a_bad_one_is_not(
     assert len(caplog.records) == 4
 
 
+def test_all_lists_of_a_file_count(authority: Authority, tmp_path: Path) -> None:
+    other = Authority.create(tmp_path / "other", "the next fleet")
+    names = [
+        (one, identity(one.issue("a1", Role.AGENT) / "cert.pem"))
+        for one in (authority, other)
+    ]
+    for one, _ in names:
+        one.revoke("a1")
+    both = tmp_path / "both.pem"
+    both.write_bytes(b"".join(one.revoked_file.read_bytes() for one, _ in names))
+    revoked = Revocations(both, [one.certificate for one, _ in names])
+    assert all(revoked.has(agent) for _, agent in names)
+    content = both.read_bytes()
+    both.write_bytes(content[:-30])
+    revoked.refresh()
+    assert all(revoked.has(agent) for _, agent in names), "the last whole one stays"
+    both.write_bytes(content)
+    for one, _ in names:  # of the other one nobody knows
+        with pytest.raises(ConfigError, match="is not trusted"):
+            Revocations(both, [one.certificate])
+
+
 def test_a_coordinator_does_not_start_with_a_list_that_is_none(
     authority: Authority, tmp_path: Path
 ) -> None:
     other = Authority.create(tmp_path / "other", "fleet")
-    with pytest.raises(ConfigError, match="not signed by the authority"):
+    with pytest.raises(ConfigError, match="not signed by authority"):
         Revocations(other.revoked_file, [authority.certificate])
     with pytest.raises(ConfigError, match="cannot be read"):
         Revocations(tmp_path / "missing", [authority.certificate])
