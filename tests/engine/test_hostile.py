@@ -3,13 +3,25 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 
 import pytest
 
-from support.engine import MS, Result, S, open_stream, run, stream
+from support.engine import (
+    MS,
+    Result,
+    S,
+    literal,
+    modify,
+    nested,
+    open_stream,
+    run,
+    stream,
+)
 from support.fake_ldap import (
+    MODIFY_REQUEST,
     SEARCH_ENTRY,
     AfterSome,
     Behaviour,
@@ -208,6 +220,41 @@ def test_endless_stream_of_entries_ends_with_the_run() -> None:
     assert outcome.count("entries") > 1000
     ends = [s["end_ns"] for s in outcome.snapshots]
     assert ends[-1] < 2 * S
+    outcome.assert_balanced()
+
+
+@pytest.mark.parametrize("in_flight", [1, 16])
+def test_peer_that_stops_reading_is_given_up_with_its_request(in_flight: int) -> None:
+    """Its connection takes nothing more: the next ones would wait for ever."""
+    over = threading.Event()
+
+    def deaf_at_first(peer: Peer, request: Request) -> bool:
+        if peer.number > 0:
+            return answer(peer, request)
+        over.wait(10)
+        return False
+
+    # more than two sockets hold
+    program = nested(MODIFY_REQUEST, literal(tlv(0x04, bytes(1 << 19))))
+    large = {**modify(), "program": program, "values": []}
+    with FakeLdap(deaf_at_first) as server:
+        outcome = run(
+            open_stream(
+                server.uri,
+                50,
+                connections=1,
+                in_flight=in_flight,
+                request_timeout_ns=300 * MS,
+                operations=[large],
+            ),
+            duration_ns=1500 * MS,
+            grace_ns=200 * MS,
+        )
+        over.set()
+    assert outcome.stream_count("disconnects") == 1
+    assert outcome.stream_count("connects") == 2
+    assert outcome.count("timed_out") >= 1
+    assert outcome.count("succeeded") > 10
     outcome.assert_balanced()
 
 

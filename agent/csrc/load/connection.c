@@ -321,6 +321,17 @@ slam_conn_next_ready(struct slam_worker *worker)
     return conn;
 }
 
+/* Nothing answers on it any more, or its peer has stopped to read. */
+static bool
+is_of_no_use(const struct slam_conn *conn, uint64_t now_ns)
+{
+    const struct slam_stream_settings *settings = &conn->flow->stream->settings;
+
+    return conn->timed_out == settings->in_flight ||
+           (conn->tx_len > 0 &&
+            conn->tx_since_ns + settings->request_timeout_ns <= now_ns);
+}
+
 void
 slam_conn_expire(struct slam_flow *flow, uint64_t now_ns)
 {
@@ -333,8 +344,8 @@ slam_conn_expire(struct slam_flow *flow, uint64_t now_ns)
         count_no_response(slot, SLAM_TIMED_OUT, slam_clock_mono_ns());
         slam_session_end(slot);
         slot->state = SLAM_SLOT_TIMED_OUT;
-        /* a connection on which nothing answers any more is given up */
-        if (++conn->timed_out == flow->stream->settings.in_flight)
+        conn->timed_out++;
+        if (is_of_no_use(conn, now_ns))
             slam_conn_break(conn);
         else
             slam_conn_make_ready(conn);

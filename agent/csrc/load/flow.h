@@ -101,7 +101,8 @@ struct slam_conn {
     uint8_t *tx;           /* one request that the socket did not take whole */
     size_t tx_len;         /* 0: the socket takes another request */
     size_t tx_pos;
-    uint64_t requests; /* sent since the connection is up */
+    uint64_t tx_since_ns; /* tx_len > 0: when that request was sent */
+    uint64_t requests;    /* sent since the connection is up */
     uint64_t up_since_ns;
     uint64_t missed_since_ns; /* up_since_ns, or when it was lost or not made before */
     uint64_t stamp_ns;        /* the kernel's, of the last response; CLOCK_REALTIME */

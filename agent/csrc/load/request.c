@@ -32,7 +32,7 @@ draw_of(const struct slam_slot *slot)
 }
 
 static void
-transmit(struct slam_conn *conn, const uint8_t *pdu, size_t len)
+transmit(struct slam_conn *conn, const uint8_t *pdu, size_t len, uint64_t sent_ns)
 {
     uint64_t limit = conn->flow->stream->settings.connection.reconnect_operations;
     ssize_t written = slam_transport_write(conn->request.transport, pdu, len);
@@ -47,6 +47,7 @@ transmit(struct slam_conn *conn, const uint8_t *pdu, size_t len)
     } else if ((size_t)written < len) {
         conn->tx_len = len - (size_t)written;
         conn->tx_pos = 0;
+        conn->tx_since_ns = sent_ns;
         memcpy(conn->tx, pdu + written, conn->tx_len);
         slam_conn_watch(conn);
         slam_conn_make_ready(conn);
@@ -127,7 +128,7 @@ send_request(struct slam_slot *slot)
      * the network's and the directory's time */
     slot->sent_ns = slam_clock_mono_ns();
     slam_slot_sent(slot);
-    transmit(conn, worker->pdu, len);
+    transmit(conn, worker->pdu, len, slot->sent_ns);
     if (conn->state == SLAM_CONN_BROKEN)
         return;
     if (op->action == SLAM_ACTION_UNBIND)
@@ -150,7 +151,7 @@ send_beside(struct slam_slot *slot, uint32_t op, uint64_t *sent_ns)
 
     slam_flow_op_record(flow, op, slot->measured)->requests++;
     *sent_ns = slam_clock_mono_ns();
-    transmit(slot->conn, worker->pdu, len);
+    transmit(slot->conn, worker->pdu, len, *sent_ns);
     return message_id;
 }
 
