@@ -52,8 +52,12 @@ _REPORT_TIMEOUT_S = 15.0
 _BACK_OFF_S = (0.1, 2.0)
 #: Between attempts while the store takes nothing.
 _STORE_PAUSE_S = 2.0
+#: And while the spool's disk gives nothing.
+_SPOOL_PAUSE_S = 5.0
 #: Exchanges after registration, for a good first clock estimate.
 _FIRST_SAMPLES = 8
+#: A report that was taken is as good as a heartbeat; but for its clock sample.
+MOST_LEFT_OUT = 2
 #: A refusal may be about our own previous connection; after this it is final.
 _REFUSED_FOR_S = 10.0
 
@@ -146,6 +150,8 @@ class _Link:
         self._is_away = False
         #: Whether a report was taken over the last connection.
         self._has_delivered = False
+        #: CLOCK_MONOTONIC of the last interval that was taken.
+        self._taken_s = 0.0
         #: Class of the error that was logged last.
         self._reason: type[LdapSlamError] | None = None
         self._refused_at_s: float | None = None
@@ -273,6 +279,7 @@ class _Link:
             answer = await stub.Register(request, timeout=_CALL_TIMEOUT_S)
         reply: pb.RegisterReply = readable(answer, self._address)
         _log.info("registered with %s", self._address)
+        session.spool.serve(reply.store_id)
         self._is_away, self._refused_at_s = False, None
         if not reply.resumed:
             self._last_command = 0
@@ -295,8 +302,14 @@ class _Link:
         raise CoordinatorUnreachable(self._address, "the command stream ended")
 
     async def _beat(self, stub: AgentServiceStub, interval_s: float) -> None:
+        left_out = 0
         while True:
             await asyncio.sleep(interval_s)
+            has_heard = time.monotonic() - self._taken_s < interval_s
+            if has_heard and left_out < MOST_LEFT_OUT:
+                left_out += 1
+                continue
+            left_out = 0
             await self._heartbeat(stub)
 
     async def _heartbeat(self, stub: AgentServiceStub) -> None:
@@ -328,7 +341,12 @@ class _Link:
         spool = self._session.spool
         while True:
             self._session.has_reports.clear()
-            first = await asyncio.to_thread(spool.first)
+            try:
+                first = await asyncio.to_thread(spool.first)
+            except OSError as error:
+                _log.error("the spool cannot be read: %s", error)
+                await asyncio.sleep(_SPOOL_PAUSE_S)
+                continue
             if first is None:
                 await self._session.has_reports.wait()
                 continue
@@ -342,7 +360,12 @@ class _Link:
                 await asyncio.sleep(_STORE_PAUSE_S)
                 continue
             self._has_delivered = True
-            if reply.status == pb.ReportReply.STATUS_REFUSED:
+            is_refused = reply.status == pb.ReportReply.STATUS_REFUSED
+            is_of_now = entry.interval.epoch == spool.epoch
+            if is_of_now and not is_refused:
+                self._taken_s = time.monotonic()
+                self._session.post(CoordinatorHeard())
+            if is_refused:
                 _log.error("report %d was refused: %s", number, reply.detail)
                 await asyncio.to_thread(spool.reject, number)
             else:

@@ -62,10 +62,8 @@ class Pipe(Generic[R, E]):
     def next(self) -> R:
         return self._requests.get()
 
-    def next_before(self, mono_ns: int | None) -> R | None:
+    def next_before(self, mono_ns: int) -> R | None:
         """The next request; None when there is none in time."""
-        if mono_ns is None:
-            return self.next()
         left_s = max(0, mono_ns - time.monotonic_ns()) / 1e9
         try:
             return self._requests.get(timeout=left_s)

@@ -135,6 +135,8 @@ class LaunchEngine(Command):
 
 class StartEngine(Command):
     t0_mono_ns: int
+    #: As of ExtendLease: the load never is without a lease.
+    lease_until_mono_ns: int
 
 
 class ExtendLease(Command):
@@ -272,7 +274,7 @@ class AgentRun:
             )
             return [KillEngine(), *self._end_failed(error)]
         self.state = AgentRunState.ARMED
-        return [StartEngine(event.t0_mono_ns), self._lease()]
+        return [StartEngine(event.t0_mono_ns, self._lease_until_ns())]
 
     def _on_stop(self, event: StopReceived, now_ns: int) -> list[Command]:
         if event.abandon:
@@ -339,10 +341,11 @@ class AgentRun:
 
     def _on_heard(self, event: CoordinatorHeard, now_ns: int) -> list[Command]:
         self._heard_ns = now_ns
-        return [self._lease()] if self.state in (_S.ARMED, _S.RUNNING) else []
+        is_loaded = self.state in (_S.ARMED, _S.RUNNING)
+        return [ExtendLease(self._lease_until_ns())] if is_loaded else []
 
-    def _lease(self) -> ExtendLease:
-        return ExtendLease(self._heard_ns + self._timeout_ns + LEASE_SLACK_NS)
+    def _lease_until_ns(self) -> int:
+        return self._heard_ns + self._timeout_ns + LEASE_SLACK_NS
 
     def _on_time(self, event: TimePassed, now_ns: int) -> list[Command]:
         if self.state is AgentRunState.DRAINING:

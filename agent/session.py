@@ -14,6 +14,7 @@ import logging
 import shutil
 import time
 from collections.abc import Callable
+from typing import Any
 
 from ldapslam.agent import run as machine
 from ldapslam.agent.assignment import trim_heap
@@ -27,6 +28,7 @@ from ldapslam.agent.spool import Spool
 from ldapslam.base.errors import LdapSlamError, RunAborted
 from ldapslam.proto import agent_pb2, engine_pb2
 from ldapslam.proto.common_pb2 import RunAssignment
+from ldapslam.results.intervals import pack
 from ldapslam.transport.messages import (
     decode_facts,
     error_of,
@@ -150,9 +152,9 @@ class AgentSession:
         """False: there are reports that the coordinator has not acknowledged."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
-                while len(self.spool):
+                while self.spool.has_more:
                     await asyncio.sleep(0.02)
-        return not len(self.spool)
+        return not self.spool.has_more
 
 
 #: Time for an engine's process to exit.
@@ -172,8 +174,8 @@ class Slot:
         self._events: asyncio.Queue[tuple[AgentRunEvent, EngineChild | None]]
         self._events = asyncio.Queue()
         self._assignments: dict[str, RunAssignment] = {}
-        #: Run -> the coordinator's attempt.
-        self._attempts: dict[str, int] = {}
+        #: Run -> the coordinator's attempt, and the identity of its store.
+        self._origins: dict[str, tuple[int, str]] = {}
         self._child: EngineChild | None = None
         self._listeners: set[asyncio.Task[None]] = set()
 
@@ -190,7 +192,7 @@ class Slot:
 
     def prepare(self, run: RunAssignment) -> None:
         self._assignments[run.run_id] = run
-        self._attempts[run.run_id] = run.attempt
+        self._origins[run.run_id] = run.attempt, run.store_id
         self.post(machine.PrepareReceived(run.run_id, run.coordinator_timeout_ns))
 
     async def serve(self) -> None:
@@ -214,8 +216,10 @@ class Slot:
         match command:
             case machine.LaunchEngine(run_id):
                 await self._launch(run_id)
-            case machine.StartEngine(t0_mono_ns):
-                start = engine_pb2.StartEngine(t0_mono_ns=t0_mono_ns)
+            case machine.StartEngine(t0_mono_ns, lease_until_mono_ns):
+                start = engine_pb2.StartEngine(
+                    t0_mono_ns=t0_mono_ns, lease_until_mono_ns=lease_until_mono_ns
+                )
                 await self._tell(engine_pb2.EngineRequest(start=start))
                 # only now: gRPC keeps a command until the next one
                 trim_heap()
@@ -236,13 +240,19 @@ class Slot:
                     run_id=run_id,
                     agent=self.settings.name,
                     epoch=self.spool.epoch,
+                    attempt=self._origin(run_id)[0],
                     sequence=sequence,
-                    snapshot=snapshot,
+                    packed=pack(snapshot),
                 )
-                await self._spool(agent_pb2.SpoolEntry(interval=interval))
+                await self._spool(run_id, interval=interval)
             case _:
                 progress = self._progress(command)
-                await self._spool(agent_pb2.SpoolEntry(progress=progress))
+                await self._spool(progress.run_id, progress=progress)
+                if progress.WhichOneof("kind") in ("finished", "failed"):
+                    self._origins.pop(progress.run_id, None)
+
+    def _origin(self, run_id: str) -> tuple[int, str]:
+        return self._origins.get(run_id, (0, ""))
 
     def _progress(self, command: machine.Command) -> agent_pb2.ProgressReport:
         run_id: str = getattr(command, "run_id")  # noqa: B009  of every report
@@ -250,7 +260,7 @@ class Slot:
             run_id=run_id,
             agent=self.settings.name,
             epoch=self.spool.epoch,
-            attempt=self._attempts.get(run_id, 0),
+            attempt=self._origin(run_id)[0],
         )
         match command:
             case machine.ReportReady(facts=facts):
@@ -263,17 +273,16 @@ class Slot:
                 report.finished.early_reason = early_reason
                 report.finished.interval_count = interval_count
                 report.finished.facts_json = facts_json(facts)
-                self._attempts.pop(run_id, None)
             case machine.ReportFailed(error=error):
                 _log.error("run %s: %s", run_id, error)
                 self._assignments.pop(run_id, None)
                 report.failed.CopyFrom(failure_message(error))
-                self._attempts.pop(run_id, None)
             case _:
                 raise TypeError(f"not a report: {command!r}")
         return report
 
-    async def _spool(self, entry: agent_pb2.SpoolEntry) -> None:
+    async def _spool(self, run_id: str, **report: Any) -> None:
+        entry = agent_pb2.SpoolEntry(**report, store_id=self._origin(run_id)[1])
         is_on_disk = await asyncio.to_thread(self.spool.append, entry)
         self._agent.has_reports.set()
         if not is_on_disk and self._machine.run_id is not None:

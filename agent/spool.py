@@ -9,6 +9,10 @@ the disk.
 A quota bounds intervals; the few reports of progress are always written. What the disk
 or the quota refuses stays in memory until it is delivered or there is room; the run
 then ends.
+
+A report is for the store of its run. While the agent serves another store, it waits.
+What a coordinator refuses is kept aside, and counts for the quota until a person has
+removed it.
 """
 
 from __future__ import annotations
@@ -30,7 +34,6 @@ from ldapslam.proto.agent_pb2 import SpoolEntry
 _log = logging.getLogger(__name__)
 _NAME = re.compile(r"(\d{12})\.report")
 _REJECTED = "rejected"
-_MOST_REJECTED = 100
 
 
 class Spool:
@@ -56,6 +59,8 @@ class Spool:
             self._sizes = {
                 number: self._path(number).stat().st_size for number in self._pending
             }
+            rejected = list((folder / _REJECTED).glob("*.report"))
+            self._aside_bytes = sum(path.stat().st_size for path in rejected)
         except OSError as error:
             self._lock_file.close()
             raise ConfigError(
@@ -65,9 +70,15 @@ class Spool:
         except BaseException:
             self._lock_file.close()
             raise
+        #: Identity of the store that is served; empty before the first.
+        self._store_id = ""
+        #: Of other stores, or refused and not to be moved: not for this one.
+        self._passed_over: set[int] = set()
         # several threads use it
         self._guard = threading.Lock()
-        self._next_number = max(self._pending, default=0) + 1
+        # above those set aside too, which must not be overwritten
+        used = [*self._pending, *(int(path.stem) for path in rejected)]
+        self._next_number = max(used, default=0) + 1
 
     def _claim(self) -> None:
         try:
@@ -105,7 +116,20 @@ class Spool:
     @property
     def size_bytes(self) -> int:
         with self._guard:
-            return sum(self._sizes.values())
+            return sum(self._sizes.values()) + self._aside_bytes
+
+    @property
+    def has_more(self) -> bool:
+        """Whether there are reports for the store that is served."""
+        with self._guard:
+            return len(self._pending) > len(self._passed_over)
+
+    def serve(self, store_id: str) -> None:
+        """From now on reports go to this store; those of other ones wait."""
+        with self._guard:
+            if store_id != self._store_id:
+                self._store_id = store_id
+                self._passed_over.clear()
 
     def append(self, entry: SpoolEntry) -> bool:
         """Add a report. False: it is kept in memory only (`trouble` says why)."""
@@ -142,38 +166,72 @@ class Spool:
         )
 
     def first(self) -> tuple[int, SpoolEntry] | None:
-        """The oldest report and its number; one that cannot be read is set aside."""
-        while True:
-            with self._guard:
-                if not self._pending:
-                    return None
-                number, entry = next(iter(self._pending.items()))
-            if entry is not None:
+        """The oldest report for the store that is served, and its number. OSError: it
+        cannot be read now. One that is none is set aside."""
+        while (found := self._next()) is not None:
+            number, entry = found
+            if entry is None:
+                entry = SpoolEntry()
+                try:
+                    entry.ParseFromString(self._path(number).read_bytes())
+                except FileNotFoundError:
+                    _log.error("report %d was removed from the spool", number)
+                    self._forget(number)
+                    continue
+                except DecodeError as error:
+                    _log.error("report %d is damaged: %s", number, error)
+                    self.reject(number)
+                    continue
+                if entry.WhichOneof("kind") is None:
+                    _log.error("report %d is empty", number)
+                    self.reject(number)
+                    continue
+            if entry.store_id in ("", self._store_id):
                 return number, entry
-            entry = SpoolEntry()
-            try:
-                entry.ParseFromString(self._path(number).read_bytes())
-            except (OSError, DecodeError) as error:
-                _log.error("report %d cannot be read: %s", number, error)
-                self.reject(number)
-                continue
-            return number, entry
+            with self._guard:
+                if not self._passed_over:
+                    _log.warning("the spool has reports of another store: they wait")
+                self._passed_over.add(number)
+        return None
+
+    def _next(self) -> tuple[int, SpoolEntry | None] | None:
+        with self._guard:
+            for number, entry in self._pending.items():
+                if number not in self._passed_over:
+                    return number, entry
+        return None
 
     def remove(self, number: int) -> None:
-        self._path(number).unlink(missing_ok=True)
+        """It is acknowledged."""
+        try:
+            self._path(number).unlink(missing_ok=True)
+        except OSError as error:
+            # the next agent sends it again, which changes nothing
+            _log.error("report %d cannot be removed: %s", number, error)
         self._forget(number)
         self._write_kept()
 
     def reject(self, number: int) -> None:
         """Keep a refused report aside, for a person."""
-        aside = self.folder / _REJECTED
-        aside.mkdir(exist_ok=True)
-        path = self._path(number)
-        if path.exists():
+        aside, path = self.folder / _REJECTED, self._path(number)
+        try:
+            aside.mkdir(exist_ok=True)
+            with self._guard:
+                entry = self._pending.get(number)
+            if entry is not None:  # in memory only
+                write_whole(path, entry.SerializeToString())
+            size_bytes = path.stat().st_size
             path.replace(aside / path.name)
-        self._forget(number)
-        for old in sorted(aside.iterdir())[:-_MOST_REJECTED]:
-            old.unlink(missing_ok=True)
+        except FileNotFoundError:
+            self._forget(number)
+        except OSError as error:
+            _log.error("report %d cannot be set aside: %s", number, error)
+            with self._guard:
+                self._passed_over.add(number)
+        else:
+            self._forget(number)
+            with self._guard:
+                self._aside_bytes += size_bytes
 
     def _write_kept(self) -> None:
         """Write what is in memory, as far as there is room now."""
@@ -196,6 +254,7 @@ class Spool:
         with self._guard:
             self._pending.pop(number, None)
             self._sizes.pop(number, None)
+            self._passed_over.discard(number)
 
     def __len__(self) -> int:
         with self._guard:

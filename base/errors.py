@@ -377,6 +377,22 @@ class SchemaTooNew(StoreError):
         self.known = known
 
 
+class StoreRefused(StoreError):
+    """The store will never take this write: a defect of ours, with what it said."""
+
+
+class StoreTaken(StoreRefused):
+    """Another coordinator owns the store now."""
+
+    def __init__(self, url: str, owner: str) -> None:
+        super().__init__(
+            f"store {url!r} is now that of another coordinator: {owner}",
+            hint="this one writes nothing any more, and ends",
+        )
+        self.url = url
+        self.owner = owner
+
+
 class StoreBusy(StoreError):
     def __init__(self, url: str, timeout_s: float) -> None:
         super().__init__(

@@ -126,6 +126,9 @@ class ActiveFleet:
             event = fleet_machine.AgentReleased(agent, run_id)
             asyncio.get_running_loop().call_soon(self.feed, event)
 
+    def load_begins(self, run_id: str) -> None:
+        self.feed(fleet_machine.LoadBegins(run_id))
+
     def run_concluded(self, run: ActiveRun) -> None:
         self.runs.pop(run.run_id, None)
         self.feed(fleet_machine.RunEnded(run.run_id))

@@ -16,6 +16,8 @@ from ldapslam.base.errors import (
     RunNotFound,
     StoreBusy,
     StoreError,
+    StoreRefused,
+    StoreTaken,
 )
 from ldapslam.coordinator.active_fleet import ActiveFleet
 from ldapslam.coordinator.fleet import fleet as fleet_machine
@@ -24,14 +26,20 @@ from ldapslam.coordinator.fleet.fleet import AgentState
 from ldapslam.coordinator.fleet.link import AgentIdentity, AgentLink
 from ldapslam.coordinator.runs import run as run_machine
 from ldapslam.coordinator.runs.controller import ActiveRun
-from ldapslam.coordinator.runs.ingest import agent_facts, interval_record, monitor_news
+from ldapslam.coordinator.runs.ingest import (
+    agent_facts,
+    check_numbers,
+    interval_record,
+    monitor_news,
+)
 from ldapslam.coordinator.runs.submission import MAX_NAME, check_version, is_usable
 from ldapslam.coordinator.security.access import caller
 from ldapslam.coordinator.security.guard import Context
 from ldapslam.proto import agent_pb2, monitor_pb2
 from ldapslam.proto.agent_pb2_grpc import AgentServiceServicer
+from ldapslam.proto.common_pb2 import Snapshot
 from ldapslam.results.monitor_rows import add_monitor_samples, describe_monitors
-from ldapslam.results.records import RunRecord
+from ldapslam.results.records import IntervalRecord, RunRecord
 from ldapslam.transport.messages import ProtocolError, decode_facts, error_of
 
 _log = logging.getLogger(__name__)
@@ -41,6 +49,8 @@ _MAX_REASON = 500
 #: Refusals in a run's events; the log has all.
 _MOST_REFUSALS = 100
 _MAX_RUNS = 64
+#: A report of so many bytes, packed, takes some milliseconds to read.
+_LONG_BYTES = 16_384
 
 _Report = (
     agent_pb2.IntervalReport | agent_pb2.ProgressReport | monitor_pb2.MonitorReport
@@ -114,6 +124,7 @@ class AgentService(AgentServiceServicer):
             build=request.build,
             heartbeat_interval_ns=HEARTBEAT_INTERVAL_NS,
             resumed=is_resumed,
+            store_id=self._writer.store.store_id,
         )
 
     def _take_up(self, agent: str, runs: dict[str, str]) -> None:
@@ -207,11 +218,13 @@ class AgentService(AgentServiceServicer):
         """Commit an interval; the reply is the acknowledgement."""
         try:
             run_record = await self._reporters_run(report.run_id, report.agent)
-            record = await asyncio.to_thread(interval_record, report, run_record.plan)
-            is_new = await self._writer.add_interval(report.run_id, record)
+            record, snapshot = await _read(report, run_record)
+            taken = await self._writer.add_interval(report.run_id, record)
+            if taken.refusal:
+                raise ProtocolError(taken.refusal)
         except (ProtocolError, RunNotFound) as error:
             return self._refuse_report(report, error)
-        except StoreBusy:
+        except (StoreBusy, StoreTaken):
             raise  # for a while: the agent keeps the report, and sends it again
         except StoreError as error:
             part = self._live_part(report)
@@ -219,11 +232,14 @@ class AgentService(AgentServiceServicer):
                 part.feed(run_machine.StoreFailed(error))
             raise
         run = self._fleet.runs.get(report.run_id)
-        if is_new and run is not None:
-            run.add_snapshot(report.agent, report.snapshot)
+        link = self._fleet.links.get(report.agent)
+        if link is not None and link.identity.epoch == report.epoch:
+            self._fleet.feed(fleet_machine.AgentHeard(report.agent))
+        if taken.is_new and run is not None:
+            run.add_snapshot(report.agent, snapshot)
         status = agent_pb2.ReportReply.Status
         return agent_pb2.ReportReply(
-            status=status.STATUS_COMMITTED if is_new else status.STATUS_DUPLICATE
+            status=status.STATUS_COMMITTED if taken.is_new else status.STATUS_DUPLICATE
         )
 
     async def ReportProgress(
@@ -232,6 +248,7 @@ class AgentService(AgentServiceServicer):
         """Have the run's machine take an agent's progress, and commit what follows."""
         try:
             await self._reporters_run(report.run_id, report.agent)
+            check_numbers(report)
             event, facts = _progress(report)
         except (ProtocolError, RunNotFound) as error:
             self._fail_part(report, error)
@@ -256,11 +273,24 @@ class AgentService(AgentServiceServicer):
             if is_end:
                 run.add_clock_drift(report.agent)
             run.feed(event)
+        if report.HasField("finished"):
+            self._writer.post(
+                self._writer.store.seal_part,
+                report.run_id,
+                report.agent,
+                report.attempt,
+                report.finished.interval_count,
+            )
         if is_end:
             if run is not None:
                 run.drop_agent(report.agent)
             self._release(report)
-        await self._writer.flush()
+        try:
+            await self._writer.flush(report.run_id)
+        except StoreRefused as error:
+            if run is not None:
+                run.feed(run_machine.StoreFailed(error))
+            raise
         return agent_pb2.ReportReply(status=agent_pb2.ReportReply.STATUS_COMMITTED)
 
     async def ReportMonitor(
@@ -290,7 +320,7 @@ class AgentService(AgentServiceServicer):
             if run.has_open_watch(agent):
                 run.add_monitor_facts(news.facts)
             run.feed(news.event)
-        await self._writer.flush()
+        await self._writer.flush(run_id)
         return agent_pb2.ReportReply(status=agent_pb2.ReportReply.STATUS_COMMITTED)
 
     def _release(self, report: agent_pb2.ProgressReport) -> None:
@@ -342,6 +372,15 @@ class AgentService(AgentServiceServicer):
             )
             link.send(agent_pb2.Command(stop=stop))
         run.feed(run_machine.AgentFailed(report.agent, error))
+
+
+async def _read(
+    report: agent_pb2.IntervalReport, run: RunRecord
+) -> tuple[IntervalRecord, Snapshot]:
+    """Aside where it is long: others wait for this thread."""
+    if len(report.packed) < _LONG_BYTES:
+        return interval_record(report, run.plan)
+    return await asyncio.to_thread(interval_record, report, run.plan)
 
 
 def _is_stale(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
 
 from ldapslam.base.clock_id import boot_id
-from ldapslam.base.errors import LdapSlamError, RunAborted, StoreFull
+from ldapslam.base.errors import LdapSlamError, RunAborted, StoreError
 from ldapslam.coordinator.active_fleet import ActiveFleet
 from ldapslam.coordinator.agent_service import AgentService
 from ldapslam.coordinator.fleet import fleet as fleet_machine
@@ -57,6 +57,8 @@ class Coordinator:
         self.agents = AgentService(self.fleet)
         self.operators = OperatorService(self.fleet, self.queue, self.audit, channels)
         self._ticker: asyncio.Task[None] | None = None
+        #: Set when it has to end: nothing more can be stored.
+        self.is_over = asyncio.Event()
 
     async def start(self) -> None:
         """Take up the runs that a previous coordinator left open."""
@@ -124,7 +126,7 @@ class Coordinator:
         coordinator."""
         # queued runs are kept for the next coordinator
         live = [one for one in self.fleet.runs.values() if not one.is_queued]
-        runs = [] if leave_runs else live
+        runs = [] if leave_runs or self.writer.is_over else live
         for run in runs:
             run.feed(run_machine.CancelRequested("the coordinator, which is stopping"))
         with contextlib.suppress(TimeoutError):
@@ -139,7 +141,7 @@ class Coordinator:
         for link in self.fleet.links.values():
             link.close()
         # the store writer tries until it is closed
-        with contextlib.suppress(StoreFull):
+        with contextlib.suppress(StoreError):
             await self.writer.flush()
 
     async def _tick(self) -> None:
@@ -150,8 +152,12 @@ class Coordinator:
             is_stalled, before_s = now_s - before_s > _STALL_S, now_s
             try:
                 self._pass_time(is_stalled=is_stalled)
+                self.writer.retry()
+                if self.writer.is_over:
+                    self.is_over.set()
                 if now_s - clocks_s >= _CLOCK_INTERVAL_S:
                     clocks_s = now_s
+                    self.writer.keep_claim()
                     for run in self.fleet.runs.values():
                         run.sample_clocks()
             except Exception:

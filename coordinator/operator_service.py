@@ -48,8 +48,7 @@ class OperatorService(OperatorServiceServicer):
         )
         if request.after_run:
             submission.request.after_run = await self._full_id(request.after_run)
-        # completed even when the caller leaves: no record without a run
-        await asyncio.shield(self._queue.accept(submission))
+        await self._queue.accept(submission)
         run_id = submission.run_id
         await self._audit.note(
             "submit", run_id, request.job_file, by=request.submitted_by

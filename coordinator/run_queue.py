@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from ldapslam.base.errors import FleetError, LdapSlamError, NotEnoughAgents, StoreFull
+from ldapslam.base.errors import FleetError, LdapSlamError, NotEnoughAgents, StoreError
 from ldapslam.base.units import format_size
 from ldapslam.coordinator.active_fleet import ActiveFleet
 from ldapslam.coordinator.fleet import fleet as fleet_machine
@@ -88,7 +88,7 @@ class RunQueue:
             run.set_queue_reason(_what_for(request))
         else:
             self.queue(run, may_wait=not must_fit)
-        with contextlib.suppress(StoreFull):  # the run is there, and accepted
+        with contextlib.suppress(StoreError):  # the run is there, and accepted
             await self._writer.flush()
 
     def _check_agents(self, submission: Submission) -> None:

@@ -64,6 +64,7 @@ class ServedCoordinator:
     #: A port 0 has become the real one.
     addresses: Sequence[str]
     enrolment_address: str | None
+    coordinator: Coordinator
 
     @property
     def address(self) -> str:
@@ -152,12 +153,13 @@ async def serve(
                 _log.info("enrolment on %s", enrolment_address)
             stack.callback(asyncio.create_task(guard.watch()).cancel)
             _log.info("listening on %s", ", ".join(addresses))
-            yield ServedCoordinator(addresses, enrolment_address)
+            yield ServedCoordinator(addresses, enrolment_address, coordinator)
         finally:
             await coordinator.stop(drain_timeout_s, leave_runs=leave_runs)
             for extension in reversed(started):
                 await extension.stop()
             await server.stop(_STOP_GRACE_S)
+            await guard.finish()
 
 
 def _check(
@@ -272,7 +274,15 @@ def run_coordinator(
             ) as served:
                 if on_ready is not None:
                     on_ready(served.addresses)
-                await ended.wait()
+                is_over = asyncio.create_task(served.coordinator.is_over.wait())
+                signalled = asyncio.create_task(ended.wait())
+                both = (is_over, signalled)
+                await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+                for one in both:
+                    one.cancel()
+            failure = served.coordinator.writer.failure
+            if failure is not None and served.coordinator.writer.is_over:
+                raise failure
         except asyncio.CancelledError:
             if not ended.is_set():
                 raise

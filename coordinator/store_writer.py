@@ -1,33 +1,50 @@
 # SPDX-License-Identifier: Apache-2.0
 """The store for the event loop: one thread, one write after the other.
 
-Writes happen in the order in which they were posted. An export only reads, so it has
-its own thread and connection. A store without room refuses what is awaited; what is
-only posted is kept and written in order when there is room again.
+Writes happen in the order in which they were posted, those that wait in one
+transaction. An export only reads, so it has its own thread and connection.
+
+A store that is full, locked or away refuses what is awaited; what is only posted is
+kept until it is written, and nothing is acknowledged before (`flush`). A write that the
+store will never take ends its run. Where the store is another coordinator's, nothing is
+acknowledged any more.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import ParamSpec, TypeVar
 
-from ldapslam.base.errors import StoreFull
-from ldapslam.results.records import IntervalRecord
+from ldapslam.base.errors import (
+    RunNotFound,
+    StoreBusy,
+    StoreError,
+    StoreFull,
+    StoreRefused,
+    StoreTaken,
+)
+from ldapslam.results.records import IntervalRecord, Taken
 from ldapslam.results.store import Store
 
 _log = logging.getLogger(__name__)
 
-#: Writes that wait for room; runs end without it, so they are few.
+#: Writes that wait for the store; runs end without it, so they are few.
 _MOST_KEPT = 100_000
 _MOST_TOGETHER = 64
+#: Until a locked store is asked again, unless by `flush`: it holds the thread for long.
+_RETRY_S = 1.0
 
+#: A write; of its arguments, the first text is a run's id.
+Work = partial[object]
 #: A report, and the future of its commit.
-_Waiting = tuple[str, IntervalRecord, Future[bool]]
+_Waiting = tuple[str, IntervalRecord, Future[Taken]]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -39,8 +56,13 @@ class StoreWriter:
     def __init__(self, url: str) -> None:
         self._url = url
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="store")
-        self._kept: deque[Callable[[], object]] = deque()
-        self._has_room = True
+        self._kept: deque[Work] = deque()
+        #: Run -> why a write of it was given up.
+        self._refused: dict[str, StoreRefused] = {}
+        #: Why the writes that are kept are not written; None when they are.
+        self.failure: StoreError | None = None
+        self._retry_s = 0.0
+        self._is_woken = False
         self._reports: deque[_Waiting] = deque()
         try:
             self.store = self._executor.submit(Store.open, url).result()
@@ -62,33 +84,54 @@ class StoreWriter:
         future = self._executor.submit(self._do, work)
         return asyncio.wrap_future(future)
 
-    async def add_interval(self, run_id: str, record: IntervalRecord) -> bool:
+    async def add_interval(self, run_id: str, record: IntervalRecord) -> Taken:
         """`Store.add_interval`, in one transaction with others that wait: a commit of
         many takes as long as of one. Each is answered when it is durable."""
-        answer: Future[bool] = Future()
+        answer: Future[Taken] = Future()
         self._reports.append((run_id, record, answer))
-        self._executor.submit(self._add_reports)
+        self._wake()
         return await asyncio.wrap_future(answer)
 
+    def _wake(self) -> None:
+        """Have what waits written: once for all of it, as others need the thread."""
+        if not self._is_woken:
+            self._is_woken = True
+            self._executor.submit(self._work)
+
+    def _work(self) -> None:
+        # first: what comes from now on wakes the thread again
+        self._is_woken = False
+        self._write_kept()
+        self._add_reports()
+        if self._reports:
+            self._wake()
+
     def _add_reports(self) -> None:
-        """Add all waiting reports; later calls then find none."""
         taken: list[_Waiting] = []
         while self._reports and len(taken) < _MOST_TOGETHER:
             taken.append(self._reports.popleft())
         if not taken:
             return
         reports = [(run_id, record) for run_id, record, _ in taken]
+        failure: Exception | None = None
         try:
             found = self._do(partial(self.store.add_intervals, reports))
-        except Exception:
+        except (RunNotFound, StoreRefused):
             # each alone shows which one fails
             for run_id, record, answer in taken:
                 self._answer(answer, partial(self.store.add_interval, run_id, record))
             return
-        for (_, _, answer), is_new in zip(taken, found, strict=True):
-            self._answer(answer, partial(bool, is_new))
+        except Exception as error:
+            found, failure = [Taken(False)] * len(taken), error
+        for (_, _, answer), became in zip(taken, found, strict=True):
+            if not answer.set_running_or_notify_cancel():
+                continue  # nobody waits for it any more; it is sent again
+            if failure is None:
+                answer.set_result(became)
+            else:
+                answer.set_exception(failure)
 
-    def _answer(self, answer: Future[bool], work: Callable[[], bool]) -> None:
+    def _answer(self, answer: Future[Taken], work: Callable[[], Taken]) -> None:
         if not answer.set_running_or_notify_cancel():
             return  # nobody waits for it any more; it is sent again
         try:
@@ -99,42 +142,109 @@ class StoreWriter:
     def post(
         self, function: Callable[P, object], *args: P.args, **kwargs: P.kwargs
     ) -> None:
-        """Write it as soon as there is room; other errors are logged."""
-        self._executor.submit(self._keep, partial(function, *args, **kwargs))
+        """Write it as soon as the store takes it."""
+        work = partial(function, *args, **kwargs)
+        if len(self._kept) < _MOST_KEPT:
+            self._kept.append(work)
+            self._wake()
+        else:
+            self._refuse(work, StoreRefused(f"more than {_MOST_KEPT} writes wait"))
+
+    def retry(self) -> None:
+        """Try again to write what is kept, if it is time to."""
+        if self.failure is not None:
+            self._wake()
+
+    def keep_claim(self) -> None:
+        """Look whether a server's database still keeps other coordinators out."""
+        if self.store.path is None and self.failure is None:
+            self.post(self.store.keep_claim)
+
+    @property
+    def is_over(self) -> bool:
+        """Nothing more will ever be written."""
+        return isinstance(self.failure, StoreTaken)
 
     def _do(self, work: Callable[[], T]) -> T:
         self._write_kept()
-        return work()
+        try:
+            return work()
+        except StoreTaken as error:
+            self._fail(error)
+            raise
 
-    def _keep(self, work: Callable[[], object]) -> None:
-        if len(self._kept) < _MOST_KEPT:
-            self._kept.append(work)
-        self._write_kept()
+    def _write_kept(self, *, at_once: bool = False) -> None:
+        """Write what the store takes, in order."""
+        if not self._kept or (time.monotonic() < self._retry_s and not at_once):
+            return
+        if self.is_over:
+            return
+        waiting = [self._kept.popleft() for _ in range(len(self._kept))]
+        try:
+            self._write_all(waiting)
+        except StoreError as error:
+            self._fail(error)
+            self._kept.extendleft(reversed(waiting))
+            return
+        if self.failure is not None and not self.is_over:
+            _log.warning("the store takes writes again")
+            self.failure = None
 
-    def _write_kept(self) -> None:
-        """Write what there is room for, in order."""
-        while self._kept:
-            try:
-                self._kept[0]()
-            except StoreFull as error:
-                if self._has_room:
-                    _log.error("%s", error)
-                self._has_room = False
-                return
-            except Exception as error:
-                _log.error("the store: %s", error, exc_info=error)
-            self._kept.popleft()
-            if not self._has_room:
-                _log.warning("there is room in the store again")
-                self._has_room = True
+    def _write_all(self, waiting: list[Work]) -> None:
+        """Removes what is written. StoreError: the first that is left is not taken."""
+        try:
+            with self.store.together():
+                for work in waiting:
+                    work()
+            waiting.clear()
+        except (StoreBusy, StoreFull):
+            raise
+        except Exception:
+            while waiting:  # one of them spoils the others
+                self._write(waiting[0])
+                del waiting[0]
 
-    async def flush(self) -> None:
-        """Return when all posted is committed; StoreFull when some has no room."""
-        await self.call(self._check_room)
+    def _write(self, work: Work) -> None:
+        try:
+            work()
+        except RunNotFound as error:
+            _log.warning("a write of a run that was removed: %s", error)
+        except StoreTaken:
+            raise
+        except StoreRefused as error:
+            self._refuse(work, error)
+        except StoreError:
+            raise
+        except Exception as error:
+            self._refuse(work, StoreRefused(f"a write failed: {error}"))
 
-    def _check_room(self) -> None:
-        if self._kept:
-            raise StoreFull(self.store.url, f"{len(self._kept)} writes wait for room")
+    def _refuse(self, work: Work, error: StoreRefused) -> None:
+        """The store will never take it: what waits for its run's writes is told."""
+        _log.error("%s", error, exc_info=error)
+        of_run = next((one for one in work.args if isinstance(one, str)), "")
+        self._refused[of_run] = error
+
+    def _fail(self, error: StoreError) -> None:
+        if type(error) is not type(self.failure):
+            _log.error("%s", error)
+        self.failure = error
+        if isinstance(error, StoreBusy):
+            self._retry_s = time.monotonic() + _RETRY_S
+
+    async def flush(self, run_id: str = "") -> None:
+        """Return when all posted is committed. StoreError when some is not;
+        StoreRefused, once, when some of this run will never be."""
+        await asyncio.wrap_future(self._executor.submit(self._check, run_id))
+
+    def _check(self, run_id: str) -> None:
+        self._write_kept(at_once=True)
+        if self.failure is not None:
+            waiting = f"{len(self._kept)} writes wait"
+            if isinstance(self.failure, StoreFull):
+                raise StoreFull(self.store.url, f"{waiting} for room")
+            raise StoreError(f"{waiting} for the store: {self.failure}")
+        if run_id in self._refused:
+            raise self._refused.pop(run_id)
 
     async def export(self, run_id: str) -> AsyncGenerator[bytes, None]:
         loop = asyncio.get_running_loop()
@@ -148,6 +258,8 @@ class StoreWriter:
                 await loop.run_in_executor(executor, chunks.close)
 
     async def close(self) -> None:
+        with contextlib.suppress(StoreError):  # it is logged
+            await self.flush()
         await self.call(self.store.close)
         self._executor.shutdown()
 

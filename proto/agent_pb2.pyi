@@ -57,16 +57,18 @@ class RunPart(_message.Message):
     def __init__(self, run_id: _Optional[str] = ..., state: _Optional[str] = ...) -> None: ...
 
 class RegisterReply(_message.Message):
-    __slots__ = ("session_id", "build", "heartbeat_interval_ns", "resumed")
+    __slots__ = ("session_id", "build", "heartbeat_interval_ns", "resumed", "store_id")
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     BUILD_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_INTERVAL_NS_FIELD_NUMBER: _ClassVar[int]
     RESUMED_FIELD_NUMBER: _ClassVar[int]
+    STORE_ID_FIELD_NUMBER: _ClassVar[int]
     session_id: str
     build: str
     heartbeat_interval_ns: int
     resumed: bool
-    def __init__(self, session_id: _Optional[str] = ..., build: _Optional[str] = ..., heartbeat_interval_ns: _Optional[int] = ..., resumed: bool = ...) -> None: ...
+    store_id: str
+    def __init__(self, session_id: _Optional[str] = ..., build: _Optional[str] = ..., heartbeat_interval_ns: _Optional[int] = ..., resumed: bool = ..., store_id: _Optional[str] = ...) -> None: ...
 
 class CommandsRequest(_message.Message):
     __slots__ = ("session_id", "last_command")
@@ -181,18 +183,20 @@ class HeartbeatReply(_message.Message):
     def __init__(self, known: bool = ..., received_mono_ns: _Optional[int] = ..., sent_mono_ns: _Optional[int] = ...) -> None: ...
 
 class IntervalReport(_message.Message):
-    __slots__ = ("run_id", "agent", "epoch", "sequence", "snapshot")
+    __slots__ = ("run_id", "agent", "epoch", "attempt", "sequence", "packed")
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     AGENT_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
-    SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
+    PACKED_FIELD_NUMBER: _ClassVar[int]
     run_id: str
     agent: str
     epoch: int
+    attempt: int
     sequence: int
-    snapshot: _common_pb2.Snapshot
-    def __init__(self, run_id: _Optional[str] = ..., agent: _Optional[str] = ..., epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., snapshot: _Optional[_Union[_common_pb2.Snapshot, _Mapping]] = ...) -> None: ...
+    packed: bytes
+    def __init__(self, run_id: _Optional[str] = ..., agent: _Optional[str] = ..., epoch: _Optional[int] = ..., attempt: _Optional[int] = ..., sequence: _Optional[int] = ..., packed: _Optional[bytes] = ...) -> None: ...
 
 class ProgressReport(_message.Message):
     __slots__ = ("run_id", "agent", "epoch", "ready", "started", "finished", "failed", "cleaning_up", "attempt")
@@ -239,14 +243,16 @@ class AgentFinished(_message.Message):
     def __init__(self, early_reason: _Optional[str] = ..., interval_count: _Optional[int] = ..., facts_json: _Optional[str] = ...) -> None: ...
 
 class SpoolEntry(_message.Message):
-    __slots__ = ("interval", "progress", "monitor")
+    __slots__ = ("interval", "progress", "monitor", "store_id")
     INTERVAL_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     MONITOR_FIELD_NUMBER: _ClassVar[int]
+    STORE_ID_FIELD_NUMBER: _ClassVar[int]
     interval: IntervalReport
     progress: ProgressReport
     monitor: _monitor_pb2.MonitorReport
-    def __init__(self, interval: _Optional[_Union[IntervalReport, _Mapping]] = ..., progress: _Optional[_Union[ProgressReport, _Mapping]] = ..., monitor: _Optional[_Union[_monitor_pb2.MonitorReport, _Mapping]] = ...) -> None: ...
+    store_id: str
+    def __init__(self, interval: _Optional[_Union[IntervalReport, _Mapping]] = ..., progress: _Optional[_Union[ProgressReport, _Mapping]] = ..., monitor: _Optional[_Union[_monitor_pb2.MonitorReport, _Mapping]] = ..., store_id: _Optional[str] = ...) -> None: ...
 
 class ReportReply(_message.Message):
     __slots__ = ("status", "detail")

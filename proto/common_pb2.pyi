@@ -221,7 +221,7 @@ class CleaningUp(_message.Message):
     def __init__(self, entries_left: _Optional[int] = ...) -> None: ...
 
 class RunAssignment(_message.Message):
-    __slots__ = ("run_id", "job_file", "job_text", "overrides", "files", "agent_index", "agent_count", "seed", "coordinator_timeout_ns", "attempt")
+    __slots__ = ("run_id", "job_file", "job_text", "overrides", "files", "agent_index", "agent_count", "seed", "coordinator_timeout_ns", "attempt", "store_id")
     class FilesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -239,6 +239,7 @@ class RunAssignment(_message.Message):
     SEED_FIELD_NUMBER: _ClassVar[int]
     COORDINATOR_TIMEOUT_NS_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    STORE_ID_FIELD_NUMBER: _ClassVar[int]
     run_id: str
     job_file: str
     job_text: bytes
@@ -249,4 +250,5 @@ class RunAssignment(_message.Message):
     seed: int
     coordinator_timeout_ns: int
     attempt: int
-    def __init__(self, run_id: _Optional[str] = ..., job_file: _Optional[str] = ..., job_text: _Optional[bytes] = ..., overrides: _Optional[_Iterable[str]] = ..., files: _Optional[_Mapping[str, bytes]] = ..., agent_index: _Optional[int] = ..., agent_count: _Optional[int] = ..., seed: _Optional[int] = ..., coordinator_timeout_ns: _Optional[int] = ..., attempt: _Optional[int] = ...) -> None: ...
+    store_id: str
+    def __init__(self, run_id: _Optional[str] = ..., job_file: _Optional[str] = ..., job_text: _Optional[bytes] = ..., overrides: _Optional[_Iterable[str]] = ..., files: _Optional[_Mapping[str, bytes]] = ..., agent_index: _Optional[int] = ..., agent_count: _Optional[int] = ..., seed: _Optional[int] = ..., coordinator_timeout_ns: _Optional[int] = ..., attempt: _Optional[int] = ..., store_id: _Optional[str] = ...) -> None: ...

@@ -37,10 +37,12 @@ class PrepareEngine(_message.Message):
     def __init__(self, run: _Optional[_Union[_common_pb2.RunAssignment, _Mapping]] = ..., agent: _Optional[str] = ..., workers: _Optional[int] = ..., realtime: bool = ..., files_folder: _Optional[str] = ..., ledger_folder: _Optional[str] = ..., limits_json: _Optional[str] = ...) -> None: ...
 
 class StartEngine(_message.Message):
-    __slots__ = ("t0_mono_ns",)
+    __slots__ = ("t0_mono_ns", "lease_until_mono_ns")
     T0_MONO_NS_FIELD_NUMBER: _ClassVar[int]
+    LEASE_UNTIL_MONO_NS_FIELD_NUMBER: _ClassVar[int]
     t0_mono_ns: int
-    def __init__(self, t0_mono_ns: _Optional[int] = ...) -> None: ...
+    lease_until_mono_ns: int
+    def __init__(self, t0_mono_ns: _Optional[int] = ..., lease_until_mono_ns: _Optional[int] = ...) -> None: ...
 
 class StopEngine(_message.Message):
     __slots__ = ()

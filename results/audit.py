@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 import sqlalchemy as sa
 
 from ldapslam.results import schema
+from ldapslam.results.rows import storable
 from ldapslam.results.store import Store
 
 #: Characters of a text that a caller chose; the rest is cut off.
@@ -58,6 +59,5 @@ def newest(store: Store, limit: int = 0) -> list[AuditRecord]:
 def _cut(value: object) -> object:
     if not isinstance(value, str):
         return value
-    # PostgreSQL has no NUL in texts
-    text = value.replace("\0", "�")
+    text = storable(value)
     return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}…"

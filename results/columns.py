@@ -1,33 +1,56 @@
 # SPDX-License-Identifier: Apache-2.0
 """A run's intervals column by column.
 
-A report adds rows up: they come as columns, some thousand rows at a time, and no
-object is made of a single row. One window is in memory, whatever the run's length.
+A report adds rows up: they come as columns, so that sums and histograms are taken over
+many intervals at once. One window is in memory, whatever the run's length.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.engine import Connection
+from google.protobuf.message import Message
 
+from ldapslam.proto.common_pb2 import HostInterval, Snapshot
+from ldapslam.proto.fields import (
+    METRICS,
+    OPERATION_COUNTERS,
+    OUTCOMES,
+    SET_UP_TIMES,
+    STREAM_COUNTERS,
+    WORKER_COUNTERS,
+)
 from ldapslam.results import schema
+from ldapslam.results.intervals import unpack
 from ldapslam.results.store import Store
 
-#: Rows of operations in a window, about: some ten MB with their histograms.
-_WINDOW_ROWS = 4096
+#: Packed reports in a window, about: some ten MB unpacked.
+_WINDOW_BYTES = 3 << 20
 _MOST_INTERVALS = 512
+#: Reports whose size is looked at to know that of all.
+_SAMPLE = 256
 
-_KEY = ("agent", "epoch", "sequence")
-
-#: Column -> its values, one for each row. In those of child tables `report` is the
-#: place of the row's report in the window's reports.
+#: Column -> its values, one for each row. In those of operations, streams and workers
+#: `report` is the place of the row's report in the window's reports.
 Columns = Mapping[str, Sequence[Any]]
+
+#: (metric, outcome) -> column of packed histograms.
+HISTOGRAM_COLUMNS = {
+    (metric, outcome): f"{metric}_{outcome}"
+    for metric in METRICS
+    for outcome in OUTCOMES
+}
+#: The same, as messages have metric and outcome.
+_HISTOGRAM_NAMES = {
+    (metric, outcome): HISTOGRAM_COLUMNS[METRICS[metric - 1], OUTCOMES[outcome - 1]]
+    for metric in range(1, len(METRICS) + 1)
+    for outcome in range(1, len(OUTCOMES) + 1)
+}
+_HOST = tuple(field.name for field in HostInterval.DESCRIPTOR.fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +61,8 @@ class Window:
     indexes: tuple[int, ...]
     #: By interval, then agent.
     reports: Columns
-    #: (stream, operation, measured) -> rows; `result_codes` as JSON texts, histograms
-    #: under their columns' names (schema.HISTOGRAM_COLUMNS), None where there is none.
+    #: (stream, operation, measured) -> rows; `result_codes` as tuples of code and
+    #: responses, histograms packed, None where there is none.
     operations: Mapping[tuple[str, str, bool], Columns]
     streams: Columns
     workers: Columns
@@ -51,8 +74,8 @@ class Extent:
 
     #: Numbers of the intervals that any agent reported, ascending.
     indexes: tuple[int, ...]
-    #: Rows of operations in one of them, on average.
-    rows_per_interval: int
+    #: Of the packed reports of one of them, about.
+    bytes_per_interval: int
     #: Agent -> number of the interval that it said was its last.
     finals: Mapping[str, int]
     #: The last end of any interval, in ns since T0.
@@ -63,116 +86,148 @@ class Extent:
         """Number of the last interval, and the last end; -1 and 0 without any."""
         return (self.indexes[-1], self.end_ns) if self.indexes else (-1, 0)
 
+    @property
+    def size_bytes(self) -> int:
+        return self.bytes_per_interval * len(self.indexes)
+
 
 def extent(store: Store, run_id: str) -> Extent:
     """How much there is to read."""
-    interval, operation = schema.interval.c, schema.operation_interval.c
-    indexes = sa.select(interval.interval_index).distinct()
-    finals = sa.select(interval.agent, interval.interval_index)
-    rows = sa.select(sa.func.count()).where(operation.run_id == run_id)
+    table = schema.interval_report.c
+    indexes = _reports_of(run_id, table.interval_index, sa.func.count())
+    indexes = indexes.group_by(table.interval_index).order_by(table.interval_index)
+    finals = _reports_of(run_id, table.agent, table.interval_index).where(table.final)
     with store.transaction() as connection:
-        query = indexes.where(interval.run_id == run_id)
-        numbers = tuple(
-            connection.scalars(query.order_by(interval.interval_index)).all()
+        found = connection.execute(indexes).all()
+        if not found:
+            return Extent((), 1, {}, 0)
+        numbers = tuple(index for index, _ in found)
+        last = {agent: index for agent, index in connection.execute(finals)}
+        sizes = _reports_of(run_id, sa.func.length(table.packed).label("size"))
+        sizes = sizes.where(table.interval_index >= numbers[len(numbers) // 2])
+        mean = sa.select(sa.func.avg(sizes.limit(_SAMPLE).subquery().c.size))
+        # a drain may end after an interval with a higher number
+        ends = _reports_of(run_id, sa.func.max(table.end_ns)).where(
+            table.final | (table.interval_index == numbers[-1])
         )
-        query = finals.where(interval.run_id == run_id, interval.final)
-        last = {agent: index for agent, index in connection.execute(query)}
-        count = connection.scalar(rows) or 0
-        ends = sa.select(sa.func.max(interval.end_ns))
-        end_ns = connection.scalar(ends.where(interval.run_id == run_id)) or 0
-    return Extent(numbers, max(1, count // max(1, len(numbers))), last, end_ns)
+        size = float(connection.scalar(mean) or 0) * sum(count for _, count in found)
+        end_ns = connection.scalar(ends) or 0
+    return Extent(numbers, max(1, round(size / len(numbers))), last, end_ns)
+
+
+def _reports_of(run_id: str, *columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    """The reports of the attempts that the agents' parts are of."""
+    report, part = schema.interval_report, schema.run_agent
+    is_of_part = sa.and_(
+        part.c.run_id == report.c.run_id,
+        part.c.agent == report.c.agent,
+        part.c.attempt == report.c.attempt,
+    )
+    query = sa.select(*columns).select_from(report.join(part, is_of_part))
+    return query.where(report.c.run_id == run_id)
 
 
 def streams_of(store: Store, run_id: str, agent: str) -> set[str]:
-    """The streams that an agent drove."""
-    column = schema.stream_interval.c
-    query = sa.select(column.stream).distinct()
-    query = query.where(column.run_id == run_id, column.agent == agent)
+    """The streams that an agent drove: the engine tells all of them each time."""
+    table = schema.interval_report.c
+    query = _reports_of(run_id, table.packed).where(table.agent == agent)
     with store.transaction() as connection:
-        return set(connection.scalars(query))
+        packed = connection.scalar(query.order_by(table.sequence).limit(1))
+    return set() if packed is None else {one.stream for one in unpack(packed).streams}
 
 
 def windows(
     store: Store,
     run_id: str,
     indexes: Sequence[int] | None = None,
-    rows_per_interval: int | None = None,
+    bytes_per_interval: int | None = None,
 ) -> Iterator[Window]:
     """These intervals, or all, in their order; see `Extent`."""
-    if indexes is None or rows_per_interval is None:
+    if indexes is None or bytes_per_interval is None:
         found = extent(store, run_id)
-        indexes, rows_per_interval = found.indexes, found.rows_per_interval
-    length = min(max(1, _WINDOW_ROWS // rows_per_interval), _MOST_INTERVALS)
+        indexes, bytes_per_interval = found.indexes, found.bytes_per_interval
+    length = min(max(1, _WINDOW_BYTES // bytes_per_interval), _MOST_INTERVALS)
     for start in range(0, len(indexes), length):
-        chosen = tuple(indexes[start : start + length])
-        with store.transaction() as connection:
-            window = _window(connection, run_id, chosen)
-        yield window
+        yield _window(store, run_id, tuple(indexes[start : start + length]))
 
 
-def _window(connection: Connection, run_id: str, indexes: tuple[int, ...]) -> Window:
-    rows_of = partial(_rows, connection, run_id, indexes)
-    names, rows = rows_of(schema.interval)
-    reports = sorted(rows, key=_by_interval)
-    places = {row[:3]: place for place, row in enumerate(reports)}
-    codes = sa.cast(schema.operation_interval.c.result_codes, sa.Text)
-    grouped: dict[tuple[Any, ...], list[tuple[Any, ...]]] = defaultdict(list)
-    of_operation, rows = rows_of(schema.operation_interval, result_codes=codes)
-    for row in rows:
-        grouped[row[3:6]].append(row)
+def _window(store: Store, run_id: str, indexes: tuple[int, ...]) -> Window:
+    table = schema.interval_report.c
+    query = _reports_of(run_id, table.agent, table.packed)
+    query = query.where(table.interval_index.between(indexes[0], indexes[-1]))
+    query = query.order_by(table.interval_index, table.agent, table.final)
+    with store.transaction() as connection:
+        rows = connection.execute(query).all()
+    snapshots = [unpack(row.packed) for row in rows]
+    agents = [row.agent for row in rows]
+    operations: dict[tuple[str, str, bool], _Children] = defaultdict(list)
+    for report, snapshot in enumerate(snapshots):
+        for one in snapshot.operations:
+            key = one.stream, one.operation, one.measured
+            operations[key].append((report, one))
+    streams = _children(snapshot.streams for snapshot in snapshots)
+    workers = _children(snapshot.workers for snapshot in snapshots)
     return Window(
         indexes=indexes,
-        reports=_columns(names, reports),
+        reports=_reports(agents, snapshots),
         operations={
-            (stream, operation, bool(measured)): _child_columns(
-                of_operation, rows, places
-            )
-            for (stream, operation, measured), rows in sorted(grouped.items())
+            key: _of_operations(found) for key, found in sorted(operations.items())
         },
-        streams=_child_columns(*rows_of(schema.stream_interval), places),
-        workers=_child_columns(*rows_of(schema.worker_interval), places),
+        streams={
+            **_columns(streams, ("stream", *STREAM_COUNTERS)),
+            **_optional([one for _, one in streams], ("last_done_ns",)),
+            **{
+                name: [getattr(one, name) or None for _, one in streams]
+                for name in SET_UP_TIMES
+            },
+        },
+        workers=_columns(workers, ("worker", "model", *WORKER_COUNTERS)),
     )
 
 
-def _rows(
-    connection: Connection,
-    run_id: str,
-    indexes: tuple[int, ...],
-    table: sa.Table,
-    **instead: sa.ColumnElement[Any],
-) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """All columns but the run, and rows as the database's driver gives them."""
-    names = [column.name for column in table.columns if column.name != "run_id"]
-    query = sa.select(*(instead.get(name, table.c[name]) for name in names)).where(
-        table.c.run_id == run_id,
-        table.c.interval_index.between(indexes[0], indexes[-1]),
-    )
-    cursor = connection.execute(query).cursor
-    assert cursor is not None, "a query has a cursor"
-    return names, list(cursor.fetchall())
+#: Messages, each with the place of its report.
+_Children = list[tuple[int, Any]]
 
 
-def _child_columns(
-    names: Sequence[str],
-    rows: Sequence[tuple[Any, ...]],
-    places: Mapping[tuple[Any, ...], int],
-) -> Columns:
-    columns = _columns(names, rows)
-    found = list(map(places.get, zip(*(columns[name] for name in _KEY), strict=True)))
-    if None in found:
-        # of reports that came just after the reports were read
-        known = [
-            row for row, place in zip(rows, found, strict=True) if place is not None
-        ]
-        return _child_columns(names, known, places)
-    return {**columns, "report": found}
+def _children(of_reports: Iterable[Iterable[Message]]) -> _Children:
+    return [(report, one) for report, found in enumerate(of_reports) for one in found]
 
 
-def _columns(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> Columns:
-    if not rows:
-        return dict.fromkeys(names, ())
-    return dict(zip(names, zip(*rows, strict=True), strict=True))
+def _columns(children: _Children, names: Sequence[str]) -> dict[str, Sequence[Any]]:
+    columns: dict[str, Sequence[Any]]
+    columns = {name: [getattr(one, name) for _, one in children] for name in names}
+    columns["report"] = [report for report, _ in children]
+    return columns
 
 
-def _by_interval(row: tuple[Any, ...]) -> tuple[int, str, int]:
-    return row[3], row[0], row[1]
+def _optional(messages: Sequence[Message], names: Iterable[str]) -> Columns:
+    """None where a field is absent."""
+    return {
+        name: [getattr(one, name) if one.HasField(name) else None for one in messages]
+        for name in names
+    }
+
+
+def _reports(agents: Sequence[str], snapshots: Sequence[Snapshot]) -> Columns:
+    names = ("phase", "start_ns", "end_ns", "final", "clock_step_ns")
+    return {
+        "agent": agents,
+        "interval_index": [one.index for one in snapshots],
+        **{name: [getattr(one, name) for one in snapshots] for name in names},
+        "has_host": [one.HasField("host") for one in snapshots],
+        **_optional([one.host for one in snapshots], _HOST),
+    }
+
+
+def _of_operations(children: _Children) -> Columns:
+    columns = _columns(children, OPERATION_COUNTERS)
+    columns["result_codes"] = [
+        tuple(sorted(one.result_codes.items())) for _, one in children
+    ]
+    none: Sequence[Any] = [None] * len(children)
+    packed: dict[str, list[bytes | None]] = defaultdict(lambda: list(none))
+    for row, (_, one) in enumerate(children):
+        for histogram in one.histograms:
+            name = _HISTOGRAM_NAMES[histogram.metric, histogram.outcome]
+            packed[name][row] = histogram.packed
+    return {**dict.fromkeys(HISTOGRAM_COLUMNS.values(), none), **columns, **packed}

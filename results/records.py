@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The values the store takes and gives: a run, and what one agent saw in one interval.
 
-Frozen, plain data; what was measured in an interval are the agents' own messages
-(proto/common.proto). Times relative to T0 (the planned start of the run, the same
-instant on every agent) are `_ns` integers; times of day are `_utc` texts in ISO 8601
-with the suffix Z (see `utc_text`), so that they sort, survive JSON and mean the same in
-every database.
+Frozen, plain data; what was measured in an interval is the agent's own message
+(proto/common.proto), packed. Times relative to T0 (the planned start of the run, the
+same instant on every agent) are `_ns` integers; times of day are `_utc` texts in ISO
+8601 with the suffix Z (see `utc_text`), so that they sort, survive JSON and mean the
+same in every database.
 """
 
 from __future__ import annotations
@@ -14,13 +14,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
-
-from ldapslam.proto.common_pb2 import (
-    HostInterval,
-    OperationInterval,
-    StreamInterval,
-    WorkerInterval,
-)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,26 +31,32 @@ def utc_text(moment: datetime) -> str:
 
 @dataclass(frozen=True, slots=True)
 class IntervalRecord:
-    """One agent's report of one interval; (agent, epoch, sequence) is its key."""
+    """One agent's report of one interval; (agent, attempt, sequence) is its key.
+
+    What stands beside the packed snapshot is a copy of what is in it.
+    """
 
     agent: str
-    #: Counts the agent's registrations: a restarted agent has a new epoch.
-    epoch: int
-    #: Counts the agent's reports within the epoch and run.
+    #: Of the run: each time it begins, it has another number.
+    attempt: int
+    #: Counts the agent's reports within the attempt, from 0.
     sequence: int
     #: Number of the interval in the plan; the drain follows the last planned one.
     index: int
-    #: Phase the interval lies in: intervals never span two.
-    phase: str
-    start_ns: int
+    final: bool
+    #: Since T0.
     end_ns: int
-    final: bool = False
-    operations: Sequence[OperationInterval] = ()
-    streams: Sequence[StreamInterval] = ()
-    workers: Sequence[WorkerInterval] = ()
-    host: HostInterval | None = None
-    #: Step of the wall clock against the monotonic clock within the interval.
-    clock_step_ns: int = 0
+    #: The snapshot as the agent sent it (results/intervals.py).
+    packed: bytes
+
+
+class Taken(NamedTuple):
+    """What became of a report."""
+
+    #: False: the store has it already, or refuses it.
+    is_new: bool
+    #: Why it is refused, or empty.
+    refusal: str = ""
 
 
 @dataclass(frozen=True, slots=True)

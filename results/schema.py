@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tables of the results store, in portable types.
 
-Keys are natural: a report of an agent is (run, agent, epoch, sequence), which makes a
-second delivery a key conflict and a copy of a run a copy of rows. `interval_index` is
-repeated in the child tables so that a window of intervals is one range scan. Packed
-histograms are one column for each metric and outcome, NULL when empty. Counters and
-metrics are those of proto/common.proto. The seed is text because it is an unsigned
+Keys are natural: a report of an agent is (run, agent, attempt, sequence), which makes a
+second delivery a key conflict and a copy of a run a copy of rows. A window of intervals
+is one range of `interval_report_place`. The seed is text because it is an unsigned
 64-bit number.
 
 A new store is made from these tables; `migrations` bring an older one up to date, and a
@@ -14,15 +12,11 @@ test holds both equal.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
-
 from sqlalchemy import (
     JSON,
     BigInteger,
     Boolean,
     Column,
-    Float,
     ForeignKeyConstraint,
     Index,
     Integer,
@@ -33,15 +27,6 @@ from sqlalchemy import (
     Text,
 )
 from sqlalchemy.schema import SchemaItem
-
-from ldapslam.proto.fields import (
-    METRICS,
-    OPERATION_COUNTERS,
-    OUTCOMES,
-    SET_UP_TIMES,
-    STREAM_COUNTERS,
-    WORKER_COUNTERS,
-)
 
 metadata = MetaData()
 
@@ -93,7 +78,15 @@ def _number(name: str, kind: type[Integer] = Integer) -> Column[int]:
     return Column(name, kind, primary_key=True, autoincrement=False)
 
 
-run_agent = _of_run("run_agent", _agent(), Column("facts", JSON, nullable=False))
+run_agent = _of_run(
+    "run_agent",
+    _agent(),
+    Column("facts", JSON, nullable=False),
+    # the one whose reports are taken; 0: the agent has no part yet
+    Column("attempt", BigInteger, nullable=False, server_default="0"),
+    # of its part, once it has ended in order: no report follows
+    Column("interval_count", Integer),
+)
 
 run_event = _of_run(
     "run_event",
@@ -134,84 +127,29 @@ monitor_sample = _of_run(
     Column("failure", Text),
 )
 
-interval = _of_run(
-    "interval",
+#: What an agent reported of an interval, as it came (results/intervals.py). Copies of
+#: what queries need stand beside it.
+interval_report = _of_run(
+    "interval_report",
     _agent(),
-    _number("epoch"),
+    _number("attempt", BigInteger),
     _number("sequence"),
     Column("interval_index", Integer, nullable=False),
-    Column("phase", String(16), nullable=False),
-    Column("start_ns", BigInteger, nullable=False),
-    Column("end_ns", BigInteger, nullable=False),
     Column("final", Boolean, nullable=False),
-    Column("clock_step_ns", BigInteger, nullable=False),
-    Column("has_host", Boolean, nullable=False),
-    Column("cpu_utilisation", Float),
-    Column("steal_share", Float),
-    Column("throttled_ns", BigInteger),
-    Column("hiccup_max_ns", BigInteger),
-    Column("stalled_ns", BigInteger),
-    Index("interval_by_index", "run_id", "interval_index"),
-)
-
-
-def _of_interval(
-    name: str, key: Iterable[Column[Any]], counters: Iterable[str], *others: Column[Any]
-) -> Table:
-    """A table of what belongs to an interval; rows older than a counter have zero."""
-    parent = ["run_id", "agent", "epoch", "sequence"]
-    return Table(
-        name,
-        metadata,
-        Column("run_id", String(64), primary_key=True),
-        _agent(),
-        _number("epoch"),
-        _number("sequence"),
-        *key,
-        Column("interval_index", Integer, nullable=False),
-        *(
-            Column(counter, BigInteger, nullable=False, server_default="0")
-            for counter in counters
-        ),
-        *others,
-        ForeignKeyConstraint(
-            parent, [f"interval.{column}" for column in parent], ondelete="CASCADE"
-        ),
-        Index(f"{name}_by_index", "run_id", "interval_index"),
-    )
-
-
-#: (metric, outcome) -> column of operation_interval.
-HISTOGRAM_COLUMNS = {
-    (metric, outcome): f"{metric}_{outcome}"
-    for metric in METRICS
-    for outcome in OUTCOMES
-}
-
-operation_interval = _of_interval(
-    "operation_interval",
-    (
-        Column("stream", String(255), primary_key=True),
-        Column("operation", String(255), primary_key=True),
-        Column("measured", Boolean, primary_key=True),
+    Column("end_ns", BigInteger, nullable=False),
+    # SHA-256 of `packed`
+    Column("digest", LargeBinary, nullable=False),
+    Column("packed", LargeBinary, nullable=False),
+    # an interval has one report of each agent, and the drain one more
+    Index(
+        "interval_report_place",
+        "run_id",
+        "interval_index",
+        "agent",
+        "attempt",
+        "final",
+        unique=True,
     ),
-    OPERATION_COUNTERS,
-    Column("result_codes", JSON, nullable=False),
-    *(Column(name, LargeBinary) for name in HISTOGRAM_COLUMNS.values()),
-)
-
-stream_interval = _of_interval(
-    "stream_interval",
-    (Column("stream", String(255), primary_key=True),),
-    STREAM_COUNTERS,
-    Column("last_done_ns", BigInteger),
-    *(Column(name, LargeBinary) for name in SET_UP_TIMES),
-)
-
-worker_interval = _of_interval(
-    "worker_interval",
-    (_number("worker"), Column("model", String(16), primary_key=True)),
-    WORKER_COUNTERS,
 )
 
 #: What a restarted coordinator needs to take a run up again.
@@ -272,6 +210,16 @@ audit = Table(
     Column("detail", Text, nullable=False),
 )
 
+#: One row: the store's identity, and the coordinator that owns it. Writes of one whose
+#: token is no more are refused.
+claim = Table(
+    "claim",
+    metadata,
+    Column("store_id", String(32), primary_key=True),
+    Column("token", BigInteger, nullable=False),
+    Column("owner", Text, nullable=False),
+)
+
 #: Of a run's archive, parents before children: the order in which a run is copied. The
 #: others are the coordinator's own.
 TABLES = (
@@ -281,8 +229,5 @@ TABLES = (
     run_clock,
     monitor_description,
     monitor_sample,
-    interval,
-    operation_interval,
-    stream_interval,
-    worker_interval,
+    interval_report,
 )

@@ -11,11 +11,14 @@ SQLite file that holds it alone (`export_run`), as a run's folder has it.
 from __future__ import annotations
 
 import contextlib
+import json
+import re
 import shutil
 import sqlite3
 import tempfile
 import threading
 import time
+import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -24,11 +27,26 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.engine import URL, Connection, Engine, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DataError,
+    DBAPIError,
+    IntegrityError,
+    NoSuchModuleError,
+    ProgrammingError,
+)
 from sqlalchemy.pool import StaticPool
 
-from ldapslam.base.errors import NoStore, RunNotFound, StoreBusy, StoreError, StoreFull
-from ldapslam.results import rows, schema
+from ldapslam.base.errors import (
+    NoStore,
+    RunNotFound,
+    StoreBusy,
+    StoreError,
+    StoreFull,
+    StoreRefused,
+    StoreTaken,
+)
+from ldapslam.results import intervals, rows, schema
 from ldapslam.results.migrate import migrate
 from ldapslam.results.records import (
     FINAL_STATES,
@@ -39,6 +57,7 @@ from ldapslam.results.records import (
     OpenRun,
     RunRecord,
     SubmissionRecord,
+    Taken,
 )
 
 
@@ -88,11 +107,19 @@ class Store:
     def __init__(self, engine: Engine, url: str, path: Path | None) -> None:
         self._engine = engine
         self._lock = threading.RLock()
+        #: Holds the lock that keeps other owners out.
         self._claim: Connection | None = None
+        self._owner = ""
+        #: Of the claim; 0: there is none, and nobody is asked.
+        self._token = 0
+        #: Of `together`, while it lasts.
+        self._shared: Connection | None = None
         #: For messages: without a password.
         self.url = url
         #: The file; None when the store is none.
         self.path = path
+        #: Its identity, once it is claimed.
+        self.store_id = ""
         #: How the writing goes.
         self.writes = WriteLog()
 
@@ -127,9 +154,46 @@ class Store:
             self._engine.dispose()
 
     def claim(self, owner: str) -> str | None:
-        """On PostgreSQL: own it until closed. The other owner, when it has one."""
-        if self._engine.dialect.name != "postgresql":
-            return None
+        """Own it until closed: what an earlier owner still writes is refused with
+        StoreTaken. The other owner, where a server's database has one that is alive."""
+        if self._engine.dialect.name == "postgresql":
+            other = self._lock_out_others(owner)
+            if other is not None:
+                return other
+        table = schema.claim
+        with self.transaction(writes=True) as connection:
+            known = connection.execute(sa.select(table)).first()
+            store_id, token = uuid.uuid4().hex, 1
+            if known is not None:
+                store_id, token = known.store_id, known.token + 1
+                connection.execute(table.delete())
+            row = {"store_id": store_id, "token": token, "owner": owner}
+            connection.execute(table.insert(), row)
+        self.store_id, self._token, self._owner = store_id, token, owner
+        return None
+
+    def keep_claim(self) -> None:
+        """Take the lock that keeps others out again if the server has dropped it.
+        StoreTaken when another owner was quicker."""
+        if not self._token or self._engine.dialect.name != "postgresql":
+            return
+        if self._claim is not None:
+            try:
+                self._claim.execute(sa.select(1))
+                return
+            except DBAPIError:
+                # not back to the others: it may still hold the lock
+                self._claim.invalidate()
+                self._claim.close()
+                self._claim = None
+        # held by another: that may be our own session, whose end the server has not
+        # noticed; who owns the store, the token says
+        self._lock_out_others(self._owner)
+        with self.transaction(writes=True):
+            pass
+
+    def _lock_out_others(self, owner: str) -> str | None:
+        """An advisory lock, which ends with its connection; who else holds it."""
         try:
             connection = self._engine.connect()
             connection = connection.execution_options(isolation_level="AUTOCOMMIT")
@@ -143,6 +207,14 @@ class Store:
                 return connection.scalar(_CLAIMANT) or "another process"
         except DBAPIError as error:
             raise self._store_error(error) from error
+
+    def _check_claim(self, connection: Connection) -> None:
+        """Within a transaction that writes: until its end the owner stays the same."""
+        table = schema.claim
+        query = sa.select(table.c.token, table.c.owner).with_for_update(read=True)
+        row = connection.execute(query).first()
+        if row is None or row.token != self._token:
+            raise StoreTaken(self.url, "unknown" if row is None else row.owner)
 
     def __enter__(self) -> Store:
         return self
@@ -176,7 +248,7 @@ class Store:
         a full store took late must not undo it."""
         values = {
             "state": state,
-            "state_detail": detail,
+            "state_detail": rows.storable(detail),
             "t0_utc": t0_utc,
             "started_utc": started_utc,
             "finished_utc": finished_utc,
@@ -273,18 +345,36 @@ class Store:
     # Agents and events
 
     def put_agent(self, run_id: str, agent: str, facts: Mapping[str, Any]) -> None:
-        """Adds `facts` to what is known of an agent in a run."""
+        """Adds `facts` to what is known of an agent in a run. With `attempt` its part
+        begins anew: only reports of that attempt are taken."""
         table = schema.run_agent
+        part: dict[str, Any] = {}
+        if "attempt" in facts:
+            part = {"attempt": facts["attempt"], "interval_count": None}
         key = sa.and_(table.c.run_id == run_id, table.c.agent == agent)
         with self.transaction(writes=True) as connection:
             self._require_run(connection, run_id)
             row = connection.execute(sa.select(table.c.facts).where(key)).first()
             if row is None:
                 values = {"run_id": run_id, "agent": agent, "facts": dict(facts)}
-                connection.execute(table.insert(), values)
+                connection.execute(table.insert(), {**values, **part})
             else:
-                merged = {"facts": {**row[0], **facts}}
+                merged = {"facts": {**row[0], **facts}, **part}
                 connection.execute(table.update().where(key), merged)
+
+    def seal_part(
+        self, run_id: str, agent: str, attempt: int, interval_count: int
+    ) -> None:
+        """The agent's part has ended in order: no interval follows these."""
+        table = schema.run_agent
+        query = table.update().where(
+            table.c.run_id == run_id,
+            table.c.agent == agent,
+            table.c.attempt == attempt,
+            table.c.interval_count.is_(None),
+        )
+        with self.transaction(writes=True) as connection:
+            connection.execute(query, {"interval_count": interval_count})
 
     def agents(self, run_id: str) -> dict[str, dict[str, Any]]:
         """Agent -> its facts, by name."""
@@ -300,7 +390,7 @@ class Store:
         with self.transaction(writes=True) as connection:
             self._require_run(connection, run_id)
             values = {"number": connection.execute(count).scalar_one(), "kind": kind}
-            values |= {"run_id": run_id, "at_utc": at_utc, "text": text}
+            values |= {"run_id": run_id, "at_utc": at_utc, "text": rows.storable(text)}
             connection.execute(table.insert(), values)
 
     def events(self, run_id: str) -> list[EventRecord]:
@@ -337,19 +427,16 @@ class Store:
 
     # Intervals
 
-    def add_interval(self, run_id: str, record: IntervalRecord) -> bool:
-        """Adds a report; False when the store already has it. Durable on return."""
+    def add_interval(self, run_id: str, record: IntervalRecord) -> Taken:
+        """Takes a report, or refuses it. Durable on return."""
         return self.add_intervals([(run_id, record)])[0]
 
     def add_intervals(
         self, reports: Sequence[tuple[str, IntervalRecord]]
-    ) -> list[bool]:
-        """Adds reports of runs in one transaction: all of them, or with an error none.
-        Of each, False when the store already has it."""
+    ) -> list[Taken]:
+        """Takes reports of runs in one transaction: with an error none of them."""
         with self.transaction(writes=True) as connection:
-            for run_id in {run_id for run_id, _ in reports}:
-                self._require_run(connection, run_id)
-            return [rows.add_interval(connection, *report) for report in reports]
+            return intervals.add_intervals(connection, reports)
 
     # A run as a file
 
@@ -415,14 +502,31 @@ class Store:
             raise RunNotFound(run_id)
 
     @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """One transaction of what is called within: all of it, or with an error
+        nothing."""
+        with self._lock, self.transaction(writes=True) as connection:
+            self._shared = connection
+            try:
+                yield
+            finally:
+                self._shared = None
+
+    @contextlib.contextmanager
     def transaction(self, *, writes: bool = False) -> Iterator[Connection]:
         """A connection for one transaction, for modules of this package; StoreError."""
+        with self._lock:
+            if self._shared is not None:
+                yield self._shared
+                return
         options = {_WRITES: writes}
         try:
             with self._lock, self._engine.connect() as connection:
                 connection = connection.execution_options(**options)
                 begun_s = time.monotonic()
                 with connection.begin():
+                    if writes and self._token:
+                        self._check_claim(connection)
                     yield connection
                 if writes:
                     self.writes.note_commit(time.monotonic() - begun_s)
@@ -438,6 +542,8 @@ class Store:
             return StoreBusy(self.url, _BUSY_TIMEOUT_S)
         if self._is_full(error):
             return StoreFull(self.url, detail)
+        if isinstance(error, IntegrityError | DataError | ProgrammingError):
+            return StoreRefused(f"store {self.url!r}: {detail}")
         return StoreError(f"store {self.url!r}: {detail}")
 
     def _is_full(self, error: DBAPIError) -> bool:
@@ -533,9 +639,21 @@ def _sqlite_uri(path: Path, shown: str, read_only: bool) -> str:
     return path.as_uri() + ("?mode=ro" if read_only else "")
 
 
+_NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
+
+
+def _plain_json(value: object) -> str:
+    """Without NUL and half characters: PostgreSQL takes them, and cannot read the
+    document any more."""
+    text = json.dumps(value, ensure_ascii=False)
+    return _NUL.sub(r"\1\\ufffd", text.encode(errors="replace").decode())
+
+
 def _server_engine(address: URL, shown: str) -> Engine:
     try:
-        return sa.create_engine(address, pool_pre_ping=True)
+        engine = sa.create_engine(
+            address, pool_pre_ping=True, json_serializer=_plain_json
+        )
     except NoSuchModuleError as error:
         raise NoStore(
             f"store {shown!r}: unknown kind {address.drivername!r}",
@@ -546,3 +664,15 @@ def _server_engine(address: URL, shown: str) -> Engine:
             f"store {shown!r} needs the Python package {error.name!r}",
             hint="pip install 'ldapslam[postgresql]'",
         ) from error
+
+    @event.listens_for(engine, "connect")
+    def _be_durable(connection: Any, _: object) -> None:
+        # an agent forgets what the store has acknowledged
+        if engine.dialect.name == "postgresql":
+            connection.execute(
+                "SELECT set_config('synchronous_commit', 'on', false) "
+                "WHERE current_setting('synchronous_commit') = 'off'"
+            )
+            connection.commit()
+
+    return engine

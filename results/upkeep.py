@@ -56,7 +56,7 @@ def info(store: Store) -> StoreInfo:
         runs = {state: count for state, count in connection.execute(by_state)}
         oldest_utc, newest_utc = connection.execute(span).one()
         intervals = connection.scalar(
-            sa.select(sa.func.count()).select_from(schema.interval)
+            sa.select(sa.func.count()).select_from(schema.interval_report)
         )
     return StoreInfo(
         url=store.url,
@@ -236,7 +236,7 @@ def remove_run(store: Store, run_id: str) -> None:
         if found not in FINAL_STATES:
             raise StoreError(f"run {run_id!r} is {found}: it has not ended")
         connection.execute(run.update().where(is_run), removed)
-    for table in (schema.monitor_sample, schema.interval):
+    for table in (schema.monitor_sample, schema.interval_report):
         key = sa.select(*table.primary_key.columns)
         _remove(store, table, key.where(table.c.run_id == run_id))
     with store.transaction(writes=True) as connection:

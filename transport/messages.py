@@ -28,7 +28,7 @@ from ldapslam.proto.fields import (
 )
 
 #: Raised with each incompatible change.
-PROTOCOL_VERSION = 5
+PROTOCOL_VERSION = 6
 
 #: A snapshot of 100 operations is below 10 MB.
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
@@ -68,7 +68,7 @@ def failure_message(error: LdapSlamError) -> pb.Failure:
 def error_of(failure: pb.Failure) -> LdapSlamError:
     """The error that a peer described; a nonsensical description is an error too."""
     try:
-        values = json.loads(failure.values_json or "{}")
+        values = decode_facts(failure.values_json)
         return LdapSlamError.from_dict(
             {
                 "class": failure.error_class,
@@ -76,7 +76,7 @@ def error_of(failure: pb.Failure) -> LdapSlamError:
                 "values": values,
             }
         )
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+    except (ProtocolError, ValueError, TypeError, KeyError, AttributeError):
         return ProtocolError(f"failure {failure.error_class!r} cannot be read")
 
 

@@ -124,7 +124,9 @@ class RunProcess:
         ledgers.note_begin(time.time() + (t0_mono_ns - time.monotonic_ns()) / 1e9)
         engine.start(t0_mono_ns)
         with (
-            stop_on_request(self._pipe, engine) as lease,
+            stop_on_request(
+                self._pipe, engine, request.start.lease_until_mono_ns
+            ) as lease,
             contextlib.closing(self._new_hiccup_meter()) as meter,
         ):
             sampler = self._wait_for_start(engine, t0_mono_ns, meter)
@@ -202,14 +204,16 @@ class Lease:
 
 
 @contextlib.contextmanager
-def stop_on_request(pipe: Pipe, engine: Part) -> Iterator[Lease]:
+def stop_on_request(
+    pipe: Pipe, engine: Part, lease_until_mono_ns: int
+) -> Iterator[Lease]:
     """Within, a request, or a lease that is not extended, stops the engine at once."""
     guard = threading.Lock()
     is_over = False
     lease = Lease()
 
     def wait() -> None:
-        until_mono_ns: int | None = None
+        until_mono_ns = lease_until_mono_ns
         while True:
             request = pipe.next_before(until_mono_ns)
             if request is None or request.WhichOneof("kind") != "lease":

@@ -172,7 +172,7 @@ class MonitoredRuns:
         before = self._running.pop(run_id, None)
         if before is not None:
             before[1].cancel()  # of an earlier attempt
-        say = partial(self._report, run_id, run.attempt)
+        say = partial(self._report, run_id, run.attempt, run.store_id)
         monitored = MonitoredRun(run, self._settings, say)
         task = asyncio.create_task(monitored.serve(run))
         self._running[run_id] = monitored, task
@@ -187,11 +187,13 @@ class MonitoredRuns:
     def _say_that_none_is_there(self, run_id: str) -> None:
         error = RunAborted("the agent has no monitor of the run any more")
         event = pb.MonitorEvent(failed=failure_message(error))
-        task = asyncio.create_task(self._report(run_id, 0, event))
+        task = asyncio.create_task(self._report(run_id, 0, "", event))
         self._telling.add(task)
         task.add_done_callback(self._telling.discard)
 
-    async def _report(self, run_id: str, attempt: int, event: pb.MonitorEvent) -> None:
+    async def _report(
+        self, run_id: str, attempt: int, store_id: str, event: pb.MonitorEvent
+    ) -> None:
         report = pb.MonitorReport(
             run_id=run_id,
             agent=self._settings.name,
@@ -199,6 +201,6 @@ class MonitoredRuns:
             attempt=attempt,
             event=event,
         )
-        entry = agent_pb2.SpoolEntry(monitor=report)
+        entry = agent_pb2.SpoolEntry(monitor=report, store_id=store_id)
         await asyncio.to_thread(self._spool.append, entry)
         self._has_reports.set()

@@ -35,9 +35,11 @@ A run, as far as the fleet is concerned:
     holding -- RunEnded --> unknown
 
 A waiting run is assigned when enough agents it selects have room and no run holds one
-of its targets. Runs are taken by priority, then in the order of submission; one that
-waits for busy agents or targets reserves them, so that a later one of no higher
-priority cannot overtake it for good. Runs that are held (HoldRuns) are passed over.
+of its targets. A connection may end while the load goes on: the targets of an agent
+that is lost so are held until its lease is over, or it tells that its load is. Runs are
+taken by priority, then in the order of submission; one that waits for busy agents or
+targets reserves them, so that a later one of no higher priority cannot overtake it for
+good. Runs that are held (HoldRuns) are passed over.
 
 An agent that registers busy with a run which is not its own (it was lost meanwhile) is
 told to stop that run, and has less room until it has.
@@ -159,6 +161,12 @@ class RunRequeued(FleetEvent):
 
 
 class RunWithdrawn(FleetEvent):
+    run_id: str
+
+
+class LoadBegins(FleetEvent):
+    """The agents are about to be told of T0: from now on they may load the targets."""
+
     run_id: str
 
 
@@ -285,10 +293,20 @@ class _Entry:
     selection: Selection
     run: RunSubmitted | RunRecovered
     agents_until_ns: int | None = None
+    has_load: bool = False
 
     @property
     def priority(self) -> int:
         return self.run.priority if isinstance(self.run, RunSubmitted) else 0
+
+
+@dataclass(slots=True)
+class _Orphan:
+    """An agent's part of a run, of which one is gone: its load may go on until its
+    lease is over."""
+
+    run: RunSubmitted | RunRecovered
+    until_ns: int
 
 
 @dataclass(slots=True)
@@ -298,7 +316,7 @@ class _Targets:
     alone: set[str] = field(default_factory=set)
     shared: set[str] = field(default_factory=set)
 
-    def take(self, entry: _Entry) -> None:
+    def take(self, entry: _Entry | _Orphan) -> None:
         run = entry.run
         (self.shared if run.is_sharing else self.alone).update(run.targets)
 
@@ -317,6 +335,8 @@ class Fleet:
         self._agents: dict[str, AgentRecord] = {}
         self._runs: dict[str, _Entry] = {}
         self._held: frozenset[str] = frozenset()
+        #: By agent and run.
+        self._orphans: dict[tuple[str, str], _Orphan] = {}
         self._steps: dict[type[Any], Callable[[Any, int], list[Command]]] = {
             AgentRegistered: self._on_registered,
             AgentHeard: self._on_heard,
@@ -328,6 +348,7 @@ class Fleet:
             RunSubmitted: self._on_submitted,
             RunRecovered: self._on_recovered,
             RunRequeued: self._on_requeued,
+            LoadBegins: self._on_load,
             RunWithdrawn: self._on_gone,
             RunEnded: self._on_gone,
             HoldRuns: self._on_hold,
@@ -393,6 +414,9 @@ class Fleet:
             if run_id not in runs:
                 commands.append(StopOrphan(event.name, run_id))
                 runs[run_id] = 0
+        for name, run_id in list(self._orphans):
+            if name == event.name and run_id not in event.runs:
+                del self._orphans[name, run_id]
         self._agents[event.name] = AgentRecord(
             event.name,
             event.instance,
@@ -438,6 +462,7 @@ class Fleet:
         if record is None or event.run_id not in record.runs:
             return [RefuseEvent(event, self.agent_state(event.name))]
         del record.runs[event.run_id]
+        self._orphans.pop((event.name, event.run_id), None)
         return self._assign()
 
     def _on_time(self, event: TimePassed, now_ns: int) -> list[Command]:
@@ -445,6 +470,11 @@ class Fleet:
         for record in self.agents():
             if record.gone is None:
                 commands += self._judge_silence(record, now_ns)
+        over = [key for key, one in self._orphans.items() if one.until_ns <= now_ns]
+        for key in over:
+            del self._orphans[key]
+        if over:
+            commands += self._assign()
         for run_id, entry in self._waiting():
             until_ns = entry.agents_until_ns
             if until_ns is None or now_ns < until_ns or run_id in self._held:
@@ -468,6 +498,8 @@ class Fleet:
             if now_ns - record.hung_up_ns < self._lost_after_ns:
                 return []
             reason = "its connection ended, and it did not come back"
+            for run_id in record.runs:
+                self._orphan(record, run_id)
             return [self._lose(record, AgentState.LOST, now_ns, reason)]
         commands: list[Command] = []
         if not record.is_silent:
@@ -514,12 +546,20 @@ class Fleet:
         if event.run_id in self._runs:
             return [RefuseEvent(event, self.run_state(event.run_id))]
         selection = Selection(names=tuple(event.agents))
-        self._runs[event.run_id] = _Entry(QueueState.HOLDING, selection, event)
+        entry = _Entry(QueueState.HOLDING, selection, event, has_load=True)
+        self._runs[event.run_id] = entry
         for name, epoch in event.agents.items():
             record = self._agents.setdefault(
                 name, AgentRecord(name, "", now_ns, epoch, is_silent=True)
             )
             record.runs[event.run_id] = event.lease_ns
+        return []
+
+    def _on_load(self, event: LoadBegins, now_ns: int) -> list[Command]:
+        entry = self._runs.get(event.run_id)
+        if entry is None or entry.state is not QueueState.HOLDING:
+            return [RefuseEvent(event, self.run_state(event.run_id))]
+        entry.has_load = True
         return []
 
     def _on_requeued(self, event: RunRequeued, now_ns: int) -> list[Command]:
@@ -539,8 +579,18 @@ class Fleet:
         state = self.run_state(event.run_id)
         if state is not (QueueState.HOLDING if is_end else QueueState.WAITING):
             return [RefuseEvent(event, state)]
+        if is_end:
+            for record in self._agents.values():
+                self._orphan(record, event.run_id)
         del self._runs[event.run_id]
         return self._assign()
+
+    def _orphan(self, record: AgentRecord, run_id: str) -> None:
+        """The agent's load of the run may go on, without one of the two."""
+        entry, lease_ns = self._runs.get(run_id), record.runs.get(run_id)
+        if entry is not None and entry.has_load and lease_ns:
+            until_ns = record.heard_ns + lease_ns + LEASE_SLACK_NS
+            self._orphans[record.name, run_id] = _Orphan(entry.run, until_ns)
 
     def _on_hold(self, event: HoldRuns, now_ns: int) -> list[Command]:
         if event.run_ids == self._held:
@@ -571,6 +621,8 @@ class Fleet:
     def _assign(self) -> list[Command]:
         commands: list[Command] = []
         taken = _Targets()
+        for orphan in self._orphans.values():
+            taken.take(orphan)
         for entry in self._runs.values():
             if entry.state is QueueState.HOLDING:
                 taken.take(entry)

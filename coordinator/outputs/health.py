@@ -116,7 +116,7 @@ class Health(Extension):
                 why = str(error) or f"no answer within {_CHECK_TIMEOUT_S:g} s"
                 await self._set(False, why)
                 return
-        await self._set(True, "")
+        await self._set(writer.failure is None, str(writer.failure or ""))
 
     async def _set(self, is_serving: bool, why: str) -> None:
         if is_serving != self._is_serving:

@@ -54,6 +54,8 @@ class Fleet(Protocol):
 
     def release_agents(self, run_id: str, agents: tuple[str, ...]) -> None: ...
 
+    def load_begins(self, run_id: str) -> None: ...
+
     def run_concluded(self, run: ActiveRun) -> None: ...
 
 
@@ -316,8 +318,8 @@ class ActiveRun:
         match command:
             case machine.PrepareAgents(agents):
                 self._prepare(agents)
-            case machine.StartAgents(agents, t0_ns):
-                self._start(agents, t0_ns)
+            case machine.StartAgents(agents, t0_ns, tell_until_ns):
+                self._start(agents, t0_ns, tell_until_ns)
             case machine.StopAgents(agents, reason, abandon):
                 self._stop(agents, reason, abandon=abandon)
             case machine.MonitorServers(agents):
@@ -399,9 +401,10 @@ class ActiveRun:
         part.CopyFrom(self.submission.assignment)
         part.agent_index, part.agent_count = index, count
         part.attempt = self._given.get(agent, (0, 0))[1]
+        part.store_id = self._writer.store.store_id
         return part
 
-    def _start(self, agents: tuple[str, ...], t0_ns: int) -> None:
+    def _start(self, agents: tuple[str, ...], t0_ns: int, tell_until_ns: int) -> None:
         ahead = timedelta(microseconds=(t0_ns - self._now_ns()) / 1000)
         t0_utc = utc_text(datetime.now(UTC) + ahead)
         self._set_manifest(t0={"mono_ns": t0_ns, "boot_id": boot_id()})
@@ -423,15 +426,21 @@ class ActiveRun:
             }
             self._put_agent(agent, known)
             orders[agent] = offset.to_agent_ns(t0_ns)
-        self._starting = asyncio.create_task(self._order_start(orders))
+        self._starting = asyncio.create_task(self._order_start(orders, tell_until_ns))
 
-    async def _order_start(self, orders: Mapping[str, int]) -> None:
+    async def _order_start(self, orders: Mapping[str, int], tell_until_ns: int) -> None:
         """Order the start once it is stored, for the next coordinator to know."""
         try:
-            await self._writer.flush()
+            await self._writer.flush(self.run_id)
         except StoreError as error:
             self.feed(machine.StoreFailed(error))
             return
+        if self._now_ns() > tell_until_ns:
+            _log.warning("run %s: it took long to store the start", self.run_id)
+            self._set_manifest(t0=None)  # nobody was told
+            self.feed(machine.StartDelayed())
+            return
+        self._fleet.load_begins(self.run_id)
         for agent, t0_mono_ns in orders.items():
             start = agent_pb2.StartRun(run_id=self.run_id, t0_mono_ns=t0_mono_ns)
             self._send(agent, start=start)

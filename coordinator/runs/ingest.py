@@ -10,8 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Annotated, Any
 
+from google.protobuf.unknown_fields import UnknownFieldSet
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ldapslam.base.errors import ConfigError, FleetError, StoreError, TargetError
@@ -19,7 +21,7 @@ from ldapslam.coordinator.runs import run as machine
 from ldapslam.jobs.plan import DRAIN
 from ldapslam.proto import common_pb2 as pb
 from ldapslam.proto import monitor_pb2
-from ldapslam.proto.agent_pb2 import IntervalReport
+from ldapslam.proto.agent_pb2 import IntervalReport, ProgressReport
 from ldapslam.proto.fields import (
     METRICS,
     OPERATION_COUNTERS,
@@ -29,6 +31,7 @@ from ldapslam.proto.fields import (
     WORKER_COUNTERS,
 )
 from ldapslam.results.histogram import block_of
+from ldapslam.results.intervals import unpack
 from ldapslam.results.records import (
     IntervalRecord,
     Metric,
@@ -40,13 +43,25 @@ from ldapslam.transport.messages import ProtocolError, decode_facts, error_of
 #: The store's integers are signed: 64 bits for counters, 32 for keys.
 _MAX_COUNTER = (1 << 63) - 1
 _MAX_KEY = (1 << 31) - 1
+_MOST_WORKERS = 4096
+#: All of a message's counters at once, which is quicker.
+_OPERATION_COUNTS = attrgetter(*OPERATION_COUNTERS)
+_STREAM_COUNTS = attrgetter(*STREAM_COUNTERS)
+_WORKER_COUNTS = attrgetter(*WORKER_COUNTERS)
 
 
-def interval_record(report: IntervalReport, plan: Mapping[str, Any]) -> IntervalRecord:
-    """The record of one report; `plan` is that of its run's record."""
-    snapshot = report.snapshot
+def interval_record(
+    report: IntervalReport, plan: Mapping[str, Any]
+) -> tuple[IntervalRecord, pb.Snapshot]:
+    """The record of one report, and what it says; `plan` is of its run's record."""
+    try:
+        snapshot = unpack(report.packed)
+    except StoreError as error:
+        raise ProtocolError(str(error)) from error
+    _check_amounts(snapshot, plan)
     _check_key("epoch", report.epoch)
     _check_key("sequence", report.sequence)
+    _check_counter(report.attempt)
     # the drain is one more
     if snapshot.index > len(plan["boundaries_ns"]):
         raise ProtocolError(f"the plan has no interval {snapshot.index}")
@@ -60,33 +75,47 @@ def interval_record(report: IntervalReport, plan: Mapping[str, Any]) -> Interval
     _check_distinct("worker", ((row.model, row.worker) for row in snapshot.workers))
     _check_counters(snapshot)
     _check_histograms(snapshot)
-    return IntervalRecord(
+    record = IntervalRecord(
         agent=report.agent,
-        epoch=report.epoch,
+        attempt=report.attempt,
         sequence=report.sequence,
         index=snapshot.index,
-        phase=snapshot.phase,
-        start_ns=snapshot.start_ns,
-        end_ns=snapshot.end_ns,
         final=snapshot.final,
-        operations=tuple(snapshot.operations),
-        streams=tuple(snapshot.streams),
-        workers=tuple(snapshot.workers),
-        host=snapshot.host if snapshot.HasField("host") else None,
-        clock_step_ns=snapshot.clock_step_ns,
+        end_ns=snapshot.end_ns,
+        packed=report.packed,
     )
+    return record, snapshot
+
+
+def check_numbers(report: ProgressReport) -> None:
+    """ProtocolError when the store cannot take them."""
+    _check_counter(report.attempt)
+    _check_key("interval_count", report.finished.interval_count)
+
+
+def _check_amounts(snapshot: pb.Snapshot, plan: Mapping[str, Any]) -> None:
+    """Before anything looks at each of them."""
+    streams = plan["streams"]
+    # outside the measure phase, and in it
+    operations = 2 * sum(len(stream["operations"]) for stream in streams)
+    if (
+        len(snapshot.operations) > operations
+        or len(snapshot.streams) > len(streams)
+        or len(snapshot.workers) > _MOST_WORKERS
+        or len(UnknownFieldSet(snapshot))
+    ):
+        raise ProtocolError("the interval has more than the plan")
 
 
 def _check_counters(snapshot: pb.Snapshot) -> None:
     rows = (
-        (snapshot.operations, OPERATION_COUNTERS),
-        (snapshot.streams, STREAM_COUNTERS),
-        (snapshot.workers, WORKER_COUNTERS),
+        (snapshot.operations, _OPERATION_COUNTS),
+        (snapshot.streams, _STREAM_COUNTS),
+        (snapshot.workers, _WORKER_COUNTS),
     )
-    for messages, names in rows:
+    for messages, counts_of in rows:
         for message in messages:
-            for name in names:
-                _check_counter(getattr(message, name))
+            _check_counter(max(counts_of(message)))
     for operation in snapshot.operations:
         for count in operation.result_codes.values():
             _check_counter(count)

@@ -48,6 +48,8 @@ from ldapslam.base.message import Message
 #: The disk takes a while, and agents of one host share its CPUs.
 _LOCAL_LEAD_NS = 400_000_000
 _LOCAL_LEAD_PER_AGENT_NS = 20_000_000
+#: Of large fleets.
+_LEAD_PER_AGENT_NS = 5_000_000
 
 
 class RunState(StrEnum):
@@ -103,7 +105,7 @@ class RunLimits:
     #: Enough ready agents when others fail; None: all are needed.
     quorum: int | None = None
     #: From the last agent's readiness to T0: the order is stored, then sent. Shorter on
-    #: the coordinator's host.
+    #: the coordinator's host, longer for a large fleet.
     start_lead_ns: int = 1_000_000_000
     #: For messages on their way.
     slack_ns: int = 30_000_000_000
@@ -156,6 +158,10 @@ class MonitorEnded(RunEvent):
 
 class AgentPrepared(RunEvent):
     agent: str
+
+
+class StartDelayed(RunEvent):
+    """It took long to store T0: there is not enough time left to tell the agents."""
 
 
 class AgentStarted(RunEvent):
@@ -236,6 +242,8 @@ class StartAgents(Command):
     agents: tuple[str, ...]
     #: T0 in the coordinator's clock.
     t0_ns: int
+    #: Until when they are to be told; else StartDelayed.
+    tell_until_ns: int
 
 
 class StopAgents(Command):
@@ -301,6 +309,7 @@ class Run:
         self._limits = limits
         self._are_told = False
         self._are_local = False
+        self._lead_factor = 1
         self._deadline_ns: int | None = None
         self._conclude_until_ns = 0
         #: The result once the agents are gone.
@@ -314,6 +323,7 @@ class Run:
             MonitorProgressed: (self._on_monitor_progressed, live),
             MonitorEnded: (self._on_monitor_ended, live),
             AgentPrepared: (self._on_prepared, live),
+            StartDelayed: (self._on_start_delayed, (RunState.READY,)),
             AgentStarted: (self._on_started, (RunState.READY, *live[2:])),
             CleanUpProgressed: (self._on_clean_up, live),
             AgentFinished: (self._on_finished, live),
@@ -374,6 +384,7 @@ class Run:
         self.parts = dict.fromkeys(event.agents, Part.ASSIGNED)
         self._are_told = False
         self._are_local = event.are_local
+        self._lead_factor = 1
         entered = self._enter(RunState.PREPARING)
         if self._limits.monitored:
             self.watches = dict.fromkeys(event.agents, Watch.ASSIGNED)
@@ -432,15 +443,24 @@ class Run:
             return []
         if any(part is Part.LOST for part in self.parts.values()):
             return self._begin_again()
-        self.t0_ns = now_ns + self._start_lead_ns()
+        return [*self._enter(RunState.READY), self._start(now_ns)]
+
+    def _on_start_delayed(self, event: StartDelayed, now_ns: int) -> list[Command]:
+        self._lead_factor *= 2
+        return [self._start(now_ns)]
+
+    def _start(self, now_ns: int) -> StartAgents:
+        lead_ns = self._lead_factor * self._start_lead_ns()
+        self.t0_ns = now_ns + lead_ns
         self._deadline_ns = self.t0_ns + self._limits.slack_ns
-        return [*self._enter(RunState.READY), StartAgents(self._live(), self.t0_ns)]
+        return StartAgents(self._live(), self.t0_ns, now_ns + lead_ns // 2)
 
     def _start_lead_ns(self) -> int:
-        lead_ns = self._limits.start_lead_ns
+        agents = len(self.parts)
+        lead_ns = max(self._limits.start_lead_ns, agents * _LEAD_PER_AGENT_NS)
         if not self._are_local:
             return lead_ns
-        return min(lead_ns, _LOCAL_LEAD_NS + len(self.parts) * _LOCAL_LEAD_PER_AGENT_NS)
+        return min(lead_ns, _LOCAL_LEAD_NS + agents * _LOCAL_LEAD_PER_AGENT_NS)
 
     def _begin_again(self) -> list[Command]:
         """Begin again with the agents that are ready."""

@@ -35,6 +35,11 @@ _log = logging.getLogger(__name__)
 #: Interval between checks of open calls and of the list of revoked ones.
 _LOOK_EVERY_S = 1.0
 
+#: Agents send them until they are answered: many may wait for a store.
+_REPEATED = ("/ReportInterval", "/ReportProgress", "/ReportMonitor", "/Heartbeat")
+#: For what is under way when the server stops.
+_FINISH_S = 15.0
+
 #: A grpc.RpcMethodHandler, a named tuple; grpc brings no types.
 Handler = Any
 #: grpc.aio.ServicerContext.
@@ -58,6 +63,7 @@ class Guard:
         #: Open calls with a certificate; why some of them were ended.
         self._open: dict[asyncio.Task[Any], Identity] = {}
         self._ended: dict[asyncio.Task[Any], AccessRefused] = {}
+        self._working: set[asyncio.Task[Any]] = set()
 
     def guarded(self, method: str, handler: Handler | None) -> Handler | None:
         """The handler behind the checks; None without such a method."""
@@ -93,9 +99,20 @@ class Guard:
         async def call(content: bytes, context: Context) -> Any:
             async with errors_to(context):
                 request, _ = await self._admit(method, handler, content, context)
-                return await handler.unary_unary(request, context)
+                if method.endswith(_REPEATED):
+                    return await handler.unary_unary(request, context)
+                # what it changes, and the note of that, also when the caller hangs up
+                work = asyncio.create_task(handler.unary_unary(request, context))
+                self._working.add(work)
+                work.add_done_callback(self._working.discard)
+                return await asyncio.shield(work)
 
         return call
+
+    async def finish(self) -> None:
+        """Return when what was admitted is done; no call comes any more."""
+        if self._working:
+            await asyncio.wait(self._working, timeout=_FINISH_S)
 
     def _stream(self, method: str, handler: Handler) -> Callable[..., Any]:
         async def call(content: bytes, context: Context) -> None:

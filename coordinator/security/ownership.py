@@ -24,14 +24,13 @@ from ldapslam.results.store import Store
 def owned_store(store: Store) -> Iterator[None]:
     """Own the store alone within; ConfigError when another coordinator does."""
     what, remedy = f"store {store.url!r}", "give another --store"
-    if store.path is not None:
-        with _owned_file(store.path, what, remedy):
-            yield
-        return
-    other = store.claim(_own_name())
-    if other is not None:
-        raise _in_use(what, other, remedy)
-    yield
+    with contextlib.ExitStack() as stack:
+        if store.path is not None:
+            stack.enter_context(_owned_file(store.path, what, remedy))
+        other = store.claim(_own_name())
+        if other is not None:
+            raise _in_use(what, other, remedy)
+        yield
 
 
 @contextlib.contextmanager

@@ -12,7 +12,6 @@ rounded here.
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 from collections import Counter, defaultdict
@@ -63,10 +62,16 @@ from ldapslam.reports.collect.totals import (
     unanswered,
 )
 from ldapslam.reports.uncertainty import BATCHES
-from ldapslam.results.columns import Columns, Extent, Window, streams_of, windows
+from ldapslam.results.columns import (
+    HISTOGRAM_COLUMNS,
+    Columns,
+    Extent,
+    Window,
+    streams_of,
+    windows,
+)
 from ldapslam.results.histogram import Block, block_of, headers_of, joined
 from ldapslam.results.records import RunRecord
-from ldapslam.results.schema import HISTOGRAM_COLUMNS
 from ldapslam.results.store import Store
 
 #: Sums of a window's rows fit 64 bits when no number is larger.
@@ -86,12 +91,12 @@ class Part:
     #: Agents that ended before the plan did -> their last interval.
     ended: Mapping[str, int]
     indexes: Sequence[int]
-    rows_per_interval: int
+    bytes_per_interval: int
 
     def collect(self, store: Store) -> Collected:
         collector = _Collector(self)
         for window in windows(
-            store, self.run.run_id, self.indexes, self.rows_per_interval
+            store, self.run.run_id, self.indexes, self.bytes_per_interval
         ):
             collector.add(window)
         return collector.finish()
@@ -243,9 +248,9 @@ class _Collector:
         _add_counters(totals.whole, rows, counted)
         if measured:
             _add_counters(totals.measured, rows, counted)
-            for text, times in Counter(rows["result_codes"]).items():
-                for code, amount in json.loads(text).items():
-                    totals.result_codes[int(code)] += amount * times
+            for codes, times in Counter(rows["result_codes"]).items():
+                for code, amount in codes:
+                    totals.result_codes[code] += amount * times
             self._add_to_batches(totals, reports, places, counted)
             for code in np.unique(by_agent).tolist():
                 sums = counted[:, by_agent == code].sum(axis=1).tolist()
@@ -516,8 +521,8 @@ def _where(values: Sequence[object], places: Sequence[int]) -> list[int]:
 
 # A run as a whole.
 
-#: Rows of operations in a part, at least: a process takes half a second to start.
-PART_ROWS = 50_000
+#: Packed reports in a part, at least: a process takes half a second to start.
+PART_BYTES = 40 << 20
 _MOST_PARTS = 4
 
 
@@ -544,7 +549,7 @@ def collect_run(
     }
     chunks = _chunks(found.indexes, plan, processes or _worth(store, found))
     first, *others = [
-        Part(run, plan, validity, operations, ended, chunk, found.rows_per_interval)
+        Part(run, plan, validity, operations, ended, chunk, found.bytes_per_interval)
         for chunk in chunks or [()]
     ]
     collected = first.collect(store) if not others else _apart(store, first, others)
@@ -579,8 +584,8 @@ def _worth(store: Store, found: Extent) -> int:
     """1 for a store that no other process can open: in memory, or with a password."""
     if store.path is None:
         return 1
-    rows = found.rows_per_interval * len(found.indexes)
-    return max(1, min(_MOST_PARTS, os.cpu_count() or 1, rows // PART_ROWS))
+    wanted = found.size_bytes // PART_BYTES
+    return max(1, min(_MOST_PARTS, os.cpu_count() or 1, wanted))
 
 
 def _chunks(indexes: Sequence[int], plan: Plan, wanted: int) -> list[Sequence[int]]:

@@ -3,7 +3,8 @@
 
 intervals.csv: one row for each interval, agent and operation. An empty field is a
 statistic that does not exist: no value, too few for the percentile, or one that lies
-among the requests without an answer, which rank above every time.
+among the requests without an answer, which rank above every time. A name that a
+spreadsheet would compute begins with an apostrophe.
 
 monitors.csv: every reading of every monitor, one row for each metric. Values are as
 they were read: counters are not yet rates. A reading that failed is one row with its
@@ -23,12 +24,12 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import TextIO
 
+from ldapslam.base.inert import inert_cell
 from ldapslam.proto.fields import OPERATION_COUNTERS
 from ldapslam.reports.collect.totals import UNANSWERED, UNANSWERED_METRICS
-from ldapslam.results.columns import Columns, Window
+from ldapslam.results.columns import HISTOGRAM_COLUMNS, Columns, Window
 from ldapslam.results.histogram import Histogram
 from ldapslam.results.records import MonitorSeries
-from ldapslam.results.schema import HISTOGRAM_COLUMNS
 
 _INTERVAL_KEY = ("agent", "index", "phase", "start_s", "end_s", "stream", "operation")
 #: Metric -> percentiles shown, of successes.
@@ -61,8 +62,8 @@ def write_intervals(windows: Iterable[Window], out: TextIO) -> None:
             for row, report in enumerate(columns["report"]):
                 rows[report].append(
                     (
-                        stream,
-                        operation,
+                        inert_cell(stream),
+                        inert_cell(operation),
                         int(measured),
                         *(columns[name][row] for name in OPERATION_COUNTERS),
                         *_times_of(columns, row),
@@ -70,7 +71,7 @@ def write_intervals(windows: Iterable[Window], out: TextIO) -> None:
                 )
         for report, of_report in enumerate(rows):
             key = (
-                reports["agent"][report],
+                inert_cell(reports["agent"][report]),
                 reports["interval_index"][report],
                 reports["phase"][report],
                 f"{reports['start_ns'][report] / 1e9:.6f}",
@@ -112,16 +113,16 @@ def write_monitors(series: Iterable[MonitorSeries], out: TextIO) -> None:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(MONITOR_COLUMNS)
     for one in series:
-        metrics = one.description.metrics
+        metrics = [tuple(map(inert_cell, each)) for each in one.description.metrics]
         for place in range(len(one.at_ns)):
             key = (
-                one.agent,
-                one.description.name,
+                inert_cell(one.agent),
+                inert_cell(one.description.name),
                 f"{one.at_ns[place] / 1e9:.6f}",
                 f"{one.took_ns[place] / 1e3:.3f}",
             )
             if place in one.failures:
-                writer.writerow((*key, "", "", "", "", one.failures[place]))
+                writer.writerow((*key, "", "", "", "", inert_cell(one.failures[place])))
                 continue
             for metric, value in zip(metrics, one.values[place].tolist(), strict=True):
                 writer.writerow((*key, *metric, _text(value), ""))

@@ -18,7 +18,7 @@ from ldapslam.reports.summarise import summarise
 from support.books import Books, check_books, missing
 from support.chaos_fleet import ChaosFleet
 from support.fleet import FINAL, job_text
-from support.stored import stored_intervals
+from support.intervals import stored_intervals
 
 pytestmark = [pytest.mark.long, pytest.mark.chaos]
 

@@ -17,8 +17,8 @@ from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.plan import agent_plan
 from support.fake_ldap import FakeLdap, answer
 from support.fleet import FleetOfProcesses, fake_engine, job_text
+from support.intervals import stored_intervals
 from support.network import in_small_file_system
-from support.stored import stored_intervals
 
 _MIB = 1 << 20
 _KIB = 1 << 10

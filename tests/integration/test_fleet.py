@@ -26,7 +26,7 @@ from ldapslam.base.errors import (
 from ldapslam.transport.messages import PROTOCOL_VERSION, build_version, error_of
 from support.fake_engine import PER_INTERVAL
 from support.fleet import FINAL, FleetOfProcesses, fake_engine, job_text
-from support.stored import stored_intervals
+from support.intervals import stored_intervals
 
 #: 1 s in intervals of 200 ms, and the drain.
 PLANNED = list(range(6))

@@ -182,3 +182,43 @@ def test_a_silent_agent_that_comes_back_has_lost_nothing(
     assert kinds(fleet, run_id)[:2] == ["agent_silent", "agent_heard"]
     planned = list(range(41))
     assert fleet.reported(run_id) == {"a": planned, "b": planned}
+
+
+def test_reports_of_one_store_wait_while_the_agent_serves_another(
+    fleet: FleetOfProcesses,
+) -> None:
+    fleet.start("a", engine=fake_engine())
+    run_id = fleet.submit(job_text(duration="1s"))
+    fleet.wait_for_load(run_id)
+    fleet.end("coordinator", signal.SIGKILL)
+    fleet.wait_until(lambda: not fleet.engine_pids("a"), "the engine's end")
+    kept, first = fleet.undelivered("a"), fleet.store
+    assert kept > 0
+    fleet.store = fleet.folder / "other.sqlite"
+    fleet.start_coordinator()
+    fleet.wait_for_agents("a")
+    after = fleet.submit(job_text(duration="200ms"))
+    assert fleet.wait_for(after, *FINAL).state == "finished", fleet.logs()
+    fleet.wait_until(lambda: fleet.undelivered("a") == kept, "what is the first's only")
+    assert "the spool has reports of another store" in fleet.logs()
+    fleet.end("coordinator", signal.SIGKILL)
+    fleet.store = first
+    fleet.start_coordinator()
+    assert fleet.wait_for(run_id, *FINAL).state == "finished", fleet.logs()
+    assert fleet.reported(run_id) == {"a": list(range(6))}
+    fleet.wait_for_delivery("a")
+
+
+def test_a_coordinator_whose_store_was_taken_ends_and_loses_nothing(
+    fleet: FleetOfProcesses,
+) -> None:
+    fleet.start("a", engine=fake_engine())
+    run_id = fleet.submit(LONG)
+    fleet.wait_for_load(run_id)
+    with fleet.opened_store() as store:
+        store.claim("somebody else")
+    assert fleet.wait_for_end("coordinator") != 0
+    assert "is now that of another coordinator: somebody else" in fleet.logs()
+    fleet.start_coordinator()
+    assert fleet.wait_for(run_id, *FINAL).state == "finished", fleet.logs()
+    assert fleet.reported(run_id) == {"a": PLANNED}

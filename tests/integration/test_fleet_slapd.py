@@ -14,7 +14,7 @@ from ldapslam.lab import Lab
 from ldapslam.lab.certificates import Authority
 from ldapslam.transport.messages import error_of
 from support.fleet import FINAL, FleetOfProcesses, job_text
-from support.stored import stored_intervals
+from support.intervals import stored_intervals
 
 
 def test_agents_count_what_the_server_counts(fleet: FleetOfProcesses, lab: Lab) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from typing import Any
 
 import grpc
 import pytest
@@ -20,9 +21,10 @@ from ldapslam.proto.agent_pb2 import (
 )
 from ldapslam.proto.agent_pb2_grpc import AgentServiceStub
 from ldapslam.proto.common_pb2 import Snapshot
+from ldapslam.results.intervals import pack
 from ldapslam.transport.codec import CHANNEL_OPTIONS
 from support.fleet import FINAL, FleetOfProcesses, job_text
-from support.stored import stored_intervals
+from support.intervals import stored_intervals
 
 COMMITTED = ReportReply.STATUS_COMMITTED
 DUPLICATE = ReportReply.STATUS_DUPLICATE
@@ -46,28 +48,36 @@ def peer(lasting_fleet: FleetOfProcesses) -> Iterator[AgentServiceStub]:
         yield AgentServiceStub(channel)  # type: ignore[no-untyped-call]
 
 
-def interval(run_id: str, sequence: int, agent: str = "a") -> IntervalReport:
-    """Of an earlier incarnation of the agent: its spool was delivered late."""
-    return IntervalReport(
-        run_id=run_id,
-        agent=agent,
-        epoch=77,
-        sequence=sequence,
-        snapshot=Snapshot(phase="measure", end_ns=1),
-    )
+def interval(run_id: str, sequence: int, **values: Any) -> IntervalReport:
+    """Of another attempt than the run's, unless told otherwise."""
+    snapshot = Snapshot(phase="measure", end_ns=1, index=values.pop("index", 0))
+    report = IntervalReport(run_id=run_id, agent="a", epoch=1, sequence=sequence)
+    report.MergeFrom(IntervalReport(**{"packed": pack(snapshot), **values}))
+    return report
 
 
-def test_reports_count_once_and_in_any_order(
+def test_a_run_that_is_over_cannot_be_changed(
     peer: AgentServiceStub, lasting_fleet: FleetOfProcesses, finished_run: str
 ) -> None:
-    sent = [5, 3, 5, 4, 3]
-    replies = [peer.ReportInterval(interval(finished_run, one)).status for one in sent]
-    assert replies == [COMMITTED, COMMITTED, DUPLICATE, COMMITTED, DUPLICATE]
     with lasting_fleet.opened_store() as store:
-        late = [
-            r.sequence for r in stored_intervals(store, finished_run) if r.epoch == 77
-        ]
-    assert sorted(late) == [3, 4, 5]
+        before = stored_intervals(store, finished_run)
+    stored = [one for one in before if one.agent == "a"]
+    attempt = {"attempt": stored[0].attempt}
+    replies = {
+        why: peer.ReportInterval(report)
+        for why, report in {
+            "of another attempt": interval(finished_run, 0),
+            "has another report": interval(finished_run, 0, **attempt),
+            "has ended after": interval(finished_run, len(stored), **attempt),
+        }.items()
+    }
+    assert {one.status for one in replies.values()} == {REFUSED}
+    assert all(why in reply.detail for why, reply in replies.items())
+    again = interval(finished_run, 0, **attempt)
+    again.packed = stored[0].record.packed
+    assert peer.ReportInterval(again).status == DUPLICATE
+    with lasting_fleet.opened_store() as store:
+        assert stored_intervals(store, finished_run) == before
 
 
 def test_a_report_of_no_run_or_a_stranger_is_refused(
@@ -82,9 +92,9 @@ def test_a_report_of_no_run_or_a_stranger_is_refused(
 def test_a_report_that_makes_no_sense_is_refused_with_the_reason(
     peer: AgentServiceStub, finished_run: str
 ) -> None:
-    report = interval(finished_run, 9)
-    report.snapshot.operations.add(stream="readers")
-    reply = peer.ReportInterval(report)
+    snapshot = Snapshot(phase="measure", end_ns=1)
+    snapshot.operations.add(stream="readers")
+    reply = peer.ReportInterval(interval(finished_run, 9, packed=pack(snapshot)))
     assert reply.status == REFUSED
     assert "no operation 'readers.'" in reply.detail
     empty = ProgressReport(run_id=finished_run, agent="a")

@@ -18,7 +18,7 @@ import pytest
 
 from support.fake_ldap import FakeLdap, Peer, Request, answer, result
 from support.fleet import FleetOfProcesses, job_text
-from support.stored import stored_intervals
+from support.intervals import stored_intervals
 
 TESTS = Path(__file__).resolve().parents[1]
 PATIENCE_S = 90.0

@@ -23,8 +23,8 @@ from ldapslam.results.store import Store
 from ldapslam.transport.messages import PROTOCOL_VERSION, build_version
 from support.command_line import Running, ldapslam
 from support.fleet import FleetOfProcesses, fake_engine, job_text
+from support.intervals import stored_intervals
 from support.receivers import Silence, Webhook
-from support.stored import stored_intervals
 
 TOKEN = "T0K3N-geheim"
 #: A judge gives way to everything else: on a busy host it takes its time.

@@ -38,7 +38,7 @@ from support.fake_ldap import (
     tlv,
 )
 from support.fleet import FleetOfProcesses
-from support.stored import stored_intervals
+from support.intervals import stored_intervals
 
 #: Of no host anywhere (RFC 2606): whoever looks it up finds nothing.
 NAME = "ds.example.invalid"

@@ -36,9 +36,9 @@ from ldapslam.transport.pki.authority import Authority
 from ldapslam.transport.pki.certificate import Role, build_request, new_key
 from support.command_line import Running
 from support.fleet import job_text
+from support.intervals import stored_intervals
 from support.message_fuzz import MessageFuzzer
 from support.secure_coordinator import ENROL, SecureCoordinator, methods, path_of
-from support.stored import stored_intervals
 
 _CALL_TIMEOUT_S = 20.0
 #: A stream that has nothing to say is left after this.

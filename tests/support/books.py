@@ -19,20 +19,18 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
-from ldapslam.coordinator.runs.ingest import interval_record
-from ldapslam.proto.common_pb2 import OperationInterval
 from ldapslam.proto.fields import histograms_of
 from ldapslam.results.histogram import Histogram
-from ldapslam.results.records import IntervalRecord, RunRecord
+from ldapslam.results.records import RunRecord
 from support.chaos_fleet import INTERVAL_S, ChaosFleet
-from support.stored import stored_intervals
+from support.intervals import Interval, stored_intervals
 from support.tallied_engine import read_tally
 
 #: Intervals that may be on their way from an engine to the spool, at most.
 _ON_THE_WAY = 5
 _ANSWERED = ("succeeded", "failed", "expected")
 
-Intervals = dict[int, IntervalRecord]
+Intervals = dict[int, Interval]
 
 
 @dataclass(frozen=True)
@@ -62,8 +60,8 @@ def open_books(fleet: ChaosFleet, run_id: str) -> Books:
         stored = _by_index(stored_intervals(store, run_id))
     measured = {
         agent: {
-            report.snapshot.index: interval_record(report, run.plan)
-            for report in read_tally(fleet.tally(agent), run_id)
+            snapshot.index: Interval.of(agent, 0, snapshot.index, snapshot)
+            for snapshot in read_tally(fleet.tally(agent), run_id)
         }
         for agent in run.agents
     }
@@ -78,7 +76,7 @@ def open_books(fleet: ChaosFleet, run_id: str) -> Books:
     return Books(run, measured, stored, arrived_s)
 
 
-def _by_index(records: Iterable[IntervalRecord]) -> dict[str, Intervals]:
+def _by_index(records: Iterable[Interval]) -> dict[str, Intervals]:
     found: dict[str, Intervals] = {}
     for record in records:
         known = found.setdefault(record.agent, {})
@@ -113,25 +111,12 @@ def check_books(
     return books
 
 
-def _ordered(record: IntervalRecord) -> IntervalRecord:
-    """Histograms are a set: the store and the engine have orders of their own."""
-    operations = []
-    for one in record.operations:
-        sorted_one = OperationInterval()
-        sorted_one.CopyFrom(one)
-        found = sorted(one.histograms, key=lambda each: (each.metric, each.outcome))
-        del sorted_one.histograms[:]
-        sorted_one.histograms.extend(found)
-        operations.append(sorted_one)
-    return replace(record, operations=tuple(operations))
-
-
 def _check_stored(books: Books, agent: str, *, may_lack: bool) -> None:
     measured, stored = books.measured[agent], books.stored[agent]
     for index, record in stored.items():
         assert index in measured, f"{agent} never measured interval {index}"
-        same = replace(measured[index], epoch=record.epoch, sequence=record.sequence)
-        assert _ordered(record) == _ordered(same), f"{agent}, interval {index}"
+        same = replace(record, attempt=0, sequence=index)
+        assert measured[index] == same, f"{agent}, interval {index}"
     lost = sorted(measured.keys() - stored.keys())
     if may_lack:
         last = sorted(measured)[-_ON_THE_WAY:]
@@ -165,7 +150,7 @@ def _check_sent(books: Books, agent: str, *, is_killed: bool) -> None:
     assert sent <= arrived <= most, f"{agent}: {arrived} arrived, {sent} counted"
 
 
-def _check_histograms(record: IntervalRecord) -> None:
+def _check_histograms(record: Interval) -> None:
     for row in record.operations:
         values: Counter[str] = Counter()
         for (metric, outcome), packed in histograms_of(row).items():

@@ -21,7 +21,7 @@ from ldapslam.proto.fields import (
     histograms_of,
 )
 from ldapslam.results.histogram import Histogram, header_of
-from ldapslam.results.records import IntervalRecord
+from support.intervals import Interval
 
 Key = tuple[str, str]
 Figures = dict[str, float | None]
@@ -55,7 +55,7 @@ class ByRecord:
 
 
 def by_record(
-    records: Iterable[IntervalRecord],
+    records: Iterable[Interval],
     wanted: Mapping[Key, str],
     validity: Validity,
     *,
@@ -95,7 +95,7 @@ def by_record(
 
 
 def _add_disturbances(
-    sums: ByRecord, record: IntervalRecord, validity: Validity, fragment_ns: float
+    sums: ByRecord, record: Interval, validity: Validity, fragment_ns: float
 ) -> None:
     lags_ns = [
         header_of(packed)[1].max_ns
@@ -135,7 +135,7 @@ def _add_disturbances(
 
 def _add_operation(
     sums: ByRecord,
-    record: IntervalRecord,
+    record: Interval,
     operation: OperationInterval,
     wanted: Mapping[Key, str],
 ) -> None:
@@ -162,7 +162,7 @@ def _add_operation(
 
 
 def point_of(
-    records: Sequence[IntervalRecord], key: Key, outcome: str
+    records: Sequence[Interval], key: Key, outcome: str
 ) -> tuple[Figures, list[Figures]]:
     """An operation's figures of a point of complete intervals, and of each interval."""
     numbers = sorted({record.index for record in records})
@@ -177,7 +177,7 @@ def point_of(
     return _figures(records, key, outcome, sum(lengths_ns) / 1e9), singles
 
 
-def _length_ns(records: Sequence[IntervalRecord]) -> int:
+def _length_ns(records: Sequence[Interval]) -> int:
     """Of one interval: the mean of the agents that go on after it."""
     if whole := [one for one in records if not one.final]:
         return sum(one.end_ns - one.start_ns for one in whole) // len(whole)
@@ -185,7 +185,7 @@ def _length_ns(records: Sequence[IntervalRecord]) -> int:
 
 
 def _figures(
-    records: Iterable[IntervalRecord], key: Key, outcome: str, length_s: float
+    records: Iterable[Interval], key: Key, outcome: str, length_s: float
 ) -> Figures:
     times, service, lag = Histogram(), Histogram(), Histogram()
     scheduled, completed, errors = 0, 0, 0

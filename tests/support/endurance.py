@@ -22,17 +22,15 @@ from typing import Any
 
 import numpy as np
 
-from ldapslam.proto import agent_pb2 as pb
 from ldapslam.proto import common_pb2
-from ldapslam.proto.agent_pb2_grpc import AgentServiceStub
 from ldapslam.reports.formats.render import render
 from ldapslam.reports.model import Summary
 from ldapslam.reports.summarise import summarise
+from ldapslam.results.intervals import pack
 from ldapslam.results.store import Store
-from ldapslam.transport.credentials import aio_channel
-from ldapslam.transport.messages import PROTOCOL_VERSION, build_version
 from support.fleet import FleetOfProcesses
 from support.histograms import packed_of
+from support.wire_agent import WireAgent
 
 NS_PER_S = 1_000_000_000
 AGENTS = ("load1", "load2", "load3", "load4")
@@ -181,7 +179,7 @@ async def _push(
             chosen = range(start, min(start + every, seen.intervals + 1))
             await asyncio.gather(
                 *(
-                    agent.report(run_id, snapshots, chosen, seen.sent)
+                    _report(agent, run_id, snapshots, chosen, seen.sent)
                     for agent in agents
                 )
             )
@@ -195,9 +193,22 @@ async def _push(
     return run_id
 
 
+async def _report(
+    agent: WireAgent,
+    run_id: str,
+    snapshots: _Snapshots,
+    indexes: Iterable[int],
+    sent: Counter[str],
+) -> None:
+    """One after the other, each when the one before is committed."""
+    for index in indexes:
+        snapshot = snapshots.of(AGENTS.index(agent.name), index, sent)
+        await agent.report(run_id, pack(snapshot))
+
+
 @asynccontextmanager
-async def _agents(address: str) -> AsyncIterator[list[_Agent]]:
-    agents = [_Agent(name, address) for name in AGENTS]
+async def _agents(address: str) -> AsyncIterator[list[WireAgent]]:
+    agents = [WireAgent(name, address) for name in AGENTS]
     tasks: list[asyncio.Task[None]] = []
     try:
         for agent in agents:
@@ -213,100 +224,6 @@ async def _agents(address: str) -> AsyncIterator[list[_Agent]]:
         await asyncio.gather(*tasks, return_exceptions=True)
         for agent in agents:
             await agent.channel.close()
-
-
-class _Agent:
-    """Speaks as an agent does, and does nothing."""
-
-    def __init__(self, name: str, address: str) -> None:
-        self.name = name
-        self.channel = aio_channel(address, None)
-        self._stub: Any = AgentServiceStub(self.channel)  # type: ignore[no-untyped-call]
-        self._session = ""
-        self._last_command = 0
-        self._has_begun = asyncio.Event()
-        self._samples: list[pb.ClockSample] = []
-
-    async def register(self) -> None:
-        reply = await self._stub.Register(
-            pb.RegisterRequest(
-                protocol_version=PROTOCOL_VERSION,
-                build=build_version(),
-                name=self.name,
-                instance_id=f"instance of {self.name}",
-                epoch=1,
-                host_facts_json="{}",
-            )
-        )
-        self._session = reply.session_id
-        for _ in range(3):  # of the first, nothing is known before the second
-            await self._heartbeat()
-
-    async def follow(self) -> None:
-        """Does what it is told, in name."""
-        request = pb.CommandsRequest(session_id=self._session)
-        async for command in self._stub.Commands(request):
-            self._last_command = command.number
-            if command.HasField("prepare"):
-                ready = pb.AgentReady(facts_json="{}")
-                await self._progress(command.prepare.run_id, ready=ready)
-            elif command.HasField("start"):
-                started = pb.AgentStarted(start_error_ns=40_000)
-                await self._progress(command.start.run_id, started=started)
-                self._has_begun.set()
-
-    async def beat(self) -> None:
-        while True:
-            await asyncio.sleep(1)
-            await self._heartbeat()
-
-    async def _heartbeat(self) -> None:
-        request = pb.HeartbeatRequest(
-            session_id=self._session,
-            last_command=self._last_command,
-            samples=self._samples,
-        )
-        sent_ns = time.monotonic_ns()
-        reply = await self._stub.Heartbeat(request)
-        self._samples = [
-            pb.ClockSample(
-                agent_sent_mono_ns=sent_ns,
-                coordinator_received_mono_ns=reply.received_mono_ns,
-                coordinator_sent_mono_ns=reply.sent_mono_ns,
-                agent_received_mono_ns=time.monotonic_ns(),
-            )
-        ]
-
-    async def begin(self) -> None:
-        """Returns when the run has started."""
-        async with asyncio.timeout(60):
-            await self._has_begun.wait()
-
-    async def report(
-        self,
-        run_id: str,
-        snapshots: _Snapshots,
-        indexes: Iterable[int],
-        sent: Counter[str],
-    ) -> None:
-        """One after the other, each when the one before is committed."""
-        for index in indexes:
-            report = pb.IntervalReport(
-                run_id=run_id,
-                agent=self.name,
-                epoch=1,
-                sequence=index,
-                snapshot=snapshots.of(AGENTS.index(self.name), index, sent),
-            )
-            reply = await self._stub.ReportInterval(report)
-            assert reply.status == pb.ReportReply.STATUS_COMMITTED, reply.detail
-
-    async def finish(self, run_id: str) -> None:
-        await self._progress(run_id, finished=pb.AgentFinished(facts_json="{}"))
-
-    async def _progress(self, run_id: str, **kind: Any) -> None:
-        report = pb.ProgressReport(run_id=run_id, agent=self.name, epoch=1, **kind)
-        await self._stub.ReportProgress(report)
 
 
 class _Snapshots:

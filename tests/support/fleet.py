@@ -24,7 +24,7 @@ from ldapslam.cli.client import Client, job_request
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.results.store import Store
 from support import fleet_forks
-from support.stored import stored_intervals
+from support.intervals import stored_intervals
 
 _HERE = Path(__file__).parent
 _PROGRAM = _HERE / "fleet_program.py"

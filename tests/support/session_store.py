@@ -22,9 +22,10 @@ from ldapslam.proto.common_pb2 import (
     WorkerInterval,
 )
 from ldapslam.proto.fields import SET_UP_TIMES
-from ldapslam.results.records import IntervalRecord, RunRecord
+from ldapslam.results.records import RunRecord
 from ldapslam.results.store import Store
 from support.histograms import histogram_messages, packed_of
+from support.intervals import Interval, add_interval
 from support.store import NS_PER_S, Scenario, agent_facts, run_record
 
 AGENTS = ("load1", "load2")
@@ -107,7 +108,7 @@ def fill_workload(store: Store, *, scale: int = 1) -> str:
         }
         store.put_agent(record.run_id, agent, {**facts, "clean_up": clean_up})
     for interval in workload_intervals(scale=scale):
-        store.add_interval(record.run_id, interval)
+        add_interval(store, record.run_id, interval)
     store.set_run_state(record.run_id, "finished", "")
     return record.run_id
 
@@ -168,7 +169,7 @@ def _record(scale: int) -> RunRecord:
     return replace(record, job_name="workload", plan=plan, manifest=manifest)
 
 
-def workload_intervals(*, scale: int = 1) -> Iterator[IntervalRecord]:
+def workload_intervals(*, scale: int = 1) -> Iterator[Interval]:
     rng = np.random.default_rng(11)
     for index in range(max(last for last, _ in ENDS.values()) + 1):
         for agent in AGENTS:
@@ -185,12 +186,12 @@ def _interval(
     end_ns: int,
     is_final: bool,
     scale: int,
-) -> IntervalRecord:
+) -> Interval:
     start_ns = index * NS_PER_S
     length_ns = end_ns - start_ns
-    return IntervalRecord(
+    return Interval(
         agent=agent,
-        epoch=1,
+        attempt=1,
         sequence=index,
         index=index,
         phase="measure",

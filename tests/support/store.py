@@ -22,9 +22,10 @@ from ldapslam.proto.common_pb2 import (
     StreamInterval,
     WorkerInterval,
 )
-from ldapslam.results.records import IntervalRecord, RunRecord
+from ldapslam.results.records import RunRecord
 from ldapslam.results.store import Store
 from support.histograms import histogram_messages, packed_of
+from support.intervals import Interval, add_interval
 
 NS_PER_S = 1_000_000_000
 RUN_ID = "20260301-120000-demo-7f3a"
@@ -128,7 +129,7 @@ def fill(store: Store, scenario: Scenario) -> str:
     for number, agent in enumerate(scenario.agents):
         store.put_agent(record.run_id, agent, agent_facts(number, scenario))
     for interval in intervals(scenario):
-        store.add_interval(record.run_id, interval)
+        add_interval(store, record.run_id, interval)
     store.add_event(record.run_id, "started", "T0 reached", "2026-03-01T12:00:02Z")
     store.set_run_state(record.run_id, record.state, record.state_detail)
     return record.run_id
@@ -223,7 +224,7 @@ def agent_facts(number: int, scenario: Scenario) -> dict[str, Any]:
     }
 
 
-def intervals(scenario: Scenario) -> Iterator[IntervalRecord]:
+def intervals(scenario: Scenario) -> Iterator[Interval]:
     rng = np.random.default_rng(scenario.seed)
     ends = scenario.boundaries_ns
     for index, end_ns in enumerate(ends):
@@ -232,9 +233,9 @@ def intervals(scenario: Scenario) -> Iterator[IntervalRecord]:
             if (agent, index) not in scenario.lost:
                 yield record
     for agent in scenario.agents:
-        yield IntervalRecord(
+        yield Interval(
             agent=agent,
-            epoch=1,
+            attempt=1,
             sequence=len(ends),
             index=len(ends),
             phase="drain",
@@ -250,7 +251,7 @@ def _interval(
     number: int,
     index: int,
     end_ns: int,
-) -> IntervalRecord:
+) -> Interval:
     start_ns = end_ns - NS_PER_S
     phase = next(
         span["name"]
@@ -267,9 +268,9 @@ def _interval(
     modifies = int(rng.poisson(scenario.modifies_per_s / len(scenario.agents)))
     measured = phase == "measure"
     lag_ns = rng.gamma(1.2, scenario.send_lag_scale_ns, modifies).astype(np.int64)
-    return IntervalRecord(
+    return Interval(
         agent=scenario.agents[number],
-        epoch=1,
+        attempt=1,
         sequence=index,
         index=index,
         phase=phase,

@@ -19,7 +19,9 @@ from typing import Any
 
 from ldapslam.agent.engine.process import Pipe, RunProcess, main
 from ldapslam.proto.agent_pb2 import IntervalReport
+from ldapslam.proto.common_pb2 import Snapshot
 from ldapslam.proto.engine_pb2 import PrepareEngine
+from ldapslam.results.intervals import pack, unpack
 
 _LENGTH = struct.Struct("<I")
 
@@ -29,7 +31,7 @@ def tallied_engine(tally: Path) -> list[str]:
     return [sys.executable, "-P", __file__, str(tally)]
 
 
-def read_tally(tally: Path, run_id: str) -> Iterator[IntervalReport]:
+def read_tally(tally: Path, run_id: str) -> Iterator[Snapshot]:
     """What was measured in this run, in order."""
     content = tally.read_bytes() if tally.exists() else b""
     start = 0
@@ -39,7 +41,7 @@ def read_tally(tally: Path, run_id: str) -> Iterator[IntervalReport]:
         report = IntervalReport.FromString(content[start : start + size])
         start += size
         if report.run_id == run_id:
-            yield report
+            yield unpack(report.packed)
 
 
 def _make_run(pipe: Pipe, request: PrepareEngine) -> RunProcess:
@@ -50,10 +52,7 @@ def _make_run(pipe: Pipe, request: PrepareEngine) -> RunProcess:
         snapshot = kind.get("snapshot")
         if snapshot is not None:
             report = IntervalReport(
-                run_id=request.run.run_id,
-                agent=request.agent,
-                sequence=snapshot.index,
-                snapshot=snapshot,
+                run_id=request.run.run_id, packed=pack(snapshot)
             ).SerializeToString()
             os.write(tally, _LENGTH.pack(len(report)) + report)
         send(**kind)

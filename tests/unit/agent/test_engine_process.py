@@ -124,17 +124,21 @@ class StoppableEngine:
         self.stopped.set()
 
 
+#: A lease that does not end.
+LONG = 1 << 62
+
+
 class FakePipe:
-    """Gives the requests that it has; without one, says at once that it is late."""
+    """Gives the requests that it has; without one, a lease that ends is over."""
 
     def __init__(self) -> None:
         self.requests: queue.SimpleQueue[pb.EngineRequest] = queue.SimpleQueue()
-        self.deadlines: list[int | None] = []
+        self.deadlines: list[int] = []
 
-    def next_before(self, mono_ns: int | None) -> pb.EngineRequest | None:
+    def next_before(self, mono_ns: int) -> pb.EngineRequest | None:
         self.deadlines.append(mono_ns)
         try:
-            return self.requests.get(block=mono_ns is None)
+            return self.requests.get(block=mono_ns == LONG)
         except queue.Empty:
             return None
 
@@ -144,7 +148,7 @@ STOP = pb.EngineRequest(stop=pb.StopEngine())
 
 def test_a_request_stops_the_engine_from_beside() -> None:
     pipe, engine = FakePipe(), StoppableEngine()
-    with stop_on_request(pipe, engine) as lease:  # type: ignore[arg-type]
+    with stop_on_request(pipe, engine, LONG) as lease:  # type: ignore[arg-type]
         pipe.requests.put(STOP)
         assert engine.stopped.wait(5.0)
     assert lease.over_reason == ""
@@ -155,15 +159,15 @@ def test_a_lease_that_is_not_extended_stops_the_engine() -> None:
     for until_mono_ns in (7, 9):
         extension = pb.ExtendLease(until_mono_ns=until_mono_ns)
         pipe.requests.put(pb.EngineRequest(lease=extension))
-    with stop_on_request(pipe, engine) as lease:  # type: ignore[arg-type]
+    with stop_on_request(pipe, engine, 5) as lease:  # type: ignore[arg-type]
         assert engine.stopped.wait(5.0)
-    assert pipe.deadlines == [None, 7, 9]
+    assert pipe.deadlines == [5, 7, 9]
     assert lease.over_reason == "its agent did not extend the lease"
 
 
 def test_an_engine_that_is_done_is_not_stopped_any_more() -> None:
     pipe, engine = FakePipe(), StoppableEngine()
-    with stop_on_request(pipe, engine):  # type: ignore[arg-type]
+    with stop_on_request(pipe, engine, LONG):  # type: ignore[arg-type]
         (thread,) = (one for one in threading.enumerate() if one.name == "stop")
     pipe.requests.put(STOP)
     thread.join(5.0)

@@ -225,8 +225,7 @@ def test_the_straight_way_from_the_order_to_the_last_report() -> None:
     assert agent.handle(PrepareReceived("r", TIMEOUT_NS), 0) == [LaunchEngine("r")]
     assert agent.handle(EngineReady(FACTS, 2, GRACE_NS), S) == [ReportReady("r", FACTS)]
     assert agent.handle(StartReceived("r", T0_NS), S) == [
-        StartEngine(T0_NS),
-        ExtendLease(TIMEOUT_NS + LEASE_SLACK_NS),
+        StartEngine(T0_NS, TIMEOUT_NS + LEASE_SLACK_NS),
     ]
     assert agent.handle(EngineStarted(5), T0_NS) == [ReportStarted("r", 5)]
     assert agent.handle(IntervalClosed(0, "x"), 3 * S) == [ReportInterval("r", 0, "x")]
@@ -396,8 +395,8 @@ def test_an_coordinator_timeout_beyond_all_measure_is_a_year() -> None:
     machine.handle(PrepareReceived("r1", 2**64 - 1), 0)
     machine.handle(EngineReady({}, 5, 0), 0)
     commands = machine.handle(StartReceived("r1", S), 0)
-    (lease,) = (one for one in commands if isinstance(one, ExtendLease))
-    assert lease.until_mono_ns < 2**56
+    (start,) = (one for one in commands if isinstance(one, StartEngine))
+    assert start.lease_until_mono_ns < 2**56
 
 
 def test_a_timeout_below_a_few_heartbeats_is_that_of_a_few_heartbeats() -> None:

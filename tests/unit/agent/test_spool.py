@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -188,15 +191,78 @@ def test_half_a_report_does_not_take_the_room_of_the_next(
         assert spool.size_bytes == 0
 
 
-def test_of_rejected_reports_the_last_ones_are_kept(tmp_path: Path) -> None:
+def test_no_rejected_report_is_ever_removed(tmp_path: Path) -> None:
+    for process in range(2):
+        with Spool(tmp_path) as spool:
+            for sequence in range(150):
+                spool.append(entry(150 * process + sequence))
+            while first := spool.first():
+                spool.reject(first[0])
+            assert spool.size_bytes > 0, "they count for the quota"
+    kept = [path.read_bytes() for path in (tmp_path / "rejected").iterdir()]
+    found = {SpoolEntry.FromString(one).interval.sequence for one in kept}
+    assert found == set(range(300))
+
+
+def test_reports_of_another_store_wait_for_it(tmp_path: Path) -> None:
     with Spool(tmp_path) as spool:
-        for sequence in range(105):
+        for sequence, store_id in enumerate(("a", "b", "", "a")):
+            spool.append(SpoolEntry(interval={"sequence": sequence}, store_id=store_id))
+        spool.serve("b")
+        assert sequences(spool) == [1, 2]
+        assert (len(spool), spool.has_more) == (2, False)
+    with Spool(tmp_path) as spool:
+        spool.serve("c")
+        assert sequences(spool) == []
+        spool.serve("a")
+        assert spool.has_more
+        assert sequences(spool) == [0, 3]
+
+
+def test_an_empty_report_is_set_aside(tmp_path: Path) -> None:
+    with Spool(tmp_path) as spool:
+        spool.append(entry(0))
+        spool.append(entry(1))
+    (tmp_path / "000000000001.report").write_bytes(b"")
+    with Spool(tmp_path) as spool:
+        assert sequences(spool) == [1]
+
+
+def test_a_report_that_cannot_be_read_now_is_read_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Spool(tmp_path) as spool:
+        spool.append(entry(0))
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "read_bytes", refuse(errno.EMFILE))
+            with pytest.raises(OSError, match="Too many open files"):
+                spool.first()
+        assert sequences(spool) == [0]
+    assert not (tmp_path / "rejected").exists()
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EROFS, errno.ENOSPC])
+def test_a_disk_that_takes_no_change_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    with Spool(tmp_path) as spool:
+        for sequence in range(3):
             spool.append(entry(sequence))
-        while first := spool.first():
-            spool.reject(first[0])
-    kept = sorted(path.name for path in (tmp_path / "rejected").iterdir())
-    assert len(kept) == 100
-    assert kept[-1] == "000000000105.report"
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "replace", refuse(number))
+            patch.setattr(Path, "unlink", refuse(number))
+            spool.reject(1)
+            spool.remove(2)
+            assert sequences(spool) == [2]
+    with Spool(tmp_path) as spool:  # sent again, which changes nothing
+        assert sequences(spool) == [0, 1, 2]
+
+
+def refuse(number: int) -> Callable[..., Any]:
+    def refused(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    return refused
 
 
 def test_a_full_disk_at_the_start_is_an_error_that_names_the_spool(

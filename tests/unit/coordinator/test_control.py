@@ -5,14 +5,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ldapslam.base.errors import FleetError, NotEnoughAgents, StoreBusy, StoreFull
+from ldapslam.base.errors import (
+    FleetError,
+    NotEnoughAgents,
+    StoreBusy,
+    StoreFull,
+)
 from ldapslam.coordinator import run_queue
 from ldapslam.coordinator.control import Coordinator
 from ldapslam.coordinator.runs import controller
@@ -26,6 +31,7 @@ from ldapslam.proto.operator_pb2 import (
     SubmitJobRequest,
     WatchRunRequest,
 )
+from ldapslam.results.intervals import pack
 from ldapslam.results.store import Store
 from ldapslam.transport.messages import PROTOCOL_VERSION, build_version
 from support.fleet import job_text
@@ -168,6 +174,29 @@ def test_a_run_that_cannot_be_stored_starts_no_load(
     in_a_world(tmp_path, test)
 
 
+def test_agents_are_told_to_start_only_once_that_is_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test(world: World) -> None:
+        await world.beat(0)
+        run_id = await world.submit()
+        commit, told = world.store.set_manifest, world.now_ns
+
+        def slowly(run_id: str, facts: Mapping[str, Any]) -> None:
+            if "t0" in facts and world.now_ns == told:
+                world.now_ns += S  # the disk took so long
+            commit(run_id, facts)
+
+        monkeypatch.setattr(world.store, "set_manifest", slowly)
+        await world.report(run_id, ready=agent_pb2.AgentReady())
+        _, start = await world.commands(2)
+        assert start.start.t0_mono_ns == told + S + 2 * S
+        t0 = world.store.run(run_id).manifest["t0"]
+        assert t0["mono_ns"] == start.start.t0_mono_ns
+
+    in_a_world(tmp_path, test)
+
+
 def test_what_an_agent_says_of_the_attempt_before_is_not_of_this_one(
     tmp_path: Path,
 ) -> None:
@@ -267,8 +296,10 @@ def test_a_run_whose_end_cannot_be_stored_is_said_to_have_failed(
         run_id = await world.submit()
         updates = world.watch(run_id)
         await anext(updates)
+        await world.report(run_id, ready=agent_pb2.AgentReady())
+        await world.report(run_id, started=agent_pb2.AgentStarted())
         fail(monkeypatch, "set_run_state")
-        await world.go_through(run_id)
+        await world.report(run_id, finished=agent_pb2.AgentFinished())
         status = [update async for update in updates][-1].status
         assert status.state == "failed"
         assert "stayed locked" in status.state_detail
@@ -286,9 +317,13 @@ def test_a_report_that_finds_the_store_busy_is_asked_for_again(
         run_id = await world.submit()
         await world.report(run_id, ready=agent_pb2.AgentReady())
         await world.report(run_id, started=agent_pb2.AgentStarted())
-        snapshot = Snapshot(end_ns=S, phase="measure")
         report = agent_pb2.IntervalReport(
-            run_id=run_id, agent="a", epoch=3, sequence=1, snapshot=snapshot
+            run_id=run_id,
+            agent="a",
+            epoch=3,
+            attempt=world.store.agents(run_id)["a"]["attempt"],
+            sequence=1,
+            packed=pack(Snapshot(end_ns=S, phase="measure")),
         )
         with monkeypatch.context() as patch:
             for function in ("add_intervals", "add_interval"):
@@ -335,7 +370,7 @@ def test_no_agent_is_told_to_start_before_that_is_stored(
         await world.beat(0)
         run_id = await world.submit()
 
-        async def no_room() -> None:
+        async def no_room(run_id: str) -> None:
             raise StoreFull("results.sqlite", "3 writes wait for room")
 
         with monkeypatch.context() as patch:

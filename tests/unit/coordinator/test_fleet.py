@@ -27,6 +27,7 @@ from ldapslam.coordinator.fleet.fleet import (
     FleetEvent,
     GiveUpRun,
     HoldRuns,
+    LoadBegins,
     QueueState,
     RefuseEvent,
     RefuseRun,
@@ -386,7 +387,68 @@ def test_runs_that_share_a_target_run_one_after_the_other() -> None:
     fleet = fleet_of("a", "b")
     assert submit(fleet, "r", ONE, "ldap://x", "ldap://y") == [AssignRun("r", ("a",))]
     assert submit(fleet, "s", ONE, "ldap://y") == []
-    assert fleet.handle(RunEnded("r"), S) == [AssignRun("s", ("b",))]
+    assert fleet.handle(AgentReleased("a", "r"), S) == []
+    assert fleet.handle(RunEnded("r"), S) == [AssignRun("s", ("a",))]
+
+
+def lost_on_x() -> Fleet:
+    """Agent a has lost its connection in a run on target x, for which s waits."""
+    fleet = fleet_of("a", "b")
+    submit(fleet, "r", ONE, "ldap://x", lease_ns=60 * S)
+    submit(fleet, "s", Selection(names=("b",)), "ldap://x")
+    assert fleet.handle(LoadBegins("r"), 0) == []
+    fleet.handle(AgentHungUp("a"), 0)
+    fleet.handle(AgentHeard("b"), 4 * S)
+    assert fleet.handle(TimePassed(), 4 * S) == [
+        ReportLoss("a", ("r",), 4 * S, HUNG_UP)
+    ]
+    assert fleet.handle(RunEnded("r"), 4 * S) == [], "its load may go on"
+    return fleet
+
+
+S_BEGINS = AssignRun("s", ("b",))
+
+
+def test_the_target_of_a_lost_agent_is_free_when_its_lease_is_over() -> None:
+    fleet = lost_on_x()
+    over_ns = 60 * S + LEASE_SLACK_NS
+    fleet.handle(AgentHeard("b"), over_ns - 1)
+    assert fleet.handle(TimePassed(), over_ns - 1) == []
+    assert fleet.handle(TimePassed(), over_ns) == [S_BEGINS]
+
+
+def test_the_target_of_a_lost_agent_is_free_when_it_is_back_without_the_run() -> None:
+    fleet = lost_on_x()
+    assert fleet.handle(AgentRegistered("a", "a-2"), 5 * S) == [S_BEGINS]
+
+
+def test_the_target_of_a_lost_agent_is_free_when_it_has_stopped_its_load() -> None:
+    fleet = lost_on_x()
+    back = AgentRegistered("a", "a-1", runs=("r",))
+    assert fleet.handle(back, 5 * S) == [StopOrphan("a", "r")]
+    assert fleet.handle(AgentReleased("a", "r"), 6 * S) == [S_BEGINS]
+
+
+def test_the_target_of_a_run_that_ended_without_its_agent_is_not_free_yet() -> None:
+    fleet = fleet_of("a", "b")
+    submit(fleet, "r", ONE, "ldap://x", lease_ns=60 * S)
+    submit(fleet, "s", Selection(names=("b",)), "ldap://x")
+    fleet.handle(LoadBegins("r"), 0)
+    assert fleet.handle(RunEnded("r"), S) == []
+    assert fleet.handle(AgentReleased("a", "r"), 2 * S) == [S_BEGINS]
+
+
+def test_the_target_of_a_run_whose_load_had_not_begun_is_free_at_once() -> None:
+    fleet = fleet_of("a", "b", "c")
+    submit(fleet, "r", Selection(count=2), "ldap://x", lease_ns=600 * S)
+    for name in ("b", "c"):
+        fleet.handle(AgentHeard(name), 4 * S)
+    fleet.handle(AgentHungUp("a"), 0)
+    fleet.handle(TimePassed(), 4 * S)
+    assert fleet.agent_state("a") is AgentState.LOST
+    fleet.handle(AgentReleased("b", "r"), 5 * S)
+    begins_anew = RunRequeued("r", ("b",))
+    assert fleet.handle(begins_anew, 5 * S) == [AssignRun("r", ("b",))]
 
 
 def test_an_agent_serves_one_run_at_a_time_unless_it_takes_more() -> None:
@@ -520,8 +582,10 @@ def test_runs_that_both_share_their_target_run_together() -> None:
     assert submit(fleet, "alone", ONE, "x") == []
     # nor is the one that waits for it overtaken
     assert submit(fleet, "late", ONE, "x", is_sharing=True) == []
+    for agent, run_id in (("a", "r"), ("b", "s")):
+        fleet.handle(AgentReleased(agent, run_id), S)
     fleet.handle(RunEnded("r"), S)
-    assert fleet.handle(RunEnded("s"), S) == [AssignRun("alone", ("c",))]
+    assert fleet.handle(RunEnded("s"), S) == [AssignRun("alone", ("a",))]
 
 
 def test_a_held_run_is_passed_over_and_reserves_nothing() -> None:

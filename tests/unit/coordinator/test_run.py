@@ -51,6 +51,7 @@ from ldapslam.coordinator.runs.run import (
     RunLimits,
     RunState,
     StartAgents,
+    StartDelayed,
     StopAgents,
     StoreFailed,
     TimePassed,
@@ -112,6 +113,7 @@ def run_in(state: RunState, limits: RunLimits = LIMITS) -> Run:
 EVENTS: tuple[RunEvent, ...] = (
     AgentsAssigned(("a", "b")),
     AgentPrepared("a"),
+    StartDelayed(),
     AgentStarted("a"),
     AgentFinished("a"),
     AgentFailed("a", ERROR),
@@ -153,6 +155,7 @@ LEADS_TO: dict[tuple[RunState, type], RunState] = {
     (RunState.PREPARING, TimePassed): RunState.PREPARING,
     (RunState.PREPARING, CleanUpProgressed): RunState.PREPARING,
     (RunState.READY, AgentPrepared): RunState.READY,
+    (RunState.READY, StartDelayed): RunState.READY,
     (RunState.READY, AgentStarted): RunState.READY,
     (RunState.READY, AgentFinished): RunState.DRAINING,
     (RunState.READY, AgentFailed): RunState.DRAINING,
@@ -217,7 +220,7 @@ def test_the_straight_way_from_queue_to_finish() -> None:
     # T0 is start_lead (1 s) after the last agent is ready
     assert run.handle(AgentPrepared("a"), 7) == [
         RecordState(RunState.READY),
-        StartAgents(agents, 7 + S),
+        StartAgents(agents, 7 + S, 7 + S // 2),
     ]
     assert run.t0_ns == 7 + S
     assert run.handle(AgentStarted("a"), 8 + S) == []
@@ -230,8 +233,19 @@ def test_the_straight_way_from_queue_to_finish() -> None:
     ]
 
 
+def test_a_start_that_took_long_to_store_is_put_off_for_twice_as_long() -> None:
+    run = run_in(RunState.READY)
+    for lead, now_ns in ((2, 3 * S), (4, 7 * S)):
+        t0_ns = now_ns + lead * S
+        assert run.handle(StartDelayed(), now_ns) == [
+            StartAgents(("a", "b"), t0_ns, now_ns + lead * S // 2)
+        ]
+        assert run.t0_ns == t0_ns
+    assert run.handle(TimePassed(), 11 * S + LIMITS.slack_ns - 1) == []
+
+
 @pytest.mark.parametrize(
-    ("agents", "lead_ms"), [(1, 420), (2, 440), (30, 1000), (256, 1000)]
+    ("agents", "lead_ms"), [(1, 420), (2, 440), (30, 1000), (256, 1280)]
 )
 def test_agents_on_the_coordinators_host_are_told_of_t0_sooner(
     agents: int, lead_ms: int

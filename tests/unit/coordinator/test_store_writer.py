@@ -4,17 +4,26 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import threading
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from ldapslam.base.errors import RunNotFound, StoreError, StoreFull
+from ldapslam.base.errors import (
+    RunNotFound,
+    StoreBusy,
+    StoreError,
+    StoreFull,
+    StoreRefused,
+)
 from ldapslam.coordinator.store_writer import StoreWriter
-from ldapslam.results.records import IntervalRecord
+from ldapslam.results import store as results_store
+from ldapslam.results.records import IntervalRecord, Taken
+from ldapslam.results.store import Store
+from support.intervals import Interval, stored_intervals
 from support.store import RUN_ID, Scenario, run_record
-from support.stored import stored_intervals
 
 
 def test_a_commit_does_not_wait_for_an_export(tmp_path: Path) -> None:
@@ -46,7 +55,7 @@ def test_an_export_that_nobody_reads_to_its_end_leaves_nothing(tmp_path: Path) -
     assert not [one for one in threading.enumerate() if one.name.startswith("export")]
 
 
-class Store:
+class Notes:
     """Notes what it is given; without room it refuses."""
 
     def __init__(self) -> None:
@@ -62,7 +71,7 @@ class Store:
 def test_what_a_full_store_refuses_is_written_in_its_order_when_there_is_room(
     tmp_path: Path,
 ) -> None:
-    store = Store()
+    store = Notes()
 
     async def write() -> None:
         writer = StoreWriter(str(tmp_path / "results.sqlite"))
@@ -90,37 +99,184 @@ def test_what_a_full_store_refuses_is_written_in_its_order_when_there_is_room(
     assert store.taken == [1, 2, 3, 4, 5]
 
 
-def test_a_write_that_fails_otherwise_is_logged_and_holds_nothing_up(
+def test_what_fails_is_kept_and_nothing_is_acknowledged_meanwhile(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    store = Store()
+    store = Notes()
+    is_away = True
 
-    def fail() -> None:
-        raise StoreError("the disk is broken")
+    def write_away() -> None:
+        if is_away:
+            raise StoreError("the server closed the connection")
+        store.take(1)
 
     async def write() -> None:
+        nonlocal is_away
         writer = StoreWriter(str(tmp_path / "results.sqlite"))
-        writer.post(fail)
-        writer.post(store.take, 1)
+        writer.post(write_away)
+        writer.post(store.take, 2)
+        with pytest.raises(StoreError, match="2 writes wait for the store: the server"):
+            await writer.flush()
+        is_away = False
+        writer.retry()
+        assert await writer.call(lambda: store.taken) == [1, 2]
+        assert writer.failure is None
         await writer.close()
 
     asyncio.run(write())
-    assert store.taken == [1]
-    assert "the disk is broken" in caplog.text
+    assert store.taken == [1, 2]
+    assert caplog.text.count("the server closed the connection") == 1
+
+
+def test_a_locked_store_has_all_once_it_is_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(results_store, "_BUSY_TIMEOUT_S", 0.05)
+    path = tmp_path / "results.sqlite"
+
+    async def write() -> dict[str, dict[str, object]]:
+        writer = StoreWriter(str(path))
+        await writer.call(writer.store.create_run, run_record(Scenario()))
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        for agent in ("load1", "load2"):
+            writer.post(writer.store.put_agent, RUN_ID, agent, {"cpu": "x"})
+        for _ in range(2):  # each time: what is not stored is not acknowledged
+            with pytest.raises(StoreError, match="2 writes wait for the store"):
+                await writer.flush()
+        other.execute("ROLLBACK")
+        other.close()
+        await writer.flush()
+        found = await writer.call(writer.store.agents, RUN_ID)
+        await writer.close()
+        return found
+
+    assert asyncio.run(write()) == {"load1": {"cpu": "x"}, "load2": {"cpu": "x"}}
+
+
+@pytest.mark.parametrize("bad", [{"cpu": object()}, {"attempt": 1 << 64}])
+def test_a_write_that_is_refused_for_ever_is_told_to_its_run_alone(
+    tmp_path: Path, bad: dict[str, object]
+) -> None:
+    path = tmp_path / "results.sqlite"
+
+    async def write() -> None:
+        writer = StoreWriter(str(path))
+        put = writer.store.put_agent
+        await writer.call(writer.store.create_run, run_record(Scenario()))
+        writer.post(put, RUN_ID, "load1", bad)
+        writer.post(put, RUN_ID, "load2", {"cpu": "x"})
+        await writer.flush("another run")
+        with pytest.raises(StoreRefused):
+            await writer.flush(RUN_ID)
+        await writer.flush(RUN_ID)
+        found = await writer.call(writer.store.agents, RUN_ID)
+        assert found == {"load2": {"cpu": "x"}}
+        assert not writer.is_over
+        await writer.close()
+
+    asyncio.run(write())
+
+
+def test_a_store_that_is_taken_ends_all(tmp_path: Path) -> None:
+    path = tmp_path / "results.sqlite"
+
+    async def write() -> None:
+        writer = StoreWriter(str(path))
+        await writer.call(writer.store.claim, "first")
+        await writer.call(writer.store.create_run, run_record(Scenario()))
+        with Store.open(path) as store:
+            store.claim("second")
+        writer.post(writer.store.put_agent, RUN_ID, "load1", {"cpu": "x"})
+        for _ in range(2):
+            with pytest.raises(StoreError, match="another coordinator: second"):
+                await writer.flush()
+        assert writer.is_over
+        await writer.close()
+
+    asyncio.run(write())
+
+
+def test_reports_that_a_locked_store_does_not_take_wait_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def write() -> int:
+        writer = StoreWriter(str(tmp_path / "results.sqlite"))
+        asked = 0
+
+        def busy(reports: object) -> None:
+            nonlocal asked
+            asked += 1
+            raise StoreBusy("results.sqlite", 10)
+
+        monkeypatch.setattr(writer.store, "add_intervals", busy)
+        is_stuck = threading.Event()
+        writer.post(is_stuck.wait)
+        tasks = [
+            asyncio.create_task(writer.add_interval(RUN_ID, _report(number)))
+            for number in range(50)
+        ]
+        asyncio.get_running_loop().call_soon(is_stuck.set)
+        found = await asyncio.gather(*tasks, return_exceptions=True)
+        assert all(isinstance(one, StoreBusy) for one in found)
+        await writer.close()
+        return asked
+
+    assert asyncio.run(write()) == 1
+
+
+def test_a_write_of_a_run_that_is_gone_holds_nothing_up(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def write() -> dict[str, dict[str, object]]:
+        writer = StoreWriter(str(tmp_path / "results.sqlite"))
+        await writer.call(writer.store.create_run, run_record(Scenario()))
+        is_stuck = threading.Event()
+        writer.post(is_stuck.wait)
+        for run_id in ("removed", RUN_ID):
+            writer.post(writer.store.put_agent, run_id, "load1", {"cpu": "x"})
+        is_stuck.set()
+        await writer.flush()
+        found = await writer.call(writer.store.agents, RUN_ID)
+        await writer.close()
+        return found
+
+    assert asyncio.run(write()) == {"load1": {"cpu": "x"}}
+    assert "a write of a run that was removed: no run 'removed'" in caplog.text
+
+
+def test_what_is_posted_together_is_one_commit(tmp_path: Path) -> None:
+    async def write() -> int:
+        writer = StoreWriter(str(tmp_path / "results.sqlite"))
+        await writer.call(writer.store.create_run, run_record(Scenario()))
+        is_stuck = threading.Event()
+        writer.post(is_stuck.wait)
+        before = writer.store.writes.commits
+        for number in range(100):
+            writer.post(writer.store.put_agent, RUN_ID, f"a{number}", {"n": number})
+        asyncio.get_running_loop().call_soon(is_stuck.set)
+        await writer.flush()
+        assert len(writer.store.agents(RUN_ID)) == 100
+        commits = writer.store.writes.commits - before
+        await writer.close()
+        return commits
+
+    assert asyncio.run(write()) <= 2
 
 
 def _report(sequence: int) -> IntervalRecord:
-    return IntervalRecord("load1", 1, sequence, sequence, "measure", 0, 1)
+    return Interval("load1", 1, sequence, sequence, "measure", 0, 1).record
 
 
 def test_reports_that_come_together_are_committed_together(tmp_path: Path) -> None:
     async def report() -> tuple[list[object], int, list[int]]:
         writer = StoreWriter(str(tmp_path / "results.sqlite"))
         await writer.call(writer.store.create_run, run_record(Scenario()))
+        await writer.call(writer.store.put_agent, RUN_ID, "load1", {"attempt": 1})
         commits = 0
         add = writer.store.add_intervals
 
-        def counted(reports: Sequence[tuple[str, IntervalRecord]]) -> list[bool]:
+        def counted(reports: Sequence[tuple[str, IntervalRecord]]) -> list[Taken]:
             nonlocal commits
             commits += 1
             return add(reports)
@@ -142,14 +298,15 @@ def test_reports_that_come_together_are_committed_together(tmp_path: Path) -> No
         asyncio.get_running_loop().call_soon(is_stuck.set)
         found = await asyncio.gather(*together, return_exceptions=True)
         first = commits
-        assert await writer.add_interval(RUN_ID, _report(4)) is True
+        assert (await writer.add_interval(RUN_ID, _report(4))).is_new
         stored = [one.index for one in stored_intervals(writer.store, RUN_ID)]
         await writer.close()
         return list(found), first, stored
 
     found, commits, stored = asyncio.run(report())
     # the unknown run spoils the first transaction, and is alone to blame
-    assert [one for one in found if isinstance(one, bool)] == [True, True, False, True]
+    taken = [one.is_new for one in found if isinstance(one, Taken)]
+    assert taken == [True, True, False, True]
     assert isinstance(found[3], RunNotFound)
     assert stored == [0, 1, 3, 4]
     assert commits == 1 + 5  # together, then one by one
@@ -159,10 +316,11 @@ def test_a_batch_is_one_transaction(tmp_path: Path) -> None:
     async def report() -> list[int]:
         writer = StoreWriter(str(tmp_path / "results.sqlite"))
         await writer.call(writer.store.create_run, run_record(Scenario()))
+        await writer.call(writer.store.put_agent, RUN_ID, "load1", {"attempt": 1})
         sizes = []
         add = writer.store.add_intervals
 
-        def noted(reports: Sequence[tuple[str, IntervalRecord]]) -> list[bool]:
+        def noted(reports: Sequence[tuple[str, IntervalRecord]]) -> list[Taken]:
             sizes.append(len(reports))
             return add(reports)
 
@@ -174,7 +332,7 @@ def test_a_batch_is_one_transaction(tmp_path: Path) -> None:
             for sequence in range(100)
         ]
         asyncio.get_running_loop().call_soon(is_stuck.set)
-        assert all(await asyncio.gather(*tasks))
+        assert all(taken.is_new for taken in await asyncio.gather(*tasks))
         await writer.close()
         return sizes
 

@@ -22,6 +22,7 @@ from ldapslam.reports.sections.report_document import document
 from ldapslam.reports.summarise import summarise
 from ldapslam.results.records import ClockSample
 from ldapslam.results.store import Store
+from support.intervals import add_interval
 from support.result_schema import result_schema
 from support.store import NS_PER_S, RUN_ID, Scenario, fill, intervals, run_record
 
@@ -152,7 +153,7 @@ def summary_with(
                 store.put_agent(RUN_ID, agent, known)
             for record in intervals(scenario):
                 step_ns = steps_ns.get(record.index, 0)
-                store.add_interval(RUN_ID, replace(record, clock_step_ns=step_ns))
+                add_interval(store, RUN_ID, replace(record, clock_step_ns=step_ns))
         for agent in scenario.agents:
             rows = [
                 one._replace(agent=agent) for one in samples(deviations_us, every_s=1)

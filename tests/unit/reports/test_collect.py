@@ -37,10 +37,10 @@ from ldapslam.reports.collect.timeline import Plan, TimeAbove
 from ldapslam.reports.collect.totals import IN_DOUBT, Collected
 from ldapslam.results import columns
 from ldapslam.results.histogram import Histogram, block_of
-from ldapslam.results.records import IntervalRecord
 from ldapslam.results.store import Store
 from support.by_record import ByRecord, by_record, point_of
 from support.histograms import histogram_messages, pack, packed_of
+from support.intervals import Interval, add_interval
 from support.store import NS_PER_S, Scenario, changed, run_record
 
 AGENTS = ("load1", "load2", "load3")
@@ -91,7 +91,7 @@ def _set_ups(rng: np.random.Generator) -> dict[str, Any]:
     }
 
 
-def _record(rng: np.random.Generator, agent: str, index: int) -> IntervalRecord:
+def _record(rng: np.random.Generator, agent: str, index: int) -> Interval:
     start_ns = index * NS_PER_S
     phase = next(
         (
@@ -107,9 +107,9 @@ def _record(rng: np.random.Generator, agent: str, index: int) -> IntervalRecord:
         for measured in (False, True)
         if rng.random() < 0.8
     ]
-    return IntervalRecord(
+    return Interval(
         agent,
-        epoch=1,
+        attempt=1,
         sequence=index,
         index=index,
         phase=phase,
@@ -149,7 +149,7 @@ def _record(rng: np.random.Generator, agent: str, index: int) -> IntervalRecord:
     )
 
 
-def _records(seed: int) -> list[IntervalRecord]:
+def _records(seed: int) -> list[Interval]:
     rng = np.random.default_rng(seed)
     return [
         _record(rng, agent, index)
@@ -158,12 +158,12 @@ def _records(seed: int) -> list[IntervalRecord]:
     ]
 
 
-def _filled(store: Store, records: list[IntervalRecord]) -> Any:
+def _filled(store: Store, records: list[Interval]) -> Any:
     limits = ("*.*.response_time.p50 < 5ms",)
     run = run_record(replace(SCENARIO, streams=STREAMS, thresholds=limits))
     store.create_run(run)
     for record in records:
-        store.add_interval(run.run_id, record)
+        add_interval(store, run.run_id, record)
     return run
 
 
@@ -173,11 +173,11 @@ def _collect(store: Store, run: Any, processes: int = 1) -> Collected:
     return collect_run(store, run, plan, found, KEYS, VALIDITY, processes=processes)
 
 
-@pytest.fixture(params=[1, 7, 4096], ids="window of {} rows".format)
-def _window_rows(
+@pytest.fixture(params=[1, 7_000, 3 << 20], ids="window of {} bytes".format)
+def _window_bytes(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(columns, "_WINDOW_ROWS", request.param)
+    monkeypatch.setattr(columns, "_WINDOW_BYTES", request.param)
 
 
 def _check_totals(collected: Collected, expected: ByRecord) -> None:
@@ -211,7 +211,7 @@ def _check_totals(collected: Collected, expected: ByRecord) -> None:
         assert pack(histogram) == pack(expected.histograms[key]), key
 
 
-@pytest.mark.usefixtures("_window_rows")
+@pytest.mark.usefixtures("_window_bytes")
 @pytest.mark.parametrize("seed", [1, 2])
 def test_columns_add_up_to_what_records_do(seed: int) -> None:
     records = _records(seed)
@@ -264,7 +264,7 @@ def test_columns_add_up_to_what_records_do(seed: int) -> None:
     )
 
 
-@pytest.mark.usefixtures("_window_rows")
+@pytest.mark.usefixtures("_window_bytes")
 @pytest.mark.parametrize("points", [600, 6])
 def test_points_show_what_their_records_say(
     points: int, monkeypatch: pytest.MonkeyPatch
@@ -303,7 +303,7 @@ def test_points_show_what_their_records_say(
 
 
 def _is_beyond(
-    records: list[IntervalRecord], metric: str, p: float, limit_us: float
+    records: list[Interval], metric: str, p: float, limit_us: float
 ) -> bool | None:
     """Of the requests of an interval, any operation's; None: too few requests."""
     found = set()
@@ -322,7 +322,7 @@ def _is_beyond(
     return any(found) if found else None
 
 
-@pytest.mark.usefixtures("_window_rows")
+@pytest.mark.usefixtures("_window_bytes")
 def test_the_time_above_a_threshold_is_that_of_its_intervals() -> None:
     limits = {
         "*.*.response_time.p99 < 40ms": ("response_time", 99, 40_000),
@@ -342,7 +342,7 @@ def test_the_time_above_a_threshold_is_that_of_its_intervals() -> None:
         run = run_record(scenario)
         store.create_run(run)
         for record in records:
-            store.add_interval(run.run_id, record)
+            add_interval(store, run.run_id, record)
         collected = _collect(store, run)
         in_measure = [one for one in records if one.phase == "measure"]
     assert collected.timeline.above.keys() == limits.keys()
@@ -361,7 +361,7 @@ def test_the_time_above_a_threshold_is_that_of_its_intervals() -> None:
     assert collected.timeline.above["*.*.response_time.p99.9 < 1h"] == TimeAbove()
 
 
-def _gauge(records: list[IntervalRecord], stream: str, name: str) -> list[int]:
+def _gauge(records: list[Interval], stream: str, name: str) -> list[int]:
     """Sums over the agents, by interval."""
     sums = Counter[int]()
     for record in records:
@@ -385,7 +385,7 @@ def test_rates_do_not_depend_on_how_late_agents_close_their_intervals() -> None:
                 operation="search",
                 completed=(end_ns - start_ns) // 1_000_000,
             )
-            record = IntervalRecord(
+            record = Interval(
                 agent, 1, index, index, "measure", start_ns, end_ns, operations=(done,)
             )
             records.append(record)

@@ -13,9 +13,10 @@ import pytest
 from ldapslam.proto.common_pb2 import OperationInterval, StreamInterval
 from ldapslam.reports.model import Summary
 from ldapslam.reports.summarise import summarise
-from ldapslam.results.records import IntervalRecord, RunRecord
+from ldapslam.results.records import RunRecord
 from ldapslam.results.store import Store
 from support.histograms import histogram_messages, packed_of
+from support.intervals import Interval, add_interval
 from support.store import NS_PER_S, Scenario, agent_facts, changed, run_record, steady
 
 MS = 1_000_000
@@ -50,8 +51,8 @@ def summary_of(
             if second not in lost:
                 found = change(second, times(second))
                 gauges = (state or {}).get(second, {})
-                store.add_interval(run.run_id, _record(second, found, gauges))
-        store.add_interval(run.run_id, _drain())
+                add_interval(store, run.run_id, _record(second, found, gauges))
+        add_interval(store, run.run_id, _drain())
         return summarise(store, run.run_id)
 
 
@@ -79,7 +80,7 @@ def _run(
     return replace(record, plan=plan)
 
 
-def _record(second: int, found: Times, gauges: dict[str, int]) -> IntervalRecord:
+def _record(second: int, found: Times, gauges: dict[str, int]) -> Interval:
     service, lag = np.asarray(found["service"]), np.asarray(found["lag"])
     counts = {
         name: int(found.get(name, 0))
@@ -94,9 +95,9 @@ def _record(second: int, found: Times, gauges: dict[str, int]) -> IntervalRecord
         "send_lag": lag,
         "receive_lag": found.get("receive_lag", np.zeros(1)),
     }
-    return IntervalRecord(
+    return Interval(
         agent="load1",
-        epoch=1,
+        attempt=1,
         sequence=second,
         index=second,
         phase="measure",
@@ -127,10 +128,10 @@ def _record(second: int, found: Times, gauges: dict[str, int]) -> IntervalRecord
     )
 
 
-def _drain() -> IntervalRecord:
-    return IntervalRecord(
+def _drain() -> Interval:
+    return Interval(
         agent="load1",
-        epoch=1,
+        attempt=1,
         sequence=SECONDS,
         index=SECONDS,
         phase="drain",

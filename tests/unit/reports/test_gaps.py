@@ -22,8 +22,9 @@ from ldapslam.reports.model import Summary
 from ldapslam.reports.result import result_of
 from ldapslam.reports.sections.report_document import document
 from ldapslam.reports.summarise import summarise
-from ldapslam.results.records import FINAL_STATES, IntervalRecord
+from ldapslam.results.records import FINAL_STATES
 from ldapslam.results.store import Store
+from support.intervals import Interval, add_interval
 from support.result_schema import result_schema
 from support.store import NS_PER_S, RUN_ID, Scenario, intervals, run_record
 
@@ -42,18 +43,18 @@ STATES = ("finished", "failed", "cancelled", "running", "draining", "preparing")
 
 
 def _summary(
-    store: Store, records: list[IntervalRecord], state: str = "finished", **run: Any
+    store: Store, records: list[Interval], state: str = "finished", **run: Any
 ) -> Summary:
     record = replace(run_record(SCENARIO), state=state, **run)
     store.create_run(record)
     for one in records:
-        store.add_interval(record.run_id, one)
+        add_interval(store, record.run_id, one)
     return summarise(store, record.run_id)
 
 
 def _ended_in(
-    record: IntervalRecord, length_ns: int = 300_000_000
-) -> tuple[IntervalRecord, IntervalRecord]:
+    record: Interval, length_ns: int = 300_000_000
+) -> tuple[Interval, Interval]:
     """The interval cut short by an early end, and the drain, as agents report them."""
     end_ns = record.start_ns + length_ns
     drain = replace(
@@ -70,9 +71,7 @@ def _ended_in(
     return replace(record, end_ns=end_ns), drain
 
 
-def _until(
-    agent: str, index: int, length_ns: int = 300_000_000
-) -> list[IntervalRecord]:
+def _until(agent: str, index: int, length_ns: int = 300_000_000) -> list[Interval]:
     """All that an agent reports whose load ends so far into that interval."""
     whole = [RECORDS[agent, earlier] for earlier in range(index)]
     return [*whole, *_ended_in(RECORDS[agent, index], length_ns)]
@@ -203,7 +202,7 @@ def test_of_a_lost_agent_it_is_said_when_and_why_it_was_lost() -> None:
     with Store.open("sqlite://") as store:
         store.create_run(record)
         for one in chosen:
-            store.add_interval(record.run_id, one)
+            add_interval(store, record.run_id, one)
         for second, kind in ((9, "agent_lost"), (11, "agent_failed")):
             text, at_utc = "agent 'load2': it is gone", f"2026-03-01T12:00:{second:02}Z"
             store.add_event(record.run_id, kind, text, at_utc)
@@ -324,7 +323,7 @@ def test_many_gaps_are_all_in_the_result_and_some_in_the_report(step_s: int) -> 
         store.create_run(run)
         for record in intervals(scenario):
             if record.index % (2 * step_s) >= step_s:
-                store.add_interval(RUN_ID, record)
+                add_interval(store, RUN_ID, record)
         summary = summarise(store, RUN_ID)
     listed = result_of(summary)["gaps"]
     assert len(listed) == len(summary.completeness.gaps) > 50

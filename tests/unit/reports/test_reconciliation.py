@@ -18,9 +18,9 @@ from ldapslam.reports.rules.reconciliation import unread
 from ldapslam.reports.sections.report_document import document
 from ldapslam.reports.summarise import summarise
 from ldapslam.results.store import Store
+from support.intervals import add_interval, stored_intervals
 from support.result_schema import result_schema
 from support.store import Scenario, fill, run_record
-from support.stored import stored_intervals
 
 SUPPLIER, REPLICA = "ldap://ds1.example.com", "ldap://ds2.example.com"
 
@@ -56,7 +56,7 @@ def summary_of(
             for agent, facts in store.agents(run_id).items():
                 store.put_agent("edited", agent, facts)
             for interval in stored_intervals(store, run_id):
-                store.add_interval("edited", interval)
+                add_interval(store, "edited", interval)
             run_id = "edited"
         return summarise(store, run_id)
 

@@ -16,9 +16,9 @@ from ldapslam.reports.result import result_of
 from ldapslam.reports.sections.report_document import document
 from ldapslam.reports.summarise import summarise
 from ldapslam.results.store import Store
+from support.intervals import add_interval, stored_intervals
 from support.result_schema import result_schema
 from support.store import Scenario, fill
-from support.stored import stored_intervals
 
 SUPPLIER, REPLICA = "ldap://ds1.example.com", "ldap://ds2.example.com"
 SUFFIX = "dc=example,dc=com"
@@ -76,7 +76,7 @@ def summary_of(
         for agent, facts in store.agents(run_id).items():
             store.put_agent("edited", agent, facts)
         for interval in stored_intervals(store, run_id):
-            store.add_interval("edited", interval)
+            add_interval(store, "edited", interval)
         for kind, text in events:
             store.add_event("edited", kind, text, record.submitted_utc)
         summary = summarise(store, "edited")
@@ -219,7 +219,7 @@ def test_probes_have_a_table_that_says_how_they_know(
         )
         store.create_run(edited)
         for interval in stored_intervals(store, run_id):
-            store.add_interval("edited", interval)
+            add_interval(store, "edited", interval)
         for agent, facts in store.agents(run_id).items():
             noted = {"probes": [note, {"method": "none of ours"}]}
             store.put_agent("edited", agent, {**facts, "notes": noted})

@@ -16,9 +16,10 @@ from ldapslam.reports.collect.timeline import Plan
 from ldapslam.reports.model import OperationSummary, Summary
 from ldapslam.reports.summarise import summarise
 from ldapslam.results.histogram import Histogram
-from ldapslam.results.records import IntervalRecord, RunRecord
+from ldapslam.results.records import RunRecord
 from ldapslam.results.store import Store
 from support.histograms import histogram_messages, packed_of
+from support.intervals import Interval, add_interval
 from support.store import NS_PER_S, RUN_ID, Scenario, fill, intervals, run_record
 
 Summarise = Callable[[Scenario], Summary]
@@ -126,8 +127,8 @@ def test_counters_are_sums_of_what_was_measured(summary_of: Summarise) -> None:
     assert failed.count == writers.counts["failed"]
 
 
-def _record(index: int, phase: str, *operations: OperationInterval) -> IntervalRecord:
-    return IntervalRecord(
+def _record(index: int, phase: str, *operations: OperationInterval) -> Interval:
+    return Interval(
         "load1",
         1,
         index,
@@ -189,7 +190,7 @@ def test_throughput_counts_what_completed_in_the_phase_percentiles_what_was_due(
             # 2 were due in the phase, but completed in the drain
             _record(3, "drain", _completed(2, measured=True)),
         ):
-            store.add_interval(run.run_id, record)
+            add_interval(store, run.run_id, record)
         (search,) = summarise(store, run.run_id).operations
     assert search.throughput_per_s == (3 + 40 + 37) / 2
     assert search.counts["completed"] == 40 + 37 + 2

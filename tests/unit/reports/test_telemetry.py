@@ -38,6 +38,7 @@ from ldapslam.results.records import (
     MonitorSeries,
 )
 from ldapslam.results.store import Store
+from support.intervals import add_interval
 from support.monitors import (
     CORES,
     MODIFIES_PER_S,
@@ -133,7 +134,7 @@ def test_figures_end_with_the_load_where_that_was_before_the_plan() -> None:
         store.create_run(run_record(scenario))
         for record in intervals(scenario):
             if record.index < 7:
-                store.add_interval(RUN_ID, record)
+                add_interval(store, RUN_ID, record)
         describe_monitors(store, RUN_ID, "load1", [MonitorDescription("m", (GAUGE,))])
         readings = [
             MonitorSample("m", at_s * NS_PER_S, 1_000, (6.0 if at_s < 7 else 1.0,))

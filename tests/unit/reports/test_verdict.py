@@ -14,9 +14,9 @@ from ldapslam.proto.fields import histograms_of
 from ldapslam.reports.model import Summary
 from ldapslam.reports.rules.rules import RULES
 from ldapslam.reports.summarise import summarise
-from ldapslam.results.records import IntervalRecord
 from ldapslam.results.store import Store
 from support.histograms import histogram_messages, packed_of
+from support.intervals import Interval, add_interval
 from support.store import (
     RUN_ID,
     Scenario,
@@ -28,7 +28,7 @@ from support.store import (
 )
 
 HOUR_NS = 3_600_000_000_000
-Edit = Callable[[IntervalRecord], IntervalRecord]
+Edit = Callable[[Interval], Interval]
 
 
 def summary_of(
@@ -44,7 +44,7 @@ def summary_of(
         for agent, facts in store.agents(RUN_ID).items():
             store.put_agent("edited", agent, facts)
         for record in intervals(scenario):
-            store.add_interval("edited", edit(record))
+            add_interval(store, "edited", edit(record))
         return summarise(store, "edited")
 
 
@@ -60,7 +60,7 @@ def broken(summary: Summary) -> dict[str, str]:
 def on_operations(
     stream: str, change: Callable[[OperationInterval], OperationInterval]
 ) -> Edit:
-    def edit(record: IntervalRecord) -> IntervalRecord:
+    def edit(record: Interval) -> Interval:
         operations = tuple(
             change(one) if one.stream == stream else one for one in record.operations
         )
@@ -72,7 +72,7 @@ def on_operations(
 def on_workers(**shares: float) -> Edit:
     """Workers whose figures are shares of the interval."""
 
-    def edit(record: IntervalRecord) -> IntervalRecord:
+    def edit(record: Interval) -> Interval:
         changes = {f"{name}_ns": int(v * 1e9) for name, v in shares.items()}
         workers = tuple(changed(worker, **changes) for worker in record.workers)
         return replace(record, workers=workers)
@@ -81,7 +81,7 @@ def on_workers(**shares: float) -> Edit:
 
 
 def on_host(**values: float) -> Edit:
-    def edit(record: IntervalRecord) -> IntervalRecord:
+    def edit(record: Interval) -> Interval:
         host = record.host and changed(record.host, **values)
         return replace(record, host=host)
 
@@ -89,7 +89,7 @@ def on_host(**values: float) -> Edit:
 
 
 def on_stream(stream: str, **changes: int) -> Edit:
-    def edit(record: IntervalRecord) -> IntervalRecord:
+    def edit(record: Interval) -> Interval:
         streams = tuple(
             changed(one, **changes) if one.stream == stream else one
             for one in record.streams
@@ -402,7 +402,7 @@ def test_rules_of_open_streams_have_nothing_to_check_in_a_closed_loop() -> None:
     run = run_record(Scenario())
     readers = [one for one in run.plan["streams"] if one["name"] == "readers"]
 
-    def only_readers(record: IntervalRecord) -> IntervalRecord:
+    def only_readers(record: Interval) -> Interval:
         kept = tuple(one for one in record.operations if one.stream == "readers")
         return replace(record, operations=kept)
 
@@ -502,7 +502,7 @@ def test_what_a_probe_observes_dilutes_no_share_and_its_marks_may_be_late() -> N
         }
         return changed(at_once(modify), operation="propagation", **many)
 
-    def edit(record: IntervalRecord) -> IntervalRecord:
+    def edit(record: Interval) -> Interval:
         written = [one for one in record.operations if one.stream == "writers"]
         edited = on_operations("writers", lambda one: dropped(late(one)))(record)
         operations = (*edited.operations, *map(observed, written))
@@ -539,7 +539,7 @@ def test_a_generator_at_fault_leaves_rates_open_but_not_result_codes() -> None:
 
 
 def test_a_fragment_of_an_interval_disturbs_no_agent() -> None:
-    def edit(record: IntervalRecord) -> IntervalRecord:
+    def edit(record: Interval) -> Interval:
         if record.index % 4:
             return record
         workers = tuple(
@@ -557,7 +557,7 @@ def test_a_fragment_of_an_interval_disturbs_no_agent() -> None:
 def test_agents_that_disagree_are_noted(factor: float, is_noted: bool) -> None:
     """Their medians, of readers.search; of the writers there are too few requests."""
 
-    def edit(record: IntervalRecord) -> IntervalRecord:
+    def edit(record: Interval) -> Interval:
         ms = 2.0 * (factor if record.agent == "load2" else 1.0)
         times = with_histogram("response_time", [int(ms * 1e6)] * 200)
         return on_operations("readers", times)(record)

@@ -25,9 +25,10 @@ from ldapslam.reports.sections.report_document import document
 from ldapslam.reports.sections.requests import outcomes
 from ldapslam.reports.summarise import summarise
 from ldapslam.results.columns import extent
-from ldapslam.results.records import IntervalRecord, RunRecord
+from ldapslam.results.records import RunRecord
 from ldapslam.results.store import Store
 from support.golden import Compare
+from support.intervals import Interval, add_interval
 from support.result_schema import result_schema
 from support.session_store import ENDS, fill_workload, workload_intervals
 from support.store import (
@@ -95,21 +96,21 @@ def test_throughput_is_over_the_time_that_the_stream_was_at_work(
 
 
 def _run_with(
-    *records: IntervalRecord, streams: dict[str, dict[str, Any]], **fields: Any
+    *records: Interval, streams: dict[str, dict[str, Any]], **fields: Any
 ) -> Summary:
     scenario = Scenario(agents=("load1",), ramp_up_s=0, warm_up_s=0, streams=streams)
     record = run_record(scenario)
     with Store.open("sqlite://") as store:
         store.create_run(replace(record, **fields))
         for one in records:
-            store.add_interval(record.run_id, one)
+            add_interval(store, record.run_id, one)
         return summarise(store, record.run_id)
 
 
-def _through(index: int) -> IntervalRecord:
+def _through(index: int) -> Interval:
     """An agent's drain."""
     start_ns = index * NS_PER_S
-    return IntervalRecord(
+    return Interval(
         "load1", 1, index, index, "measure", start_ns, start_ns + 1, final=True
     )
 
@@ -163,7 +164,7 @@ def test_a_replay_ends_with_the_requests_that_agents_found_in_its_log(
         store.create_run(run_record(scenario))
         store.put_agent(RUN_ID, "load1", agent_facts(0, scenario))
         for record in (cut, _through(1)):
-            store.add_interval(RUN_ID, record)
+            add_interval(store, RUN_ID, record)
         summary = summarise(store, RUN_ID)
     assert rule(summary, "intervals_complete") == (True, "0")
     assert rule(summary, "counts_reached") == (passed, observed)
@@ -249,7 +250,7 @@ def test_a_stream_may_be_through_before_the_measure_phase() -> None:
                     operations=record.operations[:1],
                     streams=record.streams[:1],
                 )
-            store.add_interval(RUN_ID, record)
+            add_interval(store, RUN_ID, record)
         summary = summarise(store, RUN_ID)
     assert rule(summary, "data_present") == (True, "all 1")
     assert operation(summary, "writers.modify").throughput_per_s is None
@@ -333,7 +334,7 @@ def test_a_class_says_which_codes_it_expected(
     with Store.open("sqlite://") as store:
         store.create_run(run_record(scenario))
         store.put_agent(RUN_ID, "load1", agent_facts(0, scenario))
-        store.add_interval(RUN_ID, replace(record, operations=(write,)))
+        add_interval(store, RUN_ID, replace(record, operations=(write,)))
         one = operation(summarise(store, RUN_ID), "writers.write")
         blocks = outcomes(summarise(store, RUN_ID))
     tables = {block.name: block for block in blocks if isinstance(block, Table)}
@@ -459,7 +460,7 @@ def _books_of(operations: list[Any]) -> dict[str, dict[str, int]]:
     interval = replace(_through(0), operations=tuple(operations), streams=())
     with Store.open("sqlite://") as store:
         store.create_run(record)
-        store.add_interval(record.run_id, interval)
+        add_interval(store, record.run_id, interval)
         collected = collect_run(
             store,
             record,

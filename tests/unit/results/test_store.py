@@ -23,14 +23,15 @@ from ldapslam.base.errors import (
     RunNotFound,
     SchemaTooNew,
     StoreError,
+    StoreTaken,
 )
 from ldapslam.proto.common_pb2 import HostInterval
-from ldapslam.results import migrate, schema
-from ldapslam.results.records import IntervalRecord
+from ldapslam.results import columns, migrate, schema
+from ldapslam.results.records import Taken
 from ldapslam.results.store import FOLDER_STORE, Store
+from support.intervals import Interval, add_interval, stored_intervals
 from support.older_store import take_back
 from support.store import RUN_ID, Scenario, fill, intervals, run_record
-from support.stored import stored_intervals
 
 SMALL = Scenario(measure_s=2, searches_per_s=20)
 
@@ -55,15 +56,15 @@ def test_intervals_are_read_as_they_were_written_by_index_then_agent(
     written = list(intervals(SMALL))
     store.create_run(run_record(SMALL))
     for record in reversed(written):
-        store.add_interval(RUN_ID, record)
+        add_interval(store, RUN_ID, record)
     assert stored_intervals(store, RUN_ID) == written
 
 
 def test_many_intervals_are_read_in_windows_without_a_seam(store: Store) -> None:
     store.create_run(run_record(SMALL))
     for index in range(0, 300, 3):
-        record = IntervalRecord("load1", 1, index, index, "measure", index, index + 1)
-        store.add_interval(RUN_ID, record)
+        record = Interval("load1", 1, index, index, "measure", index, index + 1)
+        add_interval(store, RUN_ID, record)
     assert [one.index for one in stored_intervals(store, RUN_ID)] == list(
         range(0, 300, 3)
     )
@@ -72,8 +73,8 @@ def test_many_intervals_are_read_in_windows_without_a_seam(store: Store) -> None
 def test_indexes_far_apart_are_read_as_fast_as_near_ones(store: Store) -> None:
     store.create_run(run_record(SMALL))
     for index in (0, 2**31 - 1):
-        record = IntervalRecord("load1", 1, index, index, "measure", index, index + 1)
-        store.add_interval(RUN_ID, record)
+        record = Interval("load1", 1, index, index, "measure", index, index + 1)
+        add_interval(store, RUN_ID, record)
     assert [one.index for one in stored_intervals(store, RUN_ID)] == [0, 2**31 - 1]
 
 
@@ -88,23 +89,55 @@ def test_a_store_is_for_its_owner_only(tmp_path: Path) -> None:
 def test_a_second_delivery_of_a_report_changes_nothing(store: Store) -> None:
     fill(store, SMALL)
     written = stored_intervals(store, RUN_ID)
-    assert not any(store.add_interval(RUN_ID, record) for record in written)
+    for one in written:
+        assert store.add_interval(RUN_ID, one.record) == Taken(is_new=False)
     assert stored_intervals(store, RUN_ID) == written
 
 
-def test_the_same_sequence_of_a_new_epoch_is_another_report(store: Store) -> None:
+def test_a_report_counts_only_where_its_agent_has_a_place_for_it(store: Store) -> None:
     store.create_run(run_record(SMALL))
-    record = IntervalRecord("load1", 1, 0, 0, "measure", 0, 1)
-    assert store.add_interval(RUN_ID, record)
-    assert store.add_interval(RUN_ID, replace(record, epoch=2))
+    first = Interval("load1", 7, 0, 0, "measure", 0, 1)
+
+    def refusal(of: Interval) -> str:
+        return store.add_interval(RUN_ID, of.record).refusal
+
+    assert "another attempt" in refusal(first), "the agent has no part yet"
+    store.put_agent(RUN_ID, "load1", {"attempt": 7})
+    assert store.add_interval(RUN_ID, first.record).is_new
+    assert "another attempt" in refusal(replace(first, attempt=6))
+    altered = replace(first, end_ns=2)
+    assert "interval 0 has another report" in refusal(altered)
+    assert "interval 0 has another report" in refusal(replace(first, sequence=1))
+    drain = replace(first, sequence=1, final=True)
+    assert store.add_interval(RUN_ID, drain.record).is_new
+    assert stored_intervals(store, RUN_ID) == [first, drain]
+
+
+def test_nothing_follows_the_end_of_an_agents_part(store: Store) -> None:
+    store.create_run(run_record(SMALL))
+    store.put_agent(RUN_ID, "load1", {"attempt": 7})
+    first, second, third = (
+        Interval("load1", 7, number, number, "measure", number, number + 1)
+        for number in range(3)
+    )
+    store.add_interval(RUN_ID, first.record)
+    store.seal_part(RUN_ID, "load1", 6, 9)  # of an earlier attempt
+    store.seal_part(RUN_ID, "load1", 7, 2)
+    store.seal_part(RUN_ID, "load1", 7, 100)  # once is enough
+    assert store.add_interval(RUN_ID, second.record).is_new, "late, and counted"
+    taken = store.add_interval(RUN_ID, third.record)
+    assert taken.refusal == "the agent's part has ended after 2 intervals"
+    assert stored_intervals(store, RUN_ID) == [first, second]
+    store.put_agent(RUN_ID, "load1", {"attempt": 8})
+    assert store.add_interval(RUN_ID, replace(third, attempt=8).record).is_new
 
 
 def test_no_host_figures_and_unknown_host_figures_are_told_apart(store: Store) -> None:
     store.create_run(run_record(SMALL))
-    record = IntervalRecord("load1", 1, 0, 0, "measure", 0, 1)
+    record = Interval("load1", 1, 0, 0, "measure", 0, 1)
     unknown = replace(record, sequence=1, index=1, host=HostInterval())
     for one in (record, unknown):
-        store.add_interval(RUN_ID, one)
+        add_interval(store, RUN_ID, one)
     assert [one.host for one in stored_intervals(store, RUN_ID)] == [
         None,
         HostInterval(),
@@ -138,6 +171,15 @@ def test_states_and_events_are_kept(store: Store) -> None:
     ]
 
 
+def test_a_text_that_is_none_is_stored_as_far_as_it_goes(store: Store) -> None:
+    store.create_run(replace(run_record(SMALL), state="queued"))
+    store.add_event(RUN_ID, "said", "a\0b\ud800c", "2026-03-01T12:00Z")
+    store.set_run_state(RUN_ID, "failed", "a\0b\ud800c")
+    shown = "a\N{REPLACEMENT CHARACTER}b?c"
+    assert [event.text for event in store.events(RUN_ID)] == [shown]
+    assert store.run(RUN_ID).state_detail == shown
+
+
 def test_a_run_is_found_by_the_beginning_of_its_id(store: Store) -> None:
     store.create_run(run_record(SMALL))
     assert store.run(RUN_ID[:6]).run_id == RUN_ID
@@ -158,7 +200,7 @@ def test_an_unknown_run_is_said_to_be_unknown(store: Store, run_id: str) -> None
 def test_nothing_is_stored_for_an_unknown_run(store: Store) -> None:
     record = next(intervals(SMALL))
     with pytest.raises(RunNotFound):
-        store.add_interval("nosuch", record)
+        add_interval(store, "nosuch", record)
     with pytest.raises(RunNotFound):
         store.put_agent("nosuch", "load1", {})
     with pytest.raises(RunNotFound):
@@ -298,8 +340,8 @@ def test_writers_on_several_threads_do_not_disturb_each_other(tmp_path: Path) ->
 
         def write(agent: str) -> None:
             for index in range(20):
-                record = IntervalRecord(agent, 1, index, index, "measure", 0, 1)
-                assert store.add_interval(RUN_ID, record)
+                record = Interval(agent, 1, index, index, "measure", 0, 1)
+                assert add_interval(store, RUN_ID, record)
 
         threads = [threading.Thread(target=write, args=(f"load{n}",)) for n in range(4)]
         for thread in threads:
@@ -313,6 +355,8 @@ def test_an_older_store_becomes_what_the_code_expects(tmp_path: Path) -> None:
     path = tmp_path / "results.sqlite"
     with Store.open(path) as store:
         fill(store, SMALL)
+        for agent in SMALL.agents:
+            store.put_agent(RUN_ID, agent, {"epoch": 1, "attempt": 1})
     take_back(path, migrate.FIRST_REVISION)
     expected = list(intervals(SMALL))
     for record in expected:
@@ -325,6 +369,35 @@ def test_an_older_store_becomes_what_the_code_expects(tmp_path: Path) -> None:
             context = MigrationContext.configure(connection)
             assert compare_metadata(context, schema.metadata) == []
             assert context.get_current_revision() == migrate.SCHEMA_REVISION
+
+
+def test_an_owner_whose_store_was_taken_writes_nothing_more(tmp_path: Path) -> None:
+    path = tmp_path / "results.sqlite"
+    with Store.open(path) as first, Store.open(path) as second:
+        assert first.claim("first") is None
+        first.create_run(replace(run_record(SMALL), state="queued"))
+        assert second.claim("second") is None
+        with pytest.raises(StoreTaken, match="another coordinator: second"):
+            first.set_run_state(RUN_ID, "running")
+        with pytest.raises(StoreTaken), first.together():
+            first.put_agent(RUN_ID, "load1", {})
+        second.set_run_state(RUN_ID, "running")
+        assert first.run(RUN_ID).state == "running"
+        assert first.agents(RUN_ID) == {}
+
+
+def test_only_the_attempt_that_an_agents_part_is_of_is_read(store: Store) -> None:
+    store.create_run(run_record(SMALL))
+    before, now = (
+        Interval("load1", attempt, 0, 0, "measure", 0, attempt) for attempt in (7, 8)
+    )
+    for one in (before, now):
+        store.put_agent(RUN_ID, "load1", {"attempt": one.attempt})
+        assert store.add_interval(RUN_ID, one.record).is_new
+    assert stored_intervals(store, RUN_ID) == [before, now]
+    assert columns.extent(store, RUN_ID).end_ns == 8
+    (window,) = columns.windows(store, RUN_ID)
+    assert window.reports["end_ns"] == [8]
 
 
 def test_a_store_that_no_migration_starts_from_is_refused(tmp_path: Path) -> None:

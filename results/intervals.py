@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Agents' reports of intervals in the store: as they came, one row each.
+
+A report is a serialised Snapshot (proto/common.proto) in zlib's format, which takes a
+third of the room. It is unpacked when it is read: the store checks only that the report
+has a place.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from functools import cache
+
+import sqlalchemy as sa
+from google.protobuf.message import DecodeError
+from sqlalchemy import Connection, Insert
+
+from ldapslam.base.errors import RunNotFound, StoreError
+from ldapslam.proto.common_pb2 import Snapshot
+from ldapslam.results import schema
+from ldapslam.results.records import IntervalRecord, Taken
+
+#: What a report may unpack to: some thousand operations, and so many times what it is
+#: packed. Usual ones have the triple, and those of idle intervals ten times as much.
+MAX_SNAPSHOT_BYTES = 32 << 20
+_MOST_TIMES, _MOST_BESIDE = 32, 65_536
+#: An agent packs once an interval; unpacking takes as long at any level.
+_LEVEL = 6
+
+_table = schema.interval_report
+_NEW = Taken(True)
+_KNOWN = Taken(False)
+
+
+def pack(snapshot: Snapshot) -> bytes:
+    return zlib.compress(snapshot.SerializeToString(), _LEVEL)
+
+
+def unpack(packed: bytes) -> Snapshot:
+    """StoreError when it is damaged, or unpacks to more than a report can be."""
+    unpacking = zlib.decompressobj()
+    most = min(MAX_SNAPSHOT_BYTES, _MOST_BESIDE + _MOST_TIMES * len(packed))
+    try:
+        content = unpacking.decompress(packed, most)
+        if not unpacking.eof or unpacking.unused_data:
+            raise StoreError("an interval's report is cut off, or too long")
+        return Snapshot.FromString(content)
+    except (zlib.error, DecodeError) as error:
+        raise StoreError(f"an interval's report is damaged: {error}") from error
+
+
+def digest_of(packed: bytes) -> bytes:
+    return hashlib.sha256(packed).digest()
+
+
+def add_intervals(
+    connection: Connection, reports: Sequence[tuple[str, IntervalRecord]]
+) -> list[Taken]:
+    """Inserts reports of runs, each if it belongs to the attempt that the agent's part
+    is of, and comes before its end. RunNotFound: nothing is inserted."""
+    known = _parts(connection, reports)
+    return [
+        _add(connection, run_id, record, known[run_id].get(record.agent))
+        for run_id, record in reports
+    ]
+
+
+#: An agent's attempt, and the number of its intervals when its part has ended.
+_Part = tuple[int, int | None]
+
+
+def _parts(
+    connection: Connection, reports: Iterable[tuple[str, IntervalRecord]]
+) -> dict[str, dict[str, _Part]]:
+    """Run -> agent -> its part."""
+    agents: dict[str, set[str]] = defaultdict(set)
+    for run_id, record in reports:
+        agents[run_id].add(record.agent)
+    run, part = schema.run.c, schema.run_agent.c
+    found: dict[str, dict[str, _Part]] = {}
+    for run_id, names in agents.items():
+        exists = sa.select(run.run_id).where(run.run_id == run_id)
+        if connection.execute(exists).first() is None:
+            raise RunNotFound(run_id)
+        query = sa.select(part.agent, part.attempt, part.interval_count)
+        query = query.where(part.run_id == run_id, part.agent.in_(names))
+        rows = connection.execute(query)
+        found[run_id] = {agent: (attempt, count) for agent, attempt, count in rows}
+    return found
+
+
+def _add(
+    connection: Connection, run_id: str, record: IntervalRecord, part: _Part | None
+) -> Taken:
+    if part is None or part[0] != record.attempt:
+        return Taken(False, "it is of another attempt of the run")
+    if part[1] is not None and record.sequence >= part[1]:
+        return Taken(False, f"the agent's part has ended after {part[1]} intervals")
+    row = {
+        "run_id": run_id,
+        "agent": record.agent,
+        "attempt": record.attempt,
+        "sequence": record.sequence,
+        "interval_index": record.index,
+        "final": record.final,
+        "end_ns": record.end_ns,
+        "digest": digest_of(record.packed),
+        "packed": record.packed,
+    }
+    insert = _insert_new(connection.dialect.name)
+    if connection.execute(insert, row).rowcount == 1:
+        return _NEW
+    key = (run_id, record.agent, record.attempt, record.sequence)
+    columns = zip(_table.primary_key.columns, key, strict=True)
+    query = sa.select(_table.c.digest).where(*(one == value for one, value in columns))
+    if connection.scalar(query) == row["digest"]:
+        return _KNOWN
+    return Taken(False, f"interval {record.index} has another report of the agent")
+
+
+@cache
+def _insert_new(dialect: str) -> Insert:
+    """Inserts a row of the table; none where its key or its place is taken."""
+    # not both, as an import takes its time
+    if dialect == "postgresql":
+        from sqlalchemy.dialects import postgresql
+
+        return postgresql.insert(_table).on_conflict_do_nothing()
+    from sqlalchemy.dialects import sqlite
+
+    return sqlite.insert(_table).on_conflict_do_nothing()

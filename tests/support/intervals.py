@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reports of intervals as tests make and compare them: unpacked, field by field."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from ldapslam.proto.common_pb2 import (
+    HostInterval,
+    OperationInterval,
+    Snapshot,
+    StreamInterval,
+    WorkerInterval,
+)
+from ldapslam.results import schema
+from ldapslam.results.intervals import pack, unpack
+from ldapslam.results.records import IntervalRecord, Taken
+from ldapslam.results.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """One agent's report of one interval."""
+
+    agent: str
+    attempt: int
+    sequence: int
+    index: int
+    phase: str
+    start_ns: int
+    end_ns: int
+    final: bool = False
+    operations: Sequence[OperationInterval] = ()
+    streams: Sequence[StreamInterval] = ()
+    workers: Sequence[WorkerInterval] = ()
+    host: HostInterval | None = None
+    clock_step_ns: int = 0
+
+    @property
+    def snapshot(self) -> Snapshot:
+        return Snapshot(
+            index=self.index,
+            phase=self.phase,
+            start_ns=self.start_ns,
+            end_ns=self.end_ns,
+            final=self.final,
+            operations=self.operations,
+            streams=self.streams,
+            workers=self.workers,
+            host=self.host,
+            clock_step_ns=self.clock_step_ns,
+        )
+
+    @property
+    def record(self) -> IntervalRecord:
+        """As the store takes it."""
+        return IntervalRecord(
+            self.agent,
+            self.attempt,
+            self.sequence,
+            self.index,
+            self.final,
+            self.end_ns,
+            pack(self.snapshot),
+        )
+
+    @classmethod
+    def of(
+        cls, agent: str, attempt: int, sequence: int, snapshot: Snapshot
+    ) -> Interval:
+        return cls(
+            agent,
+            attempt,
+            sequence,
+            snapshot.index,
+            snapshot.phase,
+            snapshot.start_ns,
+            snapshot.end_ns,
+            snapshot.final,
+            tuple(snapshot.operations),
+            tuple(snapshot.streams),
+            tuple(snapshot.workers),
+            snapshot.host if snapshot.HasField("host") else None,
+            snapshot.clock_step_ns,
+        )
+
+
+def add_interval(store: Store, run_id: str, interval: Interval) -> Taken:
+    """The agent's part is of the interval's attempt from then on."""
+    taken = store.add_interval(run_id, interval.record)
+    if "another attempt" in taken.refusal:
+        store.put_agent(run_id, interval.agent, {})
+        part = schema.run_agent.update().filter_by(run_id=run_id, agent=interval.agent)
+        with store.transaction(writes=True) as connection:
+            connection.execute(part, {"attempt": interval.attempt})
+        taken = store.add_interval(run_id, interval.record)
+    return taken
+
+
+def stored_intervals(store: Store, run_id: str) -> list[Interval]:
+    """The run's reports by interval, then agent, equal to those that were added."""
+    table = schema.interval_report
+    order = (table.c.interval_index, table.c.agent, table.c.attempt, table.c.final)
+    query = sa.select(table).where(table.c.run_id == run_id).order_by(*order)
+    with store.transaction() as connection:
+        rows = connection.execute(query).all()
+    found = []
+    for row in rows:
+        one = Interval.of(row.agent, row.attempt, row.sequence, unpack(row.packed))
+        beside = (row.interval_index, row.final, row.end_ns)
+        assert beside == (one.index, one.final, one.end_ns)
+        found.append(one)
+    return found

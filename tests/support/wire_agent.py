@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An agent as its coordinator sees it: it speaks the real protocol and does nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import grpc.aio
+
+from ldapslam.agent.client import MOST_LEFT_OUT
+from ldapslam.base.address import grpc_target
+from ldapslam.proto import agent_pb2 as pb
+from ldapslam.proto.agent_pb2_grpc import AgentServiceStub
+from ldapslam.transport.codec import CHANNEL_OPTIONS
+from ldapslam.transport.messages import PROTOCOL_VERSION, build_version
+
+#: A connection of its own, as a process has.
+_OPTIONS = [*CHANNEL_OPTIONS, ("grpc.use_local_subchannel_pool", 1)]
+
+
+class WireAgent:
+    """Over a connection without TLS; close its channel at the end."""
+
+    def __init__(self, name: str, address: str) -> None:
+        self.name = name
+        self.channel = grpc.aio.insecure_channel(grpc_target(address), options=_OPTIONS)
+        #: Of the run: T0, and when the order to start came, in CLOCK_MONOTONIC.
+        self.t0_ns = 0
+        self.told_ns = 0
+        self._stub: Any = AgentServiceStub(self.channel)  # type: ignore[no-untyped-call]
+        self._session = ""
+        self._heartbeat_s = 1.0
+        self._last_command = 0
+        self._has_begun = asyncio.Event()
+        self._attempt = 0
+        self._reported = 0
+        self._taken_s = 0.0
+        self._samples: list[pb.ClockSample] = []
+
+    async def register(self) -> None:
+        reply = await self._stub.Register(
+            pb.RegisterRequest(
+                protocol_version=PROTOCOL_VERSION,
+                build=build_version(),
+                name=self.name,
+                instance_id=f"instance of {self.name}",
+                epoch=1,
+                host_facts_json="{}",
+            )
+        )
+        self._session = reply.session_id
+        self._heartbeat_s = reply.heartbeat_interval_ns / 1e9
+        for _ in range(3):  # of the first, nothing is known before the second
+            await self._heartbeat()
+
+    async def follow(self) -> None:
+        """Does what it is told, in name."""
+        request = pb.CommandsRequest(session_id=self._session)
+        async for command in self._stub.Commands(request):
+            self._last_command = command.number
+            if command.HasField("prepare"):
+                self._attempt = command.prepare.attempt
+                ready = pb.AgentReady(facts_json="{}")
+                await self._progress(command.prepare.run_id, ready=ready)
+            elif command.HasField("start"):
+                self.told_ns = time.monotonic_ns()
+                self.t0_ns = command.start.t0_mono_ns
+                started = pb.AgentStarted(start_error_ns=40_000)
+                await self._progress(command.start.run_id, started=started)
+                self._has_begun.set()
+
+    async def beat(self) -> None:
+        left_out = 0
+        while True:
+            await asyncio.sleep(self._heartbeat_s)
+            has_heard = time.monotonic() - self._taken_s < self._heartbeat_s
+            if has_heard and left_out < MOST_LEFT_OUT:
+                left_out += 1
+                continue
+            left_out = 0
+            await self._heartbeat()
+
+    async def _heartbeat(self) -> None:
+        request = pb.HeartbeatRequest(
+            session_id=self._session,
+            last_command=self._last_command,
+            samples=self._samples,
+        )
+        sent_ns = time.monotonic_ns()
+        reply = await self._stub.Heartbeat(request)
+        self._samples = [
+            pb.ClockSample(
+                agent_sent_mono_ns=sent_ns,
+                coordinator_received_mono_ns=reply.received_mono_ns,
+                coordinator_sent_mono_ns=reply.sent_mono_ns,
+                agent_received_mono_ns=time.monotonic_ns(),
+            )
+        ]
+
+    async def begin(self) -> None:
+        """Returns when the run has started."""
+        async with asyncio.timeout(60):
+            await self._has_begun.wait()
+
+    async def report(self, run_id: str, packed: bytes) -> None:
+        """The next interval; returns when it is committed."""
+        report = pb.IntervalReport(
+            run_id=run_id,
+            agent=self.name,
+            epoch=1,
+            attempt=self._attempt,
+            sequence=self._reported,
+            packed=packed,
+        )
+        reply = await self._stub.ReportInterval(report)
+        assert reply.status == pb.ReportReply.STATUS_COMMITTED, reply.detail
+        self._reported += 1
+        self._taken_s = time.monotonic()
+
+    async def finish(self, run_id: str) -> None:
+        finished = pb.AgentFinished(facts_json="{}", interval_count=self._reported)
+        await self._progress(run_id, finished=finished)
+
+    async def _progress(self, run_id: str, **kind: Any) -> None:
+        report = pb.ProgressReport(
+            run_id=run_id, agent=self.name, epoch=1, attempt=self._attempt, **kind
+        )
+        await self._stub.ReportProgress(report)
