@@ -36,7 +36,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export PYTHONPYCACHEPREFIX := $(CURDIR)/build/pycache
 
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test check check-full ctest bench proto format clean
+.PHONY: help setup demo test check check-full ctest bench bench-fleet proto format clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /    make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -86,6 +86,9 @@ bench: setup ## what the engine costs, against a floor client and other tools
 	.ci/system-packages $(PYTHON) bench
 	$(BIN)/python benchmarks/engine_cost.py --json build/bench.json
 	$(BIN)/python benchmarks/generate.py
+
+bench-fleet: setup $(STAMPS)/dev ## what a fleet costs its coordinator, up to 1,000 agents
+	$(BIN)/python benchmarks/fleet.py
 
 format: setup $(STAMPS)/dev ## rewrite Python and C in the house's format
 	$(BIN)/ruff format .

@@ -1,0 +1,293 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a fleet costs its coordinator: agents in name, the real protocol, an interval of
+1 s of six operations.
+
+python benchmarks/fleet.py [--agents 10 100 1000] [--seconds 40] [--store URL]
+
+The coordinator has one CPU for itself, the agents the others. CPU is the process's,
+from the first interval to the last one's commit; `ready` is how long before T0 the last
+agent had its order, and `committed` the time from an interval's end to the answer that
+it is in the store.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import multiprocessing
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+# the agents are the tests'
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from ldapslam.cli.client import Client, job_request
+from ldapslam.proto import common_pb2 as pb
+from ldapslam.results.intervals import pack
+from support.endurance import resident_bytes
+from support.histograms import packed_of
+from support.wire_agent import WireAgent
+
+NS_PER_S = 1_000_000_000
+_OPERATIONS = ("search", "compare", "modify", "bind", "add", "delete")
+_METRICS = (
+    pb.METRIC_RESPONSE_TIME,
+    pb.METRIC_SERVICE_TIME,
+    pb.METRIC_SEND_LAG,
+    pb.METRIC_RECEIVE_LAG,
+)
+#: Reports drawn for an interval, and agents of one process.
+_VARIANTS = 8
+_PER_PROCESS = 250
+#: Requests of an operation in an interval: some 700 buckets, 28 kB in all unpacked.
+_REQUESTS = 320
+
+
+def job_text(agents: int, seconds: int) -> str:
+    base = "dc=example,dc=com"
+    dn = f"uid=u[0-9],{base}"
+    operations: dict[str, Any] = {
+        "search": {"base": base, "filter": "(uid=u[0-9])"},
+        "compare": {"dn": dn, "attribute": "sn", "value": "x"},
+        "modify": {"dn": dn, "replace": {"description": "[random:9]"}},
+        "bind": {"dn": dn, "password": "x"},
+        "add": {"dn": f"uid=n[seq],{base}", "attributes": {"objectClass": "account"}},
+        "delete": {"dn": f"uid=d[seq],{base}"},
+    }
+    return json.dumps(
+        {
+            "job": "fleet",
+            "targets": {"replica": "ldap://127.0.0.1:1"},
+            "agents": {"count": agents},
+            "run": {"duration": f"{seconds}s", "interval": "1s"},
+            "streams": [
+                {
+                    "name": "mix",
+                    "target": "replica",
+                    "load": {"closed": {"clients": 4 * agents}},
+                    "operations": [{name: operations[name]} for name in _OPERATIONS],
+                }
+            ],
+        }
+    )
+
+
+class Reports:
+    """What agents say of an interval: the same for every eighth of them."""
+
+    def __init__(self) -> None:
+        rng = np.random.default_rng(20_261_123)
+        self._drawn = [
+            [_operation(rng, name) for name in _OPERATIONS] for _ in range(_VARIANTS)
+        ]
+
+    def of(self, index: int, variant: int) -> bytes:
+        end_ns = (index + 1) * NS_PER_S
+        snapshot = pb.Snapshot(
+            index=index,
+            phase="measure",
+            start_ns=index * NS_PER_S,
+            end_ns=end_ns,
+            operations=self._drawn[(index + variant) % _VARIANTS],
+            streams=[pb.StreamInterval(stream="mix", in_flight=4, last_done_ns=end_ns)],
+            workers=[pb.WorkerInterval(model="closed", wall_ns=NS_PER_S, busy_ns=7)],
+            host=pb.HostInterval(cpu_utilisation=0.3, steal_share=0.0),
+        )
+        return pack(snapshot)
+
+    @staticmethod
+    def drain(index: int) -> bytes:
+        start_ns = index * NS_PER_S
+        return pack(
+            pb.Snapshot(
+                index=index,
+                phase="drain",
+                start_ns=start_ns,
+                end_ns=start_ns + 2_000_000,
+                final=True,
+            )
+        )
+
+
+def _operation(rng: np.random.Generator, name: str) -> pb.OperationInterval:
+    medians_ns = (900_000, 880_000, 20_000, 30_000)
+    counts = dict.fromkeys(
+        ("scheduled", "sent", "completed", "succeeded", "requests"), _REQUESTS
+    )
+    return pb.OperationInterval(
+        stream="mix",
+        operation=name,
+        measured=True,
+        result_codes={0: _REQUESTS},
+        histograms=[
+            pb.Histogram(
+                metric=metric,
+                outcome=pb.OUTCOME_SUCCEEDED,
+                packed=packed_of(
+                    rng.lognormal(np.log(ns), 0.6, _REQUESTS).astype(np.int64)
+                ),
+            )
+            for metric, ns in zip(_METRICS, medians_ns, strict=True)
+        ],
+        **counts,
+    )
+
+
+def serve_agents(
+    address: str, names: Sequence[str], seconds: int, pipe: Any, seed: int
+) -> None:
+    """A process of agents; tells when all are there, and at the end what they saw."""
+    asyncio.run(_serve_agents(address, names, seconds, pipe, seed))
+
+
+async def _serve_agents(
+    address: str, names: Sequence[str], seconds: int, pipe: Any, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    reports = Reports()
+    agents = [WireAgent(name, address) for name in names]
+    for agent in agents:
+        await agent.register()
+    tasks = [asyncio.create_task(agent.follow()) for agent in agents]
+    tasks += [
+        asyncio.create_task(_beat(agent, delay))
+        for agent, delay in zip(agents, rng.random(len(agents)), strict=True)
+    ]
+    pipe.send("there")
+    run_id = await asyncio.to_thread(pipe.recv)
+    await asyncio.gather(*(agent.begin() for agent in agents))
+    took_s: list[float] = []
+    delays = rng.random(len(agents)) * 0.02
+
+    async def report(agent: WireAgent, place: int) -> None:
+        for index in range(seconds):
+            end_ns = agent.t0_ns + (index + 1) * NS_PER_S
+            left_s = (end_ns - time.monotonic_ns()) / 1e9 + delays[place]
+            if left_s > 0:
+                await asyncio.sleep(left_s)
+            await agent.report(run_id, packed[index, place % _VARIANTS])
+            took_s.append((time.monotonic_ns() - end_ns) / 1e9)
+        await agent.report(run_id, reports.drain(seconds))
+        await agent.finish(run_id)
+
+    packed = {
+        (index, variant): reports.of(index, variant)
+        for index in range(seconds)
+        for variant in range(_VARIANTS)
+    }
+    await asyncio.gather(*(report(agent, n) for n, agent in enumerate(agents)))
+    leads_s = [(agent.t0_ns - agent.told_ns) / 1e9 for agent in agents]
+    pipe.send((took_s, min(leads_s)))
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    for agent in agents:
+        await agent.channel.close()
+
+
+async def _beat(agent: WireAgent, delay_s: float) -> None:
+    await asyncio.sleep(delay_s)
+    await agent.beat()
+
+
+def cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def measure(agents: int, seconds: int, store: str | None) -> dict[str, float]:
+    with tempfile.TemporaryDirectory(prefix="slam-fleet-") as folder:
+        address, file = f"unix:{folder}/coordinator", Path(folder) / "results.sqlite"
+        command = [sys.executable, "-m", "ldapslam.cli.main", "coordinator"]
+        command += ["--listen", address, "--store", store or str(file)]
+        coordinator = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        try:
+            os.sched_setaffinity(coordinator.pid, {0})
+            return _measure(agents, seconds, address, coordinator.pid, file)
+        finally:
+            coordinator.terminate()
+            coordinator.wait()
+
+
+def _measure(
+    agents: int, seconds: int, address: str, pid: int, file: Path
+) -> dict[str, float]:
+    others = os.sched_getaffinity(0) - {0} or {0}
+    os.sched_setaffinity(0, others)
+    _wait_for(Path(address.removeprefix("unix:")))
+    names = [f"agent{number:04d}" for number in range(agents)]
+    context = multiprocessing.get_context("spawn")
+    processes, pipes = [], []
+    for start in range(0, agents, _PER_PROCESS):
+        ours, theirs = context.Pipe()
+        chosen = names[start : start + _PER_PROCESS]
+        process = context.Process(
+            target=serve_agents, args=(address, chosen, seconds, theirs, start)
+        )
+        process.start()
+        processes.append(process)
+        pipes.append(ours)
+    for pipe in pipes:
+        assert pipe.recv() == "there"
+    with Client(address) as client:
+        text = job_text(agents, seconds).encode()
+        run_id = client.submit(job_request(text, job_file="job.yaml"))
+        for pipe in pipes:
+            pipe.send(run_id)
+        before_s, begun_s, most = cpu_s(pid), time.monotonic(), 0
+        while not all(pipe.poll(0) for pipe in pipes):
+            most = max(most, resident_bytes(pid))
+            time.sleep(0.2)
+        used_s, lasted_s = cpu_s(pid) - before_s, time.monotonic() - begun_s
+        found = [pipe.recv() for pipe in pipes]
+        state = client.run(run_id).state
+    for process in processes:
+        process.join()
+    took_s = np.concatenate([took for took, _ in found])
+    return {
+        "agents": agents,
+        "finished": float(state == "finished"),
+        "CPU ms per agent-interval": 1000 * used_s / (agents * seconds),
+        "core": used_s / lasted_s,
+        "committed p50 ms": 1000 * float(np.percentile(took_s, 50)),
+        "committed p99 ms": 1000 * float(np.percentile(took_s, 99)),
+        "committed max ms": 1000 * float(took_s.max()),
+        "ready s before T0": min(lead for _, lead in found),
+        "RSS MB": most / 1e6,
+        "store kB per agent-interval": (
+            file.stat().st_size / 1000 / (agents * seconds) if file.exists() else 0.0
+        ),
+    }
+
+
+def _wait_for(socket: Path) -> None:
+    until_s = time.monotonic() + 30
+    while not socket.exists():
+        if time.monotonic() > until_s:
+            raise SystemExit("the coordinator did not start")
+        time.sleep(0.05)
+
+
+def main() -> None:
+    """Prints a table."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
+    parser.add_argument("--agents", type=int, nargs="+", default=[10, 100, 1000])
+    parser.add_argument("--seconds", type=int, default=40)
+    parser.add_argument("--store", help="URL of an empty store; else a file")
+    chosen = parser.parse_args()
+    rows = [measure(one, chosen.seconds, chosen.store) for one in chosen.agents]
+    for name in rows[0]:
+        print(f"{name:<30}", *(f"{row[name]:>10,.2f}" for row in rows))
+
+
+if __name__ == "__main__":
+    main()
