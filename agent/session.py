@@ -28,7 +28,7 @@ from ldapslam.agent.spool import Spool
 from ldapslam.base.errors import LdapSlamError, RunAborted
 from ldapslam.proto import agent_pb2, engine_pb2
 from ldapslam.proto.common_pb2 import RunAssignment
-from ldapslam.results.intervals import pack
+from ldapslam.results.packing import pack
 from ldapslam.transport.messages import (
     decode_facts,
     error_of,

@@ -32,7 +32,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from ldapslam.cli.client import Client, job_request
 from ldapslam.proto import common_pb2 as pb
-from ldapslam.results.intervals import pack
+from ldapslam.results.packing import pack
 from support.endurance import resident_bytes
 from support.histograms import packed_of
 from support.wire_agent import WireAgent

@@ -25,7 +25,7 @@ from ldapslam.proto.fields import (
     WORKER_COUNTERS,
 )
 from ldapslam.results import schema
-from ldapslam.results.intervals import unpack
+from ldapslam.results.packing import unpack
 from ldapslam.results.store import Store
 
 #: Packed reports in a window, about: some ten MB unpacked.

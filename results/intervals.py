@@ -1,59 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """Agents' reports of intervals in the store: as they came, one row each.
 
-A report is a serialised Snapshot (proto/common.proto) in zlib's format, which takes a
-third of the room. It is unpacked when it is read: the store checks only that the report
-has a place.
+A report is unpacked when it is read: the store checks only that it has a place.
 """
 
 from __future__ import annotations
 
-import hashlib
-import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import cache
 
 import sqlalchemy as sa
-from google.protobuf.message import DecodeError
 from sqlalchemy import Connection, Insert
 
-from ldapslam.base.errors import RunNotFound, StoreError
-from ldapslam.proto.common_pb2 import Snapshot
+from ldapslam.base.errors import RunNotFound
 from ldapslam.results import schema
+from ldapslam.results.packing import digest_of
 from ldapslam.results.records import IntervalRecord, Taken
-
-#: What a report may unpack to: some thousand operations, and so many times what it is
-#: packed. Usual ones have the triple, and those of idle intervals ten times as much.
-MAX_SNAPSHOT_BYTES = 32 << 20
-_MOST_TIMES, _MOST_BESIDE = 32, 65_536
-#: An agent packs once an interval; unpacking takes as long at any level.
-_LEVEL = 6
 
 _table = schema.interval_report
 _NEW = Taken(True)
 _KNOWN = Taken(False)
-
-
-def pack(snapshot: Snapshot) -> bytes:
-    return zlib.compress(snapshot.SerializeToString(), _LEVEL)
-
-
-def unpack(packed: bytes) -> Snapshot:
-    """StoreError when it is damaged, or unpacks to more than a report can be."""
-    unpacking = zlib.decompressobj()
-    most = min(MAX_SNAPSHOT_BYTES, _MOST_BESIDE + _MOST_TIMES * len(packed))
-    try:
-        content = unpacking.decompress(packed, most)
-        if not unpacking.eof or unpacking.unused_data:
-            raise StoreError("an interval's report is cut off, or too long")
-        return Snapshot.FromString(content)
-    except (zlib.error, DecodeError) as error:
-        raise StoreError(f"an interval's report is damaged: {error}") from error
-
-
-def digest_of(packed: bytes) -> bytes:
-    return hashlib.sha256(packed).digest()
 
 
 def add_intervals(

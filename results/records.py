@@ -46,7 +46,7 @@ class IntervalRecord:
     final: bool
     #: Since T0.
     end_ns: int
-    #: The snapshot as the agent sent it (results/intervals.py).
+    #: The snapshot as the agent sent it (results/packing.py).
     packed: bytes
 
 

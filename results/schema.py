@@ -127,7 +127,7 @@ monitor_sample = _of_run(
     Column("failure", Text),
 )
 
-#: What an agent reported of an interval, as it came (results/intervals.py). Copies of
+#: What an agent reported of an interval, as it came (results/packing.py). Copies of
 #: what queries need stand beside it.
 interval_report = _of_run(
     "interval_report",

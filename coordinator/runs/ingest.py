@@ -31,7 +31,7 @@ from ldapslam.proto.fields import (
     WORKER_COUNTERS,
 )
 from ldapslam.results.histogram import block_of
-from ldapslam.results.intervals import unpack
+from ldapslam.results.packing import unpack
 from ldapslam.results.records import (
     IntervalRecord,
     Metric,

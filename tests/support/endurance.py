@@ -26,7 +26,7 @@ from ldapslam.proto import common_pb2
 from ldapslam.reports.formats.render import render
 from ldapslam.reports.model import Summary
 from ldapslam.reports.summarise import summarise
-from ldapslam.results.intervals import pack
+from ldapslam.results.packing import pack
 from ldapslam.results.store import Store
 from support.fleet import FleetOfProcesses
 from support.histograms import packed_of

@@ -16,7 +16,7 @@ from ldapslam.proto.common_pb2 import (
     WorkerInterval,
 )
 from ldapslam.results import schema
-from ldapslam.results.intervals import pack, unpack
+from ldapslam.results.packing import pack, unpack
 from ldapslam.results.records import IntervalRecord, Taken
 from ldapslam.results.store import Store
 

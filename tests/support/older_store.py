@@ -11,7 +11,7 @@ from typing import Any
 from google.protobuf.message import Message
 
 from ldapslam.proto.fields import histograms_of
-from ldapslam.results.intervals import unpack
+from ldapslam.results.packing import unpack
 
 #: The tables of the oldest version that is brought up to date.
 _FIRST = Path(__file__).with_name("store_0004.sql")

@@ -21,7 +21,7 @@ from ldapslam.agent.engine.process import Pipe, RunProcess, main
 from ldapslam.proto.agent_pb2 import IntervalReport
 from ldapslam.proto.common_pb2 import Snapshot
 from ldapslam.proto.engine_pb2 import PrepareEngine
-from ldapslam.results.intervals import pack, unpack
+from ldapslam.results.packing import pack, unpack
 
 _LENGTH = struct.Struct("<I")
 

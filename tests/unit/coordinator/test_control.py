@@ -31,7 +31,7 @@ from ldapslam.proto.operator_pb2 import (
     SubmitJobRequest,
     WatchRunRequest,
 )
-from ldapslam.results.intervals import pack
+from ldapslam.results.packing import pack
 from ldapslam.results.store import Store
 from ldapslam.transport.messages import PROTOCOL_VERSION, build_version
 from support.fleet import job_text

@@ -12,7 +12,7 @@ import pytest
 from ldapslam.coordinator.runs.ingest import interval_record
 from ldapslam.proto import common_pb2 as pb
 from ldapslam.proto.agent_pb2 import IntervalReport
-from ldapslam.results.intervals import MAX_SNAPSHOT_BYTES, pack
+from ldapslam.results.packing import MAX_SNAPSHOT_BYTES, pack
 from ldapslam.results.store import Store
 from ldapslam.transport.messages import ProtocolError
 from support.histograms import packed_of
