@@ -289,10 +289,11 @@ def test_each_step_of_a_set_up_has_its_own_time(
         )
     times = {name: set_up_times(outcome, name) for name in SET_UP_TIMES}
     assert [histogram.total for histogram in times.values()] == [4] * 4
-    assert times[slow_step].min_ns >= 50 * MS
+    # a busy host may let the server begin before the client's clock does
+    assert times[slow_step].min_ns >= 30 * MS
     quick = {"tls_time", "bind_time"} - {slow_step}
     for name in ("tcp_time", *quick):
-        assert times[name].min_ns < 50 * MS
+        assert times[name].min_ns < 30 * MS
     assert times["connect_time"].min_ns >= 50 * MS
     # nothing of it is in an operation's time
     assert outcome.histogram(RESPONSE_TIME).min_ns < 50 * MS
