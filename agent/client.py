@@ -56,8 +56,6 @@ _STORE_PAUSE_S = 2.0
 _SPOOL_PAUSE_S = 5.0
 #: Exchanges after registration, for a good first clock estimate.
 _FIRST_SAMPLES = 8
-#: A report that was taken is as good as a heartbeat; but for its clock sample.
-MOST_LEFT_OUT = 2
 #: A refusal may be about our own previous connection; after this it is final.
 _REFUSED_FOR_S = 10.0
 
@@ -150,8 +148,6 @@ class _Link:
         self._is_away = False
         #: Whether a report was taken over the last connection.
         self._has_delivered = False
-        #: CLOCK_MONOTONIC of the last interval that was taken.
-        self._taken_s = 0.0
         #: Class of the error that was logged last.
         self._reason: type[LdapSlamError] | None = None
         self._refused_at_s: float | None = None
@@ -302,14 +298,8 @@ class _Link:
         raise CoordinatorUnreachable(self._address, "the command stream ended")
 
     async def _beat(self, stub: AgentServiceStub, interval_s: float) -> None:
-        left_out = 0
         while True:
             await asyncio.sleep(interval_s)
-            has_heard = time.monotonic() - self._taken_s < interval_s
-            if has_heard and left_out < MOST_LEFT_OUT:
-                left_out += 1
-                continue
-            left_out = 0
             await self._heartbeat(stub)
 
     async def _heartbeat(self, stub: AgentServiceStub) -> None:
@@ -361,10 +351,6 @@ class _Link:
                 continue
             self._has_delivered = True
             is_refused = reply.status == pb.ReportReply.STATUS_REFUSED
-            is_of_now = entry.interval.epoch == spool.epoch
-            if is_of_now and not is_refused:
-                self._taken_s = time.monotonic()
-                self._session.post(CoordinatorHeard())
             if is_refused:
                 _log.error("report %d was refused: %s", number, reply.detail)
                 await asyncio.to_thread(spool.reject, number)

@@ -9,7 +9,6 @@ from typing import Any
 
 import grpc.aio
 
-from ldapslam.agent.client import MOST_LEFT_OUT
 from ldapslam.base.address import grpc_target
 from ldapslam.proto import agent_pb2 as pb
 from ldapslam.proto.agent_pb2_grpc import AgentServiceStub
@@ -36,7 +35,6 @@ class WireAgent:
         self._has_begun = asyncio.Event()
         self._attempt = 0
         self._reported = 0
-        self._taken_s = 0.0
         self._samples: list[pb.ClockSample] = []
 
     async def register(self) -> None:
@@ -72,14 +70,8 @@ class WireAgent:
                 self._has_begun.set()
 
     async def beat(self) -> None:
-        left_out = 0
         while True:
             await asyncio.sleep(self._heartbeat_s)
-            has_heard = time.monotonic() - self._taken_s < self._heartbeat_s
-            if has_heard and left_out < MOST_LEFT_OUT:
-                left_out += 1
-                continue
-            left_out = 0
             await self._heartbeat()
 
     async def _heartbeat(self) -> None:
@@ -117,7 +109,6 @@ class WireAgent:
         reply = await self._stub.ReportInterval(report)
         assert reply.status == pb.ReportReply.STATUS_COMMITTED, reply.detail
         self._reported += 1
-        self._taken_s = time.monotonic()
 
     async def finish(self, run_id: str) -> None:
         finished = pb.AgentFinished(facts_json="{}", interval_count=self._reported)
