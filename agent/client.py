@@ -350,8 +350,7 @@ class _Link:
                 await asyncio.sleep(_STORE_PAUSE_S)
                 continue
             self._has_delivered = True
-            is_refused = reply.status == pb.ReportReply.STATUS_REFUSED
-            if is_refused:
+            if reply.status == pb.ReportReply.STATUS_REFUSED:
                 _log.error("report %d was refused: %s", number, reply.detail)
                 await asyncio.to_thread(spool.reject, number)
             else:

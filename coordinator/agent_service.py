@@ -220,8 +220,6 @@ class AgentService(AgentServiceServicer):
             run_record = await self._reporters_run(report.run_id, report.agent)
             record, snapshot = await _read(report, run_record)
             taken = await self._writer.add_interval(report.run_id, record)
-            if taken.refusal:
-                raise ProtocolError(taken.refusal)
         except (ProtocolError, RunNotFound) as error:
             return self._refuse_report(report, error)
         except (StoreBusy, StoreTaken):
@@ -231,10 +229,9 @@ class AgentService(AgentServiceServicer):
             if part is not None:
                 part.feed(run_machine.StoreFailed(error))
             raise
+        if taken.refusal:
+            return self._refuse_report(report, FleetError(taken.refusal))
         run = self._fleet.runs.get(report.run_id)
-        link = self._fleet.links.get(report.agent)
-        if link is not None and link.identity.epoch == report.epoch:
-            self._fleet.feed(fleet_machine.AgentHeard(report.agent))
         if taken.is_new and run is not None:
             run.add_snapshot(report.agent, snapshot)
         status = agent_pb2.ReportReply.Status

@@ -23,7 +23,7 @@ import grpc
 import grpc.aio
 
 from ldapslam.base.address import check_plaintext, grpc_target, is_unix
-from ldapslam.base.errors import ConfigError
+from ldapslam.base.errors import ConfigError, StoreTaken
 from ldapslam.coordinator.control import Coordinator
 from ldapslam.coordinator.extension import Extension
 from ldapslam.coordinator.runs.judge import Judge
@@ -280,8 +280,7 @@ def run_coordinator(
                 await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
                 for one in both:
                     one.cancel()
-            failure = served.coordinator.writer.failure
-            if failure is not None and served.coordinator.writer.is_over:
+            if isinstance(failure := served.coordinator.writer.failure, StoreTaken):
                 raise failure
         except asyncio.CancelledError:
             if not ended.is_set():

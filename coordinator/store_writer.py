@@ -17,7 +17,7 @@ import contextlib
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import ParamSpec, TypeVar
@@ -113,31 +113,27 @@ class StoreWriter:
         if not taken:
             return
         reports = [(run_id, record) for run_id, record, _ in taken]
-        failure: Exception | None = None
+        became: Sequence[Taken | Exception]
         try:
-            found = self._do(partial(self.store.add_intervals, reports))
+            became = self._do(partial(self.store.add_intervals, reports))
         except (RunNotFound, StoreRefused):
             # each alone shows which one fails
-            for run_id, record, answer in taken:
-                self._answer(answer, partial(self.store.add_interval, run_id, record))
-            return
+            became = [self._add_report(run_id, record) for run_id, record in reports]
         except Exception as error:
-            found, failure = [Taken(False)] * len(taken), error
-        for (_, _, answer), became in zip(taken, found, strict=True):
+            became = [error] * len(taken)
+        for (_, _, answer), one in zip(taken, became, strict=True):
             if not answer.set_running_or_notify_cancel():
                 continue  # nobody waits for it any more; it is sent again
-            if failure is None:
-                answer.set_result(became)
+            if isinstance(one, Exception):
+                answer.set_exception(one)
             else:
-                answer.set_exception(failure)
+                answer.set_result(one)
 
-    def _answer(self, answer: Future[Taken], work: Callable[[], Taken]) -> None:
-        if not answer.set_running_or_notify_cancel():
-            return  # nobody waits for it any more; it is sent again
+    def _add_report(self, run_id: str, record: IntervalRecord) -> Taken | Exception:
         try:
-            answer.set_result(self._do(work))
+            return self._do(partial(self.store.add_interval, run_id, record))
         except Exception as error:
-            answer.set_exception(error)
+            return error
 
     def post(
         self, function: Callable[P, object], *args: P.args, **kwargs: P.kwargs

@@ -23,6 +23,7 @@ from ldapslam.proto.fields import (
     SET_UP_TIMES,
     STREAM_COUNTERS,
     WORKER_COUNTERS,
+    histograms_of,
 )
 from ldapslam.results import schema
 from ldapslam.results.packing import unpack
@@ -43,12 +44,6 @@ HISTOGRAM_COLUMNS = {
     (metric, outcome): f"{metric}_{outcome}"
     for metric in METRICS
     for outcome in OUTCOMES
-}
-#: The same, as messages have metric and outcome.
-_HISTOGRAM_NAMES = {
-    (metric, outcome): HISTOGRAM_COLUMNS[METRICS[metric - 1], OUTCOMES[outcome - 1]]
-    for metric in range(1, len(METRICS) + 1)
-    for outcome in range(1, len(OUTCOMES) + 1)
 }
 _HOST = tuple(field.name for field in HostInterval.DESCRIPTOR.fields)
 
@@ -227,7 +222,6 @@ def _of_operations(children: _Children) -> Columns:
     none: Sequence[Any] = [None] * len(children)
     packed: dict[str, list[bytes | None]] = defaultdict(lambda: list(none))
     for row, (_, one) in enumerate(children):
-        for histogram in one.histograms:
-            name = _HISTOGRAM_NAMES[histogram.metric, histogram.outcome]
-            packed[name][row] = histogram.packed
+        for key, histogram in histograms_of(one).items():
+            packed[HISTOGRAM_COLUMNS[key]][row] = histogram
     return {**dict.fromkeys(HISTOGRAM_COLUMNS.values(), none), **columns, **packed}

@@ -13,8 +13,7 @@ from functools import cache
 import sqlalchemy as sa
 from sqlalchemy import Connection, Insert
 
-from ldapslam.base.errors import RunNotFound
-from ldapslam.results import schema
+from ldapslam.results import rows, schema
 from ldapslam.results.packing import digest_of
 from ldapslam.results.records import IntervalRecord, Taken
 
@@ -46,16 +45,15 @@ def _parts(
     agents: dict[str, set[str]] = defaultdict(set)
     for run_id, record in reports:
         agents[run_id].add(record.agent)
-    run, part = schema.run.c, schema.run_agent.c
+    part = schema.run_agent.c
     found: dict[str, dict[str, _Part]] = {}
     for run_id, names in agents.items():
-        exists = sa.select(run.run_id).where(run.run_id == run_id)
-        if connection.execute(exists).first() is None:
-            raise RunNotFound(run_id)
         query = sa.select(part.agent, part.attempt, part.interval_count)
         query = query.where(part.run_id == run_id, part.agent.in_(names))
-        rows = connection.execute(query)
-        found[run_id] = {agent: (attempt, count) for agent, attempt, count in rows}
+        parts = connection.execute(query)
+        found[run_id] = {agent: (attempt, count) for agent, attempt, count in parts}
+        if not found[run_id]:
+            rows.require_run(connection, run_id)
     return found
 
 
@@ -80,9 +78,8 @@ def _add(
     insert = _insert_new(connection.dialect.name)
     if connection.execute(insert, row).rowcount == 1:
         return _NEW
-    key = (run_id, record.agent, record.attempt, record.sequence)
-    columns = zip(_table.primary_key.columns, key, strict=True)
-    query = sa.select(_table.c.digest).where(*(one == value for one, value in columns))
+    key = {one.name: row[one.name] for one in _table.primary_key.columns}
+    query = sa.select(_table.c.digest).filter_by(**key)
     if connection.scalar(query) == row["digest"]:
         return _KNOWN
     return Taken(False, f"interval {record.index} has another report of the agent")

@@ -13,9 +13,9 @@ from ldapslam.base.errors import StoreError
 from ldapslam.proto.common_pb2 import Snapshot
 
 #: What a report may unpack to: some thousand operations, and so many times what it is
-#: packed. Usual ones have the triple, and those of idle intervals ten times as much.
+#: packed. Usual ones have the triple; thousands of like operations, a hundred times.
 MAX_SNAPSHOT_BYTES = 32 << 20
-_MOST_TIMES, _MOST_BESIDE = 32, 65_536
+_MOST_TIMES, _MOST_BESIDE = 256, 65_536
 #: An agent packs once an interval; unpacking takes as long at any level.
 _LEVEL = 6
 

@@ -8,8 +8,9 @@ from dataclasses import fields
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy import Row
+from sqlalchemy import Connection, Row
 
+from ldapslam.base.errors import RunNotFound
 from ldapslam.results import schema
 from ldapslam.results.records import RunRecord
 
@@ -29,6 +30,12 @@ def storable(text: str) -> str:
         .decode()
         .replace("\0", "\N{REPLACEMENT CHARACTER}")
     )
+
+
+def require_run(connection: Connection, run_id: str) -> None:
+    query = sa.select(schema.run.c.run_id).where(schema.run.c.run_id == run_id)
+    if connection.execute(query).first() is None:
+        raise RunNotFound(run_id)
 
 
 def run_row(record: RunRecord) -> dict[str, Any]:

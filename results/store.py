@@ -353,7 +353,7 @@ class Store:
             part = {"attempt": facts["attempt"], "interval_count": None}
         key = sa.and_(table.c.run_id == run_id, table.c.agent == agent)
         with self.transaction(writes=True) as connection:
-            self._require_run(connection, run_id)
+            rows.require_run(connection, run_id)
             row = connection.execute(sa.select(table.c.facts).where(key)).first()
             if row is None:
                 values = {"run_id": run_id, "agent": agent, "facts": dict(facts)}
@@ -388,7 +388,7 @@ class Store:
         table = schema.run_event
         count = sa.select(sa.func.count()).where(table.c.run_id == run_id)
         with self.transaction(writes=True) as connection:
-            self._require_run(connection, run_id)
+            rows.require_run(connection, run_id)
             values = {"number": connection.execute(count).scalar_one(), "kind": kind}
             values |= {"run_id": run_id, "at_utc": at_utc, "text": rows.storable(text)}
             connection.execute(table.insert(), values)
@@ -494,12 +494,6 @@ class Store:
         with self.transaction(writes=True) as connection:
             if connection.execute(query, dict(values)).rowcount == 0:
                 raise RunNotFound(run_id)
-
-    @staticmethod
-    def _require_run(connection: Connection, run_id: str) -> None:
-        query = sa.select(schema.run.c.run_id).where(schema.run.c.run_id == run_id)
-        if connection.execute(query).first() is None:
-            raise RunNotFound(run_id)
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:

@@ -507,7 +507,6 @@ prepare_list(struct slam_value_source *src, char *err)
     struct slam_choice *choices = NULL;
     uint64_t weight = 0;
     size_t at = 0, count = 0;
-    bool is_whole = true;
 
     if (src->data_len > LIST_MAX)
         return slam_fail(err, SLAM_EINVAL, "a list has at most %u bytes, got %zu",
@@ -519,18 +518,16 @@ prepare_list(struct slam_value_source *src, char *err)
         uint32_t len = read_u32(src->data + at + 4);
 
         weight += read_u32(src->data + at);
-        at += 8;
-        if (len > src->data_len - at || len > SLAM_VALUE_MAX_LEN) {
-            is_whole = false;
+        if (len > src->data_len - at - 8 || len > SLAM_VALUE_MAX_LEN)
             break;
-        }
+        at += 8;
         choices[count++] =
             (struct slam_choice){.end = weight, .offset = (uint32_t)at, .len = len};
         if (len > src->max_len)
             src->max_len = len;
         at += len;
     }
-    if (!is_whole || at != src->data_len || weight == 0) {
+    if (at != src->data_len || weight == 0) {
         free(choices);
         return slam_fail(err, SLAM_EINVAL,
                          weight == 0 ? "a list needs an entry with a weight"

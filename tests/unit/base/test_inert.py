@@ -7,7 +7,6 @@ import csv
 import io
 import json
 import logging
-import sys
 
 import numpy as np
 import pytest
@@ -62,7 +61,6 @@ def test_no_line_of_a_log_obeys_it(
     logging.getLogger("x").error("it said %s", EVIL)
     assert "owned" in lines.getvalue()
     assert not OBEYED & set(lines.getvalue())
-    assert sys.stderr is not lines
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1"])
