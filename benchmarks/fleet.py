@@ -120,7 +120,7 @@ class Reports:
 
 def _operation(rng: np.random.Generator, name: str) -> pb.OperationInterval:
     medians_ns = (900_000, 880_000, 20_000, 30_000)
-    counts = dict.fromkeys(
+    counts: dict[str, Any] = dict.fromkeys(
         ("scheduled", "sent", "completed", "succeeded", "requests"), _REQUESTS
     )
     return pb.OperationInterval(

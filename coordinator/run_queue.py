@@ -241,7 +241,9 @@ RESERVE_BYTES = 16 << 20
 
 def need_of(plan: Mapping[str, Any], agents: int) -> ReportRoom:
     streams = plan["streams"]
-    operations = sum(len(stream["operations"]) for stream in streams)
+    operations = sum(
+        len(stream["operations"]) * len(stream["uris"]) for stream in streams
+    )
     report_bytes = (
         REPORT_BYTES + OPERATION_BYTES * operations + STREAM_BYTES * len(streams)
     )

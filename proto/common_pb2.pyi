@@ -15,6 +15,7 @@ class Metric(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     METRIC_SEND_LAG: _ClassVar[Metric]
     METRIC_RECEIVE_LAG: _ClassVar[Metric]
     METRIC_BACKLOG_WAIT: _ClassVar[Metric]
+    METRIC_SEQUENCE_TIME: _ClassVar[Metric]
 
 class Outcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -30,6 +31,7 @@ METRIC_SERVICE_TIME: Metric
 METRIC_SEND_LAG: Metric
 METRIC_RECEIVE_LAG: Metric
 METRIC_BACKLOG_WAIT: Metric
+METRIC_SEQUENCE_TIME: Metric
 OUTCOME_UNSPECIFIED: Outcome
 OUTCOME_SUCCEEDED: Outcome
 OUTCOME_FAILED: Outcome
@@ -58,7 +60,7 @@ class Histogram(_message.Message):
     def __init__(self, metric: _Optional[_Union[Metric, str]] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., packed: _Optional[bytes] = ...) -> None: ...
 
 class OperationInterval(_message.Message):
-    __slots__ = ("stream", "operation", "measured", "scheduled", "sent", "completed", "succeeded", "expected", "failed", "dropped", "timed_out", "unresolved", "abandoned", "substituted", "captures_missing", "requests", "entries", "empty", "references", "result_codes", "histograms")
+    __slots__ = ("stream", "operation", "server", "measured", "scheduled", "sent", "completed", "succeeded", "expected", "failed", "dropped", "timed_out", "unresolved", "abandoned", "substituted", "captures_missing", "requests", "entries", "empty", "references", "result_codes", "histograms")
     class ResultCodesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -68,6 +70,7 @@ class OperationInterval(_message.Message):
         def __init__(self, key: _Optional[int] = ..., value: _Optional[int] = ...) -> None: ...
     STREAM_FIELD_NUMBER: _ClassVar[int]
     OPERATION_FIELD_NUMBER: _ClassVar[int]
+    SERVER_FIELD_NUMBER: _ClassVar[int]
     MEASURED_FIELD_NUMBER: _ClassVar[int]
     SCHEDULED_FIELD_NUMBER: _ClassVar[int]
     SENT_FIELD_NUMBER: _ClassVar[int]
@@ -89,6 +92,7 @@ class OperationInterval(_message.Message):
     HISTOGRAMS_FIELD_NUMBER: _ClassVar[int]
     stream: str
     operation: str
+    server: str
     measured: bool
     scheduled: int
     sent: int
@@ -108,7 +112,7 @@ class OperationInterval(_message.Message):
     references: int
     result_codes: _containers.ScalarMap[int, int]
     histograms: _containers.RepeatedCompositeFieldContainer[Histogram]
-    def __init__(self, stream: _Optional[str] = ..., operation: _Optional[str] = ..., measured: bool = ..., scheduled: _Optional[int] = ..., sent: _Optional[int] = ..., completed: _Optional[int] = ..., succeeded: _Optional[int] = ..., expected: _Optional[int] = ..., failed: _Optional[int] = ..., dropped: _Optional[int] = ..., timed_out: _Optional[int] = ..., unresolved: _Optional[int] = ..., abandoned: _Optional[int] = ..., substituted: _Optional[int] = ..., captures_missing: _Optional[int] = ..., requests: _Optional[int] = ..., entries: _Optional[int] = ..., empty: _Optional[int] = ..., references: _Optional[int] = ..., result_codes: _Optional[_Mapping[int, int]] = ..., histograms: _Optional[_Iterable[_Union[Histogram, _Mapping]]] = ...) -> None: ...
+    def __init__(self, stream: _Optional[str] = ..., operation: _Optional[str] = ..., server: _Optional[str] = ..., measured: bool = ..., scheduled: _Optional[int] = ..., sent: _Optional[int] = ..., completed: _Optional[int] = ..., succeeded: _Optional[int] = ..., expected: _Optional[int] = ..., failed: _Optional[int] = ..., dropped: _Optional[int] = ..., timed_out: _Optional[int] = ..., unresolved: _Optional[int] = ..., abandoned: _Optional[int] = ..., substituted: _Optional[int] = ..., captures_missing: _Optional[int] = ..., requests: _Optional[int] = ..., entries: _Optional[int] = ..., empty: _Optional[int] = ..., references: _Optional[int] = ..., result_codes: _Optional[_Mapping[int, int]] = ..., histograms: _Optional[_Iterable[_Union[Histogram, _Mapping]]] = ...) -> None: ...
 
 class StreamInterval(_message.Message):
     __slots__ = ("stream", "connects", "connect_failures", "disconnects", "down_ns", "protocol_errors", "late_responses", "unexpected_messages", "notices", "stamps_missing", "shared_stamps", "binds", "extended", "unbinds", "in_flight", "backlog", "connect_time", "tcp_time", "tls_time", "bind_time", "last_done_ns")

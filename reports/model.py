@@ -32,6 +32,19 @@ from ldapslam.results.records import EventRecord, RunRecord
 
 
 @dataclass(frozen=True, slots=True)
+class ServerSummary:
+    """What one server of several was sent of an operation."""
+
+    uri: str
+    #: As in OperationSummary; scheduled and dropped are of no server.
+    counts: Mapping[str, int]
+    throughput_per_s: float | None
+    error_share: float | None
+    #: Response time and service time.
+    times: Mapping[str, Distribution]
+
+
+@dataclass(frozen=True, slots=True)
 class OperationSummary:
     stream: str
     operation: str
@@ -60,6 +73,8 @@ class OperationSummary:
     outcome_times: Mapping[str, Mapping[str, Distribution]]
     #: Metric -> curve; of response time and service time.
     curves: Mapping[str, Curve]
+    #: In the job's order; empty where the stream has one server.
+    servers: tuple[ServerSummary, ...]
 
     @property
     def title(self) -> str:

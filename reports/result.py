@@ -15,10 +15,12 @@ from ldapslam.proto.fields import OPERATION_COUNTERS
 from ldapslam.reports.collect.clocks import Clock
 from ldapslam.reports.collect.job_notes import imports_of, probes_of
 from ldapslam.reports.collect.telemetry import MonitorSummary
+from ldapslam.reports.collect.totals import ANSWERED, UNANSWERED
 from ldapslam.reports.distribution import Distribution
 from ldapslam.reports.model import (
     AgentSummary,
     OperationSummary,
+    ServerSummary,
     StreamSummary,
     Summary,
 )
@@ -193,6 +195,21 @@ def _operation(stream: StreamSummary, one: OperationSummary) -> dict[str, Any]:
             outcome: {f"{metric}_us": distribution_of(d) for metric, d in times.items()}
             for outcome, times in one.outcome_times.items()
         },
+        **(
+            {"servers": {each.uri: _server(each) for each in one.servers}}
+            if one.servers
+            else {}
+        ),
+    }
+
+
+def _server(one: ServerSummary) -> dict[str, Any]:
+    counts = ("sent", *ANSWERED, *UNANSWERED)
+    return {
+        **{name: one.counts.get(name, 0) for name in counts},
+        "throughput_per_s": _rounded(one.throughput_per_s),
+        "error_share": _rounded(one.error_share, 9),
+        **{f"{metric}_us": distribution_of(d) for metric, d in one.times.items()},
     }
 
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,12 +23,14 @@ from ldapslam.reports.collect.totals import (
     UNANSWERED_METRICS,
     AgentTotals,
     OperationTotals,
+    ServerTotals,
     unanswered,
 )
 from ldapslam.reports.distribution import Distribution, curve, distribution
 from ldapslam.reports.model import (
     AgentSummary,
     OperationSummary,
+    ServerSummary,
     StreamSummary,
     Summary,
 )
@@ -145,7 +147,13 @@ def _stream(name: str, evidence: Evidence) -> StreamSummary:
             for name in SET_UP_TIMES
         },
         operations=tuple(
-            _operation(key, operations.get(key[1], {}), operation, window.measure_s)
+            _operation(
+                key,
+                operations.get(key[1], {}),
+                planned.get("uris", ()),
+                operation,
+                window.measure_s,
+            )
             for key, operation in collected.operations.items()
             if key[0] == name
         ),
@@ -155,6 +163,7 @@ def _stream(name: str, evidence: Evidence) -> StreamSummary:
 def _operation(
     key: tuple[str, str],
     planned: Mapping[str, Any],
+    uris: Sequence[str],
     totals: OperationTotals,
     measure_s: float | None,
 ) -> OperationSummary:
@@ -192,6 +201,24 @@ def _operation(
         },
         outcome_times=_outcome_times(totals),
         curves={metric: curve(shown[metric]) for metric in UNANSWERED_METRICS},
+        servers=tuple(
+            _server(uri, totals.servers[uri], measure_s)
+            for uri in uris
+            if uri in totals.servers
+        ),
+    )
+
+
+def _server(uri: str, totals: ServerTotals, measure_s: float | None) -> ServerSummary:
+    times = {metric: totals.times[metric] for metric in UNANSWERED_METRICS}
+    for histogram in times.values():
+        histogram.unanswered = unanswered(totals.measured)
+    return ServerSummary(
+        uri=uri,
+        counts=totals.measured,
+        throughput_per_s=_rate(totals.completed_in_measure, measure_s),
+        error_share=share_of("errors", totals.measured),
+        times={metric: distribution(one) for metric, one in times.items()},
     )
 
 

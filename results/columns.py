@@ -56,8 +56,9 @@ class Window:
     indexes: tuple[int, ...]
     #: By interval, then agent.
     reports: Columns
-    #: (stream, operation, measured) -> rows; `result_codes` as tuples of code and
-    #: responses, histograms packed, None where there is none.
+    #: (stream, operation, measured) -> rows, one for each server where there are
+    #: several; `result_codes` as tuples of code and responses, histograms packed, None
+    #: where there is none.
     operations: Mapping[tuple[str, str, bool], Columns]
     streams: Columns
     workers: Columns
@@ -215,7 +216,7 @@ def _reports(agents: Sequence[str], snapshots: Sequence[Snapshot]) -> Columns:
 
 
 def _of_operations(children: _Children) -> Columns:
-    columns = _columns(children, OPERATION_COUNTERS)
+    columns = _columns(children, ("server", *OPERATION_COUNTERS))
     columns["result_codes"] = [
         tuple(sorted(one.result_codes.items())) for _, one in children
     ]

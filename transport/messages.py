@@ -28,7 +28,7 @@ from ldapslam.proto.fields import (
 )
 
 #: Raised with each incompatible change.
-PROTOCOL_VERSION = 6
+PROTOCOL_VERSION = 7
 
 #: A snapshot of 100 operations is below 10 MB.
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
@@ -109,12 +109,15 @@ def snapshot_message(
     snapshot: Mapping[str, Any],
     *,
     phase: str,
-    streams: Iterable[tuple[str, Iterable[str]]],
+    streams: Iterable[tuple[str, Iterable[str], Iterable[str]]],
     host: pb.HostInterval,
 ) -> pb.Snapshot:
-    """The engine's snapshot with names for numbers. `streams`: their names and
-    operations in the engine's order."""
-    names = [(stream, list(operations)) for stream, operations in streams]
+    """The engine's snapshot with names for numbers. `streams`: their names, operations
+    and servers in the engine's order."""
+    names = [
+        (stream, list(operations), ["", *servers])
+        for stream, operations, servers in streams
+    ]
     message = pb.Snapshot(
         index=snapshot["index"],
         phase=phase,
@@ -125,11 +128,12 @@ def snapshot_message(
         host=host,
     )
     for row in snapshot["operations"]:
-        name_of_stream, operations = names[row["stream"]]
+        name_of_stream, operations, servers = names[row["stream"]]
         message.operations.append(
             pb.OperationInterval(
                 stream=name_of_stream,
                 operation=operations[row["operation"]],
+                server=servers[row["server"]],
                 measured=row["measured"],
                 result_codes=row["result_codes"],
                 histograms=[

@@ -119,7 +119,9 @@ RESERVE_BYTES = 4 << 20
 
 
 def room_for(plan: AgentPlan, workers: int, coordinator_timeout_ns: int) -> ReportRoom:
-    operations = sum(len(stream.request_names) for stream in plan.streams)
+    operations = sum(
+        len(stream.request_names) * len(stream.uris) for stream in plan.streams
+    )
     report_bytes = (
         REPORT_BYTES
         + OPERATION_BYTES * operations

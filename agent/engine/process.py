@@ -170,7 +170,10 @@ class RunProcess:
     def _pass_snapshots_on(
         self, engine: Part, sampler: HostSampler, ledgers: RunLedgers
     ) -> None:
-        names = [(stream.name, stream.request_names) for stream in self._plan.streams]
+        names = [
+            (stream.name, stream.request_names, stream.uris)
+            for stream in self._plan.streams
+        ]
         index = 0
         is_final = False
         while not is_final:

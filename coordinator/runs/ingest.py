@@ -69,7 +69,8 @@ def interval_record(
         raise ProtocolError("the interval ends before it begins")
     _check_names(snapshot, plan)
     _check_distinct(
-        "operation", ((r.stream, r.operation, r.measured) for r in snapshot.operations)
+        "operation",
+        ((r.stream, r.operation, r.server, r.measured) for r in snapshot.operations),
     )
     _check_distinct("stream", (row.stream for row in snapshot.streams))
     _check_distinct("worker", ((row.model, row.worker) for row in snapshot.workers))
@@ -97,7 +98,9 @@ def _check_amounts(snapshot: pb.Snapshot, plan: Mapping[str, Any]) -> None:
     """Before anything looks at each of them."""
     streams = plan["streams"]
     # outside the measure phase, and in it
-    operations = 2 * sum(len(stream["operations"]) for stream in streams)
+    operations = 2 * sum(
+        len(stream["operations"]) * (1 + len(_servers(stream))) for stream in streams
+    )
     if (
         len(snapshot.operations) > operations
         or len(snapshot.streams) > len(streams)
@@ -105,6 +108,12 @@ def _check_amounts(snapshot: pb.Snapshot, plan: Mapping[str, Any]) -> None:
         or len(UnknownFieldSet(snapshot))
     ):
         raise ProtocolError("the interval has more than the plan")
+
+
+def _servers(stream: Mapping[str, Any]) -> Sequence[str]:
+    """Those that have rows of their own."""
+    uris: Sequence[str] = stream.get("uris", ())
+    return uris if len(uris) > 1 else ()
 
 
 def _check_counters(snapshot: pb.Snapshot) -> None:
@@ -148,10 +157,13 @@ def _check_names(snapshot: pb.Snapshot, plan: Mapping[str, Any]) -> None:
         stream["name"]: {operation["name"] for operation in stream["operations"]}
         for stream in plan["streams"]
     }
+    servers = {stream["name"]: {"", *_servers(stream)} for stream in plan["streams"]}
     for row in snapshot.operations:
         if row.operation not in known.get(row.stream, ()):
             name = f"{row.stream}.{row.operation}"
             raise ProtocolError(f"the plan has no operation {name!r}")
+        if row.server not in servers[row.stream]:
+            raise ProtocolError(f"stream {row.stream} has no server {row.server!r}")
     for stream in snapshot.streams:
         if stream.stream not in known:
             raise ProtocolError(f"the plan has no stream {stream.stream!r}")

@@ -32,6 +32,7 @@ TIME_METRICS = (
     "backlog_wait",
     "send_lag",
     "receive_lag",
+    "sequence_time",
 )
 #: Operations that have no response (RFC 4511, 4.3 and 4.11), and so no times.
 KINDS_WITHOUT_RESPONSE = ("unbind", "abandon")
@@ -231,14 +232,18 @@ def matching(
                 yield stream, "*", result["connections"][stream]
             continue
         for operation, statistics in operations.items():
-            kind = statistics.get("kind")
-            is_timed = kind not in KINDS_WITHOUT_RESPONSE
-            if (
-                threshold.matches(stream, operation)
-                and (is_timed or threshold.metric not in TIME_METRICS)
-                and (kind == "search" or threshold.metric != "empty")
-            ):
+            if threshold.matches(stream, operation) and _has(threshold, statistics):
                 yield stream, operation, statistics
+
+
+def _has(threshold: Threshold, statistics: Mapping[str, Any]) -> bool:
+    kind = statistics.get("kind")
+    if threshold.metric == "sequence_time" and threshold.operation == "*":
+        # of the operations that end one
+        return bool((statistics.get("sequence_time_us") or {}).get("count"))
+    if threshold.metric in TIME_METRICS:
+        return kind not in KINDS_WITHOUT_RESPONSE
+    return kind == "search" or threshold.metric != "empty"
 
 
 def figure(threshold: Threshold, statistics: Mapping[str, Any]) -> float | None:

@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from itertools import compress
 
 import numpy as np
 
@@ -54,6 +55,7 @@ from ldapslam.reports.collect.totals import (
     GENERATOR_LAGS,
     IN_DOUBT,
     STEPS_KEPT,
+    UNANSWERED_METRICS,
     AgentTotals,
     Collected,
     OperationTotals,
@@ -137,6 +139,8 @@ class _Collector:
             totals = self._operations.setdefault(key, OperationTotals())
             for measured, rows in groups.items():
                 self._add_rows(totals, rows, slots, measured)
+                for server in set(filter(None, rows["server"])):
+                    self._add_server(key, totals, server, rows, reports, measured)
             slots.operations[key] = self._add_times(
                 key, totals, groups, reports, lags_ns
             )
@@ -270,6 +274,31 @@ class _Collector:
             totals.batches[number].succeeded += amount
         for code, amount in _by_group(by_agent[within], completed[within]):
             self._agents[reports.agents[code]].completed_in_measure += amount
+
+    def _add_server(
+        self,
+        key: tuple[str, str],
+        totals: OperationTotals,
+        server: str,
+        rows: Columns,
+        reports: Reports,
+        measured: bool,
+    ) -> None:
+        """One server's part of an operation."""
+        of_server = totals.servers[server]
+        chosen = np.array(rows["server"]) == server
+        within = chosen & reports.in_measure[np.array(rows["report"], np.intp)]
+        completed = np.array(rows["completed"])[within]
+        of_server.completed_in_measure += int(completed.sum())
+        if not measured:
+            return
+        counted = np.array([rows[name] for name in OPERATION_COUNTERS])
+        sums = counted[:, chosen].sum(axis=1).tolist()
+        of_server.measured.update(dict(zip(OPERATION_COUNTERS, sums, strict=True)))
+        for metric in UNANSWERED_METRICS:
+            column = rows[HISTOGRAM_COLUMNS[metric, self._plan.wanted_of(key)]]
+            if some := list(filter(None, compress(column, chosen))):
+                of_server.times[metric].add_block(block_of(some))
 
     def _add_times(
         self,

@@ -94,6 +94,20 @@ class BatchTotals(_Totals):
 
 
 @dataclass(slots=True)
+class ServerTotals(_Totals):
+    """What one server of several was sent of an operation."""
+
+    #: As in OperationTotals.
+    measured: Counter[str] = field(default_factory=Counter)
+    completed_in_measure: int = 0
+    #: Name in UNANSWERED_METRICS -> durations of the measured requests with the wanted
+    #: outcome.
+    times: defaultdict[str, Histogram] = field(
+        default_factory=lambda: defaultdict(Histogram)
+    )
+
+
+@dataclass(slots=True)
 class OperationTotals(_Totals):
     """One operation of one stream, over all agents."""
 
@@ -115,6 +129,10 @@ class OperationTotals(_Totals):
     #: what is counted after the phase belongs to the last one.
     batches: defaultdict[int, BatchTotals] = field(
         default_factory=lambda: defaultdict(BatchTotals)
+    )
+    #: URI -> its part; empty where the stream has one server.
+    servers: defaultdict[str, ServerTotals] = field(
+        default_factory=lambda: defaultdict(ServerTotals)
     )
     #: Values above the range of the histograms, outside the measure phase.
     unmeasured_overflow: int = 0

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Exports of every interval and reading for other programs, streamed over the store.
 
-intervals.csv: one row for each interval, agent and operation. An empty field is a
-statistic that does not exist: no value, too few for the percentile, or one that lies
-among the requests without an answer, which rank above every time. A name that a
-spreadsheet would compute begins with an apostrophe.
+intervals.csv: one row for each interval, agent and operation, and server where a role
+has several: what got to none has a row without one. An empty field is a statistic that
+does not exist: no value, too few for the percentile, or one that lies among the
+requests without an answer, which rank above every time. A name that a spreadsheet would
+compute begins with an apostrophe.
 
 monitors.csv: every reading of every monitor, one row for each metric. Values are as
 they were read: counters are not yet rates. A reading that failed is one row with its
@@ -31,7 +32,16 @@ from ldapslam.results.columns import HISTOGRAM_COLUMNS, Columns, Window
 from ldapslam.results.histogram import Histogram
 from ldapslam.results.records import MonitorSeries
 
-_INTERVAL_KEY = ("agent", "index", "phase", "start_s", "end_s", "stream", "operation")
+_INTERVAL_KEY = (
+    "agent",
+    "index",
+    "phase",
+    "start_s",
+    "end_s",
+    "stream",
+    "operation",
+    "server",
+)
 #: Metric -> percentiles shown, of successes.
 _TIMES = {
     "response_time": (50, 90, 95, 99),
@@ -64,6 +74,7 @@ def write_intervals(windows: Iterable[Window], out: TextIO) -> None:
                     (
                         inert_cell(stream),
                         inert_cell(operation),
+                        inert_cell(columns["server"][row]),
                         int(measured),
                         *(columns[name][row] for name in OPERATION_COUNTERS),
                         *_times_of(columns, row),

@@ -39,6 +39,7 @@ from ldapslam.jobs.fields.thresholds import (
     figure,
     matching,
     parse_threshold,
+    samples_needed,
 )
 from ldapslam.proto.fields import OUTCOMES
 from ldapslam.reports.collect.totals import (
@@ -220,6 +221,8 @@ def _judge_one(
     if value is None:
         detail = _why_none(threshold, statistics)
         shown = "n/a" if detail else threshold.format(None)
+        if few := _too_few(threshold, statistics):
+            return _Judged(Outcome.UNCERTAIN, None, "n/a", "", few, _LONGER)
         return _Judged(Outcome.MISSED, None, shown, "", detail)
     compare = COMPARISONS[threshold.comparison]
     outcome = Outcome.MET if compare(value, threshold.limit) else Outcome.MISSED
@@ -275,6 +278,18 @@ def _judge_unsent(
         return known._replace(outcome=Outcome.MET)
     detail = "overloaded: so many arrivals still waited for a connection"
     return known._replace(detail=detail)
+
+
+def _too_few(threshold: Threshold, statistics: Mapping[str, Any]) -> str:
+    """Why there is no percentile of the values that there are."""
+    times = statistics.get(f"{threshold.metric}_us") or {}
+    counted = times.get("count", 0)
+    if threshold.statistic not in PERCENTILES or not counted or times["unanswered"]:
+        return ""
+    needed = samples_needed(PERCENTILES[threshold.statistic])
+    if counted >= needed:
+        return ""
+    return f"{threshold.statistic} needs {needed:,} values, there are {counted:,}"
 
 
 def _why_none(threshold: Threshold, statistics: Mapping[str, Any]) -> str:

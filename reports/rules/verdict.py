@@ -9,13 +9,14 @@ INVALID when the generator is at fault, or a threshold is uncertain. The rest is
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ldapslam.reports.collect.totals import unanswered
 from ldapslam.reports.rules.criteria import Outcome, ThresholdResult
 from ldapslam.reports.rules.evidence import Evidence
 from ldapslam.reports.rules.rules import RULES, Cause, Rule
 from ldapslam.reports.rules.steady import steady_findings
+from ldapslam.results.histogram import Histogram
 
 PASS, FAIL, INVALID = "PASS", "FAIL", "INVALID"
 _VERDICTS = {Cause.EVIDENCE: INVALID, Cause.TARGET: FAIL, Cause.GENERATOR: INVALID}
@@ -183,28 +184,45 @@ def _notes_of_the_run(evidence: Evidence) -> list[str]:
 
 
 def _notes_of_disagreement(evidence: Evidence) -> list[str]:
-    """Of operations whose median is another one for one agent than for the next: a
-    percentile of all agents together would be of two ways to the servers."""
+    """Of operations whose median is another one for one agent than for the next, or of
+    one server of several: a percentile of all together would be of two kinds."""
     lines = []
-    for key in evidence.collected.operations:
-        medians = {
-            agent: median
+    for key, operation in evidence.collected.operations.items():
+        name = ".".join(key)
+        agents = {
+            agent: totals.response_times[key]
             for agent, totals in sorted(evidence.collected.agents.items())
-            if (times := totals.response_times.get(key)) is not None
-            and times.total >= _MEDIAN_SAMPLE
-            and (median := times.percentile(50)) is not None
+            if key in totals.response_times
         }
-        if len(medians) < 2:
-            continue
-        fastest, *_, slowest = sorted(medians, key=lambda agent: medians[agent])
-        if medians[slowest] > _DISAGREEMENT * medians[fastest]:
+        servers = {
+            uri: totals.times["service_time"]
+            for uri, totals in sorted(operation.servers.items())
+        }
+        if found := _disagreement(agents):
             lines.append(
-                f"agents disagree on {'.'.join(key)}: its response time p50 is "
-                f"{medians[fastest] / 1e6:,.3f} ms at {fastest} and "
-                f"{medians[slowest] / 1e6:,.3f} ms at {slowest}; their hosts, or their "
-                "ways to the servers, differ"
+                f"agents disagree on {name}: its response time p50 is {found}; their "
+                "hosts, or their ways to the servers, differ"
             )
+        if found := _disagreement(servers):
+            lines.append(f"servers disagree on {name}: its service time p50 is {found}")
     return lines
+
+
+def _disagreement(times: Mapping[str, Histogram]) -> str:
+    """The shortest and the longest median, if they are far apart; else empty."""
+    medians = {
+        name: median
+        for name, one in times.items()
+        if one.total >= _MEDIAN_SAMPLE and (median := one.percentile(50)) is not None
+    }
+    shortest = min(medians, key=medians.__getitem__, default="")
+    longest = max(medians, key=medians.__getitem__, default="")
+    if not medians or medians[longest] <= _DISAGREEMENT * medians[shortest]:
+        return ""
+    return (
+        f"{medians[shortest] / 1e6:,.3f} ms at {shortest} and "
+        f"{medians[longest] / 1e6:,.3f} ms at {longest}"
+    )
 
 
 def _notes_of_replays(evidence: Evidence) -> list[str]:

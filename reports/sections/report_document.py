@@ -440,7 +440,7 @@ def _times(summary: Summary) -> tuple[Block, ...]:
             "part, requests waited before they were sent."
             f"{_ends(summary)}{_shown(summary.timed)}",
         ),
-        *(_times_table(one) for one in summary.timed),
+        *(block for one in summary.timed for block in _times_tables(one)),
         *(Paragraph(note) for note in missing(shown)),
     )
 
@@ -466,14 +466,36 @@ def _ends(summary: Summary) -> str:
     return " A line ends where the requests without an answer begin."
 
 
+def _times_tables(one: OperationSummary) -> tuple[Table, ...]:
+    return (_times_table(one), *filled(_servers_table(one)))
+
+
+def _servers_table(one: OperationSummary) -> Table:
+    """None of a stream with one server has rows."""
+    return table(
+        f"servers-{one.stream}-{one.operation}",
+        f"{one.title}, by server",
+        [
+            (each, metric, times)
+            for each in one.servers
+            for metric, times in each.times.items()
+        ],
+        column("Server", lambda row: row[0].uri),
+        number("throughput (/s)", lambda row: decimal(row[0].throughput_per_s)),
+        number("errors (%)", lambda row: percent(row[0].error_share, 3)),
+        column("Time (ms)", lambda row: row[1].replace("_", " ")),
+        *times_columns(),
+    )
+
+
 def _times_table(one: OperationSummary) -> Table:
     rows: list[tuple[Cell, ...]] = []
     is_rare_known = one.times["response_time"].percentiles_us[RARE] is not None
     names = (*SHOWN, RARE) if is_rare_known else SHOWN
     columns = times_columns(names)
     for metric, times in one.times.items():
-        if metric == "backlog_wait" and not times.count:
-            continue  # a closed loop has no backlog
+        if metric in ("backlog_wait", "sequence_time") and not times.count:
+            continue  # a closed loop, or no sequence
         cells = (of((times,)) for _, of in columns)
         rows.append((Cell(metric.replace("_", " ")), *map(cell_of, cells)))
         if metric == "response_time":

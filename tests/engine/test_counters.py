@@ -16,6 +16,7 @@ from support.engine import (
     RECEIVE_LAG,
     RESPONSE_TIME,
     SEND_LAG,
+    SEQUENCE_TIME,
     SERVICE_TIME,
     UNRESOLVED,
     S,
@@ -71,7 +72,28 @@ def test_open_loop_has_all_five_histograms(responder: Responder) -> None:
     assert completed == responder.counts()["search"] > 100
     for metric in range(5):
         assert result.histogram(metric).total == completed
+    assert result.histogram(SEQUENCE_TIME).total == 0
     result.assert_balanced()
+
+
+def test_requests_are_counted_by_server() -> None:
+    fast, slow = (Responder(delays=[(1, ms * MS)]) for ms in (2, 20))
+    for one in (fast, slow):
+        one.start()
+    outcome = run(
+        open_stream(
+            fast.uri, 2_000, uris=[fast.uri, slow.uri], in_flight=1, max_backlog=10
+        )
+    )
+    outcome.assert_balanced()
+    for number, one in enumerate((fast, slow), start=1):
+        assert outcome.count("sent", server=number) == one.counts()["search"] > 0
+        assert outcome.count("scheduled", server=number) == 0
+        assert outcome.count("dropped", server=number) == 0
+    assert outcome.count("dropped", server=0) > 0
+    assert outcome.count("sent", server=0) == 0
+    quick, late = (outcome.histogram(SERVICE_TIME, server=one) for one in (1, 2))
+    assert (quick.percentile(50) or 0) < 20 * MS <= late.min_ns
 
 
 def test_response_time_is_never_less_than_service_time(responder: Responder) -> None:

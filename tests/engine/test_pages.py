@@ -8,7 +8,14 @@ from typing import Any
 from ldapslam.jobs.operations.search import Search
 from ldapslam.jobs.requests.scope import Scope
 from ldapslam.jobs.requests.template import Template
-from support.engine import MS, run, searched_value, stream
+from support.engine import (
+    MS,
+    RESPONSE_TIME,
+    SEQUENCE_TIME,
+    run,
+    searched_value,
+    stream,
+)
 from support.fake_ldap import (
     FakeLdap,
     Peer,
@@ -57,5 +64,8 @@ def test_pages_of_a_search_have_the_values_of_the_first() -> None:
     outcome.assert_balanced()
     assert outcome.count("failed") == 0
     assert outcome.count("empty") == outcome.count("completed") // 3
+    of_searches = outcome.histogram(SEQUENCE_TIME)
+    assert of_searches.total == outcome.count("empty")
+    assert of_searches.sum_ns > outcome.histogram(RESPONSE_TIME).sum_ns * 0.9
     assert len(sent) >= 9
     assert sent == [number // 3 for number in range(len(sent))]

@@ -18,8 +18,10 @@ from support.engine import (
     BUSY_LATER,
     FAILED,
     MS,
+    RECEIVE_LAG,
     RESPONSE_TIME,
     SEND_LAG,
+    SEQUENCE_TIME,
     SERVICE_TIME,
     Result,
     S,
@@ -149,6 +151,58 @@ def test_connection_at_its_limit_whose_last_request_times_out_is_replaced() -> N
         )
     assert outcome.count("timed_out") == outcome.count("succeeded") == 10
     assert outcome.stream_count("disconnects") == 0
+
+
+# -- the time of a sequence ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ends_with_unbind", [False, True])
+def test_time_of_a_sequence_is_that_of_all_its_steps(ends_with_unbind: bool) -> None:
+    steps = [(0, 0), (1, 30 * MS)]
+    operations = [search(), search(name="second"), without_response("unbind", b"")]
+    operations[2]["program"] = literal(b"\x42\x00")
+
+    def after_5_ms(peer: Peer, request: Request) -> bool:
+        threading.Event().wait(0.005)
+        return answer(peer, request)
+
+    with FakeLdap(after_5_ms) as server:
+        outcome = ended(
+            stream(
+                server.uri,
+                connections=1,
+                variables=1,
+                total_operations=5,
+                operations=operations[: 2 + ends_with_unbind],
+                scripts=[(1, [*steps, (2, 0)][: 2 + ends_with_unbind])],
+            )
+        )
+    assert outcome.histogram(SEQUENCE_TIME, operation=0).total == 0
+    times = outcome.histogram(SEQUENCE_TIME, operation=1)
+    assert times.total == outcome.count("succeeded", operation=1) == 5
+    assert 40 * MS <= times.min_ns
+    parts = ((RESPONSE_TIME, 0), (RECEIVE_LAG, 0), (RESPONSE_TIME, 1))
+    steps_ns = sum(
+        outcome.histogram(metric, operation=one).sum_ns for metric, one in parts
+    )
+    assert times.sum_ns == steps_ns + 5 * 30 * MS
+
+
+def test_sequence_that_a_step_ends_has_no_time() -> None:
+    fails = iter([0, 0, 0, 32] * 10)
+    with FakeLdap(lambda peer, one: peer.send(result(one, next(fails)))) as server:
+        outcome = ended(
+            stream(
+                server.uri,
+                connections=1,
+                variables=1,
+                total_operations=6,
+                operations=[search(), search(name="second")],
+                scripts=[(1, [(0, 0), (1, 0)])],
+            )
+        )
+    assert outcome.count("failed", operation=1) == 3
+    assert outcome.histogram(SEQUENCE_TIME, operation=1).total == 3
 
 
 # -- binds -----------------------------------------------------------------------------

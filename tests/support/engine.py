@@ -29,7 +29,9 @@ from ldapslam.results.histogram import Histogram
 MS = 1_000_000
 S = 1_000_000_000
 
-RESPONSE_TIME, SERVICE_TIME, SEND_LAG, RECEIVE_LAG, BACKLOG_WAIT = range(5)
+RESPONSE_TIME, SERVICE_TIME, SEND_LAG, RECEIVE_LAG, BACKLOG_WAIT, SEQUENCE_TIME = range(
+    6
+)
 SUCCEEDED, FAILED, EXPECTED, TIMED_OUT, UNRESOLVED = range(5)
 UNIFORM, SEQUENCE, STRING = range(3)
 VARIABLE, MESSAGE_ID = 12, 14
@@ -243,7 +245,11 @@ class Result:
     facts: dict[str, Any]
 
     def rows(
-        self, stream: int = 0, operation: int = 0, measured: bool | None = None
+        self,
+        stream: int = 0,
+        operation: int = 0,
+        measured: bool | None = None,
+        server: int | None = None,
     ) -> list[dict[str, Any]]:
         return [
             row
@@ -251,6 +257,7 @@ class Result:
             for row in snapshot["operations"]
             if (row["stream"], row["operation"]) == (stream, operation)
             and measured in (None, row["measured"])
+            and server in (None, row["server"])
         ]
 
     def count(self, counter: str, **which: Any) -> int:

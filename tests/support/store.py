@@ -162,6 +162,7 @@ def run_record(scenario: Scenario) -> RunRecord:
                 {
                     "name": "readers",
                     "target": "replica",
+                    "uris": ["ldap://ds2.example.com"],
                     "model": "closed",
                     "rate_per_s": None,
                     "clients": 24,
@@ -171,6 +172,7 @@ def run_record(scenario: Scenario) -> RunRecord:
                 {
                     "name": "writers",
                     "target": "supplier",
+                    "uris": ["ldap://ds1.example.com"],
                     "model": "open",
                     "rate_per_s": float(scenario.modifies_per_s),
                     "profile": steady(

@@ -63,7 +63,8 @@
     X(SERVICE_TIME)                                                                    \
     X(SEND_LAG)                                                                        \
     X(RECEIVE_LAG)                                                                     \
-    X(BACKLOG_WAIT)
+    X(BACKLOG_WAIT)                                                                    \
+    X(SEQUENCE_TIME) /* with its last response: of several requests, from the first */
 
 #define SLAM_OUTCOME_LIST(X)                                                           \
     X(SUCCEEDED)                                                                       \

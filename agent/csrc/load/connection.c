@@ -89,7 +89,7 @@ static void
 count_no_response(struct slam_slot *slot, enum slam_outcome outcome, uint64_t now_ns)
 {
     struct slam_op_record *record =
-        slam_flow_op_record(slot->conn->flow, slot->op, slot->measured);
+        slam_conn_op_record(slot->conn, slot->op, slot->measured);
     struct slam_histogram *h = slam_op_record_outcome(
         record, outcome, slot->intended_ns, slam_sent_ns(slot), now_ns);
 

@@ -176,7 +176,7 @@ slam_engine_prepare(struct slam_engine *e, struct slam_conn_error *error, char *
         if (rc != SLAM_OK)
             return rc;
         e->streams[i].first_op = e->op_count;
-        e->op_count += e->streams[i].op_count;
+        e->op_count += slam_stream_records(&e->streams[i]);
         connections += e->streams[i].settings.connections;
     }
     if (e->op_count == 0)
@@ -341,14 +341,16 @@ slam_engine_snapshot(struct slam_engine *e, uint64_t index, uint64_t timeout_ns,
 
 void
 slam_engine_locate(const struct slam_engine *e, size_t op, size_t *stream,
-                   size_t *operation)
+                   size_t *operation, size_t *server)
 {
     size_t s = 0;
 
-    while (op - e->streams[s].first_op >= e->streams[s].op_count)
+    while (op - e->streams[s].first_op >= slam_stream_records(&e->streams[s]))
         s++;
+    op -= e->streams[s].first_op;
     *stream = s;
-    *operation = op - e->streams[s].first_op;
+    *operation = op % e->streams[s].op_count;
+    *server = op / e->streams[s].op_count;
 }
 
 void

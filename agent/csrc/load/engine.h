@@ -87,9 +87,10 @@ int slam_engine_snapshot(struct slam_engine *engine, uint64_t index,
                          uint64_t timeout_ns, const struct slam_snapshot **snapshot,
                          char *err);
 
-/* Stream of the operation at `op` in slam_snapshot.ops, and its index there. */
+/* Stream of the record at `op` in slam_snapshot.ops, index of its operation there, and
+ * its server: from 1, 0 where the stream has one or the requests got to none. */
 void slam_engine_locate(const struct slam_engine *engine, size_t op, size_t *stream,
-                        size_t *operation);
+                        size_t *operation, size_t *server);
 
 struct slam_engine_facts {
     char libldap[64];

@@ -105,6 +105,9 @@ init_connections(struct slam_flow *flow)
         conn->request.config = &stream->settings.connection;
         conn->request.uri_index =
             (size_t)(number % stream->settings.connection.uri_count);
+        conn->first_op = stream->first_op;
+        if (stream->settings.connection.uri_count > 1)
+            conn->first_op += (1 + conn->request.uri_index) * stream->op_count;
         conn->request.inbox = &flow->worker->inbox;
         conn->request.storage = flow->transports + i * slam_transport_size();
         conn->slots = flow->slots + (size_t)i * stream->settings.in_flight;

@@ -63,6 +63,7 @@ struct slam_session {
     uint64_t captured; /* the request's captures that were found, as bits */
     uint64_t taken;    /* of the ledger, by this request */
     uint64_t intended; /* put into the ledger, by this request */
+    uint64_t begun_ns; /* when its first request was to be sent */
     uint64_t own_ns;   /* between the steps of this bind: from response to request */
     struct slam_sasl *sasl;
     struct slam_variable *variables;
@@ -85,6 +86,7 @@ struct slam_conn {
     /* first: the connector's in the states CONNECTING, REPLACING and BACKOFF */
     _Alignas(SLAM_CACHE_LINE) struct slam_connect_request request;
     struct slam_flow *flow;
+    size_t first_op; /* as the stream's, of its server */
     struct slam_pdu_parser parser;
     struct slam_slot *slots; /* in_flight of the stream */
     uint32_t free_head;      /* free slots, linked by next_free */
@@ -249,12 +251,20 @@ slam_flow_measures(const struct slam_flow *flow, uint64_t intended_ns)
            intended_ns < t->t0_ns + t->measure_end_ns;
 }
 
-/* Records of the worker's open interval: of one operation; of a script's first one, for
- * a session intended then; and of the stream. */
+/* Records of the worker's open interval: what is scheduled, or dropped, of one
+ * operation, and what becomes of it on a connection; the former of a script's first
+ * one, for a session intended then; and of the stream. */
 static inline struct slam_op_record *
 slam_flow_op_record(const struct slam_flow *flow, uint32_t op, bool measured)
 {
     return slam_recorder_op(&flow->worker->recorder, flow->stream->first_op + op,
+                            measured);
+}
+
+static inline struct slam_op_record *
+slam_conn_op_record(const struct slam_conn *conn, uint32_t op, bool measured)
+{
+    return slam_recorder_op(&conn->flow->worker->recorder, conn->first_op + op,
                             measured);
 }
 

@@ -73,7 +73,7 @@ static void
 unbound(struct slam_slot *slot)
 {
     struct slam_op_record *record =
-        slam_flow_op_record(slot->conn->flow, slot->op, slot->measured);
+        slam_conn_op_record(slot->conn, slot->op, slot->measured);
 
     slam_slot_answered(slot);
     record->completed++;
@@ -115,7 +115,7 @@ send_request(struct slam_slot *slot)
     if (op->spec && !prepare(slot, &draw, &states))
         return;
     op = &flow->stream->ops[slot->op]; /* it may be another one now */
-    record = slam_flow_op_record(flow, slot->op, slot->measured);
+    record = slam_conn_op_record(conn, slot->op, slot->measured);
     record->sent++;
     record->requests++;
     slot->state = SLAM_SLOT_SENT;
@@ -149,7 +149,7 @@ send_beside(struct slam_slot *slot, uint32_t op, uint64_t *sent_ns)
                                       slam_session_states(flow, op), &draw, message_id,
                                       worker->pdu);
 
-    slam_flow_op_record(flow, op, slot->measured)->requests++;
+    slam_conn_op_record(slot->conn, op, slot->measured)->requests++;
     *sent_ns = slam_clock_mono_ns();
     transmit(slot->conn, worker->pdu, len, *sent_ns);
     return message_id;
@@ -175,14 +175,14 @@ static void
 send_abandon(struct slam_slot *slot, uint32_t op)
 {
     struct slam_flow *flow = slot->conn->flow;
-    struct slam_op_record *record = slam_flow_op_record(flow, op, slot->measured);
+    struct slam_op_record *record = slam_conn_op_record(slot->conn, op, slot->measured);
 
-    record->scheduled++;
+    slam_flow_op_record(flow, op, slot->measured)->scheduled++;
     record->sent++;
     record->completed++;
     record->succeeded++;
     slam_slot_answered(slot);
-    slam_flow_op_record(flow, slot->op, slot->measured)->abandoned++;
+    slam_conn_op_record(slot->conn, slot->op, slot->measured)->abandoned++;
     slot->state = SLAM_SLOT_PAUSED;
     slot->conn->has_abandoned = true;
     send_beside(slot, op, &slot->sent_ns);
@@ -230,6 +230,8 @@ slam_request_begin(struct slam_conn *conn, uint32_t script, uint64_t intended_ns
     slot->op = (uint16_t)stream->steps[slot->step].op;
     slot->intended_ns = intended_ns;
     slot->slot_free_ns = slot_free_ns;
+    if (flow->sessions)
+        slam_flow_session(flow, slot)->begun_ns = intended_ns;
     send_request(slot);
 }
 

@@ -38,12 +38,28 @@ received_ns(const struct slam_slot *slot, uint64_t done_ns)
     return received;
 }
 
+/* The whole time of a session of several requests: steps, or pages of a search. */
+static void
+record_sequence(const struct slam_slot *slot, enum slam_outcome outcome,
+                uint64_t received, struct slam_histogram *h)
+{
+    const struct slam_flow *flow = slot->conn->flow;
+    const struct slam_session *session = slam_flow_session(flow, slot);
+
+    if (session && outcome != SLAM_FAILED && !session->has_more &&
+        flow->stream->steps[slot->step].answers_last &&
+        slot->intended_ns > session->begun_ns)
+        slam_histogram_record(&h[SLAM_SEQUENCE_TIME],
+                              slam_since_ns(received, session->begun_ns));
+}
+
 static void
 complete(struct slam_slot *slot, const struct slam_stream_op *op, int32_t code,
          const struct slam_bytes *content, uint64_t done_ns)
 {
     struct slam_flow *flow = slot->conn->flow;
-    struct slam_op_record *record = slam_flow_op_record(flow, slot->op, slot->measured);
+    struct slam_op_record *record =
+        slam_conn_op_record(slot->conn, slot->op, slot->measured);
     uint64_t received = received_ns(slot, done_ns);
     uint32_t counted = slam_result_code(code);
     enum slam_outcome outcome = op->outcomes[counted];
@@ -61,6 +77,7 @@ complete(struct slam_slot *slot, const struct slam_stream_op *op, int32_t code,
     if (flow->model->has_backlog)
         slam_histogram_record(&h[SLAM_BACKLOG_WAIT],
                               slam_since_ns(slot->slot_free_ns, slot->intended_ns));
+    record_sequence(slot, outcome, received, h);
     slam_flow_stream_record(flow)->last_done_ns = done_ns;
     slam_slot_answered(slot);
     slam_request_advance(slot, op, outcome, received, done_ns);
@@ -119,7 +136,7 @@ message(struct slam_conn *conn, const struct slam_pdu *pdu,
         return true;
     if (pdu->tag == SLAM_PDU_SEARCH_ENTRY || pdu->tag == SLAM_PDU_SEARCH_REFERENCE) {
         struct slam_op_record *record =
-            slam_flow_op_record(flow, slot->op, slot->measured);
+            slam_conn_op_record(conn, slot->op, slot->measured);
 
         if (op->response_tag != SLAM_PDU_SEARCH_DONE)
             return false;

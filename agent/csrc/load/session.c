@@ -353,7 +353,7 @@ slam_session_answered(struct slam_slot *slot, const struct slam_stream_op *op,
     if (outcome == SLAM_SUCCEEDED && spec->capture_count > 0 &&
         session->captured != (UINT64_C(1) << spec->capture_count) - 1) {
         outcome = SLAM_FAILED;
-        slam_flow_op_record(flow, slot->op, slot->measured)->captures_missing++;
+        slam_conn_op_record(slot->conn, slot->op, slot->measured)->captures_missing++;
     }
     if (spec->cookie_variable != SLAM_NO_VARIABLE)
         outcome = turn_page(session, spec, outcome, message);

@@ -308,6 +308,10 @@ add_script(struct slam_stream *s, const struct slam_script_config *script, char 
                                  .pause_ns = script->steps[i].pause_ns,
                                  .last = i + 1 == script->step_count};
 
+        step.answers_last =
+            step.last ||
+            (i + 2 == script->step_count &&
+             s->ops[script->steps[i + 1].operation].action == SLAM_ACTION_UNBIND);
         if (step.pause_ns > 0 || s->ops[step.op].action == SLAM_ACTION_ABANDON)
             step.pause_list = s->pause_count++;
         s->steps[s->step_count++] = step;

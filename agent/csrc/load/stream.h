@@ -30,6 +30,7 @@ struct slam_step {
     uint32_t op;
     uint32_t pause_list; /* among the steps with a pause */
     bool last;           /* of its script */
+    bool answers_last;   /* no response follows in its script */
     uint64_t pause_ns;   /* before it */
 };
 
@@ -54,7 +55,7 @@ struct slam_stream {
     bool has_sessions;       /* sessions keep something beside their slot */
     uint32_t pause_count;    /* steps with a pause, or after one that is not awaited */
     bool reads_content;      /* of responses, beyond the head */
-    size_t first_op;         /* index of ops[0] in the engine's table of operations */
+    size_t first_op;         /* index of ops[0] in the engine's table of records */
     size_t max_pdu;          /* largest request, in bytes */
 
     /* Of the agent's workers of its kind, those that carry it: slam_stream_lane. */
@@ -66,6 +67,16 @@ struct slam_stream {
  * it takes from any. NULL: there is none. */
 const struct slam_script *slam_stream_filling(const struct slam_stream *stream,
                                               uint32_t ledger);
+
+/* Records of the stream in that table: one of each operation; where it has several
+ * servers, of each server too, after those of requests that got to none. */
+static inline size_t
+slam_stream_records(const struct slam_stream *stream)
+{
+    size_t servers = stream->settings.connection.uri_count;
+
+    return stream->op_count * (servers > 1 ? 1 + servers : 1);
+}
 
 /* Checks the stream as a whole and opens its trace, if it has one. */
 int slam_stream_prepare(struct slam_stream *stream, char *err);

@@ -608,7 +608,7 @@ recorder_close(PyObject *self, PyObject *args)
     end_ns = exchange(s, final);
     ops = PyList_New(0);
     for (uint32_t i = 0; ops && rc == 0 && i < 2 * s->ops; i++)
-        rc = slam_py_append_op(ops, &record->ops[i], s->number, i / 2, i % 2);
+        rc = slam_py_append_op(ops, &record->ops[i], s->number, i / 2, 0, i % 2);
     stream = slam_py_stream_dict(record->stream, s->number);
     if (ops && stream && rc == 0)
         result = Py_BuildValue("(KOO)", (unsigned long long)end_ns, ops, stream);

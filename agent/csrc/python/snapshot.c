@@ -52,7 +52,7 @@ op_histograms(const struct slam_op_record *op)
 
 int
 slam_py_append_op(PyObject *list, const struct slam_op_record *from, size_t stream,
-                  size_t operation, int measured)
+                  size_t operation, size_t server, int measured)
 {
     PyObject *d;
 
@@ -61,6 +61,7 @@ slam_py_append_op(PyObject *list, const struct slam_op_record *from, size_t stre
     d = PyDict_New();
     if (d && (slam_py_put_u64(d, "stream", stream) ||
               slam_py_put_u64(d, "operation", operation) ||
+              slam_py_put_u64(d, "server", server) ||
               slam_py_put(d, "measured", PyBool_FromLong(measured)) ||
               slam_py_put(d, "result_codes", result_codes(from)) ||
               slam_py_put(d, "histograms", op_histograms(from))
@@ -107,10 +108,10 @@ slam_py_snapshot(const struct slam_engine *engine, const struct slam_snapshot *s
     int rc = ops && streams && workers ? 0 : -1;
 
     for (size_t i = 0; rc == 0 && i < 2 * s->op_count; i++) {
-        size_t stream, operation;
+        size_t stream, operation, server;
 
-        slam_engine_locate(engine, i / 2, &stream, &operation);
-        rc = slam_py_append_op(ops, &s->ops[i], stream, operation, i % 2 == 1);
+        slam_engine_locate(engine, i / 2, &stream, &operation, &server);
+        rc = slam_py_append_op(ops, &s->ops[i], stream, operation, server, i % 2 == 1);
     }
     for (size_t i = 0; rc == 0 && i < s->stream_count; i++)
         rc = slam_py_append(streams, slam_py_stream_dict(&s->streams[i], i));

@@ -82,7 +82,7 @@ def _run(
 
 def _record(second: int, found: Times, gauges: dict[str, int]) -> Interval:
     service, lag = np.asarray(found["service"]), np.asarray(found["lag"])
-    counts = {
+    counts: dict[str, Any] = {
         name: int(found.get(name, 0))
         for name in ("failed", "dropped", "timed_out", "unresolved", "empty")
     }
@@ -496,3 +496,20 @@ def test_fewer_than_five_intervals_tell_what_is_far_from_the_limit(
     threshold = summary.thresholds[0]
     wanted = {"PASS": "met", "FAIL": "missed", "INVALID": "uncertain"}[verdict]
     assert threshold.outcome == wanted
+
+
+def test_a_percentile_of_too_few_values_is_not_certain() -> None:
+    """Of times that are not judged by the share of requests above the limit."""
+
+    def few(second: int, found: Times) -> Times:
+        return {**found, "lag": np.full(REQUESTS, 0.01 * MS)}
+
+    [met, open_] = summary_of(
+        "load.search.send_lag.p99 < 1ms",
+        "load.search.send_lag.p99.99 < 1ms",
+        change=few,
+    ).thresholds[:2]
+    assert met.outcome == "met"
+    assert open_.outcome == "uncertain"
+    assert "p99_99 needs 100,000 values, there are 10,000" in open_.reason
+    assert "a longer run narrows it" in open_.reason

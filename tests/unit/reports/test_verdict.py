@@ -8,15 +8,20 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from ldapslam.proto.common_pb2 import OperationInterval
 from ldapslam.proto.fields import histograms_of
+from ldapslam.reports.formats.text import render_text
 from ldapslam.reports.model import Summary
+from ldapslam.reports.result import result_of
 from ldapslam.reports.rules.rules import RULES
+from ldapslam.reports.sections.report_document import document
 from ldapslam.reports.summarise import summarise
 from ldapslam.results.store import Store
 from support.histograms import histogram_messages, packed_of
 from support.intervals import Interval, add_interval
+from support.result_schema import result_schema
 from support.store import (
     RUN_ID,
     Scenario,
@@ -568,3 +573,46 @@ def test_agents_that_disagree_are_noted(factor: float, is_noted: bool) -> None:
     if is_noted:
         assert "readers.search: its response time p50 is 2.0" in found[0]
         assert "ms at load1 and 4.0" in found[0]
+
+
+def test_servers_of_a_role_have_figures_and_may_disagree() -> None:
+    uris = ["ldap://ds2.example.com", "ldap://ds3.example.com"]
+
+    def edit(record: Interval) -> Interval:
+        one = next((o for o in record.operations if o.stream == "readers"), None)
+        if one is None:
+            return record
+        rest = [o for o in record.operations if o.stream != "readers"]
+        sent = [
+            with_histogram("service_time", [ms * 1_000_000] * one.completed)(
+                changed(one, server=uri, scheduled=0)
+            )
+            for uri, ms in zip(uris, (2, 5), strict=True)
+        ]
+        unsent = OperationInterval(
+            stream=one.stream,
+            operation=one.operation,
+            measured=one.measured,
+            scheduled=2 * one.scheduled,
+        )
+        return replace(record, operations=(unsent, *sent, *rest))
+
+    summary = summary_of(Scenario(streams={"readers": {"uris": uris}}), edit)
+    assert "intervals_complete" not in broken(summary)
+    one = next(one for one in summary.operations if one.stream == "readers")
+    assert [server.uri for server in one.servers] == uris
+    result = result_of(summary)["streams"]["readers"]["search"]
+    for uri, us in zip(uris, (2_000, 5_000), strict=True):
+        found = result["servers"][uri]
+        assert found["sent"] * 2 == result["sent"]
+        assert found["throughput_per_s"] * 2 == pytest.approx(
+            result["throughput_per_s"], abs=0.01
+        )
+        assert found["service_time_us"]["p50"] == pytest.approx(us, rel=0.001)
+    assert "servers" not in result_of(summary)["streams"]["writers"]["modify"]
+    [note] = [note for note in summary.notes if note.startswith("servers disagree")]
+    assert "readers.search: its service time p50 is 2.0" in note
+    assert "ms at ldap://ds2.example.com and 5.0" in note
+    text = render_text(document(summary))
+    assert "readers.search, by server" in text
+    Draft202012Validator(result_schema()).validate(result_of(summary))

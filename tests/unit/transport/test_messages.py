@@ -194,6 +194,7 @@ def test_a_snapshot_gets_names_for_numbers() -> None:
                 **counters,
                 "stream": 1,
                 "operation": 1,
+                "server": 2,
                 "measured": True,
                 "scheduled": 9,
                 "expected": 5,
@@ -232,11 +233,15 @@ def test_a_snapshot_gets_names_for_numbers() -> None:
     message = snapshot_message(
         snapshot,
         phase="drain",
-        streams=[("readers", ["search"]), ("writers", ["add", "modify"])],
+        streams=[
+            ("readers", ["search"], ["ldap://a"]),
+            ("writers", ["add", "modify"], ["ldap://a", "ldap://b"]),
+        ],
         host=pb.HostInterval(cpu_utilisation=0.5),
     )
     (operation,) = message.operations
     assert (operation.stream, operation.operation) == ("writers", "modify")
+    assert operation.server == "ldap://b"
     assert (operation.scheduled, dict(operation.result_codes)) == (9, {0: 4, 32: 5})
     assert histograms_of(operation) == {
         ("response_time", "succeeded"): b"a",
