@@ -381,6 +381,12 @@ class StoreRefused(StoreError):
     """The store will never take this write: a defect of ours, with what it said."""
 
 
+class NotAsJudged(LdapSlamError):
+    """A run or result is not what its verdict was given for, or nobody can tell."""
+
+    exit_code = ExitCode.INVALID
+
+
 class StoreTaken(StoreRefused):
     """Another coordinator owns the store now."""
 

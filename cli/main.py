@@ -70,6 +70,7 @@ _COMMANDS = {
     "audit": "fleet.schedule",
     "pki": "serve.pki",
     "report": "results.report",
+    "verify": "results.verify",
     "store": "results.store",
     "health": "fleet.operate",
     "job": "measure.job",

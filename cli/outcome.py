@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from ldapslam.base.errors import ConfigError, ExitCode, RunAborted
 from ldapslam.cli.client import Client
 from ldapslam.cli.console import put, put_json, say
 from ldapslam.proto import operator_pb2 as pb
+from ldapslam.results.digest import digest_of
 from ldapslam.results.store import Store
 from ldapslam.transport.messages import error_of
 
@@ -52,15 +54,33 @@ def make_folder(folder: Path, mode: int = 0o777) -> None:
 
 
 def report(
-    store: Store, run_id: str, *, out: Path, formats: Sequence[str]
+    store: Store,
+    run_id: str,
+    *,
+    out: Path,
+    formats: Sequence[str],
+    judges: bool = False,
 ) -> tuple[Summary, list[Path]]:
-    """Write the reports of a run into `out`; their paths."""
+    """Write the reports of a run into `out`; their paths. `judges`: there is no
+    coordinator that has stored the verdict."""
     from ldapslam.reports.formats.render import render
     from ldapslam.reports.summarise import summarise
 
     make_folder(out)
     summary = summarise(store, run_id)
+    if judges:
+        summary = _judged(store, summary)
     return summary, render(summary, out, formats, store=store)
+
+
+def _judged(store: Store, summary: Summary) -> Summary:
+    """The summary, once its verdict is stored with its digest."""
+    from ldapslam.reports.digest import digest_document
+
+    digest = digest_of(digest_document(store, summary), None)
+    store.set_verdict(summary.run.run_id, summary.verdict, digest)
+    run = replace(summary.run, verdict=summary.verdict, digest=digest)
+    return replace(summary, run=run)
 
 
 def show_outcome(summary: Summary, *, as_json: bool) -> ExitCode:

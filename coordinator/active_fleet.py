@@ -44,7 +44,7 @@ class ActiveFleet:
         self.links: dict[str, AgentLink] = {}
         self.sessions: dict[str, AgentLink] = {}
         self.runs: dict[str, ActiveRun] = {}
-        self._verdicts = verdicts
+        self.verdicts = verdicts
         self._observers = observers
 
     def feed(self, event: fleet_machine.FleetEvent) -> None:
@@ -132,7 +132,7 @@ class ActiveFleet:
     def run_concluded(self, run: ActiveRun) -> None:
         self.runs.pop(run.run_id, None)
         self.feed(fleet_machine.RunEnded(run.run_id))
-        self._verdicts.judge(run.record)
+        self.verdicts.judge(run.record)
 
     def new_run(self, submission: Submission) -> ActiveRun:
         run = ActiveRun(submission, self, self.writer, self.now_ns, self._observers)

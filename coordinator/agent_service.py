@@ -234,6 +234,7 @@ class AgentService(AgentServiceServicer):
         run = self._fleet.runs.get(report.run_id)
         if taken.is_new and run is not None:
             run.add_snapshot(report.agent, snapshot)
+        await self._reopen_if_over(report.run_id)
         status = agent_pb2.ReportReply.Status
         return agent_pb2.ReportReply(
             status=status.STATUS_COMMITTED if taken.is_new else status.STATUS_DUPLICATE
@@ -258,6 +259,14 @@ class AgentService(AgentServiceServicer):
         run = self._fleet.runs.get(report.run_id)
         if run is not None and _is_stale(report, run):
             return agent_pb2.ReportReply(status=agent_pb2.ReportReply.STATUS_DUPLICATE)
+        if report.HasField("finished"):
+            self._writer.post(
+                self._writer.store.seal_part,
+                report.run_id,
+                report.agent,
+                report.attempt,
+                report.finished.interval_count,
+            )
         is_end = isinstance(event, run_machine.AgentFinished | run_machine.AgentFailed)
         if run is not None:
             part = run.part(report.agent)
@@ -270,14 +279,6 @@ class AgentService(AgentServiceServicer):
             if is_end:
                 run.add_clock_drift(report.agent)
             run.feed(event)
-        if report.HasField("finished"):
-            self._writer.post(
-                self._writer.store.seal_part,
-                report.run_id,
-                report.agent,
-                report.attempt,
-                report.finished.interval_count,
-            )
         if is_end:
             if run is not None:
                 run.drop_agent(report.agent)
@@ -288,6 +289,8 @@ class AgentService(AgentServiceServicer):
             if run is not None:
                 run.feed(run_machine.StoreFailed(error))
             raise
+        if run is None and report.HasField("finished"):
+            await self._fleet.verdicts.reopen(report.run_id)
         return agent_pb2.ReportReply(status=agent_pb2.ReportReply.STATUS_COMMITTED)
 
     async def ReportMonitor(
@@ -313,12 +316,19 @@ class AgentService(AgentServiceServicer):
             samples = [one for one in samples if one.at_ns <= record.planned_ns]
         if samples:
             await call(add_monitor_samples, store, run_id, agent, samples)
+        if news.monitors or samples:
+            await self._reopen_if_over(run_id)
         if run is not None:
             if run.has_open_watch(agent):
                 run.add_monitor_facts(news.facts)
             run.feed(news.event)
         await self._writer.flush(run_id)
         return agent_pb2.ReportReply(status=agent_pb2.ReportReply.STATUS_COMMITTED)
+
+    async def _reopen_if_over(self, run_id: str) -> None:
+        """What was stored now is not part of its verdict."""
+        if run_id not in self._fleet.runs:
+            await self._fleet.verdicts.reopen(run_id)
 
     def _release(self, report: agent_pb2.ProgressReport) -> None:
         self._fleet.feed(fleet_machine.AgentReleased(report.agent, report.run_id))

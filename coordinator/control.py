@@ -20,7 +20,7 @@ from ldapslam.coordinator.operator_service import OperatorService
 from ldapslam.coordinator.run_queue import RunQueue
 from ldapslam.coordinator.runs import run as run_machine
 from ldapslam.coordinator.runs.crash_recovery import Resume, recovery_of
-from ldapslam.coordinator.runs.judge import Judge, Verdicts
+from ldapslam.coordinator.runs.judge import Judge, Sign, Verdicts
 from ldapslam.coordinator.runs.submission import reload_submission
 from ldapslam.coordinator.security.audit_log import AuditLog
 from ldapslam.coordinator.store_writer import StoreWriter
@@ -46,12 +46,14 @@ class Coordinator:
         judge: Judge | None = None,
         observers: Sequence[Observer] = (),
         channels: Collection[str] = (),
+        sign: Sign | None = None,
     ) -> None:
-        """`channels`: names that submissions may have told of their runs' ends."""
+        """`channels`: names that submissions may have told of their runs' ends. `sign`
+        signs the digests of runs."""
         self.writer = writer
         self.channels = channels
         self.audit = AuditLog(writer)
-        self._verdicts = Verdicts(writer, judge, observers)
+        self._verdicts = Verdicts(writer, judge, observers, sign)
         self.fleet = ActiveFleet(writer, now_ns, self._verdicts, observers)
         self.queue = RunQueue(self.fleet)
         self.agents = AgentService(self.fleet)

@@ -148,6 +148,7 @@ class OperatorService(OperatorServiceServicer):
     ) -> AsyncGenerator[pb.FetchRunChunk, None]:
         """The archive of a run, in chunks."""
         run_id = await self._full_id(request.run_id)
+        await self._fleet.verdicts.wait_for(run_id)
         async with contextlib.aclosing(self._writer.export(run_id)) as chunks:
             async for chunk in chunks:
                 yield pb.FetchRunChunk(content=chunk)

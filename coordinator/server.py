@@ -16,6 +16,7 @@ import signal
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,7 @@ from ldapslam.proto.operator_pb2_grpc import add_OperatorServiceServicer_to_serv
 from ldapslam.transport.codec import CHANNEL_OPTIONS
 from ldapslam.transport.credentials import TlsFiles, check_server, server_credentials
 from ldapslam.transport.pki.revocation import Revocations
+from ldapslam.transport.pki.signature import sign
 
 _log = logging.getLogger(__name__)
 
@@ -116,7 +118,12 @@ async def serve(
         stack.push_async_callback(writer.close)
         stack.enter_context(owned_store(writer.store))
         coordinator = Coordinator(
-            writer, now_ns, judge=judge, observers=extensions, channels=channels
+            writer,
+            now_ns,
+            judge=judge,
+            observers=extensions,
+            channels=channels,
+            sign=None if tls is None else partial(sign, files=tls),
         )
         audit = coordinator.audit
         revocations = None

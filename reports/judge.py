@@ -22,7 +22,9 @@ _NICENESS = 10
 
 
 def judge(question: dict[str, Any]) -> dict[str, Any]:
-    """`verdict` and `reasons` of a run; no verdict of a run that never began."""
+    """`verdict` of a run, `reasons`, and the `document` that binds them to what was
+    measured; no verdict of a run that never began."""
+    from ldapslam.reports.digest import digest_document
     from ldapslam.reports.summarise import summarise
 
     os.nice(_NICENESS)
@@ -35,7 +37,12 @@ def judge(question: dict[str, Any]) -> dict[str, Any]:
             # it ended before any load
             return {"verdict": None}
         summary = summarise(store, run_id)
-    return {"verdict": summary.verdict, "reasons": list(summary.reasons)}
+        document = digest_document(store, summary)
+    return {
+        "verdict": summary.verdict,
+        "reasons": list(summary.reasons),
+        "document": document,
+    }
 
 
 if __name__ == "__main__":

@@ -147,6 +147,8 @@ class Summary:
     reasons: tuple[str, ...]
     rules: tuple[Rule, ...]
     thresholds: tuple[ThresholdResult, ...]
+    #: Parts of the stored run that are not what was judged (run.digest).
+    altered: tuple[str, ...]
     #: Worth knowing, without an effect on the verdict.
     notes: tuple[str, ...]
     #: Length of the measure phase as it was run; None without any interval of it.

@@ -88,6 +88,7 @@ def result_of(summary: Summary) -> dict[str, Any]:
             }
             for event in summary.events
         ],
+        **({"digest": summary.run.digest} if summary.run.digest else {}),
     }
 
 

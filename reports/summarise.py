@@ -26,6 +26,7 @@ from ldapslam.reports.collect.totals import (
     ServerTotals,
     unanswered,
 )
+from ldapslam.reports.digest import altered_of
 from ldapslam.reports.distribution import Distribution, curve, distribution
 from ldapslam.reports.model import (
     AgentSummary,
@@ -76,6 +77,7 @@ def summarise(store: Store, run_id: str) -> Summary:
         reasons=(),
         rules=rules,
         thresholds=(),
+        altered=altered_of(store, run),
         notes=verdict.notes(evidence),
         measure_s=measure_s,
         interval_s=plan.interval_s,
@@ -107,6 +109,9 @@ def summarise(store: Store, run_id: str) -> Summary:
     )
     failures = evidence.replication.failures if evidence.replication else ()
     word, reasons = verdict.conclude(rules, thresholds, failures)
+    if summary.altered:
+        why = f"the stored run is not what was judged: {'; '.join(summary.altered)}"
+        word, reasons = "INVALID", (why, *reasons)
     return replace(summary, verdict=word, reasons=reasons, thresholds=thresholds)
 
 

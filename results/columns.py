@@ -101,6 +101,7 @@ def extent(store: Store, run_id: str) -> Extent:
         last = {agent: index for agent, index in connection.execute(finals)}
         sizes = _reports_of(run_id, sa.func.length(table.packed).label("size"))
         sizes = sizes.where(table.interval_index >= numbers[len(numbers) // 2])
+        sizes = sizes.order_by(table.interval_index, table.agent, table.final)
         mean = sa.select(sa.func.avg(sizes.limit(_SAMPLE).subquery().c.size))
         # a drain may end after an interval with a higher number
         ends = _reports_of(run_id, sa.func.max(table.end_ns)).where(

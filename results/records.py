@@ -88,6 +88,8 @@ class RunRecord:
     finished_utc: str | None = None
     #: PASS, FAIL or INVALID; None until the run was judged.
     verdict: str | None = None
+    #: {document, sha256, signature}, with the verdict: reports/digest.py.
+    digest: Mapping[str, Any] | None = None
     priority: int = 0
     #: Of a run that a schedule made.
     schedule_id: str | None = None

@@ -19,7 +19,9 @@ _RUN_PLAIN = tuple(
 )
 #: Without what is long: a list of runs must not be slow because the runs hold much.
 _BRIEF_PLAIN = tuple(
-    name for name in _RUN_PLAIN if name not in ("job_text", "plan", "manifest")
+    name
+    for name in _RUN_PLAIN
+    if name not in ("job_text", "plan", "manifest", "digest")
 )
 
 

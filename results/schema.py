@@ -50,6 +50,8 @@ run = Table(
     Column("finished_utc", String(32)),
     # PASS, FAIL or INVALID, once judged
     Column("verdict", String(8)),
+    # {document, sha256, signature}: reports/digest.py
+    Column("digest", JSON(none_as_null=True)),
     Column("priority", Integer, nullable=False, server_default="0"),
     # of a run that a schedule made
     Column("schedule_id", String(64)),

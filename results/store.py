@@ -258,9 +258,13 @@ class Store:
         given = {name: value for name, value in values.items() if value is not None}
         self._update_run(run_id, given)
 
-    def set_verdict(self, run_id: str, verdict: str) -> None:
-        """PASS, FAIL or INVALID, once the run has ended."""
-        self._update_run(run_id, {"verdict": verdict})
+    def set_verdict(
+        self, run_id: str, verdict: str | None, digest: Mapping[str, Any] | None = None
+    ) -> None:
+        """PASS, FAIL or INVALID, once the run has ended, with the digest of what it is
+        of. None: it is to be judged again."""
+        kept = digest and dict(digest)
+        self._update_run(run_id, {"verdict": verdict, "digest": kept})
 
     def set_run_agents(self, run_id: str, agents: Iterable[str]) -> None:
         """Names the planned agents, once the fleet has chosen them."""

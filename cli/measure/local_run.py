@@ -63,7 +63,11 @@ def run_locally(
         results.keep(status.run_id)
         with Store.open(results.folder / STORE_NAME) as store:
             summary, files = outcome.report(
-                store, status.run_id, out=results.folder, formats=FORMATS
+                store,
+                status.run_id,
+                out=results.folder,
+                formats=FORMATS,
+                judges=True,
             )
         exit_code = outcome.show_outcome(summary, as_json=as_json)
         outcome.name_files(results.folder, files)

@@ -563,9 +563,10 @@ def collect_run(
     operations: Sequence[tuple[str, str]],
     validity: Validity,
     *,
-    processes: int | None = None,
+    parts: int | None = None,
 ) -> Collected:
-    """Reads a run once, start to end; `processes` None: as many as are worth it.
+    """Reads a run once, start to end, in parts: None: as many as are worth a process
+    each. Sums of floats depend on the parts, so these do not depend on the host.
 
     `found` is the run's extent, which `plan` knows as well; `operations` are those that
     have their place in the report without any row.
@@ -576,45 +577,42 @@ def collect_run(
         if last <= len(plan.intervals)
         and plan.all_counted(streams_of(store, run.run_id, agent))
     }
-    chunks = _chunks(found.indexes, plan, processes or _worth(store, found))
-    first, *others = [
+    wanted = parts or max(1, min(_MOST_PARTS, found.size_bytes // PART_BYTES))
+    of_parts = [
         Part(run, plan, validity, operations, ended, chunk, found.bytes_per_interval)
-        for chunk in chunks or [()]
+        for chunk in _chunks(found.indexes, plan, wanted) or [()]
     ]
-    collected = first.collect(store) if not others else _apart(store, first, others)
+    processes = min(len(of_parts), os.cpu_count() or 1)
+    # no other process can open a store in memory, or with a password
+    if store.path is None or processes == 1:
+        first, *others = (one.collect(store) for one in of_parts)
+    else:
+        first, *others = _apart(store, of_parts, processes)
+    collected = first
+    for later in others:
+        collected.add(later)
     due = plan.shown if run.state == "finished" else collected.last_index + 1
     collected.timeline.gaps = gaps_of(plan, collected.complete, due)
     return collected
 
 
-def _apart(store: Store, first: Part, others: Sequence[Part]) -> Collected:
+def _apart(store: Store, parts: Sequence[Part], processes: int) -> list[Collected]:
     # not forked: the caller may have threads
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(len(others), context) as executor:
-        later = [executor.submit(_collect_from, store.url, one) for one in others]
-        collected = first.collect(store)
+    with ProcessPoolExecutor(processes, context) as executor:
+        futures = [executor.submit(_collect_from, store.url, one) for one in parts]
         try:
-            for future in later:
-                collected.add(future.result())
+            return [one.result() for one in futures]
         except BrokenProcessPool as error:
             raise ReportError(
                 "a process that read the run ended before its time",
                 hint="what it wrote on stderr says why",
             ) from error
-    return collected
 
 
 def _collect_from(url: str, part: Part) -> Collected:
     with Store.open(url, read_only=True) as store:
         return part.collect(store)
-
-
-def _worth(store: Store, found: Extent) -> int:
-    """1 for a store that no other process can open: in memory, or with a password."""
-    if store.path is None:
-        return 1
-    wanted = found.size_bytes // PART_BYTES
-    return max(1, min(_MOST_PARTS, os.cpu_count() or 1, wanted))
 
 
 def _chunks(indexes: Sequence[int], plan: Plan, wanted: int) -> list[Sequence[int]]:

@@ -111,6 +111,8 @@ def _statement(summary: Summary) -> str:
         if unsure:
             is_are = "is" if unsure == 1 else "are"
             what.append(f"{_counted(unsure, 'threshold')} {is_are} uncertain")
+        if summary.altered:
+            what.insert(0, "the stored run is not what was judged")
         return f"These numbers cannot be certified: {', '.join(what)}."
     checked = sum(rule.is_checked for rule in summary.rules)
     text = f"All {checked} rules that had something to check pass"
@@ -146,7 +148,17 @@ def _facts(summary: Summary) -> tuple[tuple[str, str], ...]:
         ("Agents", count(len(run.agents))),
         ("Streams", ", ".join(_load(stream) for stream in summary.streams)),
         *_changed_limits(summary),
+        *_digest(summary),
     )
+
+
+def _digest(summary: Summary) -> tuple[tuple[str, str], ...]:
+    digest = summary.run.digest
+    if digest is None or summary.altered:
+        return ()
+    signature = digest.get("signature")
+    by = f", signed by {signature['signer']}" if signature else ", not signed"
+    return (("Digest", f"SHA-256 {digest['sha256']}{by}"),)
 
 
 def _changed_limits(summary: Summary) -> tuple[tuple[str, str], ...]:

@@ -25,6 +25,7 @@ import psutil
 import pytest
 
 from ldapslam.lab import Lab
+from ldapslam.results.digest import sha256_of
 from support.command_line import Running, environment, ldapslam
 
 BIN = Path(sys.executable).parent
@@ -177,6 +178,39 @@ def test_a_job_runs_over_mutual_tls(fleet: SecureFleet, lab: Lab) -> None:
     assert code == 0
     run = json.loads(out)
     assert (run["submitted_by"], run["state"]) == ("olga", "finished")
+
+
+def test_a_run_is_signed_by_its_coordinator(fleet: SecureFleet) -> None:
+    """The test before this one made it."""
+    code, out, err = fleet.call("victor", "verify", "latest")
+    assert code == 0, err
+    assert "signed   by coordinator coordinator" in out
+    options = ("--out", "signed", "--format", "json,text")
+    code, _, err = fleet.call("victor", "report", "latest", *options)
+    assert code == 0, err
+    text = " ".join((fleet.folder / "signed" / "report.txt").read_text().split())
+    assert "signed by coordinator" in text
+
+    def verified(*options: str | Path) -> tuple[int, str, str]:
+        """Offline, and without a certificate of one's own."""
+        ended = ldapslam("verify", "signed", *options, cwd=fleet.folder)
+        return ended.returncode, ended.stdout, ended.stderr
+
+    authority = fleet.folder / "pki" / "ca.pem"
+    code, out, err = verified("--ca", authority)
+    assert (code, "signed   by coordinator coordinator" in out) == (0, True), err
+    code, out, _ = verified()
+    assert (code, "give --ca to know" in out) == (0, True)
+    fleet.pki("init", "--pki", "other")
+    code, _, err = verified("--ca", fleet.folder / "other" / "ca.pem")
+    assert (code, "is of another authority" in err) == (3, True), err
+    path = fleet.folder / "signed" / "result.json"
+    result = json.loads(path.read_text())
+    result["digest"]["document"]["reasons"] = ["none"]
+    result["digest"]["sha256"] = sha256_of(result["digest"]["document"])
+    path.write_text(json.dumps(result))
+    code, _, err = verified("--ca", authority)
+    assert (code, "not one of this content" in err) == (3, True), err
 
 
 def test_a_viewer_looks_and_does_nothing_else(fleet: SecureFleet, lab: Lab) -> None:

@@ -20,7 +20,8 @@ from ldapslam.base.errors import (
 )
 from ldapslam.coordinator import run_queue
 from ldapslam.coordinator.control import Coordinator
-from ldapslam.coordinator.runs import controller
+from ldapslam.coordinator.runs import controller, judge
+from ldapslam.coordinator.runs.judge import Judgement
 from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.proto import agent_pb2
 from ldapslam.proto.common_pb2 import Snapshot
@@ -49,8 +50,16 @@ class World:
     def __init__(self, path: Path) -> None:
         self.now_ns = 100 * S
         self.writer = StoreWriter(str(path / "results.sqlite"))
-        self.coordinator = Coordinator(self.writer, lambda: self.now_ns)
+        #: Runs that were judged, all PASS.
+        self.judged = asyncio.Queue[str]()
+        self.coordinator = Coordinator(
+            self.writer, lambda: self.now_ns, judge=self._judge
+        )
         self.session_id = ""
+
+    async def _judge(self, run_id: str) -> Judgement:
+        self.judged.put_nowait(run_id)
+        return Judgement("PASS")
 
     async def register(self) -> None:
         request = agent_pb2.RegisterRequest(
@@ -309,6 +318,48 @@ def test_a_run_whose_end_cannot_be_stored_is_said_to_have_failed(
     in_a_world(tmp_path, test)
 
 
+def interval(world: World, run_id: str, sequence: int) -> agent_pb2.IntervalReport:
+    return agent_pb2.IntervalReport(
+        run_id=run_id,
+        agent="a",
+        epoch=3,
+        attempt=world.store.agents(run_id)["a"]["attempt"],
+        sequence=sequence,
+        packed=pack(Snapshot(index=sequence, end_ns=S, phase="measure")),
+    )
+
+
+def test_a_run_is_judged_once_and_again_when_more_of_it_arrives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(judge, "_QUIET_S", 0.0)
+
+    async def test(world: World) -> None:
+        report_interval = world.coordinator.agents.ReportInterval
+        await world.beat(0)
+        run_id = await world.submit()
+        await world.report(run_id, ready=agent_pb2.AgentReady())
+        await world.report(run_id, started=agent_pb2.AgentStarted())
+        await report_interval(interval(world, run_id, 1), None)
+        finished = agent_pb2.AgentFinished(interval_count=4)
+        await world.report(run_id, finished=finished)
+        await world.end_of(run_id)
+        verdicts = world.coordinator.fleet.verdicts
+        assert await world.judged.get() == run_id
+        await verdicts.wait()
+        assert world.store.run(run_id).verdict == "PASS"
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(world.judged.get(), 0.1)
+        for number in (2, 3):
+            reply = await report_interval(interval(world, run_id, number), None)
+            assert reply.status == COMMITTED
+            assert await world.judged.get() == run_id
+        await verdicts.wait()
+        assert world.store.run(run_id).verdict == "PASS"
+
+    in_a_world(tmp_path, test)
+
+
 def test_a_report_that_finds_the_store_busy_is_asked_for_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -317,14 +368,7 @@ def test_a_report_that_finds_the_store_busy_is_asked_for_again(
         run_id = await world.submit()
         await world.report(run_id, ready=agent_pb2.AgentReady())
         await world.report(run_id, started=agent_pb2.AgentStarted())
-        report = agent_pb2.IntervalReport(
-            run_id=run_id,
-            agent="a",
-            epoch=3,
-            attempt=world.store.agents(run_id)["a"]["attempt"],
-            sequence=1,
-            packed=pack(Snapshot(end_ns=S, phase="measure")),
-        )
+        report = interval(world, run_id, 1)
         with monkeypatch.context() as patch:
             for function in ("add_intervals", "add_interval"):
                 fail(patch, function, times=1)

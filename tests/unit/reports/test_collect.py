@@ -173,10 +173,10 @@ def _filled(store: Store, records: list[Interval]) -> Any:
     return run
 
 
-def _collect(store: Store, run: Any, processes: int = 1) -> Collected:
+def _collect(store: Store, run: Any, parts: int = 1) -> Collected:
     found = columns.extent(store, run.run_id)
     plan = Plan(run.plan, found.last)
-    return collect_run(store, run, plan, found, KEYS, VALIDITY, processes=processes)
+    return collect_run(store, run, plan, found, KEYS, VALIDITY, parts=parts)
 
 
 @pytest.fixture(params=[1, 7_000, 3 << 20], ids="window of {} bytes".format)
@@ -434,7 +434,7 @@ def test_a_run_collected_in_parts_is_the_run(
     records = _records(4)
     with Store.open(tmp_path / "results.sqlite") as store:
         run = _filled(store, records)
-        whole, in_parts = _collect(store, run), _collect(store, run, processes=3)
+        whole, in_parts = _collect(store, run), _collect(store, run, parts=3)
     expected = by_record(records, WANTED, VALIDITY, fragment_ns=NS_PER_S / 10)
     _check_totals(in_parts, expected)
     assert in_parts.timeline == whole.timeline

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`verify`: is a run, or its result.json, what its verdict was given for?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ldapslam.base.errors import AccessRefused, ConfigError, NotAsJudged
+from ldapslam.cli.client import run_argument
+from ldapslam.cli.console import put_result
+from ldapslam.cli.options import FILE, STORE_NAME, option, store_option
+from ldapslam.cli.results.report import store_of
+from ldapslam.cli.security import client_options, current_security
+
+if TYPE_CHECKING:
+    from cryptography import x509
+
+_RESULT_FILE = "result.json"
+
+
+@click.command("verify")
+@run_argument
+@option(
+    "--ca FILE",
+    "Certificate of the fleet's authority (PEM): the run must be signed by one of its "
+    "coordinators. Without it, that of your own certificate, if there is one.",
+    type=FILE,
+)
+@store_option
+@client_options
+def verify_command(
+    run_id: str, ca: Path | None, store: str | None, coordinator: str, as_json: bool
+) -> None:
+    """Check that RUN is what its verdict was given for, and who signed it.
+
+    RUN is as for `ldapslam report`; or a folder with a result.json, which needs neither
+    store nor coordinator, and of which only that file is checked.
+    """
+    result_file = Path(run_id) / _RESULT_FILE
+    if result_file.is_file() and not (Path(run_id) / STORE_NAME).is_file():
+        digest, problems = _of_file(result_file)
+        checked = [_RESULT_FILE]
+    else:
+        digest, problems, checked = _of_store(run_id, store, coordinator)
+    document = digest["document"]
+    name = f"run {document['run_id']}"
+    if problems:
+        raise NotAsJudged(
+            f"{name} is not what was judged: {'; '.join(problems)}",
+            hint="trust none of its figures: somebody changed it since",
+        )
+    signer = _signer(digest, _authorities(ca), must_be_signed=ca is not None)
+    put_result(
+        {
+            "run_id": document["run_id"],
+            "verdict": document["verdict"],
+            "judged_utc": document["judged_utc"],
+            "sha256": digest["sha256"],
+            "checked": checked,
+            "signer": signer,
+        },
+        [
+            f"{name} is what was judged",
+            f"  verdict  {document['verdict']}, {document['judged_utc'][:19]} UTC",
+            f"  digest   SHA-256 {digest['sha256']}",
+            f"  checked  {', '.join(checked)}",
+            f"  signed   {signer or 'not'}",
+        ],
+        as_json=as_json,
+    )
+
+
+def _of_store(
+    run: str, store: str | None, coordinator: str
+) -> tuple[Mapping[str, Any], list[str], list[str]]:
+    """The digest, what is wrong, and what was looked at."""
+    from ldapslam.reports.digest import RESULT, altered_of, parts_in
+
+    with store_of(run, store, coordinator) as (results, full_id, folder):
+        record = results.run(full_id)
+        if record.digest is None:
+            raise NotAsJudged(
+                f"run {full_id} has no digest",
+                hint="a run gets one when it is judged, since schema 0010 of the store",
+            )
+        problems = list(altered_of(results, record))
+    checked = sorted(parts_in(record.digest["document"]).keys() - {RESULT})
+    if folder is not None and (folder / _RESULT_FILE).is_file():
+        digest, wrong = _of_file(folder / _RESULT_FILE)
+        if digest["sha256"] != record.digest["sha256"]:
+            wrong.append("result.json has the digest of another judgement")
+        problems += wrong
+        checked.append(_RESULT_FILE)
+    return record.digest, problems, checked
+
+
+def _of_file(path: Path) -> tuple[Mapping[str, Any], list[str]]:
+    """The digest in a result.json, and what is wrong."""
+    from ldapslam.reports.digest import altered_result
+
+    try:
+        result = json.loads(path.read_text("utf-8"))
+        if "digest" not in result:
+            raise NotAsJudged(
+                f"{path} has no digest",
+                hint="it was written before the run was judged: write it again with "
+                "`ldapslam report`",
+            )
+        return result["digest"], list(altered_result(result))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise NotAsJudged(f"{path} is no result of a judged run: {error}") from error
+
+
+def _authorities(ca: Path | None) -> Sequence[x509.Certificate]:
+    from ldapslam.transport.pki.certificate import read_certificates
+
+    if ca is not None:
+        return read_certificates(ca)
+    files = current_security().files
+    return () if files is None else files.authorities()
+
+
+def _signer(
+    digest: Mapping[str, Any],
+    authorities: Sequence[x509.Certificate],
+    *,
+    must_be_signed: bool,
+) -> str:
+    """Who signed it, in words; empty: nobody."""
+    from ldapslam.results.digest import canonical
+    from ldapslam.transport.pki.signature import check
+
+    document, signature = digest["document"], digest.get("signature")
+    if signature is None:
+        if must_be_signed:
+            raise NotAsJudged(
+                f"run {document['run_id']} is not signed",
+                hint="a coordinator signs with its certificate: it had none",
+            )
+        return ""
+    judged_utc = datetime.fromisoformat(document["judged_utc"])
+    try:
+        identity = check(canonical(document), signature, judged_utc, authorities)
+    except AccessRefused as error:
+        raise NotAsJudged(str(error), hint=error.hint) from error
+    if authorities:
+        return f"by coordinator {identity.name}"
+    return (
+        f"by one who calls itself coordinator {identity.name}: give --ca to know that "
+        "the fleet's authority agrees"
+    )

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Verdicts with their digests: signed, and given anew when more arrives."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from ldapslam.base.errors import ConfigError
+from ldapslam.coordinator.observer import Observer
+from ldapslam.coordinator.runs import judge as judge_module
+from ldapslam.coordinator.runs.judge import Judgement, Verdicts
+from ldapslam.coordinator.store_writer import StoreWriter
+from ldapslam.results.digest import canonical, sha256_of
+from ldapslam.results.records import RunRecord
+from ldapslam.results.store import Store
+from support.store import RUN_ID, Scenario, fill
+
+DOCUMENT = {"run_id": RUN_ID, "parts": {}, "word": "ä"}
+
+
+class Seen(Observer):
+    """Judges by a list of verdicts, signs, and notes what it was told."""
+
+    def __init__(self, *verdicts: str) -> None:
+        self.verdicts = list(verdicts)
+        self.told: list[str | None] = []
+        self.signed: list[bytes] = []
+        #: Set when all verdicts are given.
+        self.is_done = asyncio.Event()
+
+    async def judge(self, run_id: str) -> Judgement:
+        assert run_id == RUN_ID
+        verdict = self.verdicts.pop(0)
+        if not self.verdicts:
+            self.is_done.set()
+        return Judgement(verdict, ("why",), DOCUMENT)
+
+    def sign(self, content: bytes) -> Mapping[str, str]:
+        self.signed.append(content)
+        return {"signer": "c1"}
+
+    def run_judged(self, record: RunRecord, reasons: Sequence[str]) -> None:
+        self.told.append(record.verdict)
+
+
+def in_a_store(
+    folder: Path, seen: Seen, test: Callable[[Verdicts, Store], Awaitable[None]]
+) -> None:
+    async def run() -> None:
+        writer = StoreWriter(str(folder / "results.sqlite"))
+        verdicts = Verdicts(writer, seen.judge, [seen], seen.sign)
+        scenario = Scenario(run={"verdict": None}, measure_s=2)
+        await writer.call(fill, writer.store, scenario)
+        async with asyncio.timeout(30):
+            await test(verdicts, writer.store)
+            await verdicts.stop()
+        await writer.close()
+
+    asyncio.run(run())
+
+
+async def until_judged(seen: Seen, verdicts: Verdicts) -> None:
+    """All of its verdicts are given, and stored."""
+    await seen.is_done.wait()
+    await verdicts.wait()
+
+
+def test_a_verdict_is_stored_with_its_signed_digest(tmp_path: Path) -> None:
+    seen = Seen("FAIL")
+
+    async def test(verdicts: Verdicts, store: Store) -> None:
+        verdicts.judge(store.run(RUN_ID))
+        await verdicts.wait()
+        run = store.run(RUN_ID)
+        assert run.verdict == "FAIL"
+        assert run.digest == {
+            "document": DOCUMENT,
+            "sha256": sha256_of(DOCUMENT),
+            "signature": {"signer": "c1"},
+        }
+        assert seen.signed == [canonical(DOCUMENT)]
+
+    in_a_store(tmp_path, seen, test)
+    assert seen.told == ["FAIL"]
+
+
+def test_a_key_that_signs_nothing_costs_no_verdict(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Unable(Seen):
+        def sign(self, content: bytes) -> Mapping[str, str]:
+            raise ConfigError("key.pem: cannot be read")
+
+    async def test(verdicts: Verdicts, store: Store) -> None:
+        verdicts.judge(store.run(RUN_ID))
+        await verdicts.wait()
+        run = store.run(RUN_ID)
+        assert (run.verdict, run.digest and run.digest["signature"]) == ("PASS", None)
+
+    with caplog.at_level(logging.ERROR):
+        in_a_store(tmp_path, Unable("PASS"), test)
+    assert "is not signed: key.pem" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("second", "told"), [("PASS", ["PASS"]), ("INVALID", ["PASS", "INVALID"])]
+)
+def test_what_comes_late_takes_the_verdict_back_until_it_is_given_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, second: str, told: list[str]
+) -> None:
+    """Once for all that comes; observers hear of another verdict only."""
+    monkeypatch.setattr(judge_module, "_QUIET_S", 0.2)
+    seen = Seen("PASS", second)
+
+    async def test(verdicts: Verdicts, store: Store) -> None:
+        verdicts.judge(store.run(RUN_ID))
+        await verdicts.wait()
+        for _ in range(3):
+            await verdicts.reopen(RUN_ID)
+            run = store.run(RUN_ID)
+            assert (run.verdict, run.digest) == (None, None)
+        await until_judged(seen, verdicts)
+        assert store.run(RUN_ID).verdict == second
+
+    in_a_store(tmp_path, seen, test)
+    assert seen.told == told
+
+
+def test_what_comes_while_a_run_is_judged_has_it_judged_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(judge_module, "_QUIET_S", 0.0)
+    seen = Seen("INVALID", "PASS")
+
+    async def test(verdicts: Verdicts, store: Store) -> None:
+        verdicts.judge(store.run(RUN_ID))
+        await verdicts.reopen(RUN_ID)
+        await until_judged(seen, verdicts)
+        assert store.run(RUN_ID).verdict == "PASS"
+
+    in_a_store(tmp_path, seen, test)
+    assert seen.told == ["INVALID", "PASS"]
+
+
+def test_a_stopped_coordinator_judges_nothing_more(tmp_path: Path) -> None:
+    seen = Seen("PASS")
+
+    async def test(verdicts: Verdicts, store: Store) -> None:
+        await verdicts.reopen(RUN_ID)
+
+    in_a_store(tmp_path, seen, test)
+    assert seen.verdicts == ["PASS"]

@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A judged run and its result.json are what the verdict was given for, or say so."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from jsonschema import Draft202012Validator
+
+from ldapslam.reports.digest import altered_of, altered_result, digest_document
+from ldapslam.reports.formats.render import result_json
+from ldapslam.reports.formats.text import render_text
+from ldapslam.reports.model import Summary
+from ldapslam.reports.sections.report_document import document
+from ldapslam.reports.summarise import summarise
+from ldapslam.results import schema
+from ldapslam.results.digest import canonical, digest_of, sha256_of
+from ldapslam.results.store import Store
+from support.monitors import add_monitors
+from support.result_schema import result_schema
+from support.store import RUN_ID, Scenario, fill
+
+
+def judge(store: Store) -> None:
+    summary = summarise(store, RUN_ID)
+    digest = digest_of(digest_document(store, summary), {"signer": "c1"})
+    store.set_verdict(RUN_ID, summary.verdict, digest)
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    """With something in every table."""
+    with Store.open("sqlite://") as found:
+        fill(found, Scenario(thresholds=("readers.search.response_time.p99 < 1s",)))
+        found.add_event(
+            RUN_ID, "agent_silent", "load1 is silent", "2026-03-01T12:00:09Z"
+        )
+        found.add_clock_samples(RUN_ID, [("load1", 5, 7, 9)])
+        add_monitors(found, RUN_ID, 5)
+        judge(found)
+        yield found
+
+
+def test_a_judged_run_shows_its_digest(store: Store) -> None:
+    summary = summarise(store, RUN_ID)
+    assert (summary.verdict, summary.altered) == ("PASS", ())
+    digest = store.run(RUN_ID).digest
+    assert digest is not None
+    assert digest["document"]["parts"].keys() == {
+        "job",
+        "manifest",
+        "run",
+        "result",
+        *(table.name for table in schema.TABLES),
+    }
+    assert all(part["rows"] for part in digest["document"]["parts"].values())
+    text = " ".join(render_text(document(summary)).split())
+    assert f"SHA-256 {digest['sha256']}, signed by c1" in text
+
+
+def test_the_copy_of_a_run_is_the_same(store: Store) -> None:
+    with Store.open("sqlite://") as other:
+        other.import_run(store.export_run(RUN_ID))
+        assert summarise(other, RUN_ID).altered == ()
+
+
+def test_who_was_told_of_the_verdict_changes_nothing(store: Store) -> None:
+    before = json.loads(result_json(summarise(store, RUN_ID)))
+    store.add_event(RUN_ID, "notified", "ops was told", "2026-03-01T13:00:00Z")
+    summary = summarise(store, RUN_ID)
+    after = json.loads(result_json(summary))
+    assert summary.altered == ()
+    assert len(after["events"]) == len(before["events"]) + 1
+    assert altered_result(after) == altered_result(before) == ()
+
+
+def _other(value: Any) -> Any:
+    """Another value of the same type."""
+    match value:
+        case bool():
+            return not value
+        case bytes():
+            return bytes([value[0] ^ 1]) + value[1:]
+        case int() | float():
+            return value + 1_000
+        case str():
+            return value + "x"
+        case dict():
+            return {**value, "x": 1}
+        case list():
+            return [*value, 1]
+    return 1
+
+
+_COLUMNS = [
+    (table, column)
+    for table in schema.TABLES
+    for column in table.columns
+    if column.name != "run_id"
+    and not (table is schema.run and column.name in ("verdict", "digest"))
+]
+
+
+@pytest.mark.parametrize(
+    ("table", "column"), _COLUMNS, ids=[f"{t.name}.{c.name}" for t, c in _COLUMNS]
+)
+def test_no_value_of_a_run_is_changed_unseen(
+    store: Store, table: sa.Table, column: sa.Column[Any]
+) -> None:
+    keys, judged = list(table.primary_key), store.run(RUN_ID)
+    with store.transaction(writes=True) as connection:
+        row = connection.execute(sa.select(table).order_by(*keys).limit(1)).one()
+        value = _other(row._mapping[column.name])
+        same_row = sa.and_(*(key == row._mapping[key.name] for key in keys))
+        connection.execute(sa.update(table).where(same_row), {column.name: value})
+    [why] = altered_of(store, judged)
+    part = table.name
+    if table is schema.run:
+        part = "manifest" if column.name == "manifest" else "(job|run)"
+    assert re.fullmatch(f"{part} has other content", why)
+
+
+@pytest.mark.parametrize("name", ["verdict", "reasons", "parts"])
+def test_another_document_is_seen(store: Store, name: str) -> None:
+    digest: Any = store.run(RUN_ID).digest
+    document = digest["document"]
+    document[name] = _other(document[name])
+    store.set_verdict(RUN_ID, "PASS", digest)
+    assert "not that of its document" in " ".join(altered_of(store, store.run(RUN_ID)))
+
+
+def test_a_changed_threshold_makes_the_run_invalid(store: Store) -> None:
+    plan = {**store.run(RUN_ID).plan, "thresholds": []}
+    with store.transaction(writes=True) as connection:
+        connection.execute(sa.update(schema.run), {"plan": plan})
+    summary = summarise(store, RUN_ID)
+    assert summary.verdict == "INVALID"
+    assert summary.reasons == (
+        "the stored run is not what was judged: job has other content",
+    )
+
+
+def test_the_report_of_an_altered_run_has_no_digest(store: Store) -> None:
+    store.put_agent(RUN_ID, "load1", {"host": {"os": "another"}})
+    text = render_text(document(summarise(store, RUN_ID)))
+    assert "cannot be certified: the stored run is not what was judged" in text
+    assert "run_agent has other content" in text
+    assert "SHA-256" not in text
+
+
+def test_a_row_more_or_less_is_seen(store: Store) -> None:
+    table = schema.interval_report
+    with store.transaction(writes=True) as connection:
+        last = sa.select(sa.func.max(table.c.sequence)).scalar_subquery()
+        gone = table.c.sequence == last
+        connection.execute(sa.delete(table).where(gone, table.c.agent == "load1"))
+    [why] = summarise(store, RUN_ID).altered
+    assert why.startswith("interval_report has ")
+    assert "it had" in why
+
+
+def result(store: Store) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(result_json(summarise(store, RUN_ID)))
+    return found
+
+
+def test_result_json_is_known_by_its_digest(store: Store) -> None:
+    found = result(store)
+    Draft202012Validator(result_schema()).validate(found)
+    assert altered_result(found) == ()
+
+
+def _change_verdict(found: dict[str, Any]) -> None:
+    found["verdict"] = "FAIL"
+
+
+def _change_percentile(found: dict[str, Any]) -> None:
+    found["streams"]["readers"]["search"]["response_time_us"]["p99"] -= 0.001
+
+
+def _change_event(found: dict[str, Any]) -> None:
+    found["events"][0]["text"] += "!"
+
+
+def _change_document(found: dict[str, Any]) -> None:
+    found["digest"]["document"]["reasons"].append("none")
+
+
+def _change_part(found: dict[str, Any]) -> None:
+    found["digest"]["document"]["parts"]["result"]["sha256"] = "0" * 64
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _change_verdict,
+        _change_percentile,
+        _change_event,
+        _change_document,
+        _change_part,
+    ],
+)
+def test_a_changed_result_json_is_seen(store: Store, change: Any) -> None:
+    found = result(store)
+    change(found)
+    assert altered_result(found)
+
+
+def test_another_verdict_in_the_store_is_seen(store: Store) -> None:
+    digest = store.run(RUN_ID).digest
+    store.set_verdict(RUN_ID, "FAIL", digest)
+    assert any("PASS" in one for one in summarise(store, RUN_ID).altered)
+
+
+def test_canonical_json_is_as_documented() -> None:
+    value = {"b": [1, 2.5, None, True], "a": 'ä"\\\n\u2028', "\ud800": ""}
+    text = '{"a":"ä\\"\\\\\\n\u2028","b":[1,2.5,null,true],"\ud800":""}'
+    assert canonical(value) == text.encode("utf-8", "surrogatepass")
+    assert sha256_of({}) == (
+        "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"
+    )
+
+
+def test_of_a_run_that_is_not_judged_nothing_is_said() -> None:
+    with Store.open("sqlite://") as store:
+        fill(store, Scenario())
+        summary: Summary = summarise(store, RUN_ID)
+    assert summary.altered == ()
+    assert "digest" not in json.loads(result_json(summary))
