@@ -222,6 +222,25 @@ class AgentLimitExceeded(FleetError):
         self.setting = setting
 
 
+class NotGranted(FleetError):
+    """An agent's operator keeps something of its host from jobs."""
+
+    def __init__(
+        self, agent: str, what: str, setting: str = "", rule: str = ""
+    ) -> None:
+        super().__init__(
+            f"agent {agent!r} may not {what} for a job",
+            hint=f"its operator can allow that: `{setting} = {rule!r}` in the agent's "
+            f"settings, or --{setting}"
+            if setting
+            else "it is the agent's own, or the system's: no setting allows it",
+        )
+        self.agent = agent
+        self.what = what
+        self.setting = setting
+        self.rule = rule
+
+
 class NotEnoughAgents(FleetError):
     def __init__(
         self,

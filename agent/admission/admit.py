@@ -59,7 +59,7 @@ def admit(
     """The plan with its servers' addresses, and these by URI; AgentLimitExceeded,
     FleetError, TargetNotAllowed or TargetUnreachable."""
     agent = request.agent
-    check_part(part_of(plan), limits, agent)
+    check_part(part_of(plan, request.run.coordinator_timeout_ns), limits, agent)
     folder = request.files_folder
     check_room(
         room_for(plan, workers, request.run.coordinator_timeout_ns),

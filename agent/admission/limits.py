@@ -47,6 +47,13 @@ class AgentLimits:
     logs: tuple[str, ...] = ()
     #: What imports may use: folders for databases and data, programs; or ANY_PATH.
     imports: tuple[str, ...] = ()
+    #: Secrets that jobs may name, and classes beside those installed: grants.py.
+    secrets: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()
+    #: Of the agent itself; no job reads them as a secret.
+    own_files: tuple[str, ...] = ()
+    #: How long load may go on without the coordinator.
+    max_orphan_ns: int | None = None
 
     def to_json(self) -> str:
         """For the engine's process and the coordinator's `agents`."""
@@ -63,7 +70,7 @@ class AgentLimits:
         """The limits that `to_json` gave; without a text, those of the defaults."""
         values: dict[str, Any] = json.loads(text or "{}")
         values["targets"] = parse_rules(values.pop("targets", ()))
-        for name in ("logs", "imports"):
+        for name in ("logs", "imports", "secrets", "classes", "own_files"):
             values[name] = tuple(values.pop(name, ()))
         return cls(**values)
 
@@ -100,9 +107,11 @@ class Part:
     #: Names of streams without a limit of their rate.
     unbounded: tuple[str, ...]
     duration_ns: int
+    #: How long its load goes on without the coordinator.
+    orphan_ns: int = 0
 
 
-def part_of(plan: AgentPlan) -> Part:
+def part_of(plan: AgentPlan, orphan_ns: int = 0) -> Part:
     """A session counts with all its steps at its arrival, a paged search counts once,
     and a Python class with its arrivals."""
     rates = {stream.name: _peak_rate_per_s(stream) for stream in plan.streams}
@@ -113,6 +122,7 @@ def part_of(plan: AgentPlan) -> Part:
         peak_rate_per_s=None if unbounded else sum(known),
         unbounded=unbounded,
         duration_ns=plan.boundaries_ns[-1] if plan.boundaries_ns else 0,
+        orphan_ns=orphan_ns,
     )
 
 
@@ -155,14 +165,19 @@ def check_part(part: Part, limits: AgentLimits, agent: str) -> None:
             )
     if limits.max_rate_per_s is not None:
         _check_rate(part, limits.max_rate_per_s / limits.max_runs, agent, each)
-    limit_ns = limits.max_duration_ns
-    if limit_ns is not None and part.duration_ns > limit_ns:
-        raise AgentLimitExceeded(
-            agent,
-            f"a length of {format_duration(part.duration_ns)}",
-            format_duration(limit_ns),
-            "max-duration",
-        )
+    lengths = (
+        ("a length of {}", part.duration_ns, limits.max_duration_ns, "max-duration"),
+        (
+            "{} of load without its coordinator (`coordinator_timeout`)",
+            part.orphan_ns,
+            limits.max_orphan_ns,
+            "max-orphan",
+        ),
+    )
+    for share, asked_ns, limit_ns, setting in lengths:
+        if limit_ns is not None and asked_ns > limit_ns:
+            asked = share.format(format_duration(asked_ns))
+            raise AgentLimitExceeded(agent, asked, format_duration(limit_ns), setting)
 
 
 def _check_rate(part: Part, most_per_s: float, agent: str, each: str) -> None:
@@ -195,6 +210,7 @@ def describe_limits(document: Mapping[str, Any]) -> list[str]:
         "max_connections": lambda value: f"{value:,} connections",
         "max_rate_per_s": lambda value: f"{value:g}/s",
         "max_duration_ns": lambda value: format_duration(int(value)),
+        "max_orphan_ns": lambda value: f"orphan {format_duration(int(value))}",
         "max_cpu_ratio": lambda value: f"{format_ratio(float(value))} of the CPUs",
         "marker_rdn": lambda value: f"marker {value}",
     }

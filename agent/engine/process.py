@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 from ldapslam.agent import pipe
 from ldapslam.agent.admission import preflight
 from ldapslam.agent.admission.admit import admit, ask_servers, workers_for
+from ldapslam.agent.admission.grants import check_grants
 from ldapslam.agent.admission.limits import AgentLimits
 from ldapslam.agent.assignment import load_assignment
 from ldapslam.agent.engine.setup import Part, compose, with_traces
@@ -95,7 +96,8 @@ class RunProcess:
                 engine.close()
 
     def _ask_targets(self) -> list[dict[str, Any]]:
-        """Check the operator's limits before anything is connected."""
+        """Check what the operator allows before anything is connected, or imported."""
+        check_grants(self._job, self._plan, self._limits, self._request.agent)
         self._plan, locations = admit(
             self._plan, self._request, self._limits, self._workers
         )

@@ -25,6 +25,7 @@ from typing import Any
 
 from ldapslam.agent import pipe
 from ldapslam.agent.admission.admit import keep_to_cpus
+from ldapslam.agent.admission.grants import check_secrets
 from ldapslam.agent.admission.limits import AgentLimits
 from ldapslam.agent.assignment import load_assignment
 from ldapslam.agent.monitoring.choose import monitors_for
@@ -57,6 +58,7 @@ class MonitorProcess:
         self._pipe = pipe
         self._run = request.run
         self._job = load_assignment(request.run, Path(request.files_folder))
+        self._agent = request.agent
         self._limits = limits = AgentLimits.from_json(request.limits_json)
         keep_to_cpus(limits)
         self._is_first = request.run.agent_index == 0
@@ -67,6 +69,7 @@ class MonitorProcess:
         self._readings = ServerReadings(self._servers, read)
 
     def execute(self) -> None:
+        check_secrets(self._job, self._limits, self._agent)
         watched = self._watch()
         if not watched and not self._readings.found:
             self._finish({})

@@ -159,7 +159,7 @@ def local_fleet(
                 arguments = ["--coordinator", address, "--name", name]
                 arguments += ["--spool", str(spools / file_name)]
                 # the user who names the targets is this agent's operator, too
-                for kind in ("target", "log", "import"):
+                for kind in ("target", "log", "import", "secret", "class"):
                     arguments += [f"--allow-{kind}", "any"]
                 for key, value in labels.items():
                     arguments += ["--label", f"{key}={value}"]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,19 +23,21 @@ from ldapslam.base.log_format import (
     set_up_log,
     without_passwords,
 )
-from ldapslam.cli.console import announce
+from ldapslam.cli.console import announce, put
 from ldapslam.cli.options import FOLDER, add_options, flag, option
 from ldapslam.cli.scratch import is_scratch, remove_scratch
 from ldapslam.cli.security import coordinator_option
 from ldapslam.cli.serve.server_security import (
+    AgentIdentity,
     ServerSecurity,
     agent_identity,
     join_option,
     server_security_options,
 )
-from ldapslam.cli.serve.settings_file import config_option
+from ldapslam.cli.serve.settings_file import config_option, settings_in_force
 
 if TYPE_CHECKING:
+    from ldapslam.agent.admission.limits import AgentLimits
     from ldapslam.agent.client import Sidecar
 
 
@@ -249,6 +252,19 @@ _limit_options = add_options(
         multiple=True,
     ),
     option(
+        "--allow-secret secrets RULE",
+        "A secret that jobs may name, as in {env: NAME} or {file: PATH}: env:NAME; "
+        "file:PATH, of a file or of a folder; any. Repeatable. When left out: none.",
+        multiple=True,
+    ),
+    option(
+        "--allow-class classes NAME",
+        "A class in Python that jobs may run: package.module:Class, or a package or "
+        "module for all in it; any. Repeatable. When left out: those that are "
+        "installed as entry points of `ldapslam.python_jobs`.",
+        multiple=True,
+    ),
+    option(
         "--require-marker RDN",
         "Load a directory only if this entry (cn=ldapslam-allowed) is below each "
         "naming context that the job touches.",
@@ -273,6 +289,12 @@ _limit_options = add_options(
     option(
         "--max-duration max_duration_ns DURATION",
         "Longest run, such as 12h.",
+        parse=units.parse_duration,
+    ),
+    option(
+        "--max-orphan max_orphan_ns DURATION",
+        "Longest time that load may go on without the coordinator; a job asks for it "
+        "as `coordinator_timeout`.",
         parse=units.parse_duration,
     ),
     option(
@@ -323,7 +345,9 @@ _OWN_SETTINGS = ("labels", "workers", "realtime", "max_runs", "restricted")
 @log_format_option
 @metrics_option
 @config_option
+@flag("--explain", "Show the settings in force and where each is from; start nothing.")
 def agent_command(
+    explain: bool,
     coordinator: str,
     name: str | None,
     spool: Path | None,
@@ -335,6 +359,7 @@ def agent_command(
     **given: Any,
 ) -> None:
     """Generate load for a coordinator until SIGTERM or Ctrl-C, which drain."""
+    from ldapslam.agent.admission.grants import check_secret_rules
     from ldapslam.agent.admission.limits import AgentLimits
     from ldapslam.agent.admission.target_rules import parse_rules
     from ldapslam.directory.marker import parse_marker
@@ -342,11 +367,16 @@ def agent_command(
     own = {name: given.pop(name) for name in _OWN_SETTINGS}
     if require_marker is not None:
         given["marker_rdn"] = parse_marker(require_marker)
-    allowed = AgentLimits(targets=parse_rules(allow_target), **given)
     identity = agent_identity(
         *(coordinator, name, socket.gethostname(), spool),
         *(state_folder() / "spool", join_file),
     )
+    given["secrets"] = check_secret_rules(given["secrets"])
+    given["own_files"] = identity.own_files(join_file)
+    allowed = AgentLimits(targets=parse_rules(allow_target), **given)
+    if explain:
+        _explain(identity, allowed)
+        return
     _begin_log(log_format, may_be_root=is_unix(coordinator), agent=identity.name)
     from ldapslam.agent.fork_server import fork_server
 
@@ -371,6 +401,30 @@ def agent_command(
             has_joined=identity.has_joined,
             sidecar=_metrics_sidecar(metrics),
         )
+
+
+def _explain(identity: AgentIdentity, allowed: AgentLimits) -> None:
+    """Print what is in force."""
+    from ldapslam.agent.admission.grants import NEVER
+    from ldapslam.cli.fleet.operate import put_table
+
+    files = identity.files
+    when_left_out = {
+        "name": identity.name,
+        "spool": str(identity.spool),
+        "tls": "no certificate" if files is None else str(files.certificate.parent),
+        "allow-target": ", ".join(rule.text for rule in allowed.targets),
+        "allow-import": tempfile.gettempdir(),
+        "allow-class": "those of entry points",
+    }
+    own = ("explain", "tls_cert", "tls_key", "tls_ca")
+    settings = settings_in_force(click.get_current_context(), own)
+    rows = [
+        (name, value or when_left_out.get(name, "none" if "allow" in name else "–"), of)
+        for name, value, of in settings
+    ]
+    put_table(["setting", "in force", "from"], rows, "")
+    put(f"never read for a job: {', '.join((*NEVER, *allowed.own_files))}")
 
 
 def _metrics_sidecar(place: tuple[str, int] | None) -> Sidecar | None:

@@ -144,6 +144,12 @@ class AgentIdentity:
     has_joined: bool = False
     token: JoinToken | None = None
 
+    def own_files(self, join_file: Path | None) -> tuple[str, ...]:
+        """What the agent keeps from all jobs, whatever it allows."""
+        key = None if self.files is None else self.files.key
+        own = (self.spool, key, join_file)
+        return tuple(str(path.absolute()) for path in own if path is not None)
+
     def enter(self, coordinator: str) -> None:
         """Get the certificate, and check it; ConfigError, FleetError."""
         if self.files is None:

@@ -13,14 +13,19 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Callable, Container
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
+from click.core import ParameterSource
 
 from ldapslam.base.errors import ConfigError
 from ldapslam.base.fault import did_you_mean
+from ldapslam.base.units import format_duration, format_ratio, format_size
 from ldapslam.cli.options import FILE, option
+
+_FILE_KEY = "ldapslam.settings_file"
 
 
 def _read(context: click.Context, own: click.Parameter, path: Path | None) -> None:
@@ -45,6 +50,65 @@ def _read(context: click.Context, own: click.Parameter, path: Path | None) -> No
             )
         found[option.name or ""] = _checked(f"{path}: {key}", option, value)
     context.default_map = found
+    context.meta[_FILE_KEY] = path
+
+
+class Setting(NamedTuple):
+    """An option as it is in force."""
+
+    name: str
+    #: For people; empty when it is left out.
+    value: str
+    #: Where it comes from.
+    source: str
+
+
+def settings_in_force(context: click.Context, own: Container[str]) -> list[Setting]:
+    """All options of a serving command, without those named in `own`."""
+    found = []
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        if not isinstance(parameter, click.Option) or name in own:
+            continue
+        if parameter.hidden or parameter.is_eager or name not in context.params:
+            continue
+        value = _shown(name, context.params[name])
+        text = max(parameter.opts, key=len).removeprefix("--")
+        found.append(Setting(text, value, _source(context, parameter)))
+    return found
+
+
+def _source(context: click.Context, option: click.Option) -> str:
+    match context.get_parameter_source(option.name or ""):
+        case ParameterSource.COMMANDLINE:
+            return "command line"
+        case ParameterSource.ENVIRONMENT:
+            return f"variable {option.envvar}"
+        case ParameterSource.DEFAULT_MAP:
+            return f"{context.meta[_FILE_KEY]}"
+    return "default"
+
+
+#: Last part of an option's Python name -> its value for people.
+_UNITS: dict[str, Callable[[Any], str]] = {
+    "ns": format_duration,
+    "bytes": format_size,
+    "ratio": format_ratio,
+    "s": lambda value: f"{value:g}/s",
+}
+
+
+def _shown(name: str, value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, tuple | list):
+        return ", ".join(map(str, value))
+    if isinstance(value, dict):
+        return ", ".join(f"{key}={one}" for key, one in value.items())
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    show = _UNITS.get(name.rpartition("_")[2], str)
+    return show(value)
 
 
 def _checked(place: str, option: click.Option, value: Any) -> Any:

@@ -113,6 +113,47 @@ def test_submit_and_wait_ends_with_the_verdict(fleet: Fleet) -> None:
     assert out.startswith("FAIL")
 
 
+@pytest.mark.parametrize(
+    "what",
+    [
+        "bind={dn: cn=x, password: {env: HOME}}",
+        "monitors=[{directory: directory, bind: {dn: cn=x, password: {file: /x}}}]",
+        "streams[0]={name: s, target: directory, load: {closed: {clients: 1}}, "
+        'type: python, options: {class: "venv.__main__:X", operations: [x]}}',
+    ],
+    ids=["secret", "secret of a monitor", "class"],
+)
+def test_an_agent_gives_jobs_nothing_of_its_host_by_itself(
+    fleet: Fleet, what: str
+) -> None:
+    code, out, err = fleet.call("submit", fleet.job, "--wait", "--set", what)
+    assert (code, out) == (5, ""), err
+    assert "may not" in err
+    assert "allow-" in err
+    assert list(fleet.folder.glob("**/pyvenv.cfg")) == []
+
+
+def test_an_agent_explains_its_settings(tmp_path: Path) -> None:
+    (tmp_path / "agent.toml").write_text(
+        'name = "load-7"\nallow-secret = ["env:PW"]\nmax-orphan = "5m"\n'
+    )
+    ended = ldapslam(
+        *("agent", "--config", "agent.toml", "--max-rate", "5000/s", "--explain"),
+        cwd=tmp_path,
+        variables={"LDAPSLAM_COORDINATOR": "127.0.0.1:1", "XDG_STATE_HOME": "state"},
+    )
+    assert ended.returncode == 0, ended.stderr
+    rows = {line.split()[0]: line.split()[1:] for line in ended.stdout.splitlines()}
+    assert rows["name"] == ["load-7", "agent.toml"]
+    assert rows["coordinator"] == ["127.0.0.1:1", "variable", "LDAPSLAM_COORDINATOR"]
+    assert rows["allow-secret"] == ["env:PW", "agent.toml"]
+    assert rows["allow-target"] == ["loopback,", "ldapi", "default"]
+    assert rows["max-orphan"] == ["5m", "agent.toml"]
+    assert rows["max-rate"] == ["5000/s", "command", "line"]
+    assert rows["never"][-1].endswith("state/ldapslam/spool/load-7")
+    assert not (tmp_path / "state").exists(), "nothing was started"
+
+
 def test_runs_are_listed_newest_first_and_shown_by_prefix_or_latest(
     fleet: Fleet,
 ) -> None:

@@ -115,7 +115,7 @@ def test_a_fleet_of_three_counts_what_the_server_counts(
             agent = start(
                 name,
                 *("agent", "--coordinator", found[1], "--name", name),
-                *("--spool", folder / name),
+                *("--spool", folder / name, "--allow-secret", "any"),
             )
             agent.wait_for_text("registered")
         ended = ldapslam(

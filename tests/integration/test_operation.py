@@ -170,6 +170,7 @@ def test_an_agent_shows_its_own_figures(fleet: FleetOfProcesses, start: Start) -
     agent = Running(
         *("agent", "--coordinator", fleet.address, "--name", "one"),
         *("--spool", fleet.folder / "spool", "--metrics", "127.0.0.1:0"),
+        *("--allow-secret", "any"),
         cwd=fleet.folder,
         name="agent",
     )
@@ -236,6 +237,7 @@ def test_every_line_is_json_of_coordinator_agent_and_engine(
     agent = Running(
         *("agent", "--coordinator", fleet.address, "--name", "one"),
         *("--spool", fleet.folder / "spool", "--log-format", "json"),
+        *("--allow-secret", "any"),
         cwd=fleet.folder,
         name="agent",
     )

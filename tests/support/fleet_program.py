@@ -68,6 +68,10 @@ def _coordinate(options: dict[str, Any]) -> None:
     )
 
 
+#: What a test's agent allows unless the test says otherwise.
+ALLOWS_ALL = json.dumps({"targets": ["any"], "secrets": ["any"], "classes": ["any"]})
+
+
 def _serve(options: dict[str, Any], forks: ForkServer | None) -> None:
     if build := options.get("build"):
         vars(client)["build_version"] = lambda: str(build)
@@ -79,7 +83,7 @@ def _serve(options: dict[str, Any], forks: ForkServer | None) -> None:
         workers=1,
         realtime=options.get("realtime", False),
         restricted=options.get("restricted", False),
-        limits=AgentLimits.from_json(options.get("limits", '{"targets": ["any"]}')),
+        limits=AgentLimits.from_json(options.get("limits", ALLOWS_ALL)),
         forks=forks,
         engine_command=options.get("engine"),
     )

@@ -57,7 +57,7 @@ def submitting_fleet(
             agent = stack.enter_context(
                 Running(
                     *("agent", "--coordinator", found[1], "--name", name),
-                    *("--spool", folder / name),
+                    *("--spool", folder / name, "--allow-secret", "any"),
                     cwd=folder,
                     name=name,
                 )
