@@ -51,6 +51,9 @@ _log = logging.getLogger(__name__)
 
 _SNAPSHOT_WAIT_NS = 1_000_000_000
 _START_POLL_S = 0.001
+#: How often it is looked whether the host was suspended, and for how long it may be.
+_LOOK_NS = 1_000_000_000
+_LONGEST_SLEEP_NS = 1_000_000_000
 
 
 Pipe = pipe.Pipe[pb.EngineRequest, pb.EngineEvent]
@@ -208,6 +211,12 @@ class Lease:
     over_reason: str = ""
 
 
+def _asleep_ns() -> int:
+    """How long this host was suspended since it booted: CLOCK_MONOTONIC, which leases
+    are in, stood still then, and those who gave the lease did not wait."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns()
+
+
 @contextlib.contextmanager
 def stop_on_request(
     pipe: Pipe, engine: Part, lease_until_mono_ns: int
@@ -218,18 +227,25 @@ def stop_on_request(
     lease = Lease()
 
     def wait() -> None:
-        until_mono_ns = lease_until_mono_ns
-        while True:
-            request = pipe.next_before(until_mono_ns)
-            if request is None or request.WhichOneof("kind") != "lease":
+        until_mono_ns, asleep_ns = lease_until_mono_ns, _asleep_ns()
+        why = ""
+        while not why:
+            look_ns = time.monotonic_ns() + _LOOK_NS
+            request = pipe.next_before(min(until_mono_ns, look_ns))
+            if _asleep_ns() - asleep_ns > _LONGEST_SLEEP_NS:
+                why = "its host was suspended meanwhile"
+            elif request is None and time.monotonic_ns() >= until_mono_ns:
+                why = "its agent did not extend the lease"
+            elif request is not None and request.WhichOneof("kind") != "lease":
                 break
-            until_mono_ns = request.lease.until_mono_ns
+            elif request is not None:
+                until_mono_ns = request.lease.until_mono_ns
         with guard:
             if is_over:
                 return
-            if request is None:
-                lease.over_reason = "its agent did not extend the lease"
-                _log.error("the load ends: %s", lease.over_reason)
+            if why:
+                lease.over_reason = why
+                _log.error("the load ends: %s", why)
             engine.stop()
 
     thread = threading.Thread(target=wait, name="stop", daemon=True)

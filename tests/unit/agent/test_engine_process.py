@@ -6,12 +6,14 @@ from __future__ import annotations
 import queue
 import resource
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from ldapslam.agent.admission.admit import check_open_files, raise_open_files
 from ldapslam.agent.assignment import load_assignment, store_files
+from ldapslam.agent.engine import process
 from ldapslam.agent.engine.process import stop_on_request, typed_error
 from ldapslam.base.errors import (
     BindRejected,
@@ -129,7 +131,7 @@ LONG = 1 << 62
 
 
 class FakePipe:
-    """Gives the requests that it has; without one, a lease that ends is over."""
+    """Gives the requests that it has, or that come in time."""
 
     def __init__(self) -> None:
         self.requests: queue.SimpleQueue[pb.EngineRequest] = queue.SimpleQueue()
@@ -138,7 +140,8 @@ class FakePipe:
     def next_before(self, mono_ns: int) -> pb.EngineRequest | None:
         self.deadlines.append(mono_ns)
         try:
-            return self.requests.get(block=mono_ns == LONG)
+            left_s = (mono_ns - time.monotonic_ns()) / 1e9
+            return self.requests.get(timeout=max(0.0, left_s))
         except queue.Empty:
             return None
 
@@ -163,6 +166,18 @@ def test_a_lease_that_is_not_extended_stops_the_engine() -> None:
         assert engine.stopped.wait(5.0)
     assert pipe.deadlines == [5, 7, 9]
     assert lease.over_reason == "its agent did not extend the lease"
+
+
+def test_a_host_that_was_suspended_stops_the_engine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The lease is long, but its time went on without this host's clock."""
+    asleep_ns = iter([10**15, 10**15 + 2 * 10**9])
+    monkeypatch.setattr(process, "_asleep_ns", lambda: next(asleep_ns))
+    pipe, engine = FakePipe(), StoppableEngine()
+    with stop_on_request(pipe, engine, LONG) as lease:  # type: ignore[arg-type]
+        assert engine.stopped.wait(5.0)
+    assert lease.over_reason == "its host was suspended meanwhile"
 
 
 def test_an_engine_that_is_done_is_not_stopped_any_more() -> None:
