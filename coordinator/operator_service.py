@@ -21,6 +21,11 @@ from ldapslam.proto.operator_pb2_grpc import OperatorServiceServicer
 from ldapslam.results.records import RunRecord
 from ldapslam.transport.messages import facts_json
 
+#: Of runs, or entries of the audit log, in one answer.
+MOST_RECORDS = 10_000
+#: Copies of a run that are made at a time; others wait.
+_EXPORTS = 2
+
 
 class OperatorService(OperatorServiceServicer):
     def __init__(
@@ -36,6 +41,7 @@ class OperatorService(OperatorServiceServicer):
         self._queue = queue
         self._audit = audit
         self._channels = channels
+        self._exports = asyncio.Semaphore(_EXPORTS)
 
     async def SubmitJob(
         self, request: pb.SubmitJobRequest, context: Context
@@ -58,9 +64,10 @@ class OperatorService(OperatorServiceServicer):
     async def ListRuns(
         self, request: pb.ListRunsRequest, context: Context
     ) -> pb.ListRunsReply:
-        """The newest runs; a limit of 0 is all."""
+        """The newest runs, as many as one answer has; a limit of 0 is no other."""
         store = self._writer.store
-        records = await self._writer.call(store.runs, request.limit)
+        limit = min(request.limit or MOST_RECORDS, MOST_RECORDS)
+        records = await self._writer.call(store.runs, limit)
         live = self._fleet.runs
         runs = [
             live[one.run_id].status() if one.run_id in live else _stored_status(one)
@@ -149,7 +156,10 @@ class OperatorService(OperatorServiceServicer):
         """The archive of a run, in chunks."""
         run_id = await self._full_id(request.run_id)
         await self._fleet.verdicts.wait_for(run_id)
-        async with contextlib.aclosing(self._writer.export(run_id)) as chunks:
+        async with (
+            self._exports,
+            contextlib.aclosing(self._writer.export(run_id)) as chunks,
+        ):
             async for chunk in chunks:
                 yield pb.FetchRunChunk(content=chunk)
 

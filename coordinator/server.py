@@ -27,7 +27,7 @@ from ldapslam.base.address import check_plaintext, grpc_target, is_unix
 from ldapslam.base.errors import ConfigError, StoreTaken
 from ldapslam.coordinator.control import Coordinator
 from ldapslam.coordinator.extension import Extension
-from ldapslam.coordinator.runs.judge import Judge
+from ldapslam.coordinator.runs.judge import Judge, Sign
 from ldapslam.coordinator.security.audit_log import AuditLog
 from ldapslam.coordinator.security.enrolment import (
     Enrolment,
@@ -123,7 +123,7 @@ async def serve(
             judge=judge,
             observers=extensions,
             channels=channels,
-            sign=None if tls is None else partial(sign, files=tls),
+            sign=_signer(tls),
         )
         audit = coordinator.audit
         revocations = None
@@ -167,6 +167,12 @@ async def serve(
                 await extension.stop()
             await server.stop(_STOP_GRACE_S)
             await guard.finish()
+
+
+def _signer(tls: TlsFiles | None) -> Sign | None:
+    if tls is None:
+        return None
+    return partial(sign, certificate_file=tls.certificate, key_file=tls.key)
 
 
 def _check(

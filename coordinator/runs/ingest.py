@@ -44,6 +44,8 @@ from ldapslam.transport.messages import ProtocolError, decode_facts, error_of
 _MAX_COUNTER = (1 << 63) - 1
 _MAX_KEY = (1 << 31) - 1
 _MOST_WORKERS = 4096
+#: The engine counts 129 of them.
+_MOST_RESULT_CODES = 256
 #: All of a message's counters at once, which is quicker.
 _OPERATION_COUNTS = attrgetter(*OPERATION_COUNTERS)
 _STREAM_COUNTS = attrgetter(*STREAM_COUNTERS)
@@ -126,6 +128,8 @@ def _check_counters(snapshot: pb.Snapshot) -> None:
         for message in messages:
             _check_counter(max(counts_of(message)))
     for operation in snapshot.operations:
+        if len(operation.result_codes) > _MOST_RESULT_CODES:
+            raise ProtocolError(f"{len(operation.result_codes)} result codes")
         for count in operation.result_codes.values():
             _check_counter(count)
     for worker in snapshot.workers:

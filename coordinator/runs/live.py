@@ -2,7 +2,8 @@
 """Live statistics of a run: each interval's snapshots merged over agents. Pure.
 
 For people who watch; reports use the store. An interval is given once, in order, when
-every agent that is still in the run has reported it.
+every agent that is still in the run has reported it; or without those that are so far
+behind that too much would have to be kept.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from ldapslam.proto.operator_pb2 import IntervalFigures, StreamFigures
 from ldapslam.results.histogram import Histogram
 
 _NS_PER_S = 1e9
+#: Snapshots that are kept for agents that report nothing: some hundred MB.
+_MOST_KEPT = 10_000
 
 
 class LiveStatistics:
@@ -48,10 +51,13 @@ class LiveStatistics:
 
     def _complete(self) -> list[IntervalFigures]:
         figures: list[IntervalFigures] = []
+        kept = sum(map(len, self._open.values()))
         for index in sorted(self._open):
             reported = self._open[index]
-            if not self._expected <= reported.keys():
+            is_complete = self._expected <= reported.keys()
+            if not is_complete and kept <= _MOST_KEPT:
                 break
+            kept -= len(reported)
             figures.append(self._merge(index, list(reported.values())))
             self._done_up_to = index
             del self._open[index]

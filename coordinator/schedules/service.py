@@ -13,6 +13,7 @@ from ldapslam.base.errors import ConfigError, LdapSlamError
 from ldapslam.base.time_zone import utc_now
 from ldapslam.coordinator.control import Coordinator
 from ldapslam.coordinator.extension import Extension
+from ldapslam.coordinator.operator_service import MOST_RECORDS
 from ldapslam.coordinator.runs.submission import check_channels, check_version
 from ldapslam.coordinator.schedules.schedule import State
 from ldapslam.coordinator.schedules.schedule_store import Entry
@@ -127,9 +128,8 @@ class ScheduleService(ScheduleServiceServicer):
     async def ListAudit(
         self, request: pb.ListAuditRequest, context: Context
     ) -> pb.ListAuditReply:
-        records = await self._writer.call(
-            audit.newest, self._writer.store, request.limit
-        )
+        limit = min(request.limit or MOST_RECORDS, MOST_RECORDS)
+        records = await self._writer.call(audit.newest, self._writer.store, limit)
         return pb.ListAuditReply(
             entries=[pb.AuditEntry(**asdict(record)) for record in records]
         )

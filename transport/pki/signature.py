@@ -2,7 +2,7 @@
 """Signatures of a coordinator over documents, and their check without it.
 
 The keys are those of its certificate: ECDSA with SHA-256, RSA-PSS with SHA-256 and a
-salt as long, or Ed25519. Pure but for `sign`, which reads the files of `TlsFiles`.
+salt as long, or Ed25519. Pure but for `sign`, which reads its files.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import base64
 import binascii
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from cryptography import x509
@@ -19,7 +20,6 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 
 from ldapslam.base.errors import AccessRefused, ConfigError
-from ldapslam.transport.credentials import TlsFiles
 from ldapslam.transport.pki.certificate import (
     Identity,
     Role,
@@ -33,10 +33,10 @@ _PSS = padding.PSS(padding.MGF1(hashes.SHA256()), hashes.SHA256.digest_size)
 _MAKE_ANEW = "it was not made by a coordinator of this fleet, or changed since"
 
 
-def sign(content: bytes, files: TlsFiles) -> dict[str, str]:
+def sign(content: bytes, certificate_file: Path, key_file: Path) -> dict[str, str]:
     """The signature as a document: `signer` (a name), `certificate` (PEM) and
     `signature` (base64)."""
-    key = read_any_key(files.key)
+    key = read_any_key(key_file)
     if isinstance(key, ec.EllipticCurvePrivateKey):
         signature = key.sign(content, ec.ECDSA(hashes.SHA256()))
     elif isinstance(key, rsa.RSAPrivateKey):
@@ -45,10 +45,10 @@ def sign(content: bytes, files: TlsFiles) -> dict[str, str]:
         signature = key.sign(content)
     else:
         raise ConfigError(
-            f"{files.key}: this kind of key signs no results",
+            f"{key_file}: this kind of key signs no results",
             hint="take one on the curve P-256, as `ldapslam pki issue` makes them",
         )
-    certificate = read_certificate(files.certificate)
+    certificate = read_certificate(certificate_file)
     return {
         "signer": identity_of(certificate).name,
         "certificate": certificate_pem(certificate).decode(),

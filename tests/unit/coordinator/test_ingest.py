@@ -195,6 +195,15 @@ def _unknown_field(spoilt: pb.Snapshot) -> None:
     spoilt.MergeFromString(b"\xfa\x7f\x03abc")
 
 
+def _many_result_codes(spoilt: pb.Snapshot) -> None:
+    for code in range(257):
+        spoilt.operations[0].result_codes[code] = 1
+
+
+def _unknown_server(spoilt: pb.Snapshot) -> None:
+    spoilt.operations[0].server = "ldap://elsewhere"
+
+
 def _nan(spoilt: pb.Snapshot) -> None:
     spoilt.host.cpu_utilisation = float("nan")
 
@@ -228,6 +237,8 @@ def _odd_model(spoilt: pb.Snapshot) -> None:
         _many_operations,
         _unknown_field,
         _nan,
+        _many_result_codes,
+        _unknown_server,
         _infinite,
         _odd_model,
     ],

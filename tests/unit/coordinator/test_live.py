@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 
+from ldapslam.coordinator.runs import live as live_module
 from ldapslam.coordinator.runs.live import LiveStatistics
 from ldapslam.proto import common_pb2 as pb
 from support.histograms import packed_of
@@ -153,3 +154,20 @@ def test_an_agent_that_drained_is_not_waited_for() -> None:
     live.add("a", snapshot(0, final=True))
     live.add("b", snapshot(0))
     assert [one.index for one in live.add("b", snapshot(1))] == [1]
+
+
+def test_an_agent_that_reports_nothing_costs_no_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The oldest intervals are given without it."""
+    monkeypatch.setattr(live_module, "_MOST_KEPT", 6)
+    live = LiveStatistics(["a", "b", "mute"])
+    given = []
+    for index in range(20):
+        for agent in ("a", "b"):
+            given += live.add(agent, snapshot(index))
+    assert [one.index for one in given] == list(range(17))
+    assert all((one.agents_reported, one.agents_planned) == (2, 3) for one in given)
+    # what comes too late is not shown a second time
+    assert live.add("mute", snapshot(3)) == []
+    assert [one.index for one in live.drop("mute")] == [17, 18, 19]

@@ -57,17 +57,21 @@ def files_of(
     return files
 
 
+def signed(content: bytes, files: TlsFiles) -> dict[str, str]:
+    return sign(content, files.certificate, files.key)
+
+
 @pytest.mark.parametrize("kind", KEYS)
 def test_what_was_signed_is_known_and_nothing_else(tmp_path: Path, kind: str) -> None:
     files = files_of(tmp_path / "c1", kind=kind)
-    signature = sign(CONTENT, files)
+    signature = signed(CONTENT, files)
     assert signature["signer"] == "c1"
     authorities = files.authorities()
     assert check(CONTENT, signature, NOW, authorities).name == "c1"
     assert check(CONTENT, signature, NOW, ()).name == "c1"
     with pytest.raises(AccessRefused, match="not one of this content"):
         check(CONTENT.replace(b"PASS", b"FAIL"), signature, NOW, authorities)
-    other = sign(CONTENT + b" ", files)
+    other = signed(CONTENT + b" ", files)
     with pytest.raises(AccessRefused, match="not one of this content"):
         check(CONTENT, other, NOW, authorities)
 
@@ -75,23 +79,23 @@ def test_what_was_signed_is_known_and_nothing_else(tmp_path: Path, kind: str) ->
 def test_an_agent_signs_no_results(tmp_path: Path) -> None:
     files = files_of(tmp_path / "a1", role=Role.AGENT)
     with pytest.raises(AccessRefused, match="of agent 'c1', no coordinator's"):
-        check(CONTENT, sign(CONTENT, files), NOW, files.authorities())
+        check(CONTENT, signed(CONTENT, files), NOW, files.authorities())
 
 
 def test_a_coordinator_of_another_authority_is_none_of_ours(tmp_path: Path) -> None:
     """Its name and that of its authority are the same."""
     ours, theirs = files_of(tmp_path / "ours"), files_of(tmp_path / "theirs")
     with pytest.raises(AccessRefused, match="of another authority"):
-        check(CONTENT, sign(CONTENT, theirs), NOW, ours.authorities())
+        check(CONTENT, signed(CONTENT, theirs), NOW, ours.authorities())
     both = [*ours.authorities(), *read_certificates(theirs.authority)]
-    assert check(CONTENT, sign(CONTENT, theirs), NOW, both).name == "c1"
+    assert check(CONTENT, signed(CONTENT, theirs), NOW, both).name == "c1"
 
 
 @pytest.mark.parametrize("days", [-2, 2])
 def test_a_certificate_signs_while_it_is_valid(tmp_path: Path, days: int) -> None:
     files = files_of(tmp_path / "c1")
     with pytest.raises(AccessRefused, match=r"expired|not valid before"):
-        check(CONTENT, sign(CONTENT, files), NOW + days * DAY, files.authorities())
+        check(CONTENT, signed(CONTENT, files), NOW + days * DAY, files.authorities())
 
 
 @pytest.mark.parametrize(
@@ -109,4 +113,4 @@ def test_a_signature_that_is_none_is_refused(
 ) -> None:
     files = files_of(tmp_path / "c1")
     with pytest.raises(AccessRefused):
-        check(CONTENT, {**sign(CONTENT, files), **broken}, NOW, files.authorities())
+        check(CONTENT, {**signed(CONTENT, files), **broken}, NOW, files.authorities())
