@@ -36,7 +36,8 @@ export PYTHONDONTWRITEBYTECODE :=
 export PYTHONPYCACHEPREFIX := $(CURDIR)/build/pycache
 
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test check check-full ctest bench bench-fleet proto format clean
+.PHONY: help setup demo test check check-full ctest mutate bench bench-fleet proto format \
+	clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /    make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -81,6 +82,9 @@ check-full: test ## also sanitizers, fuzzing, accuracy, leaks, faults
 	$(BIN)/python tests/engine/fuzz_parsers.py --runs $(FUZZ_PARSERS)
 	$(BIN)/pytest -m "(accuracy or long) and not chaos"
 	$(BIN)/pytest -n $(CHAOS) --dist worksteal -m chaos
+
+mutate: setup $(STAMPS)/dev ## small bugs, one at a time: do the tests notice?
+	$(BIN)/python tests/mutation/run.py
 
 bench: setup ## what the engine costs, against a floor client and other tools
 	.ci/system-packages $(PYTHON) bench
