@@ -50,7 +50,8 @@ class Mutant:
     @property
     def title(self) -> str:
         line = self.path.read_text().partition(self.was)[0].count("\n") + 1
-        return f"{self.file}:{line} {self.becomes.strip().splitlines()[0].strip()}"
+        first = self.becomes.strip().partition("\n")[0] or "(nothing)"
+        return f"{self.file}:{line} {first}"
 
 
 def mutants(chosen: Sequence[str]) -> list[Mutant]:

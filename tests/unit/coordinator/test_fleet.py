@@ -42,7 +42,7 @@ from ldapslam.coordinator.fleet.fleet import (
     StopOrphan,
     TimePassed,
 )
-from ldapslam.coordinator.fleet.selection import Selection
+from ldapslam.coordinator.fleet.selection import Candidate, Selection
 
 S = 1_000_000_000
 ONE = Selection(count=1)
@@ -386,7 +386,7 @@ def test_names_and_labels_select() -> None:
 def test_runs_that_share_a_target_run_one_after_the_other() -> None:
     fleet = fleet_of("a", "b")
     assert submit(fleet, "r", ONE, "ldap://x", "ldap://y") == [AssignRun("r", ("a",))]
-    assert submit(fleet, "s", ONE, "ldap://y") == []
+    assert submit(fleet, "s", ONE, "ldap://y", "ldap://z") == []
     assert fleet.handle(AgentReleased("a", "r"), S) == []
     assert fleet.handle(RunEnded("r"), S) == [AssignRun("s", ("a",))]
 
@@ -684,3 +684,10 @@ def test_a_recovered_run_keeps_its_targets() -> None:
     fleet.handle(RunRecovered("r", frozenset({"x"}), {}), 0)
     assert submit(fleet, "s", ONE, "x") == []
     assert fleet.handle(RunEnded("r"), S) == [AssignRun("s", ("a",))]
+
+
+def test_the_least_busy_agent_of_a_host_comes_first() -> None:
+    busy, idle = (
+        Candidate(name, {}, "host", False, runs) for name, runs in (("a", 1), ("b", 0))
+    )
+    assert ONE.choose([busy, idle], fitting=2) == ("b",)

@@ -6,16 +6,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from ldapslam.coordinator.security import guard
+from ldapslam.coordinator.security.access import Caller
 from ldapslam.coordinator.security.audit_log import AuditLog
 from ldapslam.coordinator.security.guard import Guard
 from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.proto.operator_pb2 import CancelRunRequest
+from ldapslam.transport.pki.authority import Authority
+from ldapslam.transport.pki.certificate import Role
 from ldapslam.transport.pki.revocation import Revocations
 
 
@@ -61,14 +66,29 @@ class _Handler(NamedTuple):
     request_deserializer: Any = CancelRunRequest.FromString
 
 
+class _Aborted(Exception):
+    """What gRPC raises in a call that is refused."""
+
+
 class _Context:
-    """Of a call over a Unix socket."""
+    """Of a call over a Unix socket, or over the network with this certificate."""
+
+    def __init__(self, peer: str = "unix:", pem: bytes | None = None) -> None:
+        self._peer, self._pem = peer, pem
+        self.refusal = ""
 
     def auth_context(self) -> dict[str, list[bytes]]:
-        return {}
+        return {} if self._pem is None else {"x509_pem_cert": [self._pem]}
 
     def peer(self) -> str:
-        return "unix:"
+        return self._peer
+
+    async def abort(self, code: object, text: str, metadata: object) -> None:
+        self.refusal = text
+        raise _Aborted(text)
+
+    async def write(self, item: object) -> None:
+        pass
 
 
 @pytest.mark.parametrize("steps", range(4))
@@ -94,3 +114,108 @@ def test_a_change_is_finished_when_its_caller_hangs_up(steps: int) -> None:
     asyncio.run(call())
     assert done in ([], ["changed", "noted"])
     assert done or steps == 0, "not admitted yet"
+
+
+# Who is admitted.
+
+FAR = "ipv4:192.0.2.7:4711"
+NOW = datetime.now(UTC)
+
+
+class _Audit(AuditLog):
+    def __init__(self) -> None:
+        self.refusals: list[str] = []
+
+    def refused(self, who: Caller, method: str, why: str) -> None:
+        self.refusals.append(why)
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority.create(tmp_path / "pki", "fleet")
+
+
+def certificate(authority: Authority, name: str = "olga") -> bytes:
+    issued = authority.issue(name, Role.OPERATOR)
+    return (issued / "cert.pem").read_bytes()
+
+
+def guard_of(authority: Authority, now_utc: datetime = NOW) -> Guard:
+    revoked = Revocations(authority.revoked_file, [authority.certificate])
+    return Guard(_Audit(), revoked, now_utc=lambda: now_utc)
+
+
+def called(ours: Guard, context: _Context) -> str:
+    """Why a CancelRun was refused; empty when it was not."""
+
+    async def cancel(request: CancelRunRequest, context: object) -> None:
+        pass
+
+    async def call() -> None:
+        handler = ours.guarded(
+            "/ldapslam.v1.OperatorService/CancelRun", _Handler(cancel)
+        )
+        assert handler is not None
+        with contextlib.suppress(_Aborted):
+            await handler.unary_unary(b"", context)
+
+    asyncio.run(call())
+    return context.refusal
+
+
+def test_a_good_certificate_is_admitted(authority: Authority) -> None:
+    assert called(guard_of(authority), _Context(FAR, certificate(authority))) == ""
+
+
+def test_only_who_sits_at_the_host_needs_no_certificate(authority: Authority) -> None:
+    ours = guard_of(authority)
+    assert "without a certificate" in called(ours, _Context(FAR))
+    assert called(ours, _Context("unix:")) == ""
+    # a coordinator without certificates serves loopback alone
+    assert called(Guard(_Audit(), None), _Context(FAR)) == ""
+
+
+@pytest.mark.parametrize(
+    ("after", "word"),
+    [(timedelta(days=4_000), "expired"), (-timedelta(days=1), "not valid before")],
+)
+def test_a_certificate_is_good_for_its_time(
+    authority: Authority, after: timedelta, word: str
+) -> None:
+    pem = certificate(authority)
+    assert word in called(guard_of(authority, NOW + after), _Context(FAR, pem))
+
+
+def test_a_revoked_certificate_is_refused(authority: Authority) -> None:
+    pem = certificate(authority)
+    authority.revoke("olga")
+    assert "was revoked" in called(guard_of(authority), _Context(FAR, pem))
+    other = certificate(authority, "omar")
+    assert called(guard_of(authority), _Context(FAR, other)) == ""
+
+
+def test_a_stream_ends_when_its_certificate_is_revoked(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard, "_LOOK_EVERY_S", 0)
+    context = _Context(FAR, certificate(authority))
+
+    async def watch_for_ever(request: object, context: object) -> AsyncIterator[str]:
+        yield "first"
+        authority.revoke("olga")
+        await asyncio.Event().wait()
+
+    async def call() -> None:
+        ours = guard_of(authority)
+        handler = ours.guarded(
+            "/ldapslam.v1.OperatorService/WatchRun", _Handler(None, watch_for_ever)
+        )
+        assert handler is not None
+        watching = asyncio.create_task(ours.watch())
+        with contextlib.suppress(_Aborted):
+            await asyncio.wait_for(handler.unary_stream(b"", context), 10)
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+
+    asyncio.run(call())
+    assert "was revoked" in context.refusal

@@ -42,6 +42,12 @@ def store() -> Iterator[Store]:
         yield store
 
 
+def test_what_is_committed_outlives_a_loss_of_power(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "s.sqlite") as store, store.transaction() as connection:
+        mode = connection.exec_driver_sql("PRAGMA synchronous").scalar()
+    assert mode == 2, "FULL: the log is on the disk before a commit returns"
+
+
 def test_a_run_is_read_as_it_was_written(store: Store) -> None:
     record = replace(run_record(SMALL), seed=2**64 - 1)
     store.create_run(record)
