@@ -144,6 +144,9 @@ class FuzzingCoordinator:
                 yield content
                 return
             self._left -= 1
+            if command.HasField("prepare") and not command.prepare.run_id:
+                # most would be refused for that alone
+                command.prepare.run_id = self._random.choice(("", *_RUNS[:2] * 5))
             self.sent[str(command.WhichOneof("kind"))] += 1
             command.number = command.number or 1
             if self._random.random() < 0.98:  # after a high one others are repeated

@@ -7,6 +7,7 @@ import importlib
 from pathlib import Path
 
 import pytest
+from google.protobuf import message_factory
 from google.protobuf.descriptor import MethodDescriptor
 
 from ldapslam import proto
@@ -133,3 +134,27 @@ def test_one_host_has_one_allowance_for_all_its_addresses_of_ipv6() -> None:
     taken = [attempts.take(f"ipv6:%5B2001:db8::{i}%5D:{i}") for i in range(1, 8)]
     assert taken == [True] * 5 + [False] * 2
     assert attempts.take("ipv6:%5B2001:db8:0:1::1%5D:1")
+
+
+def test_in_whatever_an_agent_names_itself_the_name_is_its_own() -> None:
+    """A new message of the service must not be forgotten."""
+    named = {
+        f"/{method.containing_service.full_name}/{method.name}": field
+        for method in described()
+        if method.containing_service.name == "AgentService"
+        for field in ("agent", "name")
+        if field in method.input_type.fields_by_name
+    }
+    assert len(named) >= 4
+    for path, field in named.items():
+        request = message_factory.GetMessageClass(
+            next(
+                m.input_type
+                for m in described()
+                if path == f"/{m.containing_service.full_name}/{m.name}"
+            )
+        )
+        check_own_name(path, AGENT, request(**{field: "a1"}))
+        for other in ("a2", ""):
+            with pytest.raises(AccessRefused, match="the certificate is that of"):
+                check_own_name(path, AGENT, request(**{field: other}))

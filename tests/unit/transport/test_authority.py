@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from ldapslam.base.errors import AccessRefused, ConfigError
 from ldapslam.transport.credentials import TlsFiles, check_client, check_server
@@ -411,3 +413,54 @@ def test_an_expired_certificate_is_refused_where_it_is_used(
 def test_an_authority_is_no_caller(authority: Authority) -> None:
     with pytest.raises(AccessRefused, match="names no role"):
         identity_of(Authority.create(authority.folder / "o", "other").certificate)
+
+
+@pytest.mark.parametrize("bits", [1024, 2047])
+def test_a_short_rsa_key_is_signed_by_nobody(bits: int) -> None:
+    key = rsa.generate_private_key(65537, bits)
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "a1")])
+    request = x509.CertificateSigningRequestBuilder().subject_name(subject)
+    pem = request.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM)
+    with pytest.raises(AccessRefused, match="key is weak"):
+        request_key(pem)
+
+
+def test_a_request_with_somebody_elses_key_is_signed_by_nobody() -> None:
+    """Its bytes are in order, but for the signature."""
+    ours = x509.load_pem_x509_csr(build_request(new_key(), "a1"))
+    der = ours.public_bytes(Encoding.DER)
+    body = ours.tbs_certrequest_bytes
+    theirs = x509.load_pem_x509_csr(build_request(new_key(), "a1"))
+    place = der.index(body)
+    forged_body = theirs.tbs_certrequest_bytes
+    assert len(forged_body) == len(body)
+    forged = der[:place] + forged_body + der[place + len(body) :]
+    pem = x509.load_der_x509_csr(forged).public_bytes(Encoding.PEM)
+    with pytest.raises(AccessRefused, match="not signed by its key"):
+        request_key(pem)
+
+
+def test_a_certificate_has_one_role() -> None:
+    key, now_utc = new_key(), datetime.now(UTC)
+    roles = [f"urn:ldapslam:role:{role}" for role in ("agent", "operator")]
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "a1")]))
+        .issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "a1")]))
+        .public_key(key.public_key())
+        .serial_number(7)
+        .not_valid_before(now_utc - DAY)
+        .not_valid_after(now_utc + DAY)
+    )
+
+    def with_roles(*names: str) -> x509.Certificate:
+        uris = [x509.UniformResourceIdentifier(one) for one in names]
+        alternatives = x509.SubjectAlternativeName(uris)
+        return builder.add_extension(alternatives, critical=False).sign(
+            key, hashes.SHA256()
+        )
+
+    assert identity_of(with_roles(roles[0])).role is Role.AGENT
+    for several in (roles, roles[::-1], [roles[0], roles[0]]):
+        with pytest.raises(AccessRefused, match="names no role"):
+            identity_of(with_roles(*several))
