@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import sqlalchemy as sa
@@ -23,7 +24,6 @@ from ldapslam.proto.fields import (
     SET_UP_TIMES,
     STREAM_COUNTERS,
     WORKER_COUNTERS,
-    histograms_of,
 )
 from ldapslam.results import schema
 from ldapslam.results.packing import unpack
@@ -44,6 +44,12 @@ HISTOGRAM_COLUMNS = {
     (metric, outcome): f"{metric}_{outcome}"
     for metric in METRICS
     for outcome in OUTCOMES
+}
+#: The same by their numbers in messages: a run has millions.
+_HISTOGRAM_NAMES = {
+    (metric, outcome): HISTOGRAM_COLUMNS[METRICS[metric - 1], OUTCOMES[outcome - 1]]
+    for metric in range(1, len(METRICS) + 1)
+    for outcome in range(1, len(OUTCOMES) + 1)
 }
 _HOST = tuple(field.name for field in HostInterval.DESCRIPTOR.fields)
 
@@ -191,8 +197,11 @@ def _children(of_reports: Iterable[Iterable[Message]]) -> _Children:
 
 
 def _columns(children: _Children, names: Sequence[str]) -> dict[str, Sequence[Any]]:
-    columns: dict[str, Sequence[Any]]
-    columns = {name: [getattr(one, name) for _, one in children] for name in names}
+    # all fields of a message at once, which is quicker
+    values_of = attrgetter(*names)
+    values = zip(*(values_of(one) for _, one in children), strict=True)
+    columns: dict[str, Sequence[Any]] = dict.fromkeys(names, ())
+    columns.update(zip(names, values, strict=False))
     columns["report"] = [report for report, _ in children]
     return columns
 
@@ -216,14 +225,19 @@ def _reports(agents: Sequence[str], snapshots: Sequence[Snapshot]) -> Columns:
     }
 
 
+def _result_codes(codes: Mapping[int, int]) -> tuple[tuple[int, int], ...]:
+    if len(codes) == 1 and (number := codes.get(0)) is not None:
+        return ((0, number),)  # of most, and to iterate takes ten times as long
+    return tuple(sorted(codes.items()))
+
+
 def _of_operations(children: _Children) -> Columns:
     columns = _columns(children, ("server", *OPERATION_COUNTERS))
-    columns["result_codes"] = [
-        tuple(sorted(one.result_codes.items())) for _, one in children
-    ]
+    columns["result_codes"] = [_result_codes(one.result_codes) for _, one in children]
     none: Sequence[Any] = [None] * len(children)
     packed: dict[str, list[bytes | None]] = defaultdict(lambda: list(none))
     for row, (_, one) in enumerate(children):
-        for key, histogram in histograms_of(one).items():
-            packed[HISTOGRAM_COLUMNS[key]][row] = histogram
+        for histogram in one.histograms:
+            name = _HISTOGRAM_NAMES[histogram.metric, histogram.outcome]
+            packed[name][row] = histogram.packed
     return {**dict.fromkeys(HISTOGRAM_COLUMNS.values(), none), **columns, **packed}
