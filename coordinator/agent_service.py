@@ -219,6 +219,7 @@ class AgentService(AgentServiceServicer):
         try:
             run_record = await self._reporters_run(report.run_id, report.agent)
             record, snapshot = await _read(report, run_record)
+            await self._expect_late(report.run_id)
             taken = await self._writer.add_interval(report.run_id, record)
         except (ProtocolError, RunNotFound) as error:
             return self._refuse_report(report, error)
@@ -234,7 +235,8 @@ class AgentService(AgentServiceServicer):
         run = self._fleet.runs.get(report.run_id)
         if taken.is_new and run is not None:
             run.add_snapshot(report.agent, snapshot)
-        await self._reopen_if_over(report.run_id)
+        elif taken.is_new:
+            self._fleet.verdicts.note_late(report.run_id)
         status = agent_pb2.ReportReply.Status
         return agent_pb2.ReportReply(
             status=status.STATUS_COMMITTED if taken.is_new else status.STATUS_DUPLICATE
@@ -260,13 +262,7 @@ class AgentService(AgentServiceServicer):
         if run is not None and _is_stale(report, run):
             return agent_pb2.ReportReply(status=agent_pb2.ReportReply.STATUS_DUPLICATE)
         if report.HasField("finished"):
-            self._writer.post(
-                self._writer.store.seal_part,
-                report.run_id,
-                report.agent,
-                report.attempt,
-                report.finished.interval_count,
-            )
+            await self._seal_part(report)
         is_end = isinstance(event, run_machine.AgentFinished | run_machine.AgentFailed)
         if run is not None:
             part = run.part(report.agent)
@@ -289,8 +285,6 @@ class AgentService(AgentServiceServicer):
             if run is not None:
                 run.feed(run_machine.StoreFailed(error))
             raise
-        if run is None and report.HasField("finished"):
-            await self._fleet.verdicts.reopen(report.run_id)
         return agent_pb2.ReportReply(status=agent_pb2.ReportReply.STATUS_COMMITTED)
 
     async def ReportMonitor(
@@ -309,6 +303,7 @@ class AgentService(AgentServiceServicer):
                 run.refuse_monitor(agent, str(error)[:_MAX_REASON])
             return self._refuse_report(report, error)
         call = self._writer.call
+        await self._expect_late(run_id)
         if news.monitors:
             await call(describe_monitors, store, run_id, agent, news.monitors)
         samples = news.samples
@@ -316,8 +311,8 @@ class AgentService(AgentServiceServicer):
             samples = [one for one in samples if one.at_ns <= record.planned_ns]
         if samples:
             await call(add_monitor_samples, store, run_id, agent, samples)
-        if news.monitors or samples:
-            await self._reopen_if_over(run_id)
+        if run is None and (news.monitors or samples):
+            self._fleet.verdicts.note_late(run_id)
         if run is not None:
             if run.has_open_watch(agent):
                 run.add_monitor_facts(news.facts)
@@ -325,10 +320,20 @@ class AgentService(AgentServiceServicer):
         await self._writer.flush(run_id)
         return agent_pb2.ReportReply(status=agent_pb2.ReportReply.STATUS_COMMITTED)
 
-    async def _reopen_if_over(self, run_id: str) -> None:
-        """What was stored now is not part of its verdict."""
+    async def _seal_part(self, report: agent_pb2.ProgressReport) -> None:
+        store, run_id = self._writer.store, report.run_id
+        part = run_id, report.agent, report.attempt, report.finished.interval_count
+        if run_id in self._fleet.runs:
+            self._writer.post(store.seal_part, *part)
+            return
+        await self._expect_late(run_id)
+        if await self._writer.call(store.seal_part, *part):
+            self._fleet.verdicts.note_late(run_id)
+
+    async def _expect_late(self, run_id: str) -> None:
+        """What is stored next is not part of the verdict of a run that is over."""
         if run_id not in self._fleet.runs:
-            await self._fleet.verdicts.reopen(run_id)
+            await self._fleet.verdicts.before_late(run_id)
 
     def _release(self, report: agent_pb2.ProgressReport) -> None:
         self._fleet.feed(fleet_machine.AgentReleased(report.agent, report.run_id))

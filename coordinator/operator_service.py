@@ -156,10 +156,11 @@ class OperatorService(OperatorServiceServicer):
         """The archive of a run, in chunks."""
         run_id = await self._full_id(request.run_id)
         await self._fleet.verdicts.wait_for(run_id)
-        async with (
-            self._exports,
-            contextlib.aclosing(self._writer.export(run_id)) as chunks,
-        ):
+        async with contextlib.aclosing(self._writer.export(run_id)) as chunks:
+            # then the copy is made; a reader may take its time
+            async with self._exports:
+                first = await anext(chunks, b"")
+            yield pb.FetchRunChunk(content=first)
             async for chunk in chunks:
                 yield pb.FetchRunChunk(content=chunk)
 

@@ -10,19 +10,65 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ldapslam.base.errors import NotAsJudged
 from ldapslam.reports.model import Summary
 from ldapslam.reports.result import result_of
-from ldapslam.results.digest import Part, altered, parts_of, sha256_of
+from ldapslam.results.digest import (
+    Part,
+    altered,
+    later_events,
+    parts_of,
+    sha256_of,
+)
 from ldapslam.results.records import RunRecord, utc_text
 from ldapslam.results.store import Store
 from ldapslam.transport.messages import build_version
 
 SCHEMA = "ldapslam.digest/1"
 RESULT = "result"
-_OTHER_DOCUMENT = "the digest is not that of its document"
+#: Kinds of events that follow a verdict.
+_LATER = {"notified", "notify_failed"}
+
+
+class _PartShape(BaseModel):
+    rows: Annotated[int, Field(ge=0)]
+    sha256: str
+    columns: list[str]
+
+
+class _Document(BaseModel):
+    """The shape of a document, wherever it comes from."""
+
+    model_config = ConfigDict(extra="allow")
+
+    run_id: Annotated[str, Field(max_length=64)]
+    verdict: Literal["PASS", "FAIL", "INVALID"]
+    judged_utc: datetime
+    ldapslam: Annotated[str, Field(max_length=200)]
+    parts: dict[str, _PartShape]
+
+
+class _Digest(BaseModel):
+    document: _Document
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    signature: dict[str, str] | None
+
+
+def checked_document(digest: Any) -> Mapping[str, Any]:
+    """The document of a stored digest, or of one in result.json; NotAsJudged."""
+    try:
+        _Digest.model_validate(digest)
+    except ValidationError as error:
+        where = ".".join(map(str, error.errors(include_url=False)[0]["loc"]))
+        raise NotAsJudged(f"the digest is none: {where or 'it'} is wrong") from error
+    document: Mapping[str, Any] = digest["document"]
+    if sha256_of(document) != digest["sha256"]:
+        raise NotAsJudged("the digest is not that of its document")
+    return document
 
 
 def digest_document(store: Store, summary: Summary) -> dict[str, Any]:
@@ -36,7 +82,10 @@ def digest_document(store: Store, summary: Summary) -> dict[str, Any]:
         "reasons": list(summary.reasons),
         "judged_utc": utc_text(datetime.now(UTC)),
         "ldapslam": build_version(),
-        "parts": {name: part._asdict() for name, part in parts.items()},
+        "parts": {
+            name: {**part._asdict(), "columns": list(part.columns)}
+            for name, part in parts.items()
+        },
     }
 
 
@@ -49,39 +98,41 @@ def result_part(result: Mapping[str, Any], events: int | None = None) -> Part:
 
 
 def parts_in(document: Mapping[str, Any]) -> dict[str, Part]:
-    """NotAsJudged when it is no such document."""
-    try:
-        return {
-            str(name): Part(int(part["rows"]), str(part["sha256"]))
-            for name, part in document["parts"].items()
-        }
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise NotAsJudged(f"it is no document of a digest: {error!r}") from error
+    return {
+        name: Part(part["rows"], part["sha256"], tuple(part["columns"]))
+        for name, part in document["parts"].items()
+    }
 
 
 def altered_of(store: Store, run: RunRecord) -> tuple[str, ...]:
     """What of a stored run is not what was judged; empty without a digest."""
     if run.digest is None:
         return ()
-    document = run.digest["document"]
-    if sha256_of(document) != run.digest["sha256"]:
-        return (_OTHER_DOCUMENT,)
+    try:
+        document = checked_document(run.digest)
+    except NotAsJudged as error:
+        return (str(error),)
     then = parts_in(document)
     then.pop(RESULT, None)
     found = altered(parts_of(store, run.run_id, then), then)
     if (document["run_id"], document["verdict"]) != (run.run_id, run.verdict):
         found.append(f"judged was {document['run_id']}, {document['verdict']}")
+    if "run_event" in then:
+        later = later_events(store, run.run_id, then["run_event"]) - _LATER
+        found += [f"an event {kind} is new" for kind in sorted(later)]
     return tuple(found)
 
 
 def altered_result(result: Mapping[str, Any]) -> tuple[str, ...]:
-    """The same, of the content of result.json with its `digest`."""
-    digest = result["digest"]
-    document = digest["document"]
-    if sha256_of(document) != digest["sha256"]:
-        return (_OTHER_DOCUMENT,)
-    then = parts_in(document)[RESULT]
-    if result_part(result, then.rows) == then:
-        return ()
-    by = f"another version than {document['ldapslam']}"
-    return (f"result.json has other content, or {by} wrote it",)
+    """The same, of the content of result.json with its `digest`; NotAsJudged when
+    another version wrote it, which nobody can compare."""
+    document = checked_document(result["digest"])
+    found = [
+        f"{name} is not that of the digest"
+        for name in ("run_id", "verdict")
+        if result[name] != document[name]
+    ]
+    then = parts_in(document).get(RESULT, Part(0, ""))
+    if result_part(result, then.rows)[:2] != then[:2]:
+        found.append("result.json has other content")
+    return tuple(found)

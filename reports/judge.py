@@ -42,6 +42,7 @@ def judge(question: dict[str, Any]) -> dict[str, Any]:
         "verdict": summary.verdict,
         "reasons": list(summary.reasons),
         "document": document,
+        "altered": list(summary.altered),
     }
 
 

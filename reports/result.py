@@ -24,6 +24,7 @@ from ldapslam.reports.model import (
     StreamSummary,
     Summary,
 )
+from ldapslam.transport.messages import build_version
 
 SCHEMA = "ldapslam.result/1"
 
@@ -88,7 +89,11 @@ def result_of(summary: Summary) -> dict[str, Any]:
             }
             for event in summary.events
         ],
-        **({"digest": summary.run.digest} if summary.run.digest else {}),
+        **(
+            {"digest": {**summary.run.digest, "written_by": build_version()}}
+            if summary.run.digest
+            else {}
+        ),
     }
 
 

@@ -27,6 +27,7 @@ from ldapslam.proto.fields import (
 )
 from ldapslam.results import schema
 from ldapslam.results.packing import unpack
+from ldapslam.results.rows import by_bytes
 from ldapslam.results.store import Store
 
 #: Packed reports in a window, about: some ten MB unpacked.
@@ -158,8 +159,9 @@ def _window(store: Store, run_id: str, indexes: tuple[int, ...]) -> Window:
     table = schema.interval_report.c
     query = _reports_of(run_id, table.agent, table.packed)
     query = query.where(table.interval_index.between(indexes[0], indexes[-1]))
-    query = query.order_by(table.interval_index, table.agent, table.final)
     with store.transaction() as connection:
+        agent = by_bytes(connection, table.agent)
+        query = query.order_by(table.interval_index, agent, table.final)
         rows = connection.execute(query).all()
     snapshots = [unpack(row.packed) for row in rows]
     agents = [row.agent for row in rows]

@@ -19,6 +19,7 @@ import sqlalchemy as sa
 from sqlalchemy import Connection, Table
 
 from ldapslam.results import schema
+from ldapslam.results.rows import by_bytes
 from ldapslam.results.store import Store
 
 _JOB = ("job_name", "job_text", "job_hash", "seed", "plan")
@@ -33,6 +34,8 @@ _GROWING = schema.run_event
 class Part(NamedTuple):
     rows: int
     sha256: str
+    #: Of the values in its rows; a later version may have more.
+    columns: tuple[str, ...] = ()
 
 
 def canonical(value: object) -> bytes:
@@ -57,16 +60,20 @@ def parts_of(
     store: Store, run_id: str, known: Mapping[str, Part] | None = None
 ) -> dict[str, Part]:
     """Name -> the part as it is now; `known`: as it was, of which those that grow are
-    taken as far as they went."""
+    taken as far as they went, and columns that were not there are left out."""
+    known = known or {}
     with store.transaction() as connection:
-        parts = _parts_of_run(connection, run_id)
+        parts = _parts_of_run(connection, run_id, known)
         for table in schema.TABLES:
             if table is schema.run:
                 continue
-            most = None
-            if known and table is _GROWING and table.name in known:
-                most = known[table.name].rows
-            parts[table.name] = _part(_rows(connection, table, run_id, most))
+            then = known.get(table.name)
+            names = _names(table, then.columns if then else ())
+            most = then.rows if then and table is _GROWING else None
+            rows = _rows(connection, table, names, run_id, most)
+            part = _part(rows, names)
+            if then or part.rows or not known:
+                parts[table.name] = part
     return parts
 
 
@@ -86,46 +93,62 @@ def altered(now: Mapping[str, Part], then: Mapping[str, Part]) -> list[str]:
     return found
 
 
-def _parts_of_run(connection: Connection, run_id: str) -> dict[str, Part]:
+def later_events(store: Store, run_id: str, known: Part) -> set[str]:
+    """Kinds of the events after those that a digest covers."""
+    table = schema.run_event
+    query = sa.select(table.c.kind).where(
+        table.c.run_id == run_id, table.c.number >= known.rows
+    )
+    with store.transaction() as connection:
+        return set(connection.scalars(query))
+
+
+def _parts_of_run(
+    connection: Connection, run_id: str, known: Mapping[str, Part]
+) -> dict[str, Part]:
     table = schema.run
     row = connection.execute(sa.select(table).where(table.c.run_id == run_id)).one()
-    values = row._mapping
     rest = [
         column.name
         for column in table.columns
         if column.name not in (*_OWN, *_JOB, *_MANIFEST)
     ]
-    groups = {"job": _JOB, "manifest": _MANIFEST, "run": rest}
-    return {
-        group: _part([[values[name] for name in names]])
-        for group, names in groups.items()
-    }
+    parts = {}
+    for group, ours in {"job": _JOB, "manifest": _MANIFEST, "run": rest}.items():
+        names = known[group].columns if group in known else tuple(ours)
+        values = [row._mapping.get(name) for name in names]
+        parts[group] = _part([values], names)
+    return parts
+
+
+def _names(table: Table, known: tuple[str, ...]) -> tuple[str, ...]:
+    names = tuple(column.name for column in table.columns if column.name != "run_id")
+    return tuple(name for name in known if name in names) or names
 
 
 def _rows(
-    connection: Connection, table: Table, run_id: str, most: int | None
+    connection: Connection,
+    table: Table,
+    names: tuple[str, ...],
+    run_id: str,
+    most: int | None,
 ) -> Iterable[list[Any]]:
-    columns = [column for column in table.columns if column.name != "run_id"]
+    columns = [_raw(connection, table.c[name]) for name in names]
     query = sa.select(*columns).where(table.c.run_id == run_id).limit(most)
-    query = query.order_by(
-        *(
-            _by_bytes(connection, key)
-            for key in table.primary_key
-            if key.name != "run_id"
-        )
-    )
+    keys = (key for key in table.primary_key if key.name != "run_id")
+    query = query.order_by(*(by_bytes(connection, key) for key in keys))
     found = connection.execution_options(yield_per=_ROWS).execute(query)
     return (list(row) for row in found)
 
 
-def _by_bytes(connection: Connection, column: sa.Column[Any]) -> sa.ColumnElement[Any]:
-    """The same order in every database."""
-    if connection.dialect.name == "postgresql" and isinstance(column.type, sa.String):
-        return column.collate("C")
+def _raw(connection: Connection, column: sa.Column[Any]) -> sa.ColumnElement[Any]:
+    """A truth value as queries see it: SQLite has other numbers than 0 and 1."""
+    if isinstance(column.type, sa.Boolean):
+        return sa.case((column.is_(True), 1), (column.is_(False), 0), else_=-1)
     return column
 
 
-def _part(rows: Iterable[list[Any]]) -> Part:
+def _part(rows: Iterable[list[Any]], names: tuple[str, ...]) -> Part:
     content, count = hashlib.sha256(), 0
     for row in rows:
         values = [
@@ -134,4 +157,4 @@ def _part(rows: Iterable[list[Any]]) -> Part:
         ]
         content.update(canonical(values) + b"\n")
         count += 1
-    return Part(count, content.hexdigest())
+    return Part(count, content.hexdigest(), names)

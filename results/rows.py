@@ -40,6 +40,13 @@ def require_run(connection: Connection, run_id: str) -> None:
         raise RunNotFound(run_id)
 
 
+def by_bytes(connection: Connection, column: sa.Column[Any]) -> sa.ColumnElement[Any]:
+    """The same order in every database."""
+    if connection.dialect.name == "postgresql" and isinstance(column.type, sa.String):
+        return column.collate("C")
+    return column
+
+
 def run_row(record: RunRecord) -> dict[str, Any]:
     row = _pick(record, _RUN_PLAIN)
     row["plan"] = dict(record.plan)

@@ -21,6 +21,7 @@ import time
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -368,8 +369,9 @@ class Store:
 
     def seal_part(
         self, run_id: str, agent: str, attempt: int, interval_count: int
-    ) -> None:
-        """The agent's part has ended in order: no interval follows these."""
+    ) -> bool:
+        """The agent's part has ended in order: no interval follows these. False: that
+        was known, or it is of another attempt."""
         table = schema.run_agent
         query = table.update().where(
             table.c.run_id == run_id,
@@ -378,15 +380,17 @@ class Store:
             table.c.interval_count.is_(None),
         )
         with self.transaction(writes=True) as connection:
-            connection.execute(query, {"interval_count": interval_count})
+            found = connection.execute(query, {"interval_count": interval_count})
+            return found.rowcount > 0
 
     def agents(self, run_id: str) -> dict[str, dict[str, Any]]:
         """Agent -> its facts, by name."""
         table = schema.run_agent
         query = sa.select(table.c.agent, table.c.facts).where(table.c.run_id == run_id)
         with self.transaction() as connection:
-            found = connection.execute(query.order_by(table.c.agent))
-            return {agent: dict(facts) for agent, facts in found}
+            found = connection.execute(query)
+            # in the same order in every database
+            return {agent: dict(facts) for agent, facts in sorted(found, key=_first)}
 
     def add_event(self, run_id: str, kind: str, text: str, at_utc: str) -> None:
         table = schema.run_event
@@ -553,6 +557,8 @@ class Store:
             return shutil.disk_usage(self.path.parent).free < _LEAST_FREE_BYTES
         return bool(code == sqlite3.SQLITE_FULL)
 
+
+_first = itemgetter(0)
 
 _CLAIMANT = sa.text(
     "SELECT application_name FROM pg_locks JOIN pg_stat_activity USING (pid) "

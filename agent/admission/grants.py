@@ -23,7 +23,7 @@ from pydantic import BaseModel
 from ldapslam.agent.admission.limits import ANY_PATH, AgentLimits
 from ldapslam.base.errors import ConfigError, NotGranted
 from ldapslam.base.secrets import SecretRef
-from ldapslam.jobs.fields.connection import Secret
+from ldapslam.jobs.fields.connection import Secret, Tls
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.plan import AgentPlan
 from ldapslam.jobs.types.base import PYTHON_JOBS
@@ -64,6 +64,11 @@ def secrets_of(value: Any) -> Iterator[SecretRef]:
     """Every reference in a job, or a part of it."""
     if isinstance(value, Secret):
         yield value.ref
+    elif isinstance(value, Tls):
+        # who has a key can be somebody, too
+        for path in (value.cert_file, value.key_file):
+            if path is not None:
+                yield SecretRef(file=path)
     elif isinstance(value, BaseModel):
         for one in vars(value).values():
             yield from secrets_of(one)

@@ -17,9 +17,13 @@ from ldapslam.cli.console import put_result
 from ldapslam.cli.options import FILE, STORE_NAME, option, store_option
 from ldapslam.cli.results.report import store_of
 from ldapslam.cli.security import client_options, current_security
+from ldapslam.transport.messages import build_version
 
 if TYPE_CHECKING:
     from cryptography import x509
+
+    from ldapslam.results.records import RunRecord
+    from ldapslam.results.store import Store
 
 _RESULT_FILE = "result.json"
 
@@ -53,9 +57,10 @@ def verify_command(
     if problems:
         raise NotAsJudged(
             f"{name} is not what was judged: {'; '.join(problems)}",
-            hint="trust none of its figures: somebody changed it since",
+            hint="trust none of its figures: somebody changed it since; or a report of "
+            "an agent has just come, and the coordinator judges it again",
         )
-    signer = _signer(digest, _authorities(ca), must_be_signed=ca is not None)
+    signer = _signer(digest, _authorities(ca))
     put_result(
         {
             "run_id": document["run_id"],
@@ -90,6 +95,8 @@ def _of_store(
                 hint="a run gets one when it is judged, since schema 0010 of the store",
             )
         problems = list(altered_of(results, record))
+        if not problems and _is_of_this_version(record.digest["document"]):
+            problems += _other_figures(results, record)
     checked = sorted(parts_in(record.digest["document"]).keys() - {RESULT})
     if folder is not None and (folder / _RESULT_FILE).is_file():
         digest, wrong = _of_file(folder / _RESULT_FILE)
@@ -98,6 +105,23 @@ def _of_store(
         problems += wrong
         checked.append(_RESULT_FILE)
     return record.digest, problems, checked
+
+
+def _is_of_this_version(document: Mapping[str, Any]) -> bool:
+    return bool(document["ldapslam"] == build_version())
+
+
+def _other_figures(results: Store, record: RunRecord) -> list[str]:
+    """Does the store still give what was judged? Indexes are no part of a digest."""
+    from ldapslam.reports.digest import RESULT, parts_in, result_part
+    from ldapslam.reports.result import result_of
+    from ldapslam.reports.summarise import summarise
+
+    assert record.digest is not None
+    then = parts_in(record.digest["document"])[RESULT]
+    result = json.loads(json.dumps(result_of(summarise(results, record.run_id))))
+    is_same = result_part(result, then.rows).sha256 == then.sha256
+    return [] if is_same else ["the store gives other figures: it may be damaged"]
 
 
 def _of_file(path: Path) -> tuple[Mapping[str, Any], list[str]]:
@@ -112,7 +136,16 @@ def _of_file(path: Path) -> tuple[Mapping[str, Any], list[str]]:
                 hint="it was written before the run was judged: write it again with "
                 "`ldapslam report`",
             )
-        return result["digest"], list(altered_result(result))
+        problems = list(altered_result(result))
+        document = result["digest"]["document"]
+        written_by = result["digest"].get("written_by", "")
+        if problems and written_by != document["ldapslam"]:
+            raise NotAsJudged(
+                f"{path} cannot be compared: version {written_by} wrote it, and "
+                f"{document['ldapslam']} judged the run",
+                hint="write it again with that version",
+            )
+        return result["digest"], problems
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
     except (ValueError, KeyError, TypeError) as error:
@@ -131,19 +164,18 @@ def _authorities(ca: Path | None) -> Sequence[x509.Certificate]:
 def _signer(
     digest: Mapping[str, Any],
     authorities: Sequence[x509.Certificate],
-    *,
-    must_be_signed: bool,
 ) -> str:
-    """Who signed it, in words; empty: nobody."""
+    """Who signed it, in words; empty: nobody. With authorities it must be signed."""
     from ldapslam.results.digest import canonical
     from ldapslam.transport.pki.signature import check
 
     document, signature = digest["document"], digest.get("signature")
     if signature is None:
-        if must_be_signed:
+        if authorities:
             raise NotAsJudged(
                 f"run {document['run_id']} is not signed",
-                hint="a coordinator signs with its certificate: it had none",
+                hint="a coordinator signs with its certificate, runs that have just "
+                "ended; `ldapslam run` has none",
             )
         return ""
     judged_utc = datetime.fromisoformat(document["judged_utc"])

@@ -179,7 +179,7 @@ class Notifier(Extension):
         if ended_utc < utc_text(datetime.now(UTC) - _NEWS_FOR):
             return
         try:
-            named = await writer.call(_named, writer.store, record.run_id)
+            named = await writer.call(_named, writer.store, record)
         except LdapSlamError as error:
             _log.error("run %s: nobody is told of it: %s", record.run_id, error)
             return
@@ -192,12 +192,18 @@ class Notifier(Extension):
         }
         channels = dict.fromkeys((*named, *self._settings.always))
         await asyncio.gather(
-            *(self._deliver(writer, record.run_id, message, one) for one in channels)
+            *(self._deliver(writer, record, message, one) for one in channels)
         )
 
     async def _deliver(
-        self, writer: StoreWriter, run_id: str, message: Mapping[str, str], channel: str
+        self,
+        writer: StoreWriter,
+        record: RunRecord,
+        message: Mapping[str, str],
+        channel: str,
     ) -> None:
+        run_id, news = record.run_id, _news(record)
+
         def note(kind: str, text: str) -> None:
             level = logging.INFO if kind == _TOLD else logging.WARNING
             _log.log(level, "run %s: %s: channel %s %s", run_id, kind, channel, text)
@@ -205,14 +211,14 @@ class Notifier(Extension):
             writer.post(writer.store.add_event, run_id, kind, text, at_utc)
 
         if len(self._pending) > _MAX_PENDING:
-            note(_FAILED, "was not told: too many notifications are waiting")
+            note(_FAILED, f"was not told of {news}: too many notifications are waiting")
             return
         why = "it was not tried"
         try:
             for pause_s in (*self._back_off_s, None):
                 why = await self._send(message, channel)
                 if not why:
-                    note(_TOLD, "was told")
+                    note(_TOLD, f"was told of {news}")
                     return
                 if pause_s is None:
                     break
@@ -225,7 +231,7 @@ class Notifier(Extension):
                     break
         except asyncio.CancelledError:
             why += "; the coordinator ended"
-        note(_FAILED, f"was not told: {why}")
+        note(_FAILED, f"was not told of {news}: {why}")
 
     async def _send(self, message: Mapping[str, str], channel: str) -> str:
         """One attempt; why it failed, or empty."""
@@ -239,12 +245,18 @@ class Notifier(Extension):
         return str(answer.get("why", ""))
 
 
-def _named(store: Store, run_id: str) -> tuple[str, ...] | None:
-    """The channels of the run's submission; None: it was notified of before. On the
-    store's thread."""
-    if any(event.kind in (_TOLD, _FAILED) for event in store.events(run_id)):
+def _named(store: Store, record: RunRecord) -> tuple[str, ...] | None:
+    """The channels of the run's submission; None: they were told of this verdict. On
+    the store's thread."""
+    events = store.events(record.run_id)
+    told = [event.text for event in events if event.kind in (_TOLD, _FAILED)]
+    if told and f"told of {_news(record)}" in told[-1]:
         return None
-    return tuple(store.run(run_id).manifest.get("notify", ()))
+    return tuple(store.run(record.run_id).manifest.get("notify", ()))
+
+
+def _news(record: RunRecord) -> str:
+    return record.verdict or "its end"
 
 
 def headline(record: RunRecord, reasons: Sequence[str]) -> str:

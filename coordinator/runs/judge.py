@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from ldapslam.base.child import ask
@@ -30,6 +31,8 @@ _VERDICTS = ("PASS", "FAIL", "INVALID")
 _JUDGED_AT_START = 20
 #: Late reports of an agent come one after the other.
 _QUIET_S = 5.0
+#: Of a run's end: others wait for the judge as well.
+_SIGNED_WITHIN = timedelta(minutes=30)
 _READER_WAITS_S = 20.0
 
 
@@ -40,6 +43,8 @@ class Judgement:
     reasons: tuple[str, ...] = ()
     #: What binds them to what was measured: reports/digest.py.
     document: Mapping[str, Any] = field(default_factory=dict)
+    #: What of the stored run is not what was judged before.
+    altered: tuple[str, ...] = ()
 
 
 Judge = Callable[[str], Awaitable[Judgement]]
@@ -69,7 +74,8 @@ class JudgeProcess:
         verdict = answer.get("verdict")
         if verdict in _VERDICTS:
             reasons = tuple(map(str, answer.get("reasons", ())))
-            return Judgement(verdict, reasons, answer.get("document", {}))
+            altered = tuple(map(str, answer.get("altered", ())))
+            return Judgement(verdict, reasons, answer.get("document", {}), altered)
         if verdict is not None or "why" in answer:
             why = answer.get("why", f"verdict {verdict!r}")
             _log.error("run %s could not be judged: %s", run_id, why)
@@ -93,34 +99,69 @@ class Verdicts:
         self._sign = sign
         #: Of which run.
         self._tasks: dict[asyncio.Task[None], str] = {}
-        #: Run -> what it was, and when it is judged again.
-        self._again: dict[str, tuple[RunRecord, asyncio.TimerHandle]] = {}
+        #: Ended run -> when more of it was stored; and whether it was as judged before.
+        self._late: dict[str, float] = {}
+        self._checks: dict[str, asyncio.Task[bool]] = {}
 
     def judge(self, record: RunRecord) -> None:
         """Judge a run in the background; the last that happens to it."""
-        task = asyncio.create_task(self._judge_run(record))
-        self._tasks[task] = record.run_id
+        self._start(self._judge_run(record), record.run_id)
+
+    def _start(self, work: Coroutine[Any, Any, None], run_id: str) -> None:
+        task = asyncio.create_task(work)
+        self._tasks[task] = run_id
         task.add_done_callback(self._tasks.pop)
 
-    async def reopen(self, run_id: str) -> None:
-        """More of an ended run was stored: the verdict that it has, or is about to get,
-        is of less. It is judged again when nothing more comes."""
-        if self._judge is None:
+    async def before_late(self, run_id: str) -> None:
+        """More of an ended run is about to be stored: is what it will be added to still
+        what was judged? Only then it is judged, and signed, with the addition."""
+        if self._judge is None or run_id in self._late:
             return
-        store = self._writer.store
-        record = await self._writer.call(store.run, run_id)
-        if run_id in self._again:
-            record, timer = self._again[run_id]
-            timer.cancel()
-        elif record.verdict is not None:
-            await self._writer.call(store.set_verdict, run_id, None)
-        loop = asyncio.get_running_loop()
-        timer = loop.call_later(_QUIET_S, self._judge_again, record)
-        self._again[run_id] = record, timer
+        if run_id not in self._checks:
+            self._checks[run_id] = asyncio.create_task(self._is_as_judged(run_id))
+        await asyncio.shield(self._checks[run_id])
 
-    def _judge_again(self, record: RunRecord) -> None:
-        del self._again[record.run_id]
-        self.judge(record)
+    def note_late(self, run_id: str) -> None:
+        """More of an ended run was stored. It is judged again when nothing more comes;
+        until then its reports say that it has more."""
+        check = self._checks.get(run_id)
+        is_altered = check is not None and check.done() and not check.result()
+        if self._judge is None or is_altered:
+            return
+        is_known = run_id in self._late
+        self._late[run_id] = asyncio.get_running_loop().time()
+        if not is_known:
+            self._start(self._judge_late(run_id), run_id)
+
+    async def _is_as_judged(self, run_id: str) -> bool:
+        assert self._judge is not None
+        record = await self._writer.call(self._writer.store.run, run_id)
+        if record.digest is None:
+            return True
+        found = await self._judge(run_id)
+        if found.altered:
+            why = "; ".join(found.altered)
+            _log.error("run %s is not what was judged: %s", run_id, why)
+        return found.verdict is not None and not found.altered
+
+    async def _judge_late(self, run_id: str) -> None:
+        loop = asyncio.get_running_loop()
+        first = [task for task, of in self._tasks.items() if of == run_id]
+        others = [task for task in first if task is not asyncio.current_task()]
+        if others:
+            await asyncio.wait(others)
+        try:
+            while True:
+                while (left_s := self._late[run_id] + _QUIET_S - loop.time()) > 0:
+                    await asyncio.sleep(left_s)
+                at_s = self._late[run_id]
+                record = await self._writer.call(self._writer.store.run, run_id)
+                await self._judge_run(record, is_late=True)
+                if self._late[run_id] == at_s:
+                    return
+        finally:
+            del self._late[run_id]
+            self._checks.pop(run_id, None)
 
     async def judge_those_left(self) -> None:
         """Runs whose end was stored, but not their verdict."""
@@ -143,13 +184,11 @@ class Verdicts:
             await asyncio.wait(tasks, timeout=_READER_WAITS_S)
 
     async def stop(self) -> None:
-        for _, timer in self._again.values():
-            timer.cancel()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _judge_run(self, record: RunRecord) -> None:
+    async def _judge_run(self, record: RunRecord, *, is_late: bool = False) -> None:
         found = Judgement()
         if self._judge is not None:
             try:
@@ -159,7 +198,7 @@ class Verdicts:
                         self._writer.store.set_verdict,
                         record.run_id,
                         found.verdict,
-                        await self._digest(found.document),
+                        await self._digest(found.document, record, is_late=is_late),
                     )
             except Exception:
                 _log.exception("run %s cannot be judged", record.run_id)
@@ -172,14 +211,24 @@ class Verdicts:
             except Exception:
                 _log.exception("run %s: an observer failed", record.run_id)
 
-    async def _digest(self, document: Mapping[str, Any]) -> dict[str, Any] | None:
-        """As the store keeps it: without a signature, where there is nobody to sign."""
+    async def _digest(
+        self, document: Mapping[str, Any], record: RunRecord, *, is_late: bool
+    ) -> dict[str, Any] | None:
+        """As the store keeps it: without a signature, where there is nobody to sign, or
+        where the run lay in the store for long: who knows what became of it there."""
         if not document:
             return None
         signature = None
-        if self._sign is not None:
+        if self._sign is not None and (is_late or _has_just_ended(record)):
             try:
                 signature = await asyncio.to_thread(self._sign, canonical(document))
             except LdapSlamError as error:
                 _log.error("run %s is not signed: %s", document["run_id"], error)
         return digest_of(document, signature)
+
+
+def _has_just_ended(record: RunRecord) -> bool:
+    if record.finished_utc is None:
+        return False
+    since = datetime.now(UTC) - datetime.fromisoformat(record.finished_utc)
+    return since < _SIGNED_WITHIN

@@ -22,8 +22,8 @@ from ldapslam.proto.operator_pb2 import IntervalFigures, StreamFigures
 from ldapslam.results.histogram import Histogram
 
 _NS_PER_S = 1e9
-#: Snapshots that are kept for agents that report nothing: some hundred MB.
-_MOST_KEPT = 10_000
+#: Serialised snapshots that are kept for agents that report nothing.
+_MOST_KEPT_BYTES = 64 << 20
 
 
 class LiveStatistics:
@@ -33,6 +33,7 @@ class LiveStatistics:
         self._expected = set(agents)
         self._planned = len(self._expected)
         self._open: dict[int, dict[str, Snapshot]] = {}
+        self._kept_bytes = 0
         self._done_up_to = -1
 
     def add(self, agent: str, snapshot: Snapshot) -> list[IntervalFigures]:
@@ -40,6 +41,7 @@ class LiveStatistics:
         if snapshot.index <= self._done_up_to:
             return []  # late: its interval was shown without it
         self._open.setdefault(snapshot.index, {})[agent] = snapshot
+        self._kept_bytes += snapshot.ByteSize()
         if snapshot.final:
             # its plan is over: the drain may be one agent's only
             self._expected.discard(agent)
@@ -51,13 +53,12 @@ class LiveStatistics:
 
     def _complete(self) -> list[IntervalFigures]:
         figures: list[IntervalFigures] = []
-        kept = sum(map(len, self._open.values()))
         for index in sorted(self._open):
             reported = self._open[index]
             is_complete = self._expected <= reported.keys()
-            if not is_complete and kept <= _MOST_KEPT:
+            if not is_complete and self._kept_bytes <= _MOST_KEPT_BYTES:
                 break
-            kept -= len(reported)
+            self._kept_bytes -= sum(one.ByteSize() for one in reported.values())
             figures.append(self._merge(index, list(reported.values())))
             self._done_up_to = index
             del self._open[index]

@@ -154,6 +154,8 @@ def _facts(summary: Summary) -> tuple[tuple[str, str], ...]:
 
 def _digest(summary: Summary) -> tuple[tuple[str, str], ...]:
     digest = summary.run.digest
+    if digest is None and summary.run.verdict is not None:
+        return (("Digest", "none"),)
     if digest is None or summary.altered:
         return ()
     signature = digest.get("signature")

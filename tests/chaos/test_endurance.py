@@ -76,5 +76,6 @@ def test_twelve_hours_leave_memory_flat_and_a_report_in_time(
     _check(seen)
     assert len(AGENTS) == 4
     assert seen.slope_bytes < 1 * MB, f"{seen.memory[::10]}"
-    assert seen.bytes_per_interval < 20_000
-    assert seen.report_s < 15
+    assert seen.bytes_per_interval < 9_000
+    # reports are kept as they came: quick to take in, and unpacked here
+    assert seen.report_s < 45

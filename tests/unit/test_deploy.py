@@ -140,7 +140,7 @@ def test_the_coordinators_settings_are_taken() -> None:
 @pytest.mark.parametrize("name", ["agent.toml", "coordinator.toml"])
 def test_settings_hold_no_secret(name: str) -> None:
     text = (DEPLOY / name).read_text()
-    assert not re.search(r"(?i)password|(?<!allow-)secret|token *=", text)
+    assert not re.search(r"(?i)password *=|(?<!allow-)secret|token *=", text)
 
 
 # -- Kubernetes ------------------------------------------------------------------------
@@ -247,6 +247,7 @@ def test_the_agents_template_gives_settings_that_are_taken(tmp_path: Path) -> No
         "inventory_hostname": "load1",
         r"site \| default\('none'\)": "a",
         r"allow_targets \| default\(.*?\) \| to_json": '["10.0.0.0/8"]',
+        r"allow_secrets \| default\(.*?\) \| to_json": '["env:A"]',
     }
     for pattern, value in values.items():
         text = re.sub(r"\{\{ " + pattern + r" \}\}", value, text)

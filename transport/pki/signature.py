@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 
@@ -75,7 +75,7 @@ def check(
     if authorities and not any(_issued(certificate, one) for one in authorities):
         raise AccessRefused(
             f"the certificate of {identity.name!r} is of another authority",
-            hint="give the fleet's ca.pem",
+            hint="give the ca.pem that issued it itself",
         )
     if not _is_valid(content, signature, certificate):
         raise AccessRefused("the signature is not one of this content", hint=_MAKE_ANEW)
@@ -85,7 +85,7 @@ def check(
 def _certificate(signature: Mapping[str, Any]) -> x509.Certificate:
     try:
         return x509.load_pem_x509_certificate(str(signature["certificate"]).encode())
-    except (KeyError, ValueError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise AccessRefused(f"the signature has no certificate: {error}") from error
 
 
@@ -111,6 +111,6 @@ def _is_valid(
             key.verify(found, content)
         else:
             return False
-    except (InvalidSignature, binascii.Error, ValueError):
+    except (InvalidSignature, UnsupportedAlgorithm, binascii.Error, ValueError):
         return False
     return True

@@ -63,6 +63,18 @@ def test_every_secret_of_a_job_is_found() -> None:
     assert found == {SecretRef(env="A"), SecretRef(env="B"), SecretRef(file="/c")}
 
 
+def test_a_clients_key_is_a_secret(tmp_path: Path) -> None:
+    own = str(tmp_path / "own.pem")
+    text = JOB.format(bind="{sasl: {mechanism: EXTERNAL}}", stream=SEARCH)
+    text += f"tls: {{start_tls: true, cert_file: /tls/cert.pem, key_file: {own}}}\n"
+    job = load_job_text(text, file="job", base=None)
+    assert "/tls/cert.pem" in str(refused(job))
+    assert own in str(refused(job, secrets=("file:/tls",)))
+    allowed = ("file:/tls", f"file:{own}")
+    check_secrets(job, AgentLimits(secrets=allowed), "a1")
+    assert own in str(refused(job, secrets=("any",), own_files=(own,)))
+
+
 def test_without_a_rule_no_secret_is_read(tmp_path: Path) -> None:
     for secret in ("env: LDAP_PASSWORD", f"file: {tmp_path}/password"):
         error = refused(bound(secret))

@@ -160,7 +160,8 @@ def test_an_agent_that_reports_nothing_costs_no_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The oldest intervals are given without it."""
-    monkeypatch.setattr(live_module, "_MOST_KEPT", 6)
+    size = snapshot(1).ByteSize()
+    monkeypatch.setattr(live_module, "_MOST_KEPT_BYTES", 6 * size)
     live = LiveStatistics(["a", "b", "mute"])
     given = []
     for index in range(20):

@@ -128,8 +128,8 @@ def test_a_channel_that_run_and_operator_name_is_told_once(
     assert post.sent[0]["type"] == "failure"
     assert post.sent[0]["title"].startswith("FAIL: directory-mix")
     assert events == [
-        ("notified", "channel hook was told"),
-        ("notified", "channel ops was told"),
+        ("notified", "channel hook was told of FAIL"),
+        ("notified", "channel ops was told of FAIL"),
     ]
 
 
@@ -156,7 +156,7 @@ def test_a_channel_that_cannot_be_told_is_named_in_the_runs_log(
     events = run(writer, judged(writer, ended("ops")), settings())
     assert len(post.sent) == 3
     assert events == [
-        ("notify_failed", "channel ops was not told: it answered 503"),
+        ("notify_failed", "channel ops was not told of FAIL: it answered 503"),
     ]
 
 
@@ -220,7 +220,7 @@ def test_what_waits_for_another_attempt_is_given_up_at_once_at_the_end(
         notifier.run_judged(ended("ops"), ())
 
     events = run(writer, work, settings(), (3600.0,))
-    text = "channel ops was not told: it answered 503; the coordinator ended"
+    text = "channel ops was not told of FAIL: it answered 503; the coordinator ended"
     assert events == [("notify_failed", text)]
 
 

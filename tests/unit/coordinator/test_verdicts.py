@@ -6,6 +6,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,7 @@ from ldapslam.coordinator.runs import judge as judge_module
 from ldapslam.coordinator.runs.judge import Judgement, Verdicts
 from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.results.digest import canonical, sha256_of
-from ldapslam.results.records import RunRecord
+from ldapslam.results.records import RunRecord, utc_text
 from ldapslam.results.store import Store
 from support.store import RUN_ID, Scenario, fill
 
@@ -54,7 +56,8 @@ def in_a_store(
     async def run() -> None:
         writer = StoreWriter(str(folder / "results.sqlite"))
         verdicts = Verdicts(writer, seen.judge, [seen], seen.sign)
-        scenario = Scenario(run={"verdict": None}, measure_s=2)
+        ended = {"verdict": None, "finished_utc": utc_text(datetime.now(UTC))}
+        scenario = Scenario(run=ended, measure_s=2)
         await writer.call(fill, writer.store, scenario)
         async with asyncio.timeout(30):
             await test(verdicts, writer.store)
@@ -110,22 +113,29 @@ def test_a_key_that_signs_nothing_costs_no_verdict(
 @pytest.mark.parametrize(
     ("second", "told"), [("PASS", ["PASS"]), ("INVALID", ["PASS", "INVALID"])]
 )
-def test_what_comes_late_takes_the_verdict_back_until_it_is_given_anew(
+def test_a_run_is_judged_again_when_no_more_of_it_comes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, second: str, told: list[str]
 ) -> None:
-    """Once for all that comes; observers hear of another verdict only."""
-    monkeypatch.setattr(judge_module, "_QUIET_S", 0.2)
-    seen = Seen("PASS", second)
+    """Once for all that comes; until then it has its verdict, and observers hear of
+    another one only."""
+    monkeypatch.setattr(judge_module, "_QUIET_S", 0.1)
+    seen = Seen("PASS", "PASS", second)  # the second time it is only looked at
 
     async def test(verdicts: Verdicts, store: Store) -> None:
         verdicts.judge(store.run(RUN_ID))
         await verdicts.wait()
+        # of two agents at once
+        await asyncio.gather(*(verdicts.before_late(RUN_ID) for _ in range(2)))
         for _ in range(3):
-            await verdicts.reopen(RUN_ID)
-            run = store.run(RUN_ID)
-            assert (run.verdict, run.digest) == (None, None)
+            await verdicts.before_late(RUN_ID)
+            verdicts.note_late(RUN_ID)
+            assert store.run(RUN_ID).verdict == "PASS"
         await until_judged(seen, verdicts)
-        assert store.run(RUN_ID).verdict == second
+        run = store.run(RUN_ID)
+        assert (run.verdict, run.digest and run.digest["signature"]) == (
+            second,
+            {"signer": "c1"},
+        )
 
     in_a_store(tmp_path, seen, test)
     assert seen.told == told
@@ -139,7 +149,8 @@ def test_what_comes_while_a_run_is_judged_has_it_judged_again(
 
     async def test(verdicts: Verdicts, store: Store) -> None:
         verdicts.judge(store.run(RUN_ID))
-        await verdicts.reopen(RUN_ID)
+        await verdicts.before_late(RUN_ID)
+        verdicts.note_late(RUN_ID)
         await until_judged(seen, verdicts)
         assert store.run(RUN_ID).verdict == "PASS"
 
@@ -147,11 +158,58 @@ def test_what_comes_while_a_run_is_judged_has_it_judged_again(
     assert seen.told == ["INVALID", "PASS"]
 
 
+def test_a_run_that_was_altered_is_not_signed_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Somebody changed it in the store, and then a report comes late."""
+    monkeypatch.setattr(judge_module, "_QUIET_S", 0.0)
+
+    class Altered(Seen):
+        async def judge(self, run_id: str) -> Judgement:
+            found = await super().judge(run_id)
+            is_first = len(self.verdicts) == 1
+            return found if is_first else replace(found, altered=("job has others",))
+
+    seen = Altered("FAIL", "INVALID")
+
+    async def test(verdicts: Verdicts, store: Store) -> None:
+        verdicts.judge(store.run(RUN_ID))
+        await verdicts.wait()
+        before = store.run(RUN_ID)
+        await verdicts.before_late(RUN_ID)
+        verdicts.note_late(RUN_ID)
+        await verdicts.wait()
+        assert store.run(RUN_ID) == before
+
+    in_a_store(tmp_path, seen, test)
+    assert len(seen.signed) == 1
+    assert "is not what was judged: job has others" in caplog.text
+
+
+def test_what_lay_in_the_store_for_long_is_judged_and_not_signed(
+    tmp_path: Path,
+) -> None:
+    seen = Seen("PASS")
+
+    async def test(verdicts: Verdicts, store: Store) -> None:
+        old = utc_text(datetime.now(UTC) - timedelta(hours=1))
+        store.set_run_state(RUN_ID, "finished", finished_utc=old)
+        await verdicts.judge_those_left()
+        await verdicts.wait()
+        run = store.run(RUN_ID)
+        assert run.verdict == "PASS"
+        assert run.digest
+        assert run.digest["signature"] is None
+
+    in_a_store(tmp_path, seen, test)
+    assert seen.signed == []
+
+
 def test_a_stopped_coordinator_judges_nothing_more(tmp_path: Path) -> None:
     seen = Seen("PASS")
 
     async def test(verdicts: Verdicts, store: Store) -> None:
-        await verdicts.reopen(RUN_ID)
+        verdicts.note_late(RUN_ID)
 
     in_a_store(tmp_path, seen, test)
     assert seen.verdicts == ["PASS"]

@@ -12,14 +12,20 @@ import pytest
 import sqlalchemy as sa
 from jsonschema import Draft202012Validator
 
-from ldapslam.reports.digest import altered_of, altered_result, digest_document
+from ldapslam.base.errors import NotAsJudged
+from ldapslam.reports.digest import (
+    altered_of,
+    altered_result,
+    digest_document,
+    parts_in,
+)
 from ldapslam.reports.formats.render import result_json
 from ldapslam.reports.formats.text import render_text
 from ldapslam.reports.model import Summary
 from ldapslam.reports.sections.report_document import document
 from ldapslam.reports.summarise import summarise
 from ldapslam.results import schema
-from ldapslam.results.digest import canonical, digest_of, sha256_of
+from ldapslam.results.digest import Part, canonical, digest_of, parts_of, sha256_of
 from ldapslam.results.store import Store
 from support.monitors import add_monitors
 from support.result_schema import result_schema
@@ -118,20 +124,57 @@ def test_no_value_of_a_run_is_changed_unseen(
         value = _other(row._mapping[column.name])
         same_row = sa.and_(*(key == row._mapping[key.name] for key in keys))
         connection.execute(sa.update(table).where(same_row), {column.name: value})
-    [why] = altered_of(store, judged)
+    [why, *_] = altered_of(store, judged)
     part = table.name
     if table is schema.run:
         part = "manifest" if column.name == "manifest" else "(job|run)"
     assert re.fullmatch(f"{part} has other content", why)
 
 
-@pytest.mark.parametrize("name", ["verdict", "reasons", "parts"])
+@pytest.mark.parametrize("name", ["verdict", "reasons", "parts", "judged_utc"])
 def test_another_document_is_seen(store: Store, name: str) -> None:
     digest: Any = store.run(RUN_ID).digest
     document = digest["document"]
     document[name] = _other(document[name])
     store.set_verdict(RUN_ID, "PASS", digest)
-    assert "not that of its document" in " ".join(altered_of(store, store.run(RUN_ID)))
+    [why] = altered_of(store, store.run(RUN_ID))
+    assert "not that of its document" in why or "the digest is none" in why
+
+
+@pytest.mark.parametrize(
+    "digest", [{}, {"document": {}}, {"document": {}, "sha256": "x", "signature": 1}]
+)
+def test_a_digest_that_is_none_is_said(store: Store, digest: dict[str, Any]) -> None:
+    store.set_verdict(RUN_ID, "PASS", digest)
+    summary = summarise(store, RUN_ID)
+    assert summary.verdict == "INVALID"
+    assert "the digest is none" in summary.reasons[0]
+
+
+def test_an_event_that_is_no_notification_is_seen(store: Store) -> None:
+    store.add_event(RUN_ID, "agent_lost", "load1", "2026-03-01T13:00:00Z")
+    assert altered_of(store, store.run(RUN_ID)) == ("an event agent_lost is new",)
+
+
+def test_a_later_version_has_more_columns_and_tables(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are none of what was judged; what an older one had must be there."""
+    run = store.run(RUN_ID)
+    assert run.digest is not None
+    document = run.digest["document"]
+    assert "priority" in document["parts"]["run"]["columns"]
+    older = json.loads(json.dumps(document))
+    known = {name: dict(part) for name, part in older["parts"].items()}
+    del known["run_clock"]
+    then = parts_in({"parts": known})
+    assert "run_clock" in parts_of(store, RUN_ID, then)  # it has rows
+    with store.transaction(writes=True) as connection:
+        connection.execute(sa.delete(schema.run_clock))
+    assert "run_clock" not in parts_of(store, RUN_ID, then)
+    fewer = then["run"].columns[:-1]
+    narrower = parts_of(store, RUN_ID, {**then, "run": Part(1, "", fewer)})
+    assert narrower["run"].columns == fewer
 
 
 def test_a_changed_threshold_makes_the_run_invalid(store: Store) -> None:
@@ -208,7 +251,11 @@ def _change_part(found: dict[str, Any]) -> None:
 def test_a_changed_result_json_is_seen(store: Store, change: Any) -> None:
     found = result(store)
     change(found)
-    assert altered_result(found)
+    if change in (_change_document, _change_part):
+        with pytest.raises(NotAsJudged, match="not that of its document"):
+            altered_result(found)
+    else:
+        assert altered_result(found)
 
 
 def test_another_verdict_in_the_store_is_seen(store: Store) -> None:

@@ -277,3 +277,11 @@ GOOD = packed_of([1000, 2000, 3000])
 def test_bytes_that_are_no_histogram_are_refused(packed: bytes) -> None:
     with pytest.raises(StoreError, match="packed histogram"):
         Histogram.merge([packed])
+
+
+def test_extremes_are_also_of_values_above_the_range() -> None:
+    over = Histogram.merge([packed_of([5_000 * 10**9])])
+    assert (over.total, over.overflow) == (0, 1)
+    assert (over.min_ns, over.max_ns) == (5_000 * 10**9, 5_000 * 10**9)
+    over.add(Histogram.merge([packed_of([10**6])]))
+    assert (over.min_ns, over.max_ns) == (10**6, 5_000 * 10**9)
