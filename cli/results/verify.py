@@ -132,7 +132,7 @@ def _of_file(path: Path) -> tuple[Mapping[str, Any], list[str]]:
         result = json.loads(path.read_text("utf-8"))
         if "digest" not in result:
             raise NotAsJudged(
-                f"{path} has no digest",
+                "it has no digest",
                 hint="it was written before the run was judged: write it again with "
                 "`ldapslam report`",
             )
@@ -141,11 +141,13 @@ def _of_file(path: Path) -> tuple[Mapping[str, Any], list[str]]:
         written_by = result["digest"].get("written_by", "")
         if problems and written_by != document["ldapslam"]:
             raise NotAsJudged(
-                f"{path} cannot be compared: version {written_by} wrote it, and "
+                f"it cannot be compared: version {written_by} wrote it, and "
                 f"{document['ldapslam']} judged the run",
                 hint="write it again with that version",
             )
         return result["digest"], problems
+    except NotAsJudged as error:
+        raise NotAsJudged(f"{path}: {error}", hint=error.hint) from error
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
     except (ValueError, KeyError, TypeError) as error:

@@ -359,9 +359,11 @@ def test_channels_are_told_of_the_end_with_verdict_and_link(
         run_id = submit(fleet, "team", thresholds=thresholds)
         [_, request] = every.wait_for(2)
         [also] = team.wait_for(1)
+        with fleet.opened_store() as store:
+            verdict = store.run(run_id).verdict
         assert sorted(events(fleet, run_id, "notified", 2)) == [
-            "channel every was told",
-            "channel team was told",
+            f"channel every was told of {verdict}",
+            f"channel team was told of {verdict}",
         ]
     assert request.path == f"/hooks/{TOKEN}"
     assert request.document == also.document

@@ -268,7 +268,7 @@ def test_secrets_are_in_no_file_log_argument_or_table(tmp_path: Path) -> None:
                 Running(
                     *("--verbose", "agent", "--coordinator", found[1]),
                     *("--name", "one", "--spool", tmp_path / "spool"),
-                    *("--allow-secret", "any"),
+                    *("--allow-secret", "any", "--allow-class", "any"),
                     cwd=tmp_path,
                     name="agent",
                     variables=secrets,

@@ -177,7 +177,8 @@ def job(uri: str, stream: dict[str, Any] | None = None, **fields: Any) -> str:
 
 
 def limits(*rules: str, **others: Any) -> str:
-    return AgentLimits(targets=parse_rules(rules), **others).to_json()
+    allowed = {"classes": ("any",), "secrets": ("any",), **others}
+    return AgentLimits(targets=parse_rules(rules), **allowed).to_json()
 
 
 @pytest.mark.parametrize("kind", list(STREAMS))
@@ -310,7 +311,13 @@ def test_limits_and_load_of_agents_are_known_to_the_coordinator(
     )
     agents = fleet.agents()
     said = json.loads(agents["a"].limits_json)
-    assert said == {"targets": ["10.0.0.0/8"], "max_connections": 7, "max_runs": 2}
+    assert said == {
+        "targets": ["10.0.0.0/8"],
+        "secrets": ["any"],
+        "classes": ["any"],
+        "max_connections": 7,
+        "max_runs": 2,
+    }
     load = agents["a"].load
     assert 0 <= load.cpu_utilisation <= 1
     assert load.memory_available_bytes > 1 << 20

@@ -93,6 +93,7 @@ class FakeEngine:
             **dict.fromkeys(done, PER_INTERVAL),
             "stream": stream,
             "operation": operation,
+            "server": 0,
             "measured": True,
             "result_codes": {0: PER_INTERVAL},
             "histograms": [],

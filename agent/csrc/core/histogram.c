@@ -25,8 +25,8 @@ slam_histogram_record(struct slam_histogram *h, uint64_t value_ns)
 {
     uint64_t value_us = value_ns / NS_PER_US;
 
-    if (value_ns < h->min_ns)
-        h->min_ns = value_ns;
+    if (~value_ns > h->inverted_min_ns)
+        h->inverted_min_ns = ~value_ns;
     if (value_ns > h->max_ns)
         h->max_ns = value_ns;
     if (value_us > SLAM_HISTOGRAM_MAX_US) {
@@ -42,7 +42,7 @@ slam_histogram_record(struct slam_histogram *h, uint64_t value_ns)
 static void
 used_range(const struct slam_histogram *h, uint32_t *first, uint32_t *end)
 {
-    uint64_t min_us = h->min_ns / NS_PER_US;
+    uint64_t min_us = ~h->inverted_min_ns / NS_PER_US;
     uint64_t max_us = h->max_ns / NS_PER_US;
 
     *first = 0;
@@ -59,10 +59,11 @@ slam_histogram_reset(struct slam_histogram *h)
 {
     uint32_t first, end;
 
+    if (h->total == 0 && h->overflow == 0)
+        return;
     used_range(h, &first, &end);
     memset(h->counts + first, 0, (end - first) * sizeof(h->counts[0]));
-    h->total = h->overflow = h->max_ns = h->sum_ns = 0;
-    h->min_ns = UINT64_MAX;
+    h->total = h->overflow = h->inverted_min_ns = h->max_ns = h->sum_ns = 0;
 }
 
 void
@@ -76,8 +77,8 @@ slam_histogram_merge(struct slam_histogram *dst, const struct slam_histogram *sr
     dst->total += src->total;
     dst->overflow += src->overflow;
     dst->sum_ns += src->sum_ns;
-    if (src->min_ns < dst->min_ns)
-        dst->min_ns = src->min_ns;
+    if (src->inverted_min_ns > dst->inverted_min_ns)
+        dst->inverted_min_ns = src->inverted_min_ns;
     if (src->max_ns > dst->max_ns)
         dst->max_ns = src->max_ns;
 }
@@ -124,7 +125,7 @@ slam_histogram_pack(const struct slam_histogram *h, uint8_t *buf)
     out = put_little_endian(out + sizeof(magic), used, 4);
     out = put_little_endian(out, h->total, 8);
     out = put_little_endian(out, h->overflow, 8);
-    out = put_little_endian(out, h->min_ns, 8);
+    out = put_little_endian(out, ~h->inverted_min_ns, 8);
     out = put_little_endian(out, h->max_ns, 8);
     out = put_little_endian(out, h->sum_ns, 8);
 

@@ -13,16 +13,16 @@
 #define SLAM_HISTOGRAM_BUCKETS 23552u /* 23 * 1024: covers 2^32 us > 1 h */
 
 struct slam_histogram {
-    uint64_t total;    /* without overflow */
-    uint64_t overflow; /* values above SLAM_HISTOGRAM_MAX_US */
-    uint64_t min_ns;   /* UINT64_MAX while empty; overflowed values included */
-    uint64_t max_ns;   /* 0 while empty; overflowed values included */
-    uint64_t sum_ns;   /* of the values in `total`: sum_ns / total is their mean */
+    uint64_t total;           /* without overflow */
+    uint64_t overflow;        /* values above SLAM_HISTOGRAM_MAX_US */
+    uint64_t inverted_min_ns; /* ~ of the minimum, overflowed values included: zeroed
+                                 memory is an empty histogram */
+    uint64_t max_ns;          /* 0 while empty; overflowed values included */
+    uint64_t sum_ns; /* of the values in `total`: sum_ns / total is their mean */
     uint32_t counts[SLAM_HISTOGRAM_BUCKETS];
 };
 
-/* Empties a valid histogram or zeroed memory. Writes only to what was used: an unused
- * histogram on zeroed pages takes no memory. */
+/* Writes only to what was used: an unused histogram on zeroed pages takes no memory. */
 void slam_histogram_reset(struct slam_histogram *h);
 
 /* Index of the bucket of a value; value_us at most SLAM_HISTOGRAM_MAX_US. */

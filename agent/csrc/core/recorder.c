@@ -10,6 +10,8 @@
 void
 slam_op_record_clear(struct slam_op_record *op)
 {
+    if (slam_op_record_is_empty(op))
+        return; /* most are, where there are many servers: their pages stay untouched */
     memset(op, 0, offsetof(struct slam_op_record, histograms));
     for (size_t outcome = 0; outcome < SLAM_OUTCOMES; outcome++)
         for (size_t metric = 0; metric < SLAM_METRICS; metric++)
@@ -127,6 +129,8 @@ slam_recorder_release(struct slam_recorder *r, uint64_t index)
 void
 slam_op_record_merge(struct slam_op_record *to, const struct slam_op_record *from)
 {
+    if (slam_op_record_is_empty(from))
+        return;
     SLAM_OPERATION_COUNTERS(ADD)
     for (size_t i = 0; i <= SLAM_RESULT_CODES; i++)
         to->result_codes[i] += from->result_codes[i];

@@ -119,7 +119,6 @@ def test_a_change_is_finished_when_its_caller_hangs_up(steps: int) -> None:
 # Who is admitted.
 
 FAR = "ipv4:192.0.2.7:4711"
-NOW = datetime.now(UTC)
 
 
 class _Audit(AuditLog):
@@ -140,9 +139,9 @@ def certificate(authority: Authority, name: str = "olga") -> bytes:
     return (issued / "cert.pem").read_bytes()
 
 
-def guard_of(authority: Authority, now_utc: datetime = NOW) -> Guard:
+def guard_of(authority: Authority, later: timedelta = timedelta()) -> Guard:
     revoked = Revocations(authority.revoked_file, [authority.certificate])
-    return Guard(_Audit(), revoked, now_utc=lambda: now_utc)
+    return Guard(_Audit(), revoked, now_utc=lambda: datetime.now(UTC) + later)
 
 
 def called(ours: Guard, context: _Context) -> str:
@@ -183,7 +182,7 @@ def test_a_certificate_is_good_for_its_time(
     authority: Authority, after: timedelta, word: str
 ) -> None:
     pem = certificate(authority)
-    assert word in called(guard_of(authority, NOW + after), _Context(FAR, pem))
+    assert word in called(guard_of(authority, after), _Context(FAR, pem))
 
 
 def test_a_revoked_certificate_is_refused(authority: Authority) -> None:
