@@ -22,8 +22,9 @@ _NICENESS = 10
 
 
 def judge(question: dict[str, Any]) -> dict[str, Any]:
-    """`verdict` of a run, `reasons`, and the `document` that binds them to what was
-    measured; no verdict of a run that never began."""
+    """`verdict` of a run as it is, `reasons`, and the `document` that binds them to
+    what was measured; no verdict of a run that never began. With `looks_only` what is
+    `altered` since it was judged."""
     from ldapslam.reports.digest import digest_document
     from ldapslam.reports.summarise import summarise
 
@@ -36,7 +37,9 @@ def judge(question: dict[str, Any]) -> dict[str, Any]:
         if not run.t0_utc and run.state in ("failed", "cancelled"):
             # it ended before any load
             return {"verdict": None}
-        summary = summarise(store, run_id)
+        # what it was judged to be before, it may have grown beyond
+        anew = not question.get("looks_only")
+        summary = summarise(store, run_id, anew=anew)
         document = digest_document(store, summary)
     return {
         "verdict": summary.verdict,

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Protocol
 
 from ldapslam.base.child import ask
 from ldapslam.base.errors import LdapSlamError
@@ -47,7 +47,11 @@ class Judgement:
     altered: tuple[str, ...] = ()
 
 
-Judge = Callable[[str], Awaitable[Judgement]]
+class Judge(Protocol):
+    async def __call__(self, run_id: str, *, looks_only: bool = False) -> Judgement:
+        """Judge a run as it is now; `looks_only`: is it what was judged before?"""
+
+
 #: The signature of a document in canonical JSON.
 Sign = Callable[[bytes], Mapping[str, str]]
 
@@ -63,9 +67,10 @@ class JudgeProcess:
         self._limit_s = limit_s
         self._one_at_a_time = asyncio.Lock()
 
-    async def __call__(self, run_id: str) -> Judgement:
+    async def __call__(self, run_id: str, *, looks_only: bool = False) -> Judgement:
         question = {"store": self._store_url, "run_id": run_id}
         question["limit_s"] = f"{self._limit_s:.0f}"
+        question["looks_only"] = "yes" if looks_only else ""
         async with self._one_at_a_time:
             try:
                 answer = await ask(self._command, question, self._limit_s)
@@ -137,8 +142,8 @@ class Verdicts:
         assert self._judge is not None
         record = await self._writer.call(self._writer.store.run, run_id)
         if record.digest is None:
-            return True
-        found = await self._judge(run_id)
+            return record.verdict is None  # it is about to be judged
+        found = await self._judge(run_id, looks_only=True)
         if found.altered:
             why = "; ".join(found.altered)
             _log.error("run %s is not what was judged: %s", run_id, why)

@@ -9,15 +9,18 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from ldapslam.coordinator.runs.judge import JudgeProcess
+from ldapslam.coordinator.runs.judge import Judgement, JudgeProcess
 from ldapslam.reports.judge import COMMAND
 from ldapslam.reports.summarise import summarise
+from ldapslam.results.digest import digest_of
 from ldapslam.results.store import Store
-from support.store import RUN_ID, Scenario, fill, run_record
+from support.intervals import add_interval
+from support.store import RUN_ID, Scenario, fill, intervals, run_record
 
 
 def stored(folder: Path, scenario: Scenario) -> str:
@@ -184,3 +187,33 @@ def test_the_judge_process_ends_when_whoever_asked_goes_away(tmp_path: Path) -> 
     asyncio.run(ask_and_go())
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid.read_text()), 0)
+
+
+def test_a_run_that_has_grown_is_judged_as_it_is_and_known_to_have_grown(
+    tmp_path: Path,
+) -> None:
+    """A report came after the verdict: the second judgement is of all there is."""
+    scenario = Scenario(thresholds=(), lost=frozenset({("load2", 5)}))
+    url = stored(tmp_path, scenario)
+
+    async def judge(*, looks_only: bool = False) -> Judgement:
+        return await JudgeProcess(COMMAND, url)(RUN_ID, looks_only=looks_only)
+
+    first = asyncio.run(judge())
+    assert (first.verdict, first.altered) == ("INVALID", ())
+    with Store.open(url) as store:
+        digest = digest_of(first.document, None)
+        store.set_verdict(RUN_ID, first.verdict, digest)
+        assert asyncio.run(judge(looks_only=True)).altered == ()
+        [late] = (
+            one
+            for one in intervals(replace(scenario, lost=frozenset()))
+            if (one.agent, one.index) == ("load2", 5)
+        )
+        add_interval(store, RUN_ID, late)
+        [grown] = asyncio.run(judge(looks_only=True)).altered
+        assert grown.startswith("interval_report has ")
+        second = asyncio.run(judge())
+        assert (second.verdict, second.altered) == ("PASS", ())
+        store.set_verdict(RUN_ID, "PASS", digest_of(second.document, None))
+        assert summarise(store, RUN_ID).altered == ()

@@ -57,9 +57,10 @@ class World:
         )
         self.session_id = ""
 
-    async def _judge(self, run_id: str) -> Judgement:
-        self.judged.put_nowait(run_id)
-        return Judgement("PASS")
+    async def _judge(self, run_id: str, *, looks_only: bool = False) -> Judgement:
+        if not looks_only:
+            self.judged.put_nowait(run_id)
+        return Judgement("PASS", (), {"run_id": run_id})
 
     async def register(self) -> None:
         request = agent_pb2.RegisterRequest(
