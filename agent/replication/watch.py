@@ -118,7 +118,7 @@ class Watch:
         if is_lost:
             observation.lost()
         else:
-            observation.seen(received_ns)
+            _tell(observation, received_ns)
 
     @property
     def is_waiting(self) -> bool:
@@ -300,7 +300,7 @@ class Watch:
             there = [one for one in self._expected if one <= number]
             observations = [self._expected.pop(one) for one in there]
         for observation in observations:
-            observation.seen(received_ns)
+            _tell(observation, received_ns)
 
     def _give_up_overdue(self) -> None:
         limit_ns = time.monotonic_ns() - round(self.timeout_s * 1e9)
@@ -357,3 +357,11 @@ class ReceiveStamp:
 
     def close(self) -> None:
         self._socket.close()
+
+
+def _tell(observation: Observation, received_ns: int) -> None:
+    """What was read together with an earlier message has the stamp of that one, which
+    may be from before it was written."""
+    if received_ns < observation.begun_ns:
+        received_ns = time.monotonic_ns()
+    observation.seen(received_ns)

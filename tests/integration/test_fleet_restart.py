@@ -192,11 +192,13 @@ def test_reports_of_one_store_wait_while_the_agent_serves_another(
     fleet.wait_for_load(run_id)
     fleet.end("coordinator", signal.SIGKILL)
     fleet.wait_until(lambda: not fleet.engine_pids("a"), "the engine's end")
-    kept, first = fleet.undelivered("a"), fleet.store
-    assert kept > 0
+    first = fleet.store
     fleet.store = fleet.folder / "other.sqlite"
     fleet.start_coordinator()
     fleet.wait_for_agents("a")
+    # not before: that its engine ended is the last report
+    kept = fleet.undelivered("a")
+    assert kept > 0
     after = fleet.submit(job_text(duration="200ms"))
     assert fleet.wait_for(after, *FINAL).state == "finished", fleet.logs()
     fleet.wait_until(lambda: fleet.undelivered("a") == kept, "what is the first's only")
