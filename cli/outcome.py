@@ -14,7 +14,7 @@ from ldapslam.base.errors import ConfigError, ExitCode, RunAborted
 from ldapslam.cli.client import Client
 from ldapslam.cli.console import put, put_json, say
 from ldapslam.proto import operator_pb2 as pb
-from ldapslam.results.digest import digest_of
+from ldapslam.results.digest import stored_digest
 from ldapslam.results.store import Store
 from ldapslam.transport.messages import error_of
 
@@ -77,7 +77,7 @@ def _judged(store: Store, summary: Summary) -> Summary:
     """The summary, once its verdict is stored with its digest."""
     from ldapslam.reports.digest import digest_document
 
-    digest = digest_of(digest_document(store, summary), None)
+    digest = stored_digest(digest_document(store, summary), None)
     store.set_verdict(summary.run.run_id, summary.verdict, digest)
     run = replace(summary.run, verdict=summary.verdict, digest=digest)
     return replace(summary, run=run)

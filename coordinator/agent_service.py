@@ -219,7 +219,7 @@ class AgentService(AgentServiceServicer):
         try:
             run_record = await self._reporters_run(report.run_id, report.agent)
             record, snapshot = await _read(report, run_record)
-            await self._expect_late(report.run_id)
+            is_as_judged = await self._expect_late(report.run_id)
             taken = await self._writer.add_interval(report.run_id, record)
         except (ProtocolError, RunNotFound) as error:
             return self._refuse_report(report, error)
@@ -235,7 +235,7 @@ class AgentService(AgentServiceServicer):
         run = self._fleet.runs.get(report.run_id)
         if taken.is_new and run is not None:
             run.add_snapshot(report.agent, snapshot)
-        elif taken.is_new:
+        elif taken.is_new and is_as_judged:
             self._fleet.verdicts.note_late(report.run_id)
         status = agent_pb2.ReportReply.Status
         return agent_pb2.ReportReply(
@@ -302,17 +302,17 @@ class AgentService(AgentServiceServicer):
             if run is not None:
                 run.refuse_monitor(agent, str(error)[:_MAX_REASON])
             return self._refuse_report(report, error)
-        call = self._writer.call
-        await self._expect_late(run_id)
-        if news.monitors:
-            await call(describe_monitors, store, run_id, agent, news.monitors)
-        samples = news.samples
+        call, monitors, samples = self._writer.call, news.monitors, news.samples
         if run is None:  # it is over, whatever a monitor may say
             samples = [one for one in samples if one.at_ns <= record.planned_ns]
-        if samples:
-            await call(add_monitor_samples, store, run_id, agent, samples)
-        if run is None and (news.monitors or samples):
-            self._fleet.verdicts.note_late(run_id)
+        if monitors or samples:
+            is_as_judged = await self._expect_late(run_id)
+            if monitors:
+                await call(describe_monitors, store, run_id, agent, monitors)
+            if samples:
+                await call(add_monitor_samples, store, run_id, agent, samples)
+            if run is None and is_as_judged:
+                self._fleet.verdicts.note_late(run_id)
         if run is not None:
             if run.has_open_watch(agent):
                 run.add_monitor_facts(news.facts)
@@ -326,14 +326,15 @@ class AgentService(AgentServiceServicer):
         if run_id in self._fleet.runs:
             self._writer.post(store.seal_part, *part)
             return
-        await self._expect_late(run_id)
-        if await self._writer.call(store.seal_part, *part):
+        is_as_judged = await self._expect_late(run_id)
+        if await self._writer.call(store.seal_part, *part) and is_as_judged:
             self._fleet.verdicts.note_late(run_id)
 
-    async def _expect_late(self, run_id: str) -> None:
-        """What is stored next is not part of the verdict of a run that is over."""
-        if run_id not in self._fleet.runs:
-            await self._fleet.verdicts.before_late(run_id)
+    async def _expect_late(self, run_id: str) -> bool:
+        """What is stored next is not part of the verdict of a run that is over: may it
+        be judged again with that?"""
+        is_over = run_id not in self._fleet.runs
+        return not is_over or await self._fleet.verdicts.before_late(run_id)
 
     def _release(self, report: agent_pb2.ProgressReport) -> None:
         self._fleet.feed(fleet_machine.AgentReleased(report.agent, report.run_id))

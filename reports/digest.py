@@ -34,6 +34,10 @@ RESULT = "result"
 _LATER = {"notified", "notify_failed"}
 
 
+#: As it is shown.
+_Word = Annotated[str, Field(pattern=r"^\S{1,64}$")]
+
+
 class _PartShape(BaseModel):
     rows: Annotated[int, Field(ge=0)]
     sha256: str
@@ -45,17 +49,25 @@ class _Document(BaseModel):
 
     model_config = ConfigDict(extra="allow")
 
-    run_id: Annotated[str, Field(max_length=64)]
+    run_id: _Word
     verdict: Literal["PASS", "FAIL", "INVALID"]
     judged_utc: datetime
     ldapslam: Annotated[str, Field(max_length=200)]
     parts: dict[str, _PartShape]
 
 
+class _Signature(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+    signer: _Word
+    certificate: str
+    signature: str
+
+
 class _Digest(BaseModel):
     document: _Document
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
-    signature: dict[str, str] | None
+    signature: _Signature | None
 
 
 def checked_document(digest: Any) -> Mapping[str, Any]:
@@ -124,8 +136,8 @@ def altered_of(store: Store, run: RunRecord) -> tuple[str, ...]:
 
 
 def altered_result(result: Mapping[str, Any]) -> tuple[str, ...]:
-    """The same, of the content of result.json with its `digest`; NotAsJudged when
-    another version wrote it, which nobody can compare."""
+    """The same, of the content of result.json with its `digest`; NotAsJudged when that
+    is none."""
     document = checked_document(result["digest"])
     found = [
         f"{name} is not that of the digest"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The process that judges one run: `python -m ldapslam.reports.judge`.
 
-The coordinator starts it (coordinator/judge.py) and never loads what judges: the
+The coordinator starts it (coordinator/runs/judge.py) and never loads what judges: the
 statistics of a long run take seconds of CPU and hundreds of megabytes.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 from ldapslam.base.child import answer, command_of
 from ldapslam.results.store import Store
 
-#: For coordinator/judge.py.
+#: For coordinator/runs/judge.py.
 COMMAND = command_of(__name__)
 
 #: At 19 it might never end on a busy host.
@@ -25,7 +25,7 @@ def judge(question: dict[str, Any]) -> dict[str, Any]:
     """`verdict` of a run as it is, `reasons`, and the `document` that binds them to
     what was measured; no verdict of a run that never began. With `looks_only` what is
     `altered` since it was judged."""
-    from ldapslam.reports.digest import digest_document
+    from ldapslam.reports.digest import altered_of, digest_document
     from ldapslam.reports.summarise import summarise
 
     os.nice(_NICENESS)
@@ -37,15 +37,15 @@ def judge(question: dict[str, Any]) -> dict[str, Any]:
         if not run.t0_utc and run.state in ("failed", "cancelled"):
             # it ended before any load
             return {"verdict": None}
+        if question.get("looks_only"):
+            return {"verdict": run.verdict, "altered": altered_of(store, run)}
         # what it was judged to be before, it may have grown beyond
-        anew = not question.get("looks_only")
-        summary = summarise(store, run_id, anew=anew)
+        summary = summarise(store, run_id, anew=True)
         document = digest_document(store, summary)
     return {
         "verdict": summary.verdict,
         "reasons": list(summary.reasons),
         "document": document,
-        "altered": list(summary.altered),
     }
 
 

@@ -46,7 +46,7 @@ HISTOGRAM_COLUMNS = {
     for metric in METRICS
     for outcome in OUTCOMES
 }
-#: The same by their numbers in messages: a run has millions.
+#: The same, as messages have metric and outcome.
 _HISTOGRAM_NAMES = {
     (metric, outcome): HISTOGRAM_COLUMNS[METRICS[metric - 1], OUTCOMES[outcome - 1]]
     for metric in range(1, len(METRICS) + 1)
@@ -227,15 +227,11 @@ def _reports(agents: Sequence[str], snapshots: Sequence[Snapshot]) -> Columns:
     }
 
 
-def _result_codes(codes: Mapping[int, int]) -> tuple[tuple[int, int], ...]:
-    if len(codes) == 1 and (number := codes.get(0)) is not None:
-        return ((0, number),)  # of most, and to iterate takes ten times as long
-    return tuple(sorted(codes.items()))
-
-
 def _of_operations(children: _Children) -> Columns:
     columns = _columns(children, ("server", *OPERATION_COUNTERS))
-    columns["result_codes"] = [_result_codes(one.result_codes) for _, one in children]
+    columns["result_codes"] = [
+        tuple(sorted(one.result_codes.items())) for _, one in children
+    ]
     none: Sequence[Any] = [None] * len(children)
     packed: dict[str, list[bytes | None]] = defaultdict(lambda: list(none))
     for row, (_, one) in enumerate(children):

@@ -48,7 +48,7 @@ def sha256_of(value: object) -> str:
     return hashlib.sha256(canonical(value)).hexdigest()
 
 
-def digest_of(
+def stored_digest(
     document: Mapping[str, Any], signature: Mapping[str, Any] | None
 ) -> dict[str, Any]:
     """As a run is stored with it."""

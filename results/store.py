@@ -21,7 +21,6 @@ import time
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -260,10 +259,10 @@ class Store:
         self._update_run(run_id, given)
 
     def set_verdict(
-        self, run_id: str, verdict: str | None, digest: Mapping[str, Any] | None = None
+        self, run_id: str, verdict: str, digest: Mapping[str, Any] | None = None
     ) -> None:
         """PASS, FAIL or INVALID, once the run has ended, with the digest of what it is
-        of. None: it is to be judged again."""
+        of."""
         kept = digest and dict(digest)
         self._update_run(run_id, {"verdict": verdict, "digest": kept})
 
@@ -388,9 +387,8 @@ class Store:
         table = schema.run_agent
         query = sa.select(table.c.agent, table.c.facts).where(table.c.run_id == run_id)
         with self.transaction() as connection:
-            found = connection.execute(query)
-            # in the same order in every database
-            return {agent: dict(facts) for agent, facts in sorted(found, key=_first)}
+            query = query.order_by(rows.by_bytes(connection, table.c.agent))
+            return {agent: dict(facts) for agent, facts in connection.execute(query)}
 
     def add_event(self, run_id: str, kind: str, text: str, at_utc: str) -> None:
         table = schema.run_event
@@ -557,8 +555,6 @@ class Store:
             return shutil.disk_usage(self.path.parent).free < _LEAST_FREE_BYTES
         return bool(code == sqlite3.SQLITE_FULL)
 
-
-_first = itemgetter(0)
 
 _CLAIMANT = sa.text(
     "SELECT application_name FROM pg_locks JOIN pg_stat_activity USING (pid) "

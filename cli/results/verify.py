@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from ldapslam.results.store import Store
 
 _RESULT_FILE = "result.json"
+_CHANGED = (
+    "trust none of its figures: somebody changed it since; or a report of an agent has "
+    "just come, and the coordinator judges it again"
+)
 
 
 @click.command("verify")
@@ -57,8 +61,7 @@ def verify_command(
     if problems:
         raise NotAsJudged(
             f"{name} is not what was judged: {'; '.join(problems)}",
-            hint="trust none of its figures: somebody changed it since; or a report of "
-            "an agent has just come, and the coordinator judges it again",
+            hint=_CHANGED,
         )
     signer = _signer(digest, _authorities(ca))
     put_result(
@@ -85,19 +88,25 @@ def _of_store(
     run: str, store: str | None, coordinator: str
 ) -> tuple[Mapping[str, Any], list[str], list[str]]:
     """The digest, what is wrong, and what was looked at."""
-    from ldapslam.reports.digest import RESULT, altered_of, parts_in
+    from ldapslam.reports.digest import RESULT, altered_of, checked_document, parts_in
 
     with store_of(run, store, coordinator) as (results, full_id, folder):
         record = results.run(full_id)
         if record.digest is None:
             raise NotAsJudged(
                 f"run {full_id} has no digest",
-                hint="a run gets one when it is judged, since schema 0010 of the store",
+                hint="a run gets one when it is judged; one that an earlier version "
+                "judged has none and cannot be checked: run its job again",
             )
+        try:
+            document = checked_document(record.digest)
+        except NotAsJudged as error:
+            why = f"run {full_id} is not what was judged: {error}"
+            raise NotAsJudged(why, hint=_CHANGED) from error
         problems = list(altered_of(results, record))
-        if not problems and _is_of_this_version(record.digest["document"]):
-            problems += _other_figures(results, record)
-    checked = sorted(parts_in(record.digest["document"]).keys() - {RESULT})
+        if not problems and document["ldapslam"] == build_version():
+            problems = _other_figures(results, record, document)
+    checked = sorted(parts_in(document).keys() - {RESULT})
     if folder is not None and (folder / _RESULT_FILE).is_file():
         digest, wrong = _of_file(folder / _RESULT_FILE)
         if digest["sha256"] != record.digest["sha256"]:
@@ -107,20 +116,19 @@ def _of_store(
     return record.digest, problems, checked
 
 
-def _is_of_this_version(document: Mapping[str, Any]) -> bool:
-    return bool(document["ldapslam"] == build_version())
-
-
-def _other_figures(results: Store, record: RunRecord) -> list[str]:
-    """Does the store still give what was judged? Indexes are no part of a digest."""
+def _other_figures(
+    results: Store, record: RunRecord, document: Mapping[str, Any]
+) -> list[str]:
+    """Of a run that this version judged: the store must give the same figures as well,
+    since its indexes are no part of a digest."""
     from ldapslam.reports.digest import RESULT, parts_in, result_part
     from ldapslam.reports.result import result_of
     from ldapslam.reports.summarise import summarise
 
-    assert record.digest is not None
-    then = parts_in(record.digest["document"])[RESULT]
-    result = json.loads(json.dumps(result_of(summarise(results, record.run_id))))
-    is_same = result_part(result, then.rows).sha256 == then.sha256
+    then = parts_in(document).get(RESULT)
+    result = result_of(summarise(results, record.run_id))
+    now = result_part(result, then and then.rows)
+    is_same = then is not None and now.sha256 == then.sha256
     return [] if is_same else ["the store gives other figures: it may be damaged"]
 
 

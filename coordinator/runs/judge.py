@@ -12,13 +12,14 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Protocol
 
 from ldapslam.base.child import ask
 from ldapslam.base.errors import LdapSlamError
 from ldapslam.coordinator.observer import Observer
 from ldapslam.coordinator.store_writer import StoreWriter
-from ldapslam.results.digest import canonical, digest_of
+from ldapslam.results.digest import canonical, stored_digest
 from ldapslam.results.records import FINAL_STATES, RunRecord
 
 _log = logging.getLogger(__name__)
@@ -34,6 +35,8 @@ _QUIET_S = 5.0
 #: Of a run's end: others wait for the judge as well.
 _SIGNED_WITHIN = timedelta(minutes=30)
 _READER_WAITS_S = 20.0
+#: Longer than what is added takes to be stored.
+_CHECK_HOLDS_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +107,9 @@ class Verdicts:
         self._sign = sign
         #: Of which run.
         self._tasks: dict[asyncio.Task[None], str] = {}
-        #: Ended run -> when more of it was stored; and whether it was as judged before.
+        #: Ended run -> when more of it was stored.
         self._late: dict[str, float] = {}
+        #: Ended run -> was it as judged, just now?
         self._checks: dict[str, asyncio.Task[bool]] = {}
 
     def judge(self, record: RunRecord) -> None:
@@ -117,21 +121,33 @@ class Verdicts:
         self._tasks[task] = run_id
         task.add_done_callback(self._tasks.pop)
 
-    async def before_late(self, run_id: str) -> None:
+    async def before_late(self, run_id: str) -> bool:
         """More of an ended run is about to be stored: is what it will be added to still
-        what was judged? Only then it is judged, and signed, with the addition."""
+        what was judged? Only then `note_late` is for it."""
         if self._judge is None or run_id in self._late:
-            return
-        if run_id not in self._checks:
-            self._checks[run_id] = asyncio.create_task(self._is_as_judged(run_id))
-        await asyncio.shield(self._checks[run_id])
+            return True
+        check = self._checks.get(run_id)
+        if check is None:
+            check = asyncio.create_task(self._is_as_judged(run_id))
+            self._checks[run_id] = check
+            check.add_done_callback(partial(self._forget_later, run_id))
+        return await asyncio.shield(check)
+
+    def _forget_later(self, run_id: str, check: asyncio.Task[bool]) -> None:
+        """Others may be about to add to the run as it was then; a check that failed
+        tells them nothing."""
+        is_known = not check.cancelled() and check.exception() is None
+        hold_s = _CHECK_HOLDS_S if is_known else 0.0
+        asyncio.get_running_loop().call_later(hold_s, self._forget, run_id, check)
+
+    def _forget(self, run_id: str, check: asyncio.Task[bool]) -> None:
+        if self._checks.get(run_id) is check:
+            del self._checks[run_id]
 
     def note_late(self, run_id: str) -> None:
-        """More of an ended run was stored. It is judged again when nothing more comes;
-        until then its reports say that it has more."""
-        check = self._checks.get(run_id)
-        is_altered = check is not None and check.done() and not check.result()
-        if self._judge is None or is_altered:
+        """More of an ended run was stored. It is judged, and signed, again when nothing
+        more comes; until then its reports say that it has more."""
+        if self._judge is None:
             return
         is_known = run_id in self._late
         self._late[run_id] = asyncio.get_running_loop().time()
@@ -229,7 +245,7 @@ class Verdicts:
                 signature = await asyncio.to_thread(self._sign, canonical(document))
             except LdapSlamError as error:
                 _log.error("run %s is not signed: %s", document["run_id"], error)
-        return digest_of(document, signature)
+        return stored_digest(document, signature)
 
 
 def _has_just_ended(record: RunRecord) -> bool:

@@ -8,6 +8,7 @@ behind that too much would have to be kept.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from ldapslam.proto import common_pb2
@@ -33,7 +34,7 @@ class LiveStatistics:
         self._expected = set(agents)
         self._planned = len(self._expected)
         self._open: dict[int, dict[str, Snapshot]] = {}
-        self._kept_bytes = 0
+        self._open_bytes: Counter[int] = Counter()
         self._done_up_to = -1
 
     def add(self, agent: str, snapshot: Snapshot) -> list[IntervalFigures]:
@@ -41,7 +42,7 @@ class LiveStatistics:
         if snapshot.index <= self._done_up_to:
             return []  # late: its interval was shown without it
         self._open.setdefault(snapshot.index, {})[agent] = snapshot
-        self._kept_bytes += snapshot.ByteSize()
+        self._open_bytes[snapshot.index] += snapshot.ByteSize()
         if snapshot.final:
             # its plan is over: the drain may be one agent's only
             self._expected.discard(agent)
@@ -56,12 +57,11 @@ class LiveStatistics:
         for index in sorted(self._open):
             reported = self._open[index]
             is_complete = self._expected <= reported.keys()
-            if not is_complete and self._kept_bytes <= _MOST_KEPT_BYTES:
+            if not is_complete and self._open_bytes.total() <= _MOST_KEPT_BYTES:
                 break
-            self._kept_bytes -= sum(one.ByteSize() for one in reported.values())
             figures.append(self._merge(index, list(reported.values())))
             self._done_up_to = index
-            del self._open[index]
+            del self._open[index], self._open_bytes[index]
         return figures
 
     def _merge(self, index: int, snapshots: list[Snapshot]) -> IntervalFigures:

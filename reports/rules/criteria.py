@@ -219,10 +219,10 @@ def _judge_one(
             if threshold.statistic == "mean" and threshold.metric == "response_time":
                 return one.mean(value)
     if value is None:
-        detail = _why_none(threshold, statistics)
-        shown = "n/a" if detail else threshold.format(None)
         if few := _too_few(threshold, statistics):
             return _Judged(Outcome.UNCERTAIN, None, "n/a", "", few, _LONGER)
+        detail = _why_none(threshold, statistics)
+        shown = "n/a" if detail else threshold.format(None)
         return _Judged(Outcome.MISSED, None, shown, "", detail)
     compare = COMPARISONS[threshold.comparison]
     outcome = Outcome.MET if compare(value, threshold.limit) else Outcome.MISSED

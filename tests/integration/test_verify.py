@@ -109,6 +109,14 @@ _SERVER = "UPDATE run SET manifest = replace(manifest, 'servers', 'servers2')"
             "interval_report has 4 rows, it had 5",
             id="row",
         ),
+        pytest.param(
+            _sql("UPDATE run SET digest = '{}'"), "the digest is none", id="no-digest"
+        ),
+        pytest.param(
+            _sql("UPDATE run SET digest = replace(digest, 'PASS', 'FAIL')"),
+            "not that of its document",
+            id="digest",
+        ),
         pytest.param(_text('"count": ', '"count": 1'), "result.json has", id="result"),
         pytest.param(_text('"verdict": "PASS"', '"verdict": "FAIL"'), "", id="word"),
     ],

@@ -129,7 +129,7 @@ def test_a_run_is_judged_again_when_no_more_of_it_comes(
         # of two agents at once
         await asyncio.gather(*(verdicts.before_late(RUN_ID) for _ in range(2)))
         for _ in range(3):
-            await verdicts.before_late(RUN_ID)
+            assert await verdicts.before_late(RUN_ID)
             verdicts.note_late(RUN_ID)
             assert store.run(RUN_ID).verdict == "PASS"
         await until_judged(seen, verdicts)
@@ -151,7 +151,7 @@ def test_what_comes_while_a_run_is_judged_has_it_judged_again(
 
     async def test(verdicts: Verdicts, store: Store) -> None:
         verdicts.judge(store.run(RUN_ID))
-        await verdicts.before_late(RUN_ID)
+        assert await verdicts.before_late(RUN_ID)
         verdicts.note_late(RUN_ID)
         await until_judged(seen, verdicts)
         assert store.run(RUN_ID).verdict == "PASS"
@@ -177,14 +177,40 @@ def test_a_run_that_was_altered_is_not_signed_anew(
         verdicts.judge(store.run(RUN_ID))
         await verdicts.wait()
         before = store.run(RUN_ID)
-        await verdicts.before_late(RUN_ID)
-        verdicts.note_late(RUN_ID)
+        assert not await verdicts.before_late(RUN_ID)
         await verdicts.wait()
         assert store.run(RUN_ID) == before
 
     in_a_store(tmp_path, seen, test)
     assert len(seen.signed) == 1
     assert "is not what was judged: job has others" in caplog.text
+
+
+def test_what_is_altered_after_a_duplicate_is_not_signed_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A report that adds nothing has the run looked at, and the next one again."""
+    monkeypatch.setattr(judge_module, "_CHECK_HOLDS_S", 0.0)
+
+    class AlteredLater(Seen):
+        looks = 0
+
+        async def judge(self, run_id: str, *, looks_only: bool = False) -> Judgement:
+            self.looks += looks_only
+            found = await super().judge(run_id, looks_only=looks_only)
+            return replace(found, altered=("job has others",) * (self.looks > 1))
+
+    seen = AlteredLater("FAIL")
+
+    async def test(verdicts: Verdicts, store: Store) -> None:
+        verdicts.judge(store.run(RUN_ID))
+        await verdicts.wait()
+        assert await verdicts.before_late(RUN_ID)
+        while await verdicts.before_late(RUN_ID):
+            pass
+
+    in_a_store(tmp_path, seen, test)
+    assert seen.looks == 2
 
 
 def test_what_lay_in_the_store_for_long_is_judged_and_not_signed(

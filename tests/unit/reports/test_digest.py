@@ -25,16 +25,18 @@ from ldapslam.reports.model import Summary
 from ldapslam.reports.sections.report_document import document
 from ldapslam.reports.summarise import summarise
 from ldapslam.results import schema
-from ldapslam.results.digest import Part, canonical, digest_of, parts_of, sha256_of
+from ldapslam.results.digest import Part, canonical, parts_of, sha256_of, stored_digest
 from ldapslam.results.store import Store
 from support.monitors import add_monitors
 from support.result_schema import result_schema
 from support.store import RUN_ID, Scenario, fill
 
+SIGNATURE = {"signer": "c1", "certificate": "PEM", "signature": "base64"}
+
 
 def judge(store: Store) -> None:
     summary = summarise(store, RUN_ID)
-    digest = digest_of(digest_document(store, summary), {"signer": "c1"})
+    digest = stored_digest(digest_document(store, summary), SIGNATURE)
     store.set_verdict(RUN_ID, summary.verdict, digest)
 
 
