@@ -14,7 +14,7 @@ from ldapslam.coordinator.run_queue import RunQueue
 from ldapslam.coordinator.runs.controller import status_message
 from ldapslam.coordinator.runs.submission import check_channels, load_submission
 from ldapslam.coordinator.security.access import caller_name
-from ldapslam.coordinator.security.audit_log import AuditLog
+from ldapslam.coordinator.security.audit_log import AuditLog, note_of_caller
 from ldapslam.coordinator.security.guard import Context
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto.operator_pb2_grpc import OperatorServiceServicer
@@ -54,11 +54,9 @@ class OperatorService(OperatorServiceServicer):
         )
         if request.after_run:
             submission.request.after_run = await self._full_id(request.after_run)
-        await self._queue.accept(submission)
-        run_id = submission.run_id
-        await self._audit.note(
-            "submit", run_id, request.job_file, by=request.submitted_by
-        )
+        run_id, by = submission.run_id, request.submitted_by
+        note = note_of_caller("submit", run_id, request.job_file, by=by)
+        await self._queue.accept(submission, note)
         return pb.SubmitJobReply(run_id=run_id)
 
     async def ListRuns(
@@ -112,11 +110,11 @@ class OperatorService(OperatorServiceServicer):
         """Have a run end early; one that has ended stays as it is."""
         by = caller_name(request.cancelled_by)
         run_id = await self._full_id(request.run_id)
-        run = self._fleet.runs.get(run_id)
+        # first: a run that ends early has a note of who wanted that
+        state = (await self._status(run_id)).state
+        await self._audit.note("cancel", run_id, f"it was {state}", by=by)
         await self._queue.cancel_run(run_id, by)
-        status = await self._status(run_id) if run is None else run.status()
-        await self._audit.note("cancel", run_id, f"it is {status.state}", by=by)
-        return status
+        return await self._status(run_id)
 
     async def ListAgents(
         self, request: pb.ListAgentsRequest, context: Context

@@ -26,6 +26,7 @@ from ldapslam.coordinator.runs.submission import Submission, load_submission
 from ldapslam.jobs.plan import ReportRoom
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto.fields import words_of
+from ldapslam.results.audit import AuditRecord
 from ldapslam.results.records import SubmissionRecord
 from ldapslam.results.upkeep import room_bytes
 
@@ -57,8 +58,11 @@ class RunQueue:
         self._held: frozenset[str] = frozenset()
         self._hold_reason: Callable[[WaitingRun], str] = lambda _: ""
 
-    async def accept(self, submission: Submission, *, at_once: bool = True) -> None:
-        """Store a run and queue it; NotEnoughAgents, FleetError or StoreError."""
+    async def accept(
+        self, submission: Submission, note: AuditRecord, *, at_once: bool = True
+    ) -> None:
+        """Store a run with its note, and queue it; NotEnoughAgents, FleetError or
+        StoreError."""
         request = submission.request
         is_waiting = bool(request.not_before_utc or request.after_run)
         must_fit = at_once and not is_waiting and not submission.wait_for_agents_ns
@@ -74,12 +78,12 @@ class RunQueue:
             _CONDITIONS[request.after_if],
         )
         store = self._writer.store
-        await self._writer.call(store.create_run, submission.record, kept)
+        record = submission.record
+        await self._writer.call_noted(note, store.create_run, record, kept)
         try:
             if must_fit:  # agents may have left since
                 self._check_agents(submission)
         except NotEnoughAgents as error:
-            record = submission.record
             await self._fleet.close_record(record, "not_enough_agents", error)
             raise
         run = self._fleet.new_run(submission)
@@ -131,7 +135,11 @@ class RunQueue:
         )
 
     async def submit_scheduled(
-        self, request: pb.SubmitJobRequest, schedule_id: str, run_id: str
+        self,
+        request: pb.SubmitJobRequest,
+        schedule_id: str,
+        run_id: str,
+        note: AuditRecord,
     ) -> None:
         """Queue a run of a schedule under a stored id, so that a crash neither loses
         nor doubles it. It may wait for agents."""
@@ -142,7 +150,7 @@ class RunQueue:
             run_id=run_id,
             schedule_id=schedule_id,
         )
-        await asyncio.shield(self.accept(submission, at_once=False))
+        await asyncio.shield(self.accept(submission, note, at_once=False))
 
     def waiting(self) -> list[WaitingRun]:
         """The queue in order, then the runs that wait for a time or another run."""

@@ -30,6 +30,8 @@ from ldapslam.base.errors import (
     StoreRefused,
     StoreTaken,
 )
+from ldapslam.results import audit
+from ldapslam.results.audit import AuditRecord
 from ldapslam.results.records import IntervalRecord, Taken
 from ldapslam.results.store import Store
 
@@ -75,6 +77,17 @@ class StoreWriter:
     ) -> T:
         """The function's result, once everything posted before is done."""
         return await self.submit(function, *args, **kwargs)
+
+    async def call_noted(
+        self,
+        note: AuditRecord,
+        change: Callable[P, T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """`call`, for a change that is kept together with a note of it."""
+        work = partial(change, *args, **kwargs)
+        return await self.call(audit.noted, self.store, note, work)
 
     def submit(
         self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs

@@ -7,7 +7,9 @@ removes old ones (`upkeep`), of which an entry tells.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from typing import TypeVar
 
 import sqlalchemy as sa
 
@@ -17,6 +19,8 @@ from ldapslam.results.store import Store
 
 #: Characters of a text that a caller chose; the rest is cut off.
 _MAX_TEXT = 500
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,16 @@ def add(store: Store, record: AuditRecord) -> None:
     del values["number"]
     with store.transaction(writes=True) as connection:
         connection.execute(schema.audit.insert(), values)
+
+
+def noted(store: Store, note: AuditRecord, change: Callable[[], T]) -> T:
+    """A change and its note: both are kept, or neither. One that answers False has
+    changed nothing, and is not noted."""
+    with store.together():
+        answer = change()
+        if answer is not False:
+            add(store, note)
+    return answer
 
 
 def newest(store: Store, limit: int = 0) -> list[AuditRecord]:

@@ -506,11 +506,11 @@ class Store:
         """One transaction of what is called within: all of it, or with an error
         nothing."""
         with self._lock, self.transaction(writes=True) as connection:
-            self._shared = connection
+            outer, self._shared = self._shared, connection
             try:
                 yield
             finally:
-                self._shared = None
+                self._shared = outer
 
     @contextlib.contextmanager
     def transaction(self, *, writes: bool = False) -> Iterator[Connection]:

@@ -20,9 +20,11 @@ from ldapslam.coordinator.runs.submission import MAX_NAME, is_usable, load_submi
 from ldapslam.coordinator.schedules.maintenance import Hold, Window, hold_of, window_of
 from ldapslam.coordinator.schedules.recurrence import next_time
 from ldapslam.coordinator.schedules.schedule import Plan, State, plan_of
+from ldapslam.coordinator.security.audit_log import note_of_caller
 from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.proto import operator_pb2, schedule_pb2
 from ldapslam.results import schedule_store
+from ldapslam.results.audit import AuditRecord
 from ldapslam.results.records import utc_text
 from ldapslam.results.schedule_store import ScheduleRecord
 from ldapslam.transport.messages import PROTOCOL_VERSION, build_version
@@ -129,9 +131,9 @@ class ScheduleStore:
         else:
             taken = {one.name for one in self.entries.values()}
             entry.record = replace(record, name=_free_name(entry.job_name, taken))
-        is_kept = await self._writer.call(
-            schedule_store.create_schedule, self._store, entry.record
-        )
+        note = note_of_caller("schedule", entry.schedule_id, entry.name, by=by)
+        create = schedule_store.create_schedule
+        is_kept = await self._writer.call_noted(note, create, self._store, entry.record)
         if not is_kept:
             raise ConfigError(
                 f"there is a schedule named {entry.name!r} already",
@@ -142,24 +144,35 @@ class ScheduleStore:
         self.entries[entry.schedule_id] = entry
         return entry
 
-    async def set_state(self, entry: Entry, state: State, settled: datetime) -> None:
-        """Times up to `settled` do not matter in this state."""
+    async def set_state(
+        self,
+        entry: Entry,
+        state: State,
+        settled: datetime,
+        note: AuditRecord | None = None,
+    ) -> None:
+        """Times up to `settled` do not matter in this state. `note` is of who wanted
+        it."""
         settled = entry.settled if entry.is_at_once else max(settled, entry.settled)
         change, until_utc = schedule_store.set_state, utc_text(settled)
-        await self._writer.call(
-            change, self._store, entry.schedule_id, state, until_utc
-        )
+        which = self._store, entry.schedule_id
+        if note is None:
+            await self._writer.call(change, *which, state, until_utc)
+        else:
+            await self._writer.call_noted(note, change, *which, state, until_utc)
         entry.settled = settled
         entry.record = replace(entry.record, state=state)
         entry.look_ahead()
 
-    async def remove(self, name: str) -> ScheduleRecord:
+    async def remove(self, name: str, by: str) -> ScheduleRecord:
         """Forget a schedule, usable or not; its runs stay."""
         records = {key: entry.record for key, entry in self.entries.items()}
         records.update({key: record for key, (record, _) in self.unusable.items()})
         record = _found("schedule", "schedule list", name, records)
+        text = f"{record.name} is removed"
+        note = note_of_caller("schedule", record.schedule_id, text, by=by)
         remove = schedule_store.remove_schedule
-        await self._writer.call(remove, self._store, record.schedule_id)
+        await self._writer.call_noted(note, remove, self._store, record.schedule_id)
         self.entries.pop(record.schedule_id, None)
         self.unusable.pop(record.schedule_id, None)
         return record
@@ -192,8 +205,10 @@ class ScheduleStore:
                     hint="give another --name",
                 )
             content = message.SerializeToString()
+            by = message.created_by
+            note = note_of_caller("maintenance", window_id, message.name, by=by)
             create = schedule_store.create_window
-            await self._writer.call(create, self._store, window_id, content)
+            await self._writer.call_noted(note, create, self._store, window_id, content)
             self._keep_window(window_id, message)
         return self.windows[window_id]
 
@@ -203,10 +218,12 @@ class ScheduleStore:
         self.windows[window_id] = window_of(message)
         self.window_messages[window_id] = message
 
-    async def remove_window(self, name: str) -> Window:
+    async def remove_window(self, name: str, by: str) -> Window:
         window = _found("maintenance window", "maintenance list", name, self.windows)
+        text = f"{window.name} is removed"
+        note = note_of_caller("maintenance", window.window_id, text, by=by)
         remove = schedule_store.remove_window
-        await self._writer.call(remove, self._store, window.window_id)
+        await self._writer.call_noted(note, remove, self._store, window.window_id)
         del self.windows[window.window_id], self.window_messages[window.window_id]
         return window
 

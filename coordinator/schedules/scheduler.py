@@ -52,7 +52,7 @@ from ldapslam.coordinator.schedules.schedule_store import (
     ScheduleStore,
     run_request,
 )
-from ldapslam.coordinator.security.audit_log import AuditLog
+from ldapslam.coordinator.security.audit_log import AuditLog, note_of_caller
 from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.results import schedule_store
@@ -238,7 +238,7 @@ class Scheduler:
             text = f"{text} and {len(left_out) - 1} more until {until}"
         text = f"{text} ({last.detail})"
         _log.warning("schedule %s: %s", entry.name, text)
-        await self._tell(entry, "miss", entry.schedule_id, text)
+        await self._note_miss(entry, text)
 
     async def _submit(
         self, entry: Entry, fire: FireRecord, now: datetime, *, is_again: bool
@@ -270,8 +270,12 @@ class Scheduler:
         else:
             request = run_request(entry.request.job)
             request.not_before_utc = utc_text(begin)
+            text, by = f"due {fire.due_utc}", f"schedule {entry.name}"
+            note = note_of_caller("submit", run_id, text, by=by)
             try:
-                await self._queue.submit_scheduled(request, entry.schedule_id, run_id)
+                await self._queue.submit_scheduled(
+                    request, entry.schedule_id, run_id, note
+                )
             except StoreError:
                 raise
             except LdapSlamError as error:
@@ -284,15 +288,14 @@ class Scheduler:
         if is_made:
             entry.open_runs[run_id] = due
             _log.info("schedule %s: run %s", entry.name, run_id)
-            await self._tell(entry, "submit", run_id, f"due {fire.due_utc}")
         else:
             _log.error("schedule %s: %s", entry.name, detail)
-            await self._tell(entry, "miss", entry.schedule_id, detail)
+            await self._note_miss(entry, detail)
 
-    async def _tell(self, entry: Entry, action: str, subject: str, text: str) -> None:
+    async def _note_miss(self, entry: Entry, text: str) -> None:
         if self._audit is not None:
             by = f"schedule {entry.name}"
-            await self._audit.note(action, subject, text, by=by)
+            await self._audit.note("miss", entry.schedule_id, text, by=by)
 
     async def _see_to_waiting(self, now: datetime) -> None:
         waiting = self._queue.waiting()

@@ -19,6 +19,7 @@ from ldapslam.coordinator.schedules.schedule import State
 from ldapslam.coordinator.schedules.schedule_store import Entry
 from ldapslam.coordinator.schedules.scheduler import Scheduler
 from ldapslam.coordinator.security.access import caller_name
+from ldapslam.coordinator.security.audit_log import note_of_caller
 from ldapslam.coordinator.security.guard import Context
 from ldapslam.proto import operator_pb2
 from ldapslam.proto import schedule_pb2 as pb
@@ -46,7 +47,6 @@ class ScheduleService(ScheduleServiceServicer):
         self._scheduler = scheduler
         self._schedules = scheduler.schedules
         self._writer = coordinator.writer
-        self._audit = coordinator.audit
         self._channels = coordinator.channels
 
     async def CreateSchedule(
@@ -55,11 +55,9 @@ class ScheduleService(ScheduleServiceServicer):
         job = request.job
         check_version("the command line", job.protocol_version, job.build)
         check_channels(job.notify, self._channels)
-        said_by = job.submitted_by
-        job.submitted_by = by = caller_name(said_by)
+        job.submitted_by = by = caller_name(job.submitted_by)
         async with self._scheduler.settled() as now:
             entry = await self._schedules.create(request, by, now)
-        await self._audit.note("schedule", entry.schedule_id, entry.name, by=said_by)
         return await self._status(entry)
 
     async def ListSchedules(
@@ -83,30 +81,26 @@ class ScheduleService(ScheduleServiceServicer):
                     f"schedule {entry.name!r} is over: its last time has passed"
                 )
             if entry.state is not state:
-                await self._schedules.set_state(entry, state, now)
-        text, by = f"{entry.name} is {entry.state}", request.changed_by
-        await self._audit.note("schedule", entry.schedule_id, text, by=by)
+                text, by = f"{entry.name} is {state}", request.changed_by
+                note = note_of_caller("schedule", entry.schedule_id, text, by=by)
+                await self._schedules.set_state(entry, state, now, note)
         return await self._status(entry)
 
     async def RemoveSchedule(
         self, request: pb.RemoveScheduleRequest, context: Context
     ) -> pb.RemoveScheduleReply:
         async with self._scheduler.settled():
-            record = await self._schedules.remove(request.schedule)
-        text, by = f"{record.name} is removed", request.removed_by
-        await self._audit.note("schedule", record.schedule_id, text, by=by)
+            await self._schedules.remove(request.schedule, request.removed_by)
         return pb.RemoveScheduleReply()
 
     async def AddMaintenance(
         self, request: pb.MaintenanceWindow, context: Context
     ) -> pb.MaintenanceWindow:
-        said_by = request.created_by
-        request.created_by = caller_name(said_by)
+        request.created_by = caller_name(request.created_by)
         async with self._scheduler.settled() as now:
             window = await self._schedules.add_window(request, now)
         # at once, not with the next tick
         await self._scheduler.tick()
-        await self._audit.note("maintenance", window.window_id, window.name, by=said_by)
         return self._schedules.window_messages[window.window_id]
 
     async def ListMaintenance(
@@ -120,9 +114,7 @@ class ScheduleService(ScheduleServiceServicer):
         self, request: pb.RemoveMaintenanceRequest, context: Context
     ) -> pb.RemoveMaintenanceReply:
         async with self._scheduler.settled():
-            window = await self._schedules.remove_window(request.window)
-        text, by = f"{window.name} is removed", request.removed_by
-        await self._audit.note("maintenance", window.window_id, text, by=by)
+            await self._schedules.remove_window(request.window, request.removed_by)
         return pb.RemoveMaintenanceReply()
 
     async def ListAudit(

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the audit log, with the caller of the current call.
 
-Allowed actions are always written, before the reply. Refusals are limited, so that
+Allowed actions are always written: those that change the store in the transaction of
+the change, the others before the reply. Refusals are limited, so that
 nobody can fill the disk; how many were left out is written with the next one.
 """
 
@@ -60,11 +61,8 @@ class AuditLog:
         self, action: str, subject: str, detail: str = "", *, by: str = ""
     ) -> None:
         """Keep what the current caller did; `by` is the name it gave itself."""
-        await self._writer.call(
-            audit.add,
-            self._writer.store,
-            _record(caller(), action, subject, detail, by),
-        )
+        note = note_of_caller(action, subject, detail, by=by)
+        await self._writer.call(audit.add, self._writer.store, note)
 
     def refused(self, who: Caller, subject: str, reason: str) -> None:
         """Keep a refusal, unless there are too many."""
@@ -78,6 +76,14 @@ class AuditLog:
             self._left_out = 0
         record = _record(who, "refuse", subject, reason, "")
         self._writer.post(audit.add, self._writer.store, record)
+
+
+def note_of_caller(
+    action: str, subject: str, detail: str = "", *, by: str = ""
+) -> AuditRecord:
+    """What the current caller does, to be kept with it (`audit.noted`); `by` is the
+    name it gave itself."""
+    return _record(caller(), action, subject, detail, by)
 
 
 def _record(

@@ -23,6 +23,7 @@ from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto import schedule_pb2
 from ldapslam.results import schedule_store
+from ldapslam.results.audit import AuditRecord
 from ldapslam.results.records import RunRecord, utc_text
 from ldapslam.results.schedule_store import FireRecord
 from ldapslam.results.store import Store
@@ -181,8 +182,13 @@ class FakeQueue:
     # RunQueue
 
     async def submit_scheduled(
-        self, request: pb.SubmitJobRequest, schedule_id: str, run_id: str
+        self,
+        request: pb.SubmitJobRequest,
+        schedule_id: str,
+        run_id: str,
+        note: AuditRecord,
     ) -> None:
+        assert (note.action, note.subject) == ("submit", run_id)
         self.fuse.step()
         if self.error is not None:
             raise self.error

@@ -13,6 +13,7 @@ from ldapslam.coordinator.schedules.schedule import State
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto import schedule_pb2
 from ldapslam.results import schedule_store
+from ldapslam.results.audit import AuditRecord
 from ldapslam.results.schedule_store import ScheduleRecord
 from support.fake_queue import (
     FakeQueue,
@@ -335,10 +336,13 @@ def test_a_schedule_that_cannot_go_on_is_not_in_the_way_of_others(
         submit = queue.submit_scheduled
 
         async def submit_b(
-            request: pb.SubmitJobRequest, of_schedule: str, run_id: str
+            request: pb.SubmitJobRequest,
+            of_schedule: str,
+            run_id: str,
+            note: AuditRecord,
         ) -> None:
             queue.error = None if of_schedule == schedule_id else queue.error
-            await submit(request, of_schedule, run_id)
+            await submit(request, of_schedule, run_id, note)
 
         monkeypatch.setattr(queue, "submit_scheduled", submit_b)
         with pytest.raises(StoreBusy):
@@ -404,7 +408,7 @@ def test_a_removed_schedule_is_gone_with_its_times_and_leaves_its_runs(
         await queue.tick_at(NOON)
         assert queue.scheduler is not None
         async with queue.scheduler.settled():
-            await queue.scheduler.schedules.remove("h")
+            await queue.scheduler.schedules.remove("h", "me")
         await tick_every(queue, 10 * MINUTE, 2 * HOUR)
         await queue.new_scheduler()
         assert fires(queue, schedule_id) == []
@@ -429,7 +433,7 @@ def test_a_schedule_that_this_version_cannot_read_is_kept_and_may_be_removed(
         await queue.tick_at(NOON)
         assert list(scheduler.schedules.unusable) == ["s-1"]
         assert len(queue.begun) == 1
-        await scheduler.schedules.remove("old")
+        await scheduler.schedules.remove("old", "me")
         assert [one.name for one in schedule_store.schedules(queue.writer.store)] == [
             "new"
         ]
