@@ -14,10 +14,8 @@ from ldapslam.base.errors import (
     FleetError,
     LdapSlamError,
     RunNotFound,
-    StoreBusy,
-    StoreError,
+    StoreFull,
     StoreRefused,
-    StoreTaken,
 )
 from ldapslam.coordinator.active_fleet import ActiveFleet
 from ldapslam.coordinator.fleet import fleet as fleet_machine
@@ -223,9 +221,8 @@ class AgentService(AgentServiceServicer):
             taken = await self._writer.add_interval(report.run_id, record)
         except (ProtocolError, RunNotFound) as error:
             return self._refuse_report(report, error)
-        except (StoreBusy, StoreTaken):
-            raise  # for a while: the agent keeps the report, and sends it again
-        except StoreError as error:
+        except (StoreFull, StoreRefused) as error:
+            # any other fault may pass: the agent keeps the report, and sends it again
             part = self._live_part(report)
             if part is not None:
                 part.feed(run_machine.StoreFailed(error))

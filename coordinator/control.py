@@ -21,9 +21,10 @@ from ldapslam.coordinator.run_queue import RunQueue
 from ldapslam.coordinator.runs import run as run_machine
 from ldapslam.coordinator.runs.crash_recovery import Resume, recovery_of
 from ldapslam.coordinator.runs.judge import Judge, Sign, Verdicts
+from ldapslam.coordinator.runs.live import MOST_KEPT_BYTES
 from ldapslam.coordinator.runs.submission import reload_submission
 from ldapslam.coordinator.security.audit_log import AuditLog
-from ldapslam.coordinator.store_writer import StoreWriter
+from ldapslam.coordinator.store_writer import MOST_KEPT, StoreWriter
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.results.records import OpenRun
 
@@ -58,9 +59,17 @@ class Coordinator:
         self.queue = RunQueue(self.fleet)
         self.agents = AgentService(self.fleet)
         self.operators = OperatorService(self.fleet, self.queue, self.audit, channels)
+        #: What there is only so much of -> how much now, and at most.
+        self.bounds: dict[str, tuple[Callable[[], float], float]] = {
+            "store_writes": (lambda: writer.waiting, MOST_KEPT),
+            "live_bytes_of_a_run": (self._live_bytes, MOST_KEPT_BYTES),
+        }
         self._ticker: asyncio.Task[None] | None = None
         #: Set when it has to end: nothing more can be stored.
         self.is_over = asyncio.Event()
+
+    def _live_bytes(self) -> int:
+        return max((run.live_bytes for run in self.fleet.runs.values()), default=0)
 
     async def start(self) -> None:
         """Take up the runs that a previous coordinator left open."""
@@ -68,6 +77,8 @@ class Coordinator:
         for run in await self.writer.call(store.open_runs):
             try:
                 await self._recover(run)
+            except StoreError:
+                raise  # it says nothing of the run, which the next start finds again
             except Exception as error:
                 if isinstance(error, LdapSlamError):
                     failure = error

@@ -34,7 +34,7 @@ from ldapslam.coordinator.security.enrolment import (
     EnrolmentService,
     RenewalService,
 )
-from ldapslam.coordinator.security.guard import Guard
+from ldapslam.coordinator.security.guard import MOST_OPERATOR_CALLS, Guard
 from ldapslam.coordinator.security.ownership import owned_socket, owned_store
 from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.proto.agent_pb2_grpc import add_AgentServiceServicer_to_server
@@ -129,9 +129,13 @@ async def serve(
         revocations = None
         if tls is not None:
             revocations = await asyncio.to_thread(
-                Revocations, tls.revoked, tls.authorities()
+                Revocations, tls.revoked, tls.authorities
             )
         guard = Guard(audit, revocations)
+        coordinator.bounds["operator_calls"] = (
+            lambda: guard.operator_calls,
+            MOST_OPERATOR_CALLS,
+        )
         server = grpc.aio.server(
             options=list(CHANNEL_OPTIONS), interceptors=[_Interceptor(guard.guarded)]
         )

@@ -38,7 +38,7 @@ from ldapslam.results.store import Store
 _log = logging.getLogger(__name__)
 
 #: Writes that wait for the store; runs end without it, so they are few.
-_MOST_KEPT = 100_000
+MOST_KEPT = 100_000
 _MOST_TOGETHER = 64
 #: Until a locked store is asked again, unless by `flush`: it holds the thread for long.
 _RETRY_S = 1.0
@@ -153,11 +153,16 @@ class StoreWriter:
     ) -> None:
         """Write it as soon as the store takes it."""
         work = partial(function, *args, **kwargs)
-        if len(self._kept) < _MOST_KEPT:
+        if len(self._kept) < MOST_KEPT:
             self._kept.append(work)
             self._wake()
         else:
-            self._refuse(work, StoreRefused(f"more than {_MOST_KEPT} writes wait"))
+            self._refuse(work, StoreRefused(f"more than {MOST_KEPT} writes wait"))
+
+    @property
+    def waiting(self) -> int:
+        """Writes that were posted and are not written yet."""
+        return len(self._kept)
 
     def retry(self) -> None:
         """Try again to write what is kept, if it is time to."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -116,6 +116,7 @@ class Metrics(Extension):
             *fleet_families(coordinator.operators.agents()),
             *run_families(self),
             *store_families(coordinator.writer.store),
+            *bound_families(coordinator.bounds),
         ]
 
     def run_changed(self, status: pb.RunStatus) -> None:
@@ -309,6 +310,22 @@ def run_families(runs: Metrics) -> Iterator[Metric]:
                 p99.add_metric(of, last.response_time_p99_us / _US_PER_S)
     yield from (interval, reported, planned, busy, rate, p50, p99, in_flight, backlog)
     yield from (completed, errors, dropped)
+
+
+def bound_families(
+    bounds: Mapping[str, tuple[Callable[[], float], float]],
+) -> Iterator[Metric]:
+    """How much there is of what is bounded."""
+    used = GaugeMetricFamily(
+        "ldapslam_bound_used", "Of what is bounded, now.", labels=["bound"]
+    )
+    most = GaugeMetricFamily(
+        "ldapslam_bound_most", "As much of it there may be.", labels=["bound"]
+    )
+    for name, (now, limit) in sorted(bounds.items()):
+        used.add_metric([name], now())
+        most.add_metric([name], limit)
+    yield from (used, most)
 
 
 def store_families(store: Store) -> Iterator[Metric]:

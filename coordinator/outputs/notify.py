@@ -43,7 +43,7 @@ STOP_GRACE_S = 5.0
 
 _MAX_PROCESSES = 2
 #: More at a time are not tried.
-_MAX_PENDING = 500
+MOST_PENDING = 500
 #: A run that ended earlier is no news.
 _NEWS_FOR = timedelta(hours=1)
 _MAX_REASONS = 20
@@ -150,6 +150,7 @@ class Notifier(Extension):
 
     async def start(self, coordinator: Coordinator, server: Any) -> None:
         self._writer = coordinator.writer
+        coordinator.bounds["notifications"] = lambda: len(self._pending), MOST_PENDING
         for record, reasons in self._early:
             self.run_judged(record, reasons)
 
@@ -210,7 +211,7 @@ class Notifier(Extension):
             text, at_utc = f"channel {channel} {text}", utc_text(datetime.now(UTC))
             writer.post(writer.store.add_event, run_id, kind, text, at_utc)
 
-        if len(self._pending) > _MAX_PENDING:
+        if len(self._pending) > MOST_PENDING:
             note(_FAILED, f"was not told of {news}: too many notifications are waiting")
             return
         why = "it was not tried"

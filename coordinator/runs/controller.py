@@ -232,6 +232,10 @@ class ActiveRun:
         self._set_state(RunState.QUEUED, detail)
         self._notify(status=self.status())
 
+    @property
+    def live_bytes(self) -> int:
+        return self._live.kept_bytes
+
     def status(self) -> pb.RunStatus:
         return status_message(
             self.record, self._events, self._error, self.submission.limits.planned_ns

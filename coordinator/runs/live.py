@@ -24,7 +24,7 @@ from ldapslam.results.histogram import Histogram
 
 _NS_PER_S = 1e9
 #: Serialised snapshots that are kept for agents that report nothing.
-_MOST_KEPT_BYTES = 64 << 20
+MOST_KEPT_BYTES = 64 << 20
 
 
 class LiveStatistics:
@@ -36,6 +36,10 @@ class LiveStatistics:
         self._open: dict[int, dict[str, Snapshot]] = {}
         self._open_bytes: Counter[int] = Counter()
         self._done_up_to = -1
+
+    @property
+    def kept_bytes(self) -> int:
+        return self._open_bytes.total()
 
     def add(self, agent: str, snapshot: Snapshot) -> list[IntervalFigures]:
         """Take an agent's snapshot; the intervals that it completes."""
@@ -57,7 +61,7 @@ class LiveStatistics:
         for index in sorted(self._open):
             reported = self._open[index]
             is_complete = self._expected <= reported.keys()
-            if not is_complete and self._open_bytes.total() <= _MOST_KEPT_BYTES:
+            if not is_complete and self.kept_bytes <= MOST_KEPT_BYTES:
                 break
             figures.append(self._merge(index, list(reported.values())))
             self._done_up_to = index

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Guards every call: checks certificate, role and name.
+"""Guards every call: checks certificate, role and name, and how many are open.
 
 A connection outlives its trust, so each call checks the certificate again (time,
 revocation), and open calls end within seconds of its expiry or revocation. Needs no
@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing
 from datetime import datetime
 from functools import lru_cache
@@ -20,7 +21,7 @@ from typing import Any, NoReturn, TypeVar
 from cryptography import x509
 from google.protobuf.message import DecodeError
 
-from ldapslam.base.errors import AccessRefused, LdapSlamError
+from ldapslam.base.errors import AccessRefused, FleetError, LdapSlamError
 from ldapslam.base.time_zone import utc_now
 from ldapslam.coordinator.security import access
 from ldapslam.coordinator.security.access import LOCAL, STRANGER, Caller
@@ -37,6 +38,10 @@ _LOOK_EVERY_S = 1.0
 
 #: Agents send them until they are answered: many may wait for a store.
 _REPEATED = ("/ReportInterval", "/ReportProgress", "/ReportMonitor", "/Heartbeat")
+#: Open calls of operators and viewers together, and of one agent: all the others are to
+#: get through.
+MOST_OPERATOR_CALLS, MOST_AGENT_CALLS = 200, 500
+_AGENTS = "/ldapslam.v1.AgentService/"
 #: For what is under way when the server stops.
 _FINISH_S = 15.0
 
@@ -64,6 +69,12 @@ class Guard:
         self._open: dict[asyncio.Task[Any], Identity] = {}
         self._ended: dict[asyncio.Task[Any], AccessRefused] = {}
         self._working: set[asyncio.Task[Any]] = set()
+        #: Open calls of each agent, and under "" of the operators and viewers.
+        self._calls: Counter[str] = Counter()
+
+    @property
+    def operator_calls(self) -> int:
+        return self._calls[""]
 
     def guarded(self, method: str, handler: Handler | None) -> Handler | None:
         """The handler behind the checks; None without such a method."""
@@ -99,10 +110,15 @@ class Guard:
         async def call(content: bytes, context: Context) -> Any:
             async with errors_to(context):
                 request, _ = await self._admit(method, handler, content, context)
+
+                async def answer() -> Any:
+                    with self._counted(method):
+                        return await handler.unary_unary(request, context)
+
                 if method.endswith(_REPEATED):
-                    return await handler.unary_unary(request, context)
+                    return await answer()
                 # what it changes, and the note of that, also when the caller hangs up
-                work = asyncio.create_task(handler.unary_unary(request, context))
+                work = asyncio.create_task(answer())
                 self._working.add(work)
                 work.add_done_callback(self._working.discard)
                 return await asyncio.shield(work)
@@ -120,9 +136,10 @@ class Guard:
                 request, identity = await self._admit(method, handler, content, context)
                 answer = handler.unary_stream(request, context)
                 # not when it is collected as garbage
-                async with self._held(method, identity, context), aclosing(answer):
-                    async for item in answer:
-                        await context.write(item)
+                with self._counted(method):
+                    async with self._held(method, identity, context), aclosing(answer):
+                        async for item in answer:
+                            await context.write(item)
 
         return call
 
@@ -147,6 +164,28 @@ class Guard:
             raise
         access.enter(who)
         return request, identity
+
+    @contextlib.contextmanager
+    def _counted(self, method: str) -> Iterator[None]:
+        """Within, the call counts as open; FleetError when there are too many."""
+        whose, most, who = "", MOST_OPERATOR_CALLS, "operators and viewers"
+        if method.startswith(_AGENTS):
+            whose, most, who = access.caller().who, MOST_AGENT_CALLS, "this agent"
+            if not whose:  # without certificates all agents are one
+                yield
+                return
+        if self._calls[whose] >= most:
+            raise FleetError(
+                f"{most} calls of {who} are open already",
+                hint="each `ldapslam watch` holds one: end some, and try again",
+            )
+        self._calls[whose] += 1
+        try:
+            yield
+        finally:
+            self._calls[whose] -= 1
+            if not self._calls[whose]:
+                del self._calls[whose]
 
     def _identity(self, context: Context) -> Identity | None:
         """The certificate's identity; None for a local caller."""

@@ -112,7 +112,7 @@ def test_an_agent_whose_spool_is_full_stops_and_says_so(chaos: ChaosFleet) -> No
     assert time.monotonic() - filling_s < 10.0
     assert status.state == "failed"
     assert "spool" in status.state_detail
-    books = check_books(chaos, run_id, killed=["a"])
+    books = check_books(chaos, run_id, killed={"a": 0.0})
     assert books.stored["a"]
     assert books.is_complete("b")
     assert books.arrived_s["a"][-1] - filling_s < 3.0

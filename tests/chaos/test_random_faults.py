@@ -4,15 +4,19 @@
     pytest tests/chaos/test_random_faults.py --chaos-seed 17    repeats one
 
 `make test` takes the first few seeds, `make check-full` all of them, several at a time.
-A fleet serves one schedule after another; after a failure the next gets a new one.
+A fleet serves one schedule after another; after a failure the next gets a new one. One
+has its store in a file, another in PostgreSQL.
 """
 
 from __future__ import annotations
 
 import signal
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from itertools import pairwise
 
 import pytest
 
@@ -20,8 +24,9 @@ from support.books import Books, check_books, missing
 from support.chaos_fleet import ChaosFleet
 from support.fault_schedule import AGENTS, Fault, FaultSchedule, Kind, fault_schedule
 from support.fleet import FINAL
+from support.postgresql import end_backends, execute, lock_tables, postgresql
 
-SEEDS = 200
+SEEDS = 500
 #: In `make test`.
 _FEW = 3
 #: A run comes to its end within that time after T0, whatever happens to it: the drain,
@@ -40,50 +45,62 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     metafunc.parametrize(
         "seed",
         [
-            pytest.param(seed, marks=() if seed < _FEW else long)
+            pytest.param(
+                seed,
+                marks=long
+                if seed >= _FEW or fault_schedule(seed).is_postgresql
+                else (),
+            )
             for seed in range(SEEDS)
         ],
     )
 
 
-class LastingFleet:
-    """One that is used until a test has failed with it."""
+class LastingFleets:
+    """One for each kind of store, used until a test has failed with it."""
 
     def __init__(self) -> None:
-        self._fleet: ChaosFleet | None = None
+        self._free: dict[bool, ChaosFleet] = {}
+        self._all = ExitStack()
+        self._server: str | None = None
 
-    def take(self) -> ChaosFleet:
+    def take(self, *, is_postgresql: bool) -> ChaosFleet:
         """Yours, until you `give_back`; what is not given back is not used again."""
-        fleet, self._fleet = self._fleet, None
+        fleet = self._free.pop(is_postgresql, None)
         if fleet is None:
-            fleet = ChaosFleet()
-            self._all.append(fleet)
+            fleet = ChaosFleet(self._new_database() if is_postgresql else None)
+            self._all.callback(fleet.close)
             fleet.begin(*AGENTS)
         return fleet
 
     def give_back(self, fleet: ChaosFleet) -> None:
-        self._fleet = fleet
+        self._free[fleet.postgresql is not None] = fleet
 
-    def __enter__(self) -> LastingFleet:
-        self._all: list[ChaosFleet] = []
+    def _new_database(self) -> str:
+        if self._server is None:
+            self._server = self._all.enter_context(postgresql())
+        execute(self._server, "DROP SCHEMA public CASCADE")
+        execute(self._server, "CREATE SCHEMA public")
+        return self._server
+
+    def __enter__(self) -> LastingFleets:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for fleet in self._all:
-            fleet.close()
+        self._all.close()
 
 
 @pytest.fixture(scope="module")
-def lasting() -> Iterator[LastingFleet]:
-    with LastingFleet() as lasting:
+def lasting() -> Iterator[LastingFleets]:
+    with LastingFleets() as lasting:
         yield lasting
 
 
-def test_whatever_fails_the_books_balance(lasting: LastingFleet, seed: int) -> None:
+def test_whatever_fails_the_books_balance(lasting: LastingFleets, seed: int) -> None:
     schedule = fault_schedule(seed)
     print(schedule)
     print(f"repeat: pytest tests/chaos/test_random_faults.py --chaos-seed {seed}")
-    fleet = lasting.take()
+    fleet = lasting.take(is_postgresql=schedule.is_postgresql)
     try:
         carry_out(fleet, schedule)
     except BaseException:
@@ -103,6 +120,7 @@ def carry_out(fleet: ChaosFleet, schedule: FaultSchedule) -> None:
         on_agent_loss=schedule.on_agent_loss,
         coordinator_timeout=f"{schedule.coordinator_timeout_s:g}s",
     )
+    rival = fleet.submit_load(duration="1s") if schedule.has_rival else None
     begin_s = time.monotonic()
     with Saboteur(fleet) as saboteur:
         early = [fault for fault in schedule.faults if fault.at_s < 0]
@@ -118,8 +136,23 @@ def carry_out(fleet: ChaosFleet, schedule: FaultSchedule) -> None:
     fleet.wait_for(run_id, *FINAL, timeout_s=max(left_s, 1.0))
     # an agent that the coordinator had given up may have more to tell
     fleet.heal(*AGENTS)
+    # where it took long to store the first one, there was another
+    t0_s = fleet.t0_s(run_id)
     books = check_books(fleet, run_id, killed=schedule.killed)
     check_end(schedule, books, t0_s, saboteur.begun_s)
+    if rival is not None:
+        fleet.wait_for(rival, *FINAL, timeout_s=_END_S)
+        fleet.heal(*AGENTS)
+        check_books(fleet, rival, killed=schedule.killed)
+        check_alone(fleet, run_id, rival)
+
+
+def check_alone(fleet: ChaosFleet, *runs: str) -> None:
+    """By the directory's log, no two had load on it at one time."""
+    loads = [fleet.directory.arrivals(fleet.numbers[run])["at_mono_ns"] for run in runs]
+    spans = sorted((int(at.min()), int(at.max())) for at in loads if at.size)
+    for (_, end_ns), (begin_ns, _) in pairwise(spans):
+        assert end_ns < begin_ns, "two loads on one target"
 
 
 def check_end(
@@ -132,7 +165,8 @@ def check_end(
     run = books.run
     assert run.state in FINAL
     assert run.state != "cancelled"
-    if schedule.is_harmless:
+    is_early = t0_s is not None and any(at_s < t0_s for at_s in begun_s.values())
+    if schedule.is_harmless and not is_early:
         assert run.state == "finished", run.state_detail
         for agent, index in missing(books):
             # an engine that stood still over the plan's end has all of that in one
@@ -210,6 +244,14 @@ def _begin(fleet: ChaosFleet, fault: Fault) -> Callable[[], None]:
         case Kind.STOP_AGENT | Kind.STOP_COORDINATOR:
             fleet.send_signal(key, signal.SIGSTOP)
             return lambda: fleet.send_signal(key, signal.SIGCONT)
+        case Kind.LOCK_STORE:
+            return _lock(fleet)
+        case Kind.END_BACKENDS:
+            assert fleet.postgresql is not None
+            end_backends(fleet.postgresql)
+            return _nothing
+        case Kind.SECOND_COORDINATOR:
+            return _start_second(fleet)
     relay = fleet.relays[key]
     match fault.kind:
         case Kind.CUT_LINK:
@@ -238,6 +280,34 @@ def _signal_engine(fleet: ChaosFleet, agent: str, kind: Kind) -> Callable[[], No
             engine.resume()
 
     return resume
+
+
+def _lock(fleet: ChaosFleet) -> Callable[[], None]:
+    if fleet.postgresql is None:
+        # closed by another thread than opened it
+        file = sqlite3.connect(
+            fleet.store, isolation_level=None, timeout=30, check_same_thread=False
+        )
+        file.execute("BEGIN IMMEDIATE")
+        return file.close
+    return lock_tables(fleet.postgresql, "run, run_agent, interval_report")
+
+
+def _start_second(fleet: ChaosFleet) -> Callable[[], None]:
+    """It may even get the store, where the server has just ended the first one's
+    connections: that one ends then, and comes back."""
+    with _starting:
+        key = f"second-{len(fleet.processes)}"
+        store = fleet.postgresql or fleet.store
+        fleet.start_second(key, f"unix:{fleet.folder}/{key}", store)
+
+    def end() -> None:
+        fleet.kill(key)
+        if "listening on" in (fleet.folder / f"{key}.log").read_text():
+            fleet.wait_for_end("coordinator")
+            _start_again(fleet, "coordinator")
+
+    return end
 
 
 def _start_again(fleet: ChaosFleet, key: str) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import socket
 import ssl
 import threading
@@ -419,3 +420,45 @@ def test_a_renewed_certificate_of_the_coordinator_needs_no_restart(
         # what cannot be used does not take the place of what can
         made.files.certificate.write_bytes(viewer.certificate.read_bytes())
         assert shown_serial() == second
+
+
+def test_a_new_authority_takes_over_without_a_restart(
+    make_secure_coordinator: Callable[[], SecureCoordinator], tmp_path: Path
+) -> None:
+    """As docs/security.md says: both are trusted first, then only the new one is."""
+    made = make_secure_coordinator()
+    following = Authority.create(tmp_path / "following", "the next fleet")
+    both = tmp_path / "both.pem"
+    authorities = [one.folder / "ca.pem" for one in (made.authority, following)]
+    both.write_bytes(b"".join(path.read_bytes() for path in authorities))
+    old, new, bad = (
+        files_of(shutil.copytree(issued, tmp_path / issued.name), authority=both)
+        for issued in (
+            made.authority.issue("olga", Role.VIEWER),
+            following.issue("nina", Role.VIEWER),
+            following.issue("boris", Role.VIEWER),
+        )
+    )
+    following.revoke("boris")
+    lists = made.authority.revoked_file, following.revoked_file
+
+    def is_heard(files: TlsFiles) -> bool:
+        with made.channel(files) as channel, contextlib.suppress(grpc.RpcError):
+            call(channel, METHODS["/ldapslam.v1.OperatorService/ListRuns"])
+            return True
+        return False
+
+    with made.served():
+        assert [is_heard(one) for one in (old, new)] == [True, False]
+        made.files.authority.write_bytes(both.read_bytes())
+        lists[0].write_bytes(b"".join(path.read_bytes() for path in lists))
+        assert [is_heard(one) for one in (old, new)] == [True, True]
+        deadline_s = time.monotonic() + 20
+        while is_heard(bad):
+            assert time.monotonic() < deadline_s, "the new list is not read"
+        served = following.issue("coordinator", Role.COORDINATOR, ("127.0.0.1",))
+        for name in ("key.pem", "cert.pem"):
+            (made.files.key.parent / name).write_bytes((served / name).read_bytes())
+        assert [is_heard(one) for one in (old, new)] == [True, True]
+        made.files.authority.write_bytes(authorities[1].read_bytes())
+        assert [is_heard(one) for one in (old, new, bad)] == [False, True, False]

@@ -16,8 +16,9 @@ what was kept (tallied_engine.py, counting_ldap.py). `check_books` holds, for an
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from math import ceil
 
 from ldapslam.proto.fields import histograms_of
 from ldapslam.results.histogram import Histogram
@@ -89,16 +90,17 @@ def check_books(
     fleet: ChaosFleet,
     run_id: str,
     *,
-    killed: Collection[str] = (),
+    killed: Mapping[str, float] | None = None,
     has_lost_requests: bool = False,
 ) -> Books:
-    """Assert all of the above; `killed` are agents that were, or whose engine was.
+    """Assert all of the above; `killed` are agents that were, or whose engine was, and
+    how long before that they had taken nothing from their engine, in seconds.
 
     A directory that was killed has lost requests that were on their way to it.
     """
-    books = open_books(fleet, run_id)
+    books, killed = open_books(fleet, run_id), killed or {}
     for agent in books.run.agents:
-        _check_stored(books, agent, may_lack=agent in killed)
+        _check_stored(books, agent, killed.get(agent))
         if has_lost_requests:
             counted = _counted(books, agent)
             arrived = len(books.arrived_s.get(agent, []))
@@ -111,15 +113,15 @@ def check_books(
     return books
 
 
-def _check_stored(books: Books, agent: str, *, may_lack: bool) -> None:
+def _check_stored(books: Books, agent: str, held_s: float | None) -> None:
     measured, stored = books.measured[agent], books.stored[agent]
     for index, record in stored.items():
         assert index in measured, f"{agent} never measured interval {index}"
         same = replace(record, attempt=0, sequence=index)
         assert measured[index] == same, f"{agent}, interval {index}"
     lost = sorted(measured.keys() - stored.keys())
-    if may_lack:
-        last = sorted(measured)[-_ON_THE_WAY:]
+    if held_s is not None:
+        last = sorted(measured)[-_ON_THE_WAY - ceil(held_s / INTERVAL_S) :]
         assert set(lost) <= set(last), f"{agent} lacks {lost} of {sorted(measured)}"
     else:
         assert lost == [], f"{agent} measured {sorted(measured)}"

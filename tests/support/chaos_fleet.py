@@ -46,8 +46,14 @@ _ENGINE_SCRIPT = "tallied_engine.py"
 class ChaosFleet(FleetOfProcesses):
     """`begin` has the usual parts running; `close` ends all."""
 
-    def __init__(self) -> None:
+    def __init__(self, postgresql: str | None = None) -> None:
+        """`postgresql`: the URL of the coordinator's store, if that is to be one."""
         super().__init__()
+        #: Of the processes, by key: what the next start of it gets.
+        self.options: dict[str, dict[str, Any]] = {}
+        self.postgresql = postgresql
+        if postgresql is not None:
+            self.options["coordinator"] = {"store": postgresql}
         self.directory = CountingLdap(self.folder)
         self.relays: dict[str, Relay] = {}
         self._report_relay: ReportRelay | None = None
@@ -56,8 +62,6 @@ class ChaosFleet(FleetOfProcesses):
         self.numbers: dict[str, int] = {}
         #: Whether the coordinator sees a file system of its own.
         self.has_own_files = False
-        #: Of the processes, by key: what the next start of it gets.
-        self.options: dict[str, dict[str, Any]] = {}
 
     def begin(self, *names: str) -> None:
         """A directory, a coordinator and these agents, idle."""
@@ -95,6 +99,8 @@ class ChaosFleet(FleetOfProcesses):
 
     def opened_store(self) -> Store:
         """A copy, where the coordinator alone sees it; it stands still meanwhile."""
+        if self.postgresql is not None:
+            return Store.open(self.postgresql, read_only=True)
         if not self.has_own_files:
             return super().opened_store()
         root = Path(f"/proc/{self.processes['coordinator'].pid}/root")
@@ -130,7 +136,7 @@ class ChaosFleet(FleetOfProcesses):
 
         super().wait_until(holds_now, what, _PATIENCE * timeout_s)
 
-    def start_second(self, key: str, address: str, store: Path) -> Process:
+    def start_second(self, key: str, address: str, store: Path | str) -> Process:
         """One more coordinator, by mistake."""
         return self._start(key, role="coordinator", listen=address, store=str(store))
 

@@ -8,7 +8,7 @@ schedule. `Expected` says what a run may come to under it.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -31,11 +31,20 @@ class Kind(StrEnum):
     STOP_ENGINE = "stop_engine"
     STOP_COORDINATOR = "stop_coordinator"
     DELAY = "delay"
+    #: Writes wait, some of them beyond the coordinator's patience.
+    LOCK_STORE = "lock_store"
+    #: PostgreSQL's side of all connections.
+    END_BACKENDS = "end_backends"
+    #: Another one on the same store.
+    SECOND_COORDINATOR = "second_coordinator"
 
 
 #: They end an agent's part of the run, if it has not ended yet.
 LETHAL = frozenset({Kind.KILL_AGENT, Kind.KILL_ENGINE, Kind.TERMINATE_AGENT})
-_OF_AN_AGENT = frozenset(Kind) - {Kind.RESTART_COORDINATOR, Kind.STOP_COORDINATOR}
+_OF_THE_STORE = (Kind.LOCK_STORE, Kind.END_BACKENDS, Kind.SECOND_COORDINATOR)
+_OF_AN_AGENT = frozenset(Kind).difference(
+    (Kind.RESTART_COORDINATOR, Kind.STOP_COORDINATOR), _OF_THE_STORE
+)
 #: Shortest and longest, in seconds; of those for good, until the process is back.
 _LENGTH_S = {
     Kind.KILL_AGENT: (0.0, 1.0),
@@ -49,7 +58,12 @@ _LENGTH_S = {
     Kind.STOP_ENGINE: (0.2, 1.0),
     Kind.STOP_COORDINATOR: (0.2, 2.0),
     Kind.DELAY: (0.5, 3.0),
+    Kind.LOCK_STORE: (0.2, 3.0),
+    Kind.END_BACKENDS: (0.0, 0.0),
+    Kind.SECOND_COORDINATOR: (1.0, 3.0),
 }
+#: Longer than a coordinator waits for its store.
+_LONG_LOCK_S = (10.5, 12.0)
 #: They keep an agent from hearing its coordinator; beyond the grace, in some schedules.
 _LEASED = frozenset({Kind.CUT_LINK, Kind.STOP_AGENT, Kind.STOP_COORDINATOR})
 _LONG_S = (4.5, 6.0)
@@ -79,13 +93,17 @@ class FaultSchedule:
     duration_s: float
     on_agent_loss: str
     coordinator_timeout_s: float
+    #: Is there a second run, which wants the same target?
+    has_rival: bool
+    is_postgresql: bool
     #: Of the calls of agents, during all of the run (report_relay.py).
     call_faults: tuple[str, ...]
     #: In order.
     faults: tuple[Fault, ...]
 
     def __str__(self) -> str:
-        parts = [*self.call_faults, *map(str, self.faults)]
+        parts = ["postgresql"] * self.is_postgresql + ["a rival"] * self.has_rival
+        parts += [*self.call_faults, *map(str, self.faults)]
         return (
             f"seed {self.seed}: {self.duration_s:.1f} s on {', '.join(self.agents)}, "
             f"{self.on_agent_loss}, timeout {self.coordinator_timeout_s:g} s: "
@@ -100,12 +118,16 @@ class FaultSchedule:
         )
 
     @property
-    def killed(self) -> frozenset[str]:
-        """Agents that may owe the intervals under way when they were killed."""
+    def killed(self) -> dict[str, float]:
+        """Agents that may owe the intervals under way when they were killed, and those
+        of so many seconds before: a suspended agent takes none from its engine."""
         lethal = (Kind.KILL_AGENT, Kind.KILL_ENGINE)
-        return frozenset(
-            fault.agent for fault in self.faults if fault.agent and fault.kind in lethal
-        )
+        killed = {one.agent for one in self.faults if one.agent and one.kind in lethal}
+        held = [one for one in self.faults if one.kind is Kind.STOP_AGENT]
+        return {
+            agent: sum(one.length_s for one in held if one.agent == agent)
+            for agent in killed
+        }
 
     @property
     def stopped(self) -> frozenset[str]:
@@ -142,8 +164,10 @@ def fault_schedule(seed: int) -> FaultSchedule:
     call_faults: tuple[str, ...] = ()
     if rng.random() < 0.35:
         call_faults = tuple(sorted(rng.sample(CALL_FAULTS, rng.choice((1, 2)))))
+    is_postgresql = rng.random() < 0.4
+    kinds = [one for one in Kind if is_postgresql or one is not Kind.END_BACKENDS]
     faults = sorted(
-        _faults(rng, agents, duration_s, is_short), key=lambda fault: fault.at_s
+        _faults(rng, kinds, agents, duration_s, is_short), key=lambda fault: fault.at_s
     )
     return FaultSchedule(
         seed,
@@ -151,17 +175,23 @@ def fault_schedule(seed: int) -> FaultSchedule:
         duration_s,
         rng.choice(("stop", "continue")),
         _SHORT_GRACE_S if is_short else _LONG_GRACE_S,
+        rng.random() < 0.3,
+        is_postgresql,
         call_faults,
         tuple(faults),
     )
 
 
 def _faults(
-    rng: random.Random, agents: tuple[str, ...], duration_s: float, is_short: bool
+    rng: random.Random,
+    kinds: Sequence[Kind],
+    agents: tuple[str, ...],
+    duration_s: float,
+    is_short: bool,
 ) -> Iterator[Fault]:
     has_ended: set[str] = set()
     for _ in range(rng.randint(1, 4)):
-        kind = rng.choice(tuple(Kind))
+        kind = rng.choice(kinds)
         agent = rng.choice(agents) if kind in _OF_AN_AGENT else None
         if agent is not None and kind in LETHAL:
             if agent in has_ended:
@@ -170,6 +200,8 @@ def _faults(
         length_s = rng.uniform(*_LENGTH_S[kind])
         if is_short and kind in _LEASED and rng.random() < 0.7:
             length_s = rng.uniform(*_LONG_S)
+        if kind is Kind.LOCK_STORE and rng.random() < 0.2:
+            length_s = rng.uniform(*_LONG_LOCK_S)
         # some before the start, while agents prepare; some after the end
         earliest_s = -1.5 if rng.random() < 0.15 else 0.05
         at_s = rng.uniform(earliest_s, duration_s + 0.3)

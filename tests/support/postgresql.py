@@ -11,7 +11,7 @@ import pwd
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -62,6 +62,19 @@ def execute(url: str, statement: str) -> list[sa.Row[tuple[object, ...]]]:
         rows = list(found.all()) if found.returns_rows else []
     engine.dispose()
     return rows
+
+
+def lock_tables(url: str, tables: str) -> Callable[[], None]:
+    """Others' writes to them wait, until the answer is called."""
+    engine = sa.create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
+    connection = engine.connect()
+    connection.execute(sa.text(f"LOCK TABLE {tables} IN EXCLUSIVE MODE"))
+
+    def unlock() -> None:
+        connection.invalidate()  # its server's side may have been ended
+        engine.dispose()
+
+    return unlock
 
 
 def end_backends(url: str, where: str = "true") -> int:

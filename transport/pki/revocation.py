@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from cryptography import x509
@@ -28,11 +28,14 @@ class Revocations:
     """The revoked certificates of one or more authorities."""
 
     def __init__(
-        self, path: Path | None, authorities: Sequence[x509.Certificate]
+        self,
+        path: Path | None,
+        authorities: Callable[[], Sequence[x509.Certificate]],
     ) -> None:
-        """`path` None: nothing is revoked. ConfigError when the list cannot be used."""
+        """`path` None: nothing is revoked. ConfigError when the list cannot be used.
+        `authorities` are asked for with each list: there may be a new one."""
         self._path = path
-        self._authorities = tuple(authorities)
+        self._authorities = authorities
         self._stamp: tuple[int, int, int] | None = None
         self._revoked: frozenset[tuple[bytes, int]] = frozenset()
         if path is not None:
@@ -76,7 +79,7 @@ class Revocations:
         if not any(
             authority.subject == revocations.issuer
             and _is_signed_by(revocations, authority)
-            for authority in self._authorities
+            for authority in self._authorities()
         ):
             raise ConfigError(
                 f"{path}: a list of revoked certificates is not signed by authority "

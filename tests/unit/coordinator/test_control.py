@@ -16,6 +16,7 @@ from ldapslam.base.errors import (
     FleetError,
     NotEnoughAgents,
     StoreBusy,
+    StoreError,
     StoreFull,
 )
 from ldapslam.coordinator import run_queue
@@ -40,6 +41,7 @@ from support.fleet import job_text
 S = 1_000_000_000
 _TIMEOUT_S = 30  # for what never comes
 BUSY = StoreBusy("results.sqlite", 10)
+AWAY = StoreError("terminating connection due to administrator command")
 REFUSED = agent_pb2.ReportReply.STATUS_REFUSED
 COMMITTED = agent_pb2.ReportReply.STATUS_COMMITTED
 
@@ -151,16 +153,19 @@ def in_a_world(path: Path, test: Callable[[World], Awaitable[None]]) -> None:
 
 
 def fail(
-    monkeypatch: pytest.MonkeyPatch, function: str, times: int = 1_000_000
+    monkeypatch: pytest.MonkeyPatch,
+    function: str,
+    times: int = 1_000_000,
+    error: StoreError = BUSY,
 ) -> None:
-    """Have a function of the store find it busy, so often."""
+    """Have a function of the store find it busy, or otherwise away, so often."""
     real = getattr(Store, function)
     left = [times]
 
     def busy(*args: Any, **kwargs: Any) -> Any:
         if left[0]:
             left[0] -= 1
-            raise BUSY
+            raise error
         return real(*args, **kwargs)
 
     monkeypatch.setattr(Store, function, busy)
@@ -361,8 +366,9 @@ def test_a_run_is_judged_once_and_again_when_more_of_it_arrives(
     in_a_world(tmp_path, test)
 
 
-def test_a_report_that_finds_the_store_busy_is_asked_for_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("error", [BUSY, AWAY])
+def test_a_report_that_finds_the_store_away_is_asked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: StoreError
 ) -> None:
     async def test(world: World) -> None:
         await world.beat(0)
@@ -372,8 +378,8 @@ def test_a_report_that_finds_the_store_busy_is_asked_for_again(
         report = interval(world, run_id, 1)
         with monkeypatch.context() as patch:
             for function in ("add_intervals", "add_interval"):
-                fail(patch, function, times=1)
-            with pytest.raises(StoreBusy):
+                fail(patch, function, times=1, error=error)
+            with pytest.raises(type(error)):
                 await world.coordinator.agents.ReportInterval(report, None)
         assert (await world.run(run_id)).state == "running"
         reply = await world.coordinator.agents.ReportInterval(report, None)
@@ -453,6 +459,22 @@ def test_a_run_that_is_half_taken_up_holds_no_target(
             next_id = await next_world.submit()
             (command,) = await next_world.commands(1)
             assert command.prepare.run_id == next_id
+
+    in_a_world(tmp_path, test)
+
+
+def test_a_store_that_is_away_at_the_start_ends_no_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test(world: World) -> None:
+        await world.beat(0)
+        run_id = await world.submit()
+        async with world_in(tmp_path) as next_world:
+            with monkeypatch.context() as patch:
+                fail(patch, "events", error=AWAY)
+                with pytest.raises(StoreError, match="terminating connection"):
+                    await next_world.coordinator.start()
+            assert next_world.store.run(run_id).state == "preparing"
 
     in_a_world(tmp_path, test)
 

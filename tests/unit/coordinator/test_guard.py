@@ -26,7 +26,7 @@ from ldapslam.transport.pki.revocation import Revocations
 
 class Unreadable(Revocations):
     def __init__(self, enough: asyncio.Event) -> None:
-        super().__init__(None, ())
+        super().__init__(None, list)
         self._enough = enough
         self._loop = asyncio.get_running_loop()
         self._looks = 0
@@ -116,6 +116,57 @@ def test_a_change_is_finished_when_its_caller_hangs_up(steps: int) -> None:
     assert done or steps == 0, "not admitted yet"
 
 
+def test_so_many_calls_may_be_open_and_no_more(
+    monkeypatch: pytest.MonkeyPatch, authority: Authority
+) -> None:
+    """Viewers' calls are not in the way of agents', nor one agent's of another's."""
+    monkeypatch.setattr(guard, "MOST_OPERATOR_CALLS", 3)
+    monkeypatch.setattr(guard, "MOST_AGENT_CALLS", 2)
+    pems = {
+        name: (authority.issue(name, role) / "cert.pem").read_bytes()
+        for name, role in (
+            ("victor", Role.VIEWER),
+            ("a1", Role.AGENT),
+            ("a2", Role.AGENT),
+        )
+    }
+
+    async def work() -> None:
+        ours, end = guard_of(authority), asyncio.Event()
+
+        async def endless(request: object, context: object) -> AsyncIterator[None]:
+            await end.wait()
+            yield
+
+        async def refusal(service: str, name: str) -> str:
+            """Why the call is not open; empty when it is, or was to its end."""
+            method = f"/ldapslam.v1.{service}"
+            handler = ours.guarded(method, _Handler(None, endless))
+            assert handler is not None
+            context = _Context(FAR, pems[name])
+            call = asyncio.create_task(handler.unary_stream(b"", context))
+            open_calls.append(call)
+            await asyncio.wait([call], timeout=0.2)
+            return context.refusal
+
+        open_calls: list[asyncio.Task[None]] = []
+        for _ in range(3):
+            assert await refusal("OperatorService/WatchRun", "victor") == ""
+        assert ours.operator_calls == 3
+        found = await refusal("OperatorService/WatchRun", "victor")
+        assert found.startswith("3 calls of operators and viewers are open already")
+        for name in ("a1", "a2"):
+            for _ in range(2):
+                assert await refusal("AgentService/Commands", name) == ""
+        assert "this agent" in await refusal("AgentService/Commands", "a1")
+        end.set()
+        await asyncio.gather(*open_calls, return_exceptions=True)
+        assert ours.operator_calls == 0
+        assert await refusal("OperatorService/WatchRun", "victor") == ""
+
+    asyncio.run(work())
+
+
 # Who is admitted.
 
 FAR = "ipv4:192.0.2.7:4711"
@@ -140,7 +191,7 @@ def certificate(authority: Authority, name: str = "olga") -> bytes:
 
 
 def guard_of(authority: Authority, later: timedelta = timedelta()) -> Guard:
-    revoked = Revocations(authority.revoked_file, [authority.certificate])
+    revoked = Revocations(authority.revoked_file, lambda: [authority.certificate])
     return Guard(_Audit(), revoked, now_utc=lambda: datetime.now(UTC) + later)
 
 

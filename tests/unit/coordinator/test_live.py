@@ -161,7 +161,7 @@ def test_an_agent_that_reports_nothing_costs_no_memory(
 ) -> None:
     """The oldest intervals are given without it."""
     size = snapshot(1).ByteSize()
-    monkeypatch.setattr(live_module, "_MOST_KEPT_BYTES", 6 * size)
+    monkeypatch.setattr(live_module, "MOST_KEPT_BYTES", 6 * size)
     live = LiveStatistics(["a", "b", "mute"])
     given = []
     for index in range(20):

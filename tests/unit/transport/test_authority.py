@@ -8,6 +8,7 @@ import stat
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -199,7 +200,7 @@ def test_the_revoked_stay_revoked_and_their_names_are_free(
     third = identity(authority.issue("a1", Role.AGENT) / "cert.pem")
     authority.issue("a2", Role.AGENT)
     authority.revoke("a2")
-    revoked = Revocations(authority.revoked_file, [authority.certificate])
+    revoked = Revocations(authority.revoked_file, lambda: [authority.certificate])
     assert [revoked.has(one) for one in (first, second, third)] == [True, True, False]
     assert identity(authority.renew("a1")).name == "a1"
 
@@ -208,7 +209,7 @@ def test_a_changed_list_is_taken_and_a_bad_one_is_not(
     authority: Authority, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     a1 = identity(authority.issue("a1", Role.AGENT) / "cert.pem")
-    revoked = Revocations(authority.revoked_file, [authority.certificate])
+    revoked = Revocations(authority.revoked_file, lambda: [authority.certificate])
     assert not revoked.has(a1)
     authority.revoke("a1")
     revoked.refresh()
@@ -235,7 +236,7 @@ def test_all_lists_of_a_file_count(authority: Authority, tmp_path: Path) -> None
         one.revoke("a1")
     both = tmp_path / "both.pem"
     both.write_bytes(b"".join(one.revoked_file.read_bytes() for one, _ in names))
-    revoked = Revocations(both, [one.certificate for one, _ in names])
+    revoked = Revocations(both, lambda: [one.certificate for one, _ in names])
     assert all(revoked.has(agent) for _, agent in names)
     content = both.read_bytes()
     both.write_bytes(content[:-30])
@@ -244,7 +245,7 @@ def test_all_lists_of_a_file_count(authority: Authority, tmp_path: Path) -> None
     both.write_bytes(content)
     for one, _ in names:  # of the other one nobody knows
         with pytest.raises(ConfigError, match="is not trusted"):
-            Revocations(both, [one.certificate])
+            Revocations(both, partial(list, [one.certificate]))
 
 
 def test_a_coordinator_does_not_start_with_a_list_that_is_none(
@@ -252,10 +253,10 @@ def test_a_coordinator_does_not_start_with_a_list_that_is_none(
 ) -> None:
     other = Authority.create(tmp_path / "other", "fleet")
     with pytest.raises(ConfigError, match="not signed by authority"):
-        Revocations(other.revoked_file, [authority.certificate])
+        Revocations(other.revoked_file, lambda: [authority.certificate])
     with pytest.raises(ConfigError, match="cannot be read"):
-        Revocations(tmp_path / "missing", [authority.certificate])
-    assert not Revocations(None, []).has(
+        Revocations(tmp_path / "missing", lambda: [authority.certificate])
+    assert not Revocations(None, list).has(
         identity(authority.issue("x", Role.VIEWER) / "cert.pem")
     )
 
