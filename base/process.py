@@ -11,6 +11,7 @@ import contextlib
 import ctypes
 import fcntl
 import os
+import resource
 import select
 import signal
 import sys
@@ -42,6 +43,11 @@ def end_with_parent(
         sys.stderr.write(f"no parent-death signal: errno {ctypes.get_errno()}\n")
     if os.getppid() != parent:
         os._exit(EXIT_ORPHANED)
+
+
+def leave_no_core_dump() -> None:
+    """Of this process and its children: their memory has passwords and keys."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def has_threads() -> bool:

@@ -16,6 +16,7 @@ from ldapslam.base.errors import (
     RunNotFound,
     StoreFull,
     StoreRefused,
+    StoreTaken,
 )
 from ldapslam.coordinator.active_fleet import ActiveFleet
 from ldapslam.coordinator.fleet import fleet as fleet_machine
@@ -221,6 +222,8 @@ class AgentService(AgentServiceServicer):
             taken = await self._writer.add_interval(report.run_id, record)
         except (ProtocolError, RunNotFound) as error:
             return self._refuse_report(report, error)
+        except StoreTaken:
+            raise  # the run is another coordinator's now
         except (StoreFull, StoreRefused) as error:
             # any other fault may pass: the agent keeps the report, and sends it again
             part = self._live_part(report)

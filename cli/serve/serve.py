@@ -23,6 +23,7 @@ from ldapslam.base.log_format import (
     set_up_log,
     without_passwords,
 )
+from ldapslam.base.process import leave_no_core_dump
 from ldapslam.cli.console import announce, put
 from ldapslam.cli.options import FOLDER, add_options, flag, option
 from ldapslam.cli.scratch import is_scratch, remove_scratch
@@ -74,8 +75,9 @@ log_format_option = option(
 )
 
 
-def _begin_log(log_format: str, *, may_be_root: bool, **fields: str) -> None:
+def _begin_service(log_format: str, *, may_be_root: bool, **fields: str) -> None:
     """Log to stderr, also without --verbose; a warning where root serves needlessly."""
+    leave_no_core_dump()
     level = min(logging.getLogger().level, logging.INFO)
     set_up_log(log_format, level=level).update(fields)
     logging.getLogger("alembic").setLevel(max(level, logging.WARNING))
@@ -163,7 +165,7 @@ def coordinator_command(
     scratch: Path | None,
 ) -> None:
     """Take agents and jobs, and keep the results, until SIGTERM or Ctrl-C."""
-    _begin_log(log_format, may_be_root=scratch is not None)
+    _begin_service(log_format, may_be_root=scratch is not None)
     from ldapslam.coordinator.extension import Extension
     from ldapslam.coordinator.outputs.health import Health
     from ldapslam.coordinator.outputs.notify import Notifier, NotifySettings
@@ -377,7 +379,7 @@ def agent_command(
     if explain:
         _explain(identity, allowed)
         return
-    _begin_log(log_format, may_be_root=is_unix(coordinator), agent=identity.name)
+    _begin_service(log_format, may_be_root=is_unix(coordinator), agent=identity.name)
     from ldapslam.agent.fork_server import fork_server
 
     # before anything that has threads: gRPC, an event loop

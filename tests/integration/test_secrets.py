@@ -159,6 +159,9 @@ def leaks_of_files(folder: Path, *, planted: Path) -> list[str]:
     return found
 
 
+_NO_CORE = r"Max core file size +0 +0 "
+
+
 class Watch:
     """Within, looks at the arguments of all processes and at files that do not last."""
 
@@ -185,6 +188,10 @@ class Watch:
                 if arguments not in self.seen:
                     self.seen.add(arguments)
                     self.found.update(leaks(arguments, f"arguments: {arguments!r}"))
+                    if b"ldapslam.agent." in arguments:  # it has the secrets
+                        limits = (process / "limits").read_text()
+                        if not re.search(_NO_CORE, limits):
+                            self.found.add(f"a core dump of {arguments!r}")
 
     def _files(self) -> None:
         for name in ("spool", "scratch"):

@@ -18,6 +18,7 @@ from ldapslam.base.errors import (
     StoreBusy,
     StoreError,
     StoreFull,
+    StoreTaken,
 )
 from ldapslam.coordinator import run_queue
 from ldapslam.coordinator.control import Coordinator
@@ -42,6 +43,7 @@ S = 1_000_000_000
 _TIMEOUT_S = 30  # for what never comes
 BUSY = StoreBusy("results.sqlite", 10)
 AWAY = StoreError("terminating connection due to administrator command")
+TAKEN = StoreTaken("results.sqlite", "process 2 on host b")
 REFUSED = agent_pb2.ReportReply.STATUS_REFUSED
 COMMITTED = agent_pb2.ReportReply.STATUS_COMMITTED
 
@@ -366,7 +368,7 @@ def test_a_run_is_judged_once_and_again_when_more_of_it_arrives(
     in_a_world(tmp_path, test)
 
 
-@pytest.mark.parametrize("error", [BUSY, AWAY])
+@pytest.mark.parametrize("error", [BUSY, AWAY, TAKEN])
 def test_a_report_that_finds_the_store_away_is_asked_for_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: StoreError
 ) -> None:
