@@ -24,7 +24,7 @@ from support.books import Books, check_books, missing
 from support.chaos_fleet import ChaosFleet
 from support.fault_schedule import AGENTS, Fault, FaultSchedule, Kind, fault_schedule
 from support.fleet import FINAL
-from support.postgresql import end_backends, execute, lock_tables, postgresql
+from support.postgresql import end_backends, execute, lock_writes, postgresql
 
 SEEDS = 500
 #: In `make test`.
@@ -290,7 +290,7 @@ def _lock(fleet: ChaosFleet) -> Callable[[], None]:
         )
         file.execute("BEGIN IMMEDIATE")
         return file.close
-    return lock_tables(fleet.postgresql, "run, run_agent, interval_report")
+    return lock_writes(fleet.postgresql)
 
 
 def _start_second(fleet: ChaosFleet) -> Callable[[], None]:

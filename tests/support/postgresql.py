@@ -64,11 +64,12 @@ def execute(url: str, statement: str) -> list[sa.Row[tuple[object, ...]]]:
     return rows
 
 
-def lock_tables(url: str, tables: str) -> Callable[[], None]:
-    """Others' writes to them wait, until the answer is called."""
+def lock_writes(url: str) -> Callable[[], None]:
+    """A coordinator's writes wait until the answer is called: each looks at its claim
+    first."""
     engine = sa.create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
     connection = engine.connect()
-    connection.execute(sa.text(f"LOCK TABLE {tables} IN EXCLUSIVE MODE"))
+    connection.execute(sa.text("LOCK TABLE claim IN EXCLUSIVE MODE"))
 
     def unlock() -> None:
         connection.invalidate()  # its server's side may have been ended
