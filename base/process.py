@@ -47,7 +47,10 @@ def end_with_parent(
 
 def leave_no_core_dump() -> None:
     """Of this process and its children: their memory has passwords and keys."""
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _, most = resource.getrlimit(resource.RLIMIT_CORE)
+    # 1 keeps the kernel also from dumping to a program, which 0 does not; see core(5)
+    limit = 0 if most == 0 else 1
+    resource.setrlimit(resource.RLIMIT_CORE, (limit, limit))
 
 
 def has_threads() -> bool:

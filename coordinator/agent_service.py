@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
 
 from ldapslam.base.clock_id import clock_id
 from ldapslam.base.errors import (
@@ -54,6 +55,11 @@ _LONG_BYTES = 16_384
 _Report = (
     agent_pb2.IntervalReport | agent_pb2.ProgressReport | monitor_pb2.MonitorReport
 )
+
+
+@dataclass(slots=True)
+class _Addition:
+    is_new: bool = True
 
 
 class AgentService(AgentServiceServicer):
@@ -218,8 +224,9 @@ class AgentService(AgentServiceServicer):
         try:
             run_record = await self._reporters_run(report.run_id, report.agent)
             record, snapshot = await _read(report, run_record)
-            is_as_judged = await self._expect_late(report.run_id)
-            taken = await self._writer.add_interval(report.run_id, record)
+            async with self._addition(report.run_id) as addition:
+                taken = await self._writer.add_interval(report.run_id, record)
+                addition.is_new = taken.is_new
         except (ProtocolError, RunNotFound) as error:
             return self._refuse_report(report, error)
         except StoreTaken:
@@ -235,8 +242,6 @@ class AgentService(AgentServiceServicer):
         run = self._fleet.runs.get(report.run_id)
         if taken.is_new and run is not None:
             run.add_snapshot(report.agent, snapshot)
-        elif taken.is_new and is_as_judged:
-            self._fleet.verdicts.note_late(report.run_id)
         status = agent_pb2.ReportReply.Status
         return agent_pb2.ReportReply(
             status=status.STATUS_COMMITTED if taken.is_new else status.STATUS_DUPLICATE
@@ -306,13 +311,11 @@ class AgentService(AgentServiceServicer):
         if run is None:  # it is over, whatever a monitor may say
             samples = [one for one in samples if one.at_ns <= record.planned_ns]
         if monitors or samples:
-            is_as_judged = await self._expect_late(run_id)
-            if monitors:
-                await call(describe_monitors, store, run_id, agent, monitors)
-            if samples:
-                await call(add_monitor_samples, store, run_id, agent, samples)
-            if run is None and is_as_judged:
-                self._fleet.verdicts.note_late(run_id)
+            async with self._addition(run_id):
+                if monitors:
+                    await call(describe_monitors, store, run_id, agent, monitors)
+                if samples:
+                    await call(add_monitor_samples, store, run_id, agent, samples)
         if run is not None:
             if run.has_open_watch(agent):
                 run.add_monitor_facts(news.facts)
@@ -326,15 +329,25 @@ class AgentService(AgentServiceServicer):
         if run_id in self._fleet.runs:
             self._writer.post(store.seal_part, *part)
             return
-        is_as_judged = await self._expect_late(run_id)
-        if await self._writer.call(store.seal_part, *part) and is_as_judged:
-            self._fleet.verdicts.note_late(run_id)
+        async with self._addition(run_id) as addition:
+            addition.is_new = await self._writer.call(store.seal_part, *part)
 
-    async def _expect_late(self, run_id: str) -> bool:
-        """What is stored next is not part of the verdict of a run that is over: may it
-        be judged again with that?"""
+    @asynccontextmanager
+    async def _addition(self, run_id: str) -> AsyncIterator[_Addition]:
+        """Within, more of a run is stored. One that is over is judged again with it,
+        also where nobody knows whether it was stored: callers hang up, connections to
+        the store break."""
+        verdicts, addition = self._fleet.verdicts, _Addition()
         is_over = run_id not in self._fleet.runs
-        return not is_over or await self._fleet.verdicts.before_late(run_id)
+        counts = is_over and await verdicts.before_late(run_id)
+        try:
+            yield addition
+        except (RunNotFound, StoreRefused):
+            addition.is_new = False
+            raise
+        finally:
+            if counts and addition.is_new:
+                verdicts.note_late(run_id)
 
     def _release(self, report: agent_pb2.ProgressReport) -> None:
         self._fleet.feed(fleet_machine.AgentReleased(report.agent, report.run_id))

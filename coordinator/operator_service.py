@@ -110,10 +110,11 @@ class OperatorService(OperatorServiceServicer):
         """Have a run end early; one that has ended stays as it is."""
         by = caller_name(request.cancelled_by)
         run_id = await self._full_id(request.run_id)
-        # first: a run that ends early has a note of who wanted that
         state = (await self._status(run_id)).state
-        await self._audit.note("cancel", run_id, f"it was {state}", by=by)
+        # written in this order, also by a store that is away now: load must end
+        self._audit.post("cancel", run_id, f"it was {state}", by=by)
         await self._queue.cancel_run(run_id, by)
+        await self._writer.flush()
         return await self._status(run_id)
 
     async def ListAgents(

@@ -34,7 +34,7 @@ from ldapslam.coordinator.security.enrolment import (
     EnrolmentService,
     RenewalService,
 )
-from ldapslam.coordinator.security.guard import MOST_OPERATOR_CALLS, Guard
+from ldapslam.coordinator.security.guard import MOST_CALLS, Guard
 from ldapslam.coordinator.security.ownership import owned_socket, owned_store
 from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.proto.agent_pb2_grpc import add_AgentServiceServicer_to_server
@@ -132,10 +132,7 @@ async def serve(
                 Revocations, tls.revoked, tls.authorities
             )
         guard = Guard(audit, revocations)
-        coordinator.bounds["operator_calls"] = (
-            lambda: guard.operator_calls,
-            MOST_OPERATOR_CALLS,
-        )
+        coordinator.bounds["calls_of_a_caller"] = lambda: guard.calls, MOST_CALLS
         server = grpc.aio.server(
             options=list(CHANNEL_OPTIONS), interceptors=[_Interceptor(guard.guarded)]
         )

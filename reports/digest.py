@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from ldapslam.base.errors import NotAsJudged
 from ldapslam.reports.model import Summary
@@ -38,8 +38,14 @@ _LATER = {"notified", "notify_failed"}
 _Word = Annotated[str, Field(pattern=r"^\S{1,64}$")]
 
 
+def _of_a_zone(text: str) -> str:
+    if datetime.fromisoformat(text).tzinfo is None:
+        raise ValueError("no time zone")
+    return text
+
+
 class _PartShape(BaseModel):
-    rows: Annotated[int, Field(ge=0)]
+    rows: Annotated[int, Field(ge=0, strict=True)]
     sha256: str
     columns: list[str]
 
@@ -51,7 +57,7 @@ class _Document(BaseModel):
 
     run_id: _Word
     verdict: Literal["PASS", "FAIL", "INVALID"]
-    judged_utc: datetime
+    judged_utc: Annotated[str, AfterValidator(_of_a_zone)]
     ldapslam: Annotated[str, Field(max_length=200)]
     parts: dict[str, _PartShape]
 

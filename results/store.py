@@ -542,7 +542,15 @@ class Store:
             return StoreBusy(self.url, _BUSY_TIMEOUT_S)
         if self._is_full(error):
             return StoreFull(self.url, detail)
-        if isinstance(error, IntegrityError | DataError | ProgrammingError):
+        code = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF
+        is_lasting = code in (
+            sqlite3.SQLITE_READONLY,
+            sqlite3.SQLITE_CORRUPT,
+            sqlite3.SQLITE_NOTADB,
+        )
+        if is_lasting or isinstance(
+            error, IntegrityError | DataError | ProgrammingError
+        ):
             return StoreRefused(f"store {self.url!r}: {detail}")
         return StoreError(f"store {self.url!r}: {detail}")
 

@@ -16,7 +16,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 from ldapslam.base.clock_id import boot_id
-from ldapslam.base.errors import FleetError, LdapSlamError, RunAborted, StoreError
+from ldapslam.base.errors import (
+    FleetError,
+    LdapSlamError,
+    RunAborted,
+    StoreError,
+    StoreFull,
+    StoreRefused,
+)
 from ldapslam.coordinator.fleet.clock import ClockOffset
 from ldapslam.coordinator.fleet.link import AgentLink
 from ldapslam.coordinator.fleet.selection import first_of_each_host
@@ -39,6 +46,7 @@ _log = logging.getLogger(__name__)
 #: Attempts to write the final state; each waits for a busy store.
 _END_ATTEMPTS = 5
 _END_PAUSE_S = 1.0
+_START_PAUSE_S = 0.2
 #: Statistics that a watcher may leave unread before it gets no more.
 _MOST_UNREAD = 1000
 #: A watcher's queue; None ends it.
@@ -434,11 +442,18 @@ class ActiveRun:
 
     async def _order_start(self, orders: Mapping[str, int], tell_until_ns: int) -> None:
         """Order the start once it is stored, for the next coordinator to know."""
-        try:
-            await self._writer.flush(self.run_id)
-        except StoreError as error:
-            self.feed(machine.StoreFailed(error))
-            return
+        while True:
+            try:
+                await self._writer.flush(self.run_id)
+                break
+            except StoreError as error:
+                if self._writer.is_over:
+                    return  # the run is another coordinator's now
+                is_lasting = isinstance(error, StoreFull | StoreRefused)
+                if is_lasting or self._now_ns() > tell_until_ns:
+                    self.feed(machine.StoreFailed(error))
+                    return
+            await asyncio.sleep(_START_PAUSE_S)
         if self._now_ns() > tell_until_ns:
             _log.warning("run %s: it took long to store the start", self.run_id)
             self._set_manifest(t0=None)  # nobody was told
@@ -482,13 +497,16 @@ class ActiveRun:
     async def _close(self, written: asyncio.Future[None]) -> None:
         """Conclude once the end is stored."""
         try:
-            for attempt in range(1, _END_ATTEMPTS + 1):
+            attempts = 0
+            while True:
                 try:
                     await written
                     break
                 except StoreError as error:
                     _log.error("run %s: its end is not stored: %s", self.run_id, error)
-                    if attempt == _END_ATTEMPTS:
+                    # any other fault may pass
+                    attempts += isinstance(error, StoreFull | StoreRefused)
+                    if attempts == _END_ATTEMPTS:
                         self._end_as(RunState.FAILED, str(error), error)
                         self._writer.post(self._store_end, self.record, error)
                         break

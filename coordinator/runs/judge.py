@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -16,7 +17,13 @@ from functools import partial
 from typing import Any, Protocol
 
 from ldapslam.base.child import ask
-from ldapslam.base.errors import LdapSlamError
+from ldapslam.base.errors import (
+    LdapSlamError,
+    RunNotFound,
+    StoreError,
+    StoreFull,
+    StoreRefused,
+)
 from ldapslam.coordinator.observer import Observer
 from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.results.digest import canonical, stored_digest
@@ -37,6 +44,8 @@ _SIGNED_WITHIN = timedelta(minutes=30)
 _READER_WAITS_S = 20.0
 #: Longer than what is added takes to be stored.
 _CHECK_HOLDS_S = 60.0
+#: Of a run that the judge cannot read; then it goes without.
+_MOST_LOOKS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +120,8 @@ class Verdicts:
         self._late: dict[str, float] = {}
         #: Ended run -> was it as judged, just now?
         self._checks: dict[str, asyncio.Task[bool]] = {}
+        #: Ended run -> how often nothing could be found out of it.
+        self._unseen: Counter[str] = Counter()
 
     def judge(self, record: RunRecord) -> None:
         """Judge a run in the background; the last that happens to it."""
@@ -131,7 +142,8 @@ class Verdicts:
             check = asyncio.create_task(self._is_as_judged(run_id))
             self._checks[run_id] = check
             check.add_done_callback(partial(self._forget_later, run_id))
-        return await asyncio.shield(check)
+        # another one's addition may have come before the check
+        return await asyncio.shield(check) or run_id in self._late
 
     def _forget_later(self, run_id: str, check: asyncio.Task[bool]) -> None:
         """Others may be about to add to the run as it was then; a check that failed
@@ -160,10 +172,15 @@ class Verdicts:
         if record.digest is None:
             return record.verdict is None  # it is about to be judged
         found = await self._judge(run_id, looks_only=True)
+        if found.verdict is None:
+            self._unseen[run_id] += 1
+            if self._unseen[run_id] < _MOST_LOOKS:  # the agent sends its report again
+                raise StoreError(f"run {run_id} cannot be looked at: see the log")
+            return False
         if found.altered:
             why = "; ".join(found.altered)
             _log.error("run %s is not what was judged: %s", run_id, why)
-        return found.verdict is not None and not found.altered
+        return not found.altered
 
     async def _judge_late(self, run_id: str) -> None:
         loop = asyncio.get_running_loop()
@@ -215,12 +232,8 @@ class Verdicts:
             try:
                 found = await self._judge(record.run_id)
                 if found.verdict is not None:
-                    await self._writer.call(
-                        self._writer.store.set_verdict,
-                        record.run_id,
-                        found.verdict,
-                        await self._digest(found.document, record, is_late=is_late),
-                    )
+                    digest = await self._digest(found.document, record, is_late=is_late)
+                    await self._store(record.run_id, found.verdict, digest)
             except Exception:
                 _log.exception("run %s cannot be judged", record.run_id)
         if record.verdict is not None and record.verdict == found.verdict:
@@ -231,6 +244,20 @@ class Verdicts:
                 observer.run_judged(record, found.reasons)
             except Exception:
                 _log.exception("run %s: an observer failed", record.run_id)
+
+    async def _store(
+        self, run_id: str, verdict: str, digest: Mapping[str, Any] | None
+    ) -> None:
+        """As soon as the store takes it."""
+        while True:
+            try:
+                set_verdict = self._writer.store.set_verdict
+                return await self._writer.call(set_verdict, run_id, verdict, digest)
+            except (RunNotFound, StoreFull, StoreRefused):
+                raise
+            except StoreError as error:
+                _log.warning("run %s: its verdict has to wait: %s", run_id, error)
+                await asyncio.sleep(_QUIET_S)
 
     async def _digest(
         self, document: Mapping[str, Any], record: RunRecord, *, is_late: bool

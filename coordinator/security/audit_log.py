@@ -64,6 +64,13 @@ class AuditLog:
         note = note_of_caller(action, subject, detail, by=by)
         await self._writer.call(audit.add, self._writer.store, note)
 
+    def post(
+        self, action: str, subject: str, detail: str = "", *, by: str = ""
+    ) -> None:
+        """`note`, written as soon as the store takes it, before what is posted next."""
+        note = note_of_caller(action, subject, detail, by=by)
+        self._writer.post(audit.add, self._writer.store, note)
+
     def refused(self, who: Caller, subject: str, reason: str) -> None:
         """Keep a refusal, unless there are too many."""
         if not self._allowance.take(self._now_s()):

@@ -38,10 +38,9 @@ _LOOK_EVERY_S = 1.0
 
 #: Agents send them until they are answered: many may wait for a store.
 _REPEATED = ("/ReportInterval", "/ReportProgress", "/ReportMonitor", "/Heartbeat")
-#: Open calls of operators and viewers together, and of one agent: all the others are to
-#: get through.
-MOST_OPERATOR_CALLS, MOST_AGENT_CALLS = 200, 500
-_AGENTS = "/ldapslam.v1.AgentService/"
+#: Open calls of one caller: the others are to get through.
+MOST_CALLS = 500
+_OF_AGENTS = "/ldapslam.v1.AgentService/"
 #: For what is under way when the server stops.
 _FINISH_S = 15.0
 
@@ -69,12 +68,13 @@ class Guard:
         self._open: dict[asyncio.Task[Any], Identity] = {}
         self._ended: dict[asyncio.Task[Any], AccessRefused] = {}
         self._working: set[asyncio.Task[Any]] = set()
-        #: Open calls of each agent, and under "" of the operators and viewers.
+        #: Open calls of each; without certificates those of operators under "".
         self._calls: Counter[str] = Counter()
 
     @property
-    def operator_calls(self) -> int:
-        return self._calls[""]
+    def calls(self) -> int:
+        """Open calls of the caller that has most."""
+        return max(self._calls.values(), default=0)
 
     def guarded(self, method: str, handler: Handler | None) -> Handler | None:
         """The handler behind the checks; None without such a method."""
@@ -168,15 +168,13 @@ class Guard:
     @contextlib.contextmanager
     def _counted(self, method: str) -> Iterator[None]:
         """Within, the call counts as open; FleetError when there are too many."""
-        whose, most, who = "", MOST_OPERATOR_CALLS, "operators and viewers"
-        if method.startswith(_AGENTS):
-            whose, most, who = access.caller().who, MOST_AGENT_CALLS, "this agent"
-            if not whose:  # without certificates all agents are one
-                yield
-                return
-        if self._calls[whose] >= most:
+        whose = access.caller().who
+        if not whose and method.startswith(_OF_AGENTS):
+            yield  # without certificates all agents are one
+            return
+        if self._calls[whose] >= MOST_CALLS:
             raise FleetError(
-                f"{most} calls of {who} are open already",
+                f"{MOST_CALLS} calls of {whose or 'operators'} are open already",
                 hint="each `ldapslam watch` holds one: end some, and try again",
             )
         self._calls[whose] += 1

@@ -131,7 +131,7 @@ def test_figures_of_a_run_are_there_while_it_goes(
     idle = scrape(running)
     assert idle['ldapslam_agents{state="idle"}'] == 2
     assert idle["ldapslam_store_writable"] == 1
-    for bound in ("operator_calls", "store_writes", "live_bytes_of_a_run"):
+    for bound in ("calls_of_a_caller", "store_writes", "live_bytes_of_a_run"):
         used, most = (
             idle[f'ldapslam_bound_{of}{{bound="{bound}"}}'] for of in ("used", "most")
         )

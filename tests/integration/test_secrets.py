@@ -159,7 +159,7 @@ def leaks_of_files(folder: Path, *, planted: Path) -> list[str]:
     return found
 
 
-_NO_CORE = r"Max core file size +0 +0 "
+_NO_CORE = r"Max core file size +[01] +[01] "
 
 
 class Watch:

@@ -231,11 +231,12 @@ class ChaosFleet(FleetOfProcesses):
             relay.mend()
         for key in self.processes:
             self.send_signal(key, signal.SIGCONT)
-        if self.processes["coordinator"].poll() is not None:
-            self.start_coordinator()
         begin_s = time.monotonic()
 
         def are_well() -> bool:
+            # it may notice late that the store is another one's
+            if self.processes["coordinator"].poll() is not None:
+                self.start_coordinator()
             for agent in agents:
                 # one that was to leave may take its time
                 if self.processes[agent].poll() is not None:

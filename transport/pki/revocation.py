@@ -38,6 +38,8 @@ class Revocations:
         self._authorities = authorities
         self._stamp: tuple[int, int, int] | None = None
         self._revoked: frozenset[tuple[bytes, int]] = frozenset()
+        #: The list that is not in force, and why; None: the newest one is.
+        self._problem: tuple[tuple[int, int, int] | None, str] | None = None
         if path is not None:
             self._stamp = stamp(path)
             self._revoked = self._read(path)
@@ -49,12 +51,15 @@ class Revocations:
         found = stamp(self._path)
         if found == self._stamp:
             return
-        self._stamp = found
         try:
             self._revoked = self._read(self._path)
         except ConfigError as error:
-            _log.error("%s; the last one stays in force", error)
+            # tried again each time: an authority that it lacks may come
+            if self._problem != (found, str(error)):
+                _log.error("%s; the last one stays in force", error)
+            self._problem = found, str(error)
         else:
+            self._stamp, self._problem = found, None
             _log.info("%s: %d certificates are revoked", self._path, len(self._revoked))
 
     def has(self, identity: Identity) -> bool:

@@ -77,8 +77,13 @@ def test_the_peak_of_what_is_due(
     assert share(load, operations, agents=agents).peak_rate_per_s == pytest.approx(rate)
 
 
-def test_nothing_bounds_a_closed_loop_without_a_pause() -> None:
-    found = share("{closed: {clients: 2}}")
+#: Of two operations one has no pause.
+HALF_PAUSED = f"{SEARCH[:-1]}, {SESSION[1:]}"
+
+
+@pytest.mark.parametrize("operations", [SEARCH, HALF_PAUSED])
+def test_nothing_bounds_a_closed_loop_without_a_pause(operations: str) -> None:
+    found = share("{closed: {clients: 2}}", operations)
     assert found.peak_rate_per_s is None
     assert found.unbounded == ("one",)
 

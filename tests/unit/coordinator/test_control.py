@@ -35,6 +35,7 @@ from ldapslam.proto.operator_pb2 import (
     WatchRunRequest,
 )
 from ldapslam.results.packing import pack
+from ldapslam.results.records import IntervalRecord
 from ldapslam.results.store import Store
 from ldapslam.transport.messages import PROTOCOL_VERSION, build_version
 from support.fleet import job_text
@@ -43,6 +44,7 @@ S = 1_000_000_000
 _TIMEOUT_S = 30  # for what never comes
 BUSY = StoreBusy("results.sqlite", 10)
 AWAY = StoreError("terminating connection due to administrator command")
+FULL = StoreFull("results.sqlite", "3 writes wait for room")
 TAKEN = StoreTaken("results.sqlite", "process 2 on host b")
 REFUSED = agent_pb2.ReportReply.STATUS_REFUSED
 COMMITTED = agent_pb2.ReportReply.STATUS_COMMITTED
@@ -315,11 +317,11 @@ def test_a_run_whose_end_cannot_be_stored_is_said_to_have_failed(
         await anext(updates)
         await world.report(run_id, ready=agent_pb2.AgentReady())
         await world.report(run_id, started=agent_pb2.AgentStarted())
-        fail(monkeypatch, "set_run_state")
+        fail(monkeypatch, "set_run_state", error=FULL)
         await world.report(run_id, finished=agent_pb2.AgentFinished())
         status = [update async for update in updates][-1].status
         assert status.state == "failed"
-        assert "stayed locked" in status.state_detail
+        assert "3 writes wait for room" in status.state_detail
         (agent,) = world.coordinator.operators.agents().agents
         assert agent.state == "idle"
 
@@ -364,6 +366,17 @@ def test_a_run_is_judged_once_and_again_when_more_of_it_arrives(
             assert await world.judged.get() == run_id
         await verdicts.wait()
         assert world.store.run(run_id).verdict == "PASS"
+
+        add_interval = world.writer.add_interval
+
+        async def hung_up(run_id: str, record: IntervalRecord) -> None:
+            await add_interval(run_id, record)
+            raise asyncio.CancelledError
+
+        monkeypatch.setattr(world.writer, "add_interval", hung_up)
+        with pytest.raises(asyncio.CancelledError):
+            await report_interval(interval(world, run_id, 4), None)
+        assert await world.judged.get() == run_id
 
     in_a_world(tmp_path, test)
 
@@ -424,7 +437,7 @@ def test_no_agent_is_told_to_start_before_that_is_stored(
         run_id = await world.submit()
 
         async def no_room(run_id: str) -> None:
-            raise StoreFull("results.sqlite", "3 writes wait for room")
+            raise FULL
 
         with monkeypatch.context() as patch:
             patch.setattr(world.writer, "flush", no_room)
@@ -436,6 +449,33 @@ def test_no_agent_is_told_to_start_before_that_is_stored(
         status = await world.end_of(run_id)
         assert status.state == "failed"
         assert "wait for room" in status.state_detail
+
+    in_a_world(tmp_path, test)
+
+
+def test_a_start_waits_for_a_store_that_is_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(controller, "_START_PAUSE_S", 0)
+    flushes = [AWAY, AWAY]
+
+    async def test(world: World) -> None:
+        await world.beat(0)
+        run_id = await world.submit()
+        flush = world.writer.flush
+
+        async def away(run_id: str = "") -> None:
+            if flushes:
+                raise flushes.pop()
+            await flush(run_id)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(world.writer, "flush", away)
+            with pytest.raises(StoreError):  # not acknowledged: the agent says it again
+                await world.report(run_id, ready=agent_pb2.AgentReady())
+            commands = await world.commands(2)
+        assert [one.WhichOneof("kind") for one in commands] == ["prepare", "start"]
+        assert flushes == []
 
     in_a_world(tmp_path, test)
 

@@ -9,10 +9,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from ldapslam.base.errors import ConfigError
+from ldapslam.base.errors import ConfigError, StoreBusy, StoreError
 from ldapslam.coordinator.observer import Observer
 from ldapslam.coordinator.runs import judge as judge_module
 from ldapslam.coordinator.runs.judge import Judgement, Verdicts
@@ -211,6 +212,53 @@ def test_what_is_altered_after_a_duplicate_is_not_signed_either(
 
     in_a_store(tmp_path, seen, test)
     assert seen.looks == 2
+
+
+def test_a_run_that_cannot_be_looked_at_is_asked_for_again_but_not_for_ever(
+    tmp_path: Path,
+) -> None:
+    class Blind(Seen):
+        looks = 0
+
+        async def judge(self, run_id: str, *, looks_only: bool = False) -> Judgement:
+            self.looks += looks_only
+            if looks_only:
+                return Judgement()
+            return await super().judge(run_id)
+
+    seen = Blind("FAIL")
+
+    async def test(verdicts: Verdicts, store: Store) -> None:
+        verdicts.judge(store.run(RUN_ID))
+        await verdicts.wait()
+        for _ in range(2):
+            with pytest.raises(StoreError, match="cannot be looked at"):
+                await verdicts.before_late(RUN_ID)
+            await asyncio.to_thread(int)  # the check is forgotten
+        assert not await verdicts.before_late(RUN_ID)
+
+    in_a_store(tmp_path, seen, test)
+    assert seen.looks == 3
+
+
+def test_a_verdict_is_stored_as_soon_as_the_store_takes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(judge_module, "_QUIET_S", 0.0)
+    set_verdict, faults = Store.set_verdict, [StoreBusy("results.sqlite", 10)]
+
+    def busy_first(*args: Any, **kwargs: Any) -> None:
+        if faults:
+            raise faults.pop()
+        set_verdict(*args, **kwargs)
+
+    async def test(verdicts: Verdicts, store: Store) -> None:
+        monkeypatch.setattr(Store, "set_verdict", busy_first)
+        verdicts.judge(store.run(RUN_ID))
+        await verdicts.wait()
+        assert store.run(RUN_ID).verdict == "FAIL"
+
+    in_a_store(tmp_path, Seen("FAIL"), test)
 
 
 def test_what_lay_in_the_store_for_long_is_judged_and_not_signed(

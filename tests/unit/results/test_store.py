@@ -23,6 +23,7 @@ from ldapslam.base.errors import (
     RunNotFound,
     SchemaTooNew,
     StoreError,
+    StoreRefused,
     StoreTaken,
 )
 from ldapslam.proto.common_pb2 import HostInterval
@@ -463,3 +464,14 @@ def test_who_reads_a_store_twice_keeps_its_locks_on_it(tmp_path: Path) -> None:
         store.add_event(RUN_ID, "late", "written afterwards", "2026-03-01T12:00:09Z")
         with Store.open(path, read_only=True) as second:
             assert "late" in [event.kind for event in second.events(RUN_ID)]
+
+
+def test_what_a_store_will_never_take_is_refused_and_not_tried_again(
+    tmp_path: Path,
+) -> None:
+    Store.open(tmp_path / "s.sqlite").close()
+    with (
+        Store.open(tmp_path / "s.sqlite", read_only=True) as store,
+        pytest.raises(StoreRefused, match="readonly database"),
+    ):
+        store.create_run(run_record(SMALL))

@@ -226,6 +226,24 @@ def test_a_changed_list_is_taken_and_a_bad_one_is_not(
     assert len(caplog.records) == 4
 
 
+def test_a_list_comes_into_force_with_its_authority(
+    authority: Authority, tmp_path: Path
+) -> None:
+    """Which may come later than the list."""
+    other = Authority.create(tmp_path / "other", "the next fleet")
+    agent = identity(other.issue("a1", Role.AGENT) / "cert.pem")
+    other.revoke("a1")
+    listed, known = tmp_path / "crl.pem", [authority.certificate]
+    listed.write_bytes(authority.revoked_file.read_bytes())
+    revoked = Revocations(listed, lambda: known)
+    listed.write_bytes(other.revoked_file.read_bytes())
+    revoked.refresh()
+    assert not revoked.has(agent)
+    known.append(other.certificate)
+    revoked.refresh()
+    assert revoked.has(agent)
+
+
 def test_all_lists_of_a_file_count(authority: Authority, tmp_path: Path) -> None:
     other = Authority.create(tmp_path / "other", "the next fleet")
     names = [
