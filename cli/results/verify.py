@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 
 _RESULT_FILE = "result.json"
 _CHANGED = (
-    "trust none of its figures: somebody changed it since; or a report of an agent has "
-    "just come, and the coordinator judges it again"
+    "trust none of its figures. `ldapslam report RUN` writes a changed result.json "
+    "again; where an agent's report has just come, the coordinator judges the run again "
+    "within seconds; everything else was changed by somebody"
 )
 
 
