@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _RESULT_FILE = "result.json"
 _CHANGED = (
     "trust none of its figures. `ldapslam report RUN` writes a changed result.json "
-    "again; where an agent's report has just come, the coordinator judges the run again "
+    "again; where an agent's report has just come, the coordinator judges the run anew "
     "within seconds; everything else was changed by somebody"
 )
 
