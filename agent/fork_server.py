@@ -23,6 +23,7 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator
+from io import FileIO
 
 from ldapslam.base.process import Fork, end_with_parent, has_threads
 
@@ -62,31 +63,31 @@ class ForkServer:
 
     async def launch(self, module: str, log: int) -> ForkedProcess:
         """A process that runs `main` of a module; OSError when the server is gone."""
-        requests, ours_in = os.pipe()
+        starting = asyncio.ensure_future(self._start(module, log))
         try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            # the thread goes on: what it starts is ended as a whole
+            await asyncio.wait([starting])
+            if starting.exception() is None:
+                process = starting.result()
+                process.kill()
+                process.stdin.close()
+                await process.wait()
+            raise
+
+    async def _start(self, module: str, log: int) -> ForkedProcess:
+        with contextlib.ExitStack() as theirs, contextlib.ExitStack() as ours:
+            requests, ours_in = os.pipe()
+            theirs.callback(os.close, requests)
+            stdin = ours.enter_context(open(ours_in, "wb", 0))
             ours_out, events = os.pipe()
-        except OSError:
-            os.close(requests)
-            os.close(ours_in)
-            raise
-        asking = asyncio.ensure_future(
-            asyncio.to_thread(self._ask, module, (requests, events, log))
-        )
-        try:
-            pid = await asyncio.shield(asking)
-            return await ForkedProcess.of(pid, ours_in, ours_out)
-        except BaseException:
-            # the thread goes on after a cancellation
-            await asyncio.wait([asking])
-            os.close(ours_in)
-            os.close(ours_out)
-            if asking.exception() is None:
-                os.kill(asking.result(), signal.SIGKILL)
-                os.waitpid(asking.result(), 0)
-            raise
-        finally:
-            os.close(requests)
-            os.close(events)
+            theirs.callback(os.close, events)
+            stdout = ours.enter_context(open(ours_out, "rb", 0))
+            pid = await asyncio.to_thread(self._ask, module, (requests, events, log))
+            process = await ForkedProcess.of(pid, stdin, stdout)
+            ours.pop_all()
+        return process
 
     def _ask(self, module: str, descriptors: Descriptors) -> int:
         libc = ctypes.CDLL(None)
@@ -183,15 +184,14 @@ class ForkedProcess:
         asyncio.get_running_loop().add_reader(self._pidfd, self._reap)
 
     @classmethod
-    async def of(cls, pid: int, requests: int, events: int) -> ForkedProcess:
+    async def of(cls, pid: int, requests: FileIO, events: FileIO) -> ForkedProcess:
         loop = asyncio.get_running_loop()
         stdout = asyncio.StreamReader()
         await loop.connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(stdout), open(events, "rb", 0)
+            lambda: asyncio.StreamReaderProtocol(stdout), events
         )
         transport, protocol = await loop.connect_write_pipe(
-            lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()),
-            open(requests, "wb", 0),
+            lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), requests
         )
         return cls(pid, asyncio.StreamWriter(transport, protocol, None, loop), stdout)
 

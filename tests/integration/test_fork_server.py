@@ -10,11 +10,12 @@ import time
 from pathlib import Path
 
 _PROGRAM = """
-import asyncio, os, signal, sys, time
+import asyncio, contextlib, gc, os, signal, sys, time
 from pathlib import Path
 import psutil
 from ldapslam.agent.children import EngineChild
-from ldapslam.agent.fork_server import ENGINE, fork_server
+from ldapslam.agent import fork_server as server
+from ldapslam.agent.fork_server import ENGINE, ForkedProcess, fork_server
 from ldapslam.proto import engine_pb2 as pb
 from ldapslam.proto.common_pb2 import RunAssignment
 
@@ -102,16 +103,36 @@ def test_without_the_server_processes_go_on_and_new_ones_are_programs(
 
 def test_a_cancelled_launch_leaves_no_process(tmp_path: Path) -> None:
     body = """
-        for pause_s in (0.0, 0.001, 0.01):
+        async def cancelled(steps):
             task = asyncio.create_task(forks.launch(ENGINE, log))
-            await asyncio.sleep(pause_s)
+            await steps()
             task.cancel()
-            try:
+            with contextlib.suppress(asyncio.CancelledError):
                 process = await task
-            except asyncio.CancelledError:
-                continue
-            process.kill()
-            await process.wait()
+                process.kill()
+                await process.wait()
+
+        class Marked(ForkedProcess):
+            @classmethod
+            async def of(cls, *arguments):
+                started.set()
+                return await super().of(*arguments)
+
+        server.ForkedProcess = Marked
+        for pause_s in (0.0, 0.001, 0.01):
+            started = asyncio.Event()
+            await cancelled(lambda: asyncio.sleep(pause_s))
+        # between the pipes of a process that has started
+        for turns in range(8):
+            started = asyncio.Event()
+
+            async def steps():
+                await started.wait()
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+
+            await cancelled(steps)
+        gc.collect()
         print(len(psutil.Process().children()), len(os.listdir("/proc/self/fd")) < 20)
     """
     assert outcome(body, tmp_path) == ["1 True"]
