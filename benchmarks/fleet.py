@@ -60,8 +60,8 @@ def job_text(agents: int, seconds: int) -> str:
         "compare": {"dn": dn, "attribute": "sn", "value": "x"},
         "modify": {"dn": dn, "replace": {"description": "[random:9]"}},
         "bind": {"dn": dn, "password": "x"},
-        "add": {"dn": f"uid=n[seq],{base}", "attributes": {"objectClass": "account"}},
-        "delete": {"dn": f"uid=d[seq],{base}"},
+        "add": {"dn": f"uid=n[0-9],{base}", "entry": {"objectClass": "account"}},
+        "delete": {"dn": dn},
     }
     return json.dumps(
         {
