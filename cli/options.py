@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,9 +13,12 @@ import click
 from ldapslam.base.address import DEFAULT_PORT
 from ldapslam.base.errors import ConfigError
 from ldapslam.base.fault import Fault
+from ldapslam.jobs.reading.variables import override_of
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Decorator = Callable[[Any], Any]
+Overrides = tuple[str, ...]
+Pairs = tuple[tuple[str, str], ...]
 
 COORDINATOR_VARIABLE = "LDAPSLAM_COORDINATOR"
 DEFAULT_COORDINATOR = f"127.0.0.1:{DEFAULT_PORT}"
@@ -97,11 +101,32 @@ def parse_pair(value: str) -> tuple[str, str]:
 
 
 job_argument = click.argument("job_file", metavar="JOB", type=FILE)
+
+
 set_option = option(
     "--set overrides PATH=VALUE",
     "Change a field of the job, such as run.duration=30s; repeatable.",
     multiple=True,
 )
+
+
+def change_options(command: Any) -> Any:
+    """`--set` and `--var`, both as `overrides`."""
+
+    @functools.wraps(command)
+    def merged(*args: Any, overrides: Overrides, variables: Pairs, **given: Any) -> Any:
+        changes = (*overrides, *(override_of(*pair) for pair in variables))
+        return command(*args, overrides=changes, **given)
+
+    var_option = option(
+        "--var variables NAME=VALUE",
+        "Give a variable of the job (its `vars`) another value; repeatable.",
+        multiple=True,
+        parse=parse_pair,
+    )
+    return set_option(var_option(merged))
+
+
 store_option = option(
     "--store URL",
     "Read this results store (URL, file or run folder), not a coordinator's.",

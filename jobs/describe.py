@@ -30,6 +30,7 @@ from ldapslam.jobs.fields.sections import (
 )
 from ldapslam.jobs.fields.thresholds import NOTATION as THRESHOLD_NOTATION
 from ldapslam.jobs.model import Job
+from ldapslam.jobs.reading import extension, variables
 from ldapslam.jobs.requests.pattern import NOTATION as PATTERN_NOTATION
 from ldapslam.jobs.types import job_types
 
@@ -44,6 +45,8 @@ NOTATIONS = {
     "templates": TEMPLATE_NOTATION,
     "results": RESULT_NOTATION,
     "thresholds": THRESHOLD_NOTATION,
+    "vars": variables.NOTATION,
+    "extends": extension.NOTATION,
 }
 
 
@@ -180,11 +183,57 @@ class _Generator(GenerateJsonSchema):
         return False
 
 
+#: A value that a variable may stand for.
+_REFERENCE = {"type": "string", "pattern": r"\$\{"}
+
+
 def job_schema() -> dict[str, Any]:
+    """The JSON Schema of job files, with what is gone before the model sees it."""
     schema = Job.model_json_schema(by_alias=True, schema_generator=_Generator)
     # a job type may set it: wait_for_directory does
     schema["$defs"]["Stream"]["required"].remove("load")
-    return {"$schema": DIALECT, **schema, "title": "ldapslam job"}
+    definitions = _with_references(schema.pop("$defs"))
+    whole = _with_references(schema)
+    before = {
+        variables.KEY: {
+            "description": "variables and their defaults: `job describe vars`",
+            "type": "object",
+            "additionalProperties": {"type": ["string", "number", "boolean", "null"]},
+        },
+        extension.KEY: {
+            "description": "the job file that this one changes: `job describe extends`",
+            "type": "string",
+        },
+    }
+    whole["properties"] |= before
+    # of what is changed, a part is enough
+    part = {
+        "properties": dict.fromkeys(whole["properties"], True) | before,
+        "additionalProperties": False,
+    }
+    return {
+        "$schema": DIALECT,
+        "title": "ldapslam job",
+        "if": {"required": [extension.KEY]},
+        "then": part,
+        "else": whole,
+        "$defs": definitions,
+    }
+
+
+def _with_references(schema: Any) -> Any:
+    """The schema, where a reference may stand for what is not any text."""
+    if isinstance(schema, list):
+        return [_with_references(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    inner = {key: _with_references(one) for key, one in schema.items()}
+    kind = schema.get("type")
+    is_any_text = kind == "string" and not {"pattern", "enum"} & {*schema}
+    if is_any_text or kind not in ("string", "integer", "number", "boolean"):
+        return inner
+    told = {key: inner.pop(key) for key in ("description", "default") if key in inner}
+    return {**told, "anyOf": [inner, _REFERENCE]}
 
 
 def job_schema_text() -> str:

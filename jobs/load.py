@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads a job file: text to tree, overrides, types, model, or all faults at once.
+"""Reads a job file: text to tree, overrides, variables, types, model, or all faults.
 
 An override `--set path=value` changes the tree before it is checked. A path is keys and
 list indexes joined by dots; an item of a list that has a `name` may be called by it:
 `streams.readers.load.open.rate=50/s`, `streams.0.target=replica`. The value is YAML.
-Missing mappings are made. Faults have the position `--set:N`, N counting from 1.
+Missing mappings are made. Faults have the position `--set:N`, N counting from 1, or
+`--var NAME` for what changes a variable (variables.py).
 
 With context.py the only module of this package that touches the file system. Nothing
 is evaluated, and no file costs more than its limits (tree.py) allow.
@@ -24,6 +25,7 @@ from ldapslam.base.fault import Fault, did_you_mean, expected, got, path_text
 from ldapslam.jobs.fields.context import Reading
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.reading.expansion import expand_types, explain, field_hint
+from ldapslam.jobs.reading.extension import extend
 from ldapslam.jobs.reading.tree import (
     MAX_BYTES,
     NO_JOB,
@@ -33,6 +35,7 @@ from ldapslam.jobs.reading.tree import (
     read_tree,
 )
 from ldapslam.jobs.reading.tree import Path as FieldPath
+from ldapslam.jobs.reading.variables import defaults_of, replace_variables
 from ldapslam.jobs.scripts import compile_streams
 
 
@@ -69,9 +72,12 @@ def load_job_text(
     job: Job | None = None
     if isinstance(tree.data, dict):
         reading = Reading(files or {}, base)
-        apply_overrides(tree, overrides)
-        expand_types(tree, reading)
-        job = _checked_job(tree, reading)
+        if extend(tree, reading):
+            defaults = defaults_of(tree)
+            apply_overrides(tree, overrides)
+            if replace_variables(tree, defaults):
+                expand_types(tree, reading)
+                job = _checked_job(tree, reading)
     elif not tree.findings:
         what = "a mapping with the keys job, targets, run and streams"
         if tree.data is None:
@@ -157,7 +163,9 @@ _EXAMPLE = "such as --set run.duration=30s"
 def apply_overrides(tree: Tree, overrides: Sequence[str]) -> None:
     """Changes the tree; what cannot be applied becomes a finding."""
     for number, override in enumerate(overrides, 1):
-        file = f"--set:{number}"
+        path = override.partition("=")[0]
+        is_variable = path.startswith("vars.")
+        file = f"--var {path[5:]}" if is_variable else f"--set:{number}"
         try:
             _apply(tree, override, file)
         except Fault as fault:

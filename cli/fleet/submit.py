@@ -24,11 +24,11 @@ from ldapslam.cli.fleet.times import (
 )
 from ldapslam.cli.options import (
     add_options,
+    change_options,
     flag,
     job_argument,
     option,
     parse_text,
-    set_option,
 )
 from ldapslam.cli.security import coordinator_option
 from ldapslam.cli.submission import JobFile, checked_request
@@ -215,7 +215,7 @@ _timing_options = add_options(
 
 @click.command("submit")
 @job_argument
-@set_option
+@change_options
 @_timing_options
 @option(
     "--priority",

@@ -20,7 +20,7 @@ from ldapslam.cli.console import json_option, put, put_json, say
 from ldapslam.cli.measure import check_servers
 from ldapslam.cli.measure.check_servers import Document, Faults
 from ldapslam.cli.measure.replay import explain_replays
-from ldapslam.cli.options import flag, job_argument, set_option
+from ldapslam.cli.options import change_options, flag, job_argument
 from ldapslam.cli.submission import check_size_of_files, warnings_of
 from ldapslam.jobs.load import load_job
 from ldapslam.jobs.model import Job, Stream
@@ -42,7 +42,7 @@ _OWN_TREES = ("cn=monitor", "cn=config", "cn=schema", "cn=subschema")
 
 @click.command("check")
 @job_argument
-@set_option
+@change_options
 @flag("--offline", "The file alone; reach no server.")
 @json_option
 def check_command(

@@ -11,14 +11,14 @@ import click
 from ldapslam.base.errors import ExitCode
 from ldapslam.cli.console import json_option, say
 from ldapslam.cli.measure.run import out_option
-from ldapslam.cli.options import set_option
+from ldapslam.cli.options import change_options
 
 #: What configs/jobs/demo.yaml picks its entries from.
 ENTRIES = 20_000
 
 
 @click.command("demo")
-@set_option
+@change_options
 @out_option
 @json_option
 def demo_command(

@@ -9,7 +9,7 @@ import click
 
 from ldapslam.base.errors import ExitCode
 from ldapslam.cli.console import json_option
-from ldapslam.cli.options import FILE, FOLDER, RUNS_FOLDER, option, set_option
+from ldapslam.cli.options import FILE, FOLDER, RUNS_FOLDER, change_options, option
 
 #: What every command that runs a job here has.
 agents_option = option(
@@ -32,7 +32,7 @@ out_option = option(
     type=FILE,
 )
 @agents_option
-@set_option
+@change_options
 @out_option
 @option(
     "--cleanup RUN",

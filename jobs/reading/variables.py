@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Variables of a job file: `vars` has their defaults, `${name}` in any value uses them.
+
+Happens on the raw tree, after overrides and before types, so that everything behind it
+sees plain values.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ldapslam.base.fault import Fault, expected, got, unknown
+from ldapslam.jobs.reading.tree import Finding, Path, Tree, read_tree
+
+NOTATION = """\
+vars: {users: 100000, base: "dc=example,dc=com"}
+    names with their defaults; a default may use the names above it. A value
+    that is given must be of the default's type: whole number, number, text, true
+    or false. With a default of null it must be given: --var users=2000
+${users}
+    in any value of the file: the value. Alone, it keeps its type.
+${users - 1}, ${total / clients}, ${(a + b) * 2}
+    + - * / // % and parentheses; a whole number where the result is one.
+$${
+    the characters ${ themselves; a file without `vars` has no variables
+"""
+
+KEY = "vars"
+
+_REFERENCE = re.compile(r"\$(\$\{|\{([^{}]*)\})")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_MAX_EXPRESSION = 200
+
+Value = int | float | str | bool
+Values = Mapping[str, Value]
+
+_OPERATIONS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
+
+
+def replace_variables(tree: Tree, defaults: Values) -> bool:
+    """Write values in place of references, and take `vars` away. `defaults` are those
+    of the file, before overrides. False when that is not possible: findings say why."""
+    if KEY not in tree.data:
+        return True
+    before = len(tree.findings)
+    values: dict[str, Value] = {}
+    for name, raw in _section(tree).items():
+        try:
+            values[name] = _value(name, raw, defaults, values)
+        except Fault as fault:
+            # a reference to it is not a second fault
+            values[name] = defaults.get(name) or 0
+            tree.findings.append(Finding((KEY, name), fault))
+    rest = {key: value for key, value in tree.data.items() if key != KEY}
+    tree.data = _replaced(tree, (), rest, values)
+    return len(tree.findings) == before
+
+
+def defaults_of(tree: Tree) -> Values:
+    """The defaults as they are written."""
+    return dict(_section(tree))
+
+
+def override_of(name: str, text: str) -> str:
+    """The override that gives a variable a value."""
+    quoted = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'{KEY}.{name}="{quoted}"'
+
+
+def _section(tree: Tree) -> Mapping[str, Any]:
+    section = tree.data.get(KEY) if isinstance(tree.data, dict) else None
+    if isinstance(section, dict):
+        return section
+    if section is not None:
+        fault = expected("names and their defaults", section, "vars: {users: 1000}")
+        tree.findings.append(Finding((KEY,), fault))
+    return {}
+
+
+def _value(name: str, raw: Any, defaults: Values, above: Values) -> Any:
+    if name not in defaults:
+        raise unknown("variable", name, defaults)
+    default: Any = defaults[name]
+    if not _NAME.fullmatch(name):
+        raise expected("a name", name, "letters, digits and _, not first a digit")
+    if raw is None:
+        raise Fault(f"the variable {name!r} has no value", f"--var {name}=VALUE")
+    if isinstance(default, str) and "${" in default:
+        default = None  # its type is that of what it comes to
+    if isinstance(raw, str):
+        raw = _text(raw, above)
+    if not isinstance(raw, (int, float, str)):
+        raise expected("a text, a number, true or false", raw)
+    if isinstance(default, str):
+        return _as_text(raw)
+    given = read_tree(raw, "").data if isinstance(raw, str) else raw
+    if default is None:
+        return given if isinstance(given, (int, float)) else raw
+    if type(given) is type(default):
+        return given
+    if isinstance(default, float) and type(given) is int:
+        return float(given)
+    wanted = {int: "a whole number", float: "a number", bool: "true or false"}
+    hint = f"the default of {name!r} is {_as_text(default)}"
+    raise expected(wanted[type(default)], raw, hint)
+
+
+def _replaced(tree: Tree, path: Path, value: Any, values: Values) -> Any:
+    if isinstance(value, dict):
+        return {
+            key: _replaced(tree, (*path, key), one, values)
+            for key, one in value.items()
+        }
+    if isinstance(value, list):
+        return [
+            _replaced(tree, (*path, index), one, values)
+            for index, one in enumerate(value)
+        ]
+    if not isinstance(value, str):
+        return value
+    try:
+        return _text(value, values)
+    except Fault as fault:
+        tree.findings.append(Finding(path, fault))
+        return value
+
+
+def _text(text: str, values: Values) -> Value:
+    """The text with values in place of references; one alone keeps its type."""
+    whole = _REFERENCE.fullmatch(text)
+    if whole and whole[2] is not None:
+        return _result(whole[2], values)
+    return _REFERENCE.sub(
+        lambda found: "${" if found[2] is None else _as_text(_result(found[2], values)),
+        text,
+    )
+
+
+def _as_text(value: Value) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def _result(expression: str, values: Values) -> Value:
+    text = expression.strip()
+    hint = "a variable, or + - * / // % of variables and numbers; $${ for ${ itself"
+    try:
+        if len(text) > _MAX_EXPRESSION:
+            raise SyntaxError
+        found: Value = _evaluate(ast.parse(text, mode="eval").body, values)
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError) as error:
+        if isinstance(error, Fault):
+            raise
+        raise Fault(f"'${{{got(text)[1:-1]}}}' is not an expression", hint) from None
+    except ZeroDivisionError:
+        raise Fault(f"'${{{text}}}' divides by zero", hint) from None
+    except OverflowError:
+        raise Fault(f"the result of '${{{text}}}' is too large", hint) from None
+    if isinstance(found, float) and found.is_integer():
+        return int(found)
+    return found
+
+
+def _evaluate(node: ast.expr, values: Values) -> Any:
+    if isinstance(node, ast.Name):
+        if node.id not in values:
+            raise unknown("variable", node.id, values)
+        return values[node.id]
+    if isinstance(node, ast.Constant) and type(node.value) in (int, float):
+        return node.value
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return -_number(_evaluate(node.operand, values))
+    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATIONS:
+        left, right = (_evaluate(one, values) for one in (node.left, node.right))
+        return _OPERATIONS[type(node.op)](_number(left), _number(right))
+    raise SyntaxError
+
+
+def _number(value: Any) -> Any:
+    if type(value) in (int, float):
+        return value
+    raise Fault(f"{got(value)} is not a number", "only numbers can be computed with")

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Variables of job files, and jobs that extend others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from ldapslam.base.errors import JobErrors
+from ldapslam.jobs.describe import job_schema
+from ldapslam.jobs.load import load_job, load_job_text
+from ldapslam.jobs.model import Job
+from ldapslam.jobs.reading.variables import override_of
+
+JOB = """
+vars:
+  users: 100
+  clients: 4
+  spread: 2.5
+  secure: false
+  base: "ou=people,dc=example,dc=com"
+  last: ${users - 1}
+job: family
+description: ${users} users of $${users}
+targets: {directory: ldap://localhost}
+tls: {start_tls: "${secure}"}
+run: {duration: "${clients * spread}s"}
+streams:
+  - name: readers
+    target: directory
+    load: {closed: {clients: "${clients}"}}
+    operations:
+      - name: look
+        search: {base: "${base}", filter: "(uid=user.[0-${last}])"}
+"""
+
+
+def job_of(text: str, **given: str) -> Job:
+    overrides = [override_of(*pair) for pair in given.items()]
+    return load_job_text(text, file="job.yaml", base=None, overrides=overrides)
+
+
+def fault_of(text: str, **given: str) -> str:
+    with pytest.raises(JobErrors) as caught:
+        job_of(text, **given)
+    return "\n".join(f"{one} | {one.hint}" for one in caught.value.faults)
+
+
+def test_a_variable_stands_for_its_value_in_any_value_of_the_file() -> None:
+    job = job_of(JOB, users="2000", secure="true", base="dc=x")
+    (stream,) = job.streams
+    closed = stream.load.closed
+    assert closed is not None
+    assert (closed.clients, job.run.duration_ns, job.tls.start_tls) == (4, 10**10, True)
+    assert job.description == "2000 users of ${users}"
+    assert '"filter": "(uid=user.[0-1999])"' in job.canonical_text()
+    assert '"base": "dc=x"' in job.canonical_text()
+
+
+def test_a_job_without_variables_keeps_its_texts() -> None:
+    text = JOB[JOB.index("job:") :].replace("${last}", "9").replace("${base}", "dc=x")
+    text = text.replace('"${secure}"', "true").replace('"${clients * spread}s"', "1s")
+    job = job_of(text.replace('"${clients}"', "2"))
+    assert job.description == "${users} users of $${users}"
+    assert load_job_text(job.canonical_text(), file="", base=None) == job
+
+
+@pytest.mark.parametrize(
+    ("given", "fault"),
+    [
+        (
+            {"user": "1"},
+            "--var user: vars.user: unknown variable 'user' | did you mean",
+        ),
+        ({"users": "many"}, "expected a whole number, got 'many' | the default of"),
+        ({"users": "1.5"}, "expected a whole number"),
+        ({"secure": "yes"}, "expected true or false, got 'yes'"),
+        ({"spread": "x"}, "expected a number"),
+        ({"base": "x"}, "expected a DN, got 'x'"),
+        ({"users": "${userz}"}, "unknown variable 'userz'"),
+        ({"users": "${base + 1}"}, "unknown variable 'base'"),
+        ({"clients": "${users / 0}"}, "divides by zero"),
+        ({"clients": "${users ** 9}"}, "is not an expression | a variable, or + -"),
+        ({"clients": "${__import__('os')}"}, "is not an expression"),
+        ({"clients": "${users.real}"}, "is not an expression"),
+        ({"clients": "${" + "9*" * 200 + "9}"}, "is not an expression"),
+        ({"spread": "${" + "9" * 190 + " / 1}"}, "expected"),
+    ],
+)
+def test_what_cannot_be_a_value_is_told_with_the_remedy(
+    given: dict[str, str], fault: str
+) -> None:
+    assert fault in fault_of(JOB, **given)
+
+
+def test_a_fault_stands_where_the_reference_is_written() -> None:
+    assert fault_of(JOB.replace("${last}", "${lst}")).startswith(
+        "job.yaml:20:43: streams[0].operations[0].search.filter: unknown variable"
+    )
+    needed = JOB.replace("clients: 4", "clients: null")
+    assert "'clients' has no value | --var clients=VALUE" in fault_of(needed)
+    job_of(needed, clients="3")
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        ("users - 1", 99),
+        ("users / clients", 25),
+        ("users // 3", 33),
+        ("users % 3", 1),
+        ("-(users + 2) * -2", 204),
+        ("users / 8", 12.5),
+    ],
+)
+def test_expressions_compute(expression: str, value: float) -> None:
+    text = JOB.replace("${users} users of", f"${{{expression}}}|")
+    assert job_of(text).description.split("|")[0] == str(value)
+
+
+def family(folder: Path, **files: str) -> None:
+    for name, text in files.items():
+        (folder / f"{name}.yaml").write_text(text)
+
+
+CHILD = """
+extends: base.yaml
+job: child
+vars: {users: 50}
+description: null
+streams:
+  - name: readers
+    load: {closed: null, open: {rate: 5/s}}
+  - name: writers
+    target: directory
+    load: {closed: {clients: 1}}
+    operations: [{modify: {dn: "${base}", replace: {description: x}}}]
+"""
+
+
+def test_a_job_is_another_one_changed(tmp_path: Path) -> None:
+    family(tmp_path, base=JOB, child=CHILD)
+    job = load_job(tmp_path / "child.yaml", ["vars.clients=9"])
+    readers, writers = job.streams
+    assert (job.name, job.description) == ("child", "")
+    assert readers.load.open is not None
+    assert readers.load.closed is None
+    assert "[0-49]" in job.canonical_text()
+    assert writers.name == "writers"
+    # it goes to the coordinator and the agents
+    assert list(job.files) == ["base.yaml"]
+    files: dict[str, Any] = {"base.yaml": JOB.encode()}
+    there = load_job_text(
+        CHILD, file="c", base=None, overrides=["vars.clients=9"], files=files
+    )
+    assert there.canonical_text() == job.canonical_text()
+
+
+def test_faults_of_a_family_name_the_file_that_has_them(tmp_path: Path) -> None:
+    family(tmp_path, base=JOB.replace("sub", "").replace("look", "l k"), child=CHILD)
+    with pytest.raises(JobErrors) as caught:
+        load_job(tmp_path / "child.yaml")
+    (fault,) = caught.value.faults
+    assert (fault.file, fault.line) == ("base.yaml", 19)
+
+
+@pytest.mark.parametrize(
+    ("base", "fault"),
+    [
+        ("extends: child.yaml", "'child.yaml' extends itself"),
+        ("extends: base.yaml", "'base.yaml' extends itself, through"),
+        ("- a", "expected a mapping in 'base.yaml'"),
+        ("a: [", "base.yaml:2:1: not YAML"),
+        ("", "expected a file with a line at least"),
+    ],
+)
+def test_what_cannot_be_extended_is_told(tmp_path: Path, base: str, fault: str) -> None:
+    family(tmp_path, base=base, child=CHILD)
+    with pytest.raises(JobErrors) as caught:
+        load_job(tmp_path / "child.yaml")
+    assert fault in "\n".join(map(str, caught.value.faults))
+
+
+def test_editors_accept_what_the_reader_does() -> None:
+    validator = jsonschema.Draft202012Validator(job_schema())
+    for text in (JOB, CHILD.replace("description: null", "")):
+        tree = yaml.safe_load(text.replace("closed: null, ", ""))
+        assert [error.message for error in validator.iter_errors(tree)] == []
+    assert list(validator.iter_errors({"job": "x"}))
