@@ -19,7 +19,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := .stamps
 PACKAGES := agent base cli configs coordinator dataset directory jobs lab proto \
-	reports results transport
+	reports results studies transport
 C_SOURCES := $(shell find agent/csrc benchmarks tests -name '*.[ch]')
 ENGINE_INPUTS := pyproject.toml $(shell find agent/csrc -name '*.[ch]' -o -name CMakeLists.txt)
 PLAIN_INPUTS := $(shell find $(PACKAGES) -type f -not -name '*.pyc')

@@ -46,6 +46,8 @@ _COMMANDS = {
     "demo": "measure.demo",
     "run": "measure.run",
     "check": "measure.check",
+    "study": "study.study",
+    "capacity": "study.capacity",
     "search": "measure.one_line",
     "add": "measure.one_line",
     "modify": "measure.one_line",

@@ -76,6 +76,14 @@ def describe(topic: str | None = None) -> str:
     return "\n".join(parts)
 
 
+def describe_section(section: type[Section], title: str) -> str:
+    """A section and those inside it, such as the study file."""
+    found = dict(_sections(section, ""))
+    return "\n".join(
+        _section_text(path or title, one) for path, one in _once(found)
+    )
+
+
 def _once(
     sections: Mapping[str, type[Section]],
 ) -> Iterator[tuple[str, type[Section]]]:

@@ -16,13 +16,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
 from ldapslam.base.errors import JobError, JobErrors
 from ldapslam.base.fault import Fault, did_you_mean, expected, got, path_text
 from ldapslam.jobs.fields.context import Reading
+from ldapslam.jobs.fields.sections import Section
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.reading.expansion import expand_types, explain, field_hint
 from ldapslam.jobs.reading.extension import extend
@@ -38,9 +39,28 @@ from ldapslam.jobs.reading.tree import Path as FieldPath
 from ldapslam.jobs.reading.variables import defaults_of, replace_variables
 from ldapslam.jobs.scripts import compile_streams
 
+AnySection = TypeVar("AnySection", bound=Section)
+
 
 def load_job(path: Path, overrides: Sequence[str] = ()) -> Job:
     """The job of a file, changed by `--set` overrides; JobErrors with all faults."""
+    text = _text_of(path)
+    return load_job_text(text, file=str(path), base=path.parent, overrides=overrides)
+
+
+def load_section(path: Path, root: type[AnySection]) -> AnySection:
+    """A file that is one section, such as a study; JobErrors with all faults."""
+    tree = read_tree(_text_of(path), str(path))
+    if not tree.findings:
+        try:
+            content = {} if tree.data is None else tree.data
+            return root.model_validate(content, context=Reading({}, path.parent))
+        except ValidationError as error:
+            tree.findings += (explain(one, root) for one in error.errors())
+    raise JobErrors(_sorted_errors(tree, root))
+
+
+def _text_of(path: Path) -> bytes:
     try:
         with path.open("rb") as stream:
             text = stream.read(MAX_BYTES + 1)
@@ -54,7 +74,7 @@ def load_job(path: Path, overrides: Sequence[str] = ()) -> Job:
         reason = f"expected a file of at most {MAX_BYTES} bytes, got {size}"
         too_large = JobError(reason, file=str(path), line=1, column=1, hint=NO_JOB)
         raise JobErrors([too_large])
-    return load_job_text(text, file=str(path), base=path.parent, overrides=overrides)
+    return text
 
 
 def load_job_text(
@@ -133,7 +153,7 @@ def _path_hint(path: Path) -> str | None:
     return None
 
 
-def _sorted_errors(tree: Tree) -> list[JobError]:
+def _sorted_errors(tree: Tree, root: type[Section] = Job) -> list[JobError]:
     errors: dict[tuple[Position, str], JobError] = {}
     for finding in tree.findings:
         path, position = tree.position(finding.path, finding.at_key)
@@ -145,7 +165,7 @@ def _sorted_errors(tree: Tree) -> list[JobError]:
             line=position.line,
             column=position.column,
             path=path_text(path),
-            hint=finding.fault.hint or field_hint(finding.path),
+            hint=finding.fault.hint or field_hint(finding.path, root),
         )
         errors.setdefault((position, str(error)), error)
     return [errors[key] for key in sorted(errors, key=lambda key: _order(key[0]))]

@@ -13,6 +13,8 @@ import io
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape
 
@@ -250,31 +252,90 @@ def grouped_number(value: float, _position: float = 0) -> str:
 _PANEL_IN = 1.45
 _SMALL_PANEL_IN = 0.88
 _DASHED = (0, (3, 1.6))
+#: Lines are told apart by more than their colour.
+_MARKERS = "os^vDPX*"
 _FRAME_IN = 0.62
 _AGENTS = 24
 
 
 def draw(summary: Summary, places: Sequence[ChartPlace]) -> dict[str, str]:
     """Name -> SVG of each chart that the document has a place for."""
+
+    def figure(name: str) -> Figure:
+        if (number := monitor_number(name)) is None:
+            return _DRAWINGS[name](summary)
+        return _monitor(summary, summary.monitors[number])
+
+    return {one.name: svg_of(one, partial(figure, one.name)) for one in places}
+
+
+def svg_of(place: ChartPlace, draw_figure: Callable[[], Figure]) -> str:
+    """The figure, drawn in the reports' style, as SVG for this place."""
     import matplotlib
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
-    drawn = {}
-    for place in places:
-        salt = f"ldapslam.{place.name}"
-        with matplotlib.rc_context({**STYLE, "svg.hashsalt": salt}):
-            if (number := monitor_number(place.name)) is None:
-                figure = _DRAWINGS[place.name](summary)
-            else:
-                figure = _monitor(summary, summary.monitors[number])
-            out = io.StringIO()
-            # not savefig: that draws once more, only to lay out the figure
-            canvas: Any = FigureCanvasSVG(figure)
-            canvas.print_svg(out, metadata={"Date": None})
-        drawn[place.name] = embeddable(
-            out.getvalue(), place.name, place.title, place.description
-        )
-    return drawn
+    with matplotlib.rc_context({**STYLE, "svg.hashsalt": f"ldapslam.{place.name}"}):
+        out = io.StringIO()
+        # not savefig: that draws once more, only to lay out the figure
+        canvas: Any = FigureCanvasSVG(draw_figure())
+        canvas.print_svg(out, metadata={"Date": None})
+    return embeddable(out.getvalue(), place.name, place.title, place.description)
+
+
+@dataclass(frozen=True)
+class Line:
+    """Values with their intervals, at places on the axis."""
+
+    label: str
+    #: (place, value, lower end, upper end); the ends None without an interval.
+    points: Sequence[tuple[float, float, float | None, float | None]]
+
+
+def draw_lines(
+    place: ChartPlace,
+    panels: Mapping[str, Sequence[Line]],
+    ticks: Mapping[float, str],
+    axis: str,
+) -> str:
+    """SVG of a panel for each title, one below the other, over one axis."""
+
+    def figure() -> Figure:
+        figure = new_figure(1.9 * len(panels) + 0.5)
+        grid = figure.subplots(len(panels), 1, sharex=True, squeeze=False)
+        for (title, lines), (axes,) in zip(panels.items(), grid, strict=True):
+            for number, line in enumerate(lines):
+                _draw_line(axes, line, number)
+            axes.set_title(title)
+            axes.set_ylim(bottom=0)
+            axes.grid(axis="y")
+            axes.yaxis.set_major_formatter(grouped_number)
+            if len(lines) > 1:
+                legend_outside(axes)
+        axes.set_xticks([*ticks], [*ticks.values()])
+        axes.set_xlabel(axis)
+        return figure
+
+    return svg_of(place, figure)
+
+
+def _draw_line(axes: Axes, line: Line, number: int) -> None:
+    spans = [
+        [value - (value if low is None else low) for _, value, low, _ in line.points],
+        [
+            (value if high is None else high) - value
+            for _, value, _, high in line.points
+        ],
+    ]
+    axes.errorbar(
+        [place for place, *_ in line.points],
+        [value for _, value, *_ in line.points],
+        yerr=spans,
+        marker=_MARKERS[number % len(_MARKERS)],
+        markersize=3.5,
+        capsize=2.5,
+        color=SERIES[number % len(SERIES)],
+        label=line.label,
+    )
 
 
 def _colour(summary: Summary, one: OperationSummary) -> str:
@@ -395,7 +456,7 @@ def _percentiles(summary: Summary) -> Figure:
     shown = summary.timed[:PANELS]
     columns = 2 if len(shown) > 1 else 1
     rows = -(-len(shown) // columns)
-    figure = _figure(2.5 * rows + 0.35)
+    figure = new_figure(2.5 * rows + 0.35)
     for number, one in enumerate(shown):
         axes = figure.add_subplot(rows, columns, number + 1)
         colour = _colour(summary, one)
@@ -441,7 +502,7 @@ def _errors(summary: Summary) -> Figure:
     ]
     bar_in = 0.25 * len(bars) + 0.35
     panel_in = 1.5 if failing else 0.0
-    figure = _figure(bar_in + panel_in + 0.35)
+    figure = new_figure(bar_in + panel_in + 0.35)
     ratios = [bar_in, panel_in] if failing else [bar_in]
     grid = figure.add_gridspec(len(ratios), 1, height_ratios=ratios)
     axes = figure.add_subplot(grid[0])
@@ -478,7 +539,7 @@ def _errors(summary: Summary) -> Figure:
 
 def _agents(summary: Summary) -> Figure:
     shown = summary.agents[:_AGENTS]
-    figure = _figure(0.27 * max(len(shown), 2) + 0.7)
+    figure = new_figure(0.27 * max(len(shown), 2) + 0.7)
     left, right = figure.subplots(1, 2, sharey=True)
     rows = range(len(shown))
     rates = [agent.throughput_per_s or 0.0 for agent in shown]
@@ -599,7 +660,7 @@ def _monitor(summary: Summary, monitor: MonitorSummary) -> Figure:
     return figure
 
 
-def _figure(height_in: float) -> Figure:
+def new_figure(height_in: float) -> Figure:
     from matplotlib.figure import Figure
 
     return Figure(figsize=(WIDTH_IN, height_in), layout="constrained")
@@ -610,7 +671,7 @@ def _over_time(
 ) -> tuple[Figure, list[Axes]]:
     """A panel over the run's time for each title, with its ground drawn."""
     rows = max(len(titles), 1)
-    figure = _figure(panel_in * rows + _FRAME_IN)
+    figure = new_figure(panel_in * rows + _FRAME_IN)
     grid = figure.subplots(rows, 1, sharex=True, squeeze=False)
     panels = [row[0] for row in grid][: len(titles)]
     for axes, title in zip(panels, titles, strict=True):

@@ -32,6 +32,7 @@ ROOMS = (
     "lab",
     "proto",
     "reports",
+    "studies",
     "results",
     "transport",
 )

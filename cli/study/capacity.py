@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`capacity`: the highest load that holds an objective."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ldapslam.base.errors import ConfigError, ExitCode
+from ldapslam.base.units import parse_duration
+from ldapslam.cli.console import json_option, put, put_json, say
+from ldapslam.cli.measure.local_fleet import one_blas_thread
+from ldapslam.cli.options import (
+    FOLDER,
+    RUNS_FOLDER,
+    change_options,
+    job_argument,
+    option,
+)
+from ldapslam.cli.study.study import coordinator_option
+
+if TYPE_CHECKING:
+    from ldapslam.studies.capacity import Found, Probe, Range
+    from ldapslam.studies.runner import Ended, Journal
+
+
+@click.command("capacity")
+@job_argument
+@option(
+    "--load NAME",
+    "The variable or field of the job that is the load, such as clients, or "
+    "streams.readers.load.open.rate.",
+    required=True,
+)
+@option(
+    "--from lowest N", "The lowest load.", type=click.FloatRange(min=0), required=True
+)
+@option(
+    "--to highest N", "The highest load.", type=click.FloatRange(min=0), required=True
+)
+@option(
+    "--objective objectives THRESHOLD",
+    "What must hold, such as '*.*.response_time.p99 < 10ms'; repeatable. The job's own "
+    "thresholds when left out.",
+    multiple=True,
+)
+@option(
+    "--precision SHARE",
+    "Largest gap between what holds and what does not.",
+    type=click.FloatRange(min=0, max=1),
+    default=0.03,
+)
+@option(
+    "--confirm-for confirm_ns DURATION",
+    "Length of the confirming run's measure phase; three times the job's when left "
+    "out.",
+    parse=parse_duration,
+)
+@change_options
+@option(
+    "--out DIR",
+    f"Folder of the search; {RUNS_FOLDER}/capacity-JOB when left out.",
+    type=FOLDER,
+)
+@coordinator_option
+@json_option
+def capacity_command(
+    job_file: Path,
+    load: str,
+    lowest: float,
+    highest: float,
+    objectives: tuple[str, ...],
+    precision: float,
+    confirm_ns: int | None,
+    overrides: tuple[str, ...],
+    out: Path | None,
+    coordinator: str | None,
+    as_json: bool,
+) -> ExitCode:
+    """Find the highest load of JOB that holds an objective.
+
+    The load is raised until a run does not hold, the gap is narrowed, and the highest
+    load that held is confirmed by a longer run. Every run has a folder with its report.
+    Loads are whole numbers.
+    """
+    from ldapslam.jobs.load import load_job
+    from ldapslam.studies.capacity import Range
+
+    if lowest >= highest or lowest <= 0:
+        raise ConfigError(
+            f"expected --from above 0 and below --to, got {lowest:g} and {highest:g}",
+            hint="such as --from 1 --to 1000",
+        )
+    if objectives:
+        overrides = (*overrides, f"thresholds={json.dumps(objectives)}")
+    with one_blas_thread():
+        job = load_job(job_file, (*overrides, _set(load, lowest)))
+    limits = Range(lowest, highest, precision)
+    confirm_ns = confirm_ns or 3 * job.run.duration_ns
+    folder = out or RUNS_FOLDER / f"capacity-{job.name}"
+    journal, found, made = _search(
+        job_file,
+        folder,
+        limits,
+        {"load": load, "overrides": overrides, "confirm_ns": confirm_ns},
+        coordinator,
+        job.canonical_hash(),
+    )
+    return _tell(load, found, made, journal, job.thresholds, as_json=as_json)
+
+
+def _set(load: str, value: float) -> str:
+    """The override that sets the load; a rate is a number per second."""
+    from ldapslam.jobs.reading.variables import override_of
+
+    number = f"{value:.0f}"
+    if "." not in load:
+        return override_of(load, number)
+    return f"{load}={number}/s" if load.endswith("rate") else f"{load}={number}"
+
+
+def _search(
+    job_file: Path,
+    folder: Path,
+    limits: Range,
+    given: dict[str, Any],
+    coordinator: str | None,
+    job_hash: str,
+) -> tuple[Journal, Found, list[Probe]]:
+    from ldapslam.cli.study.launch import fleet_runs, local_runs
+    from ldapslam.studies.capacity import Found, next_probe
+    from ldapslam.studies.points import Point, Turn
+    from ldapslam.studies.runner import Journal, Runner
+
+    identity = {**given, "overrides": list(given["overrides"]), "job": job_hash}
+    identity |= {"from": limits.lowest, "to": limits.highest}
+    journal = Journal(folder, identity)
+    launch = (
+        local_runs(job_file)
+        if coordinator is None
+        else fleet_runs(job_file, coordinator)
+    )
+    runner = Runner(journal, launch, {}, say)
+    made = [_probe(journal, one) for one in journal.ended]
+    while not isinstance(wanted := next_probe(limits, made), Found):
+        changes = [*given["overrides"], _set(given["load"], wanted.load)]
+        if wanted.is_confirmation:
+            changes.append(f"run.duration={given['confirm_ns']}ns")
+        values = {"load": wanted.load, "confirms": wanted.is_confirmation}
+        ended = runner.run(Turn(len(made), 1), Point(values, tuple(changes)))
+        if not ended.verdict:
+            raise ConfigError(
+                f"the run at {given['load']}={wanted.load:g} has no result: "
+                f"{ended.error}",
+                hint=f"see {journal.runs / ended.folder}.log",
+            )
+        made.append(_probe(journal, ended))
+        say(_line(given["load"], made[-1]))
+    return journal, wanted, made
+
+
+def _probe(journal: Journal, ended: Ended) -> Probe:
+    from ldapslam.studies.capacity import Probe
+
+    result = journal.result(ended) or {}
+    rates = [
+        one["throughput_per_s"]
+        for stream in result.get("streams", {}).values()
+        for one in stream.values()
+    ]
+    return Probe(
+        ended.values["load"],
+        ended.values["confirms"],
+        ended.verdict,
+        sum(rates) if rates else None,
+    )
+
+
+def _line(load: str, one: Probe) -> str:
+    what = "confirmation of " if one.is_confirmation else ""
+    rate = "" if one.achieved is None else f", {one.achieved:,.0f}/s"
+    return f"{what}{load}={one.load:g}: {one.verdict}{rate}"
+
+
+def _tell(
+    load: str,
+    found: Found,
+    made: Sequence[Probe],
+    journal: Journal,
+    objectives: Sequence[str],
+    *,
+    as_json: bool,
+) -> ExitCode:
+    """Print the answer; PASS when there is a capacity."""
+    document = {
+        "schema": "ldapslam-capacity/1",
+        "load": load,
+        "objectives": list(objectives),
+        "capacity": found.capacity,
+        "above": found.above,
+        "above_verdict": found.above_verdict or None,
+        "runs": [
+            {
+                "load": one.load,
+                "confirms": one.is_confirmation,
+                "verdict": one.verdict,
+                "throughput_per_s": one.achieved,
+                "folder": f"runs/{ended.folder}",
+            }
+            for one, ended in zip(made, journal.ended, strict=True)
+        ],
+    }
+    (journal.folder / "capacity.json").write_text(json.dumps(document, indent=2) + "\n")
+    if as_json:
+        put_json(document)
+    else:
+        put("\n".join(_answer(load, found, made, journal)))
+    say(f"each run has its report in {journal.runs}")
+    return ExitCode.FAIL if found.capacity is None else ExitCode.PASS
+
+
+def _answer(
+    load: str, found: Found, made: Sequence[Probe], journal: Journal
+) -> Iterator[str]:
+    if found.capacity is None:
+        yield f"no capacity: the objective does not hold at {load}={found.above:g}"
+    else:
+        yield f"capacity: {load}={found.capacity:g}, confirmed by a longer run"
+    if found.capacity is not None and found.above is None:
+        yield "all of the range holds: raise --to to find the limit"
+    if found.above is not None:
+        ended = [
+            one
+            for one in journal.ended
+            if one.values["load"] == found.above and one.verdict != "PASS"
+        ][-1]
+        reasons = (journal.result(ended) or {}).get("reasons", [])
+        yield f"{load}={found.above:g} is {found.above_verdict}:"
+        yield from (f"  - {reason}" for reason in reasons)
+    yield ""
+    yield from (_line(load, one) for one in sorted(made, key=lambda one: one.load))

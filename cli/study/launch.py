@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs of a study: each a process that runs `ldapslam run` or `ldapslam submit`."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from ldapslam.base.errors import ExitCode
+from ldapslam.base.process import Fork, end_with_parent
+from ldapslam.studies.points import Point
+from ldapslam.studies.runner import RESULT, Launch
+
+
+def local_runs(job: Path) -> Launch:
+    """Runs of the job on this host, each with a coordinator and agents of its own."""
+
+    def launch(point: Point, folder: Path, log: Path) -> int:
+        arguments = ["run", str(job), *_changes(point), "--out", str(folder)]
+        if point.agents is not None:
+            arguments += ["--agents", str(point.agents)]
+        return _run(arguments, Path(os.devnull), log)
+
+    return launch
+
+
+def fleet_runs(job: Path, coordinator: str) -> Launch:
+    """Runs of the job by the fleet of a coordinator, which keeps them."""
+
+    def launch(point: Point, folder: Path, log: Path) -> int:
+        arguments = ["submit", str(job), *_changes(point), "--wait", "--json"]
+        if point.agents is not None:
+            arguments += ["--set", f"agents={{count: {point.agents}}}"]
+        folder.mkdir(mode=0o700)
+        answer = folder / f".{RESULT}.part"
+        code = _run([*arguments, "--coordinator", coordinator], answer, log)
+        if code in (ExitCode.PASS, ExitCode.FAIL, ExitCode.INVALID):
+            os.replace(answer, folder / RESULT)
+        return code
+
+    return launch
+
+
+def _changes(point: Point) -> list[str]:
+    return [word for one in point.overrides for word in ("--set", one)]
+
+
+def _run(arguments: Sequence[str], out: Path, log: Path) -> int:
+    """The exit code of `ldapslam ARGUMENTS…`. Ctrl-C reaches it once, through us."""
+    parent = os.getpid()
+
+    def run() -> int:
+        os.setsid()
+        end_with_parent(parent, signal.SIGTERM)
+        from ldapslam.cli.main import run
+
+        return run(arguments)
+
+    with (
+        open(os.devnull) as nothing,
+        out.open("wb") as put,
+        log.open("ab") as said,
+    ):
+        descriptors = nothing.fileno(), put.fileno(), said.fileno()
+        child = Fork(run, ["ldapslam", *arguments], descriptors)
+    return _waited(child)
+
+
+def _waited(child: Fork) -> int:
+    wait: Callable[[], int | None] = child.wait
+    try:
+        code = wait()
+    except KeyboardInterrupt:
+        child.send_signal(signal.SIGINT)  # its run is cancelled and drains
+        try:
+            wait()
+        except KeyboardInterrupt:
+            child.send_signal(signal.SIGINT)
+            wait()
+        raise
+    assert code is not None
+    return code

@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`study`: a job at many points, several times, and what came out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ldapslam.base.errors import ExitCode
+from ldapslam.base.units import format_duration
+from ldapslam.cli.console import json_option, put, put_json, say
+from ldapslam.cli.measure.local_fleet import one_blas_thread
+from ldapslam.cli.options import FILE, FOLDER, RUNS_FOLDER, flag, option, parse_pair
+
+if TYPE_CHECKING:
+    from ldapslam.jobs.model import Job
+    from ldapslam.studies.answer import Answer
+    from ldapslam.studies.points import Point
+    from ldapslam.studies.runner import Journal, Runner
+    from ldapslam.studies.study_file import Study
+
+_EXIT_CODES = {
+    "PASS": ExitCode.PASS,
+    "FAIL": ExitCode.FAIL,
+    "INVALID": ExitCode.INVALID,
+}
+_NS_PER_S = 10**9
+
+coordinator_option = option(
+    "--coordinator ADDRESS",
+    "Have the fleet of this coordinator make the runs; on this host when left out.",
+)
+
+
+@click.command("study")
+@click.argument("file", metavar="FILE", type=FILE)
+@option(
+    "--var variables NAME=VALUE",
+    "Give a variable of the job another value, for all points; repeatable.",
+    multiple=True,
+    parse=parse_pair,
+)
+@option(
+    "--out DIR",
+    f"Folder of the study; {RUNS_FOLDER}/study-NAME when left out.",
+    type=FOLDER,
+)
+@coordinator_option
+@flag("--plan", "Show the points and the order of the runs; run nothing.")
+@flag("--restore", "Only put back what a killed study has changed in servers.")
+@flag(
+    "--describe",
+    "Explain the study file.",
+    is_eager=True,
+    callback=lambda *a: _tell(*a),
+)
+@json_option
+def study_command(
+    file: Path,
+    variables: tuple[tuple[str, str], ...],
+    out: Path | None,
+    coordinator: str | None,
+    plan: bool,
+    restore: bool,
+    describe: bool,
+    as_json: bool,
+) -> ExitCode:
+    """Run a job at every point of FILE, and report what came out.
+
+    What was interrupted goes on where it was when the command is given again. Each run
+    has a folder with its own report.
+    """
+    from ldapslam.studies.points import points_of, turns_of
+    from ldapslam.studies.study_file import load_study
+
+    with one_blas_thread():  # a job type of the user's may import numpy
+        study = load_study(file)
+        study = study.model_copy(update={"vars": {**study.vars, **dict(variables)}})
+        points = points_of(study)
+        jobs = _jobs(study, file, points)
+    folder = out or RUNS_FOLDER / f"study-{study.name}"
+    if restore:
+        return _restore(study, jobs[0], file, folder)
+    if plan:
+        for number, turn in enumerate(turns_of(study, points), 1):
+            put(f"{number:>4}  {points[turn.point].label}  repeat {turn.repeat}")
+        return ExitCode.PASS
+    runner = _runner(study, file, folder, points, jobs, coordinator)
+    with runner.restored():
+        _make_runs(study, points, jobs, runner)
+    return _report(study, points, runner.journal, as_json=as_json)
+
+
+def _tell(context: click.Context, _: click.Parameter, value: bool) -> None:
+    if value:
+        from ldapslam.jobs.describe import describe_section
+        from ldapslam.studies.study_file import Study
+
+        put(describe_section(Study, "study file").rstrip("\n"))
+        context.exit()
+
+
+def _jobs(study: Study, file: Path, points: Sequence[Point]) -> list[Job]:
+    """The job of each point: all faults are found before the first run."""
+    from ldapslam.jobs.load import load_job
+
+    path = file.parent / study.job
+    return [load_job(path, point.overrides) for point in points]
+
+
+def _runner(
+    study: Study,
+    file: Path,
+    folder: Path,
+    points: Sequence[Point],
+    jobs: Sequence[Job],
+    coordinator: str | None,
+) -> Runner:
+    from ldapslam.cli.study.launch import fleet_runs, local_runs
+    from ldapslam.studies.runner import Journal, Runner
+
+    job = file.parent / study.job
+    identity = {
+        "file": study.model_dump(mode="json", by_alias=True, exclude_none=True),
+        "jobs": [one.canonical_hash() for one in jobs],
+        "points": [point.label for point in points],
+    }
+    return Runner(
+        Journal(folder, identity),
+        local_runs(job) if coordinator is None else fleet_runs(job, coordinator),
+        jobs[0].targets,
+        say,
+        settle_s=study.settle_ns / _NS_PER_S,
+        before=study.before,
+        after=study.after,
+        access=_access(study, jobs[0]),
+    )
+
+
+def _access(study: Study, job: Job) -> Any:
+    if not study.changes_servers:
+        return None
+    from ldapslam.jobs.plan import connection_settings
+
+    return connection_settings(job, study.tls, study.bind).resolved()
+
+
+def _restore(study: Study, job: Job, file: Path, folder: Path) -> ExitCode:
+    from ldapslam.studies.server_settings import ChangedSettings
+
+    access = _access(study, job)
+    changed = ChangedSettings(folder)
+    if access is None or not changed:
+        say(f"the study in {folder} has nothing to put back")
+        return ExitCode.PASS
+    for place in changed.restore(access):
+        say(f"{place.attribute} of {place.uri} is what it was")
+    return ExitCode.PASS
+
+
+def _make_runs(
+    study: Study, points: Sequence[Point], jobs: Sequence[Job], runner: Runner
+) -> None:
+    from ldapslam.studies.points import turns_of
+    from ldapslam.studies.runner import is_settled
+
+    turns = turns_of(study, points)
+    journal = runner.journal
+    left = [
+        one for one in turns if not is_settled(journal.attempts(one), study.attempts)
+    ]
+    if len(left) < len(turns):
+        say(f"{len(turns) - len(left)} of {len(turns)} runs are there already")
+    begun_s = time.monotonic()
+    for done, turn in enumerate(left):
+        point = points[turn.point]
+        what = f"{len(turns) - len(left) + done + 1}/{len(turns)} {point.label}"
+        while not is_settled(journal.attempts(turn), study.attempts):
+            ended = runner.run(turn, point)
+            say(f"{what}: {ended.verdict or 'no result'}{_why(ended.error)}")
+        lasted_s = (time.monotonic() - begun_s) / (done + 1)
+        if rest := len(left) - done - 1:
+            seconds = round(lasted_s * rest)
+            say(f"  about {format_duration(seconds * _NS_PER_S)} left")
+
+
+def _why(error: str) -> str:
+    return f": {error}" if error else ""
+
+
+def _report(
+    study: Study, points: Sequence[Point], journal: Journal, *, as_json: bool
+) -> ExitCode:
+    from ldapslam.reports.document import Table
+    from ldapslam.reports.formats.text import headline, render_table
+    from ldapslam.studies.answer import answer_json, answer_of
+    from ldapslam.studies.report import study_document, write_study
+
+    answer: Answer = answer_of(study, points, journal)
+    files = write_study(answer, journal.folder)
+    document = study_document(answer)
+    if as_json:
+        put_json(answer_json(answer))
+        say(headline(document))
+    else:
+        tables = [
+            render_table(one)
+            for section in document.sections[:-1]
+            for one in section.blocks
+            if isinstance(one, Table)
+        ]
+        put("\n\n".join([headline(document), *tables]))
+    say(f"\nreports are in {journal.folder}:")
+    for path in files:
+        say(f"  {path}")
+    return _EXIT_CODES[answer.verdict]

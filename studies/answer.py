@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a study found: for each point, what its valid runs have in common.
+
+A point's figure is the mean over its valid runs; its 95 % interval is Student's t over
+the same runs, so that it has what differs between runs. Of a single run there is none.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from scipy import stats
+
+from ldapslam.studies.points import Point, Turn
+from ldapslam.studies.runner import Ended, Journal
+from ldapslam.studies.study_file import Study, Value
+
+SCHEMA = "ldapslam-study/1"
+LEVEL = 0.95
+
+#: Name in study.json -> where result.json has it, of an operation.
+METRICS: Mapping[str, tuple[str, ...]] = {
+    "throughput_per_s": ("throughput_per_s",),
+    "response_time_mean_us": ("response_time_us", "mean"),
+    "response_time_p50_us": ("response_time_us", "p50"),
+    "response_time_p95_us": ("response_time_us", "p95"),
+    "response_time_p99_us": ("response_time_us", "p99"),
+    "error_share": ("error_share",),
+}
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over runs."""
+
+    mean: float
+    #: The 95 % interval; None of a single run.
+    low: float | None
+    high: float | None
+    #: Each run's value.
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of a point."""
+
+    ended: Ended
+    run_id: str
+    reasons: tuple[str, ...]
+    #: Operation -> metric -> value, None where the run cannot say it.
+    operations: Mapping[str, Mapping[str, float | None]]
+
+
+@dataclass(frozen=True)
+class PointAnswer:
+    point: Point
+    #: In the order in which they were made.
+    runs: tuple[Run, ...]
+    #: Operation -> metric -> over the valid runs.
+    operations: Mapping[str, Mapping[str, Estimate]]
+
+    @property
+    def valid(self) -> tuple[Run, ...]:
+        return tuple(one for one in self.runs if is_valid(one))
+
+    @property
+    def verdict(self) -> str:
+        """FAIL when one of the valid runs is; INVALID without a valid run; empty
+        before the first run."""
+        verdicts = {one.ended.verdict for one in self.valid}
+        if not verdicts:
+            return "INVALID" if self.runs else ""
+        return "FAIL" if "FAIL" in verdicts else "PASS"
+
+
+@dataclass(frozen=True)
+class Answer:
+    study: Study
+    points: tuple[PointAnswer, ...]
+    #: Repeats without a valid run.
+    missing: int
+    #: Repeats that have not been run.
+    waiting: int
+
+    @property
+    def verdict(self) -> str:
+        if self.missing or self.waiting:
+            return "INVALID"
+        verdicts = {one.verdict for one in self.points}
+        return "FAIL" if "FAIL" in verdicts else "PASS"
+
+
+def is_valid(run: Run) -> bool:
+    return run.ended.verdict in ("PASS", "FAIL")
+
+
+def answer_of(study: Study, points: Sequence[Point], journal: Journal) -> Answer:
+    """What the runs of the journal say."""
+    answers, missing, waiting = [], 0, 0
+    for index, point in enumerate(points):
+        runs = []
+        for repeat in range(1, study.repeats + 1):
+            made = journal.attempts(Turn(index, repeat))
+            runs += [_run(journal, one) for one in made]
+            waiting += not made
+            missing += bool(made) and not any(
+                one.verdict in ("PASS", "FAIL") for one in made
+            )
+        found = PointAnswer(point, tuple(runs), {})
+        answers.append(PointAnswer(point, tuple(runs), _estimates(found.valid)))
+    return Answer(study, tuple(answers), missing, waiting)
+
+
+def _run(journal: Journal, ended: Ended) -> Run:
+    result = journal.result(ended) or {}
+    operations = {
+        f"{stream}.{name}": {key: _at(one, path) for key, path in METRICS.items()}
+        for stream, found in result.get("streams", {}).items()
+        for name, one in found.items()
+    }
+    return Run(
+        ended, result.get("run_id", ""), tuple(result.get("reasons", ())), operations
+    )
+
+
+def _at(content: Mapping[str, Any], path: Sequence[str]) -> float | None:
+    found: Any = content
+    for step in path:
+        found = found.get(step) if isinstance(found, Mapping) else None
+    return found if isinstance(found, (int, float)) else None
+
+
+def _estimates(runs: Sequence[Run]) -> dict[str, dict[str, Estimate]]:
+    titles = dict.fromkeys(title for run in runs for title in run.operations)
+    estimates: dict[str, dict[str, Estimate]] = {}
+    for title in titles:
+        for metric in METRICS:
+            values = [run.operations.get(title, {}).get(metric) for run in runs]
+            known = [one for one in values if one is not None]
+            # a mean over some of the runs would be of the luckier ones
+            if known and len(known) == len(values):
+                estimates.setdefault(title, {})[metric] = estimate_of(known)
+    return estimates
+
+
+def estimate_of(values: Sequence[float]) -> Estimate:
+    """Mean with Student's t interval; `values` has one of each run, at least one."""
+    n, mean = len(values), math.fsum(values) / len(values)
+    if n < 2:
+        return Estimate(mean, None, None, tuple(values))
+    spread = math.sqrt(math.fsum((one - mean) ** 2 for one in values) / (n - 1))
+    half = float(stats.t.ppf((1 + LEVEL) / 2, n - 1)) * spread / math.sqrt(n)
+    # none of the metrics can be negative
+    return Estimate(mean, max(mean - half, 0.0), mean + half, tuple(values))
+
+
+def answer_json(answer: Answer) -> dict[str, Any]:
+    """The content of study.json."""
+    return {
+        "schema": SCHEMA,
+        "study": answer.study.name,
+        "description": answer.study.description,
+        "verdict": answer.verdict,
+        "repeats": answer.study.repeats,
+        "method": "mean over valid runs; 95 % interval of Student's t over runs",
+        "points": [_point_json(one) for one in answer.points],
+    }
+
+
+def _point_json(one: PointAnswer) -> dict[str, Any]:
+    return {
+        "values": dict(one.point.values),
+        "verdict": one.verdict or None,
+        "runs": [
+            {
+                "run_id": run.run_id or None,
+                "repeat": run.ended.repeat,
+                "attempt": run.ended.attempt,
+                "verdict": run.ended.verdict or None,
+                "error": run.ended.error or None,
+                "reasons": list(run.reasons),
+                "folder": f"runs/{run.ended.folder}",
+            }
+            for run in one.runs
+        ],
+        "operations": {
+            title: {
+                metric: {
+                    "mean": found.mean,
+                    "ci95": None if found.low is None else [found.low, found.high],
+                    "runs": list(found.values),
+                }
+                for metric, found in metrics.items()
+            }
+            for title, metrics in one.operations.items()
+        },
+    }
+
+
+def curve(
+    answer: Answer, axis: str
+) -> Iterator[tuple[dict[str, Value], list[PointAnswer]]]:
+    """The points along an axis, for each combination of the other axes' values."""
+    groups: dict[tuple[Any, ...], list[PointAnswer]] = {}
+    for one in answer.points:
+        rest = tuple((k, v) for k, v in one.point.values.items() if k != axis)
+        groups.setdefault(rest, []).append(one)
+    for rest, points in groups.items():
+        yield dict(rest), points

@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report of a study: HTML, PDF, text and study.json. Pure but for the files."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ldapslam.reports.document import (
+    BAD,
+    GOOD,
+    MUTED,
+    Block,
+    Cell,
+    ChartPlace,
+    Document,
+    Glance,
+    Section,
+    Table,
+    column,
+    number,
+    table,
+)
+from ldapslam.reports.typeset import NOT_AVAILABLE, NOTHING, decimal, percent
+from ldapslam.studies.answer import Answer, Estimate, PointAnswer, answer_json, curve
+
+if TYPE_CHECKING:
+    from ldapslam.reports.charts.charts import Line
+    from ldapslam.studies.study_file import Value
+
+_TONES = {"PASS": GOOD, "FAIL": BAD, "INVALID": BAD, "": MUTED}
+_CHART = "study-curve"
+
+
+def study_document(answer: Answer, comparison: Sequence[Block] = ()) -> Document:
+    """The study as a document: its answer first."""
+    made = [run for one in answer.points for run in one.runs]
+    sections = [Section("points", "Points", _points(answer))]
+    if comparison:
+        sections.append(Section("comparison", "Comparison", tuple(comparison)))
+    sections.append(Section("runs", "Runs", (_runs(answer),)))
+    return Document(
+        title=answer.study.name,
+        verdict=answer.verdict,
+        statement=_statement(answer),
+        reasons=_reasons(answer),
+        glance=_glance(answer),
+        facts=(
+            ("Study", answer.study.description or answer.study.name),
+            ("Job", answer.study.job),
+            ("Axes", ", ".join(answer.study.axes)),
+            ("Points", f"{len(answer.points)}, {answer.study.repeats} runs of each"),
+            ("Order", f"{answer.study.order}, seed {answer.study.seed}"),
+            ("Runs made", str(len(made))),
+        ),
+        sections=tuple(sections),
+    )
+
+
+def write_study(
+    answer: Answer, folder: Path, comparison: Sequence[Block] = ()
+) -> list[Path]:
+    """Write the reports; their paths."""
+    from ldapslam.reports.formats.html import render_html
+    from ldapslam.reports.formats.pdf import render_pdf
+    from ldapslam.reports.formats.text import render_text
+
+    content = study_document(answer, comparison)
+    drawn = {place.name: _chart(answer, place) for place in content.charts()}
+    document = json.dumps(answer_json(answer), indent=2, ensure_ascii=False) + "\n"
+    files = {
+        "study.html": render_html(content, drawn).encode(),
+        "study.pdf": render_pdf(content, drawn, started_utc=_EPOCH),
+        "study.txt": render_text(content).encode(),
+        "study.json": document.encode(),
+    }
+    paths = []
+    for name, data in files.items():
+        path = folder / name
+        part = folder / f".{name}.part"
+        part.write_bytes(data)
+        os.replace(part, path)
+        paths.append(path)
+    return paths
+
+
+#: The study has no time of its own; its runs have.
+_EPOCH = "1970-01-01T00:00:00+00:00"
+
+
+def _statement(answer: Answer) -> str:
+    if answer.waiting:
+        return f"The study is not complete: {answer.waiting} runs are still to be made."
+    if answer.missing:
+        return (
+            f"{answer.missing} of {len(answer.points) * answer.study.repeats} runs "
+            "have no valid result: their points rest on fewer runs, or on none."
+        )
+    failed = sum(one.verdict == "FAIL" for one in answer.points)
+    if failed:
+        return f"All runs are valid; {failed} of {len(answer.points)} points fail."
+    return "All runs are valid, and all of them pass."
+
+
+def _reasons(answer: Answer) -> tuple[str, ...]:
+    """Why points have no valid run, or fail."""
+    reasons = []
+    for one in answer.points:
+        if one.verdict in ("PASS", ""):
+            continue
+        run = next(
+            (run for run in reversed(one.runs) if run.ended.verdict != "PASS"), None
+        )
+        if run is not None:
+            why = run.ended.error or "; ".join(run.reasons) or "no result"
+            reasons.append(f"{one.point.label}: {run.ended.verdict or 'no run'}: {why}")
+    return tuple(reasons)
+
+
+def _glance(answer: Answer) -> tuple[Glance, ...]:
+    """Of each operation, the point with the highest throughput."""
+    titles = dict.fromkeys(t for one in answer.points for t in one.operations)
+    glances = []
+    for title in titles:
+        found = [
+            (one.operations[title]["throughput_per_s"], one)
+            for one in answer.points
+            if "throughput_per_s" in one.operations.get(title, {})
+        ]
+        if found:
+            best, point = max(found, key=lambda pair: pair[0].mean)
+            at = (
+                ("highest throughput", f"{_mean(best)} /s"),
+                ("at", point.point.label),
+            )
+            glances.append(Glance(title, at))
+    return tuple(glances)
+
+
+def _points(answer: Answer) -> tuple[Block, ...]:
+    titles = list(dict.fromkeys(t for one in answer.points for t in one.operations))
+    rows = [(one, title) for one in answer.points for title in (titles or [NOTHING])]
+    axes = [
+        column(name, lambda row, name=name: str(row[0].point.values[name]))  # type: ignore[misc]
+        for name in answer.study.axes
+    ]
+
+    def cell(row: tuple[PointAnswer, str], metric: str, scale: float) -> Cell:
+        found = row[0].operations.get(row[1], {}).get(metric)
+        if found is None:
+            return Cell(NOT_AVAILABLE, MUTED)
+        return Cell(_mean(found, scale))
+
+    def interval(row: tuple[PointAnswer, str]) -> str:
+        found = row[0].operations.get(row[1], {}).get("throughput_per_s")
+        if found is None or found.low is None or found.high is None:
+            return NOT_AVAILABLE
+        return f"{decimal(found.low)} to {decimal(found.high)}"
+
+    points = table(
+        "study-points",
+        "Points: means over their valid runs",
+        rows,
+        *axes,
+        column("Operation", lambda row: row[1]),
+        column("Verdict", lambda row: _verdict(row[0].verdict)),
+        number("valid runs", lambda row: f"{len(row[0].valid)} of {len(row[0].runs)}"),
+        number("throughput (/s)", lambda row: cell(row, "throughput_per_s", 1.0)),
+        number("95 % interval (/s)", interval),
+        number("p50 (ms)", lambda row: cell(row, "response_time_p50_us", 1e-3)),
+        number("p99 (ms)", lambda row: cell(row, "response_time_p99_us", 1e-3)),
+        number("errors (%)", lambda row: _errors(row[0], row[1])),
+        notes=(
+            "The interval is Student's t over the runs of the point: it has what "
+            "differs between runs. n/a: one run, or too few requests.",
+        ),
+    )
+    title = "Throughput and response time of each point"
+    place = ChartPlace(_CHART, title, "mean over valid runs, with the 95 % interval")
+    return (points, place) if titles else (points,)
+
+
+def _errors(one: PointAnswer, title: str) -> str:
+    found = one.operations.get(title, {}).get("error_share")
+    return NOT_AVAILABLE if found is None else percent(found.mean)
+
+
+def _mean(found: Estimate, scale: float = 1.0) -> str:
+    value = found.mean * scale
+    return decimal(value, 1 if value >= 100 else 3)
+
+
+def _verdict(verdict: str) -> Cell:
+    return Cell(verdict or "not run", _TONES[verdict])
+
+
+def _runs(answer: Answer) -> Table:
+    rows = [(one, run) for one in answer.points for run in one.runs]
+    return table(
+        "study-runs",
+        "All runs, in the order of the points",
+        rows,
+        column("Point", lambda row: row[0].point.label),
+        number("repeat", lambda row: str(row[1].ended.repeat)),
+        number("attempt", lambda row: str(row[1].ended.attempt)),
+        column("Verdict", lambda row: _verdict(row[1].ended.verdict or "INVALID")),
+        column("Throughput (/s)", lambda row: _throughputs(row[1].operations)),
+        column("Folder", lambda row: f"runs/{row[1].ended.folder}"),
+        column("Why", lambda row: row[1].ended.error or "; ".join(row[1].reasons)),
+        limit=500,
+    )
+
+
+def _throughputs(operations: Mapping[str, Mapping[str, float | None]]) -> str:
+    found = [one["throughput_per_s"] for one in operations.values()]
+    return ", ".join(decimal(one) for one in found if one is not None) or NOTHING
+
+
+def _chart(answer: Answer, place: ChartPlace) -> str:
+    """Throughput above, p99 below, along the axis that has most values."""
+    from ldapslam.reports.charts.charts import draw_lines
+
+    axis = max(answer.study.axes, key=lambda one: len(answer.study.axes[one].labels()))
+    labels = answer.study.axes[axis].labels()
+    numbers = [one for one in labels if type(one) in (int, float)]
+    is_number = len(numbers) == len(labels) > 2
+    places: dict[Value, float] = {
+        label: float(label) if is_number else float(number)
+        for number, label in enumerate(labels)
+    }
+    panels = {
+        "throughput (/s)": _lines(answer, axis, places, "throughput_per_s", 1.0),
+        "response time p99 (ms)": _lines(
+            answer, axis, places, "response_time_p99_us", 1e-3
+        ),
+    }
+    ticks = {at: str(label) for label, at in places.items()}
+    return draw_lines(place, panels, ticks, axis)
+
+
+def _lines(
+    answer: Answer, axis: str, places: Mapping[Value, float], metric: str, scale: float
+) -> list[Line]:
+    """One for each operation and combination of the other axes' values."""
+    from ldapslam.reports.charts.charts import Line
+
+    titles = list(dict.fromkeys(t for one in answer.points for t in one.operations))
+    lines = []
+    for title in titles:
+        for rest, points in curve(answer, axis):
+            words = [f"{name}={value}" for name, value in rest.items()]
+            words[:0] = [title] * (len(titles) > 1 or not words)
+            found = [
+                (places[one.point.values[axis]], one.operations[title][metric])
+                for one in points
+                if metric in one.operations.get(title, {})
+            ]
+            marks = [
+                (
+                    at,
+                    one.mean * scale,
+                    None if one.low is None else one.low * scale,
+                    None if one.high is None else one.high * scale,
+                )
+                for at, one in found
+            ]
+            lines.append(Line(" ".join(words), marks))
+    return lines

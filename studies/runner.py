@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makes the runs that a study or a search wants, one after the other.
+
+Every run is a process of `ldapslam run` (or `submit`, in a fleet) with a folder of its
+own. What has ended is one line of runs.jsonl in the study's folder: a study that was
+interrupted or killed goes on behind the last line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ldapslam.base.errors import ConfigError, ExitCode, LdapSlamError
+from ldapslam.jobs.connection_settings import ConnectionSettings
+from ldapslam.studies.points import Point, Turn
+from ldapslam.studies.server_settings import ChangedSettings, Place
+from ldapslam.studies.study_file import Hook
+
+_JOURNAL = "runs.jsonl"
+_RUNS = "runs"
+RESULT = "result.json"
+
+#: Runs a job: point, folder of the results, file for what it says. The exit code.
+Launch = Callable[[Point, Path, Path], int]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A run that has ended: a line of the journal."""
+
+    point: int
+    repeat: int
+    attempt: int
+    #: Name of its folder in `runs`.
+    folder: str
+    exit_code: int
+    #: PASS, FAIL, INVALID; empty without a result.
+    verdict: str
+    #: Why there is no result.
+    error: str
+    lasted_s: float
+    #: Of its point.
+    values: Mapping[str, Any]
+
+
+class Journal:
+    """The runs of a study's folder. One process at a time."""
+
+    def __init__(self, folder: Path, identity: Mapping[str, Any]) -> None:
+        """`identity` says which study this is; ConfigError when the folder is of
+        another one."""
+        self.folder = folder
+        self._file = folder / _JOURNAL
+        self.ended: list[Ended] = []
+        self.runs = folder / _RUNS
+        self.runs.mkdir(mode=0o700, parents=True, exist_ok=True)
+        head = {"study": dict(identity)}
+        if self._file.exists():
+            first, *lines = self._file.read_text("utf-8").splitlines() or [""]
+            if first != _line(head):
+                raise ConfigError(
+                    f"the folder {str(folder)!r} has the runs of another study, or of "
+                    "this one before it was changed",
+                    hint="name another folder with --out, or remove this one",
+                )
+            for line in lines:
+                with contextlib.suppress(ValueError):  # half a line: it was killed
+                    self.ended.append(Ended(**json.loads(line)))
+        else:
+            self._append(head)
+
+    def attempts(self, turn: Turn) -> list[Ended]:
+        return [
+            one
+            for one in self.ended
+            if (one.point, one.repeat) == (turn.point, turn.repeat)
+        ]
+
+    def add(self, one: Ended) -> None:
+        self.ended.append(one)
+        self._append(asdict(one))
+
+    def result(self, one: Ended) -> dict[str, Any] | None:
+        """Its result.json, None without one."""
+        with contextlib.suppress(FileNotFoundError):
+            content: dict[str, Any] = json.loads(
+                (self.runs / one.folder / RESULT).read_text("utf-8")
+            )
+            return content
+        return None
+
+    def _append(self, content: Mapping[str, Any]) -> None:
+        with self._file.open("a", encoding="utf-8") as out:
+            out.write(_line(content) + "\n")
+            out.flush()
+            os.fsync(out.fileno())
+
+
+def _line(content: Mapping[str, Any]) -> str:
+    return json.dumps(content, sort_keys=True)
+
+
+def is_settled(attempts: Sequence[Ended], most: int) -> bool:
+    """Whether a repeat needs no more runs."""
+    return len(attempts) >= most or any(
+        one.verdict in ("PASS", "FAIL") for one in attempts
+    )
+
+
+@dataclass
+class Runner:
+    """Makes runs; `restored` is to be around all of them."""
+
+    journal: Journal
+    launch: Launch
+    uris: Mapping[str, Sequence[str]]
+    say: Callable[[str], None]
+    settle_s: float = 0.0
+    before: Hook | None = None
+    after: Hook | None = None
+    access: ConnectionSettings | None = None
+
+    @contextlib.contextmanager
+    def restored(self) -> Iterator[None]:
+        """At the end, whatever it is, settings of servers are what they were."""
+        try:
+            yield
+        finally:
+            changed = ChangedSettings(self.journal.folder)
+            if changed and self.access is not None:
+                for place in changed.restore(self.access):
+                    self.say(f"{place.attribute} of {place.uri} is what it was")
+
+    def run(self, turn: Turn, point: Point) -> Ended:
+        """One more run of the point; its line is in the journal."""
+        attempt = len(self.journal.attempts(turn)) + 1
+        name = f"{turn.point + 1:03d}-{turn.repeat}-{attempt}"
+        folder = self.journal.runs / name
+        log = folder.with_suffix(".log")
+        shutil.rmtree(folder, ignore_errors=True)  # of a study that was killed
+        error, code, begun_s = "", int(ExitCode.INTERNAL), time.monotonic()
+        try:
+            self._prepare(point, log)
+            code = self.launch(point, folder, log)
+            if self.after is not None:
+                _call(self.after, point, log)
+        except LdapSlamError as problem:
+            error = str(problem)
+        if code == ExitCode.INTERRUPTED:
+            raise KeyboardInterrupt
+        verdict = ""
+        with contextlib.suppress(FileNotFoundError):
+            verdict = json.loads((folder / RESULT).read_text("utf-8"))["verdict"]
+        if not verdict and not error:
+            error = _last_line(log)
+        if error:
+            verdict = ""
+        lasted_s = round(time.monotonic() - begun_s, 3)
+        ended = Ended(
+            turn.point,
+            turn.repeat,
+            attempt,
+            name,
+            code,
+            verdict,
+            error,
+            lasted_s,
+            dict(point.values),
+        )
+        self.journal.add(ended)
+        return ended
+
+    def _prepare(self, point: Point, log: Path) -> None:
+        changed = ChangedSettings(self.journal.folder)
+        for setting, value in point.settings:
+            assert self.access is not None
+            uris = self.uris.get(setting.target)
+            if uris is None:
+                raise ConfigError(
+                    f"the job has no target role {setting.target!r}",
+                    hint=f"it has {', '.join(self.uris)}",
+                )
+            for uri in uris:
+                place = Place(uri, setting.entry, setting.attribute)
+                changed.change(place, value, self.access)
+        if self.before is not None:
+            _call(self.before, point, log)
+        if self.settle_s:
+            time.sleep(self.settle_s)
+
+
+def _call(hook: Hook, point: Point, log: Path) -> None:
+    """ConfigError when the command fails, or does not end in time."""
+    what = f"the command {hook.command[0]!r}"
+    names = {f"AXIS_{name.upper()}": str(one) for name, one in point.values.items()}
+    environment = {**os.environ, **names, "LDAPSLAM_POINT": point.label}
+    try:
+        with log.open("ab") as out:
+            done = subprocess.run(
+                hook.command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                timeout=hook.timeout_ns / 1e9,
+            )
+    except OSError as error:
+        raise ConfigError(f"{what} cannot be run: {error.strerror}") from error
+    except subprocess.TimeoutExpired as error:
+        raise ConfigError(
+            f"{what} was ended after {error.timeout:g} s", hint=f"see {log}"
+        ) from error
+    if done.returncode:
+        raise ConfigError(
+            f"{what} ended with {done.returncode}: {_last_line(log)}",
+            hint=f"see {log}",
+        )
+
+
+def _last_line(log: Path) -> str:
+    with contextlib.suppress(FileNotFoundError):
+        lines = log.read_text("utf-8", "replace").splitlines()
+        kept = [one for one in lines if one.strip() and not one.startswith("hint:")]
+        return kept[-1] if kept else "it said nothing"
+    return "it said nothing"

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The study file: a job, what differs between its runs, and how often each is run.
+
+The docstrings and descriptions are the documentation of the file (`ldapslam study
+--describe`), as those of jobs/model.py are of the job file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field
+
+from ldapslam.base.fault import Fault, unknown
+from ldapslam.jobs.fields.connection import Bind, Tls
+from ldapslam.jobs.fields.sections import (
+    Count,
+    Duration,
+    Found,
+    Kind,
+    Name,
+    PositiveDuration,
+    Section,
+    Text,
+    checked,
+    known,
+)
+from ldapslam.jobs.load import load_section
+
+Value = Annotated[str | int | float | bool, Kind("text, number, true or false")]
+
+#: The axis whose values are numbers of agents.
+AGENTS = "agents"
+_NS_PER_MINUTE = 60 * 10**9
+
+
+class Setting(Section):
+    """An attribute of a server's configuration, changed over LDAP. What it was is on
+    disk before it is changed; it is put back at the end, or by `study --restore`."""
+
+    target: Name = Field(examples=["supplier"])
+    """the job's target role whose servers are changed"""
+    entry: Text = Field(examples=["cn=config"])
+    """DN of the entry that has it"""
+    attribute: Text = Field(examples=["nsslapd-cachememsize"])
+    """its name"""
+
+
+class Axis(Section):
+    """What differs between points. A list alone is `values`."""
+
+    exactly_one: ClassVar[tuple[str, ...]] = ("values", "variants")
+
+    values: list[Value] | None = Field(default=None, min_length=1)
+    """its values, one for each point"""
+    variants: dict[Name, dict[Text, Value]] | None = Field(default=None, min_length=1)
+    """instead: names, each with what it sets: variables or fields of the job"""
+    field: Text | None = None
+    """the field of the job that the values are of, such as run.duration; without it
+    and `setting`, the variable of the axis' name; `agents` is the number of agents"""
+    setting: Setting | None = None
+    """the server's setting that the values are of"""
+
+    @checked
+    def _values_are_of_one_thing(self) -> None:
+        given = [key for key in ("field", "setting") if known(self, key) is not None]
+        if len(given) > 1 or (given and known(self, "variants") is not None):
+            raise Fault(
+                f"{' and '.join(given)} do not go together"
+                if len(given) > 1
+                else f"variants say themselves what they set, {given[0]} does not go",
+                "keep one",
+            )
+
+    def labels(self) -> list[Value]:
+        return list(self.values or self.variants or ())
+
+
+class Hook(Section):
+    """A command of this host. Its environment has AXIS_NAME=value for each axis, and
+    LDAPSLAM_POINT. It fails the run that it is for, if it fails."""
+
+    command: list[Text] = Field(min_length=1, examples=["[./restart.sh]"])
+    """the program and its arguments; no shell"""
+    timeout_ns: PositiveDuration = 5 * _NS_PER_MINUTE
+    """how long it may take"""
+
+
+def _axis(value: Any) -> Any:
+    return {"values": value} if isinstance(value, list) else value
+
+
+class Study(Section):
+    """Every combination of the axes' values is a point, and is run `repeats` times;
+    each is an ordinary run with a verdict of its own."""
+
+    name: Name = Field(alias="study", examples=["cache-size"])
+    """the study's name"""
+    description: str = ""
+    """what it is to answer, for the report"""
+    job: Text = Field(examples=["search.yaml"])
+    """the job file, relative to this file"""
+    vars: dict[Text, Value] = Field(default_factory=dict)
+    """values of the job's variables, the same for all points"""
+    axes: dict[Name, Annotated[Axis, BeforeValidator(_axis)]] = Field(min_length=1)
+    """what differs between points"""
+    leave_out: list[dict[Name, Value]] = Field(default_factory=list)
+    """combinations that are no points"""
+    repeats: Count = 1
+    """runs of each point; three at least for a comparison"""
+    order: Literal["interleaved", "random", "as_written"] = "interleaved"
+    """interleaved: all points once, in an order drawn anew, then again; random: all
+    runs in one drawn order; as_written: a point's repeats one after the other"""
+    seed: Annotated[int, Field(ge=0, lt=1 << 63)] = 1
+    """of the drawn order"""
+    attempts: Count = 2
+    """most runs for one repeat: those that are INVALID or do not start are repeated"""
+    settle_ns: Duration = 0
+    """pause before each run"""
+    before: Hook | None = None
+    """run before each run, such as a restart of the server"""
+    after: Hook | None = None
+    """run after each run"""
+    bind: Bind | None = None
+    """who may change the settings of servers"""
+    tls: Tls = Tls()
+    """of the connections that change settings"""
+    compare: Name | None = None
+    """the axis whose values are compared with its first one"""
+
+    @checked
+    def _names_are_axes(self) -> Iterator[Found]:
+        axes = known(self, "axes")
+        if axes is None:
+            return
+        compare = known(self, "compare")
+        if compare is not None and compare not in axes:
+            yield ("compare",), unknown("axis", compare, axes, "axes")
+        for index, one in enumerate(known(self, "leave_out") or ()):
+            for name in one:
+                if name not in axes:
+                    yield ("leave_out", index), unknown("axis", name, axes, "axes")
+
+    @checked
+    def _settings_need_an_identity(self) -> None:
+        axes = known(self, "axes") or {}
+        if any(known(one, "setting") for one in axes.values()) and self.bind is None:
+            raise Fault(
+                "an axis changes a server's setting, and nobody is named who may",
+                "add bind: {dn: …, password: {env: …}}",
+            )
+
+    @property
+    def changes_servers(self) -> bool:
+        return any(axis.setting for axis in self.axes.values())
+
+
+def load_study(path: Path) -> Study:
+    """The study of a file; JobErrors with all faults."""
+    return load_section(path, Study)
