@@ -300,6 +300,8 @@ def test_an_agent_leaves_the_fleet_on_a_signal(
         guest.wait_for_text("registered")
         guest.process.send_signal(number)
         assert guest.wait() == 0, guest.stderr
+    _, _, after = guest.stderr.partition("leaving: ")
+    assert len(after.splitlines()) == 1, "nothing to worry about"
     code, out, _ = fleet.call("agents", "--json")
     assert code == 0
     assert "guest" not in [
