@@ -36,7 +36,12 @@ from ldapslam.base.errors import (
 from ldapslam.proto import agent_pb2 as pb
 from ldapslam.proto.agent_pb2_grpc import AgentServiceStub
 from ldapslam.transport.codec import readable, rpc_errors
-from ldapslam.transport.credentials import TlsFiles, aio_channel
+from ldapslam.transport.credentials import (
+    TlsFiles,
+    aio_channel,
+    log_changes,
+    stamps_of,
+)
 from ldapslam.transport.diagnosis import explained
 from ldapslam.transport.enrolment import keep_renewed
 from ldapslam.transport.messages import PROTOCOL_VERSION, build_version, facts_json
@@ -139,6 +144,7 @@ class _Link:
         self._session = session
         self._tls = tls
         self._has_joined = has_joined and tls is not None
+        self._stamps = {} if tls is None else stamps_of(tls)
         self._meter = HostMeter(session.spool)
         self._instance_id = uuid.uuid4().hex
         self._session_id: str | None = None
@@ -146,6 +152,8 @@ class _Link:
         self._samples: list[pb.ClockSample] = []
         self._stub: AgentServiceStub | None = None
         self._is_away = False
+        #: It has said so: whatever ends the connection now is in order.
+        self._is_leaving = False
         #: Whether a report was taken over the last connection.
         self._has_delivered = False
         #: Class of the error that was logged last.
@@ -168,6 +176,8 @@ class _Link:
             except AgentVersionMismatch:
                 raise
             except LdapSlamError as error:
+                if self._is_leaving:
+                    return
                 if isinstance(error, CoordinatorUnreachable) and not self._is_away:
                     self._note_with_reason(error)
                 else:
@@ -210,6 +220,7 @@ class _Link:
     async def leave(self, reason: str) -> None:
         if self._stub is None or self._session_id is None:
             return
+        self._is_leaving = True
         request = pb.LeaveRequest(session_id=self._session_id, reason=reason)
         try:
             with rpc_errors(self._address):
@@ -217,17 +228,20 @@ class _Link:
         except LdapSlamError as error:
             _log.info("%s", error)
         except asyncio.CancelledError:
-            # a call is cancelled with its channel, which `keep` closes when it breaks
+            # a call is cancelled with its channel, which `keep` closes when it ends,
+            # as the coordinator ends it for an agent that leaves
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            _log.info("the connection broke while leaving")
 
     async def _connect_once(self) -> None:
         """Register, and work over one channel until something breaks."""
+        stamps = {} if self._tls is None else stamps_of(self._tls)
         async with aio_channel(self._address, self._tls) as channel:
             stub = AgentServiceStub(channel)  # type: ignore[no-untyped-call]
             reply = await self._register(stub)
+            log_changes(self._stamps, stamps)
+            self._stamps = stamps
             self._stub, self._session_id = stub, reply.session_id
             self._session.post(CoordinatorHeard())
             for _ in range(_FIRST_SAMPLES):

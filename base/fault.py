@@ -15,6 +15,17 @@ from typing import Any
 
 _SHOWN_CHARACTERS = 60
 
+#: What others call it -> our word.
+SAME_AS = {
+    "avg": "mean",
+    "average": "mean",
+    "latency": "response_time",
+    "median": "p50",
+    "threads": "clients",
+    "users": "clients",
+    "vus": "clients",
+}
+
 
 class Fault(ValueError):
     """A value cannot be used. `reason` is lower case, without a full stop."""
@@ -105,6 +116,8 @@ def did_you_mean(word: str, known: Iterable[str], noun: str = "keys") -> str:
     if not words:
         return f"there are no {noun} here: leave it out"
     folded = {other.lower().replace("-", "_"): other for other in words}
+    if SAME_AS.get(word.lower()) in words:
+        return f"did you mean {SAME_AS[word.lower()]!r}?"
     close = difflib.get_close_matches(
         word.lower().replace("-", "_"), folded, n=1, cutoff=0.6
     )

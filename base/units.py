@@ -48,6 +48,7 @@ RATIO_PATTERN = rf"^{_NUMBER}%$"
 
 _DURATION_PART = re.compile(rf"({_NUMBER})(ms|us|ns|d|h|m|s)", re.ASCII)
 _RATE = re.compile(rf"({_RATE_NUMBER})([kM]?)/([smh])", re.ASCII)
+_BARE_NUMBER = re.compile(_NUMBER, re.ASCII)
 _RATIO = re.compile(rf"({_NUMBER})%", re.ASCII)
 #: Units of a size in bytes, largest first.
 SIZE_UNITS: dict[str, int] = {
@@ -151,12 +152,13 @@ def format_rate(rate: Rate) -> str:
 def parse_ratio(value: Any) -> float:
     """A ratio from 0 to 1 of a text such as '0.1%'."""
     what = "a percentage such as '98%'"
-    if _is_number(value):
+    is_text = isinstance(value, str)
+    if _is_number(value) or (is_text and _BARE_NUMBER.fullmatch(value.strip())):
         hint = f"write the unit: {value}%"
-        if 0 < value < 1:
-            hint = f"write {format_ratio(value)}, or {value}% if you mean that"
+        if 0 < float(value) < 1:
+            hint = f"write {format_ratio(float(value))}, or {value}% if you mean that"
         raise expected(what, value, hint)
-    match = _RATIO.fullmatch(value.strip()) if isinstance(value, str) else None
+    match = _RATIO.fullmatch(value.strip()) if is_text else None
     if match is None:
         raise expected(what, value, "a number from 0 to 100 and a percent sign")
     ratio = Fraction(match[1]) / 100

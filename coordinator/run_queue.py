@@ -14,9 +14,18 @@ import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
-from ldapslam.base.errors import FleetError, LdapSlamError, NotEnoughAgents, StoreError
+from ldapslam.base.errors import (
+    FleetError,
+    LdapSlamError,
+    NotEnoughAgents,
+    StoreBusy,
+    StoreError,
+    StoreFull,
+    StoreRefused,
+)
 from ldapslam.base.units import format_size
 from ldapslam.coordinator.active_fleet import ActiveFleet
 from ldapslam.coordinator.fleet import fleet as fleet_machine
@@ -27,7 +36,7 @@ from ldapslam.jobs.plan import ReportRoom
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto.fields import words_of
 from ldapslam.results.audit import AuditRecord
-from ldapslam.results.records import SubmissionRecord
+from ldapslam.results.records import RunRecord, SubmissionRecord
 from ldapslam.results.upkeep import room_bytes
 
 #: A scheduled run waits this long for agents that return.
@@ -77,9 +86,8 @@ class RunQueue:
             request.after_run or None,
             _CONDITIONS[request.after_if],
         )
-        store = self._writer.store
         record = submission.record
-        await self._writer.call_noted(note, store.create_run, record, kept)
+        await self._keep(record, kept, note)
         try:
             if must_fit:  # agents may have left since
                 self._check_agents(submission)
@@ -94,6 +102,27 @@ class RunQueue:
             self.queue(run, may_wait=not must_fit)
         with contextlib.suppress(StoreError):  # the run is there, and accepted
             await self._writer.flush()
+
+    async def _keep(
+        self, record: RunRecord, made_of: SubmissionRecord, note: AuditRecord
+    ) -> None:
+        """Store the run; with an error it is not stored, nor will be. Where the
+        connection ended during the commit nobody knows: the same is written again."""
+        store = self._writer.store
+        write = partial(
+            self._writer.call_noted, note, store.create_run, record, made_of
+        )
+        try:
+            await write()
+        except (StoreBusy, StoreFull, StoreRefused):
+            raise
+        except StoreError:
+            try:
+                await write()
+            except StoreError:
+                # before anything that is written later
+                self._writer.post(store.withdraw_run, record.run_id)
+                raise
 
     def _check_agents(self, submission: Submission) -> None:
         refusal = self._fleet.machine.refusal(submission.run_id, submission.selection)

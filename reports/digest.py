@@ -134,7 +134,10 @@ def altered_of(store: Store, run: RunRecord) -> tuple[str, ...]:
     then.pop(RESULT, None)
     found = altered(parts_of(store, run.run_id, then), then)
     if (document["run_id"], document["verdict"]) != (run.run_id, run.verdict):
-        found.append(f"judged was {document['run_id']}, {document['verdict']}")
+        found.append(
+            f"the verdict was {document['verdict']} of run {document['run_id']}, the "
+            f"store has {run.verdict} of run {run.run_id}"
+        )
     if "run_event" in then:
         later = later_events(store, run.run_id, then["run_event"]) - _LATER
         found += [f"an event {kind} is new" for kind in sorted(later)]

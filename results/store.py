@@ -19,13 +19,14 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import event
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, Connection, Engine, make_url
 from sqlalchemy.exc import (
     ArgumentError,
@@ -99,6 +100,10 @@ _LEAST_FREE_BYTES = 1 << 20
 #: Advisory lock of the coordinator that owns a server's database.
 _CLAIM_KEY = 0x51AD
 _WRITES = "ldapslam_writes"
+_INSERTS: Mapping[str, Callable[[sa.Table], Any]] = {
+    "sqlite": sqlite.insert,
+    "postgresql": postgresql.insert,
+}
 
 
 class Store:
@@ -226,13 +231,34 @@ class Store:
 
     def create_run(
         self, record: RunRecord, submission: SubmissionRecord | None = None
-    ) -> None:
-        """Keep a run, and what it was made of: both or neither."""
+    ) -> bool:
+        """Keep a run, and what it was made of: both or neither. False: it is there
+        already, as after a commit whose answer was lost; StoreRefused where another
+        run has its id."""
+        table = schema.run
         with self.transaction(writes=True) as connection:
-            connection.execute(schema.run.insert(), rows.run_row(record))
+            # waits for a transaction of a lost connection that has inserted it
+            insert = _INSERTS[self._engine.dialect.name](table).on_conflict_do_nothing()
+            insert = insert.returning(table.c.run_id)
+            if connection.execute(insert, rows.run_row(record)).first() is None:
+                query = sa.select(table.c.job_hash, table.c.schedule_id)
+                query = query.where(table.c.run_id == record.run_id)
+                known = tuple(connection.execute(query).one())
+                if known != (record.job_hash, record.schedule_id):
+                    raise StoreRefused(
+                        f"store {self.url!r}: there is another run {record.run_id!r}"
+                    )
+                return False
             if submission is not None:
                 row = {"run_id": record.run_id, **asdict(submission)}
                 connection.execute(schema.submission.insert(), row)
+        return True
+
+    def withdraw_run(self, run_id: str) -> None:
+        """Remove a run of which its submitter was told that it was not kept."""
+        run = schema.run
+        with self.transaction(writes=True) as connection:
+            connection.execute(run.delete().where(run.c.run_id == run_id))
 
     def set_run_state(
         self,

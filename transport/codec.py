@@ -8,6 +8,9 @@ no grpc.RpcError leaves them.
 
 from __future__ import annotations
 
+import errno
+import logging
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TypeVar
@@ -39,7 +42,17 @@ from ldapslam.transport.messages import (
     failure_message,
 )
 
+_log = logging.getLogger(__name__)
+
 _Message = TypeVar("_Message")
+
+_SYSTEM_ERRORS = frozenset(map(os.strerror, errno.errorcode))
+#: In gRPC's text of a failed connection -> what it means.
+_SIGNS = {
+    "DNS resolution failed": "its name cannot be resolved",
+    "andshake": "the TLS handshake failed",
+    "onnect": "no connection could be made",
+}
 
 #: The call was ended, or its client has gone.
 CallEnded = grpc.aio.BaseError
@@ -109,11 +122,24 @@ def error_of_rpc(error: grpc.RpcError, address: str) -> LdapSlamError:
             except DecodeError:
                 return ProtocolError("a refusal cannot be read")
             return error_of(failure)
-    code = error.code()
-    detail = error.details() or code.name
+    code, details = error.code(), error.details() or ""
+    _log.debug("%s: %s: %s", address, code.name, details)
+    return CoordinatorUnreachable(address, _in_words(code, details))
+
+
+def _in_words(code: grpc.StatusCode, details: str) -> str:
+    """Why a call did not arrive: gRPC's own texts are for those who know its code."""
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
-        detail = "no answer in time"
-    return CoordinatorUnreachable(address, detail)
+        return "no answer in time"
+    if code is not grpc.StatusCode.UNAVAILABLE:
+        return details or code.name
+    reason = details.rpartition(": ")[2]
+    if reason in _SYSTEM_ERRORS:
+        return reason[0].lower() + reason[1:]
+    for sign, words in _SIGNS.items():
+        if sign in details:
+            return words
+    return "the connection ended"
 
 
 @contextmanager

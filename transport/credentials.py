@@ -7,7 +7,9 @@ Files are read for each connection, so that a renewed certificate needs no resta
 
 from __future__ import annotations
 
+import logging
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,6 +31,8 @@ from ldapslam.transport.pki.certificate import (
     read_certificates,
     read_pem,
 )
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,21 @@ class TlsFiles:
 
     def authorities(self) -> list[x509.Certificate]:
         return read_certificates(self.authority)
+
+
+#: Of each file; None: it cannot be seen.
+Stamps = Mapping[Path, tuple[int, int, int] | None]
+
+
+def stamps_of(files: TlsFiles) -> Stamps:
+    return {one: stamp(one) for one in (files.certificate, files.key, files.authority)}
+
+
+def log_changes(before: Stamps, now: Stamps) -> None:
+    """Of files that are in use from now on."""
+    new = [str(path) for path, value in now.items() if before[path] != value]
+    if new:
+        _log.info("changed, and in force now: %s", ", ".join(new))
 
 
 def check_server(files: TlsFiles) -> Identity:
@@ -138,7 +157,7 @@ class _ServerFiles:
         self._files = files
         self._asks_for_certificates = asks_for_certificates
         self._lock = threading.Lock()
-        self._stamps = self._now()
+        self._stamps = stamps_of(files)
 
     def read(self) -> grpc.ServerCertificateConfiguration:
         files = self._files
@@ -149,7 +168,7 @@ class _ServerFiles:
     def changed(self) -> grpc.ServerCertificateConfiguration | None:
         """The new files' configuration; None: unchanged."""
         with self._lock:
-            stamps = self._now()
+            stamps = stamps_of(self._files)
             if stamps == self._stamps:
                 return None
             try:
@@ -158,9 +177,7 @@ class _ServerFiles:
             except ConfigError:
                 # being written, or wrong: keep the last good ones
                 return None
+            if self._asks_for_certificates:  # not once more for enrolment
+                log_changes(self._stamps, stamps)
             self._stamps = stamps
             return configuration
-
-    def _now(self) -> list[tuple[int, int, int] | None]:
-        files = self._files
-        return [stamp(path) for path in (files.certificate, files.key, files.authority)]

@@ -35,14 +35,14 @@ from ldapslam.proto import engine_pb2 as pb
 _RESERVED_FILES = 64
 
 
-def workers_for(request: pb.PrepareEngine, limits: AgentLimits) -> int:
+def workers_for(wanted: int | None, limits: AgentLimits) -> int:
     """The number of engine threads; binds this process to its CPUs."""
     keep_to_cpus(limits)
-    if not request.workers:
+    if not wanted:
         return max(1, usable_cores() - 1)
     if limits.max_cpu_ratio is None:
-        return int(request.workers)
-    return min(request.workers, usable_cores())
+        return wanted
+    return min(wanted, usable_cores())
 
 
 def keep_to_cpus(limits: AgentLimits) -> None:

@@ -71,7 +71,7 @@ class RunProcess:
             self._job, self._run.agent_index, self._run.agent_count, self._run.seed
         )
         self._limits = AgentLimits.from_json(request.limits_json)
-        self._workers = workers_for(request, self._limits)
+        self._workers = workers_for(request.workers, self._limits)
         self._facts: dict[str, Any] = {}
 
     def execute(self) -> None:

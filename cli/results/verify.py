@@ -48,11 +48,12 @@ def verify_command(
 ) -> None:
     """Check that RUN is what its verdict was given for, and who signed it.
 
-    RUN is as for `ldapslam report`; or a folder with a result.json, which needs neither
-    store nor coordinator, and of which only that file is checked.
+    RUN is as for `ldapslam report`; or a result.json, or a folder with one, which needs
+    neither store nor coordinator, and of which only that file is checked.
     """
-    result_file = Path(run_id) / _RESULT_FILE
-    if result_file.is_file() and not (Path(run_id) / STORE_NAME).is_file():
+    place = Path(run_id)
+    result_file = place if place.is_file() else place / _RESULT_FILE
+    if result_file.is_file() and not (place / STORE_NAME).is_file():
         digest, problems = _of_file(result_file)
         checked = [_RESULT_FILE]
     else:
@@ -141,9 +142,10 @@ def _of_file(path: Path) -> tuple[Mapping[str, Any], list[str]]:
         result = json.loads(path.read_text("utf-8"))
         if "digest" not in result:
             raise NotAsJudged(
-                "it has no digest",
-                hint="it was written before the run was judged: write it again with "
-                "`ldapslam report`",
+                "it has no digest: it was written before the run was judged, or "
+                "somebody removed it",
+                hint="write it again with `ldapslam report` where the run's store is; "
+                "without a digest it cannot be checked",
             )
         problems = list(altered_result(result))
         document = result["digest"]["document"]
@@ -160,7 +162,11 @@ def _of_file(path: Path) -> tuple[Mapping[str, Any], list[str]]:
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
     except (ValueError, KeyError, TypeError) as error:
-        raise NotAsJudged(f"{path} is no result of a judged run: {error}") from error
+        raise NotAsJudged(
+            f"{path} is no result of a judged run: {error}",
+            hint="give the folder of a run, or its result.json, as `ldapslam run` and "
+            "`ldapslam report` write them",
+        ) from error
 
 
 def _authorities(ca: Path | None) -> Sequence[x509.Certificate]:

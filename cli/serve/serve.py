@@ -347,7 +347,11 @@ _OWN_SETTINGS = ("labels", "workers", "realtime", "max_runs", "restricted")
 @log_format_option
 @metrics_option
 @config_option
-@flag("--explain", "Show the settings in force and where each is from; start nothing.")
+@flag(
+    "--explain",
+    "Show the settings in force, where each is from, and what keeps the agent from "
+    "starting; start nothing.",
+)
 def agent_command(
     explain: bool,
     coordinator: str,
@@ -377,7 +381,8 @@ def agent_command(
     given["own_files"] = identity.own_files(join_file)
     allowed = AgentLimits(targets=parse_rules(allow_target), **given)
     if explain:
-        _explain(identity, allowed)
+        _explain(identity, allowed, own["workers"])
+        identity.check()
         return
     _begin_service(log_format, may_be_root=is_unix(coordinator), agent=identity.name)
     from ldapslam.agent.fork_server import fork_server
@@ -405,14 +410,18 @@ def agent_command(
         )
 
 
-def _explain(identity: AgentIdentity, allowed: AgentLimits) -> None:
+def _explain(
+    identity: AgentIdentity, allowed: AgentLimits, workers: int | None
+) -> None:
     """Print what is in force."""
+    from ldapslam.agent.admission.admit import workers_for
     from ldapslam.agent.admission.grants import NEVER
     from ldapslam.cli.fleet.operate import put_table
 
     files = identity.files
     when_left_out = {
         "name": identity.name,
+        "workers": str(workers_for(workers, allowed)),
         "spool": str(identity.spool),
         "tls": "no certificate" if files is None else str(files.certificate.parent),
         "allow-target": ", ".join(rule.text for rule in allowed.targets),

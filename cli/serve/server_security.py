@@ -150,21 +150,28 @@ class AgentIdentity:
         own = (self.spool, key, join_file)
         return tuple(str(path.absolute()) for path in own if path is not None)
 
-    def enter(self, coordinator: str) -> None:
-        """Get the certificate, and check it; ConfigError, FleetError."""
+    def check(self) -> None:
+        """ConfigError when no agent can connect with what is there. A join token gets
+        what is not."""
         if self.files is None:
             return
-        if self.token is not None:
-            host = split_host_port(coordinator)[0]
-            bracketed = f"[{host}]" if ":" in host else host
-            address = self.token.enrol or f"{bracketed}:{ENROLMENT_PORT}"
-            join(self.token, address, self.files)
+        if self.token is not None and not self.files.certificate.exists():
+            return
         identity = check_client(self.files, Role.AGENT)
         if identity.name != self.name:
             raise ConfigError(
                 f"--name {self.name!r}: the certificate is that of {identity.name!r}",
                 hint="leave out --name, or use that agent's certificate",
             )
+
+    def enter(self, coordinator: str) -> None:
+        """Get the certificate, and check it; ConfigError, FleetError."""
+        if self.token is not None and self.files is not None:
+            host = split_host_port(coordinator)[0]
+            bracketed = f"[{host}]" if ":" in host else host
+            address = self.token.enrol or f"{bracketed}:{ENROLMENT_PORT}"
+            join(self.token, address, self.files)
+        self.check()
 
 
 def agent_identity(

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Verdicts of ended runs, from a process of its own (reports/judge.py).
 
-One at a time, with low priority and a time limit. A run that cannot be judged has no
-verdict.
+One at a time, with low priority and a time limit. A process that fails is started again
+a few times; then the run has no verdict, and an event that says why.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ldapslam.base.errors import (
 from ldapslam.coordinator.observer import Observer
 from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.results.digest import canonical, stored_digest
-from ldapslam.results.records import FINAL_STATES, RunRecord
+from ldapslam.results.records import FINAL_STATES, RunRecord, utc_text
 
 _log = logging.getLogger(__name__)
 
@@ -46,6 +46,8 @@ _READER_WAITS_S = 20.0
 _CHECK_HOLDS_S = 60.0
 #: Of a run that the judge cannot read; then it goes without.
 _MOST_LOOKS = 3
+#: Before each further try of a judgement that failed.
+_PAUSES_S = (1.0, 5.0, 15.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,8 @@ class Judgement:
     document: Mapping[str, Any] = field(default_factory=dict)
     #: What of the stored run is not what was judged before.
     altered: tuple[str, ...] = ()
+    #: Why there is no verdict of a run that should have one.
+    problem: str = ""
 
 
 class Judge(Protocol):
@@ -96,6 +100,7 @@ class JudgeProcess:
         if verdict is not None or "why" in answer:
             why = answer.get("why", f"verdict {verdict!r}")
             _log.error("run %s could not be judged: %s", run_id, why)
+            return Judgement(problem=str(why))
         return Judgement()
 
 
@@ -230,7 +235,7 @@ class Verdicts:
         found = Judgement()
         if self._judge is not None:
             try:
-                found = await self._judge(record.run_id)
+                found = await self._judged(record)
                 if found.verdict is not None:
                     digest = await self._digest(found.document, record, is_late=is_late)
                     await self._store(record.run_id, found.verdict, digest)
@@ -244,6 +249,23 @@ class Verdicts:
                 observer.run_judged(record, found.reasons)
             except Exception:
                 _log.exception("run %s: an observer failed", record.run_id)
+
+    async def _judged(self, record: RunRecord) -> Judgement:
+        """By a process that may fail: it dies, or the host has no memory left."""
+        assert self._judge is not None
+        run_id = record.run_id
+        found = await self._judge(run_id)
+        for pause_s in _PAUSES_S:
+            if not found.problem:
+                return found
+            await asyncio.sleep(pause_s)
+            found = await self._judge(run_id)
+        if found.problem and record.verdict is None:
+            text = f"the run could not be judged: {found.problem}"
+            now_utc = utc_text(datetime.now(UTC))
+            add_event = self._writer.store.add_event
+            self._writer.post(add_event, run_id, "not_judged", text, now_utc)
+        return found
 
     async def _store(
         self, run_id: str, verdict: str, digest: Mapping[str, Any] | None

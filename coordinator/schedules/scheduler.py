@@ -87,6 +87,8 @@ class Scheduler:
         #: Times whose runs are being submitted, after a crash or while the store is
         #: busy.
         self._unfinished: list[FireRecord] = []
+        #: The store's answer was lost: it may have settled times.
+        self._is_unsure = False
         self._endings: dict[str, Ending | None] = {}
         self._looked_utc: datetime | None = None
         #: Waiting run -> the reason that was set last.
@@ -102,8 +104,12 @@ class Scheduler:
     async def load(self) -> None:
         await self.schedules.load()
         self._queue.ask_before(self.hold_reason)
+        await self._load_unfinished()
+
+    async def _load_unfinished(self) -> None:
         store = self._writer.store
         self._unfinished = await self._writer.call(schedule_store.unfinished, store)
+        self._is_unsure = False
 
     async def stop(self) -> None:
         if self._ticker is not None:
@@ -147,6 +153,8 @@ class Scheduler:
         """Settle everything due; a schedule that fails does not stop the others, its
         error is raised at the end."""
         errors: list[Exception] = []
+        if self._is_unsure:
+            await self._load_unfinished()
         for fire in list(self._unfinished):
             try:
                 await self._finish(fire, now)
@@ -216,9 +224,13 @@ class Scheduler:
     async def _settle(self, entry: Entry, fires: list[FireRecord]) -> list[FireRecord]:
         """Settle times for good; those that were not settled before."""
         store, settled_utc = self._writer.store, fires[-1].due_utc
-        new = await self._writer.call(
-            schedule_store.settle, store, entry.schedule_id, fires, settled_utc
-        )
+        try:
+            new = await self._writer.call(
+                schedule_store.settle, store, entry.schedule_id, fires, settled_utc
+            )
+        except StoreError:
+            self._is_unsure = True
+            raise
         entry.settled = parse_utc(settled_utc)
         await self._report_left_out(entry, new)
         return new
@@ -250,6 +262,8 @@ class Scheduler:
         [run_id] = fire.run_ids
         exists = False
         if is_again:
+            # a run that was refused may have to be withdrawn before
+            await self._writer.flush()
             exists = bool(
                 await self._writer.call(schedule_store.run_ends, store, [run_id])
             )

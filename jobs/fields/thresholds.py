@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from ldapslam.base import units
-from ldapslam.base.fault import Fault, did_you_mean, got
+from ldapslam.base.fault import SAME_AS, Fault, did_you_mean, got
 from ldapslam.jobs.fields.sections import (
     Duration,
     Kind,
@@ -181,7 +181,11 @@ def parse_threshold(text: str) -> Threshold:
         raise _wrong(text, f"unknown comparison {comparison!r}", _known(COMPARISONS))
     parts = subject.split(".")
     if len(parts) < 3:
-        raise _wrong(text, f"{subject!r} does not name a stream, operation and metric")
+        raise _wrong(
+            text,
+            f"{subject!r} does not name a stream, operation and metric",
+            _of_every_operation(parts, f"{comparison} {value}"),
+        )
     stream, operation, metric, *statistic = parts
     if (joined := "_".join(statistic)) in STATISTICS:  # p99.9, as reports have it
         statistic = [joined]
@@ -205,7 +209,11 @@ def parse_threshold(text: str) -> Threshold:
     elif len(statistic) != 1:
         raise _wrong(text, f"{metric} needs one statistic", _known(statistics))
     elif statistic[0] not in statistics:
-        raise _wrong(text, f"unknown statistic {statistic[0]!r}", _known(statistics))
+        raise _wrong(
+            text,
+            f"unknown statistic {statistic[0]!r}",
+            _statistic_meant(statistic[0], statistics),
+        )
     try:
         limit = _limit(_unit(metric, "".join(statistic)), value)
     except Fault as fault:
@@ -219,6 +227,24 @@ def parse_threshold(text: str) -> Threshold:
         comparison=comparison,
         limit=limit,
     )
+
+
+def _statistic_meant(word: str, statistics: tuple[str, ...]) -> str:
+    """A hint. No other percentile is near enough to be meant."""
+    bare = re.sub("[()]", "", word)
+    meant = SAME_AS.get(bare, bare)
+    return f"did you mean {meant!r}?" if meant in statistics else _known(statistics)
+
+
+def _of_every_operation(parts: list[str], rest: str) -> str | None:
+    """A hint, where a metric or a statistic alone was given."""
+    first, *others = (SAME_AS.get(part, part) for part in parts)
+    if first in STATISTICS and not others:
+        first, others = "response_time", [first]
+    if first not in METRICS:
+        return None
+    subject = ".".join(("*.*", first, *others))
+    return f"write '{subject} {rest}', or a stream and operation in place of *.*"
 
 
 def matching(

@@ -11,6 +11,7 @@ that", with a hint, at the least what the field is for.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -55,6 +56,8 @@ def explain(detail: ErrorDetails, root: type[Section] = Job) -> Finding:
 
 
 #: What was wanted, by pydantic's type of an error.
+#: Of a list that was written as one text: a name of an attribute or of a stream.
+_PLAIN_WORD = re.compile(r"[\w;.-]+", re.ASCII)
 _WANTED = {
     **dict.fromkeys(("model_type", "dict_type", "model_attributes_type"), "a mapping"),
     "too_short": "at least one item",
@@ -76,7 +79,10 @@ def _fault(kind: str, value: Any, context: Mapping[str, Any], message: str) -> F
     if kind in _WANTED:
         return expected(_WANTED[kind].format(**context), value)
     if kind == "list_type":
-        hint = "write [ ] around it" if isinstance(value, str) else None
+        if isinstance(value, str):
+            words = value.replace(",", " ").split()
+            are_plain = len(words) > 1 and all(map(_PLAIN_WORD.fullmatch, words))
+            hint = f"write [{', '.join(words)}]" if are_plain else "write [ ] around it"
         return expected("a list", value, hint)
     if kind.startswith("int_"):
         hint = "without quotes" if isinstance(value, str) and value.isdigit() else None
@@ -89,6 +95,11 @@ def _unknown_key(path: Path, value: Any, root: type[Section]) -> Fault:
     known = list(keys_of(section)) if section else []
     if section and section.choice_noun != "key" and isinstance(value, dict):
         return unknown(section.choice_noun, key, section.exactly_one)
+    if "=" in key and value is None:
+        return Fault(
+            f"unknown key {key!r}",
+            "quote a DN within { }, where a comma ends a value that is not quoted",
+        )
     return unknown("key", key, known)
 
 

@@ -311,9 +311,9 @@ def _syntax_fault(
     hint = "is the line before indented alike, and every [, { and quote closed?"
     if "mapping values are not allowed" in problem:
         hint = "quote a text with ': ' in it, and indent the keys of a mapping alike"
+    elif "tab character" in problem or _is_tab(text, position):
+        return Fault("a tab where YAML wants spaces", "indent with spaces")
     elif "cannot start any token" in problem:
-        if _is_tab(text, position):
-            return Fault("a tab where YAML wants spaces", "indent with spaces")
         hint = "quote a text that begins with a special character"
     return Fault(f"not YAML: {problem}", hint)
 

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from ldapslam.lab import Lab
+from ldapslam.transport.pki.authority import Authority
+from ldapslam.transport.pki.certificate import Role
 from support.command_line import Running, ldapslam
 
 JOB = """\
@@ -149,9 +151,21 @@ def test_an_agent_explains_its_settings(tmp_path: Path) -> None:
     assert rows["allow-secret"] == ["env:PW", "agent.toml"]
     assert rows["allow-target"] == ["loopback,", "ldapi", "default"]
     assert rows["max-orphan"] == ["5m", "agent.toml"]
+    assert int(rows["workers"][0]) >= 1
     assert rows["max-rate"] == ["5000/s", "command", "line"]
     assert rows["never"][-1].endswith("state/ldapslam/spool/load-7")
     assert not (tmp_path / "state").exists(), "nothing was started"
+
+
+def test_an_agent_that_would_not_start_says_so_with_its_settings(
+    tmp_path: Path,
+) -> None:
+    authority = Authority.create(tmp_path / "pki", "fleet")
+    authority.issue("olga", Role.OPERATOR).rename(tmp_path / "tls")
+    ended = ldapslam("agent", "--tls", "tls", "--explain", cwd=tmp_path)
+    assert ended.returncode == 2
+    assert "allow-target" in ended.stdout
+    assert "is the certificate of operator 'olga', this needs" in ended.stderr
 
 
 def test_runs_are_listed_newest_first_and_shown_by_prefix_or_latest(
@@ -300,6 +314,8 @@ def test_an_agent_leaves_the_fleet_on_a_signal(
         guest.wait_for_text("registered")
         guest.process.send_signal(number)
         assert guest.wait() == 0, guest.stderr
+    _, _, after = guest.stderr.partition("leaving: ")
+    assert len(after.splitlines()) == 1, "nothing to worry about"
     code, out, _ = fleet.call("agents", "--json")
     assert code == 0
     assert "guest" not in [

@@ -59,6 +59,25 @@ def test_a_second_delivery_and_a_second_report_change_nothing(url: str) -> None:
         assert stored_intervals(store, RUN_ID) == written
 
 
+def test_a_run_that_is_still_being_committed_is_not_created_twice(url: str) -> None:
+    """Its connection was lost, and the server does not know yet."""
+    waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+    record = run_record(SMALL)
+    with (
+        Store.open(url) as lost,
+        Store.open(url) as store,
+        ThreadPoolExecutor(1) as executor,
+    ):
+        with lost.together():
+            assert lost.create_run(record)
+            creating = executor.submit(store.create_run, record)
+            while not execute(url, waiting):
+                assert not creating.done()
+        assert creating.result(timeout=10) is False
+        store.withdraw_run(RUN_ID)
+        assert store.runs() == []
+
+
 def test_one_coordinator_keeps_the_others_out(url: str) -> None:
     with Store.open(url) as first, Store.open(url) as second:
         assert first.claim("process 1 on host a") is None

@@ -102,7 +102,9 @@ _SERVER = "UPDATE run SET manifest = replace(manifest, 'servers', 'servers2')"
         pytest.param(_sql(_THRESHOLD), "job has other content", id="threshold"),
         pytest.param(_sql(_SERVER), "manifest has other content", id="server"),
         pytest.param(
-            _sql("UPDATE run SET verdict = 'FAIL'"), "judged was", id="verdict"
+            _sql("UPDATE run SET verdict = 'FAIL'"),
+            "the verdict was PASS of run",
+            id="verdict",
         ),
         pytest.param(
             _sql("DELETE FROM interval_report WHERE sequence = 2"),
@@ -146,6 +148,24 @@ def test_what_has_no_digest_is_not_verified(run: Path) -> None:
     ended = ldapslam("verify", run, cwd=run)
     assert (ended.returncode, ended.stdout) == (3, "")
     assert "has no digest" in ended.stderr
+
+
+def test_the_file_itself_may_be_named(run: Path) -> None:
+    """Of it alone: without its digest it tells nothing."""
+    file = run / "result.json"
+    ended = ldapslam("verify", file, cwd=run)
+    assert ended.returncode == 0, ended.stderr
+    assert "checked  result.json\n" in ended.stdout
+    result = json.loads(file.read_text())
+    del result["digest"]
+    file.write_text(json.dumps(result))
+    ended = ldapslam("verify", file, cwd=run)
+    assert (ended.returncode, ended.stdout) == (3, "")
+    assert "has no digest" in ended.stderr
+    assert "somebody removed it" in ended.stderr
+    file.write_text("garbage")
+    ended = ldapslam("verify", file, cwd=run)
+    assert "hint: give the folder of a run, or its result.json" in ended.stderr
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"digest": 1}', '{"digest": {}}'])

@@ -45,10 +45,12 @@ from ldapslam.transport.pki.certificate import (
     identity_of,
     key_pem,
     new_key,
+    public_key_bytes,
     read_certificate,
     read_key,
     request_key,
 )
+from ldapslam.transport.pki.revocation import is_signed_by, lists_in
 from ldapslam.transport.pki.token import JoinToken
 
 AUTHORITY_LIFETIME = timedelta(days=3650)
@@ -93,7 +95,22 @@ class Authority:
                 hint="make one: ldapslam pki init",
             )
         self.certificate = read_certificate(folder / AUTHORITY_FILE)
+        self._check_key()
         self.authority_pem = certificate_pem(self.certificate)
+
+    def _check_key(self) -> None:
+        """The key may be elsewhere: only who signs needs it."""
+        path = self.folder / "ca.key"
+        if not path.exists():
+            return
+        ours, theirs = read_key(path).public_key(), self.certificate.public_key()
+        if public_key_bytes(ours) != public_key_bytes(theirs):
+            raise ConfigError(
+                f"{self.folder}: ca.key is not the key of {AUTHORITY_FILE}",
+                hint=f"put the authority's own {AUTHORITY_FILE} back, from a backup; "
+                "a file with the certificates of several authorities belongs beside "
+                "the certificates issued by them, not in this folder",
+            )
 
     @classmethod
     def create(
@@ -358,13 +375,20 @@ class Authority:
             )
 
     def _revoked(self) -> list[x509.RevokedCertificate]:
-        path = self.revoked_file
-        try:
-            return list(x509.load_pem_x509_crl(path.read_bytes()))
-        except OSError as error:
-            raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
-        except ValueError as error:
-            raise ConfigError(f"{path}: is no list of the revoked: {error}") from error
+        """What the authority's own list has; ConfigError when that is not there."""
+        for one in lists_in(self.revoked_file):
+            if is_signed_by(one, self.certificate):
+                return list(one)
+        raise ConfigError(
+            f"{self.revoked_file}: has no list of this authority",
+            hint="put its own list back, from a backup, before those of others",
+        )
+
+    def _others_lists(self) -> list[x509.CertificateRevocationList]:
+        if not self.revoked_file.exists():
+            return []
+        found = lists_in(self.revoked_file)
+        return [one for one in found if not is_signed_by(one, self.certificate)]
 
     def _write_revoked(self, entries: Sequence[x509.RevokedCertificate]) -> None:
         now_utc = self._now_utc()
@@ -378,7 +402,9 @@ class Authority:
         for entry in entries:
             builder = builder.add_revoked_certificate(entry)
         signed = builder.sign(read_key(self.folder / "ca.key"), hashes.SHA256())
-        write_private(self.revoked_file, signed.public_bytes(Encoding.PEM))
+        lists = [signed, *self._others_lists()]
+        content = b"".join(one.public_bytes(Encoding.PEM) for one in lists)
+        write_private(self.revoked_file, content)
 
 
 def _holder(token_path: Path) -> str | None:

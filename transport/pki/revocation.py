@@ -67,24 +67,14 @@ class Revocations:
 
     def _read(self, path: Path) -> frozenset[tuple[bytes, int]]:
         """Of all lists in the file: one authority follows another."""
-        content = read_pem(path)
-        blocks = _BLOCK.findall(content) or [content]
-        if content.count(_BEGIN) > len(blocks):
-            raise ConfigError(f"{path}: a list of revoked certificates is cut off")
-        return frozenset().union(*(self._read_list(path, one) for one in blocks))
+        lists = lists_in(path)
+        return frozenset().union(*(self._revoked_by(path, one) for one in lists))
 
-    def _read_list(self, path: Path, block: bytes) -> frozenset[tuple[bytes, int]]:
-        try:
-            revocations = x509.load_pem_x509_crl(block)
-        except ValueError as error:
-            raise ConfigError(
-                f"{path}: is no list of revoked certificates: {error}",
-                hint="give a CRL as PEM",
-            ) from error
+    def _revoked_by(
+        self, path: Path, revocations: x509.CertificateRevocationList
+    ) -> frozenset[tuple[bytes, int]]:
         if not any(
-            authority.subject == revocations.issuer
-            and _is_signed_by(revocations, authority)
-            for authority in self._authorities()
+            is_signed_by(revocations, authority) for authority in self._authorities()
         ):
             raise ConfigError(
                 f"{path}: a list of revoked certificates is not signed by authority "
@@ -95,9 +85,26 @@ class Revocations:
         return frozenset((issuer, entry.serial_number) for entry in revocations)
 
 
-def _is_signed_by(
+def lists_in(path: Path) -> list[x509.CertificateRevocationList]:
+    """The lists of a file, one after the other; ConfigError."""
+    content = read_pem(path)
+    blocks = _BLOCK.findall(content) or [content]
+    if content.count(_BEGIN) > len(blocks):
+        raise ConfigError(f"{path}: a list of revoked certificates is cut off")
+    try:
+        return [x509.load_pem_x509_crl(one) for one in blocks]
+    except ValueError as error:
+        raise ConfigError(
+            f"{path}: is no list of revoked certificates: {error}",
+            hint="give a CRL as PEM",
+        ) from error
+
+
+def is_signed_by(
     revocations: x509.CertificateRevocationList, authority: x509.Certificate
 ) -> bool:
+    if authority.subject != revocations.issuer:
+        return False
     key = authority.public_key()
     try:
         return revocations.is_signature_valid(key)  # type: ignore[arg-type]

@@ -7,7 +7,6 @@ import pytest
 
 from ldapslam.agent.admission import admit
 from ldapslam.agent.admission.limits import AgentLimits
-from ldapslam.proto import engine_pb2 as pb
 
 
 @pytest.mark.parametrize(
@@ -24,5 +23,4 @@ def test_the_number_of_workers(
     monkeypatch.setattr(admit, "usable_cores", lambda: 4)
     monkeypatch.setattr(admit, "keep_to_cpus", lambda _: None)
     limits = AgentLimits(max_cpu_ratio=max_cpu_ratio)
-    request = pb.PrepareEngine(workers=wanted)
-    assert admit.workers_for(request, limits) == workers
+    assert admit.workers_for(wanted, limits) == workers

@@ -34,6 +34,7 @@ from ldapslam.proto.operator_pb2 import (
     SubmitJobRequest,
     WatchRunRequest,
 )
+from ldapslam.results import audit
 from ldapslam.results.packing import pack
 from ldapslam.results.records import IntervalRecord
 from ldapslam.results.store import Store
@@ -188,6 +189,49 @@ def test_a_run_that_cannot_be_stored_starts_no_load(
         run_id = await world.submit()
         (command,) = await world.commands(1)
         assert command.prepare.run_id == run_id
+        assert [run.run_id for run in world.store.runs()] == [run_id]
+
+    in_a_world(tmp_path, test)
+
+
+def lose_answers(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
+    """The connection ends after each of so many commits, before its answer."""
+    real = audit.noted
+    left = [times]
+
+    def noted(*args: Any) -> Any:
+        answer = real(*args)
+        if left[0]:
+            left[0] -= 1
+            raise AWAY
+        return answer
+
+    monkeypatch.setattr(audit, "noted", noted)
+
+
+def test_a_run_whose_commit_had_no_answer_is_one_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test(world: World) -> None:
+        lose_answers(monkeypatch, times=1)
+        run_id = await world.submit()
+        assert [run.run_id for run in world.store.runs()] == [run_id]
+        notes = [note.subject for note in audit.newest(world.store)]
+        assert notes.count(run_id) == 1
+        (command,) = await world.commands(1)
+        assert command.prepare.run_id == run_id
+
+    in_a_world(tmp_path, test)
+
+
+def test_a_run_that_was_refused_without_an_answer_does_not_stay_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test(world: World) -> None:
+        lose_answers(monkeypatch, times=2)
+        with pytest.raises(StoreError, match="terminating connection"):
+            await world.submit()
+        run_id = await world.submit()
         assert [run.run_id for run in world.store.runs()] == [run_id]
 
     in_a_world(tmp_path, test)

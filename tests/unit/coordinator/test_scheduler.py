@@ -5,10 +5,17 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from ldapslam.base.errors import ConfigError, JobErrors, StoreBusy, TargetError
+from ldapslam.base.errors import (
+    ConfigError,
+    JobErrors,
+    StoreBusy,
+    StoreError,
+    TargetError,
+)
 from ldapslam.coordinator.schedules.schedule import State
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto import schedule_pb2
@@ -322,6 +329,28 @@ def test_a_submission_is_tried_again_when_the_store_was_busy(tmp_path: Path) -> 
         await queue.tick_at(NOON + 2 * S)
         assert outcomes(queue, schedule_id) == [("12:00", "submitted")]
         assert len(queue.begun) == 1
+
+    in_a_queue(tmp_path, BEGIN, test)
+
+
+def test_a_time_that_was_settled_without_an_answer_has_its_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test(queue: FakeQueue) -> None:
+        schedule_id = await create(queue, schedule_request("h", cron="0 12 * * *"))
+        settle = schedule_store.settle
+
+        def without_answer(*args: Any) -> Any:
+            settle(*args)
+            raise StoreError("terminating connection")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(schedule_store, "settle", without_answer)
+            with pytest.raises(StoreError, match="terminating"):
+                await queue.tick_at(NOON)
+        await queue.tick_at(NOON + S)
+        assert outcomes(queue, schedule_id) == [("12:00", "submitted")]
+        assert fires(queue, schedule_id)[0].run_ids == tuple(queue.begun)
 
     in_a_queue(tmp_path, BEGIN, test)
 

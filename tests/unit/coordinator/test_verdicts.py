@@ -95,6 +95,47 @@ def test_a_verdict_is_stored_with_its_signed_digest(tmp_path: Path) -> None:
     assert seen.told == ["FAIL"]
 
 
+class Failing(Seen):
+    """Its process dies so often."""
+
+    def __init__(self, failures: int) -> None:
+        super().__init__("PASS")
+        self.failures = failures
+
+    async def judge(self, run_id: str, *, looks_only: bool = False) -> Judgement:
+        if self.failures:
+            self.failures -= 1
+            return Judgement(problem="its process ended with -9")
+        return await super().judge(run_id, looks_only=looks_only)
+
+
+@pytest.mark.parametrize(
+    ("failures", "verdict", "events"), [(2, "PASS", 0), (3, None, 1)]
+)
+def test_a_judge_that_fails_is_asked_again_and_then_the_run_says_why(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    failures: int,
+    verdict: str | None,
+    events: int,
+) -> None:
+    monkeypatch.setattr(judge_module, "_PAUSES_S", (0.0, 0.0))
+    seen = Failing(failures)
+
+    async def test(verdicts: Verdicts, store: Store) -> None:
+        before = len(store.events(RUN_ID))
+        verdicts.judge(store.run(RUN_ID))
+        await verdicts.wait()
+        await verdicts._writer.flush()
+        assert store.run(RUN_ID).verdict == verdict
+        added = store.events(RUN_ID)[before:]
+        assert [one.kind for one in added] == ["not_judged"] * events
+        assert all("ended with -9" in one.text for one in added)
+
+    in_a_store(tmp_path, seen, test)
+    assert seen.told == [verdict]
+
+
 def test_a_key_that_signs_nothing_costs_no_verdict(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

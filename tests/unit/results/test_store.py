@@ -57,6 +57,16 @@ def test_a_run_is_read_as_it_was_written(store: Store) -> None:
     assert store.runs() == [replace(brief, manifest={})]
 
 
+def test_a_run_is_created_once_and_its_id_is_no_other_runs(store: Store) -> None:
+    record = run_record(SMALL)
+    assert store.create_run(record)
+    store.set_run_state(RUN_ID, "failed")
+    assert not store.create_run(record)
+    assert store.run(RUN_ID).state == "failed"
+    with pytest.raises(StoreRefused, match="another run"):
+        store.create_run(replace(record, job_hash="other"))
+
+
 def test_intervals_are_read_as_they_were_written_by_index_then_agent(
     store: Store,
 ) -> None:

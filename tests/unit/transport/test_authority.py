@@ -19,7 +19,12 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from ldapslam.base.errors import AccessRefused, ConfigError
-from ldapslam.transport.credentials import TlsFiles, check_client, check_server
+from ldapslam.transport.credentials import (
+    TlsFiles,
+    _ServerFiles,
+    check_client,
+    check_server,
+)
 from ldapslam.transport.pki.authority import Authority, Signed
 from ldapslam.transport.pki.certificate import (
     Identity,
@@ -264,6 +269,64 @@ def test_all_lists_of_a_file_count(authority: Authority, tmp_path: Path) -> None
     for one, _ in names:  # of the other one nobody knows
         with pytest.raises(ConfigError, match="is not trusted"):
             Revocations(both, partial(list, [one.certificate]))
+
+
+def test_a_revocation_keeps_the_lists_of_other_authorities(
+    authority: Authority, tmp_path: Path
+) -> None:
+    """Also of one that has the same name."""
+    other = Authority.create(tmp_path / "other", "fleet")
+    agents = [
+        identity(one.issue(name, Role.AGENT) / "cert.pem")
+        for one, name in ((authority, "a1"), (authority, "a2"), (other, "b1"))
+    ]
+    authority.revoke("a1")
+    other.revoke("b1")
+    lists = [one.revoked_file.read_bytes() for one in (other, authority)]
+    authority.revoked_file.write_bytes(b"".join(lists))
+    assert authority.revoke("a2") == 1
+    known = [authority.certificate, other.certificate]
+    revoked = Revocations(authority.revoked_file, lambda: known)
+    assert all(map(revoked.has, agents))
+    first, rest = authority.revoked_file.read_bytes().split(lists[0])
+    assert rest == b""
+    authority.revoked_file.write_bytes(first)
+    assert Revocations(authority.revoked_file, lambda: known[:1]).has(agents[0])
+    authority.revoked_file.write_bytes(lists[0])
+    with pytest.raises(ConfigError, match="has no list of this authority"):
+        authority.issued()
+
+
+def test_a_key_of_another_authority_is_refused(
+    authority: Authority, tmp_path: Path
+) -> None:
+    Authority.create(tmp_path / "other", "fleet")
+    mine = authority.folder / "ca.pem"
+    other = (tmp_path / "other" / "ca.pem").read_bytes()
+    mine.write_bytes(mine.read_bytes() + other)
+    Authority(authority.folder)
+    mine.write_bytes(other)
+    with pytest.raises(ConfigError, match=r"ca.key is not the key of ca.pem") as caught:
+        Authority(authority.folder)
+    assert "from a backup" in str(caught.value.hint)
+    (authority.folder / "ca.key").unlink()  # as on a host that signs nothing
+    Authority(authority.folder)
+
+
+def test_a_server_says_which_changed_files_are_in_force(
+    authority: Authority, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    folder = authority.issue("c1", Role.COORDINATOR, ["localhost"])
+    served = _ServerFiles(files_of(folder), True)
+    assert served.changed() is None
+    other = Authority.create(tmp_path / "other", "fleet")
+    with (folder / "ca.pem").open("ab") as file:
+        file.write(other.authority_pem)
+    assert served.changed() is not None
+    assert served.changed() is None
+    said = f"changed, and in force now: {folder / 'ca.pem'}"
+    assert [record.getMessage() for record in caplog.records] == [said]
 
 
 def test_a_coordinator_does_not_start_with_a_list_that_is_none(

@@ -157,12 +157,48 @@ def test_foreign_clients_see_the_kind_of_error(
 
 
 def test_a_call_that_did_not_reach_us_means_unreachable() -> None:
-    call = RefusedCall(grpc.StatusCode.UNAVAILABLE, "connection refused")
+    call = RefusedCall(grpc.StatusCode.UNAVAILABLE, "Socket closed")
     with (
-        pytest.raises(CoordinatorUnreachable, match="connection refused"),
+        pytest.raises(CoordinatorUnreachable, match="the connection ended"),
         rpc_errors("127.0.0.1:1"),
     ):
         raise call
+
+
+@pytest.mark.parametrize(
+    ("details", "words"),
+    [
+        (
+            "failed to connect to all addresses; last error: UNKNOWN: "
+            "ipv4:127.0.0.1:7400: Failed to connect to remote host: Connection refused",
+            "connection refused",
+        ),
+        (
+            "failed to connect to all addresses; last error: FAILED_PRECONDITION: "
+            "unix:/x.sock: connect failed: addr: unix:/x.sock error: No such file or "
+            "directory",
+            "no such file or directory",
+        ),
+        (
+            "failed to connect to all addresses; last error: UNKNOWN: ipv4:1.2.3.4:1: "
+            "Ssl handshake failed: SSL_ERROR_SSL: error:1000007d:SSL routines",
+            "the TLS handshake failed",
+        ),
+        (
+            "failed to connect to all addresses; last error: UNKNOWN: ipv4:1.2.3.4:1: "
+            "Timeout occurred: FD shutdown",
+            "no connection could be made",
+        ),
+        (
+            "DNS resolution failed for nosuch:1: C-ares status is not ARES_SUCCESS",
+            "its name cannot be resolved",
+        ),
+    ],
+)
+def test_no_text_of_grpc_says_why_nobody_answered(details: str, words: str) -> None:
+    error = error_of_rpc(RefusedCall(grpc.StatusCode.UNAVAILABLE, details), "a")
+    assert str(error) == f"coordinator 'a' did not answer: {words}"
+    assert error.hint
 
 
 def test_a_call_without_answer_says_so() -> None:
