@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ldapslam.base.errors import ConfigError, ExitCode, LdapSlamError
+from ldapslam.base.units import format_duration
 from ldapslam.jobs.connection_settings import ConnectionSettings
 from ldapslam.studies.points import Point, Turn
 from ldapslam.studies.server_settings import ChangedSettings, Place
@@ -65,16 +66,17 @@ class Journal:
         self.runs.mkdir(mode=0o700, parents=True, exist_ok=True)
         head = {"study": dict(identity)}
         if self._file.exists():
-            first, *lines = self._file.read_text("utf-8").splitlines() or [""]
+            whole, _, half = self._file.read_text("utf-8").rpartition("\n")
+            if half:  # it was killed in the middle of a line
+                self._file.write_text(whole + "\n", "utf-8")
+            first, *lines = whole.split("\n")
             if first != _line(head):
                 raise ConfigError(
                     f"the folder {str(folder)!r} has the runs of another study, or of "
                     "this one before it was changed",
                     hint="name another folder with --out, or remove this one",
                 )
-            for line in lines:
-                with contextlib.suppress(ValueError):  # half a line: it was killed
-                    self.ended.append(Ended(**json.loads(line)))
+            self.ended += [Ended(**json.loads(line)) for line in lines]
         else:
             self._append(head)
 
@@ -217,7 +219,8 @@ def _call(hook: Hook, point: Point, log: Path) -> None:
         raise ConfigError(f"{what} cannot be run: {error.strerror}") from error
     except subprocess.TimeoutExpired as error:
         raise ConfigError(
-            f"{what} was ended after {error.timeout:g} s", hint=f"see {log}"
+            f"{what} was ended after {format_duration(hook.timeout_ns)}",
+            hint=f"see {log}",
         ) from error
     if done.returncode:
         raise ConfigError(

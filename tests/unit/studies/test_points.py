@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Study files, their points, and the order of their runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from ldapslam.base.errors import JobErrors
+from ldapslam.studies.points import points_of, turns_of
+from ldapslam.studies.study_file import Study, load_study
+
+STUDY = """
+study: two
+job: job.yaml
+vars: {users: 2000, secure: true}
+axes:
+  clients: [5, 50]
+  variant:
+    variants:
+      old: {targets.directory: "ldap://a"}
+      new: {targets.directory: "ldap://b", users: 7}
+  pause: {field: run.warm_up, values: [1s, 2s]}
+"""
+
+
+def study_of(folder: Path, text: str) -> Study:
+    file = folder / "study.yaml"
+    file.write_text(text)
+    return load_study(file)
+
+
+def test_points_are_all_combinations_with_what_they_set(tmp_path: Path) -> None:
+    points = points_of(study_of(tmp_path, STUDY))
+    assert [one.label for one in points[:3]] == [
+        "clients=5 variant=old pause=1s",
+        "clients=5 variant=old pause=2s",
+        "clients=5 variant=new pause=1s",
+    ]
+    assert len(points) == 8
+    assert points[2].overrides == (
+        'vars.users="2000"',
+        'vars.secure="true"',
+        'vars.clients="5"',
+        'targets.directory="ldap://b"',
+        'vars.users="7"',
+        'run.warm_up="1s"',
+    )
+
+
+def test_combinations_can_be_left_out(tmp_path: Path) -> None:
+    left_out = STUDY + "leave_out: [{clients: 50, variant: old}, {pause: 2s}]\n"
+    points = points_of(study_of(tmp_path, left_out))
+    assert [one.values["clients"] for one in points] == [5, 5, 50]
+
+
+def test_agents_and_settings_are_axes(tmp_path: Path) -> None:
+    text = """
+study: x
+job: j.yaml
+bind: {dn: cn=admin, password: {env: PASSWORD}}
+axes:
+  agents: [3, 6]
+  cache:
+    values: [0, 20000]
+    setting: {target: supplier, entry: cn=config, attribute: nsslapd-cachesize}
+"""
+    first, *_, last = points_of(study_of(tmp_path, text))
+    assert (first.agents, last.agents) == (3, 6)
+    (setting, value), *rest = last.settings
+    assert (setting.attribute, value, rest) == ("nsslapd-cachesize", "20000", [])
+    assert last.overrides == ()
+
+
+@pytest.mark.parametrize("order", ["interleaved", "random", "as_written"])
+def test_every_repeat_of_every_point_is_run_once(tmp_path: Path, order: str) -> None:
+    study = study_of(tmp_path, STUDY + f"repeats: 3\norder: {order}\n")
+    points = points_of(study)
+    turns = turns_of(study, points)
+    assert turns == turns_of(study, points)
+    assert set(Counter(turns).values()) == {1}
+    assert len(turns) == 24
+    if order == "interleaved":
+        assert [one.repeat for one in turns] == [1] * 8 + [2] * 8 + [3] * 8
+        assert [one.point for one in turns[:8]] != [one.point for one in turns[8:16]]
+    if order == "as_written":
+        assert [one.point for one in turns[:4]] == [0, 0, 0, 1]
+    other = study.model_copy(update={"seed": 2})
+    assert (turns_of(other, points) == turns) is (order == "as_written")
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        (("clients: [5, 50]", "clients: []"), "at least one item"),
+        (("repeats", "repeat: 2\nx"), "unknown key 'repeat'"),
+        (("values: [1s, 2s]", "variants: {a: {}}"), "field does not go"),
+        (("study: two", "study: two\ncompare: variants"), "unknown axis 'variants'"),
+        (("study: two", "study: two\nleave_out: [{x: 1}]"), "unknown axis 'x'"),
+        (
+            ("field: run.warm_up", "setting: {target: a, entry: b, attribute: c}"),
+            "nobody is named who may",
+        ),
+    ],
+)
+def test_faults_of_study_files_are_told(
+    tmp_path: Path, change: tuple[str, str], fault: str
+) -> None:
+    text = (STUDY + "repeats: 2\n").replace(*change)
+    with pytest.raises(JobErrors) as caught:
+        study_of(tmp_path, text)
+    assert fault in "\n".join(map(str, caught.value.faults))
