@@ -3,8 +3,11 @@
 
 Two kinds of evidence, both for the ratio new / old and for the difference new - old:
 
-- *Values of repeated runs*: Welch's t (Welch 1947, Biometrika 34, 28-35), of the
-  logarithms where it is a ratio. Times and rates are skewed and vary by a factor.
+- *Values of repeated runs*: t, of the logarithms where it is a ratio, as times and
+  rates are skewed and vary by a factor. The wider interval of Welch's (1947, Biometrika
+  34, 28-35) and of Student's with a common spread. That is Welch's for sides of one
+  size; for others Welch's alone rejects 6.5 % of 10 runs against 3 that are alike, and
+  Student's 25 % where the 3 spread three times as far.
 - *Two values, each with an interval of its own*: MOVER (Zou and Donner 2008, Statistics
   in Medicine 27, 1693-1702). Of shares with Wilson's intervals this is method 10 of
   Newcombe 1998 (Statistics in Medicine 17, 873-890).
@@ -55,10 +58,10 @@ class Change:
 
 
 def ratio_of_means(old: FloatArray, new: FloatArray) -> Change | None:
-    """The ratio of two geometric means, from the values of runs, by Welch's t on their
+    """The ratio of two geometric means, from the values of runs, by t on their
     logarithms. Shapes (m,) and (n,), any unit, all above 0.
 
-    A single value has the spread of the other side (Student's t). None where no spread
+    A single value has the spread of the other side. None where no spread
     can be known: one value on each side, or values that differ between the sides and
     not within them.
     """
@@ -75,16 +78,20 @@ def difference_of_means(old: FloatArray, new: FloatArray) -> Change | None:
         if old[0] != new[0]:
             return None
         return Change(0.0, 0.0, 0.0, 1.0, 0.0, math.inf, is_ratio=False)
-    if min(sizes) == 1:
-        longer = old if sizes[0] > 1 else new
-        freedom = float(max(sizes) - 1)
-        error = float(np.std(longer, ddof=1)) * math.sqrt(1 + 1 / max(sizes))
-    else:
-        parts = [float(np.var(one, ddof=1)) / len(one) for one in (old, new)]
-        error = math.sqrt(sum(parts))
+    # variance of each side's mean, by a spread common to both and by its own
+    squares = [float(np.var(one)) * len(one) for one in (old, new)]
+    common = sum(squares) / (sum(sizes) - 2) * sum(1 / size for size in sizes)
+    tests = [(math.sqrt(common), float(sum(sizes) - 2))]
+    if min(sizes) > 1:
+        parts = [
+            square / (size - 1) / size
+            for square, size in zip(squares, sizes, strict=True)
+        ]
         freedom = sum(parts) ** 2 / sum(
             part**2 / (size - 1) for part, size in zip(parts, sizes, strict=True)
         )
+        tests.append((math.sqrt(sum(parts)), freedom))
+    error, freedom = max(tests, key=lambda test: _t(1 - LEVEL / 2, test[1]) * test[0])
     reach = _t(1 - LEVEL / 2, freedom) * error
     p = 2 * float(special.stdtr(freedom, -abs(change) / error))
     return Change(

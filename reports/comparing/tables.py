@@ -39,8 +39,8 @@ from ldapslam.reports.typeset import NOT_AVAILABLE, NOTHING, decimal
 
 _RUNS = (
     "Sample: the runs. Values are geometric means of runs (of errors: means). "
-    "Intervals and p are of Welch's t on logarithms; with one run on a side, of "
-    "Student's t by the spread of the other."
+    "Intervals and p are of Welch's t on logarithms, or of Student's where it is "
+    "wider; a single run has the spread of the other side."
 )
 _BATCHES = (
     "Sample: batches of consecutive intervals within the runs (MOVER). This is weaker "
@@ -257,15 +257,15 @@ def _change(finding: Finding | None) -> Cell | str:
         return ""
     if finding.change is None:
         return Cell(NOT_AVAILABLE if finding.needs else NOTHING, MUTED)
-    ends = (finding.change.value, finding.change.low, finding.change.high)
-    value, low, high = (_short(_amount(finding.change, end), "+") for end in ends)
-    return f"{value} {_unit(finding.change)} ({low} to {high})"
+    change = finding.change
+    value, low, high = _amounts(change, change.value, change.low, change.high)
+    return f"{value} {_unit(change)} ({low} to {high})"
 
 
 def _resampled(finding: Finding | None) -> str:
     if finding is None or finding.change is None or finding.bootstrap is None:
         return ""
-    low, high = (_short(_amount(finding.change, end), "+") for end in finding.bootstrap)
+    low, high = _amounts(finding.change, *finding.bootstrap)
     return f"{low} to {high}"
 
 
@@ -282,6 +282,15 @@ def _amount(change: Change, value: float) -> float:
     return (value - 1 if change.is_ratio else value) * 100
 
 
+def _amounts(change: Change, *values: float) -> list[str]:
+    """With a sign, and the digits that the width of the interval supports."""
+    width = abs(_amount(change, change.high) - _amount(change, change.low))
+    digits = 2
+    if 0 < width < math.inf:
+        digits = min(2, max(0, 1 - math.floor(math.log10(width / 2))))
+    return [f"{_amount(change, value):+.{digits}f}" for value in values]
+
+
 def _unit(change: Change) -> str:
     return "%" if change.is_ratio else "points"
 
@@ -295,31 +304,23 @@ def sentence_of(finding: Finding, tests: int) -> str:
     if change is None:
         return f"{what}: none on either side"
     unit = _unit(change)
-    value, low, high = (
-        _amount(change, end) for end in (change.value, change.low, change.high)
-    )
-    word = HIGHER if value > 0 else LOWER
+    value, low, high = _amounts(change, change.value, change.low, change.high)
+    is_rise = value.startswith("+")
+    # of a fall the interval is told by its size, too: 8 % lower (5 to 11 %)
     size, near, far = (
-        _short(one) if word == HIGHER else _short(-one)
-        for one in (value, *((low, high) if word == HIGHER else (high, low)))
+        one[1:] if one[0] == value[0] else f"-{one[1:]}"
+        for one in (value, *((low, high) if is_rise else (high, low)))
     )
-    size_text = f"{size} {unit} {word} ({near} to {far} {unit})"
+    size_text = f"{size} {unit} {HIGHER if is_rise else LOWER} ({near} to {far} {unit})"
     if finding.verdict in (HIGHER, LOWER):
         return f"{what} is {size_text}"
     seen = _detectable(finding)
-    if low > 0 or high < 0:
+    if low[0] == high[0]:
         return (
             f"{what}: no difference seen; {size_text} may be chance in {tests} tests; "
             f"{seen}"
         )
-    ends = f"{_short(low, '+')} to {_short(high, '+')} {unit}"
-    return f"{what}: no difference seen ({ends}); {seen}"
-
-
-def _short(amount: float, sign: str = "") -> str:
-    """Two figures or more, two digits after the point at most."""
-    size = abs(amount)
-    return f"{amount:{sign}.{0 if size >= 10 else 1 if size >= 1 else 2}f}"
+    return f"{what}: no difference seen ({low} to {high} {unit}); {seen}"
 
 
 def _detectable(finding: Finding) -> str:
@@ -328,7 +329,8 @@ def _detectable(finding: Finding) -> str:
     amount = finding.detectable * 100
     if finding.change.is_ratio and amount > 1000:
         return "only one of more than ten times would have been: more runs are needed"
-    return f"one of {_short(amount)} {_unit(finding.change)} would have been"
+    digits = 0 if amount >= 10 else 1 if amount >= 1 else 2
+    return f"one of {amount:.{digits}f} {_unit(finding.change)} would have been"
 
 
 def _finding(one: Finding, tests: int) -> dict[str, Any]:

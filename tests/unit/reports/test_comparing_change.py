@@ -32,7 +32,7 @@ from ldapslam.reports.uncertainty import (
 from ldapslam.results.histogram import Histogram
 from support.queues import Times, batches, mm1
 
-OLD = np.array([101.0, 98.0, 105.0, 99.0])
+OLD = np.array([101.0, 98.0, 105.0])
 NEW = np.array([111.0, 120.0, 109.0])
 EXPERIMENTS = 2_000
 #: Of 5 % rejections in so many experiments, three standard deviations above.
@@ -50,14 +50,24 @@ def test_a_ratio_of_runs_is_welchs_t_on_logarithms() -> None:
     assert found.value == pytest.approx(stats.gmean(NEW) / stats.gmean(OLD))
 
 
-def test_one_run_has_the_spread_of_the_other_side() -> None:
-    found, known = difference_of_means(OLD, np.array([120.0])), stats.ttest_ind
+def test_sides_of_other_sizes_have_the_wider_interval() -> None:
+    old = np.append(OLD, [100.0, 103.0, 97.0, 102.0])
+    found = difference_of_means(old, NEW)
     assert found is not None
-    assert found.freedom == 3
+    known = [
+        stats.ttest_ind(NEW, old, equal_var=is_common) for is_common in (True, False)
+    ]
+    wider = max(known, key=lambda one: float(np.ptp(one.confidence_interval())))
+    assert (found.p, found.freedom) == pytest.approx((wider.pvalue, wider.df))
+
+
+def test_one_run_has_the_spread_of_the_other_side() -> None:
+    found = difference_of_means(OLD, np.array([120.0]))
+    assert found is not None
+    assert found.freedom == 2
     # a prediction interval: a further value of the side lies in it in 95 of 100 cases
-    reach = stats.t.ppf(0.975, 3) * OLD.std(ddof=1) * math.sqrt(1 + 1 / 4)
+    reach = stats.t.ppf(0.975, 2) * OLD.std(ddof=1) * math.sqrt(1 + 1 / 3)
     assert found.high - found.value == pytest.approx(reach)
-    assert known(OLD, OLD).pvalue == pytest.approx(1)
     back = difference_of_means(np.array([120.0]), OLD)
     assert back is not None
     assert (back.value, back.p) == pytest.approx((-found.value, found.p))
@@ -152,8 +162,8 @@ def test_repeats_cover_and_reject_at_the_level(
         lambda: ratio_of_means(side(runs[0], 2.0), side(runs[1], 2.0 * true)), true
     )
     assert without == 0
-    assert 1 - covered <= MOST
-    assert covered <= 0.98
+    print(f"{runs}: {covered:.1%}")
+    assert 0.98 >= covered >= 1 - MOST
 
 
 def _by_batches(values: FloatArray, sizes: FloatArray) -> Estimate | None:
