@@ -9,7 +9,7 @@ from contextlib import ExitStack
 import click
 
 from ldapslam.base.errors import ConfigError, ExitCode
-from ldapslam.cli.console import put_result
+from ldapslam.cli.console import put_result, say
 from ldapslam.cli.options import option, store_option
 from ldapslam.cli.results.report import store_of
 from ldapslam.cli.security import client_options
@@ -68,7 +68,13 @@ def compare_command(
     comparison = compare_sides(made, include_invalid=include_invalid)
     text = "\n\n".join(render_table(one) for one in tables_of(comparison))
     put_result(document_of(comparison), [text], as_json=as_json)
-    return ExitCode.NO_BASELINE if comparison.without_runs else ExitCode.PASS
+    if not comparison.without_runs:
+        return ExitCode.PASS
+    say(
+        f"no valid run of {', '.join(comparison.without_runs)}: nothing to compare\n"
+        "hint: --include-invalid compares INVALID runs too"
+    )
+    return ExitCode.NO_BASELINE
 
 
 def _name(place: int) -> str:

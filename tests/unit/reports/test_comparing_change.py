@@ -166,6 +166,19 @@ def test_repeats_cover_and_reject_at_the_level(
     assert 0.98 >= covered >= 1 - MOST
 
 
+def test_of_a_family_that_is_alike_5_in_100_have_a_finding() -> None:
+    """Ten metrics of five runs a side, which rise and fall together to one half."""
+    rng = np.random.default_rng(8)
+    wrong = 0
+    for _ in range(EXPERIMENTS):
+        common = rng.normal(0, 1, 10)
+        runs = common + rng.normal(0, 1, (10, 10))
+        found = [difference_of_means(one[:5], one[5:]) for one in runs]
+        wrong += bool((holm([one.p for one in found if one]) < 0.05).any())
+    print(f"family: {wrong / EXPERIMENTS:.1%}")
+    assert wrong / EXPERIMENTS <= MOST
+
+
 def _by_batches(values: FloatArray, sizes: FloatArray) -> Estimate | None:
     found = ratio_interval(values, sizes)
     if found is None:
