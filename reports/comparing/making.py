@@ -38,8 +38,8 @@ Facts = dict[str, list[str | None]]
 
 
 def differences_of(runs: Sequence[Summary]) -> Facts:
-    """What was not the same in all of these runs, or could not be read in some of them:
-    what is not here was read and the same."""
+    """What was not the same in all of these runs, and what could not be read in some of
+    them: what is not here was the same, where it could be read."""
     facts, hidden = [dict(_facts(run)) for run in runs], [_hidden(run) for run in runs]
     found: Facts = {}
     for name in dict.fromkeys(name for areas in hidden for name in areas):
@@ -49,7 +49,8 @@ def differences_of(runs: Sequence[Summary]) -> Facts:
             of_run.get(name) or _instead(name, areas)
             for of_run, areas in zip(facts, hidden, strict=True)
         ]
-        if len(set(texts)) > 1:
+        # of what could not be read in some runs, the area says so
+        if len(set(texts) - {NOT_READ, NOT_ASKED}) > 1:
             found[name] = texts
     return found
 

@@ -140,8 +140,8 @@ def _making(sides: Sequence[Side]) -> Table:
                 "of the same."
                 for name in differing
             ),
-            "Job, servers, population, agents and versions. What is not here was read, "
-            "and was the same.",
+            "Job, servers, population, agents and versions. What is not here was the "
+            "same, where it could be read.",
         ),
     )
 

@@ -93,9 +93,12 @@ def test_what_could_not_be_read_is_not_called_the_same(summary: Summary) -> None
     assert differences_of([blind, blind]) == {
         "server 1 · cn=config": [NOT_READ, NOT_READ]
     }
-    assert differences_of([blind, seeing]) == {
-        "server 1 · cn=config": [NOT_READ, "was read"],
-        "server 1 · settings · olcThreads": [NOT_READ, "16"],
+    hides = {"server 1 · cn=config": [NOT_READ, "was read"]}
+    assert differences_of([blind, seeing]) == hides
+    other = changed(summary, "other", manifest=of_server(32, "ds1"))
+    assert differences_of([blind, seeing, other]) == {
+        "server 1 · cn=config": [NOT_READ, "was read", "was read"],
+        "server 1 · settings · olcThreads": [NOT_READ, "16", "32"],
     }
     failed = {"observations": {"ldap://ds1": {"failure": "no answer"}}}
     lost = changed(summary, "lost", manifest=failed)
