@@ -27,7 +27,13 @@ from ldapslam.reports.comparing.change import (
     ratio_of_estimates,
     ratio_of_means,
 )
-from ldapslam.reports.comparing.readings import Metric, Reading, Readings, readings_of
+from ldapslam.reports.comparing.readings import (
+    Metric,
+    Reading,
+    Readings,
+    keys_of,
+    readings_of,
+)
 from ldapslam.reports.model import Summary
 from ldapslam.reports.uncertainty import Estimate
 
@@ -125,7 +131,7 @@ def compare_sides(
         [readings_of(run) for run in side.runs if run.run.run_id not in excluded]
         for side in sides
     ]
-    keys = dict.fromkeys(key for side in readings for run in side for key in run)
+    keys = keys_of([run for side in readings for run in side])
     found = [
         _finding(key, side.name, readings[0], of_side)
         for key in keys

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ldapslam.jobs.fields.thresholds import PERCENTILES, samples_needed
@@ -73,6 +73,21 @@ def readings_of(summary: Summary) -> Readings:
     return found
 
 
+def keys_of(runs: Sequence[Readings]) -> list[tuple[str, Metric]]:
+    """All that any of the runs has; goodput where it is not throughput in all."""
+    keys = dict.fromkeys(key for run in runs for key in run)
+    return [
+        (title, metric)
+        for title, metric in keys
+        if metric != _GOODPUT
+        or any(
+            run[title, _GOODPUT].value != run[title, _THROUGHPUT].value
+            for run in runs
+            if (title, _GOODPUT) in run
+        )
+    ]
+
+
 def _of_operation(one: OperationSummary) -> Iterator[tuple[Metric, Reading]]:
     def by_batches(name: str, value: float | None, needs: str = "") -> Reading:
         interval = one.by_batches.get(name)
@@ -83,8 +98,7 @@ def _of_operation(one: OperationSummary) -> Iterator[tuple[Metric, Reading]]:
         return Reading(value, _at(value, interval, name), one.batches, "")
 
     yield _THROUGHPUT, by_batches("throughput", one.throughput_per_s)
-    if one.goodput_per_s != one.throughput_per_s:
-        yield _GOODPUT, by_batches("goodput", one.goodput_per_s)
+    yield _GOODPUT, by_batches("goodput", one.goodput_per_s)
     yield _ERRORS, by_batches("errors", one.error_share)
     if not one.has_responses:
         return

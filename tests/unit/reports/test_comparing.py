@@ -177,6 +177,23 @@ def test_repeats_that_differ_are_told(summary: Summary) -> None:
     assert sentence_of(errors, 9).endswith("none on either side")
 
 
+def test_goodput_is_compared_where_it_is_not_throughput(summary: Summary) -> None:
+    """Only the writers' modifies fail at times."""
+    comparison = compare_sides(
+        [side("A", summary, *BASE), side("B", summary, 1.101, 1.1, 1.099)]
+    )
+    have = {
+        one.operation for one in comparison.findings if one.metric.name == "goodput"
+    }
+    assert have == {"writers.modify"}
+    base, new = side("A", summary, *BASE), side("B", summary, 1.1, 1.101)
+    search = replace(new.runs[1].streams[0].operations[0], goodput_per_s=1.0)
+    failing = replace(new.runs[1].streams[0], operations=(search,))
+    last = replace(new.runs[1], streams=(failing, *new.runs[1].streams[1:]))
+    comparison = compare_sides([base, Side("B", (new.runs[0], last))])
+    assert found(comparison, "readers.search", "goodput").old.value is not None
+
+
 def test_repeats_without_a_difference_say_what_would_have_been_seen(
     summary: Summary,
 ) -> None:
