@@ -50,7 +50,7 @@ EXIT_CODE_MEANING: Mapping[ExitCode, str] = {
     ExitCode.FAIL: "FAIL: a threshold was missed, or replicas differ",
     ExitCode.USAGE: "wrong usage, or a fault in the job file or the settings",
     ExitCode.INVALID: "INVALID: the numbers cannot be certified",
-    ExitCode.NO_BASELINE: "reserved: no baseline to compare with",
+    ExitCode.NO_BASELINE: "nothing to compare: a side has no valid run",
     ExitCode.FLEET: "fleet: no agents, agent refused, coordinator unreachable",
     ExitCode.TARGET: "target: unreachable, bind refused, TLS failed, not allowed",
     ExitCode.INTERNAL: "internal error",

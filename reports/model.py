@@ -28,6 +28,7 @@ from ldapslam.reports.rules.criteria import ThresholdResult
 from ldapslam.reports.rules.evidence import Outage, Window
 from ldapslam.reports.rules.reconciliation import Reconciliation, SentRequests
 from ldapslam.reports.rules.rules import Rule
+from ldapslam.reports.uncertainty import Estimate
 from ldapslam.results.records import EventRecord, RunRecord
 
 
@@ -75,6 +76,11 @@ class OperationSummary:
     curves: Mapping[str, Curve]
     #: In the job's order; empty where the stream has one server.
     servers: tuple[ServerSummary, ...]
+    #: 'throughput', 'goodput', 'mean' (of response time, in us) or 'errors' -> its 95 %
+    #: confidence interval by batches (reports/uncertainty.py), where it has one.
+    by_batches: Mapping[str, Estimate]
+    #: Batches with requests of this operation.
+    batches: int
 
     @property
     def title(self) -> str:

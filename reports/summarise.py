@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ldapslam.jobs.fields.thresholds import Validity, share_of
+from ldapslam.jobs.fields.thresholds import SHARES, Validity, share_of
 from ldapslam.proto.fields import CONNECTION_COUNTERS, METRICS, OUTCOMES, SET_UP_TIMES
 from ldapslam.reports.collect.clocks import clocks_of
 from ldapslam.reports.collect.collect import collect_run
@@ -22,6 +22,7 @@ from ldapslam.reports.collect.totals import (
     GENERATOR_LAGS,
     UNANSWERED_METRICS,
     AgentTotals,
+    BatchTotals,
     OperationTotals,
     ServerTotals,
     unanswered,
@@ -40,6 +41,13 @@ from ldapslam.reports.rules import verdict
 from ldapslam.reports.rules.criteria import judge_thresholds
 from ldapslam.reports.rules.evidence import Evidence, measured_s
 from ldapslam.reports.rules.reconciliation import sent_requests
+from ldapslam.reports.uncertainty import (
+    BATCHES,
+    Estimate,
+    effective_sample,
+    ratio_interval,
+    share_interval,
+)
 from ldapslam.results.columns import extent
 from ldapslam.results.histogram import Histogram
 from ldapslam.results.monitor_rows import monitor_series
@@ -160,6 +168,7 @@ def _stream(name: str, evidence: Evidence) -> StreamSummary:
                 planned.get("uris", ()),
                 operation,
                 window.measure_s,
+                evidence.plan.batch_lengths_s(BATCHES),
             )
             for key, operation in collected.operations.items()
             if key[0] == name
@@ -173,6 +182,7 @@ def _operation(
     uris: Sequence[str],
     totals: OperationTotals,
     measure_s: float | None,
+    lengths_s: Sequence[float],
 ) -> OperationSummary:
     times_of = wanted_outcome(planned)
     measured = totals.measured
@@ -213,7 +223,38 @@ def _operation(
             for uri in uris
             if uri in totals.servers
         ),
+        by_batches=_by_batches(totals, measure_s, lengths_s),
+        batches=sum(bool(one.times.sample) for one in totals.batches.values()),
     )
+
+
+def _by_batches(
+    totals: OperationTotals, measure_s: float | None, lengths_s: Sequence[float]
+) -> dict[str, Estimate]:
+    """`lengths_s` are those of the batches. A rate has an interval where the stream was
+    at work all the time, a mean where every request had an answer."""
+    batches = [
+        totals.batches.get(number) or BatchTotals() for number in range(len(lengths_s))
+    ]
+    found: dict[str, Estimate | None] = {}
+    if measure_s and measure_s > 0.99 * sum(lengths_s):
+        for name, counter in (("throughput", "completed"), ("goodput", "succeeded")):
+            found[name] = ratio_interval(
+                [getattr(one, counter) for one in batches], lengths_s
+            )
+    if not unanswered(totals.measured):
+        found["mean"] = ratio_interval(
+            [one.times.sum_ns / 1000 for one in batches],
+            [one.times.total for one in batches],
+        )
+    errors, sizes = (
+        [sum(one.measured[name] for name in names) for one in batches]
+        for names in SHARES["errors"]
+    )
+    if sum(sizes):
+        share = sum(errors) / sum(sizes)
+        found["errors"] = share_interval(share, effective_sample(errors, sizes))
+    return {name: one for name, one in found.items() if one is not None}
 
 
 def _server(uri: str, totals: ServerTotals, measure_s: float | None) -> ServerSummary:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`compare`: runs side by side."""
+"""`compare`: runs against runs, and whether their figures differ."""
 
 from __future__ import annotations
 
@@ -8,41 +8,89 @@ from contextlib import ExitStack
 
 import click
 
-from ldapslam.base.errors import ConfigError
-from ldapslam.cli.console import put_result
-from ldapslam.cli.options import store_option
+from ldapslam.base.errors import ConfigError, ExitCode
+from ldapslam.cli.console import put_result, say
+from ldapslam.cli.options import option, store_option
 from ldapslam.cli.results.report import store_of
 from ldapslam.cli.security import client_options
-from ldapslam.reports.comparison import comparison_tables, differences_of
+from ldapslam.reports.comparing.comparison import Side, compare_sides
+from ldapslam.reports.comparing.tables import document_of, tables_of
 from ldapslam.reports.formats.text import render_table
-from ldapslam.reports.result import result_of
+from ldapslam.reports.model import Summary
 from ldapslam.reports.summarise import summarise
+
+_LETTERS = 26
 
 
 @click.command("compare")
-@click.argument("runs", metavar="RUN RUN...", nargs=-1)
+@click.argument("sides", metavar="SIDE SIDE...", nargs=-1)
+@option(
+    "--include-invalid",
+    "Compare INVALID runs too; they are left out of the statistics otherwise.",
+    is_flag=True,
+)
 @store_option
 @client_options
 def compare_command(
-    runs: Sequence[str], store: str | None, coordinator: str, as_json: bool
-) -> None:
-    """Show runs side by side: how they were made, and what came out.
+    sides: Sequence[str],
+    include_invalid: bool,
+    store: str | None,
+    coordinator: str,
+    as_json: bool,
+) -> ExitCode:
+    """Compare runs: how they were made, and whether their figures differ.
 
-    RUN is what `report` takes: an id or its beginning, or the folder of a run.
+    SIDE is a run, or several runs that repeat the same, joined by commas:
+
+    \b
+      ldapslam compare RUN RUN
+      ldapslam compare A1,A2,A3 B1,B2,B3
+
+    The first side is the baseline. RUN is what `report` takes: an id or its beginning,
+    or the folder of a run. Three runs a side or more tell what varies from run to run.
     """
-    if len(runs) < 2:
+    if len(sides) < 2:
         raise ConfigError(
-            f"two runs are needed to compare, got {len(runs)}",
-            hint="`ldapslam list` shows those of a coordinator",
+            f"two sides are needed to compare, got {len(sides)}",
+            hint="`ldapslam list` shows the runs of a coordinator; "
+            "runs joined by commas are one side",
         )
+    made = [
+        Side(_name(place), _runs(runs, store, coordinator))
+        for place, runs in enumerate(sides)
+    ]
+    ids = [run.run.run_id for side in made for run in side.runs]
+    if twice := next((one for one in ids if ids.count(one) > 1), None):
+        raise ConfigError(
+            f"the run {twice!r} is named twice",
+            hint="a run tells nothing when it is compared with itself",
+        )
+    comparison = compare_sides(made, include_invalid=include_invalid)
+    text = "\n\n".join(render_table(one) for one in tables_of(comparison))
+    put_result(document_of(comparison), [text], as_json=as_json)
+    if not comparison.without_runs:
+        return ExitCode.PASS
+    say(
+        f"no valid run of {', '.join(comparison.without_runs)}: nothing to compare\n"
+        "hint: --include-invalid compares INVALID runs too"
+    )
+    return ExitCode.NO_BASELINE
+
+
+def _name(place: int) -> str:
+    """A to Z, then AA, AB and so on."""
+    before, letter = divmod(place, _LETTERS)
+    return (_name(before - 1) if before else "") + chr(ord("A") + letter)
+
+
+def _runs(runs: str, store: str | None, coordinator: str) -> tuple[Summary, ...]:
     summaries = []
-    for run in runs:
+    for run in runs.split(","):
+        if not run:
+            raise ConfigError(
+                f"a run is missing in {runs!r}", hint="commas stand between runs"
+            )
         with ExitStack() as stack:
             results, run_id, _ = stack.enter_context(store_of(run, store, coordinator))
             summaries.append(summarise(results, run_id))
-    result = {
-        "runs": [result_of(summary) for summary in summaries],
-        "differences": differences_of(summaries),
-    }
-    text = "\n\n".join(render_table(one) for one in comparison_tables(summaries))
-    put_result(result, [text], as_json=as_json)
+    return tuple(summaries)

@@ -20,6 +20,9 @@ from ldapslam.reports.typeset import plain
 
 _WIDTH = 100
 _WIDEST_CELL = 60
+#: Of a table for a terminal: its columns of texts share what those of numbers leave.
+_WIDEST_TABLE = 112
+_NARROWEST_TEXT = 16
 
 
 def render_text(document: Document) -> str:
@@ -46,8 +49,9 @@ def headline(document: Document) -> str:
 
 
 def render_table(table: Table) -> str:
-    """One table, its caption above."""
-    return plain("\n".join(_table(table)))
+    """One table, its caption above; its texts are wrapped so that terminals hold it."""
+    widths = _fitted(_widths(table), table.columns)
+    return plain("\n".join(_table(table, widths)))
 
 
 def _section(section: Section) -> list[str]:
@@ -57,7 +61,8 @@ def _section(section: Section) -> list[str]:
     for block in section.blocks:
         match block:
             case Table():
-                lines += ["", *_table(block)]
+                widths = [min(width, _WIDEST_CELL) for width in _widths(block)]
+                lines += ["", *_table(block, widths)]
             case Paragraph():
                 lines += ["", *textwrap.wrap(block.text, _WIDTH)]
             case Listing():
@@ -68,15 +73,23 @@ def _section(section: Section) -> list[str]:
     return lines
 
 
-def _table(table: Table) -> list[str]:
-    titles = [
+def _titles(table: Table) -> list[Cell]:
+    return [
         Cell(f"{column.title} ({column.unit})" if column.unit else column.title)
         for column in table.columns
     ]
-    widths = [
-        min(max(len(row[place].text) for row in (titles, *table.rows)), _WIDEST_CELL)
-        for place in range(len(titles))
+
+
+def _widths(table: Table) -> list[int]:
+    """Of the columns, by their longest cells."""
+    rows = (_titles(table), *table.rows)
+    return [
+        max(len(row[place].text) for row in rows) for place in range(len(table.columns))
     ]
+
+
+def _table(table: Table, widths: Sequence[int]) -> list[str]:
+    titles = _titles(table)
     lines = [table.caption, *_row(titles, table.columns, widths)]
     lines.append("  ".join("-" * width for width in widths))
     for row in table.rows:
@@ -84,6 +97,17 @@ def _table(table: Table) -> list[str]:
     for note in table.notes:
         lines += textwrap.wrap(note, _WIDTH)
     return lines
+
+
+def _fitted(widths: list[int], columns: Sequence[Column]) -> list[int]:
+    """Widths with which the table fits, its widest texts wrapped."""
+    texts = [place for place, one in enumerate(columns) if not one.is_number]
+    while texts and sum(widths) + 2 * (len(widths) - 1) > _WIDEST_TABLE:
+        widest = max(texts, key=lambda place: widths[place])
+        if widths[widest] <= _NARROWEST_TEXT:
+            break
+        widths[widest] -= 1
+    return widths
 
 
 def _row(

@@ -344,8 +344,8 @@ USAGE = [
         f"mix {URI} --search 1 --bind 1 {BASE} -e cn=a --credentials x",
         "needs a rate (-r)",
     ),
-    ("compare 20261121-1", "two runs are needed to compare"),
-    (f"compare {URI}", "two runs are needed to compare"),
+    ("compare 20261121-1", "two sides are needed to compare"),
+    (f"compare {URI}", "two sides are needed to compare"),
     ("search -b dc=x", "URI"),
 ]
 

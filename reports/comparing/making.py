@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How runs were made: every difference of job, servers, agents and versions. Pure.
+
+What could not be read of a server is no fact, and is never called equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from ldapslam.reports.model import Summary
+from ldapslam.reports.result import manifest_of
+from ldapslam.reports.sections.bulk_imports import made_by
+from ldapslam.reports.typeset import flattened
+
+#: Instead of a fact that a server did not show, and of those of a server that was not
+#: asked.
+NOT_READ = "could not be read"
+NOT_ASKED = "could not be read: the job has no monitor of it"
+_READ = "was read"
+
+#: Metadata that differs between any two runs.
+_OF_THE_RUN = frozenset(
+    """
+    run_id job_hash seed submitted_utc submitted_by t0_utc started_utc finished_utc
+    state state_detail t0 ending adopted agents control_operations observations
+    observer_cost replication planned_agents phases job_text files_written servers
+    """.split()
+)
+#: Metadata of agents' hosts that affects the statistics.
+_OF_AN_AGENT = ("host", "workers", "realtime", "timer_slack_ns", "stamps")
+
+#: Fact -> its text in each run, in the order of the runs; None where it lacks.
+Facts = dict[str, list[str | None]]
+
+
+def differences_of(runs: Sequence[Summary]) -> Facts:
+    """What was not the same in all of these runs, and what could not be read in some of
+    them: what is not here was the same, where it could be read."""
+    facts, hidden = [dict(_facts(run)) for run in runs], [_hidden(run) for run in runs]
+    found: Facts = {}
+    for name in dict.fromkeys(name for areas in hidden for name in areas):
+        found[name] = [areas.get(name, _READ) for areas in hidden]
+    for name in dict.fromkeys(name for of_run in facts for name in of_run):
+        texts = [
+            of_run.get(name) or _instead(name, areas)
+            for of_run, areas in zip(facts, hidden, strict=True)
+        ]
+        # of what could not be read in some runs, the area says so
+        if len(set(texts) - {NOT_READ, NOT_ASKED}) > 1:
+            found[name] = texts
+    return found
+
+
+def _instead(name: str, hidden: Mapping[str, str]) -> str | None:
+    """Of a fact that the run lacks, where it may be one of those that were not read."""
+    server = name.partition(" · ")[0]
+    places = (text for area, text in hidden.items() if area.startswith(f"{server} · "))
+    return next(places, None)
+
+
+def _hidden(summary: Summary) -> dict[str, str]:
+    """What of each server was not read, and why."""
+    observations = summary.run.manifest.get("observations") or {}
+    found = {}
+    for place, uri in enumerate(_uris(summary), 1):
+        observed = observations.get(uri)
+        if not observed or "facts" not in observed:
+            why = NOT_READ if observed else NOT_ASKED
+            found[f"server {place} · settings"] = why
+            continue
+        for area in observed["facts"].get("unreadable", ()):
+            found[f"server {place} · {area}"] = NOT_READ
+    return found
+
+
+def _facts(summary: Summary) -> Iterator[tuple[str, str]]:
+    manifest = manifest_of(summary)
+    job = yaml.safe_load(summary.run.job_text)
+    if isinstance(job, Mapping):
+        yield from flattened({"job file": job})
+    rest = {key: value for key, value in manifest.items() if key not in _OF_THE_RUN}
+    yield from flattened(rest)
+    yield from flattened({"imports": made_by(summary)})
+    for place, uri in enumerate(_uris(summary), 1):
+        yield from flattened({f"server {place}": _of_server(summary, uri)})
+    for place, agent in enumerate(summary.agents, 1):
+        known = {key: agent.facts[key] for key in _OF_AN_AGENT if key in agent.facts}
+        yield from flattened({f"agent {place}": known})
+
+
+def _uris(summary: Summary) -> list[str]:
+    """The servers in the order in which the job has them."""
+    manifest = summary.run.manifest
+    observations = manifest.get("observations") or {}
+    known = manifest.get("servers") or {}
+    order = dict.fromkeys(
+        uri
+        for stream in summary.run.plan.get("streams", ())
+        for uri in stream.get("uris", ())
+    )
+    uris = [uri for uri in order if uri in known or uri in observations]
+    return uris + [uri for uri in observations if uri not in order]
+
+
+def _of_server(summary: Summary, uri: str) -> dict[str, Any]:
+    """What it said of itself; without the empty values of what it did not show."""
+    manifest = summary.run.manifest
+    known = (manifest.get("servers") or {}).get(uri, {})
+    observed = (manifest.get("observations") or {}).get(uri, {}).get("facts", {})
+    facts: dict[str, Any] = {
+        key: known[key] for key in known if key != "addresses"
+    } | observed
+    if facts.pop("unreadable", None):
+        return {key: value for key, value in facts.items() if value}
+    return facts

@@ -1,0 +1,374 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A comparison as tables and as JSON: what differs in the making, then the figures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ldapslam.reports.comparing.change import LEVEL, Change
+from ldapslam.reports.comparing.comparison import (
+    BY_BATCHES,
+    BY_RUNS,
+    CANNOT_TELL,
+    HIGHER,
+    LOWER,
+    Comparison,
+    Finding,
+    Side,
+    Value,
+)
+from ldapslam.reports.comparing.making import differences_of
+from ldapslam.reports.comparing.readings import Metric
+from ldapslam.reports.document import (
+    BAD,
+    MUTED,
+    Cell,
+    Field,
+    Table,
+    column,
+    filled,
+    number,
+    table,
+)
+from ldapslam.reports.model import Summary
+from ldapslam.reports.result import result_of
+from ldapslam.reports.sections.bulk_imports import compared
+from ldapslam.reports.typeset import NOT_AVAILABLE, NOTHING, decimal
+
+_RUNS = (
+    "Sample: the runs. Values are geometric means of runs (of errors: means). "
+    "Intervals and p are of Welch's t on logarithms, or of Student's where it is "
+    "wider; a single run has the spread of the other side."
+)
+_BATCHES = (
+    "Sample: batches of consecutive intervals within the runs (MOVER). This is weaker "
+    "than repeats: it does not see what varies from run to run, such as caches or "
+    "other load of the hosts, so that a difference may come from that alone. Three "
+    "runs a side would show it."
+)
+_FAMILY = (
+    "adj. p: by Holm, over the {tests} tests here; higher and lower are said where it "
+    "is below 0.05. Intervals are 95 %, each by itself. A difference that would have "
+    "been seen: in 80 % of cases, by the standard error seen."
+)
+
+
+def tables_of(comparison: Comparison) -> tuple[Table, ...]:
+    """What the command prints, in its order."""
+    runs = [run for side in comparison.sides for run in side.runs]
+    return (
+        _runs(comparison),
+        _making(comparison.sides),
+        *compared(runs),
+        *filled(_sentences(comparison), *_figures(comparison)),
+    )
+
+
+def document_of(comparison: Comparison) -> dict[str, Any]:
+    """The same for programs; numbers are not rounded."""
+    runs = [run for side in comparison.sides for run in side.runs]
+    return {
+        "sides": [
+            {"name": side.name, "runs": [run.run.run_id for run in side.runs]}
+            for side in comparison.sides
+        ],
+        "baseline": comparison.sides[0].name,
+        "excluded": list(comparison.excluded),
+        "runs": [result_of(run) for run in runs],
+        "differences": differences_of(runs),
+        "differing_repeats": _differing(comparison.sides),
+        "method": {
+            "level": LEVEL,
+            "adjustment": "Holm",
+            "tests": comparison.tests,
+            **{
+                name: text
+                for name, text in ((BY_RUNS, _RUNS), (BY_BATCHES, _BATCHES))
+                if any(one.sample == name for one in comparison.findings)
+            },
+        },
+        "findings": [_finding(one, comparison.tests) for one in comparison.findings],
+    }
+
+
+def _runs(comparison: Comparison) -> Table:
+    def verdict(run: Summary) -> Cell:
+        if run.run.run_id in comparison.excluded:
+            return Cell("INVALID, left out", BAD)
+        return Cell(run.verdict, BAD if run.verdict == "INVALID" else "")
+
+    return table(
+        "runs",
+        f"Runs; {comparison.sides[0].name} is the baseline",
+        [pair for side in comparison.sides for pair in side.named()],
+        column("", lambda row: row[0]),
+        column("Run", lambda row: row[1].run.run_id),
+        column("Job", lambda row: row[1].run.job_name),
+        column("Verdict", lambda row: verdict(row[1])),
+        number("measured (s)", lambda row: decimal(row[1].measure_s, 0)),
+        number("agents", lambda row: str(len(row[1].agents))),
+        notes=[
+            f"{name} has no valid run: nothing is compared with it."
+            for name in comparison.without_runs
+        ],
+    )
+
+
+def _making(sides: Sequence[Side]) -> Table:
+    """A row for each value of what differs: as wide for two runs as for twenty."""
+    runs = [run for side in sides for run in side.runs]
+    rows = []
+    for fact, texts in differences_of(runs).items():
+        title = fact
+        for text in dict.fromkeys(texts):
+            shown = NOTHING if text is None else text
+            rows.append((title, shown, _having(sides, texts, text)))
+            title = ""
+    differing = _differing(sides)
+    return table(
+        "differences",
+        "How the runs differ",
+        rows,
+        column("Differs", lambda row: row[0]),
+        column("is", lambda row: row[1]),
+        column("in", lambda row: row[2]),
+        notes=(
+            *(
+                f"The runs of {name} differ in how they were made: they are no repeats "
+                "of the same."
+                for name in differing
+            ),
+            "Job, servers, population, agents and versions. What is not here was the "
+            "same, where it could be read.",
+        ),
+    )
+
+
+def _having(
+    sides: Sequence[Side], texts: Sequence[str | None], text: str | None
+) -> str:
+    """The sides and runs with this text, by their short names."""
+    names, place = [], 0
+    for side in sides:
+        of_side = texts[place : place + len(side.runs)]
+        place += len(side.runs)
+        if all(one == text for one in of_side):
+            names.append(side.name)
+        else:
+            pairs = zip(side.named(), of_side, strict=True)
+            names += [name for (name, _), one in pairs if one == text]
+    return ", ".join(names)
+
+
+def _differing(sides: Sequence[Side]) -> list[str]:
+    """The sides whose own runs were not made alike."""
+    return [
+        side.name
+        for side in sides
+        if any(len(set(texts)) > 1 for texts in differences_of(side.runs).values())
+    ]
+
+
+def _sentences(comparison: Comparison) -> Table:
+    samples = {one.sample for one in comparison.findings}
+    notes = [
+        text
+        for name, text in ((BY_RUNS, _RUNS), (BY_BATCHES, _BATCHES))
+        if name in samples
+    ]
+    return table(
+        "findings",
+        f"What the figures say, against {comparison.sides[0].name}",
+        comparison.findings,
+        column("", lambda one: one.side),
+        column("Finding", lambda one: sentence_of(one, comparison.tests)),
+        notes=(*notes, _FAMILY.format(tests=comparison.tests)),
+    )
+
+
+#: Metric's title, side, metric, value, finding; of the baseline without a finding.
+_Row = tuple[str, str, Metric, Value, Finding | None]
+
+
+def _figures(comparison: Comparison) -> list[Table]:
+    """A table for each operation; the baseline's value heads the rows of a metric."""
+    made = []
+    for title in dict.fromkeys(one.operation for one in comparison.findings):
+        rows: list[_Row] = []
+        ours = [one for one in comparison.findings if one.operation == title]
+        for metric in dict.fromkeys(one.metric for one in ours):
+            of_metric = [one for one in ours if one.metric == metric]
+            name = metric.title
+            for one in of_metric:
+                if name:
+                    base = comparison.sides[0].name
+                    rows.append((name, base, metric, one.old, None))
+                    name = ""
+                rows.append((name, one.side, metric, one.new, one))
+        made.append(_figures_of(title, rows))
+    return made
+
+
+def _figures_of(title: str, rows: Sequence[_Row]) -> Table:
+    more: list[Field[_Row]] = []
+    notes = []
+    if any(one and one.mann_whitney_p is not None for *_, one in rows):
+        more.append(number("ranks p", lambda row: _p(row[4], "mann_whitney_p")))
+        notes.append("ranks p: of Mann and Whitney.")
+    if any(one and one.bootstrap is not None for *_, one in rows):
+        more.append(number("bootstrap (95 %)", lambda row: _resampled(row[4])))
+        notes.append("bootstrap: BCa interval of the change.")
+    return table(
+        f"comparison-{title}",
+        title,
+        rows,
+        column("Metric", lambda row: row[0]),
+        column("", lambda row: row[1]),
+        number("value (95 %)", lambda row: _value(row[2], row[3])),
+        number("change (95 %)", lambda row: _change(row[4])),
+        number("p", lambda row: _p(row[4], "p")),
+        number("adj. p", lambda row: _p(row[4], "adjusted_p")),
+        *more,
+        notes=notes,
+    )
+
+
+def _value(metric: Metric, value: Value) -> Cell:
+    if value.value is None:
+        return Cell(NOT_AVAILABLE, MUTED)
+    text = _figure(value.value * metric.scale)
+    if value.interval is None:
+        return Cell(text)
+    low, high = (_figure(end * metric.scale) for end in value.interval[1:])
+    return Cell(f"{text} ({low} to {high})")
+
+
+def _figure(value: float) -> str:
+    """Four figures, and all digits before the point."""
+    if value == 0 or not math.isfinite(value):
+        return decimal(value, 0)
+    return decimal(value, max(0, 3 - math.floor(math.log10(abs(value)))))
+
+
+def _change(finding: Finding | None) -> Cell | str:
+    if finding is None:
+        return ""
+    if finding.change is None:
+        return Cell(NOT_AVAILABLE if finding.needs else NOTHING, MUTED)
+    change = finding.change
+    value, low, high = _amounts(change, change.value, change.low, change.high)
+    return f"{value} {_unit(change)} ({low} to {high})"
+
+
+def _resampled(finding: Finding | None) -> str:
+    if finding is None or finding.change is None or finding.bootstrap is None:
+        return ""
+    low, high = _amounts(finding.change, *finding.bootstrap)
+    return f"{low} to {high}"
+
+
+def _p(finding: Finding | None, name: str) -> str:
+    of = finding.change if finding and name == "p" else finding
+    value = None if of is None else getattr(of, name)
+    if value is None:
+        return ""
+    return "<0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def _amount(change: Change, value: float) -> float:
+    """In % of the old value, or in percentage points."""
+    return (value - 1 if change.is_ratio else value) * 100
+
+
+def _amounts(change: Change, *values: float) -> list[str]:
+    """With a sign, and the digits that the width of the interval supports."""
+    width = abs(_amount(change, change.high) - _amount(change, change.low))
+    digits = 2
+    if 0 < width < math.inf:
+        digits = min(2, max(0, 1 - math.floor(math.log10(width / 2))))
+    return [f"{_amount(change, value):+.{digits}f}" for value in values]
+
+
+def _unit(change: Change) -> str:
+    return "%" if change.is_ratio else "points"
+
+
+def sentence_of(finding: Finding, tests: int) -> str:
+    """The finding in words; `tests` is the number that Holm's method went over."""
+    what = f"{finding.metric.words} of {finding.operation}"
+    if finding.verdict == CANNOT_TELL:
+        return f"{what}: n/a; needs {finding.needs}"
+    change = finding.change
+    if change is None:
+        return f"{what}: none on either side"
+    unit = _unit(change)
+    value, low, high = _amounts(change, change.value, change.low, change.high)
+    is_rise = value.startswith("+")
+    # of a fall the interval is told by its size, too: 8 % lower (5 to 11 %)
+    size, near, far = (
+        one[1:] if one[0] == value[0] else f"-{one[1:]}"
+        for one in (value, *((low, high) if is_rise else (high, low)))
+    )
+    size_text = f"{size} {unit} {HIGHER if is_rise else LOWER} ({near} to {far} {unit})"
+    if finding.verdict in (HIGHER, LOWER):
+        return f"{what} is {size_text}"
+    seen = _detectable(finding)
+    if low[0] == high[0]:
+        return (
+            f"{what}: no difference seen; {size_text} may be chance in {tests} tests; "
+            f"{seen}"
+        )
+    return f"{what}: no difference seen ({low} to {high} {unit}); {seen}"
+
+
+def _detectable(finding: Finding) -> str:
+    if finding.change is None or finding.detectable is None:
+        return ""
+    amount = finding.detectable * 100
+    if finding.change.is_ratio and amount > 1000:
+        return "only one of more than ten times would have been: more runs are needed"
+    digits = 0 if amount >= 10 else 1 if amount >= 1 else 2
+    return f"one of {amount:.{digits}f} {_unit(finding.change)} would have been"
+
+
+def _finding(one: Finding, tests: int) -> dict[str, Any]:
+    change = one.change
+    return {
+        "operation": one.operation,
+        "metric": one.metric.name,
+        "side": one.side,
+        "verdict": one.verdict,
+        "sample": one.sample,
+        "old": _value_of(one.old),
+        "new": _value_of(one.new),
+        "ratio": _change_of(change) if change and change.is_ratio else None,
+        "difference": _change_of(change) if change and not change.is_ratio else None,
+        "p": change and change.p,
+        "adjusted_p": one.adjusted_p,
+        "detectable": _finite(one.detectable),
+        "mann_whitney_p": one.mann_whitney_p,
+        "bootstrap95": one.bootstrap and list(one.bootstrap),
+        "needs": one.needs,
+        "sentence": sentence_of(one, tests),
+    }
+
+
+def _change_of(change: Change) -> dict[str, Any]:
+    return {
+        "value": change.value,
+        "ci95": [_finite(change.low), _finite(change.high)],
+        "standard_error": change.error,
+        "degrees_of_freedom": _finite(change.freedom),
+    }
+
+
+def _value_of(value: Value) -> dict[str, Any]:
+    ends = value.interval and [_finite(end) for end in value.interval[1:]]
+    return {"value": value.value, "ci95": ends, "runs": list(value.of_runs)}
+
+
+def _finite(value: float | None) -> float | None:
+    """JSON has no infinity."""
+    return value if value is not None and math.isfinite(value) else None
