@@ -79,9 +79,7 @@ def describe(topic: str | None = None) -> str:
 def describe_section(section: type[Section], title: str) -> str:
     """A section and those inside it, such as the study file."""
     found = dict(_sections(section, ""))
-    return "\n".join(
-        _section_text(path or title, one) for path, one in _once(found)
-    )
+    return "\n".join(_section_text(path or title, one) for path, one in _once(found))
 
 
 def _once(

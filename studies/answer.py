@@ -10,13 +10,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scipy import stats
 
 from ldapslam.studies.points import Point, Turn
 from ldapslam.studies.runner import Ended, Journal
 from ldapslam.studies.study_file import Study, Value
+
+if TYPE_CHECKING:
+    from ldapslam.studies.comparisons import Compared
 
 SCHEMA = "ldapslam-study/1"
 LEVEL = 0.95
@@ -158,8 +161,10 @@ def estimate_of(values: Sequence[float]) -> Estimate:
     return Estimate(mean, max(mean - half, 0.0), mean + half, tuple(values))
 
 
-def answer_json(answer: Answer) -> dict[str, Any]:
+def answer_json(answer: Answer, compared: Sequence[Compared] = ()) -> dict[str, Any]:
     """The content of study.json."""
+    from ldapslam.reports.comparing.tables import document_of
+
     return {
         "schema": SCHEMA,
         "study": answer.study.name,
@@ -168,6 +173,11 @@ def answer_json(answer: Answer) -> dict[str, Any]:
         "repeats": answer.study.repeats,
         "method": "mean over valid runs; 95 % interval of Student's t over runs",
         "points": [_point_json(one) for one in answer.points],
+        "comparisons": [
+            # each run's result.json has what `runs` would repeat
+            {"values": dict(one.rest), **document_of(one.comparison), "runs": None}
+            for one in compared
+        ],
     }
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,18 +30,19 @@ from ldapslam.studies.answer import Answer, Estimate, PointAnswer, answer_json, 
 
 if TYPE_CHECKING:
     from ldapslam.reports.charts.charts import Line
+    from ldapslam.studies.comparisons import Compared
     from ldapslam.studies.study_file import Value
 
 _TONES = {"PASS": GOOD, "FAIL": BAD, "INVALID": BAD, "": MUTED}
 _CHART = "study-curve"
 
 
-def study_document(answer: Answer, comparison: Sequence[Block] = ()) -> Document:
+def study_document(answer: Answer, compared: Sequence[Compared] = ()) -> Document:
     """The study as a document: its answer first."""
     made = [run for one in answer.points for run in one.runs]
     sections = [Section("points", "Points", _points(answer))]
-    if comparison:
-        sections.append(Section("comparison", "Comparison", tuple(comparison)))
+    if compared:
+        sections.append(Section("comparison", "Comparison", _comparison(compared)))
     sections.append(Section("runs", "Runs", (_runs(answer),)))
     return Document(
         title=answer.study.name,
@@ -61,16 +63,18 @@ def study_document(answer: Answer, comparison: Sequence[Block] = ()) -> Document
 
 
 def write_study(
-    answer: Answer, folder: Path, comparison: Sequence[Block] = ()
+    answer: Answer, folder: Path, compared: Sequence[Compared] = ()
 ) -> list[Path]:
     """Write the reports; their paths."""
     from ldapslam.reports.formats.html import render_html
     from ldapslam.reports.formats.pdf import render_pdf
     from ldapslam.reports.formats.text import render_text
 
-    content = study_document(answer, comparison)
+    content = study_document(answer, compared)
     drawn = {place.name: _chart(answer, place) for place in content.charts()}
-    document = json.dumps(answer_json(answer), indent=2, ensure_ascii=False) + "\n"
+    document = (
+        json.dumps(answer_json(answer, compared), indent=2, ensure_ascii=False) + "\n"
+    )
     files = {
         "study.html": render_html(content, drawn).encode(),
         "study.pdf": render_pdf(content, drawn, started_utc=_EPOCH),
@@ -181,6 +185,23 @@ def _points(answer: Answer) -> tuple[Block, ...]:
     title = "Throughput and response time of each point"
     place = ChartPlace(_CHART, title, "mean over valid runs, with the 95 % interval")
     return (points, place) if titles else (points,)
+
+
+def _comparison(compared: Sequence[Compared]) -> tuple[Block, ...]:
+    from ldapslam.reports.comparing.tables import tables_of
+
+    return tuple(
+        replace(found, caption=": ".join([*_words(one), found.caption]))
+        for one in compared
+        for found in tables_of(one.comparison)[
+            1:
+        ]  # the runs have a table of the study's
+    )
+
+
+def _words(one: Compared) -> list[str]:
+    words = " ".join(f"{name}={value}" for name, value in one.rest.items())
+    return [words] if words else []
 
 
 def _errors(one: PointAnswer, title: str) -> str:

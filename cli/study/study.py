@@ -198,13 +198,15 @@ def _report(
     from ldapslam.reports.document import Table
     from ldapslam.reports.formats.text import headline, render_table
     from ldapslam.studies.answer import answer_json, answer_of
+    from ldapslam.studies.comparisons import comparisons
     from ldapslam.studies.report import study_document, write_study
 
     answer: Answer = answer_of(study, points, journal)
-    files = write_study(answer, journal.folder)
-    document = study_document(answer)
+    compared = comparisons(answer, journal)
+    files = write_study(answer, journal.folder, compared)
+    document = study_document(answer, compared)
     if as_json:
-        put_json(answer_json(answer))
+        put_json(answer_json(answer, compared))
         say(headline(document))
     else:
         tables = [

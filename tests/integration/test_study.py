@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Studies and the search for capacity against a real slapd, by their commands."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import ldap
+import pytest
+
+from ldapslam.lab import Lab
+from support.command_line import Running, ldapslam
+
+JOB = """
+vars: {uri: null, clients: 1, seconds: 2}
+job: lookups
+targets: {directory: "${uri}"}
+run: {duration: "${seconds}s", interval: 250ms}
+validity: {disturbed_intervals: 100%, send_lag_share: 100%}
+streams:
+  - name: readers
+    target: directory
+    load: {closed: {clients: "${clients}", think_time: 5ms}}
+    operations:
+      - search: {base: "ou=people,dc=example,dc=com", filter: "(uid=user.[0-99])"}
+"""
+STUDY = """
+study: small
+job: job.yaml
+axes: {clients: [1, 8]}
+repeats: 2
+attempts: 3
+compare: clients
+"""
+SETTING = """
+study: idle
+job: job.yaml
+vars: {seconds: 60}
+bind: {dn: "%s", password: {file: %s}}
+axes:
+  idle:
+    setting: {target: directory, entry: cn=config, attribute: olcIdleTimeout}
+    values: [1111]
+"""
+
+
+@pytest.fixture
+def lab(slapd_trio: Lab, tmp_path: Path) -> Lab:
+    (tmp_path / "job.yaml").write_text(JOB)
+    return slapd_trio
+
+
+def uri(lab: Lab) -> tuple[str, str]:
+    return "--var", f"uri={lab.supplier.uri}"
+
+
+def read(folder: Path, name: str) -> Any:
+    return json.loads((folder / "ldapslam-runs" / name).read_text())
+
+
+def test_a_study_is_one_command_and_says_what_differs(lab: Lab, tmp_path: Path) -> None:
+    (tmp_path / "study.yaml").write_text(STUDY)
+    done = ldapslam("study", "study.yaml", *uri(lab), cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    study = read(tmp_path, "study-small/study.json")
+    one, eight = (point["operations"]["readers.search"] for point in study["points"])
+    ratio = eight["throughput_per_s"]["mean"] / one["throughput_per_s"]["mean"]
+    assert 4 < ratio <= 9
+    assert len(eight["throughput_per_s"]["runs"]) == 2
+    (comparison,) = study["comparisons"]
+    (found,) = [
+        one
+        for one in comparison["findings"]
+        if (one["operation"], one["metric"]) == ("readers.search", "throughput")
+    ]
+    assert 4 < found["ratio"]["value"] <= 9
+    for name in ("study.html", "study.pdf", "study.txt"):
+        assert (tmp_path / "ldapslam-runs" / "study-small" / name).stat().st_size > 999
+    # all runs are there: nothing is run again
+    again = ldapslam("study", "study.yaml", *uri(lab), cwd=tmp_path)
+    assert "4 of 4 runs are there already" in again.stderr
+    assert read(tmp_path, "study-small/study.json") == study
+
+
+def idle_timeout(lab: Lab) -> list[bytes]:
+    connection = ldap.initialize(lab.supplier.uri)
+    connection.simple_bind_s(lab.admin_dn, lab.admin_password_file.read_text())
+    [(_, found)] = connection.search_s("cn=config", ldap.SCOPE_BASE)
+    connection.unbind_s()
+    return list(found.get("olcIdleTimeout", []))
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_settings_of_servers_are_put_back(
+    lab: Lab, tmp_path: Path, number: signal.Signals
+) -> None:
+    file = tmp_path / "study.yaml"
+    file.write_text(SETTING % (lab.admin_dn, lab.admin_password_file))
+    before = idle_timeout(lab)
+    log = tmp_path / "ldapslam-runs" / "study-idle" / "runs" / "001-1-1.log"
+    with Running("study", file, *uri(lab), cwd=tmp_path) as study:
+        deadline_s = time.monotonic() + 60
+        while not (log.exists() and "is running" in log.read_text()):
+            assert time.monotonic() < deadline_s
+            time.sleep(0.05)
+        assert idle_timeout(lab) == [b"1111"]
+        os.kill(study.process.pid, number)
+        code = study.process.wait(60)
+    if number == signal.SIGKILL:
+        assert idle_timeout(lab) == [b"1111"]
+        done = ldapslam("study", file, *uri(lab), "--restore", cwd=tmp_path)
+        assert "olcIdleTimeout" in done.stderr
+        assert done.returncode == 0
+    else:
+        assert code == 130
+    assert idle_timeout(lab) == before
+    done = ldapslam("study", file, *uri(lab), "--restore", cwd=tmp_path)
+    assert "nothing to put back" in done.stderr
+
+
+def test_capacity_is_the_highest_load_that_holds(lab: Lab, tmp_path: Path) -> None:
+    """A client with a think time of 5 ms makes fewer than 200 searches a second."""
+    objective = "readers.search.throughput < 500/s"
+    search = ("--load", "clients", "--from", "1", "--to", "16", "--precision", "0.4")
+    done = ldapslam(
+        *("capacity", "job.yaml", *uri(lab), *search),
+        *("--objective", objective, "--confirm-for", "2s", "--json"),
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(done.stdout)
+    assert found["objectives"] == [objective]
+    assert 1 <= found["capacity"] <= 3
+    assert found["capacity"] < found["above"] <= 4
+    assert found["above_verdict"] in ("FAIL", "INVALID")
+    (confirmed,) = [one for one in found["runs"] if one["confirms"]]
+    assert (confirmed["load"], confirmed["verdict"]) == (found["capacity"], "PASS")
