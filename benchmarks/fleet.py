@@ -155,13 +155,12 @@ async def _serve_agents(
     rng = np.random.default_rng(seed)
     reports = Reports()
     agents = [WireAgent(name, address) for name in names]
-    for agent in agents:
+    tasks = []
+    for agent, delay in zip(agents, rng.random(len(agents)), strict=True):
         await agent.register()
-    tasks = [asyncio.create_task(agent.follow()) for agent in agents]
-    tasks += [
-        asyncio.create_task(_beat(agent, delay))
-        for agent, delay in zip(agents, rng.random(len(agents)), strict=True)
-    ]
+        # at once: an agent that is silent for 4 s is lost
+        tasks.append(asyncio.create_task(agent.follow()))
+        tasks.append(asyncio.create_task(_beat(agent, delay)))
     pipe.send("there")
     run_id = await asyncio.to_thread(pipe.recv)
     await asyncio.gather(*(agent.begin() for agent in agents))
