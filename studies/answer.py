@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from scipy import stats
 
@@ -18,10 +18,6 @@ from ldapslam.studies.points import Point, Turn
 from ldapslam.studies.runner import Ended, Journal
 from ldapslam.studies.study_file import Study, Value
 
-if TYPE_CHECKING:
-    from ldapslam.studies.comparisons import Compared
-
-SCHEMA = "ldapslam-study/1"
 LEVEL = 0.95
 
 #: Name in study.json -> where result.json has it, of an operation.
@@ -159,56 +155,6 @@ def estimate_of(values: Sequence[float]) -> Estimate:
     half = float(stats.t.ppf((1 + LEVEL) / 2, n - 1)) * spread / math.sqrt(n)
     # none of the metrics can be negative
     return Estimate(mean, max(mean - half, 0.0), mean + half, tuple(values))
-
-
-def answer_json(answer: Answer, compared: Sequence[Compared] = ()) -> dict[str, Any]:
-    """The content of study.json."""
-    from ldapslam.reports.comparing.tables import document_of
-
-    return {
-        "schema": SCHEMA,
-        "study": answer.study.name,
-        "description": answer.study.description,
-        "verdict": answer.verdict,
-        "repeats": answer.study.repeats,
-        "method": "mean over valid runs; 95 % interval of Student's t over runs",
-        "points": [_point_json(one) for one in answer.points],
-        "comparisons": [
-            # each run's result.json has what `runs` would repeat
-            {"values": dict(one.rest), **document_of(one.comparison), "runs": None}
-            for one in compared
-        ],
-    }
-
-
-def _point_json(one: PointAnswer) -> dict[str, Any]:
-    return {
-        "values": dict(one.point.values),
-        "verdict": one.verdict or None,
-        "runs": [
-            {
-                "run_id": run.run_id or None,
-                "repeat": run.ended.repeat,
-                "attempt": run.ended.attempt,
-                "verdict": run.ended.verdict or None,
-                "error": run.ended.error or None,
-                "reasons": list(run.reasons),
-                "folder": f"runs/{run.ended.folder}",
-            }
-            for run in one.runs
-        ],
-        "operations": {
-            title: {
-                metric: {
-                    "mean": found.mean,
-                    "ci95": None if found.low is None else [found.low, found.high],
-                    "runs": list(found.values),
-                }
-                for metric, found in metrics.items()
-            }
-            for title, metrics in one.operations.items()
-        },
-    }
 
 
 def curve(

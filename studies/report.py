@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ldapslam.reports.document import (
     BAD,
@@ -26,7 +26,7 @@ from ldapslam.reports.document import (
     table,
 )
 from ldapslam.reports.typeset import NOT_AVAILABLE, NOTHING, decimal, percent
-from ldapslam.studies.answer import Answer, Estimate, PointAnswer, answer_json, curve
+from ldapslam.studies.answer import Answer, Estimate, PointAnswer, curve
 
 if TYPE_CHECKING:
     from ldapslam.reports.charts.charts import Line
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 _TONES = {"PASS": GOOD, "FAIL": BAD, "INVALID": BAD, "": MUTED}
 _CHART = "study-curve"
+SCHEMA = "ldapslam-study/1"
 
 
 def study_document(answer: Answer, compared: Sequence[Compared] = ()) -> Document:
@@ -290,3 +291,53 @@ def _lines(
             ]
             lines.append(Line(" ".join(words), marks))
     return lines
+
+
+def answer_json(answer: Answer, compared: Sequence[Compared] = ()) -> dict[str, Any]:
+    """The content of study.json."""
+    from ldapslam.reports.comparing.tables import document_of
+
+    return {
+        "schema": SCHEMA,
+        "study": answer.study.name,
+        "description": answer.study.description,
+        "verdict": answer.verdict,
+        "repeats": answer.study.repeats,
+        "method": "mean over valid runs; 95 % interval of Student's t over runs",
+        "points": [_point_json(one) for one in answer.points],
+        "comparisons": [
+            # each run's result.json has what `runs` would repeat
+            {"values": dict(one.rest), **document_of(one.comparison), "runs": None}
+            for one in compared
+        ],
+    }
+
+
+def _point_json(one: PointAnswer) -> dict[str, Any]:
+    return {
+        "values": dict(one.point.values),
+        "verdict": one.verdict or None,
+        "runs": [
+            {
+                "run_id": run.run_id or None,
+                "repeat": run.ended.repeat,
+                "attempt": run.ended.attempt,
+                "verdict": run.ended.verdict or None,
+                "error": run.ended.error or None,
+                "reasons": list(run.reasons),
+                "folder": f"runs/{run.ended.folder}",
+            }
+            for run in one.runs
+        ],
+        "operations": {
+            title: {
+                metric: {
+                    "mean": found.mean,
+                    "ci95": None if found.low is None else [found.low, found.high],
+                    "runs": list(found.values),
+                }
+                for metric, found in metrics.items()
+            }
+            for title, metrics in one.operations.items()
+        },
+    }

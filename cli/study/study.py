@@ -197,9 +197,9 @@ def _report(
 ) -> ExitCode:
     from ldapslam.reports.document import Table
     from ldapslam.reports.formats.text import headline, render_table
-    from ldapslam.studies.answer import answer_json, answer_of
+    from ldapslam.studies.answer import answer_of
     from ldapslam.studies.comparisons import comparisons
-    from ldapslam.studies.report import study_document, write_study
+    from ldapslam.studies.report import answer_json, study_document, write_study
 
     answer: Answer = answer_of(study, points, journal)
     compared = comparisons(answer, journal)

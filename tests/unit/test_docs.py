@@ -21,11 +21,14 @@ from ldapslam.jobs.types import job_types
 from ldapslam.reports.rules.rules import RULES
 from ldapslam.reports.summarise import summarise
 from ldapslam.results.store import Store
+from ldapslam.studies.points import points_of
+from ldapslam.studies.study_file import load_study
 from support.store import Scenario, fill
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS_PAGE = ROOT / "docs" / "commands.md"
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+STUDIES = sorted((ROOT / "configs" / "studies").glob("*.yaml"))
 JOBS = sorted((ROOT / "configs" / "jobs").glob("*.yaml"))
 
 
@@ -89,10 +92,21 @@ def fenced(language: str) -> Iterator[tuple[str, str]]:
 @pytest.mark.parametrize(
     "block", [pytest.param(text, id=name) for name, text in fenced("yaml")]
 )
-def test_each_yaml_block_in_the_documents_loads(block: str) -> None:
+def test_each_yaml_block_in_the_documents_loads(block: str, tmp_path: Path) -> None:
     document = yaml.safe_load(block)
-    if "job" in document:
+    if "study" in document:
+        (tmp_path / "study.yaml").write_text(block)
+        assert points_of(load_study(tmp_path / "study.yaml"))
+    elif "job" in document:
         load_job_text(block, file="document", base=None)
+
+
+@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
+def test_each_ready_study_loads_with_the_job_of_each_point(path: Path) -> None:
+    study = load_study(path)
+    assert study.name == path.stem
+    for point in points_of(study):
+        load_job(path.parent / study.job, point.overrides)
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
