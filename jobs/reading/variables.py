@@ -19,7 +19,7 @@ from ldapslam.jobs.reading.tree import Finding, Path, Tree, read_tree
 NOTATION = """\
 vars: {users: 100000, base: "dc=example,dc=com"}
     names with their defaults; a default may use the names above it. A value
-    that is given must be of the type of the default: whole number, number, text,
+    that is given must be of the default's type: whole number, number, text,
     true or false. With a default of null it must be given: --var users=2000
 ${users}
     in any value of the file: the value. Alone, it keeps its type.

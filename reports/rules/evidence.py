@@ -332,7 +332,8 @@ class Evidence:
 
     def _usual_response_s(self, stream: str, operation: str) -> float:
         """The lowest median of the charts' points, so that what waited for a silence to
-        end is no part of it; of all responses, where the points have too few."""
+        end is no part of it; of all responses, where the points have too few. Of fewer
+        than ten, none is usual: then it is the slowest."""
         timeline, key = self.collected.timeline, (stream, operation)
         series = timeline.operations.get(key)
         points_us = [series.p50_us[place] for place in timeline.measured if series]
@@ -340,7 +341,7 @@ class Evidence:
         if known_us:
             return min(known_us) / 1e6
         times = self.collected.operations[key].union("response_time", ANSWERED)
-        return (times.percentile(50) or 0) / NS_PER_S
+        return (times.percentile(50 if times.count >= 10 else 100) or 0) / NS_PER_S
 
     def loop_share(self, stream: str) -> float:
         """Lags of the generator as a share of the time of a closed stream's clients, in

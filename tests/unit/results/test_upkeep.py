@@ -15,7 +15,7 @@ import pytest
 import sqlalchemy as sa
 
 from ldapslam.base.errors import ConfigError, StoreError
-from ldapslam.results import schedule_store, schema, upkeep
+from ldapslam.results import rows, schedule_store, schema, upkeep
 from ldapslam.results.records import RunRecord, SubmissionRecord
 from ldapslam.results.schedule_store import FireRecord, ScheduleRecord
 from ldapslam.results.store import Store
@@ -104,8 +104,9 @@ def test_writes_are_counted_and_timed_and_reads_are_not(store: Store) -> None:
 
 def test_a_write_that_fails_is_noted_until_the_next_that_does_not(store: Store) -> None:
     store.create_run(a_run(1))
-    with pytest.raises(StoreError):
-        store.create_run(a_run(1))
+    twice = schema.run.insert().values(rows.run_row(a_run(1)))
+    with pytest.raises(StoreError), store.transaction(writes=True) as connection:
+        connection.execute(twice)
     assert store.writes.failures == 1
     assert "UNIQUE" in str(store.writes.failure)
     upkeep.check_writable(store)
