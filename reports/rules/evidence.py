@@ -125,6 +125,8 @@ _OUT = 0.3
 #: A silence is longer than so many usual response times: of the operation that there is
 #: most of, and of the slowest one.
 _SILENCE_TIMES = 10
+#: Of fewer responses than these, no time is usual.
+_FEW = 10
 _SLOW_TIMES = 3
 
 
@@ -332,8 +334,8 @@ class Evidence:
 
     def _usual_response_s(self, stream: str, operation: str) -> float:
         """The lowest median of the charts' points, so that what waited for a silence to
-        end is no part of it; of all responses, where the points have too few. Of fewer
-        than ten, none is usual: then it is the slowest."""
+        end is no part of it; of all responses, where the points have too few. Of few
+        responses, none is usual: then it is the slowest."""
         timeline, key = self.collected.timeline, (stream, operation)
         series = timeline.operations.get(key)
         points_us = [series.p50_us[place] for place in timeline.measured if series]
@@ -341,7 +343,9 @@ class Evidence:
         if known_us:
             return min(known_us) / 1e6
         times = self.collected.operations[key].union("response_time", ANSWERED)
-        return (times.percentile(50 if times.count >= 10 else 100) or 0) / NS_PER_S
+        if times.total < _FEW:
+            return times.max_ns / NS_PER_S
+        return (times.percentile(50) or 0) / NS_PER_S
 
     def loop_share(self, stream: str) -> float:
         """Lags of the generator as a share of the time of a closed stream's clients, in
