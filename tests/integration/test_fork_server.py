@@ -55,6 +55,8 @@ def test_a_process_is_the_agents_own_child_and_speaks_as_a_program_does(
     body = """
         child = await launch(forks)
         process = psutil.Process(child.pid)
+        while "ldapslam.agent.fork_server" in process.cmdline():
+            await asyncio.sleep(0.005)  # it has not set its title yet
         print(process.ppid() == os.getpid(), *filter(None, process.cmdline()))
         async for event in child.events():
             print(event.WhichOneof("kind"))
