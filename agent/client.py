@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import random
 import signal
 import time
@@ -59,6 +60,10 @@ _BACK_OFF_S = (0.1, 2.0)
 _STORE_PAUSE_S = 2.0
 #: And while the spool's disk gives nothing.
 _SPOOL_PAUSE_S = 5.0
+#: Heartbeats in a row that reports may stand for.
+_MOST_SKIPPED = 4
+#: An answer that comes later is of a coordinator that may have gone silent since.
+_SOON_S = 1.0
 #: Exchanges after registration, for a good first clock estimate.
 _FIRST_SAMPLES = 8
 #: A refusal may be about our own previous connection; after this it is final.
@@ -150,6 +155,8 @@ class _Link:
         self._session_id: str | None = None
         self._last_command = 0
         self._samples: list[pb.ClockSample] = []
+        #: When a report was last answered soon, which is as good as a heartbeat.
+        self._answered_s = -math.inf
         self._stub: AgentServiceStub | None = None
         self._is_away = False
         #: It has said so: whatever ends the connection now is in order.
@@ -312,9 +319,16 @@ class _Link:
         raise CoordinatorUnreachable(self._address, "the command stream ended")
 
     async def _beat(self, stub: AgentServiceStub, interval_s: float) -> None:
+        """Heartbeats; fewer while reports are signs of life, for the clock samples."""
+        skipped = 0
         while True:
             await asyncio.sleep(interval_s)
-            await self._heartbeat(stub)
+            is_heard = time.monotonic() - self._answered_s < 1.5 * interval_s
+            if is_heard and skipped < _MOST_SKIPPED:
+                skipped += 1
+            else:
+                skipped = 0
+                await self._heartbeat(stub)
 
     async def _heartbeat(self, stub: AgentServiceStub) -> None:
         request = pb.HeartbeatRequest(
@@ -355,9 +369,11 @@ class _Link:
                 await self._session.has_reports.wait()
                 continue
             number, entry = first
+            sent_s = time.monotonic()
             try:
                 with rpc_errors(self._address):
-                    reply = readable(await _send(stub, entry), self._address)
+                    call = _send(stub, entry, self._session_id or "")
+                    reply = readable(await call, self._address)
             except StoreError as error:
                 # the coordinator is there: keep the connection
                 _log.warning("report %d is not taken yet: %s", number, error)
@@ -367,17 +383,24 @@ class _Link:
             if reply.status == pb.ReportReply.STATUS_REFUSED:
                 _log.error("report %d was refused: %s", number, reply.detail)
                 await asyncio.to_thread(spool.reject, number)
-            else:
-                await asyncio.to_thread(spool.remove, number)
+                continue
+            if entry.HasField("interval") and time.monotonic() < sent_s + _SOON_S:
+                self._answered_s = time.monotonic()
+                self._session.post(CoordinatorHeard())
+            await asyncio.to_thread(spool.remove, number)
 
 
-async def _send(stub: AgentServiceStub, entry: pb.SpoolEntry) -> pb.ReportReply | None:
+async def _send(
+    stub: AgentServiceStub, entry: pb.SpoolEntry, session_id: str
+) -> pb.ReportReply | None:
     calls = {
         "interval": stub.ReportInterval,
         "progress": stub.ReportProgress,
         "monitor": stub.ReportMonitor,
     }
     kind = entry.WhichOneof("kind")
+    if kind == "interval":
+        entry.interval.session_id = session_id
     reply: pb.ReportReply | None
     reply = await calls[kind](getattr(entry, kind), timeout=_REPORT_TIMEOUT_S)
     return reply

@@ -178,8 +178,7 @@ class AgentService(AgentServiceServicer):
     ) -> agent_pb2.HeartbeatReply:
         """A sign of life; the clock's two times are taken here."""
         received_ns = self._fleet.now_ns()
-        self._check_session(request.session_id)
-        link = self._fleet.sessions.get(request.session_id)
+        link = self._hear(request.session_id)
         if link is None:
             return agent_pb2.HeartbeatReply(known=False)
         link.confirm(request.last_command)
@@ -195,10 +194,17 @@ class AgentService(AgentServiceServicer):
             )
         if request.HasField("load"):
             link.load = request.load
-        self._fleet.feed(fleet_machine.AgentHeard(link.identity.name))
         return agent_pb2.HeartbeatReply(
             known=True, received_mono_ns=received_ns, sent_mono_ns=self._fleet.now_ns()
         )
+
+    def _hear(self, session_id: str) -> AgentLink | None:
+        """Take the call as a sign of life of its session; None when it is over."""
+        self._check_session(session_id)
+        link = self._fleet.sessions.get(session_id)
+        if link is not None:
+            self._fleet.feed(fleet_machine.AgentHeard(link.identity.name))
+        return link
 
     def _check_session(self, session_id: str) -> None:
         """AccessRefused when an agent uses the session of another one."""
@@ -242,6 +248,8 @@ class AgentService(AgentServiceServicer):
         run = self._fleet.runs.get(report.run_id)
         if taken.is_new and run is not None:
             run.add_snapshot(report.agent, snapshot)
+        # not before the commit, which may take long: the agent's lease counts from now
+        self._hear(report.session_id)
         status = agent_pb2.ReportReply.Status
         return agent_pb2.ReportReply(
             status=status.STATUS_COMMITTED if taken.is_new else status.STATUS_DUPLICATE

@@ -18,7 +18,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import ParamSpec, TypeVar
 
@@ -39,14 +39,18 @@ _log = logging.getLogger(__name__)
 
 #: Writes that wait for the store; runs end without it, so they are few.
 MOST_KEPT = 100_000
-_MOST_TOGETHER = 64
+#: Reports of one transaction.
+_MOST_TOGETHER = 512
+#: How long the first of them waits for others: so long for each that came together last
+#: time, as a fleet's reports do. One agent's come one after the other.
+_GATHER_EACH_S, _GATHER_MOST_S = 0.002, 0.1
 #: Until a locked store is asked again, unless by `flush`: it holds the thread for long.
 _RETRY_S = 1.0
 
 #: A write; of its arguments, the first text is a run's id.
 Work = partial[object]
 #: A report, and the future of its commit.
-_Waiting = tuple[str, IntervalRecord, Future[Taken]]
+_Waiting = tuple[str, IntervalRecord, asyncio.Future[Taken]]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -66,6 +70,8 @@ class StoreWriter:
         self._retry_s = 0.0
         self._is_woken = False
         self._reports: deque[_Waiting] = deque()
+        self._gathering: asyncio.TimerHandle | None = None
+        self._came = 0
         try:
             self.store = self._executor.submit(Store.open, url).result()
         except BaseException:
@@ -100,10 +106,17 @@ class StoreWriter:
     async def add_interval(self, run_id: str, record: IntervalRecord) -> Taken:
         """`Store.add_interval`, in one transaction with others that wait: a commit of
         many takes as long as of one. Each is answered when it is durable."""
-        answer: Future[Taken] = Future()
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Taken] = loop.create_future()
         self._reports.append((run_id, record, answer))
+        if self._gathering is None:
+            wait_s = min(self._came * _GATHER_EACH_S, _GATHER_MOST_S)
+            self._gathering = loop.call_later(wait_s, self._gathered)
+        return await answer
+
+    def _gathered(self) -> None:
+        self._gathering = None
         self._wake()
-        return await asyncio.wrap_future(answer)
 
     def _wake(self) -> None:
         """Have what waits written: once for all of it, as others need the thread."""
@@ -125,6 +138,7 @@ class StoreWriter:
             taken.append(self._reports.popleft())
         if not taken:
             return
+        self._came = len(taken)
         reports = [(run_id, record) for run_id, record, _ in taken]
         became: Sequence[Taken | Exception]
         try:
@@ -134,13 +148,8 @@ class StoreWriter:
             became = [self._add_report(run_id, record) for run_id, record in reports]
         except Exception as error:
             became = [error] * len(taken)
-        for (_, _, answer), one in zip(taken, became, strict=True):
-            if not answer.set_running_or_notify_cancel():
-                continue  # nobody waits for it any more; it is sent again
-            if isinstance(one, Exception):
-                answer.set_exception(one)
-            else:
-                answer.set_result(one)
+        answers = [answer for _, _, answer in taken]
+        answers[0].get_loop().call_soon_threadsafe(_answer, answers, became)
 
     def _add_report(self, run_id: str, record: IntervalRecord) -> Taken | Exception:
         try:
@@ -272,10 +281,26 @@ class StoreWriter:
                 await loop.run_in_executor(executor, chunks.close)
 
     async def close(self) -> None:
+        if self._gathering is not None:
+            self._gathering.cancel()
+            self._gathered()
         with contextlib.suppress(StoreError):  # it is logged
             await self.flush()
         await self.call(self.store.close)
         self._executor.shutdown()
+
+
+def _answer(
+    answers: Sequence[asyncio.Future[Taken]], became: Sequence[Taken | Exception]
+) -> None:
+    """One wake-up of the loop for all of them."""
+    for answer, one in zip(answers, became, strict=True):
+        if answer.done():
+            continue  # nobody waits for it any more; it is sent again
+        if isinstance(one, Exception):
+            answer.set_exception(one)
+        else:
+            answer.set_result(one)
 
 
 def _export(url: str, run_id: str) -> Generator[bytes, None, None]:

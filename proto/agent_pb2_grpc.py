@@ -91,7 +91,8 @@ class AgentServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Heartbeat(self, request, context):
-        """Every RegisterReply.heartbeat_interval_ns: sign of life and clock sample.
+        """Sign of life and clock sample: every RegisterReply.heartbeat_interval_ns, every fifth
+        time while reports are answered as often.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

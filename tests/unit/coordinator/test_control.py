@@ -22,6 +22,7 @@ from ldapslam.base.errors import (
 )
 from ldapslam.coordinator import run_queue
 from ldapslam.coordinator.control import Coordinator
+from ldapslam.coordinator.fleet.fleet import TimePassed
 from ldapslam.coordinator.runs import controller, judge
 from ldapslam.coordinator.runs.judge import Judgement
 from ldapslam.coordinator.store_writer import StoreWriter
@@ -421,6 +422,34 @@ def test_a_run_is_judged_once_and_again_when_more_of_it_arrives(
         with pytest.raises(asyncio.CancelledError):
             await report_interval(interval(world, run_id, 4), None)
         assert await world.judged.get() == run_id
+
+    in_a_world(tmp_path, test)
+
+
+def test_a_report_is_a_sign_of_life_of_its_session_when_it_is_committed(
+    tmp_path: Path,
+) -> None:
+    async def test(world: World) -> None:
+        await world.beat(0)
+        run_id = await world.submit()
+        await world.report(run_id, ready=agent_pb2.AgentReady())
+        await world.report(run_id, started=agent_pb2.AgentStarted())
+        fleet = world.coordinator.fleet
+
+        async def after(silence_s: int, session_id: str, sequence: int) -> str:
+            report = interval(world, run_id, sequence)
+            report.session_id = session_id
+            world.now_ns += silence_s * S
+            fleet.feed(TimePassed())
+            await world.coordinator.agents.ReportInterval(report, None)
+            (agent,) = world.coordinator.operators.agents().agents
+            return agent.state
+
+        assert await after(3, world.session_id, 1) == "assigned"
+        # 6 s after the heartbeat
+        assert await after(3, "of another process", 2) == "assigned"
+        assert await after(3, "of another process", 3) == "silent"
+        assert await after(0, world.session_id, 4) == "assigned"
 
     in_a_world(tmp_path, test)
 

@@ -329,11 +329,11 @@ def test_a_batch_is_one_transaction(tmp_path: Path) -> None:
         writer.post(is_stuck.wait)
         tasks = [
             asyncio.create_task(writer.add_interval(RUN_ID, _report(sequence)))
-            for sequence in range(100)
+            for sequence in range(600)
         ]
         asyncio.get_running_loop().call_soon(is_stuck.set)
         assert all(taken.is_new for taken in await asyncio.gather(*tasks))
         await writer.close()
         return sizes
 
-    assert asyncio.run(report()) == [64, 36]
+    assert asyncio.run(report()) == [512, 88]
