@@ -241,6 +241,11 @@ class NotGranted(FleetError):
         self.rule = rule
 
 
+def _first(names: Sequence[str], most: int = 8) -> Sequence[str]:
+    more = len(names) - most
+    return [*names[:most], f"and {more} more"] if more > 0 else names
+
+
 class NotEnoughAgents(FleetError):
     def __init__(
         self,
@@ -248,14 +253,14 @@ class NotEnoughAgents(FleetError):
         available: Sequence[str],
         ineligible: Sequence[str] | None = None,
     ) -> None:
-        names = ", ".join(available) or "none"
+        names = ", ".join(_first(available)) or "none"
         remedy = (
             "start more with `ldapslam agent --coordinator …`, or change the job's "
             "`agents`"
         )
         super().__init__(
             f"the job wants {wanted}, available: {names}",
-            hint="; ".join([*(ineligible or ()), remedy]),
+            hint="; ".join([*_first(ineligible or ()), remedy]),
         )
         self.wanted = wanted
         self.available = list(available)

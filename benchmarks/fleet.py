@@ -7,13 +7,14 @@ python benchmarks/fleet.py [--agents 10 100 1000] [--seconds 40] [--store URL]
 The coordinator has one CPU for itself, the agents the others. CPU is the process's,
 from the first interval to the last one's commit; `ready` is how long before T0 the last
 agent had its order, and `committed` the time from an interval's end to the answer that
-it is in the store.
+it is in the store. The judge is the process that finds the verdict, and its helpers.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import multiprocessing
 import os
@@ -32,6 +33,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from ldapslam.cli.client import Client, job_request
 from ldapslam.proto import common_pb2 as pb
+from ldapslam.reports.judge import COMMAND
 from ldapslam.results.packing import pack
 from support.endurance import resident_bytes
 from support.histograms import packed_of
@@ -211,15 +213,33 @@ def measure(agents: int, seconds: int, store: str | None) -> dict[str, float]:
         coordinator = subprocess.Popen(command, stderr=subprocess.DEVNULL)
         try:
             os.sched_setaffinity(coordinator.pid, {0})
-            return _measure(agents, seconds, address, coordinator.pid, file)
+            row, run_id = _measure(agents, seconds, address, coordinator.pid, file)
         finally:
             coordinator.terminate()
             coordinator.wait()
+        return row | _judge(store or str(file), run_id)
+
+
+def _judge(store: str, run_id: str) -> dict[str, float]:
+    os.sched_setaffinity(0, range(os.cpu_count() or 1))
+    begun_s, most = time.monotonic(), 0
+    judge = subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    assert judge.stdin is not None
+    question = {"store": store, "run_id": run_id, "limit_s": "600", "looks_only": ""}
+    with judge.stdin as pipe:
+        pipe.write(json.dumps(question).encode())
+    while judge.poll() is None:
+        children = Path(f"/proc/{judge.pid}/task/{judge.pid}/children")
+        with contextlib.suppress(OSError, AssertionError):  # one has ended
+            pids = [judge.pid, *map(int, children.read_text().split())]
+            most = max(most, sum(map(resident_bytes, pids)))
+        time.sleep(0.05)
+    return {"judge s": time.monotonic() - begun_s, "judge RSS MB": most / 1e6}
 
 
 def _measure(
     agents: int, seconds: int, address: str, pid: int, file: Path
-) -> dict[str, float]:
+) -> tuple[dict[str, float], str]:
     others = os.sched_getaffinity(0) - {0} or {0}
     os.sched_setaffinity(0, others)
     _wait_for(Path(address.removeprefix("unix:")))
@@ -252,7 +272,7 @@ def _measure(
     for process in processes:
         process.join()
     took_s = np.concatenate([took for took, _ in found])
-    return {
+    row = {
         "agents": agents,
         "finished": float(state == "finished"),
         "CPU ms per agent-interval": 1000 * used_s / (agents * seconds),
@@ -266,6 +286,7 @@ def _measure(
             file.stat().st_size / 1000 / (agents * seconds) if file.exists() else 0.0
         ),
     }
+    return row, run_id
 
 
 def _wait_for(socket: Path) -> None:

@@ -203,7 +203,8 @@ class Histogram:
     )
 
     def __init__(self) -> None:
-        self._counts: Counts = np.zeros(BUCKETS, dtype=np.int64)
+        #: Up to the highest bucket that was needed: there are many histograms at once.
+        self._counts: Counts = np.zeros(0, dtype=np.int64)
         #: Sums of `_counts` up to each bucket; None: not computed.
         self._cumulated: Counts | None = None
         #: Packed histograms that are not in `_counts` yet; their totals are.
@@ -246,7 +247,7 @@ class Histogram:
 
     @property
     def counts(self) -> Counts:
-        """Values in each bucket."""
+        """Values in each bucket; those beyond the last one have none."""
         if self._pending:
             self._settle()
         return self._counts
@@ -257,25 +258,36 @@ class Histogram:
         if not pending:
             return
         block = block_of(pending)
-        self._cumulated = None
-        if len(pending) == 1:
-            self._counts[block.indexes] += block.counts  # the indexes are distinct
-            return
-        self._counts += _added_up(block)
+        if len(pending) == 1:  # its indexes ascend
+            self._room(int(block.indexes[-1]) + 1)[block.indexes] += block.counts
+        else:
+            self._add_up(_added_up(block))
 
     def add_block(self, block: Block) -> None:
         """Adds packed histograms that were read together."""
-        self._cumulated = None
-        self._counts += _added_up(block)
+        self._add_up(_added_up(block))
         self._add_sums(sums_of(block.headers))
 
     def add_counts(
         self, buckets: npt.NDArray[np.intp], counts: npt.ArrayLike, sums: Sums
     ) -> None:
         """Adds values by bucket; `buckets` are distinct, and `sums` all the rest."""
-        self._cumulated = None
-        self._counts[buckets] += np.asarray(counts).astype(np.int64)
+        room = self._room(int(buckets.max(initial=-1)) + 1)
+        room[buckets] += np.asarray(counts).astype(np.int64)
         self._add_sums(sums)
+
+    def _add_up(self, counts: Counts) -> None:
+        """Adds to the first buckets."""
+        self._room(counts.size)[: counts.size] += counts
+
+    def _room(self, size: int) -> Counts:
+        """The counts of so many buckets at least, about to change."""
+        self._cumulated = None
+        if size > self._counts.size:
+            grown: Counts = np.zeros(size, dtype=np.int64)
+            grown[: self._counts.size] = self._counts
+            self._counts = grown
+        return self._counts
 
     def _add_sums(self, sums: Sums) -> None:
         self.total += sums.total
@@ -294,8 +306,7 @@ class Histogram:
 
     def add(self, other: Histogram) -> None:
         self._settle()
-        self._counts += other.counts
-        self._cumulated = None
+        self._add_up(other.counts)
         self.unanswered += other.unanswered
         self._add_sums(
             Sums(other.total, other.overflow, other.min_ns, other.max_ns, other.sum_ns)
@@ -344,7 +355,9 @@ class Histogram:
 
     def above(self, bucket: int) -> int:
         """What of the sample lies above a bucket; -1: all of it."""
-        return self.sample - (int(self._ranks()[bucket]) if bucket >= 0 else 0)
+        ranks = self._ranks()
+        last = min(bucket, ranks.size - 1)
+        return self.sample - (int(ranks[last]) if last >= 0 else 0)
 
     def beyond(self, limit_ns: float, *, or_at: bool) -> int:
         """What of the sample lies above a limit (`or_at`: at it, too), by the values
@@ -452,7 +465,7 @@ def order_statistic_ranks(total: int, q: float) -> tuple[int, int] | None:
 
 def _added_up(block: Block) -> Counts:
     """Values by bucket; as floats on the way, exact up to 2^53."""
-    sums = np.bincount(block.indexes, weights=block.counts, minlength=BUCKETS)
+    sums = np.bincount(block.indexes, weights=block.counts)
     return sums.astype(np.int64)
 
 

@@ -7,8 +7,9 @@ A report is unpacked when it is read: the store checks only that it has a place.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import Connection, Insert
@@ -18,6 +19,7 @@ from ldapslam.results.packing import digest_of
 from ldapslam.results.records import IntervalRecord, Taken
 
 _table = schema.interval_report
+_Row = Mapping[str, Any]
 _NEW = Taken(True)
 _KNOWN = Taken(False)
 
@@ -28,10 +30,16 @@ def add_intervals(
     """Inserts reports of runs, each if it belongs to the attempt that the agent's part
     is of, and comes before its end. RunNotFound: nothing is inserted."""
     known = _parts(connection, reports)
-    return [
-        _add(connection, run_id, record, known[run_id].get(record.agent))
-        for run_id, record in reports
+    refusals = [
+        _refusal(record, known[run_id].get(record.agent)) for run_id, record in reports
     ]
+    fitting = [
+        _row(run_id, record)
+        for (run_id, record), refusal in zip(reports, refusals, strict=True)
+        if not refusal
+    ]
+    became = iter(_add_all(connection, fitting))
+    return [Taken(False, one) if one else next(became) for one in refusals]
 
 
 #: An agent's attempt, and the number of its intervals when its part has ended.
@@ -57,14 +65,16 @@ def _parts(
     return found
 
 
-def _add(
-    connection: Connection, run_id: str, record: IntervalRecord, part: _Part | None
-) -> Taken:
+def _refusal(record: IntervalRecord, part: _Part | None) -> str:
     if part is None or part[0] != record.attempt:
-        return Taken(False, "it is of another attempt of the run")
+        return "it is of another attempt of the run"
     if part[1] is not None and record.sequence >= part[1]:
-        return Taken(False, f"the agent's part has ended after {part[1]} intervals")
-    row = {
+        return f"the agent's part has ended after {part[1]} intervals"
+    return ""
+
+
+def _row(run_id: str, record: IntervalRecord) -> _Row:
+    return {
         "run_id": run_id,
         "agent": record.agent,
         "attempt": record.attempt,
@@ -75,6 +85,21 @@ def _add(
         "digest": digest_of(record.packed),
         "packed": record.packed,
     }
+
+
+def _add_all(connection: Connection, values: Sequence[_Row]) -> list[Taken]:
+    if not values:
+        return []
+    insert = _insert_new(connection.dialect.name)
+    # a repeated report is rare, and then it matters which one it is
+    with connection.begin_nested() as point:
+        if connection.execute(insert, values).rowcount == len(values):
+            return [_NEW] * len(values)
+        point.rollback()
+    return [_add(connection, row) for row in values]
+
+
+def _add(connection: Connection, row: _Row) -> Taken:
     insert = _insert_new(connection.dialect.name)
     if connection.execute(insert, row).rowcount == 1:
         return _NEW
@@ -82,7 +107,8 @@ def _add(
     query = sa.select(_table.c.digest).filter_by(**key)
     if connection.scalar(query) == row["digest"]:
         return _KNOWN
-    return Taken(False, f"interval {record.index} has another report of the agent")
+    index = row["interval_index"]
+    return Taken(False, f"interval {index} has another report of the agent")
 
 
 @cache

@@ -9,6 +9,7 @@ interrupted or killed goes on behind the last line.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import shutil
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ldapslam.base.errors import ConfigError, ExitCode, LdapSlamError
+from ldapslam.base.files import errors_of
 from ldapslam.base.units import format_duration
 from ldapslam.jobs.connection_settings import ConnectionSettings
 from ldapslam.studies.points import Point, Turn
@@ -54,7 +56,7 @@ class Ended:
 
 
 class Journal:
-    """The runs of a study's folder. One process at a time."""
+    """The runs of a study's folder; see `alone_in`."""
 
     def __init__(self, folder: Path, identity: Mapping[str, Any]) -> None:
         """`identity` says which study this is; ConfigError when the folder is of
@@ -65,10 +67,12 @@ class Journal:
         self.runs = folder / _RUNS
         self.runs.mkdir(mode=0o700, parents=True, exist_ok=True)
         head = {"study": dict(identity)}
+        whole, end, half = "", "", ""
         if self._file.exists():
-            whole, _, half = self._file.read_text("utf-8").rpartition("\n")
-            if half:  # it was killed in the middle of a line
-                self._file.write_text(whole + "\n", "utf-8")
+            whole, end, half = self._file.read_text("utf-8").rpartition("\n")
+        if half:  # it was killed in the middle of a line
+            os.truncate(self._file, len((whole + end).encode()))
+        if whole:
             first, *lines = whole.split("\n")
             if first != _line(head):
                 raise ConfigError(
@@ -198,6 +202,34 @@ class Runner:
             _call(self.before, point, log)
         if self.settle_s:
             time.sleep(self.settle_s)
+
+
+@contextlib.contextmanager
+def alone_in(folder: Path, wait_s: float = 30) -> Iterator[None]:
+    """Within, this process works in the folder of a study; it is made when it is not
+    there. ConfigError while another one does. A run inherits the lock, and so keeps it
+    for the moment that it needs to end when the study is killed: that is waited for."""
+    with errors_of(folder):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        _lock(descriptor, folder, time.monotonic() + wait_s)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, folder: Path, until_s: float) -> None:
+    while True:
+        try:
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            if time.monotonic() >= until_s:
+                raise ConfigError(
+                    f"another process is making the runs of {str(folder)!r}",
+                    hint="wait for it, or name another folder with --out",
+                ) from error
+        time.sleep(0.05)
 
 
 def _call(hook: Hook, point: Point, log: Path) -> None:

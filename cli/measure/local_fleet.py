@@ -22,8 +22,9 @@ from pathlib import Path
 
 from ldapslam.agent.ledgers.folder import FOLDER as LEDGERS
 from ldapslam.base.errors import FleetError
-from ldapslam.base.process import Fork, end_with_parent, has_threads
+from ldapslam.base.process import Fork, has_threads
 from ldapslam.cli.client import Client
+from ldapslam.cli.fork import fork_command
 from ldapslam.cli.scratch import scratch_folder
 from ldapslam.jobs.model import Agents
 
@@ -55,22 +56,8 @@ class LocalFleet:
                 hint="a job type or a debugger that was imported has started them; "
                 "start `ldapslam coordinator` and `ldapslam agent` by themselves",
             )
-        parent = os.getpid()
-
-        def run() -> int:
-            os.setsid()
-            end_with_parent(parent, signal.SIGTERM)
-            from ldapslam.cli.main import run
-
-            return run(arguments)
-
-        with (
-            open(os.devnull) as nothing,
-            (self.logs / f"{name}.log").open("ab") as log,
-        ):
-            descriptors = nothing.fileno(), log.fileno(), log.fileno()
-            child = Fork(run, ["ldapslam", *arguments], descriptors)
-        self._children.append((name, child))
+        with (self.logs / f"{name}.log").open("ab") as log:
+            self._children.append((name, fork_command(arguments, log, log)))
 
     def wait_for_coordinator(self) -> None:
         """Return when the coordinator's socket takes connections."""

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 )
 @option(
     "--objective objectives THRESHOLD",
-    "What must hold, such as '*.*.response_time.p99 < 10ms'; repeatable. The job's own "
-    "thresholds when left out.",
+    "What must hold, such as '*.*.response_time.p99 < 10ms and *.*.errors < 1%'; "
+    "repeatable. The job's own thresholds when left out.",
     multiple=True,
 )
 @option(
@@ -89,27 +89,29 @@ def capacity_command(
     """
     from ldapslam.jobs.load import load_job
     from ldapslam.studies.capacity import Range
+    from ldapslam.studies.runner import alone_in
 
     if lowest >= highest or lowest <= 0:
         raise ConfigError(
             f"expected --from above 0 and below --to, got {lowest:g} and {highest:g}",
             hint="such as --from 1 --to 1000",
         )
-    if objectives:
-        overrides = (*overrides, f"thresholds={json.dumps(objectives)}")
+    if thresholds := [one for text in objectives for one in text.split(" and ")]:
+        overrides = (*overrides, f"thresholds={json.dumps(thresholds)}")
     with one_blas_thread():
         job = load_job(job_file, (*overrides, _set(load, lowest)))
     limits = Range(lowest, highest, precision)
     confirm_ns = confirm_ns or 3 * job.run.duration_ns
     folder = out or RUNS_FOLDER / f"capacity-{job.name}"
-    journal, found, made = _search(
-        job_file,
-        folder,
-        limits,
-        {"load": load, "overrides": overrides, "confirm_ns": confirm_ns},
-        coordinator,
-        job.canonical_hash(),
-    )
+    with alone_in(folder):
+        journal, found, made = _search(
+            job_file,
+            folder,
+            limits,
+            {"load": load, "overrides": overrides, "confirm_ns": confirm_ns},
+            coordinator,
+            job.canonical_hash(),
+        )
     return _tell(load, found, made, journal, job.thresholds, as_json=as_json)
 
 
@@ -145,7 +147,7 @@ def _search(
         else fleet_runs(job_file, coordinator)
     )
     runner = Runner(journal, launch, {}, say)
-    made = [_probe(journal, one) for one in journal.ended]
+    made = [_probe(journal, one) for one in _with_result(journal)]
     while not isinstance(wanted := next_probe(limits, made), Found):
         changes = [*given["overrides"], _set(given["load"], wanted.load)]
         if wanted.is_confirmation:
@@ -161,6 +163,11 @@ def _search(
         made.append(_probe(journal, ended))
         say(_line(given["load"], made[-1]))
     return journal, wanted, made
+
+
+def _with_result(journal: Journal) -> list[Ended]:
+    """A run without one has ended an earlier search: it says nothing of its load."""
+    return [one for one in journal.ended if one.verdict]
 
 
 def _probe(journal: Journal, ended: Ended) -> Probe:
@@ -211,7 +218,7 @@ def _tell(
                 "throughput_per_s": one.achieved,
                 "folder": f"runs/{ended.folder}",
             }
-            for one, ended in zip(made, journal.ended, strict=True)
+            for one, ended in zip(made, _with_result(journal), strict=True)
         ],
     }
     (journal.folder / "capacity.json").write_text(json.dumps(document, indent=2) + "\n")
@@ -236,7 +243,7 @@ def _answer(
         ended = [
             one
             for one in journal.ended
-            if one.values["load"] == found.above and one.verdict != "PASS"
+            if one.values["load"] == found.above and one.verdict == found.above_verdict
         ][-1]
         reasons = (journal.result(ended) or {}).get("reasons", [])
         yield f"{load}={found.above:g} is {found.above_verdict}:"

@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ldapslam.base.errors import ExitCode
-from ldapslam.base.process import Fork, end_with_parent
+from ldapslam.base.process import Fork
+from ldapslam.cli.fork import fork_command
 from ldapslam.studies.points import Point
 from ldapslam.studies.runner import RESULT, Launch
 
@@ -49,22 +50,8 @@ def _changes(point: Point) -> list[str]:
 
 def _run(arguments: Sequence[str], out: Path, log: Path) -> int:
     """The exit code of `ldapslam ARGUMENTS…`. Ctrl-C reaches it once, through us."""
-    parent = os.getpid()
-
-    def run() -> int:
-        os.setsid()
-        end_with_parent(parent, signal.SIGTERM)
-        from ldapslam.cli.main import run
-
-        return run(arguments)
-
-    with (
-        open(os.devnull) as nothing,
-        out.open("wb") as put,
-        log.open("ab") as said,
-    ):
-        descriptors = nothing.fileno(), put.fileno(), said.fileno()
-        child = Fork(run, ["ldapslam", *arguments], descriptors)
+    with out.open("wb") as put, log.open("ab") as said:
+        child = fork_command(arguments, put, said)
     return _waited(child)
 
 

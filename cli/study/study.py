@@ -75,6 +75,7 @@ def study_command(
     has a folder with its own report.
     """
     from ldapslam.studies.points import points_of, turns_of
+    from ldapslam.studies.runner import alone_in
     from ldapslam.studies.study_file import load_study
 
     with one_blas_thread():  # a job type of the user's may import numpy
@@ -89,9 +90,10 @@ def study_command(
         for number, turn in enumerate(turns_of(study, points), 1):
             put(f"{number:>4}  {points[turn.point].label}  repeat {turn.repeat}")
         return ExitCode.PASS
-    runner = _runner(study, file, folder, points, jobs, coordinator)
-    with runner.restored():
-        _make_runs(study, points, jobs, runner)
+    with alone_in(folder):
+        runner = _runner(study, file, folder, points, jobs, coordinator)
+        with runner.restored():
+            _make_runs(study, points, jobs, runner)
     return _report(study, points, runner.journal, as_json=as_json)
 
 
@@ -150,15 +152,17 @@ def _access(study: Study, job: Job) -> Any:
 
 
 def _restore(study: Study, job: Job, file: Path, folder: Path) -> ExitCode:
+    from ldapslam.studies.runner import alone_in
     from ldapslam.studies.server_settings import ChangedSettings
 
     access = _access(study, job)
-    changed = ChangedSettings(folder)
-    if access is None or not changed:
-        say(f"the study in {folder} has nothing to put back")
-        return ExitCode.PASS
-    for place in changed.restore(access):
-        say(f"{place.attribute} of {place.uri} is what it was")
+    with alone_in(folder):
+        changed = ChangedSettings(folder)
+        if access is None or not changed:
+            say(f"the study in {folder} has nothing to put back")
+            return ExitCode.PASS
+        for place in changed.restore(access):
+            say(f"{place.attribute} of {place.uri} is what it was")
     return ExitCode.PASS
 
 

@@ -24,6 +24,7 @@ from itertools import compress
 import numpy as np
 
 from ldapslam.base.errors import ReportError
+from ldapslam.base.process import end_with_parent
 from ldapslam.jobs.fields.thresholds import Validity, parse_threshold
 from ldapslam.proto.fields import (
     CONNECTION_COUNTERS,
@@ -599,7 +600,9 @@ def collect_run(
 def _apart(store: Store, parts: Sequence[Part], processes: int) -> list[Collected]:
     # not forked: the caller may have threads
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(processes, context) as executor:
+    # they hold pipes to each other, so they would not notice that this one is killed
+    pool = ProcessPoolExecutor(processes, context, initializer=end_with_parent)
+    with pool as executor:
         futures = [executor.submit(_collect_from, store.url, one) for one in parts]
         try:
             return [one.result() for one in futures]

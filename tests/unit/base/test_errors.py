@@ -156,6 +156,14 @@ def test_every_leaf_class_has_a_sample() -> None:
     assert leaves | {ConfigError} == {type(error) for error in SAMPLES}
 
 
+def test_of_a_large_fleet_the_first_agents_are_named() -> None:
+    names = [f"a{number}" for number in range(10)]
+    error = NotEnoughAgents("11 agents", names, names[:9])
+    assert str(error).endswith("available: a0, a1, a2, a3, a4, a5, a6, a7, and 2 more")
+    assert "a7; and 1 more; start more" in str(error.hint)
+    assert error.available == names
+
+
 def test_position_of_a_fault_leads_its_message() -> None:
     assert str(FAULT) == "a.yaml:3:5: run: expected x"
     assert str(JobError("cannot be read", file="b.yaml")) == "b.yaml: cannot be read"

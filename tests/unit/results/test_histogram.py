@@ -107,8 +107,8 @@ def test_layout_and_percentiles_are_those_of_hdrhistogram() -> None:
 def test_hdrhistogram_decodes_what_we_encode() -> None:
     ours = histogram_of(lognormal(5000))
     decoded = HdrHistogram.decode(ours.to_hdr_v2())
-    counts = [int(ours.counts[index]) for index in range(decoded.counts_len)]
-    assert list(decoded.counts) == counts
+    counts = ours.counts.tolist()
+    assert list(decoded.counts) == counts + [0] * (decoded.counts_len - len(counts))
     assert decoded.get_total_count() == 5000
 
 
@@ -121,8 +121,18 @@ def test_min_max_and_mean_are_exact() -> None:
     assert histogram.stddev() == pytest.approx(values.std(), rel=1e-3)
 
 
+def test_nothing_lies_above_the_highest_value() -> None:
+    histogram = histogram_of([1_000_000, 2_000_000])
+    histogram.add(histogram_of([5_000_000]))
+    histogram.add(histogram_of([10_000]))
+    assert histogram.above(-1) == histogram.total == 4
+    assert [histogram.above(bucket) for bucket in (10, 9_000)] == [3, 0]
+    assert histogram.beyond(60e9, or_at=False) == 0
+
+
 def test_an_empty_histogram_has_no_figures() -> None:
     empty = Histogram()
+    assert empty.above(5) == empty.beyond(1e6, or_at=True) == 0
     assert empty.percentile(50) is None
     assert empty.ci95(50) is None
     assert empty.mean() is None

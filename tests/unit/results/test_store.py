@@ -130,6 +130,23 @@ def test_a_report_counts_only_where_its_agent_has_a_place_for_it(store: Store) -
     assert stored_intervals(store, RUN_ID) == [first, drain]
 
 
+def test_reports_that_come_together_are_told_apart(store: Store) -> None:
+    store.create_run(run_record(SMALL))
+    store.put_agent(RUN_ID, "load1", {"attempt": 7})
+    known, new, later = (
+        Interval("load1", 7, number, number, "measure", number, number + 1)
+        for number in range(3)
+    )
+    store.add_interval(RUN_ID, known.record)
+    came = (known, new, replace(new, end_ns=9), replace(later, attempt=6), new, later)
+    taken = store.add_intervals([(RUN_ID, one.record) for one in came])
+    assert [one.is_new for one in taken] == [False, True, False, False, False, True]
+    assert "interval 1 has another report" in taken[2].refusal
+    assert "another attempt" in taken[3].refusal
+    assert not any(taken[place].refusal for place in (0, 1, 4, 5))
+    assert stored_intervals(store, RUN_ID) == [known, new, later]
+
+
 def test_nothing_follows_the_end_of_an_agents_part(store: Store) -> None:
     store.create_run(run_record(SMALL))
     store.put_agent(RUN_ID, "load1", {"attempt": 7})

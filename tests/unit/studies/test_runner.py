@@ -12,7 +12,7 @@ import pytest
 from ldapslam.base.errors import ConfigError
 from ldapslam.studies.answer import answer_of, estimate_of
 from ldapslam.studies.points import Point, Turn
-from ldapslam.studies.runner import Journal, Runner, is_settled
+from ldapslam.studies.runner import Journal, Runner, alone_in, is_settled
 from ldapslam.studies.study_file import Hook, Study
 
 POINT = Point({"clients": 5})
@@ -103,6 +103,22 @@ def test_a_folder_of_another_study_is_refused(tmp_path: Path) -> None:
     Journal(tmp_path, {"study": "s"})
     with pytest.raises(ConfigError, match="the runs of another study"):
         Journal(tmp_path, {"study": "t"})
+
+
+def test_a_study_that_was_killed_in_its_first_line_begins(tmp_path: Path) -> None:
+    (tmp_path / "runs.jsonl").write_text('{"study": {"st')
+    assert Journal(tmp_path, {"study": "s"}).ended == []
+    assert Journal(tmp_path, {"study": "s"}).ended == []
+
+
+def test_one_process_works_in_the_folder_of_a_study(tmp_path: Path) -> None:
+    folder = tmp_path / "study"
+    with alone_in(folder):
+        with pytest.raises(ConfigError, match="another process is making the runs"):
+            with alone_in(folder, wait_s=0):
+                pass
+    with alone_in(folder):
+        assert folder.stat().st_mode & 0o777 == 0o700
 
 
 def test_hooks_know_their_point_and_fail_their_run(tmp_path: Path) -> None:
