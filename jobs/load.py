@@ -13,6 +13,7 @@ is evaluated, and no file costs more than its limits (tree.py) allow.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -36,7 +37,12 @@ from ldapslam.jobs.reading.tree import (
     read_tree,
 )
 from ldapslam.jobs.reading.tree import Path as FieldPath
-from ldapslam.jobs.reading.variables import defaults_of, replace_variables
+from ldapslam.jobs.reading.variables import KEY as VARIABLES
+from ldapslam.jobs.reading.variables import (
+    defaults_of,
+    referenced,
+    replace_variables,
+)
 from ldapslam.jobs.scripts import compile_streams
 
 AnySection = TypeVar("AnySection", bound=Section)
@@ -48,16 +54,53 @@ def load_job(path: Path, overrides: Sequence[str] = ()) -> Job:
     return load_job_text(text, file=str(path), base=path.parent, overrides=overrides)
 
 
-def load_section(path: Path, root: type[AnySection]) -> AnySection:
-    """A file that is one section, such as a study; JobErrors with all faults."""
+def load_section(
+    path: Path,
+    root: type[AnySection],
+    overrides: Sequence[str] = (),
+    own: Sequence[str] = (),
+) -> AnySection:
+    """A file that is one section with `vars`, such as a study, changed by overrides;
+    JobErrors with all faults. `own` is where the file has overrides of its own, as a
+    mapping of paths to values. An override may give a variable that the file does not
+    have. The values of all are in the section's `vars`."""
     tree = read_tree(_text_of(path), str(path))
+    if tree.data is None:
+        tree.data = {}
+    if isinstance(tree.data, dict):
+        defaults = defaults_of(tree)
+        apply_overrides(tree, [*_overrides_at(tree, own), *overrides])
+        values = replace_variables(tree, {**defaults_of(tree), **defaults})
+        if values is not None:
+            tree.data[VARIABLES] = dict(values)
     if not tree.findings:
         try:
-            content = {} if tree.data is None else tree.data
-            return root.model_validate(content, context=Reading({}, path.parent))
+            return root.model_validate(tree.data, context=Reading({}, path.parent))
         except ValidationError as error:
             tree.findings += (explain(one, root) for one in error.errors())
     raise JobErrors(_sorted_errors(tree, root))
+
+
+def _overrides_at(tree: Tree, path: Sequence[str]) -> list[str]:
+    found: Any = tree.data
+    for key in path:
+        found = found.get(key) if isinstance(found, dict) else None
+    if not path or not isinstance(found, dict):
+        return []  # what it is instead is told when the section is checked
+    return [f"{name}={json.dumps(value)}" for name, value in found.items()]
+
+
+def variables_of(path: Path) -> frozenset[str]:
+    """Names of the variables of a job file; JobErrors when it cannot be read."""
+    tree = read_tree(_text_of(path), str(path))
+    if isinstance(tree.data, dict) and extend(tree, Reading({}, path.parent)):
+        return frozenset(defaults_of(tree))
+    raise JobErrors(_sorted_errors(tree))
+
+
+def references_of(path: Path) -> frozenset[str]:
+    """Names of the variables that a file uses; JobErrors when it cannot be read."""
+    return referenced(_text_of(path).decode("utf-8", "replace"))
 
 
 def _text_of(path: Path) -> bytes:
@@ -95,7 +138,7 @@ def load_job_text(
         if extend(tree, reading):
             defaults = defaults_of(tree)
             apply_overrides(tree, overrides)
-            if replace_variables(tree, defaults):
+            if replace_variables(tree, defaults) is not None:
                 expand_types(tree, reading)
                 job = _checked_job(tree, reading)
     elif not tree.findings:

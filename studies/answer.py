@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from scipy import stats
@@ -52,6 +52,8 @@ class Run:
     reasons: tuple[str, ...]
     #: Operation -> metric -> value, None where the run cannot say it.
     operations: Mapping[str, Mapping[str, float | None]]
+    #: Column of the study's table -> its figure.
+    figures: Mapping[str, float | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,8 @@ class PointAnswer:
     runs: tuple[Run, ...]
     #: Operation -> metric -> over the valid runs.
     operations: Mapping[str, Mapping[str, Estimate]]
+    #: Column of the study's table -> over the valid runs.
+    figures: Mapping[str, Estimate] = field(default_factory=dict)
 
     @property
     def valid(self) -> tuple[Run, ...]:
@@ -104,25 +108,32 @@ def answer_of(study: Study, points: Sequence[Point], journal: Journal) -> Answer
         runs = []
         for repeat in range(1, study.repeats + 1):
             made = journal.attempts(Turn(index, repeat))
-            runs += [_run(journal, one) for one in made]
+            runs += [_run(study, journal, one) for one in made]
             waiting += not made
             missing += bool(made) and not any(
                 one.verdict in ("PASS", "FAIL") for one in made
             )
         found = PointAnswer(point, tuple(runs), {})
-        answers.append(PointAnswer(point, tuple(runs), _estimates(found.valid)))
+        figures = _over_runs([one.figures for one in found.valid])
+        operations = _estimates(found.valid)
+        answers.append(replace(found, operations=operations, figures=figures))
     return Answer(study, tuple(answers), missing, waiting)
 
 
-def _run(journal: Journal, ended: Ended) -> Run:
+def _run(study: Study, journal: Journal, ended: Ended) -> Run:
     result = journal.result(ended) or {}
+    figures = study.table.figures if study.table and result else {}
     operations = {
         f"{stream}.{name}": {key: _at(one, path) for key, path in METRICS.items()}
         for stream, found in result.get("streams", {}).items()
         for name, one in found.items()
     }
     return Run(
-        ended, result.get("run_id", ""), tuple(result.get("reasons", ())), operations
+        ended,
+        result.get("run_id", ""),
+        tuple(result.get("reasons", ())),
+        operations,
+        {name: one.read(result) for name, one in figures.items()},
     )
 
 
@@ -135,14 +146,19 @@ def _at(content: Mapping[str, Any], path: Sequence[str]) -> float | None:
 
 def _estimates(runs: Sequence[Run]) -> dict[str, dict[str, Estimate]]:
     titles = dict.fromkeys(title for run in runs for title in run.operations)
-    estimates: dict[str, dict[str, Estimate]] = {}
-    for title in titles:
-        for metric in METRICS:
-            values = [run.operations.get(title, {}).get(metric) for run in runs]
-            known = [one for one in values if one is not None]
-            # a mean over some of the runs would be of the luckier ones
-            if known and len(known) == len(values):
-                estimates.setdefault(title, {})[metric] = estimate_of(known)
+    found = {t: _over_runs([run.operations.get(t, {}) for run in runs]) for t in titles}
+    return {title: one for title, one in found.items() if one}
+
+
+def _over_runs(runs: Sequence[Mapping[str, float | None]]) -> dict[str, Estimate]:
+    """Name -> estimate, of what all of the runs have: a mean over some of them would be
+    of the luckier ones."""
+    names = dict.fromkeys(name for run in runs for name in run)
+    estimates = {}
+    for name in names:
+        known = [one for run in runs if (one := run.get(name)) is not None]
+        if len(known) == len(runs):
+            estimates[name] = estimate_of(known)
     return estimates
 
 

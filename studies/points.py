@@ -1,17 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The points of a study and the order of their runs. Pure."""
+"""The points of a study and the order of their runs. Pure but for `load_points`."""
 
 from __future__ import annotations
 
 import itertools
 import json
 import random
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from ldapslam.base.errors import ConfigError
+from ldapslam.base.fault import did_you_mean
+from ldapslam.jobs.load import references_of, variables_of
 from ldapslam.jobs.reading.variables import override_of
-from ldapslam.studies.study_file import AGENTS, Axis, Setting, Study, Value
+from ldapslam.studies.study_file import (
+    AGENTS,
+    JOB,
+    LAB,
+    Axis,
+    Setting,
+    Study,
+    Value,
+)
 
 
 @dataclass(frozen=True)
@@ -26,6 +38,10 @@ class Point:
     agents: int | None = None
     #: Settings of servers, and the value that each has here.
     settings: tuple[tuple[Setting, str], ...] = ()
+    #: Name of the job's file, as the study has it.
+    job: str = ""
+    #: Keys of the study's lab that are others here.
+    lab: Mapping[str, Value] = field(default_factory=dict)
 
     @property
     def label(self) -> str:
@@ -43,35 +59,90 @@ class Turn:
     repeat: int
 
 
-def points_of(study: Study) -> list[Point]:
-    """All points, the last axis changing fastest."""
-    names = list(study.axes)
+def points_of(
+    study: Study,
+    variables: Mapping[str, Collection[str]],
+    used: Collection[str] = (),
+) -> list[Point]:
+    """All points, the last axis changing fastest.
+
+    `variables` has the names of each job file's variables: the study's go to the jobs
+    that have them. ConfigError for one that no job has, unless it is `used` in the
+    study's file.
+    """
+    known = {*used, *(one for names in variables.values() for one in names)}
+    names = list(study.labels)
     points = []
-    for chosen in itertools.product(*(axis.labels() for axis in study.axes.values())):
+    for chosen in itertools.product(*study.labels.values()):
         values = dict(zip(names, chosen, strict=True))
         if any(one.items() <= values.items() for one in study.leave_out):
             continue
-        common = [override_of(name, _text(v)) for name, v in study.vars.items()]
-        points.append(_point(study, values, common))
+        point, given = _point(study, values, variables)
+        for name in given:
+            if name not in known:
+                hint = did_you_mean(name, known, "variables")
+                raise ConfigError(
+                    f"no job of the study has a variable {name!r}", hint=hint
+                )
+        points.append(point)
     return points
 
 
-def _point(study: Study, values: Mapping[str, Value], common: list[str]) -> Point:
-    overrides, agents = list(common), None
-    settings = []
+def load_points(study: Study, path: Path) -> list[Point]:
+    """All points of the study of this file; JobErrors when a job file cannot be read,
+    and what points_of() raises."""
+    names = {one: variables_of(path.parent / one) for one in files_of(study)}
+    return points_of(study, names, references_of(path))
+
+
+def files_of(study: Study) -> list[str]:
+    """Names of the study's job files."""
+    if study.jobs is None:
+        return [study.job or ""]
+    return [one.job for one in study.jobs.values()]
+
+
+def _point(
+    study: Study,
+    values: Mapping[str, Value],
+    variables: Mapping[str, Collection[str]],
+) -> tuple[Point, Collection[str]]:
+    """The point, and the names of all variables that it gives."""
+    given: dict[str, Value] = dict(study.vars)
+    job = study.job or ""
+    if study.jobs is not None:
+        chosen = study.jobs[str(values[JOB])]
+        job = chosen.job
+        given |= chosen.vars
+    fields: list[str] = []
+    settings: list[tuple[Setting, str]] = []
+    lab: dict[str, Value] = {}
+    agents = None
     for name, value in values.items():
-        axis = study.axes[name]
+        axis = study.axes.get(name)
+        if axis is None:
+            continue  # that of the jobs
         if axis.setting is not None:
             settings.append((axis.setting, _text(value)))
             continue
-        for field, one in _changes(name, axis, value).items():
-            if field == AGENTS:
+        for what, one in _changes(name, axis, value).items():
+            if what == AGENTS:
                 agents = int(one)
-            elif "." in field:
-                overrides.append(f"{field}={json.dumps(one)}")
+            elif what.startswith(LAB):
+                lab[what.removeprefix(LAB)] = one
+            elif "." in what:
+                fields.append(f"{what}={json.dumps(one)}")
             else:
-                overrides.append(override_of(field, _text(one)))
-    return Point(values, tuple(overrides), agents, tuple(settings))
+                given[what] = one
+    overrides = [
+        override_of(name, _text(value))
+        for name, value in given.items()
+        if name in variables[job]
+    ]
+    point = Point(
+        values, (*overrides, *fields), agents, tuple(settings), job=job, lab=lab
+    )
+    return point, given
 
 
 def _changes(name: str, axis: Axis, value: Value) -> Mapping[str, Any]:

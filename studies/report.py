@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,11 +27,12 @@ from ldapslam.reports.document import (
 )
 from ldapslam.reports.typeset import NOT_AVAILABLE, NOTHING, decimal, percent
 from ldapslam.studies.answer import Answer, Estimate, PointAnswer, curve
+from ldapslam.studies.points import files_of
 
 if TYPE_CHECKING:
     from ldapslam.reports.charts.charts import Line
     from ldapslam.studies.comparisons import Compared
-    from ldapslam.studies.study_file import Value
+    from ldapslam.studies.study_file import StudyTable, Value
 
 _TONES = {"PASS": GOOD, "FAIL": BAD, "INVALID": BAD, "": MUTED}
 _CHART = "study-curve"
@@ -42,6 +43,9 @@ def study_document(answer: Answer, compared: Sequence[Compared] = ()) -> Documen
     """The study as a document: its answer first."""
     made = [run for one in answer.points for run in one.runs]
     sections = [Section("points", "Points", _points(answer))]
+    if answer.study.table is not None:
+        content = _table(answer, answer.study.table)
+        sections.insert(0, Section("table", content.caption, (content,)))
     if compared:
         sections.append(Section("comparison", "Comparison", _comparison(compared)))
     sections.append(Section("runs", "Runs", (_runs(answer),)))
@@ -53,8 +57,8 @@ def study_document(answer: Answer, compared: Sequence[Compared] = ()) -> Documen
         glance=_glance(answer),
         facts=(
             ("Study", answer.study.description or answer.study.name),
-            ("Job", answer.study.job),
-            ("Axes", ", ".join(answer.study.axes)),
+            ("Job", ", ".join(files_of(answer.study))),
+            ("Axes", ", ".join(answer.study.labels)),
             ("Points", f"{len(answer.points)}, {answer.study.repeats} runs of each"),
             ("Order", f"{answer.study.order}, seed {answer.study.seed}"),
             ("Runs made", str(len(made))),
@@ -150,7 +154,7 @@ def _points(answer: Answer) -> tuple[Block, ...]:
     rows = [(one, title) for one in answer.points for title in (titles or [NOTHING])]
     axes = [
         column(name, lambda row, name=name: str(row[0].point.values[name]))  # type: ignore[misc]
-        for name in answer.study.axes
+        for name in answer.study.labels
     ]
 
     def cell(row: tuple[PointAnswer, str], metric: str, scale: float) -> Cell:
@@ -188,6 +192,69 @@ def _points(answer: Answer) -> tuple[Block, ...]:
     return (points, place) if titles else (points,)
 
 
+@dataclass(frozen=True)
+class _Row:
+    """A line of the study's table: a point, what was published of it, or both."""
+
+    values: Mapping[str, Value]
+    point: PointAnswer | None
+    published: Mapping[str, Value]
+
+
+def _rows(answer: Answer, of: StudyTable) -> list[_Row]:
+    """Points in their order, each with the published row of its values, then what was
+    published of others."""
+    left = list(of.published)
+    rows = []
+    for one in answer.points:
+        row = next((row for row in left if _is_of(row, one)), None)
+        if row is not None:
+            left.remove(row)
+        rows.append(_Row(one.point.values, one, row or {}))
+    return rows + [_Row(row, None, row) for row in left]
+
+
+def _is_of(row: Mapping[str, Value], one: PointAnswer) -> bool:
+    values = one.point.values
+    return all(values[name] == value for name, value in row.items() if name in values)
+
+
+def _table(answer: Answer, of: StudyTable) -> Table:
+    columns = [
+        column(name, lambda row, name=name: str(row.values.get(name, NOTHING)))  # type: ignore[misc]
+        for name in answer.study.labels
+    ]
+    for name in of.columns:
+        columns.append(number(name, lambda row, name=name: _ours(row, name)))  # type: ignore[misc]
+        if answer.study.repeats > 1:
+            columns.append(column("each run", lambda row, name=name: _each(row, name)))  # type: ignore[misc]
+        if any(name in row for row in of.published):
+            columns.append(
+                number("published", lambda row, name=name: _published(row, name))  # type: ignore[misc]
+            )
+    notes = [f"Published: {of.source}"] if of.source else []
+    if answer.study.repeats > 1:
+        notes.append("Figures are means over the valid runs.")
+    return table("study-table", of.title, _rows(answer, of), *columns, notes=notes)
+
+
+def _ours(row: _Row, name: str) -> Cell:
+    if row.point is None:
+        return Cell("not run", MUTED)
+    found = row.point.figures.get(name)
+    return Cell(NOT_AVAILABLE, MUTED) if found is None else Cell(_mean(found))
+
+
+def _each(row: _Row, name: str) -> str:
+    found = row.point and row.point.figures.get(name)
+    return NOTHING if not found else ", ".join(map(_figure, found.values))
+
+
+def _published(row: _Row, name: str) -> str:
+    found = row.published.get(name, NOTHING)
+    return _figure(found) if isinstance(found, (int, float)) else str(found)
+
+
 def _comparison(compared: Sequence[Compared]) -> tuple[Block, ...]:
     from ldapslam.reports.comparing.tables import tables_of
 
@@ -211,7 +278,12 @@ def _errors(one: PointAnswer, title: str) -> str:
 
 
 def _mean(found: Estimate, scale: float = 1.0) -> str:
-    value = found.mean * scale
+    return _figure(found.mean * scale)
+
+
+def _figure(value: float) -> str:
+    if float(value).is_integer():
+        return decimal(value, 0)
     return decimal(value, 1 if value >= 100 else 3)
 
 
@@ -245,8 +317,8 @@ def _chart(answer: Answer, place: ChartPlace) -> str:
     """Throughput above, p99 below, along the axis that has most values."""
     from ldapslam.reports.charts.charts import draw_lines
 
-    axis = max(answer.study.axes, key=lambda one: len(answer.study.axes[one].labels()))
-    labels = answer.study.axes[axis].labels()
+    axis = max(answer.study.labels, key=lambda one: len(answer.study.labels[one]))
+    labels = answer.study.labels[axis]
     numbers = [one for one in labels if type(one) in (int, float)]
     is_number = len(numbers) == len(labels) > 2
     places: dict[Value, float] = {
@@ -305,11 +377,41 @@ def answer_json(answer: Answer, compared: Sequence[Compared] = ()) -> dict[str, 
         "repeats": answer.study.repeats,
         "method": "mean over valid runs; 95 % interval of Student's t over runs",
         "points": [_point_json(one) for one in answer.points],
+        "table": answer.study.table and _table_json(answer, answer.study.table),
         "comparisons": [
             # each run's result.json has what `runs` would repeat
             {"values": dict(one.rest), **document_of(one.comparison), "runs": None}
             for one in compared
         ],
+    }
+
+
+def _table_json(answer: Answer, of: StudyTable) -> dict[str, Any]:
+    return {
+        "title": of.title,
+        "source": of.source or None,
+        "figures": dict(of.columns),
+        "rows": [
+            {
+                "values": {k: v for k, v in row.values.items() if k not in of.columns},
+                "measured": {
+                    name: None
+                    if row.point is None or name not in row.point.figures
+                    else _estimate_json(row.point.figures[name])
+                    for name in of.columns
+                },
+                "published": {name: row.published.get(name) for name in of.columns},
+            }
+            for row in _rows(answer, of)
+        ],
+    }
+
+
+def _estimate_json(one: Estimate) -> dict[str, Any]:
+    return {
+        "mean": one.mean,
+        "ci95": None if one.low is None else [one.low, one.high],
+        "runs": list(one.values),
     }
 
 
@@ -330,14 +432,7 @@ def _point_json(one: PointAnswer) -> dict[str, Any]:
             for run in one.runs
         ],
         "operations": {
-            title: {
-                metric: {
-                    "mean": found.mean,
-                    "ci95": None if found.low is None else [found.low, found.high],
-                    "runs": list(found.values),
-                }
-                for metric, found in metrics.items()
-            }
+            title: {metric: _estimate_json(found) for metric, found in metrics.items()}
             for title, metrics in one.operations.items()
         },
     }

@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,8 @@ from ldapslam.base.errors import ConfigError, ExitCode, LdapSlamError
 from ldapslam.base.files import errors_of
 from ldapslam.base.units import format_duration
 from ldapslam.jobs.connection_settings import ConnectionSettings
+from ldapslam.jobs.model import Job
+from ldapslam.studies.labs import Labs, Servers
 from ldapslam.studies.points import Point, Turn
 from ldapslam.studies.server_settings import ChangedSettings, Place
 from ldapslam.studies.study_file import Hook
@@ -128,19 +130,24 @@ class Runner:
 
     journal: Journal
     launch: Launch
-    uris: Mapping[str, Sequence[str]]
     say: Callable[[str], None]
+    #: Of each point.
+    jobs: Sequence[Job] = ()
     settle_s: float = 0.0
     before: Hook | None = None
     after: Hook | None = None
     access: ConnectionSettings | None = None
+    labs: Labs | None = None
 
     @contextlib.contextmanager
     def restored(self) -> Iterator[None]:
-        """At the end, whatever it is, settings of servers are what they were."""
+        """At the end, whatever it is, settings of servers are what they were, and the
+        lab is gone."""
         try:
             yield
         finally:
+            if self.labs is not None:
+                self.labs.close()
             changed = ChangedSettings(self.journal.folder)
             if changed and self.access is not None:
                 for place in changed.restore(self.access):
@@ -155,8 +162,8 @@ class Runner:
         shutil.rmtree(folder, ignore_errors=True)  # of a study that was killed
         error, code, begun_s = "", int(ExitCode.INTERNAL), time.monotonic()
         try:
-            self._prepare(point, log)
-            code = self.launch(point, folder, log)
+            prepared = self._prepare(turn, point, log)
+            code = self.launch(prepared, folder, log)
             if self.after is not None:
                 _call(self.after, point, log)
         except LdapSlamError as problem:
@@ -185,23 +192,26 @@ class Runner:
         self.journal.add(ended)
         return ended
 
-    def _prepare(self, point: Point, log: Path) -> None:
+    def _prepare(self, turn: Turn, point: Point, log: Path) -> Point:
+        """The point as it is to be run."""
         changed = ChangedSettings(self.journal.folder)
+        if self.labs is not None:
+            servers = self.labs.servers(point, self.jobs[turn.point])
+            point = replace(point, overrides=(*point.overrides, *servers.overrides))
+        elif point.settings:
+            servers = Servers(self.jobs[turn.point].targets, self.access)
         for setting, value in point.settings:
-            assert self.access is not None
-            uris = self.uris.get(setting.target)
-            if uris is None:
-                raise ConfigError(
-                    f"the job has no target role {setting.target!r}",
-                    hint=f"it has {', '.join(self.uris)}",
-                )
-            for uri in uris:
+            assert servers.access is not None
+            for uri in servers.of_role(setting.target):
                 place = Place(uri, setting.entry, setting.attribute)
-                changed.change(place, value, self.access)
+                # a lab does not outlive the study
+                is_kept = self.labs is None
+                changed.change(place, value, servers.access, is_kept=is_kept)
         if self.before is not None:
             _call(self.before, point, log)
         if self.settle_s:
             time.sleep(self.settle_s)
+        return point
 
 
 @contextlib.contextmanager

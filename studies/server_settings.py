@@ -52,11 +52,18 @@ class ChangedSettings:
     def __bool__(self) -> bool:
         return bool(self._before)
 
-    def change(self, place: Place, value: str, access: ConnectionSettings) -> None:
-        """Give the attribute one value. TargetError when the server refuses it, or
-        cannot be reached."""
+    def change(
+        self,
+        place: Place,
+        value: str,
+        access: ConnectionSettings,
+        *,
+        is_kept: bool = True,
+    ) -> None:
+        """Give the attribute one value; what it was is kept. TargetError when the
+        server refuses it, or cannot be reached."""
         with ControlConnection.open(place.uri, access, Counter()) as connection:
-            if place not in self._before:
+            if is_kept and place not in self._before:
                 values = _values(connection, place)
                 self._before[place] = values
                 self._keep()

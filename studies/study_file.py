@@ -7,7 +7,7 @@ The docstrings and descriptions are the documentation of the file (`ldapslam stu
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -28,11 +28,14 @@ from ldapslam.jobs.fields.sections import (
     known,
 )
 from ldapslam.jobs.load import load_section
+from ldapslam.studies.figures import NOTATION, Figure
 
 Value = Annotated[str | int | float | bool, Kind("text, number, true or false")]
 
-#: The axis whose values are numbers of agents.
-AGENTS = "agents"
+#: The axis whose values are numbers of agents, and that of the jobs of a study.
+AGENTS, JOB = "agents", "job"
+#: What begins a field of the study's lab, not of the job.
+LAB = "lab."
 _NS_PER_MINUTE = 60 * 10**9
 
 
@@ -56,10 +59,12 @@ class Axis(Section):
     values: list[Value] | None = Field(default=None, min_length=1)
     """its values, one for each point"""
     variants: dict[Name, dict[Text, Value]] | None = Field(default=None, min_length=1)
-    """instead: names, each with what it sets: variables or fields of the job"""
+    """instead: names, each with what it sets: variables or fields of the job, or
+    lab.KEY for a lab of its own"""
     field: Text | None = None
-    """the field of the job that the values are of, such as run.duration; without it
-    and `setting`, the variable of the axis' name; `agents` is the number of agents"""
+    """the field of the job that the values are of, such as run.duration, or of the lab,
+    such as lab.folder; without it and `setting`, the variable of the axis' name;
+    `agents` is the number of agents"""
     setting: Setting | None = None
     """the server's setting that the values are of"""
 
@@ -92,19 +97,95 @@ def _axis(value: Any) -> Any:
     return {"values": value} if isinstance(value, list) else value
 
 
+class StudyJob(Section):
+    """One of several jobs. A text alone is `job`."""
+
+    job: Text = Field(examples=["search.yaml"])
+    """the job file, relative to this file"""
+    vars: dict[Text, Value] = Field(default_factory=dict)
+    """values of its variables"""
+
+
+def _job(value: Any) -> Any:
+    return {"job": value} if isinstance(value, str) else value
+
+
+class StudyLab(Section):
+    """With `--lab`, throw-away servers on this host take the place of the job's
+    targets and `bind`; docs/labs.md says more of each key. A role of the job gets the
+    server of its name (supplier, replica1 …), `replica` the first replica, and any
+    other role the supplier."""
+
+    server: Literal["slapd", "389ds"] = "slapd"
+    """which directory server"""
+    replicas: Annotated[int, Field(ge=0, le=20)] = 0
+    """servers that follow the supplier"""
+    entries: Count = 1000
+    """people in the tree"""
+    settings: dict[Text, Value | list[Value]] = Field(default_factory=dict)
+    """settings of all servers, such as {threads: 8}"""
+    binary: Text | None = None
+    """slapd or ns-slapd of a build under test"""
+    folder: Text | None = None
+    """where the data are; TMPDIR when left out"""
+    changes: dict[Text, Any] = Field(default_factory=dict)
+    """what is smaller in this file with `--lab`: paths and values, as of `--set`, such
+    as {vars.users: 1000, repeats: 1}"""
+    every_run: bool = False
+    """begin each run with new servers, else when the lab of the next point differs"""
+
+
+class StudyTable(Section):
+    """Figures of each point, beside published ones. The columns are names with the
+    figure that each shows."""
+
+    title: Text
+    """what the table says"""
+    source: str = ""
+    """where the published figures are from"""
+    columns: dict[Text, Text] = Field(min_length=1)
+    """names and the figure of each, such as {searches/s: readers.search.throughput}"""
+    published: list[dict[Text, Value]] = Field(default_factory=list)
+    """rows: values of axes, which name the point, and values of columns"""
+
+    @checked
+    def _columns_are_figures(self) -> Iterator[Found]:
+        for name, text in (known(self, "columns") or {}).items():
+            try:
+                Figure.of(text)
+            except Fault as fault:
+                yield ("columns", name), fault
+
+    @property
+    def figures(self) -> Mapping[str, Figure]:
+        return {name: Figure.of(text) for name, text in self.columns.items()}
+
+
+StudyTable.__doc__ = f"{StudyTable.__doc__}\n\n{NOTATION}"
+
+
 class Study(Section):
     """Every combination of the axes' values is a point, and is run `repeats` times;
     each is an ordinary run with a verdict of its own."""
+
+    exactly_one: ClassVar[tuple[str, ...]] = (JOB, "jobs")
 
     name: Name = Field(alias="study", examples=["cache-size"])
     """the study's name"""
     description: str = ""
     """what it is to answer, for the report"""
-    job: Text = Field(examples=["search.yaml"])
+    job: Text | None = Field(default=None, examples=["search.yaml"])
     """the job file, relative to this file"""
+    jobs: dict[Name, Annotated[StudyJob, BeforeValidator(_job)]] | None = Field(
+        default=None, min_length=1
+    )
+    """instead: several by name, which are the values of an axis `job`"""
     vars: dict[Text, Value] = Field(default_factory=dict)
-    """values of the job's variables, the same for all points"""
-    axes: dict[Name, Annotated[Axis, BeforeValidator(_axis)]] = Field(min_length=1)
+    """values of variables of the job, the same for all points; `${name}` uses them in
+    this file too, and `--var` gives others"""
+    axes: dict[Name, Annotated[Axis, BeforeValidator(_axis)]] = Field(
+        default_factory=dict
+    )
     """what differs between points"""
     leave_out: list[dict[Name, Value]] = Field(default_factory=list)
     """combinations that are no points"""
@@ -129,12 +210,19 @@ class Study(Section):
     """of the connections that change settings"""
     compare: Name | None = None
     """the axis whose values are compared with its first one"""
+    table: StudyTable | None = None
+    """the answer as a table"""
+    lab: StudyLab | None = None
+    """what `--lab` brings up"""
 
     @checked
     def _names_are_axes(self) -> Iterator[Found]:
         axes = known(self, "axes")
         if axes is None:
             return
+        if JOB in axes:
+            yield ("axes", JOB), Fault("this name is of the study's jobs", "rename it")
+        axes = [*axes, *([JOB] if known(self, "jobs") else [])]
         compare = known(self, "compare")
         if compare is not None and compare not in axes:
             yield ("compare",), unknown("axis", compare, axes, "axes")
@@ -142,6 +230,13 @@ class Study(Section):
             for name in one:
                 if name not in axes:
                     yield ("leave_out", index), unknown("axis", name, axes, "axes")
+        if (shown := known(self, "table")) is not None:
+            names = [*axes, *(known(shown, "columns") or {})]
+            for index, row in enumerate(known(shown, "published") or ()):
+                for name in row:
+                    if name not in names:
+                        where = ("table", "published", index)
+                        yield where, unknown("axis or column", name, names)
 
     @checked
     def _settings_need_an_identity(self) -> None:
@@ -152,11 +247,25 @@ class Study(Section):
                 "add bind: {dn: …, password: {env: …}}",
             )
 
+    @checked
+    def _points_differ(self) -> None:
+        if known(self, "axes") == {} and known(self, "jobs") is None:
+            raise Fault("neither axes nor jobs: all runs would be the same", "add axes")
+
     @property
     def changes_servers(self) -> bool:
         return any(axis.setting for axis in self.axes.values())
 
+    @property
+    def labels(self) -> Mapping[str, Sequence[Value]]:
+        """The values of each axis, that of the jobs first."""
+        by_job = {JOB: list(self.jobs)} if self.jobs else {}
+        return {**by_job, **{name: one.labels() for name, one in self.axes.items()}}
 
-def load_study(path: Path) -> Study:
-    """The study of a file; JobErrors with all faults."""
-    return load_section(path, Study)
+
+def load_study(
+    path: Path, overrides: Sequence[str] = (), *, in_lab: bool = False
+) -> Study:
+    """The study of a file, changed by `--set` overrides and, for a lab, before them by
+    what it says of that itself; JobErrors with all faults."""
+    return load_section(path, Study, overrides, own=("lab", "changes") * in_lab)

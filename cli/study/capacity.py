@@ -142,18 +142,17 @@ def _search(
     identity |= {"from": limits.lowest, "to": limits.highest}
     journal = Journal(folder, identity)
     launch = (
-        local_runs(job_file)
-        if coordinator is None
-        else fleet_runs(job_file, coordinator)
+        local_runs(Path()) if coordinator is None else fleet_runs(Path(), coordinator)
     )
-    runner = Runner(journal, launch, {}, say)
+    runner = Runner(journal, launch, say)
     made = [_probe(journal, one) for one in _with_result(journal)]
     while not isinstance(wanted := next_probe(limits, made), Found):
         changes = [*given["overrides"], _set(given["load"], wanted.load)]
         if wanted.is_confirmation:
             changes.append(f"run.duration={given['confirm_ns']}ns")
         values = {"load": wanted.load, "confirms": wanted.is_confirmation}
-        ended = runner.run(Turn(len(made), 1), Point(values, tuple(changes)))
+        point = Point(values, tuple(changes), job=str(job_file))
+        ended = runner.run(Turn(len(made), 1), point)
         if not ended.verdict:
             raise ConfigError(
                 f"the run at {given['load']}={wanted.load:g} has no result: "

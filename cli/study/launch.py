@@ -15,11 +15,18 @@ from ldapslam.studies.points import Point
 from ldapslam.studies.runner import RESULT, Launch
 
 
-def local_runs(job: Path) -> Launch:
-    """Runs of the job on this host, each with a coordinator and agents of its own."""
+def local_runs(base: Path) -> Launch:
+    """Runs of the points' jobs, found from `base`, on this host, each with a
+    coordinator and agents of its own."""
 
     def launch(point: Point, folder: Path, log: Path) -> int:
-        arguments = ["run", str(job), *_changes(point), "--out", str(folder)]
+        arguments = [
+            "run",
+            str(base / point.job),
+            *_changes(point),
+            "--out",
+            str(folder),
+        ]
         if point.agents is not None:
             arguments += ["--agents", str(point.agents)]
         return _run(arguments, Path(os.devnull), log)
@@ -27,11 +34,17 @@ def local_runs(job: Path) -> Launch:
     return launch
 
 
-def fleet_runs(job: Path, coordinator: str) -> Launch:
-    """Runs of the job by the fleet of a coordinator, which keeps them."""
+def fleet_runs(base: Path, coordinator: str) -> Launch:
+    """Runs of the points' jobs by the fleet of a coordinator, which keeps them."""
 
     def launch(point: Point, folder: Path, log: Path) -> int:
-        arguments = ["submit", str(job), *_changes(point), "--wait", "--json"]
+        arguments = [
+            "submit",
+            str(base / point.job),
+            *_changes(point),
+            "--wait",
+            "--json",
+        ]
         if point.agents is not None:
             arguments += ["--set", f"agents={{count: {point.agents}}}"]
         folder.mkdir(mode=0o700)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ldapslam.base.errors import ExitCode
+from ldapslam.base.errors import ConfigError, ExitCode
 from ldapslam.base.units import format_duration
 from ldapslam.cli.console import json_option, put, put_json, say
 from ldapslam.cli.measure.local_fleet import one_blas_thread
@@ -49,7 +49,16 @@ coordinator_option = option(
     f"Folder of the study; {RUNS_FOLDER}/study-NAME when left out.",
     type=FOLDER,
 )
+@option(
+    "--set changes PATH=VALUE",
+    "Change a value of FILE, such as axes.clients=[1,4]; repeatable.",
+    multiple=True,
+)
 @coordinator_option
+@flag(
+    "--lab in_lab",
+    "Run on throw-away servers on this host, those of the file's `lab`.",
+)
 @flag("--plan", "Show the points and the order of the runs; run nothing.")
 @flag("--restore", "Only put back what a killed study has changed in servers.")
 @flag(
@@ -63,7 +72,9 @@ def study_command(
     file: Path,
     variables: tuple[tuple[str, str], ...],
     out: Path | None,
+    changes: tuple[str, ...],
     coordinator: str | None,
+    in_lab: bool,
     plan: bool,
     restore: bool,
     describe: bool,
@@ -74,24 +85,26 @@ def study_command(
     What was interrupted goes on where it was when the command is given again. Each run
     has a folder with its own report.
     """
-    from ldapslam.studies.points import points_of, turns_of
+    from ldapslam.jobs.reading.variables import override_of
+    from ldapslam.studies.points import load_points, turns_of
     from ldapslam.studies.runner import alone_in
     from ldapslam.studies.study_file import load_study
 
     with one_blas_thread():  # a job type of the user's may import numpy
-        study = load_study(file)
-        study = study.model_copy(update={"vars": {**study.vars, **dict(variables)}})
-        points = points_of(study)
-        jobs = _jobs(study, file, points)
+        given = [override_of(*one) for one in variables]
+        study = load_study(file, [*changes, *given], in_lab=in_lab)
+        points = load_points(study, file)
+        jobs = _jobs(file, points)
+    _check_lab(study, in_lab, coordinator)
     folder = out or RUNS_FOLDER / f"study-{study.name}"
     if restore:
-        return _restore(study, jobs[0], file, folder)
+        return _restore(study, jobs[0], folder)
     if plan:
         for number, turn in enumerate(turns_of(study, points), 1):
             put(f"{number:>4}  {points[turn.point].label}  repeat {turn.repeat}")
         return ExitCode.PASS
     with alone_in(folder):
-        runner = _runner(study, file, folder, points, jobs, coordinator)
+        runner = _runner(study, file, folder, points, jobs, coordinator, in_lab=in_lab)
         with runner.restored():
             _make_runs(study, points, jobs, runner)
     return _report(study, points, runner.journal, as_json=as_json)
@@ -106,12 +119,24 @@ def _tell(context: click.Context, _: click.Parameter, value: bool) -> None:
         context.exit()
 
 
-def _jobs(study: Study, file: Path, points: Sequence[Point]) -> list[Job]:
+def _check_lab(study: Study, in_lab: bool, coordinator: str | None) -> None:
+    if in_lab and coordinator is not None:
+        raise ConfigError(
+            "--lab and --coordinator exclude each other",
+            hint="a lab's servers listen on this host alone",
+        )
+    if in_lab and study.lab is None:
+        raise ConfigError(
+            "the study says of no lab what it is to be",
+            hint="add lab: {server: slapd, entries: 1000}",
+        )
+
+
+def _jobs(file: Path, points: Sequence[Point]) -> list[Job]:
     """The job of each point: all faults are found before the first run."""
     from ldapslam.jobs.load import load_job
 
-    path = file.parent / study.job
-    return [load_job(path, point.overrides) for point in points]
+    return [load_job(file.parent / point.job, point.overrides) for point in points]
 
 
 def _runner(
@@ -121,25 +146,33 @@ def _runner(
     points: Sequence[Point],
     jobs: Sequence[Job],
     coordinator: str | None,
+    *,
+    in_lab: bool,
 ) -> Runner:
     from ldapslam.cli.study.launch import fleet_runs, local_runs
+    from ldapslam.studies.labs import Labs
     from ldapslam.studies.runner import Journal, Runner
 
-    job = file.parent / study.job
     identity = {
-        "file": study.model_dump(mode="json", by_alias=True, exclude_none=True),
+        "file": study.model_dump(
+            mode="json", by_alias=True, exclude_none=True, exclude={"table"}
+        ),
         "jobs": [one.canonical_hash() for one in jobs],
         "points": [point.label for point in points],
+        "lab": in_lab,
     }
     return Runner(
         Journal(folder, identity),
-        local_runs(job) if coordinator is None else fleet_runs(job, coordinator),
-        jobs[0].targets,
+        local_runs(file.parent)
+        if coordinator is None
+        else fleet_runs(file.parent, coordinator),
         say,
+        jobs=jobs,
         settle_s=study.settle_ns / _NS_PER_S,
         before=study.before,
         after=study.after,
-        access=_access(study, jobs[0]),
+        access=None if in_lab else _access(study, jobs[0]),
+        labs=Labs(study.lab, points, say) if in_lab and study.lab else None,
     )
 
 
@@ -151,7 +184,7 @@ def _access(study: Study, job: Job) -> Any:
     return connection_settings(job, study.tls, study.bind).resolved()
 
 
-def _restore(study: Study, job: Job, file: Path, folder: Path) -> ExitCode:
+def _restore(study: Study, job: Job, folder: Path) -> ExitCode:
     from ldapslam.studies.runner import alone_in
     from ldapslam.studies.server_settings import ChangedSettings
 

@@ -48,11 +48,12 @@ _OPERATIONS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
 }
 
 
-def replace_variables(tree: Tree, defaults: Values) -> bool:
-    """Write values in place of references, and take `vars` away. `defaults` are those
-    of the file, before overrides. False when that is not possible: findings say why."""
+def replace_variables(tree: Tree, defaults: Values) -> Values | None:
+    """Write values in place of references, and take `vars` away; the values. `defaults`
+    are those of the file, before overrides. None when that is not possible: findings
+    say why."""
     if KEY not in tree.data:
-        return True
+        return {}
     before = len(tree.findings)
     values: dict[str, Value] = {}
     for name, raw in _section(tree).items():
@@ -64,7 +65,7 @@ def replace_variables(tree: Tree, defaults: Values) -> bool:
             tree.findings.append(Finding((KEY, name), fault))
     rest = {key: value for key, value in tree.data.items() if key != KEY}
     tree.data = _replaced(tree, (), rest, values)
-    return len(tree.findings) == before
+    return values if len(tree.findings) == before else None
 
 
 def defaults_of(tree: Tree) -> Values:
@@ -76,6 +77,12 @@ def override_of(name: str, text: str) -> str:
     """The override that gives a variable a value."""
     quoted = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'{KEY}.{name}="{quoted}"'
+
+
+def referenced(text: str) -> frozenset[str]:
+    """Names that stand in references of a text."""
+    expressions = [found[2] or "" for found in _REFERENCE.finditer(text)]
+    return frozenset(name for one in expressions for name in _NAME.findall(one))
 
 
 def _section(tree: Tree) -> Mapping[str, Any]:

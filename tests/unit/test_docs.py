@@ -21,7 +21,7 @@ from ldapslam.jobs.types import job_types
 from ldapslam.reports.rules.rules import RULES
 from ldapslam.reports.summarise import summarise
 from ldapslam.results.store import Store
-from ldapslam.studies.points import points_of
+from ldapslam.studies.points import files_of, load_points, points_of
 from ldapslam.studies.study_file import load_study
 from support.store import Scenario, fill
 
@@ -96,17 +96,22 @@ def test_each_yaml_block_in_the_documents_loads(block: str, tmp_path: Path) -> N
     document = yaml.safe_load(block)
     if "study" in document:
         (tmp_path / "study.yaml").write_text(block)
-        assert points_of(load_study(tmp_path / "study.yaml"))
+        study = load_study(tmp_path / "study.yaml")
+        names = {*study.vars, *study.axes}
+        assert points_of(study, dict.fromkeys(files_of(study), names))
     elif "job" in document:
         load_job_text(block, file="document", base=None)
 
 
+@pytest.mark.parametrize("in_lab", [False, True])
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
-def test_each_ready_study_loads_with_the_job_of_each_point(path: Path) -> None:
-    study = load_study(path)
+def test_each_ready_study_loads_with_the_job_of_each_point(
+    path: Path, in_lab: bool
+) -> None:
+    study = load_study(path, in_lab=in_lab)
     assert study.name == path.stem
-    for point in points_of(study):
-        load_job(path.parent / study.job, point.overrides)
+    for point in load_points(study, path):
+        load_job(path.parent / point.job, point.overrides)
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ldapslam.base.errors import JobErrors
+from ldapslam.base.errors import ConfigError, JobErrors
 from ldapslam.studies.points import points_of, turns_of
 from ldapslam.studies.study_file import Study, load_study
 
@@ -26,6 +26,10 @@ axes:
 """
 
 
+#: What the job files have.
+VARIABLES = {"job.yaml": ["users", "secure", "clients"], "j.yaml": ["place"]}
+
+
 def study_of(folder: Path, text: str) -> Study:
     file = folder / "study.yaml"
     file.write_text(text)
@@ -33,7 +37,7 @@ def study_of(folder: Path, text: str) -> Study:
 
 
 def test_points_are_all_combinations_with_what_they_set(tmp_path: Path) -> None:
-    points = points_of(study_of(tmp_path, STUDY))
+    points = points_of(study_of(tmp_path, STUDY), VARIABLES)
     assert [one.label for one in points[:3]] == [
         "clients=5 variant=old pause=1s",
         "clients=5 variant=old pause=2s",
@@ -41,18 +45,17 @@ def test_points_are_all_combinations_with_what_they_set(tmp_path: Path) -> None:
     ]
     assert len(points) == 8
     assert points[2].overrides == (
-        'vars.users="2000"',
+        'vars.users="7"',
         'vars.secure="true"',
         'vars.clients="5"',
         'targets.directory="ldap://b"',
-        'vars.users="7"',
         'run.warm_up="1s"',
     )
 
 
 def test_combinations_can_be_left_out(tmp_path: Path) -> None:
     left_out = STUDY + "leave_out: [{clients: 50, variant: old}, {pause: 2s}]\n"
-    points = points_of(study_of(tmp_path, left_out))
+    points = points_of(study_of(tmp_path, left_out), VARIABLES)
     assert [one.values["clients"] for one in points] == [5, 5, 50]
 
 
@@ -67,17 +70,60 @@ axes:
     values: [0, 20000]
     setting: {target: supplier, entry: cn=config, attribute: nsslapd-cachesize}
 """
-    first, *_, last = points_of(study_of(tmp_path, text))
+    first, *_, last = points_of(study_of(tmp_path, text), VARIABLES)
     assert (first.agents, last.agents) == (3, 6)
     (setting, value), *rest = last.settings
     assert (setting.attribute, value, rest) == ("nsslapd-cachesize", "20000", [])
     assert last.overrides == ()
 
 
+JOBS = """
+study: x
+jobs: {load: j.yaml, search: {job: job.yaml, vars: {clients: "${users // 100}"}}}
+vars: {users: 1000, place: /a}
+axes:
+  disk: {variants: {a: {place: /b, lab.folder: /b}, b: {}}}
+"""
+
+
+def test_jobs_are_an_axis_and_get_the_variables_that_they_have(tmp_path: Path) -> None:
+    points = points_of(study_of(tmp_path, JOBS), VARIABLES)
+    assert [(one.label, one.job, one.overrides) for one in points] == [
+        ("job=load disk=a", "j.yaml", ('vars.place="/b"',)),
+        ("job=load disk=b", "j.yaml", ('vars.place="/a"',)),
+        *(
+            (label, "job.yaml", ('vars.users="1000"', 'vars.clients="10"'))
+            for label in ("job=search disk=a", "job=search disk=b")
+        ),
+    ]
+    assert [one.lab for one in points[:2]] == [{"folder": "/b"}, {}]
+
+
+def test_variables_that_nobody_has_are_refused(tmp_path: Path) -> None:
+    study = study_of(tmp_path, JOBS.replace("vars: {users", "vars: {user: 1, users"))
+    with pytest.raises(ConfigError, match="no job of the study has a variable 'user'"):
+        points_of(study, VARIABLES)
+    assert points_of(study, VARIABLES, used=["user"])
+
+
+def test_a_lab_changes_the_file_and_the_command_line_changes_that(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "study.yaml"
+    lab = "lab: {entries: '${users}', changes: {vars.users: 10, axes.clients: [1, 2]}}"
+    file.write_text(STUDY + lab)
+    assert load_study(file).vars["users"] == 2000
+    study = load_study(file, ['vars.users="30"', 'vars.more="x"'], in_lab=True)
+    assert study.lab is not None
+    assert study.lab.entries == 30
+    assert study.vars == {"users": 30, "secure": True, "more": "x"}
+    assert study.axes["clients"].values == [1, 2]
+
+
 @pytest.mark.parametrize("order", ["interleaved", "random", "as_written"])
 def test_every_repeat_of_every_point_is_run_once(tmp_path: Path, order: str) -> None:
     study = study_of(tmp_path, STUDY + f"repeats: 3\norder: {order}\n")
-    points = points_of(study)
+    points = points_of(study, VARIABLES)
     turns = turns_of(study, points)
     assert turns == turns_of(study, points)
     assert set(Counter(turns).values()) == {1}
@@ -102,6 +148,19 @@ def test_every_repeat_of_every_point_is_run_once(tmp_path: Path, order: str) -> 
         (
             ("field: run.warm_up", "setting: {target: a, entry: b, attribute: c}"),
             "nobody is named who may",
+        ),
+        (("study: two", "study: two\njobs: {a: b.yaml}"), "job"),
+        (
+            ("study: two", "study: two\ntable: {title: t, columns: {a: x.y}}"),
+            "a stream 'y'",
+        ),
+        (
+            (
+                "study: two",
+                "study: two\ntable: {title: t, columns: {a: x.elapsed}, "
+                "published: [{b: 1}]}",
+            ),
+            "unknown axis or column 'b'",
         ),
     ],
 )

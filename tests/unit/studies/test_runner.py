@@ -56,7 +56,7 @@ def runner_of(
     folder: Path, runs: Runs, before: Hook | None = None, after: Hook | None = None
 ) -> Runner:
     journal = Journal(folder, {"study": "s"})
-    return Runner(journal, runs, {}, lambda _: None, before=before, after=after)
+    return Runner(journal, runs, lambda _: None, before=before, after=after)
 
 
 def verdicts(runner: Runner, turns: Sequence[Turn], attempts: int = 2) -> list[str]:

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lab of a study: throw-away servers in place of the targets of its jobs.
+
+There is one at a time. It stays up as long as the points want the same one, unless
+every run is to begin with new servers; the keeper process of a lab ends it when the
+study is killed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from ldapslam.base.errors import ConfigError
+from ldapslam.jobs.connection_settings import ConnectionSettings
+from ldapslam.jobs.fields.connection import Bind, Tls
+from ldapslam.jobs.model import Job
+from ldapslam.jobs.plan import connection_settings
+from ldapslam.lab import Choices, Lab, Server
+from ldapslam.studies.points import Point
+from ldapslam.studies.study_file import StudyLab
+
+
+@dataclass(frozen=True)
+class Servers:
+    """Whom a run is to reach."""
+
+    #: Target role -> URIs.
+    targets: Mapping[str, Sequence[str]]
+    #: How to change their settings; None where nobody may.
+    access: ConnectionSettings | None
+    #: What the job is told of them.
+    overrides: tuple[str, ...] = ()
+
+    def of_role(self, role: str) -> Sequence[str]:
+        """The URIs of a target role; ConfigError."""
+        if role not in self.targets:
+            raise ConfigError(
+                f"the job has no target role {role!r}",
+                hint=f"it has {', '.join(self.targets)}",
+            )
+        return self.targets[role]
+
+
+class Labs:
+    """See the module."""
+
+    def __init__(
+        self, section: StudyLab, points: Sequence[Point], say: Callable[[str], None]
+    ) -> None:
+        """Nothing is started. ConfigError when a point makes the lab what it cannot
+        be."""
+        self._wanted = {
+            json.dumps(dict(one.lab)): _changed(section, one) for one in points
+        }
+        self._say = say
+        self._section: StudyLab | None = None
+        self._lab: Lab | None = None
+
+    def servers(self, point: Point, job: Job) -> Servers:
+        """Those of a run, up and in sync."""
+        wanted = self._wanted[json.dumps(dict(point.lab))]
+        if self._lab is None or wanted != self._section or wanted.every_run:
+            self.close()
+            self._lab, self._section = self._up(wanted), wanted
+        return _servers(self._lab, job)
+
+    def close(self) -> None:
+        """End the servers, and remove their data."""
+        if self._lab is not None:
+            self._lab.down()
+        self._lab = None
+
+    def _up(self, wanted: StudyLab) -> Lab:
+        self._say(f"bringing up a lab: {wanted.server}, {wanted.entries:,} people")
+        lab = lab_of(wanted)
+        lab.up()
+        return lab
+
+
+def _changed(section: StudyLab, point: Point) -> StudyLab:
+    """The point's lab; `settings.NAME` is one of its settings."""
+    content = section.model_dump()
+    for key, value in point.lab.items():
+        first, _, name = key.partition(".")
+        if first == "settings" and name:
+            content["settings"] = {**content["settings"], name: value}
+        else:
+            content[key] = value
+    try:
+        return StudyLab.model_validate(content)
+    except ValidationError as error:
+        what = "; ".join(str(one["msg"]) for one in error.errors())
+        raise ConfigError(
+            f"{point.label}: its lab cannot be made: {what}",
+            hint="`ldapslam study --describe` has the keys of a lab",
+        ) from error
+
+
+def lab_of(section: StudyLab) -> Lab:
+    """A lab that is not up yet."""
+    options = [
+        (name, _text(one))
+        for name, value in section.settings.items()
+        for one in (value if isinstance(value, list) else [value])
+    ]
+    return Lab(
+        server=section.server,
+        replicas=section.replicas,
+        entries=section.entries,
+        choices=Choices(
+            binary=None if section.binary is None else Path(section.binary),
+            options=options,
+        ),
+        base=None if section.folder is None else Path(section.folder).absolute(),
+    )
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return str(value)
+
+
+def _servers(lab: Lab, job: Job) -> Servers:
+    password = {"file": str(lab.admin_password_file)}
+    bind = {"dn": lab.admin_dn, "password": password}
+    targets = {role: [_uri(lab, role, uris)] for role, uris in job.targets.items()}
+    overrides = [f"targets.{role}={json.dumps(uris)}" for role, uris in targets.items()]
+    if job.bind is not None:
+        overrides.append(f"bind={json.dumps(bind)}")
+    if job.tls != Tls() or any(uri.startswith("ldaps:") for [uri] in targets.values()):
+        overrides.append(f"tls.ca_file={json.dumps(str(lab.ca_file))}")
+    access = connection_settings(job, Tls(), Bind.model_validate(bind)).resolved()
+    return Servers(targets, access, tuple(overrides))
+
+
+def _uri(lab: Lab, role: str, uris: Sequence[str]) -> str:
+    server = _server(lab, role)
+    return server.ldaps_uri if uris[0].startswith("ldaps:") else server.uri
+
+
+def _server(lab: Lab, role: str) -> Server:
+    by_name = {one.name: one for one in lab.servers}
+    if role in by_name:
+        return by_name[role]
+    if role.startswith("replica"):
+        if role == "replica" and lab.replicas:
+            return lab.replicas[0]
+        raise ConfigError(
+            f"the lab has no server for the target role {role!r}",
+            hint=f"give the study's lab more replicas than {len(lab.replicas)}",
+        )
+    return lab.supplier

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Figures of a study's table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ldapslam.base.fault import Fault
+from ldapslam.studies.figures import Figure
+
+
+def operation(completed: int, mean_us: float, **more: int) -> dict[str, Any]:
+    names = ("failed", "timed_out", "unresolved", "abandoned", "dropped")
+    return {
+        **dict.fromkeys(names, 0),
+        "completed": completed,
+        "throughput_per_s": completed / 10,
+        "response_time_us": {"count": completed, "mean": mean_us, "p99": 5 * mean_us},
+        **more,
+    }
+
+
+RESULT = {
+    "streams": {
+        "readers": {"search": operation(900, 1000.0)},
+        "mix": {
+            "search": operation(100, 3000.0, failed=7, dropped=25),
+            "add": operation(50, 9000.0),
+        },
+    },
+    "connections": {"readers": {"elapsed_s": 3.5}, "mix": {"elapsed_s": None}},
+    "books": {
+        "a": {"search": {"agents": 1000, "server": 1010, "control": 4}},
+        "b": {"search": {"agents": 500, "server": 500, "control": 0}},
+        "c": {"bind": {"agents": 5}},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("readers.search.throughput", 90.0),
+        ("*.search.throughput", 100.0),
+        ("*.*.completed", 1050.0),
+        ("mix.search.errors", 100 * 32 / 125),
+        # 900 of 1 ms and 100 of 3 ms
+        ("*.search.response_time", 1.2),
+        ("*.search.response_time.p99", None),
+        ("mix.add.response_time.p99", 45.0),
+        ("readers.delete.throughput", None),
+        ("readers.elapsed", 3.5),
+        ("*.elapsed", None),
+        ("agents.search", 1500.0),
+        ("server.search", 1506.0),
+        ("agents.bind", 5.0),
+        ("server.bind", None),
+        ("server.modify", None),
+    ],
+)
+def test_figures_are_read_from_results(text: str, value: float | None) -> None:
+    found = Figure.of(text).read(RESULT)
+    assert found == (None if value is None else pytest.approx(value))
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("throughput", "expected a figure"),
+        ("a b.search.throughput", "expected a figure"),
+        ("readers.duration", "unknown figure of a stream 'duration'"),
+        ("readers.search.speed", "unknown figure 'speed'"),
+        ("readers.search.throughput.p99", "throughput has no statistics"),
+        ("readers.search.response_time.p98", "unknown statistic 'p98'"),
+    ],
+)
+def test_faults_of_figures_are_told(text: str, fault: str) -> None:
+    with pytest.raises(Fault, match=fault):
+        Figure.of(text)
