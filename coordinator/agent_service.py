@@ -248,6 +248,8 @@ class AgentService(AgentServiceServicer):
         run = self._fleet.runs.get(report.run_id)
         if taken.is_new and run is not None:
             run.add_snapshot(report.agent, snapshot)
+            if run.state is run_machine.RunState.DRAINING:
+                run.note_progress(report.agent)
         # not before the commit, which may take long: the agent's lease counts from now
         self._hear(report.session_id)
         status = agent_pb2.ReportReply.Status
@@ -441,8 +443,7 @@ def _progress(
             error_us = report.started.start_error_ns / 1000
             return run_machine.AgentStarted(agent), {"start_error_us": error_us}
         case "cleaning_up":
-            entries_left = report.cleaning_up.entries_left
-            return run_machine.CleanUpProgressed(agent, entries_left), {}
+            return run_machine.PartProgressed(agent), {}
         case "finished":
             finished = report.finished
             facts = agent_facts(finished.facts_json)

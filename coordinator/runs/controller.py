@@ -211,6 +211,11 @@ class ActiveRun:
     def part(self, agent: str) -> machine.Part:
         return self._machine.parts.get(agent, machine.Part.LOST)
 
+    def note_progress(self, agent: str) -> None:
+        """Await an agent longer, unless its part is over."""
+        if self.has_live_part(agent):
+            self.feed(machine.PartProgressed(agent))
+
     def has_live_part(self, agent: str) -> bool:
         return not self.part(agent).is_over
 

@@ -28,8 +28,9 @@ verdict says what is missing.
 
 In draining no more load is started and agents are awaited; the state that follows was
 decided by what led there first. It is left when every agent has ended or is gone;
-agents that are overdue then are abandoned; an agent that reports progress with its
-clean-up gives all of them more time. With no agent to wait for it is passed over.
+agents that are overdue then are abandoned; an agent that delivers intervals, or reports
+progress with its clean-up, gives all of them more time. With no agent to wait for it is
+passed over.
 
 With a quorum, agents that cannot be made ready are left out, and the run begins again
 with those that can: each agent's share of the load depends on how many there are.
@@ -168,11 +169,11 @@ class AgentStarted(RunEvent):
     agent: str
 
 
-class CleanUpProgressed(RunEvent):
-    """The agent's load is over; it removes the entries that it added."""
+class PartProgressed(RunEvent):
+    """The agent has delivered an interval, or removed entries that it added: after its
+    load, both may take longer than agents are awaited for."""
 
     agent: str
-    entries_left: int
 
 
 class AgentFinished(RunEvent):
@@ -325,7 +326,7 @@ class Run:
             AgentPrepared: (self._on_prepared, live),
             StartDelayed: (self._on_start_delayed, (RunState.READY,)),
             AgentStarted: (self._on_started, (RunState.READY, *live[2:])),
-            CleanUpProgressed: (self._on_clean_up, live),
+            PartProgressed: (self._on_part_progressed, live),
             AgentFinished: (self._on_finished, live),
             AgentFailed: (self._on_failed, live),
             AgentVanished: (self._on_vanished, live),
@@ -503,7 +504,7 @@ class Run:
         self._deadline_ns = None
         return self._enter(RunState.RUNNING)
 
-    def _on_clean_up(self, event: CleanUpProgressed, now_ns: int) -> list[Command]:
+    def _on_part_progressed(self, event: PartProgressed, now_ns: int) -> list[Command]:
         if self.state is RunState.DRAINING:
             self._deadline_ns = self._drain_deadline_ns(now_ns)
         return []

@@ -50,13 +50,20 @@ def postgresql() -> Iterator[str]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+#: application_name of what `execute` does: two of them may be at it at a time.
+_ADMINISTRATOR = "administrator"
+
+
 def _version(folder: Path) -> int:
     return int(folder.parent.name)
 
 
 def execute(url: str, statement: str) -> list[sa.Row[tuple[object, ...]]]:
     """As an administrator does it."""
-    engine = sa.create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
+    engine = sa.create_engine(
+        url.replace("postgresql:", "postgresql+psycopg:"),
+        connect_args={"application_name": _ADMINISTRATOR},
+    )
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         found = connection.execute(sa.text(statement))
         rows = list(found.all()) if found.returns_rows else []
@@ -79,9 +86,10 @@ def lock_writes(url: str) -> Callable[[], None]:
 
 
 def end_backends(url: str, where: str = "true") -> int:
-    """Ends the server's side of others' connections; how many."""
+    """Ends the server's side of connections, but for administrators'; how many."""
     statement = (
         "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
-        f"WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() AND {where}"
+        "WHERE backend_type = 'client backend' "
+        f"AND application_name <> '{_ADMINISTRATOR}' AND {where}"
     )
     return len(execute(url, statement))

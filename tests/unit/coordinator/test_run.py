@@ -28,7 +28,6 @@ from ldapslam.coordinator.runs.run import (
     AgentStarted,
     AgentVanished,
     CancelRequested,
-    CleanUpProgressed,
     Command,
     ConcludeMonitors,
     ConcludeRun,
@@ -40,6 +39,7 @@ from ldapslam.coordinator.runs.run import (
     MonitorProgressed,
     MonitorServers,
     Part,
+    PartProgressed,
     PrepareAgents,
     RecordEvent,
     RecordState,
@@ -120,7 +120,7 @@ EVENTS: tuple[RunEvent, ...] = (
     AgentVanished("a", 4 * S, "silent"),
     CancelRequested("me"),
     TimePassed(),
-    CleanUpProgressed("a", 7),
+    PartProgressed("a"),
     MonitorPrepared("a"),
     MonitorProgressed("a"),
     MonitorEnded("a"),
@@ -153,7 +153,7 @@ LEADS_TO: dict[tuple[RunState, type], RunState] = {
     (RunState.PREPARING, AgentVanished): RunState.DRAINING,
     (RunState.PREPARING, CancelRequested): RunState.DRAINING,
     (RunState.PREPARING, TimePassed): RunState.PREPARING,
-    (RunState.PREPARING, CleanUpProgressed): RunState.PREPARING,
+    (RunState.PREPARING, PartProgressed): RunState.PREPARING,
     (RunState.READY, AgentPrepared): RunState.READY,
     (RunState.READY, StartDelayed): RunState.READY,
     (RunState.READY, AgentStarted): RunState.READY,
@@ -162,7 +162,7 @@ LEADS_TO: dict[tuple[RunState, type], RunState] = {
     (RunState.READY, AgentVanished): RunState.DRAINING,
     (RunState.READY, CancelRequested): RunState.DRAINING,
     (RunState.READY, TimePassed): RunState.READY,
-    (RunState.READY, CleanUpProgressed): RunState.READY,
+    (RunState.READY, PartProgressed): RunState.READY,
     (RunState.RUNNING, AgentPrepared): RunState.RUNNING,
     (RunState.RUNNING, AgentStarted): RunState.RUNNING,
     (RunState.RUNNING, AgentFinished): RunState.RUNNING,
@@ -170,14 +170,14 @@ LEADS_TO: dict[tuple[RunState, type], RunState] = {
     (RunState.RUNNING, AgentVanished): RunState.DRAINING,
     (RunState.RUNNING, CancelRequested): RunState.DRAINING,
     (RunState.RUNNING, TimePassed): RunState.RUNNING,
-    (RunState.RUNNING, CleanUpProgressed): RunState.RUNNING,
+    (RunState.RUNNING, PartProgressed): RunState.RUNNING,
     (RunState.DRAINING, AgentPrepared): RunState.DRAINING,
     (RunState.DRAINING, AgentStarted): RunState.DRAINING,
     (RunState.DRAINING, AgentFinished): RunState.DRAINING,
     (RunState.DRAINING, AgentFailed): RunState.DRAINING,
     (RunState.DRAINING, AgentVanished): RunState.DRAINING,
     (RunState.DRAINING, TimePassed): RunState.DRAINING,
-    (RunState.DRAINING, CleanUpProgressed): RunState.DRAINING,
+    (RunState.DRAINING, PartProgressed): RunState.DRAINING,
 }
 
 
@@ -200,10 +200,10 @@ def test_every_event_in_every_state_does_what_the_table_says(
         assert run.state is expected
 
 
-def test_a_clean_up_that_makes_progress_may_take_longer_than_the_drain() -> None:
+def test_an_agent_that_makes_progress_may_take_longer_than_the_drain() -> None:
     run = run_in(RunState.DRAINING)
     limit_ns = LIMITS.grace_ns + LIMITS.slack_ns
-    assert run.handle(CleanUpProgressed("b", 9), PLAN_OVER_NS + limit_ns - 1) == []
+    assert run.handle(PartProgressed("b"), PLAN_OVER_NS + limit_ns - 1) == []
     assert run.handle(TimePassed(), PLAN_OVER_NS + 2 * limit_ns - 2) == []
     run.handle(TimePassed(), PLAN_OVER_NS + 2 * limit_ns)
     assert run.state is RunState.FAILED
