@@ -9,7 +9,7 @@ study is killed.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -131,12 +131,21 @@ def _servers(lab: Lab, job: Job) -> Servers:
     bind = {"dn": lab.admin_dn, "password": password}
     targets = {role: [_uri(lab, role, uris)] for role, uris in job.targets.items()}
     overrides = [f"targets.{role}={json.dumps(uris)}" for role, uris in targets.items()]
-    if job.bind is not None:
-        overrides.append(f"bind={json.dumps(bind)}")
+    overrides += [f"{place}={json.dumps(bind)}" for place in _binds(job)]
     if job.tls != Tls() or any(uri.startswith("ldaps:") for [uri] in targets.values()):
         overrides.append(f"tls.ca_file={json.dumps(str(lab.ca_file))}")
     access = connection_settings(job, Tls(), Bind.model_validate(bind)).resolved()
     return Servers(targets, access, tuple(overrides))
+
+
+def _binds(job: Job) -> Iterator[str]:
+    """Where the job says who binds."""
+    if job.bind is not None:
+        yield "bind"
+    for name, parts in (("monitors", job.monitors), ("streams", job.streams)):
+        for index, part in enumerate(parts):
+            if part.bind is not None:
+                yield f"{name}.{index}.bind"
 
 
 def _uri(lab: Lab, role: str, uris: Sequence[str]) -> str:

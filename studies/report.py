@@ -151,7 +151,11 @@ def _glance(answer: Answer) -> tuple[Glance, ...]:
 
 def _points(answer: Answer) -> tuple[Block, ...]:
     titles = list(dict.fromkeys(t for one in answer.points for t in one.operations))
-    rows = [(one, title) for one in answer.points for title in (titles or [NOTHING])]
+    rows = [
+        (one, title)
+        for one in answer.points
+        for title in ([t for t in titles if t in one.operations] or [NOTHING])
+    ]
     axes = [
         column(name, lambda row, name=name: str(row[0].point.values[name]))  # type: ignore[misc]
         for name in answer.study.labels
@@ -225,7 +229,7 @@ def _table(answer: Answer, of: StudyTable) -> Table:
         for name in answer.study.labels
     ]
     for name in of.columns:
-        columns.append(number(name, lambda row, name=name: _ours(row, name)))  # type: ignore[misc]
+        columns.append(number(name, lambda row, name=name: _ours(answer, row, name)))  # type: ignore[misc]
         if answer.study.repeats > 1:
             columns.append(column("each run", lambda row, name=name: _each(row, name)))  # type: ignore[misc]
         if any(name in row for row in of.published):
@@ -238,11 +242,15 @@ def _table(answer: Answer, of: StudyTable) -> Table:
     return table("study-table", of.title, _rows(answer, of), *columns, notes=notes)
 
 
-def _ours(row: _Row, name: str) -> Cell:
+def _ours(answer: Answer, row: _Row, name: str) -> Cell:
     if row.point is None:
         return Cell("not run", MUTED)
     found = row.point.figures.get(name)
-    return Cell(NOT_AVAILABLE, MUTED) if found is None else Cell(_mean(found))
+    if found is not None:
+        return Cell(_mean(found))
+    # of several jobs, each has its own operations
+    has_others = answer.study.jobs is not None and row.point.valid
+    return Cell(NOTHING if has_others else NOT_AVAILABLE, MUTED)
 
 
 def _each(row: _Row, name: str) -> str:
