@@ -13,22 +13,21 @@ from ldapslam.base.fault import Fault, expected, unknown
 from ldapslam.jobs.fields.thresholds import SHARES, STATISTICS, TIME_METRICS
 
 NOTATION = """\
-A figure is one of
-
     stream.operation.throughput, .goodput    per second
     stream.operation.completed, .failed      requests of the measure phase
-    stream.operation.errors                  share of the requests due, in percent
-    stream.operation.TIME[.STATISTIC]        such as response_time.p99, in ms;
-                                             the mean without a statistic
-    stream.elapsed                           from its start to its last
-                                             response, in s
-    server.KIND, agents.KIND                 requests of the whole run that servers
-                                             have counted (without what the tool
-                                             asks), and agents sent: bind, search,
-                                             modify, unbind …
+    stream.operation.errors                  percent of the requests due
+    stream.operation.TIME[.STATISTIC]        in ms, such as response_time.p99; the
+                                             mean without a statistic
+    stream.elapsed                           from its start to its last response,
+                                             in s
+    server.KIND                              requests that servers have counted in
+                                             the whole run, without the tool's own:
+                                             bind, search, modify, unbind …
+    agents.KIND                              requests that agents have sent
 
-`*` stands for all streams, or all operations: their rates and counts are added up,
-times are means over all of their requests. A percentile is of one operation."""
+`*` stands for all streams, or all operations: their rates and counts are added
+up, times are means over all of their requests. A percentile is of one operation.
+"""
 
 _RATES = {"throughput": "throughput_per_s", "goodput": "goodput_per_s"}
 _COUNTS = ("completed", "failed")

@@ -114,7 +114,7 @@ def _point(
         chosen = study.jobs[str(values[JOB])]
         job = chosen.job
         given |= chosen.vars
-    fields: list[str] = []
+    fields = [f"{name}={json.dumps(value)}" for name, value in study.fields.items()]
     settings: list[tuple[Setting, str]] = []
     lab: dict[str, Value] = {}
     agents = None

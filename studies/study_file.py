@@ -18,6 +18,7 @@ from ldapslam.jobs.fields.connection import Bind, Tls
 from ldapslam.jobs.fields.sections import (
     Count,
     Duration,
+    Flag,
     Found,
     Kind,
     Name,
@@ -28,9 +29,11 @@ from ldapslam.jobs.fields.sections import (
     known,
 )
 from ldapslam.jobs.load import load_section
-from ldapslam.studies.figures import NOTATION, Figure
+from ldapslam.studies.figures import Figure
 
-Value = Annotated[str | int | float | bool, Kind("text, number, true or false")]
+Value = Annotated[str | int | float | bool, Kind("value")]
+
+Anything = Annotated[Any, Kind("value")]
 
 #: The axis whose values are numbers of agents, and that of the jobs of a study.
 AGENTS, JOB = "agents", "job"
@@ -128,10 +131,10 @@ class StudyLab(Section):
     """slapd or ns-slapd of a build under test"""
     folder: Text | None = None
     """where the data are; TMPDIR when left out"""
-    changes: dict[Text, Any] = Field(default_factory=dict)
+    changes: dict[Text, Anything] = Field(default_factory=dict)
     """what is smaller in this file with `--lab`: paths and values, as of `--set`, such
     as {vars.users: 1000, repeats: 1}"""
-    every_run: bool = False
+    every_run: Flag = False
     """begin each run with new servers, else when the lab of the next point differs"""
 
 
@@ -161,9 +164,6 @@ class StudyTable(Section):
         return {name: Figure.of(text) for name, text in self.columns.items()}
 
 
-StudyTable.__doc__ = f"{StudyTable.__doc__}\n\n{NOTATION}"
-
-
 class Study(Section):
     """Every combination of the axes' values is a point, and is run `repeats` times;
     each is an ordinary run with a verdict of its own."""
@@ -183,6 +183,8 @@ class Study(Section):
     vars: dict[Text, Value] = Field(default_factory=dict)
     """values of variables of the job, the same for all points; `${name}` uses them in
     this file too, and `--var` gives others"""
+    fields: dict[Text, Anything] = Field(default_factory=dict)
+    """fields of the job that are others at all points, such as {run.interval: 5s}"""
     axes: dict[Name, Annotated[Axis, BeforeValidator(_axis)]] = Field(
         default_factory=dict
     )

@@ -113,9 +113,11 @@ def study_command(
 def _tell(context: click.Context, _: click.Parameter, value: bool) -> None:
     if value:
         from ldapslam.jobs.describe import describe_section
+        from ldapslam.studies.figures import NOTATION
         from ldapslam.studies.study_file import Study
 
-        put(describe_section(Study, "study file").rstrip("\n"))
+        put(describe_section(Study, "study file"))
+        put(f"figures\n-------\n{NOTATION.rstrip()}")
         context.exit()
 
 

@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The published experiments of configs/studies, each one command, at lab size."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import ldap
+import psutil
+import pytest
+
+from ldapslam.lab import Lab
+from support.command_line import Running, ldapslam
+
+STUDIES = Path(__file__).parents[2] / "configs" / "studies"
+#: Other tests take their share of the host: that is not what these are about.
+BUSY_HOST = "fields={validity: {disturbed_intervals: 100%, send_lag_share: 100%}}"
+CACHE = "cn=userRoot,cn=ldbm database,cn=plugins,cn=config"
+
+
+def study(
+    folder: Path, name: str, *options: str, code: int = 0, timeout_s: float = 300
+) -> dict[str, Any]:
+    """What study.json says."""
+    file = STUDIES / f"{name}.yaml"
+    options = ("--set", BUSY_HOST, *options)
+    done = ldapslam("study", file, *options, cwd=folder, timeout_s=timeout_s)
+    assert done.returncode == code, done.stdout + done.stderr
+    out = folder / "ldapslam-runs" / f"study-{name}"
+    for report in ("study.html", "study.pdf", "study.txt"):
+        assert (out / report).stat().st_size > 999
+    content: dict[str, Any] = json.loads((out / "study.json").read_text())
+    return content
+
+
+def changes(*texts: str) -> list[str]:
+    return [word for text in texts for word in ("--set", text)]
+
+
+def rows(content: dict[str, Any]) -> dict[tuple[Any, ...], dict[str, Any]]:
+    """The rows of the table by the values of the axes."""
+    found = content["table"]["rows"]
+    return {tuple(one["values"].values()): one for one in found}
+
+
+def test_many_client_machines_or_few(slapd_installed: None, tmp_path: Path) -> None:
+    content = study(
+        tmp_path,
+        "client-machines",
+        "--lab",
+        *("--var", "seconds=2"),
+        *changes("axes.agents=[1, 3]"),
+    )
+    found = rows(content)
+    for agents in (1, 3):
+        measured = found[(agents,)]["measured"]
+        searches = measured["searches"]["mean"]
+        assert searches == measured["searches of the agents"]["mean"] > 50
+        assert measured["binds"]["mean"] == pytest.approx(searches, abs=8)
+        assert measured["unbinds"]["mean"] == pytest.approx(searches, abs=8)
+        assert 0 < measured["mean response time (ms)"]["mean"] < 140
+    assert found[(3,)]["published"]["searches"] == 2829
+    assert found[(18,)]["measured"]["searches"] is None
+    assert found[(18,)]["published"]["mean response time (ms)"] == 430
+
+
+def test_few_client_machines_are_called_the_limit(
+    slapd_installed: None, tmp_path: Path
+) -> None:
+    """One agent with as many clients as it can serve without a pause."""
+    content = study(
+        tmp_path,
+        "client-machines",
+        "--lab",
+        *("--var", "seconds=2", "--var", "think_time=0s", "--var", "clients=40"),
+        *changes("axes.agents=[1]", "attempts=1", "fields={}"),
+        code=3,
+    )
+    [point] = content["points"]
+    assert point["verdict"] == "INVALID"
+    [run] = point["runs"]
+    assert "an agent was disturbed" in run["reasons"][0]
+
+
+@pytest.fixture
+def cache_options(ds389_trio: Lab) -> list[str]:
+    """The study of the entry cache, on a directory that is there already."""
+    password = ds389_trio.admin_password_file
+    return [
+        *("--var", f"uri={ds389_trio.supplier.uri}", "--var", "users=1000"),
+        *("--var", "clients=2", "--var", "warm_up=0"),
+        *changes(
+            f"bind={{dn: '{ds389_trio.admin_dn}', password: {{file: {password}}}}}",
+            "axes.cachesize.values=[200, 1000]",
+            "settle=0s",
+        ),
+    ]
+
+
+def cache_size(lab: Lab) -> list[bytes]:
+    connection = ldap.initialize(lab.supplier.uri)
+    connection.simple_bind_s(lab.admin_dn, lab.admin_password_file.read_text())
+    [(_, found)] = connection.search_s(CACHE, ldap.SCOPE_BASE)
+    connection.unbind_s()
+    return list(found["nsslapd-cachesize"])
+
+
+def test_the_size_of_a_cache_is_changed_and_put_back(
+    ds389_trio: Lab, cache_options: list[str], tmp_path: Path
+) -> None:
+    before = cache_size(ds389_trio)
+    content = study(
+        tmp_path,
+        "entry-cache",
+        *cache_options,
+        "--var",
+        "seconds=2",
+        "--set",
+        "repeats=1",
+    )
+    found = rows(content)
+    for size in (200, 1000):
+        assert found[(size,)]["measured"]["searches/s"]["mean"] > 100
+    assert found[(1000,)]["published"]["searches/s"] == 18547.43
+    assert cache_size(ds389_trio) == before
+
+
+def test_a_killed_study_of_a_cache_can_be_put_back(
+    ds389_trio: Lab, cache_options: list[str], tmp_path: Path
+) -> None:
+    before = cache_size(ds389_trio)
+    arguments = ["study", STUDIES / "entry-cache.yaml", *cache_options]
+    arguments += ["--var", "seconds=60"]
+    runs = tmp_path / "ldapslam-runs" / "study-entry-cache" / "runs"
+    with Running(*arguments, cwd=tmp_path) as running:
+        deadline_s = time.monotonic() + 60
+        while not any("is running" in one.read_text() for one in runs.glob("*.log")):
+            assert time.monotonic() < deadline_s
+            time.sleep(0.05)
+        assert cache_size(ds389_trio) != before
+        os.kill(running.process.pid, signal.SIGKILL)
+        running.process.wait(60)
+    assert cache_size(ds389_trio) != before
+    done = ldapslam(*arguments, "--restore", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "nsslapd-cachesize" in done.stderr
+    assert cache_size(ds389_trio) == before
+
+
+def test_file_systems_under_the_database(slapd_installed: None, tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as memory:
+        folders = {"tmpfs": memory, "disk": str(tmp_path)}
+        variants = {
+            name: {"place": folder, "lab.folder": folder}
+            for name, folder in folders.items()
+        }
+        content = study(
+            tmp_path,
+            "file-systems",
+            "--lab",
+            *("--var", "users=500", "--var", "searches=1000"),
+            *changes(f"axes.filesystem.variants={json.dumps(variants)}"),
+        )
+    found = rows(content)
+    for name in folders:
+        assert found["import", name]["measured"]["import (s)"]["mean"] > 0
+        assert found["search", name]["measured"]["search (s)"]["mean"] > 0
+        assert found["import", name]["measured"]["search (s)"] is None
+    assert found["search", "xfs"]["published"]["search (s)"] == 30
+
+
+def test_two_servers_side_by_side(slapd_installed: None, tmp_path: Path) -> None:
+    content = study(
+        tmp_path,
+        "side-by-side",
+        "--lab",
+        *("--var", "seconds=2"),
+        *changes("axes.clients=[2, 8]", "repeats=2"),
+    )
+    found = rows(content)
+    assert len(found[2, "old"]["measured"]["operations/s"]["runs"]) == 2
+    assert found[50, "new"]["published"]["operations/s"] == 32090
+    # each run began with new servers
+    folder = tmp_path / "ldapslam-runs" / "study-side-by-side" / "runs"
+    results = [json.loads(one.read_text()) for one in folder.glob("*/result.json")]
+    uris = {json.dumps(one["manifest"]["overrides"]) for one in results}
+    assert len(uris) == len(results) == 8
+    # and at each number of clients something is said of the servers
+    said = {one["values"]["clients"]: one["findings"] for one in content["comparisons"]}
+    assert sorted(said) == [2, 8]
+    for findings in said.values():
+        assert {"throughput", "p50"} <= {one["metric"] for one in findings}
+
+
+@pytest.mark.parametrize(
+    "jobs",
+    [
+        ["C2", "C10"],
+        pytest.param([f"C{n}" for n in range(1, 11)], marks=pytest.mark.long),
+    ],
+    ids=["two", "all"],
+)
+def test_a_supplier_and_its_replicas(
+    slapd_installed: None, tmp_path: Path, jobs: list[str]
+) -> None:
+    file = STUDIES / "supplier-and-replicas.yaml"
+    others = [f"C{n}" for n in range(1, 11) if f"C{n}" not in jobs]
+    content = study(
+        tmp_path,
+        file.stem,
+        "--lab",
+        *changes(f"leave_out={json.dumps([{'job': one} for one in others])}"),
+        timeout_s=600,
+    )
+    found = rows(content)
+    assert found["C1",]["published"]["adds"] == 11786
+    measured = {name: found[name,]["measured"] for name in jobs}
+    assert measured["C10"]["search (ms)"]["mean"] > 0
+    # 20 writes a second for 5 s, twice as many modifies as adds and deletes
+    writes = [measured["C2"][one]["mean"] for one in ("adds", "modifies", "deletes")]
+    assert sum(writes) == pytest.approx(100, abs=25)
+    runs = tmp_path / "ldapslam-runs" / f"study-{file.stem}" / "runs"
+    first = json.loads(min(runs.glob("*/result.json")).read_text())
+    assert first["replication"]["converged"]
+    assert first["replication"]["content"]["difference_count"] == 0
+
+
+def test_a_killed_study_leaves_no_lab(slapd_installed: None, tmp_path: Path) -> None:
+    file = STUDIES / "client-machines.yaml"
+    with Running("study", file, "--lab", cwd=tmp_path) as running:
+        process = psutil.Process(running.process.pid)
+        deadline_s = time.monotonic() + 60
+        while not (
+            servers := [p for p in process.children(True) if p.name() == "slapd"]
+        ):
+            assert time.monotonic() < deadline_s
+            time.sleep(0.05)
+        folder = Path(servers[0].cmdline()[-1]).parent
+        process.kill()
+        running.process.wait(60)
+        psutil.wait_procs(servers, timeout=30)
+    assert not any(one.is_running() for one in servers)
+    deadline_s = time.monotonic() + 30
+    while folder.exists():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.05)
