@@ -123,18 +123,22 @@ def answer_of(study: Study, points: Sequence[Point], journal: Journal) -> Answer
 def _run(study: Study, journal: Journal, ended: Ended) -> Run:
     result = journal.result(ended) or {}
     figures = study.table.figures if study.table and result else {}
-    operations = {
-        f"{stream}.{name}": {key: _at(one, path) for key, path in METRICS.items()}
-        for stream, found in result.get("streams", {}).items()
-        for name, one in found.items()
-    }
     return Run(
         ended,
         result.get("run_id", ""),
         tuple(result.get("reasons", ())),
-        operations,
+        operations_of(result),
         {name: one.read(result) for name, one in figures.items()},
     )
+
+
+def operations_of(result: Mapping[str, Any]) -> dict[str, dict[str, float | None]]:
+    """METRICS of each operation of a run, by its title."""
+    return {
+        f"{stream}.{name}": {key: _at(one, path) for key, path in METRICS.items()}
+        for stream, found in result.get("streams", {}).items()
+        for name, one in found.items()
+    }
 
 
 def _at(content: Mapping[str, Any], path: Sequence[str]) -> float | None:

@@ -5,36 +5,35 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ldapslam.base.fault import Fault, expected, unknown
-from ldapslam.jobs.fields.thresholds import SHARES, STATISTICS, TIME_METRICS
+from ldapslam.jobs.fields.thresholds import (
+    SHARES,
+    Subject,
+    figure,
+    matching,
+    parse_subject,
+)
 
 NOTATION = """\
-    stream.operation.throughput, .goodput    per second
-    stream.operation.completed, .failed      requests of the measure phase
-    stream.operation.errors                  percent of the requests due
-    stream.operation.TIME[.STATISTIC]        in ms, such as response_time.p99; the
-                                             mean without a statistic
-    stream.elapsed                           from its start to its last response,
-                                             in s
-    server.KIND                              requests that servers have counted in
-                                             the whole run, without the tool's own:
-                                             bind, search, modify, unbind …
-    agents.KIND                              requests that agents have sent
+    stream.operation.metric[.statistic]   as in thresholds: times in ms, elapsed in s,
+                                          shares in percent
+    stream.operation.completed, .failed   requests of the measure phase
+    server.KIND                           requests that servers have counted in the
+                                          whole run, without the tool's own: bind,
+                                          search, modify, unbind …
+    agents.KIND                           requests that agents have sent
 
-`*` stands for all streams, or all operations: their rates and counts are added
-up, times are means over all of their requests. A percentile is of one operation.
+Of several streams or operations, rates and counts are added up, means and shares
+are those of all of their requests; a percentile is of one operation.
 """
 
-_RATES = {"throughput": "throughput_per_s", "goodput": "goodput_per_s"}
 _COUNTS = ("completed", "failed")
-#: Counters of errors, and of what they are a share of.
-_ERRORS = SHARES["errors"]
-_SIDES = ("server", "agents")
-_NAME = re.compile(r"\*|[A-Za-z0-9][A-Za-z0-9_-]*", re.ASCII)
+_BOOKS = re.compile(r"(server|agents)\.([a-z_]+)")
+#: From the unit of a threshold's figure to the table's.
+_SCALE = {"us": 1e-3, "per_s": 1.0, "share": 100.0}
 
 Result = Mapping[str, Any]
 
@@ -43,85 +42,64 @@ Result = Mapping[str, Any]
 class Figure:
     """One parsed figure."""
 
-    #: Stream, or `server` or `agents`.
-    subject: str
-    #: Operation, or the kind of the requests; empty of a stream.
-    operation: str
-    metric: str = ""
-    statistic: str = "mean"
+    about: Subject
+    #: `server` or `agents`, and the kind of its requests.
+    books: tuple[str, str] | None = None
+    #: Counter, in place of the subject's metric.
+    counter: str = ""
 
     @classmethod
     def of(cls, text: str) -> Figure:
         """Parsed; Fault."""
-        names = text.strip().split(".")
-        if not all(map(_NAME.fullmatch, names)) or not 2 <= len(names) <= 4:
-            raise expected("a figure", text, "such as readers.search.throughput")
-        if names[0] in _SIDES and len(names) == 2:
-            return cls(names[0], names[1])
-        if len(names) == 2:
-            if names[1] != "elapsed":
-                raise unknown("figure of a stream", names[1], ["elapsed"], "figures")
-            return cls(names[0], "", "elapsed")
-        metrics = (*_RATES, *_COUNTS, "errors", *TIME_METRICS)
-        if names[2] not in metrics:
-            raise unknown("figure", names[2], metrics, "figures")
-        if len(names) == 4:
-            if names[2] not in TIME_METRICS:
-                raise Fault(f"{names[2]} has no statistics", "take the last word away")
-            if names[3] not in STATISTICS:
-                raise unknown("statistic", names[3], STATISTICS)
-        return cls(*names)
+        if found := _BOOKS.fullmatch(text):
+            return cls(_ALL, (found[1], found[2]))
+        subject, _, last = text.rpartition(".")
+        if last not in _COUNTS:
+            return cls(parse_subject(text))
+        # any metric of operations has the same names before it
+        return cls(parse_subject(f"{subject}.throughput".lstrip(".")), counter=last)
 
     def read(self, result: Result) -> float | None:
         """Its value; None where the run does not have it."""
-        if not self.metric:
-            return self._requests(result)
-        if self.metric == "elapsed":
-            return self._elapsed_s(result)
-        found = list(self._operations(result))
-        if not found:
-            return None
-        if self.metric in _COUNTS:
-            return float(sum(one[self.metric] for one in found))
-        if self.metric in _RATES:
-            return _sum(one[_RATES[self.metric]] for one in found)
-        if self.metric == "errors":
-            errors, due = (
-                sum(one[k] for one in found for k in names) for names in _ERRORS
+        if self.books is not None:
+            return _requests(result, *self.books)
+        found = [statistics for *_, statistics in matching(self.about, result)]
+        if self.counter:
+            return _sum(float(one[self.counter]) for one in found)
+        values = [figure(self.about, one) for one in found]
+        metric = self.about.metric
+        if metric == "elapsed":
+            return _worst(values, 1e-6)
+        if len(values) == 1:
+            return _worst(values, _SCALE[self.about.unit])
+        if self.about.unit == "per_s":
+            return _sum(values)
+        if metric in SHARES:
+            some, every = (
+                sum(one.get(name, 0) for one in found for name in names)
+                for names in SHARES[metric]
             )
-            return 100 * errors / due if due else None
-        times = [one.get(f"{self.metric}_us") or {} for one in found]
-        if self.statistic == "mean":
-            return _mean_ms([one for one in times if one.get("count")])
-        value = times[0].get(self.statistic) if len(times) == 1 else None
-        return None if value is None else value / 1000
+            return 100 * some / every if every else None
+        if self.about.statistic == "mean":
+            return _mean_ms([one[f"{metric}_us"] for one in found])
+        return None
 
-    def _operations(self, result: Result) -> Iterator[Result]:
-        for stream, operations in result["streams"].items():
-            if self.subject in ("*", stream):
-                for name, one in operations.items():
-                    if self.operation in ("*", name):
-                        yield one
 
-    def _elapsed_s(self, result: Result) -> float | None:
-        found = [
-            one["elapsed_s"]
-            for name, one in result["connections"].items()
-            if self.subject in ("*", name)
-        ]
-        if not found or None in found:
-            return None
-        return float(max(found))
+_ALL = parse_subject("throughput")
 
-    def _requests(self, result: Result) -> float | None:
-        books = result["books"].values()
-        lines = [book[self.operation] for book in books if self.operation in book]
-        if self.subject == "agents":
-            return _sum(one["agents"] for one in lines)
-        counted = [one.get("server") for one in lines]
-        if None in counted:
-            return None
-        return _sum(one["server"] - one["control"] for one in lines)
+
+def _requests(result: Result, side: str, kind: str) -> float | None:
+    lines = [book[kind] for book in result["books"].values() if kind in book]
+    if side == "agents":
+        return _sum(one["agents"] for one in lines)
+    if any(one.get("server") is None for one in lines):
+        return None
+    return _sum(one["server"] - one["control"] for one in lines)
+
+
+def _worst(values: Sequence[float | None], scale: float) -> float | None:
+    known = [one for one in values if one is not None]
+    return max(known) * scale if known and len(known) == len(values) else None
 
 
 def _sum(values: Iterable[float | None]) -> float | None:
@@ -132,6 +110,7 @@ def _sum(values: Iterable[float | None]) -> float | None:
 
 
 def _mean_ms(times: Sequence[Result]) -> float | None:
-    count = sum(one["count"] for one in times)
-    total_us = _sum(one["mean"] and one["mean"] * one["count"] for one in times)
+    found = [one for one in times if one["count"]]
+    total_us = _sum(one["mean"] and one["mean"] * one["count"] for one in found)
+    count = sum(one["count"] for one in found)
     return None if total_us is None else total_us / float(count) / 1000

@@ -142,9 +142,13 @@ def _binds(job: Job) -> Iterator[str]:
     """Where the job says who binds."""
     if job.bind is not None:
         yield "bind"
-    for name, parts in (("monitors", job.monitors), ("streams", job.streams)):
-        for index, part in enumerate(parts):
-            if part.bind is not None:
+    binds = {
+        "monitors": [one.bind for one in job.monitors],
+        "streams": [one.bind for one in job.streams],
+    }
+    for name, given in binds.items():
+        for index, bind in enumerate(given):
+            if bind is not None:
                 yield f"{name}.{index}.bind"
 
 

@@ -71,20 +71,29 @@ def write_study(
     answer: Answer, folder: Path, compared: Sequence[Compared] = ()
 ) -> list[Path]:
     """Write the reports; their paths."""
+    content = study_document(answer, compared)
+    drawn = {place.name: _chart(answer, place) for place in content.charts()}
+    return write_reports(folder, STUDY, content, drawn, answer_json(answer, compared))
+
+
+def write_reports(
+    folder: Path,
+    stem: str,
+    content: Document,
+    drawn: Mapping[str, str],
+    found: Mapping[str, Any],
+) -> list[Path]:
+    """HTML, PDF, text and JSON of what many runs have found; their paths."""
     from ldapslam.reports.formats.html import render_html
     from ldapslam.reports.formats.pdf import render_pdf
     from ldapslam.reports.formats.text import render_text
 
-    content = study_document(answer, compared)
-    drawn = {place.name: _chart(answer, place) for place in content.charts()}
-    document = (
-        json.dumps(answer_json(answer, compared), indent=2, ensure_ascii=False) + "\n"
-    )
+    document = json.dumps(found, indent=2, ensure_ascii=False) + "\n"
     files = {
-        "study.html": render_html(content, drawn).encode(),
-        "study.pdf": render_pdf(content, drawn, started_utc=_EPOCH),
-        "study.txt": render_text(content).encode(),
-        "study.json": document.encode(),
+        f"{stem}.html": render_html(content, drawn).encode(),
+        f"{stem}.pdf": render_pdf(content, drawn, started_utc=_EPOCH),
+        f"{stem}.txt": render_text(content).encode(),
+        f"{stem}.json": document.encode(),
     }
     paths = []
     for name, data in files.items():
@@ -96,7 +105,8 @@ def write_study(
     return paths
 
 
-#: The study has no time of its own; its runs have.
+STUDY = "study"
+#: A study has no time of its own; its runs have.
 _EPOCH = "1970-01-01T00:00:00+00:00"
 
 
@@ -179,7 +189,7 @@ def _points(answer: Answer) -> tuple[Block, ...]:
         rows,
         *axes,
         column("Operation", lambda row: row[1]),
-        column("Verdict", lambda row: _verdict(row[0].verdict)),
+        column("Verdict", lambda row: verdict_cell(row[0].verdict)),
         number("valid runs", lambda row: f"{len(row[0].valid)} of {len(row[0].runs)}"),
         number("throughput (/s)", lambda row: cell(row, "throughput_per_s", 1.0)),
         number("95 % interval (/s)", interval),
@@ -255,12 +265,12 @@ def _ours(answer: Answer, row: _Row, name: str) -> Cell:
 
 def _each(row: _Row, name: str) -> str:
     found = row.point and row.point.figures.get(name)
-    return NOTHING if not found else ", ".join(map(_figure, found.values))
+    return NOTHING if not found else ", ".join(map(figure_text, found.values))
 
 
 def _published(row: _Row, name: str) -> str:
     found = row.published.get(name, NOTHING)
-    return _figure(found) if isinstance(found, (int, float)) else str(found)
+    return figure_text(found) if isinstance(found, (int, float)) else str(found)
 
 
 def _comparison(compared: Sequence[Compared]) -> tuple[Block, ...]:
@@ -286,16 +296,16 @@ def _errors(one: PointAnswer, title: str) -> str:
 
 
 def _mean(found: Estimate, scale: float = 1.0) -> str:
-    return _figure(found.mean * scale)
+    return figure_text(found.mean * scale)
 
 
-def _figure(value: float) -> str:
+def figure_text(value: float) -> str:
     if float(value).is_integer():
         return decimal(value, 0)
     return decimal(value, 1 if value >= 100 else 3)
 
 
-def _verdict(verdict: str) -> Cell:
+def verdict_cell(verdict: str) -> Cell:
     return Cell(verdict or "not run", _TONES[verdict])
 
 
@@ -308,7 +318,7 @@ def _runs(answer: Answer) -> Table:
         column("Point", lambda row: row[0].point.label),
         number("repeat", lambda row: str(row[1].ended.repeat)),
         number("attempt", lambda row: str(row[1].ended.attempt)),
-        column("Verdict", lambda row: _verdict(row[1].ended.verdict or "INVALID")),
+        column("Verdict", lambda row: verdict_cell(row[1].ended.verdict or "INVALID")),
         column("Throughput (/s)", lambda row: _throughputs(row[1].operations)),
         column("Folder", lambda row: f"runs/{row[1].ended.folder}"),
         column("Why", lambda row: row[1].ended.error or "; ".join(row[1].reasons)),

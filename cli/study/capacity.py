@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +24,7 @@ from ldapslam.cli.study.study import coordinator_option
 
 if TYPE_CHECKING:
     from ldapslam.studies.capacity import Found, Probe, Range
+    from ldapslam.studies.capacity_report import CapacityAnswer
     from ldapslam.studies.runner import Ended, Journal
 
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 )
 @option(
     "--objective objectives THRESHOLD",
-    "What must hold, such as '*.*.response_time.p99 < 10ms and *.*.errors < 1%'; "
+    "What must hold, such as 'search.p99 < 10ms and errors < 1%'; "
     "repeatable. The job's own thresholds when left out.",
     multiple=True,
 )
@@ -89,6 +89,7 @@ def capacity_command(
     """
     from ldapslam.jobs.load import load_job
     from ldapslam.studies.capacity import Range
+    from ldapslam.studies.capacity_report import CapacityAnswer, Tried
     from ldapslam.studies.runner import alone_in
 
     if lowest >= highest or lowest <= 0:
@@ -112,7 +113,12 @@ def capacity_command(
             coordinator,
             job.canonical_hash(),
         )
-    return _tell(load, found, made, journal, job.thresholds, as_json=as_json)
+    runs = [
+        Tried(probe, ended.folder, journal.result(ended) or {})
+        for probe, ended in zip(made, _with_result(journal), strict=True)
+    ]
+    answer = CapacityAnswer(job.name, load, job.thresholds, found, runs)
+    return _tell(answer, journal, as_json=as_json)
 
 
 def _set(load: str, value: float) -> str:
@@ -192,60 +198,28 @@ def _line(load: str, one: Probe) -> str:
     return f"{what}{load}={one.load:g}: {one.verdict}{rate}"
 
 
-def _tell(
-    load: str,
-    found: Found,
-    made: Sequence[Probe],
-    journal: Journal,
-    objectives: Sequence[str],
-    *,
-    as_json: bool,
-) -> ExitCode:
+def _tell(answer: CapacityAnswer, journal: Journal, *, as_json: bool) -> ExitCode:
     """Print the answer; PASS when there is a capacity."""
-    document = {
-        "schema": "ldapslam-capacity/1",
-        "load": load,
-        "objectives": list(objectives),
-        "capacity": found.capacity,
-        "above": found.above,
-        "above_verdict": found.above_verdict or None,
-        "runs": [
-            {
-                "load": one.load,
-                "confirms": one.is_confirmation,
-                "verdict": one.verdict,
-                "throughput_per_s": one.achieved,
-                "folder": f"runs/{ended.folder}",
-            }
-            for one, ended in zip(made, _with_result(journal), strict=True)
-        ],
-    }
-    (journal.folder / "capacity.json").write_text(json.dumps(document, indent=2) + "\n")
+    from ldapslam.reports.document import Table
+    from ldapslam.reports.formats.text import headline, render_table
+    from ldapslam.studies.capacity_report import (
+        capacity_document,
+        capacity_json,
+        write_capacity,
+    )
+
+    files = write_capacity(answer, journal.folder)
     if as_json:
-        put_json(document)
+        put_json(capacity_json(answer))
     else:
-        put("\n".join(_answer(load, found, made, journal)))
-    say(f"each run has its report in {journal.runs}")
-    return ExitCode.FAIL if found.capacity is None else ExitCode.PASS
-
-
-def _answer(
-    load: str, found: Found, made: Sequence[Probe], journal: Journal
-) -> Iterator[str]:
-    if found.capacity is None:
-        yield f"no capacity: the objective does not hold at {load}={found.above:g}"
-    else:
-        yield f"capacity: {load}={found.capacity:g}, confirmed by a longer run"
-    if found.capacity is not None and found.above is None:
-        yield "all of the range holds: raise --to to find the limit"
-    if found.above is not None:
-        ended = [
-            one
-            for one in journal.ended
-            if one.values["load"] == found.above and one.verdict == found.above_verdict
-        ][-1]
-        reasons = (journal.result(ended) or {}).get("reasons", [])
-        yield f"{load}={found.above:g} is {found.above_verdict}:"
-        yield from (f"  - {reason}" for reason in reasons)
-    yield ""
-    yield from (_line(load, one) for one in sorted(made, key=lambda one: one.load))
+        document = capacity_document(answer)
+        tables = [
+            render_table(one)
+            for one in document.sections[0].blocks
+            if isinstance(one, Table)
+        ]
+        put("\n\n".join([headline(document), *tables]))
+    say(f"\nreports are in {journal.folder}:")
+    for path in files:
+        say(f"  {path}")
+    return ExitCode.FAIL if answer.found.capacity is None else ExitCode.PASS

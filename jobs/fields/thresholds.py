@@ -95,12 +95,14 @@ NOTATION = f"""\
 
 What must hold in the measure phase for the verdict PASS. '*' stands for every
 stream, or every operation; each that matches must meet the threshold, and the
-value shown is the worst of them. Unbind and abandon have no response and no
-times. In a threshold on a time, failures, dropped arrivals and requests without
-a response count as above every time. A threshold is met, or missed, when it is
-so over the whole range of what the figure may be: its 95% confidence interval,
-and best and worst case of what the generator is to blame for. Otherwise the run
-is INVALID. These hold unless the job sets its own:
+value shown is the worst of them. Stream and operation may be left out, and
+response_time before its statistic: search.p99 < 5ms, errors < 1%. Unbind and
+abandon have no response and no times. In a threshold on a time, failures,
+dropped arrivals and requests without a response count as above every time. A
+threshold is met, or missed, when it is so over the whole range of what the
+figure may be: its 95% confidence interval, and best and worst case of what the
+generator is to blame for. Otherwise the run is INVALID. These hold unless the
+job sets its own:
 {_DEFAULTS}
 
     times, with a statistic   {", ".join(TIME_METRICS[:3])},
@@ -134,11 +136,10 @@ _FORM = re.compile(r"\s*(\S+?)\s*(<=|>=|==|!=|=<|=>|<|>|=)\s*(.*?)\s*", re.DOTAL
 _NAME = re.compile(r"\*|[A-Za-z0-9][A-Za-z0-9_-]*", re.ASCII)
 
 
-@dataclass(frozen=True)
-class Threshold:
-    """One parsed threshold."""
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """What a threshold is about: a figure of some operations, or of some streams."""
 
-    expression: str
     #: Name of a stream, or '*'.
     stream: str
     #: Name of an operation, or '*'.
@@ -146,17 +147,24 @@ class Threshold:
     metric: str
     #: None for metrics with one value.
     statistic: str | None
-    comparison: str
-    #: In `unit`.
-    limit: float
 
     @property
     def unit(self) -> str:
-        """Unit of the limit and of evaluated values: 'us', 'per_s' or 'share'."""
+        """Unit of evaluated values: 'us', 'per_s' or 'share'."""
         return _unit(self.metric, self.statistic)
 
     def matches(self, stream: str, operation: str) -> bool:
         return self.stream in ("*", stream) and self.operation in ("*", operation)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Threshold(Subject):
+    """One parsed threshold."""
+
+    expression: str
+    comparison: str
+    #: In `unit`.
+    limit: float
 
     def format(self, value: float | None) -> str:
         """An evaluated value with its unit, for people."""
@@ -179,54 +187,73 @@ def parse_threshold(text: str) -> Threshold:
     subject, comparison, value = match.groups()
     if comparison not in COMPARISONS:
         raise _wrong(text, f"unknown comparison {comparison!r}", _known(COMPARISONS))
-    parts = subject.split(".")
-    if len(parts) < 3:
-        raise _wrong(
-            text,
-            f"{subject!r} does not name a stream, operation and metric",
-            _of_every_operation(parts, f"{comparison} {value}"),
-        )
-    stream, operation, metric, *statistic = parts
-    if (joined := "_".join(statistic)) in STATISTICS:  # p99.9, as reports have it
-        statistic = [joined]
+    try:
+        about = parse_subject(subject)
+        limit = _limit(about.unit, value)
+    except Fault as fault:
+        raise _wrong(text, fault.reason, fault.hint) from fault
+    return Threshold(
+        **vars(about), expression=text.strip(), comparison=comparison, limit=limit
+    )
+
+
+def parse_subject(text: str) -> Subject:
+    """What stands before the comparison; a Fault says which part is wrong."""
+    stream, operation, metric, *statistic = _whole(text)
     for name in (stream, operation):
         if not _NAME.fullmatch(name):
-            raise _wrong(text, f"{got(name)} is not a name")
+            raise Fault(f"{got(name)} is not a name")
     if metric not in METRICS:
-        raise _wrong(
-            text, f"unknown metric {metric!r}", did_you_mean(metric, METRICS, "metrics")
-        )
+        hint = did_you_mean(metric, METRICS, "metrics")
+        raise Fault(f"unknown metric {metric!r}", hint)
     if metric in STREAM_METRICS and operation != "*":
-        raise _wrong(
-            text,
+        raise Fault(
             f"{metric} is a metric of the stream, not of {operation!r}",
             f"write {stream}.*.{'.'.join((metric, *statistic))}",
         )
     statistics = OUTAGE_STATISTICS if metric == "outage" else STATISTICS
     if metric not in (*TIME_METRICS, *SET_UP_METRICS, "outage"):
         if statistic:
-            raise _wrong(text, f"{metric} has no statistic {'.'.join(statistic)!r}")
+            raise Fault(f"{metric} has no statistic {'.'.join(statistic)!r}")
     elif len(statistic) != 1:
-        raise _wrong(text, f"{metric} needs one statistic", _known(statistics))
+        raise Fault(f"{metric} needs one statistic", _known(statistics))
     elif statistic[0] not in statistics:
-        raise _wrong(
-            text,
-            f"unknown statistic {statistic[0]!r}",
-            _statistic_meant(statistic[0], statistics),
-        )
-    try:
-        limit = _limit(_unit(metric, "".join(statistic)), value)
-    except Fault as fault:
-        raise _wrong(text, fault.reason, fault.hint) from fault
-    return Threshold(
-        expression=text.strip(),
+        hint = _statistic_meant(statistic[0], statistics)
+        raise Fault(f"unknown statistic {statistic[0]!r}", hint)
+    return Subject(
         stream=stream,
         operation=operation,
         metric=metric,
         statistic=statistic[0] if statistic else None,
-        comparison=comparison,
-        limit=limit,
     )
+
+
+def _whole(text: str) -> list[str]:
+    """Stream, operation, metric and statistics of a subject, of which the first may be
+    left out, and `response_time` before its statistic."""
+    parts = text.split(".")
+    if "_".join(parts[-2:]) in STATISTICS:  # p99.9, as reports have it
+        parts[-2:] = ["_".join(parts[-2:])]
+    if len(parts) > 2 and parts[2] in METRICS:
+        return parts
+    names, tail = list(parts), []
+    of_outage = names[-2:-1] == ["outage"] and names[-1] in OUTAGE_STATISTICS
+    if names[-1] in STATISTICS or of_outage:
+        tail = [names.pop()]
+    if names and names[-1] in METRICS:
+        tail.insert(0, names.pop())
+    elif tail and not any(SAME_AS.get(name) in METRICS for name in names):
+        tail.insert(0, "response_time")
+    elif len(parts) > 2:
+        return parts
+    else:
+        problem = f"{text!r} does not name a stream, operation and metric"
+        raise Fault(problem, _in_our_words(parts))
+    if tail[0] in STREAM_METRICS and len(names) == 1:
+        names.append("*")
+    if len(names) > 2:
+        return parts
+    return ["*"] * (2 - len(names)) + names + tail
 
 
 def _statistic_meant(word: str, statistics: tuple[str, ...]) -> str:
@@ -236,19 +263,16 @@ def _statistic_meant(word: str, statistics: tuple[str, ...]) -> str:
     return f"did you mean {meant!r}?" if meant in statistics else _known(statistics)
 
 
-def _of_every_operation(parts: list[str], rest: str) -> str | None:
-    """A hint, where a metric or a statistic alone was given."""
-    first, *others = (SAME_AS.get(part, part) for part in parts)
-    if first in STATISTICS and not others:
-        first, others = "response_time", [first]
-    if first not in METRICS:
-        return None
-    subject = ".".join(("*.*", first, *others))
-    return f"write '{subject} {rest}', or a stream and operation in place of *.*"
+def _in_our_words(parts: list[str]) -> str | None:
+    """A hint, where a word of other tools stands for a metric or a statistic."""
+    meant = [SAME_AS.get(part, part) for part in parts]
+    if meant != parts and (meant[0] in METRICS or meant[-1] in STATISTICS):
+        return f"write {'.'.join(meant)!r}"
+    return None
 
 
 def matching(
-    threshold: Threshold, result: Mapping[str, Any]
+    threshold: Subject, result: Mapping[str, Any]
 ) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
     """The streams, operations ('*' of a metric of streams) and statistics in
     result.json that a threshold is about."""
@@ -262,7 +286,7 @@ def matching(
                 yield stream, operation, statistics
 
 
-def _has(threshold: Threshold, statistics: Mapping[str, Any]) -> bool:
+def _has(threshold: Subject, statistics: Mapping[str, Any]) -> bool:
     kind = statistics.get("kind")
     if threshold.metric == "sequence_time" and threshold.operation == "*":
         # of the operations that end one
@@ -272,7 +296,7 @@ def _has(threshold: Threshold, statistics: Mapping[str, Any]) -> bool:
     return kind == "search" or threshold.metric != "empty"
 
 
-def figure(threshold: Threshold, statistics: Mapping[str, Any]) -> float | None:
+def figure(threshold: Subject, statistics: Mapping[str, Any]) -> float | None:
     """The figure itself, in `threshold.unit`; None: there is none."""
     value: float | None
     if threshold.metric in ("elapsed", "outage"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import time
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import ldap
 import pytest
 
+from ldapslam.agent._engine import Responder
 from ldapslam.lab import Lab
 from support.command_line import Running, ldapslam
 
@@ -121,6 +123,46 @@ def test_settings_of_servers_are_put_back(
     assert idle_timeout(lab) == before
     done = ldapslam("study", file, *uri(lab), "--restore", cwd=tmp_path)
     assert "nothing to put back" in done.stderr
+
+
+KNOWN = """
+vars: {uri: null, rate: 100}
+job: known
+targets: {directory: "${uri}"}
+run: {duration: 2s, interval: 250ms}
+validity: {disturbed_intervals: 100%, send_lag_share: 100%}
+streams:
+  - name: readers
+    target: directory
+    load: {open: {rate: "${rate}/s", connections: 16}}
+    operations:
+      - search: {base: "dc=example,dc=com", filter: "(uid=user.[0-99])"}
+"""
+
+
+def test_the_capacity_of_a_server_with_a_known_limit_is_found(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """A server that serves one request after the other."""
+    (tmp_path / "job.yaml").write_text(KNOWN)
+    for number in range(request.config.getoption("--repeats")):
+        limit = random.Random(number).uniform(500, 4000)
+        responder = Responder(delays=[(1, round(1e9 / limit))], in_turn=True)
+        responder.start()
+        try:
+            done = ldapslam(
+                *("capacity", "job.yaml", "--var", f"uri={responder.uri}"),
+                *("--load", "rate", "--from", "100", "--to", "100000"),
+                *("--confirm-for", "5s", "--out", str(number), "--json"),
+                cwd=tmp_path,
+            )
+        finally:
+            responder.stop()
+        assert done.returncode == 0, done.stdout + done.stderr
+        found = json.loads(done.stdout)
+        print(f"limit {limit:.0f}/s: {found['capacity']}, {len(found['runs'])} runs")
+        assert found["capacity"] == pytest.approx(limit, rel=0.03)
+        assert len(found["runs"]) < 12
 
 
 def test_capacity_is_the_highest_load_that_holds(lab: Lab, tmp_path: Path) -> None:

@@ -22,7 +22,8 @@ static const struct slam_py_row delay_row[] = {
 static int
 responder_init(PyObject *self_object, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"socket_path", "delays", "seed", "record_capacity", NULL};
+    static char *names[] = {"socket_path",     "delays",  "seed",
+                            "record_capacity", "in_turn", NULL};
     struct responder_object *self = (struct responder_object *)self_object;
     struct slam_responder_options options = {0};
     struct slam_responder *responder = NULL;
@@ -30,12 +31,13 @@ responder_init(PyObject *self_object, PyObject *args, PyObject *kwargs)
     PyObject *delays = NULL, *keep;
     const void *mixture = NULL;
     char err[SLAM_ERR_LEN];
-    int rc = -1;
+    int rc = -1, in_turn = 0;
 
     if (slam_py_check_new(self_object) != 0)
         return -1;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$zOKK", names,
-                                     &options.socket_path, &delays, &seed, &capacity))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$zOKKp", names,
+                                     &options.socket_path, &delays, &seed, &capacity,
+                                     &in_turn))
         return -1;
     keep = PyList_New(0);
     if (!keep || (delays && slam_py_read_array(delay_row, delays, &mixture,
@@ -43,6 +45,7 @@ responder_init(PyObject *self_object, PyObject *args, PyObject *kwargs)
         goto out;
     options.delays = mixture;
     options.seed = seed;
+    options.in_turn = in_turn;
     options.record_capacity = (size_t)capacity;
     rc = slam_py_status(slam_responder_create(&options, &responder, err), err);
     self->base.handle = responder;

@@ -8,10 +8,11 @@
 
 int
 slam_delays_init(struct slam_delays *delays, const struct slam_delay *mixture,
-                 size_t mixture_len, uint64_t seed)
+                 size_t mixture_len, bool in_turn, uint64_t seed)
 {
     memset(delays, 0, sizeof(*delays));
     slam_rng_seed(&delays->rng, seed, 0);
+    delays->in_turn = in_turn;
     delays->waiting = (struct slam_heap){.element_bytes = sizeof(struct slam_waiting),
                                          .max_len = SLAM_DELAYS_WAITING_MAX};
     if (mixture_len == 0)
@@ -49,6 +50,18 @@ slam_delays_draw(struct slam_delays *delays)
     while (draw >= delays->mixture[i].weight)
         draw -= delays->mixture[i++].weight;
     return delays->mixture[i].delay_ns;
+}
+
+uint64_t
+slam_delays_due(struct slam_delays *delays, uint64_t now_ns)
+{
+    uint64_t delay_ns = slam_delays_draw(delays);
+
+    if (!delays->in_turn || delay_ns == 0)
+        return now_ns + delay_ns;
+    if (delays->busy_until_ns < now_ns)
+        delays->busy_until_ns = now_ns;
+    return delays->busy_until_ns += delay_ns;
 }
 
 bool

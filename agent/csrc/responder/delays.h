@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Delays drawn from a weighted mixture, and a heap of the responses that wait for
- * theirs. No clock. */
+ * theirs. Requests wait side by side, or one after the other as in a server with one
+ * thread, whose rate is 1 / delay. No clock. */
 #ifndef SLAM_DELAYS_H
 #define SLAM_DELAYS_H
 
@@ -24,6 +25,8 @@ struct slam_delays {
     struct slam_delay *mixture;
     size_t mixture_len; /* 0: no delay */
     uint64_t weight_sum;
+    bool in_turn;
+    uint64_t busy_until_ns; /* in turn: when the last request is done */
     struct slam_heap waiting; /* of struct slam_waiting */
 };
 
@@ -37,10 +40,12 @@ struct slam_waiting {
 
 /* Copies the mixture. SLAM_EINVAL: the sum of its weights is not in 1..2^64-1. */
 int slam_delays_init(struct slam_delays *delays, const struct slam_delay *mixture,
-                     size_t mixture_len, uint64_t seed);
+                     size_t mixture_len, bool in_turn, uint64_t seed);
 void slam_delays_destroy(struct slam_delays *delays);
 
 uint64_t slam_delays_draw(struct slam_delays *delays);
+/* When a request that comes now is done; now_ns: at once. */
+uint64_t slam_delays_due(struct slam_delays *delays, uint64_t now_ns);
 
 bool slam_delays_pop_due(struct slam_delays *delays, uint64_t now_ns,
                          struct slam_waiting *waiting);

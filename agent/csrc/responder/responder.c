@@ -252,10 +252,13 @@ handle_request(struct slam_responder *r, struct client *c,
     count(&r->requests[kind]);
     if (!slam_canned_has_answer(kind))
         return kind != SLAM_CANNED_UNBIND;
-    uint64_t delay_ns = slam_canned_is_load(kind) ? slam_delays_draw(&r->delays) : 0;
-    if (delay_ns == 0)
+    if (!slam_canned_is_load(kind) || r->delays.mixture_len == 0)
         return put_answer(r, c, kind, request->message_id, stamp_ns);
-    struct slam_waiting waiting = {.due_ns = slam_clock_mono_ns() + delay_ns,
+    uint64_t now_ns = slam_clock_mono_ns();
+    uint64_t due_ns = slam_delays_due(&r->delays, now_ns);
+    if (due_ns == now_ns)
+        return put_answer(r, c, kind, request->message_id, stamp_ns);
+    struct slam_waiting waiting = {.due_ns = due_ns,
                                    .stamp_ns = stamp_ns,
                                    .client = c,
                                    .kind = kind,
@@ -483,7 +486,7 @@ slam_responder_create(const struct slam_responder_options *options,
     r->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     r->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     rc = slam_delays_init(&r->delays, options->delays, options->delay_count,
-                          options->seed);
+                          options->in_turn, options->seed);
     if (rc == SLAM_EINVAL) {
         snprintf(err, SLAM_ERR_LEN,
                  "the weights of the delays must have a sum in 1..2^64-1");

@@ -23,6 +23,7 @@ struct slam_responder_options {
     const char *socket_path; /* NULL: TCP on 127.0.0.1, a port that is free */
     const struct slam_delay *delays;
     size_t delay_count;     /* 0: answer at once */
+    bool in_turn;           /* requests wait one after the other, see delays.h */
     uint64_t seed;          /* of the draws from the mixture */
     size_t record_capacity; /* samples kept; 0: neither record nor receive stamps */
 };

@@ -170,7 +170,7 @@ test_waiting_answers_leave_in_the_order_of_their_times(void)
     struct slam_waiting waiting = {0};
     uint64_t previous = 0;
 
-    CHECK_EQ(slam_delays_init(&delays, NULL, 0, 0), SLAM_OK);
+    CHECK_EQ(slam_delays_init(&delays, NULL, 0, false, 0), SLAM_OK);
     CHECK_EQ(slam_delays_draw(&delays), 0);
     slam_rng_seed(&rng, 1, 1);
     for (int i = 0; i < 5000; i++) {
@@ -194,13 +194,31 @@ test_delays_are_drawn_by_their_weights(void)
     struct slam_delays delays;
     int drawn[5] = {0};
 
-    CHECK_EQ(slam_delays_init(&delays, mixture, 4, 7), SLAM_OK);
+    CHECK_EQ(slam_delays_init(&delays, mixture, 4, false, 7), SLAM_OK);
     for (int i = 0; i < 100000; i++)
         drawn[slam_delays_draw(&delays)]++;
     CHECK_EQ(drawn[1] + drawn[4], 0);
     CHECK(abs(drawn[3] - 1000) < 190); /* six standard deviations of 31.5 */
     slam_delays_destroy(&delays);
-    CHECK_EQ(slam_delays_init(&delays, mixture, 1, 7), SLAM_EINVAL);
+    CHECK_EQ(slam_delays_init(&delays, mixture, 1, false, 7), SLAM_EINVAL);
+}
+
+static void
+test_requests_in_turn_wait_for_those_before_them(void)
+{
+    static const struct slam_delay delay = {1, 100};
+    struct slam_delays delays;
+
+    CHECK_EQ(slam_delays_init(&delays, &delay, 1, false, 7), SLAM_OK);
+    CHECK_EQ(slam_delays_due(&delays, 1000), 1100);
+    CHECK_EQ(slam_delays_due(&delays, 1000), 1100);
+    slam_delays_destroy(&delays);
+    CHECK_EQ(slam_delays_init(&delays, &delay, 1, true, 7), SLAM_OK);
+    CHECK_EQ(slam_delays_due(&delays, 1000), 1100);
+    CHECK_EQ(slam_delays_due(&delays, 1000), 1200);
+    CHECK_EQ(slam_delays_due(&delays, 1150), 1300);
+    CHECK_EQ(slam_delays_due(&delays, 5000), 5100);
+    slam_delays_destroy(&delays);
 }
 
 static bool
@@ -469,6 +487,7 @@ main(void)
     RUN(test_start_tls_is_told_from_other_extended_requests);
     RUN(test_waiting_answers_leave_in_the_order_of_their_times);
     RUN(test_delays_are_drawn_by_their_weights);
+    RUN(test_requests_in_turn_wait_for_those_before_them);
     RUN(test_pipelined_requests_are_all_answered_counted_and_recorded);
     RUN(test_delay_is_in_the_answers_time_and_in_the_record);
     RUN(test_paused_responder_is_silent_and_records_the_pause);

@@ -138,8 +138,37 @@ def test_parts_of_a_threshold_are_known() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "whole"),
+    [
+        ("errors < 1%", "*.*.errors < 1%"),
+        ("p99 < 5ms", "*.*.response_time.p99 < 5ms"),
+        ("p99.9 < 5ms", "*.*.response_time.p99_9 < 5ms"),
+        ("search.p99 < 5ms", "*.search.response_time.p99 < 5ms"),
+        ("readers.search.p99 < 5ms", "readers.search.response_time.p99 < 5ms"),
+        ("readers.search.p99.9 < 5ms", "readers.search.response_time.p99_9 < 5ms"),
+        ("service_time.mean < 5ms", "*.*.service_time.mean < 5ms"),
+        ("search.send_lag.max < 5ms", "*.search.send_lag.max < 5ms"),
+        ("modify.throughput > 5/s", "*.modify.throughput > 5/s"),
+        ("readers.elapsed < 5s", "readers.*.elapsed < 5s"),
+        ("outage.longest < 5s", "*.*.outage.longest < 5s"),
+        ("readers.outage.share < 5%", "readers.*.outage.share < 5%"),
+    ],
+)
+def test_what_is_left_out_stands_for_all(text: str, whole: str) -> None:
+    def about(text: str) -> tuple[Any, ...]:
+        one = parse_threshold(text)
+        return one.stream, one.operation, one.metric, one.statistic, one.limit
+
+    assert about(text) == about(whole)
+    assert parse_threshold(text).expression == text
+
+
+@pytest.mark.parametrize(
     ("text", "problem"),
     [
+        ("latency.p99 < 1ms", "'latency.p99' does not name"),
+        ("a.b.c.p99 < 1ms", "unknown metric 'c'"),
+        ("share < 1%", "'share' does not name"),
         ("", "it has no comparison"),
         ("a.b.errors 1%", "it has no comparison"),
         ("a.b.errors = 1%", "unknown comparison '='"),

@@ -16,6 +16,7 @@ def operation(completed: int, mean_us: float, **more: int) -> dict[str, Any]:
     return {
         **dict.fromkeys(names, 0),
         "completed": completed,
+        "kind": "search",
         "throughput_per_s": completed / 10,
         "response_time_us": {"count": completed, "mean": mean_us, "p99": 5 * mean_us},
         **more,
@@ -47,8 +48,9 @@ RESULT = {
         ("*.*.completed", 1050.0),
         ("mix.search.errors", 100 * 32 / 125),
         # 900 of 1 ms and 100 of 3 ms
-        ("*.search.response_time", 1.2),
-        ("*.search.response_time.p99", None),
+        ("search.mean", 1.2),
+        ("search.p99", None),
+        ("add.p99", 45.0),
         ("mix.add.response_time.p99", 45.0),
         ("readers.delete.throughput", None),
         ("readers.elapsed", 3.5),
@@ -68,11 +70,10 @@ def test_figures_are_read_from_results(text: str, value: float | None) -> None:
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("throughput", "expected a figure"),
-        ("a b.search.throughput", "expected a figure"),
-        ("readers.duration", "unknown figure of a stream 'duration'"),
-        ("readers.search.speed", "unknown figure 'speed'"),
-        ("readers.search.throughput.p99", "throughput has no statistics"),
+        ("a b.search.throughput", "is not a name"),
+        ("readers.duration", "does not name a stream, operation and metric"),
+        ("readers.search.speed", "unknown metric 'speed'"),
+        ("readers.search.throughput.p99", "throughput has no statistic"),
         ("readers.search.response_time.p98", "unknown statistic 'p98'"),
     ],
 )

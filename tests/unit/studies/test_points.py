@@ -152,7 +152,7 @@ def test_every_repeat_of_every_point_is_run_once(tmp_path: Path, order: str) -> 
         (("study: two", "study: two\njobs: {a: b.yaml}"), "job"),
         (
             ("study: two", "study: two\ntable: {title: t, columns: {a: x.y}}"),
-            "a stream 'y'",
+            "'x.y' does not name",
         ),
         (
             (

@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report of a search for capacity: its answer, then throughput and response time of
+every load that was tried. Pure but for the files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ldapslam.reports.document import (
+    MUTED,
+    Cell,
+    ChartPlace,
+    Document,
+    Glance,
+    Section,
+    Table,
+    column,
+    number,
+    table,
+)
+from ldapslam.reports.typeset import NOT_AVAILABLE
+from ldapslam.studies.answer import operations_of
+from ldapslam.studies.capacity import PASS, Found, Probe
+from ldapslam.studies.report import figure_text, verdict_cell, write_reports
+
+if TYPE_CHECKING:
+    from ldapslam.reports.charts.charts import Line
+
+SCHEMA = "ldapslam-capacity/1"
+_CAPACITY = "capacity"
+#: Ticks of the chart are that far from each other, as a share of the axis.
+_TICK_GAP = 0.08
+_PANELS = {
+    "throughput (/s)": ("throughput_per_s", 1.0),
+    "response time p99 (ms)": ("response_time_p99_us", 1e-3),
+}
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A run of the search."""
+
+    probe: Probe
+    folder: str
+    result: Mapping[str, Any]
+
+    @property
+    def operations(self) -> Mapping[str, Mapping[str, float | None]]:
+        return operations_of(self.result)
+
+
+@dataclass(frozen=True)
+class CapacityAnswer:
+    """What a search has found, and how."""
+
+    job: str
+    #: The variable or field that is the load.
+    load: str
+    objectives: Sequence[str]
+    found: Found
+    #: In the order in which they were made.
+    runs: Sequence[Tried]
+
+    @property
+    def reasons(self) -> Sequence[str]:
+        """Why the load above the capacity does not hold."""
+        made = [
+            one.result.get("reasons", ())
+            for one in self.runs
+            if one.probe.load == self.found.above
+            and one.probe.verdict == self.found.above_verdict
+        ]
+        return list(made[-1]) if made else []
+
+    @property
+    def statement(self) -> str:
+        """The answer in a sentence."""
+        found = self.found
+        if found.capacity is None:
+            return (
+                f"No capacity: the objective does not hold at {self._at(found.above)}."
+            )
+        held = f"Holds up to {self._at(found.capacity)}, confirmed by a longer run"
+        if found.above is None:
+            return f"{held}. All of the range holds: raise --to to find the limit."
+        return f"{held}. {self._at(found.above)} is {found.above_verdict}."
+
+    def _at(self, load: float | None) -> str:
+        return f"{self.load}={load:g}"
+
+
+def write_capacity(answer: CapacityAnswer, folder: Path) -> list[Path]:
+    """Write capacity.html, .pdf, .txt and .json; their paths."""
+    content = capacity_document(answer)
+    drawn = {place.name: _chart(answer, place) for place in content.charts()}
+    return write_reports(folder, _CAPACITY, content, drawn, capacity_json(answer))
+
+
+def capacity_document(answer: CapacityAnswer) -> Document:
+    """The search as a document: its answer first."""
+    found = answer.found
+    capacity = "none" if found.capacity is None else f"{found.capacity:g}"
+    above = "not found" if found.above is None else f"{found.above:g}"
+    place = ChartPlace(
+        "capacity-curve",
+        "Throughput and response time by load",
+        "each run that was made, and the confirmed capacity",
+    )
+    return Document(
+        title=f"capacity of {answer.job}",
+        verdict="FAIL" if found.capacity is None else PASS,
+        statement=answer.statement,
+        reasons=tuple(answer.reasons),
+        glance=(
+            Glance(answer.load, (("capacity", capacity), ("does not hold", above))),
+        ),
+        facts=(
+            ("Job", answer.job),
+            ("Load", answer.load),
+            ("Objective", " and ".join(answer.objectives) or "the job's thresholds"),
+            ("Runs", str(len(answer.runs))),
+        ),
+        sections=(Section("runs", "Runs", (_table(answer), place)),),
+    )
+
+
+def capacity_json(answer: CapacityAnswer) -> dict[str, Any]:
+    """The content of capacity.json."""
+    found = answer.found
+    return {
+        "schema": SCHEMA,
+        "load": answer.load,
+        "objectives": list(answer.objectives),
+        "capacity": found.capacity,
+        "above": found.above,
+        "above_verdict": found.above_verdict or None,
+        "runs": [
+            {
+                "load": one.probe.load,
+                "confirms": one.probe.is_confirmation,
+                "verdict": one.probe.verdict,
+                "throughput_per_s": one.probe.achieved,
+                "folder": f"runs/{one.folder}",
+            }
+            for one in answer.runs
+        ],
+    }
+
+
+def _table(answer: CapacityAnswer) -> Table:
+    made = sorted(answer.runs, key=lambda one: one.probe.load)
+    rows = [(one, title) for one in made for title in (one.operations or [""])]
+
+    def cell(row: tuple[Tried, str], metric: str, scale: float) -> Cell:
+        value = row[0].operations.get(row[1], {}).get(metric)
+        if value is None:
+            return Cell(NOT_AVAILABLE, MUTED)
+        return Cell(figure_text(value * scale))
+
+    return table(
+        "capacity-runs",
+        "Runs by their load",
+        rows,
+        number(answer.load, lambda row: f"{row[0].probe.load:g}"),
+        column("Run", lambda row: _kind(row[0].probe)),
+        column("Verdict", lambda row: verdict_cell(row[0].probe.verdict)),
+        column("Operation", lambda row: row[1]),
+        number("throughput (/s)", lambda row: cell(row, "throughput_per_s", 1.0)),
+        number("p50 (ms)", lambda row: cell(row, "response_time_p50_us", 1e-3)),
+        number("p99 (ms)", lambda row: cell(row, "response_time_p99_us", 1e-3)),
+        number("errors (%)", lambda row: cell(row, "error_share", 100.0)),
+        column("Folder", lambda row: f"runs/{row[0].folder}"),
+    )
+
+
+def _kind(probe: Probe) -> str:
+    return "confirmation" if probe.is_confirmation else "search"
+
+
+def _chart(answer: CapacityAnswer, place: ChartPlace) -> str:
+    from ldapslam.reports.charts.charts import draw_lines
+
+    panels = {
+        title: _lines(answer, metric, scale)
+        for title, (metric, scale) in _PANELS.items()
+    }
+    loads = sorted({one.probe.load for one in answer.runs})
+    ticks: dict[float, str] = {}
+    for load in loads:
+        if not ticks or load - max(ticks) >= _TICK_GAP * loads[-1]:
+            ticks[load] = f"{load:g}"
+    return draw_lines(place, panels, ticks, answer.load)
+
+
+def _lines(answer: CapacityAnswer, metric: str, scale: float) -> list[Line]:
+    """One for each operation over the runs of the search, and the confirmation."""
+    from ldapslam.reports.charts.charts import Line
+
+    runs = sorted(answer.runs, key=lambda one: one.probe.load)
+    searched = [one for one in runs if not one.probe.is_confirmation]
+    confirmed = [
+        one
+        for one in runs
+        if one.probe.is_confirmation and one.probe.load == answer.found.capacity
+    ]
+    lines = []
+    for title in dict.fromkeys(title for one in runs for title in one.operations):
+        for label, some in ((title, searched), (f"{title}, capacity", confirmed)):
+            marks = [
+                (one.probe.load, value * scale, None, None)
+                for one in some
+                if (value := one.operations.get(title, {}).get(metric)) is not None
+            ]
+            if marks:
+                lines.append(Line(label, marks))
+    return lines
