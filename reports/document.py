@@ -159,3 +159,29 @@ class Document:
             for block in section.blocks
             if isinstance(block, ChartPlace)
         )
+
+
+def with_texts(document: Document, change: Callable[[str], str]) -> Document:
+    """The document with its texts changed, but for headings and listings."""
+
+    def block(one: Block) -> Block:
+        if isinstance(one, Paragraph):
+            return Paragraph(change(one.text))
+        if not isinstance(one, Table):
+            return one
+        rows = tuple(
+            tuple(replace(cell, text=change(cell.text)) for cell in row)
+            for row in one.rows
+        )
+        return replace(one, rows=rows, notes=tuple(map(change, one.notes)))
+
+    return replace(
+        document,
+        statement=change(document.statement),
+        reasons=tuple(map(change, document.reasons)),
+        facts=tuple((name, change(value)) for name, value in document.facts),
+        sections=tuple(
+            replace(one, blocks=tuple(map(block, one.blocks)))
+            for one in document.sections
+        ),
+    )

@@ -7,8 +7,10 @@ charts, the agents, how it was measured, and the manifest. Pure.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from ldapslam.jobs.fields.thresholds import Validity
 from ldapslam.reports.charts.chart_data import PANELS, event_marks, queued, waited
@@ -33,6 +35,7 @@ from ldapslam.reports.document import (
     filled,
     number,
     table,
+    with_texts,
 )
 from ldapslam.reports.model import (
     OperationSummary,
@@ -63,6 +66,33 @@ from ldapslam.reports.typeset import (
 
 
 def document(summary: Summary) -> Document:
+    """The report; servers are named by their role first."""
+    return with_texts(_document(summary), _roles_named(summary.run.plan))
+
+
+def _roles_named(plan: Mapping[str, Any]) -> Callable[[str], str]:
+    """What puts the role of a server before its URI, where a job has several."""
+    roles: dict[str, list[str]] = {}
+    for stream in plan.get("streams", ()):
+        for uri in stream.get("uris", ()):
+            known = roles.setdefault(uri, [])
+            if (role := stream.get("target", "")) not in known:
+                known.append(role)
+    if len(roles) < 2:
+        return lambda text: text
+    # the longest first: one may begin as another
+    every = "|".join(map(re.escape, sorted(roles, key=len, reverse=True)))
+    form = re.compile(rf"({every})(?![\w.:-])")
+
+    def named(found: re.Match[str]) -> str:
+        role = "/".join(roles[found[1]])
+        before = found.string[: found.start()].rstrip(" :=([")
+        return found[1] if before.endswith(role) else f"{role} {found[1]}"
+
+    return lambda text: form.sub(named, text)
+
+
+def _document(summary: Summary) -> Document:
     return Document(
         title=summary.run.job_name,
         verdict=summary.verdict,
