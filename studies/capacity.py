@@ -105,13 +105,22 @@ def _between(limits: Range, low: float, high: float, known: _Evidence) -> float:
     if high - low <= max(limits.precision * low, limits.step) * (1 + 1e-9):
         return low
     achieved = known.not_held[high].achieved
+    middle = limits.rounded(math.sqrt(low * high))
     if achieved is not None and achieved < _OVERLOADED * high:
+        guesses = [
+            limits.rounded(achieved * (1 + sign * 0.45 * limits.precision))
+            for sign in (-1, 1)
+        ]
         if known.guesses < _MOST_GUESSES:
-            for share in (1 - 0.45 * limits.precision, 1 + 0.45 * limits.precision):
-                guess = limits.rounded(achieved * share)
+            for guess in guesses:
                 if low < guess < high:
                     return guess
-    middle = limits.rounded(math.sqrt(low * high))
+        if guesses[-1] <= low:  # short of the limit by little, then by more and more
+            beyond = sum(one >= guesses[-1] for one in known.held if one <= low)
+            step = 2 * limits.precision * 2 ** (beyond - 1)
+            wanted = limits.rounded(low * (1 + step))
+            if low < wanted < middle:
+                return wanted
     return middle if low < middle < high else limits.rounded(low + limits.step)
 
 
@@ -128,6 +137,6 @@ def _evidence(limits: Range, made: Sequence[Probe]) -> _Evidence:
             invalid[one.load] = invalid.get(one.load, 0) + 1
             if invalid[one.load] < limits.patience:
                 continue
-        known.guesses += 1
+        known.guesses += not one.is_confirmation
         known.not_held[one.load] = one
     return known

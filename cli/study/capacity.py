@@ -89,7 +89,6 @@ def capacity_command(
     """
     from ldapslam.jobs.load import load_job
     from ldapslam.studies.capacity import Range
-    from ldapslam.studies.capacity_report import CapacityAnswer, Tried
     from ldapslam.studies.runner import alone_in
 
     if lowest >= highest or lowest <= 0:
@@ -113,6 +112,9 @@ def capacity_command(
             coordinator,
             job.canonical_hash(),
         )
+    # statistics have threads: not before the last fork
+    from ldapslam.studies.capacity_report import CapacityAnswer, Tried
+
     runs = [
         Tried(probe, ended.folder, journal.result(ended) or {})
         for probe, ended in zip(made, _with_result(journal), strict=True)

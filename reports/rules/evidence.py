@@ -122,6 +122,9 @@ class Outage:
 
 #: An interval belongs to an outage when connections were down for so much of it.
 _OUT = 0.3
+#: Arrivals that wait at an instant, by chance: more than 44 do in 1 % of those at which
+#: all slots of an M/M/n queue at 90 % load are busy, whatever n is (0.9 ** 44).
+_BY_CHANCE = 50
 #: A silence is longer than so many usual response times: of the operation that there is
 #: most of, and of the slowest one.
 _SILENCE_TIMES = 10
@@ -276,8 +279,9 @@ class Evidence:
         the measure phase, or that phase, as a share of all that it had; None of streams
         without a backlog.
 
-        A queue is never empty for long under load: what the stream works off in a few
-        response times is none that it cannot carry, and counts as 0.
+        A queue is never empty for long under load: what chance leaves waiting, and the
+        stream works off in a few response times, is none that it cannot carry, and
+        counts as 0.
         """
         waiting = self.totals_of(stream).waiting
         window_s = self.window_of(stream).measure_s
@@ -287,7 +291,7 @@ class Evidence:
             return None
         due = self.arrivals_due(stream) or begun
         behind_s = waiting[1] / max(begun - waiting[1], 1) * window_s
-        if behind_s <= self._least_silence_s(stream):
+        if waiting[1] <= _BY_CHANCE and behind_s <= self._least_silence_s(stream):
             return 0.0
         return min(1.0, waiting[1] / min(begun, due))
 

@@ -134,7 +134,7 @@ validity: {disturbed_intervals: 100%, send_lag_share: 100%}
 streams:
   - name: readers
     target: directory
-    load: {open: {rate: "${rate}/s", connections: 16}}
+    load: {open: {rate: "${rate}/s", connections: 16, in_flight: 1}}
     operations:
       - search: {base: "dc=example,dc=com", filter: "(uid=user.[0-99])"}
 """
@@ -155,6 +155,7 @@ def test_the_capacity_of_a_server_with_a_known_limit_is_found(
                 *("--load", "rate", "--from", "100", "--to", "100000"),
                 *("--confirm-for", "5s", "--out", str(number), "--json"),
                 cwd=tmp_path,
+                timeout_s=300,
             )
         finally:
             responder.stop()

@@ -26,7 +26,7 @@ struct slam_delays {
     size_t mixture_len; /* 0: no delay */
     uint64_t weight_sum;
     bool in_turn;
-    uint64_t busy_until_ns; /* in turn: when the last request is done */
+    uint64_t busy_until_ns;   /* in turn: when the last request is done */
     struct slam_heap waiting; /* of struct slam_waiting */
 };
 
