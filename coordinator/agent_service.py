@@ -249,7 +249,7 @@ class AgentService(AgentServiceServicer):
         if taken.is_new and run is not None:
             run.add_snapshot(report.agent, snapshot)
             if run.state is run_machine.RunState.DRAINING:
-                run.note_progress(report.agent)
+                run.note_progress(report.agent, record.end_ns)
         # not before the commit, which may take long: the agent's lease counts from now
         self._hear(report.session_id)
         status = agent_pb2.ReportReply.Status

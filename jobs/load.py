@@ -69,7 +69,9 @@ def load_section(
         tree.data = {}
     if isinstance(tree.data, dict):
         defaults = defaults_of(tree)
-        apply_overrides(tree, [*_overrides_at(tree, own), *overrides])
+        apply_overrides(tree, overrides)
+        if changes := _overrides_at(tree, own):
+            apply_overrides(tree, [*changes, *overrides])
         values = replace_variables(tree, {**defaults_of(tree), **defaults})
         if values is not None:
             tree.data[VARIABLES] = dict(values)
@@ -87,7 +89,10 @@ def _overrides_at(tree: Tree, path: Sequence[str]) -> list[str]:
         found = found.get(key) if isinstance(found, dict) else None
     if not path or not isinstance(found, dict):
         return []  # what it is instead is told when the section is checked
-    return [f"{name}={json.dumps(value)}" for name, value in found.items()]
+    return [
+        f"{name}={json.dumps(value, ensure_ascii=False)}"
+        for name, value in found.items()
+    ]
 
 
 def variables_of(path: Path) -> frozenset[str]:
@@ -95,6 +100,9 @@ def variables_of(path: Path) -> frozenset[str]:
     tree = read_tree(_text_of(path), str(path))
     if isinstance(tree.data, dict) and extend(tree, Reading({}, path.parent)):
         return frozenset(defaults_of(tree))
+    if not tree.findings:
+        fault = expected("a job file", tree.data, _MINIMAL_HINT)
+        tree.findings.append(Finding((), fault))
     raise JobErrors(_sorted_errors(tree))
 
 

@@ -80,9 +80,7 @@ class CapacityAnswer:
         """The answer in a sentence."""
         found = self.found
         if found.capacity is None:
-            return (
-                f"No capacity: the objective does not hold at {self._at(found.above)}."
-            )
+            return f"No capacity: {self._at(found.above)} is {found.above_verdict}."
         held = f"Holds up to {self._at(found.capacity)}, confirmed by a longer run"
         if found.above is None:
             return f"{held}. All of the range holds: raise --to to find the limit."
@@ -111,7 +109,7 @@ def capacity_document(answer: CapacityAnswer) -> Document:
     )
     return Document(
         title=f"capacity of {answer.job}",
-        verdict="FAIL" if found.capacity is None else PASS,
+        verdict=found.above_verdict if found.capacity is None else PASS,
         statement=answer.statement,
         reasons=tuple(answer.reasons),
         glance=(

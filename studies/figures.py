@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ldapslam.base.errors import ConfigError
 from ldapslam.jobs.fields.thresholds import (
     SHARES,
     Subject,
@@ -16,22 +17,27 @@ from ldapslam.jobs.fields.thresholds import (
     matching,
     parse_subject,
 )
+from ldapslam.jobs.model import Job
 
 NOTATION = """\
     stream.operation.metric[.statistic]   as in thresholds: times in ms, elapsed in s,
                                           shares in percent
     stream.operation.completed, .failed   requests of the measure phase
     server.KIND                           requests that servers have counted in the
-                                          whole run, without the tool's own: bind,
-                                          search, modify, unbind …
-    agents.KIND                           requests that agents have sent
+                                          whole run, with pre-flight and clean-up,
+                                          without replication: bind, search, modify …
+    agents.KIND                           requests that agents have sent in it
 
 Of several streams or operations, rates and counts are added up, means and shares
 are those of all of their requests; a percentile is of one operation.
 """
 
 _COUNTS = ("completed", "failed")
-_BOOKS = re.compile(r"(server|agents)\.([a-z_]+)")
+_KINDS = (
+    *("bind", "unbind", "search", "compare", "add", "modify", "delete", "modify_dn"),
+    *("extended", "abandon"),
+)
+_BOOKS = re.compile(rf"(server|agents)\.({'|'.join(_KINDS)})")
 #: From the unit of a threshold's figure to the table's.
 _SCALE = {"us": 1e-3, "per_s": 1.0, "share": 100.0}
 
@@ -88,13 +94,36 @@ class Figure:
 _ALL = parse_subject("throughput")
 
 
+def check_figures(figures: Mapping[str, Figure], jobs: Iterable[Job]) -> None:
+    """ConfigError for a column of which no job has the stream and the operation."""
+    streams = [stream for job in jobs for stream in job.streams]
+    for name, one in figures.items():
+        about = one.about
+        if not any(
+            about.stream in ("*", stream.name)
+            and about.operation in ("*", *stream.known_names)
+            for stream in streams
+        ):
+            raise ConfigError(
+                f"the column {name!r} is of {about.stream}.{about.operation}, which no "
+                "job of the study has",
+                hint="`ldapslam job describe thresholds` explains the names",
+            )
+
+
 def _requests(result: Result, side: str, kind: str) -> float | None:
-    lines = [book[kind] for book in result["books"].values() if kind in book]
+    # 'A + B' is of groups that have a server in common, which are there as well
+    parts = {
+        one for name in result["books"] if " + " in name for one in name.split(" + ")
+    }
+    books = [book for name, book in result["books"].items() if name not in parts]
+    lines = [book[kind] for book in books if kind in book]
     if side == "agents":
         return _sum(one["agents"] for one in lines)
     if any(one.get("server") is None for one in lines):
         return None
-    return _sum(one["server"] - one["control"] for one in lines)
+    others = ("control", "replicated")
+    return _sum(one["server"] - sum(one[name] for name in others) for one in lines)
 
 
 def _worst(values: Sequence[float | None], scale: float) -> float | None:

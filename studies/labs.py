@@ -24,6 +24,9 @@ from ldapslam.lab import Choices, Lab, Server
 from ldapslam.studies.points import Point
 from ldapslam.studies.study_file import StudyLab
 
+#: How long replicas may take to have what the run before has written.
+_IN_SYNC_S = 60.0
+
 
 @dataclass(frozen=True)
 class Servers:
@@ -67,6 +70,8 @@ class Labs:
         if self._lab is None or wanted != self._section or wanted.every_run:
             self.close()
             self._lab, self._section = self._up(wanted), wanted
+        else:
+            self._lab.wait_in_sync(_IN_SYNC_S)
         return _servers(self._lab, job)
 
     def close(self) -> None:
@@ -134,7 +139,8 @@ def _servers(lab: Lab, job: Job) -> Servers:
     overrides += [f"{place}={json.dumps(bind)}" for place in _binds(job)]
     if job.tls != Tls() or any(uri.startswith("ldaps:") for [uri] in targets.values()):
         overrides.append(f"tls.ca_file={json.dumps(str(lab.ca_file))}")
-    access = connection_settings(job, Tls(), Bind.model_validate(bind)).resolved()
+    trusted = Tls.model_validate({"ca_file": str(lab.ca_file)})
+    access = connection_settings(job, trusted, Bind.model_validate(bind)).resolved()
     return Servers(targets, access, tuple(overrides))
 
 

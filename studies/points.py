@@ -73,9 +73,12 @@ def points_of(
     known = {*used, *(one for names in variables.values() for one in names)}
     names = list(study.labels)
     points = []
+    unmatched = [dict(one) for one in study.leave_out]
     for chosen in itertools.product(*study.labels.values()):
         values = dict(zip(names, chosen, strict=True))
-        if any(one.items() <= values.items() for one in study.leave_out):
+        left_out = [one for one in study.leave_out if one.items() <= values.items()]
+        if left_out:
+            unmatched = [one for one in unmatched if one not in left_out]
             continue
         point, given = _point(study, values, variables)
         for name in given:
@@ -85,7 +88,30 @@ def points_of(
                     f"no job of the study has a variable {name!r}", hint=hint
                 )
         points.append(point)
+    if unmatched:
+        raise ConfigError(
+            f"leave_out has {unmatched[0]}, which is no point",
+            hint="values are as the axes have them: 4 is not '4'",
+        )
+    if not points:
+        raise ConfigError("all points are left out", hint="keep one")
     return points
+
+
+def check_points(points: Sequence[Point], *, in_lab: bool) -> None:
+    """ConfigError when two points would be the same run."""
+    seen: dict[str, Point] = {}
+    for one in points:
+        parts = [one.job, one.overrides, one.agents, one.settings]
+        same = seen.setdefault(repr([*parts, one.lab if in_lab else None]), one)
+        if same is not one:
+            hint = "an axis changes what the job does not have"
+            if same.lab != one.lab:
+                hint = "they differ in the lab alone: give --lab"
+            raise ConfigError(
+                f"the points {same.label!r} and {one.label!r} are the same run",
+                hint=hint,
+            )
 
 
 def load_points(study: Study, path: Path) -> list[Point]:
@@ -114,7 +140,16 @@ def _point(
         chosen = study.jobs[str(values[JOB])]
         job = chosen.job
         given |= chosen.vars
-    fields = [f"{name}={json.dumps(value)}" for name, value in study.fields.items()]
+        for name in chosen.vars:
+            if name not in variables[job]:
+                raise ConfigError(
+                    f"the job {job!r} has no variable {name!r}",
+                    hint=did_you_mean(name, variables[job], "variables"),
+                )
+    fields = [
+        f"{name}={json.dumps(value, ensure_ascii=False)}"
+        for name, value in study.fields.items()
+    ]
     settings: list[tuple[Setting, str]] = []
     lab: dict[str, Value] = {}
     agents = None
@@ -127,11 +162,16 @@ def _point(
             continue
         for what, one in _changes(name, axis, value).items():
             if what == AGENTS:
-                agents = int(one)
+                if type(one) is not int or one < 1:
+                    raise ConfigError(
+                        f"expected a number of agents, got {one!r}",
+                        hint="such as agents: [3, 6]",
+                    )
+                agents = one
             elif what.startswith(LAB):
                 lab[what.removeprefix(LAB)] = one
             elif "." in what:
-                fields.append(f"{what}={json.dumps(one)}")
+                fields.append(f"{what}={json.dumps(one, ensure_ascii=False)}")
             else:
                 given[what] = one
     overrides = [

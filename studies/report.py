@@ -45,7 +45,7 @@ def study_document(answer: Answer, compared: Sequence[Compared] = ()) -> Documen
     sections = [Section("points", "Points", _points(answer))]
     if answer.study.table is not None:
         content = _table(answer, answer.study.table)
-        sections.insert(0, Section("table", content.caption, (content,)))
+        sections.insert(0, Section("table", "Answer", (content,)))
     if compared:
         sections.append(Section("comparison", "Comparison", _comparison(compared)))
     sections.append(Section("runs", "Runs", (_runs(answer),)))
@@ -247,6 +247,8 @@ def _table(answer: Answer, of: StudyTable) -> Table:
                 number("published", lambda row, name=name: _published(row, name))  # type: ignore[misc]
             )
     notes = [f"Published: {of.source}"] if of.source else []
+    if of.published:
+        notes.append("What was published is of the original's size and machines.")
     if answer.study.repeats > 1:
         notes.append("Figures are means over the valid runs.")
     return table("study-table", of.title, _rows(answer, of), *columns, notes=notes)

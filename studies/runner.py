@@ -164,7 +164,7 @@ class Runner:
         try:
             prepared = self._prepare(turn, point, log)
             code = self.launch(prepared, folder, log)
-            if self.after is not None:
+            if self.after is not None and self.labs is None:
                 _call(self.after, point, log)
         except LdapSlamError as problem:
             error = str(problem)
@@ -177,6 +177,8 @@ class Runner:
             error = _last_line(log)
         if error:
             verdict = ""
+        if self.labs is not None and verdict not in ("PASS", "FAIL"):
+            self.labs.close()  # its servers may be the reason
         lasted_s = round(time.monotonic() - begun_s, 3)
         ended = Ended(
             turn.point,
@@ -207,7 +209,7 @@ class Runner:
                 # a lab does not outlive the study
                 is_kept = self.labs is None
                 changed.change(place, value, servers.access, is_kept=is_kept)
-        if self.before is not None:
+        if self.before is not None and self.labs is None:
             _call(self.before, point, log)
         if self.settle_s:
             time.sleep(self.settle_s)

@@ -88,7 +88,8 @@ class Axis(Section):
 
 class Hook(Section):
     """A command of this host. Its environment has AXIS_NAME=value for each axis, and
-    LDAPSLAM_POINT. It fails the run that it is for, if it fails."""
+    LDAPSLAM_POINT. It fails the run that it is for, if it fails. It is for the job's
+    own servers: with `--lab`, it is not run."""
 
     command: list[Text] = Field(min_length=1, examples=["[./restart.sh]"])
     """the program and its arguments; no shell"""
@@ -233,12 +234,19 @@ class Study(Section):
                 if name not in axes:
                     yield ("leave_out", index), unknown("axis", name, axes, "axes")
         if (shown := known(self, "table")) is not None:
-            names = [*axes, *(known(shown, "columns") or {})]
+            columns = known(shown, "columns") or {}
+            for name in columns:
+                if name in axes:
+                    yield ("table", "columns", name), Fault("an axis has this name", "")
             for index, row in enumerate(known(shown, "published") or ()):
+                where = ("table", "published", index)
                 for name in row:
-                    if name not in names:
-                        where = ("table", "published", index)
-                        yield where, unknown("axis or column", name, names)
+                    if name not in (*axes, *columns):
+                        known_names = [*axes, *columns]
+                        yield where, unknown("axis or column", name, known_names)
+                if missing := [name for name in axes if name not in row]:
+                    reason = f"it does not say of which {missing[0]}"
+                    yield where, Fault(reason, "a row names a point by all of its axes")
 
     @checked
     def _settings_need_an_identity(self) -> None:

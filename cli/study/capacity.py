@@ -148,6 +148,7 @@ def _search(
 
     identity = {**given, "overrides": list(given["overrides"]), "job": job_hash}
     identity |= {"from": limits.lowest, "to": limits.highest}
+    identity |= {"coordinator": coordinator}
     journal = Journal(folder, identity)
     launch = (
         local_runs(Path()) if coordinator is None else fleet_runs(Path(), coordinator)

@@ -86,7 +86,8 @@ def study_command(
     has a folder with its own report.
     """
     from ldapslam.jobs.reading.variables import override_of
-    from ldapslam.studies.points import load_points, turns_of
+    from ldapslam.studies.figures import check_figures
+    from ldapslam.studies.points import check_points, load_points, turns_of
     from ldapslam.studies.runner import alone_in
     from ldapslam.studies.study_file import load_study
 
@@ -96,6 +97,9 @@ def study_command(
         points = load_points(study, file)
         jobs = _jobs(file, points)
     _check_lab(study, in_lab, coordinator)
+    check_points(points, in_lab=in_lab)
+    if study.table is not None:
+        check_figures(study.table.figures, jobs)
     folder = out or RUNS_FOLDER / f"study-{study.name}"
     if restore:
         return _restore(study, jobs[0], folder)
@@ -162,6 +166,7 @@ def _runner(
         "jobs": [one.canonical_hash() for one in jobs],
         "points": [point.label for point in points],
         "lab": in_lab,
+        "coordinator": coordinator,
     }
     return Runner(
         Journal(folder, identity),

@@ -211,10 +211,10 @@ class ActiveRun:
     def part(self, agent: str) -> machine.Part:
         return self._machine.parts.get(agent, machine.Part.LOST)
 
-    def note_progress(self, agent: str) -> None:
+    def note_progress(self, agent: str, measured_ns: int) -> None:
         """Await an agent longer, unless its part is over."""
         if self.has_live_part(agent):
-            self.feed(machine.PartProgressed(agent))
+            self.feed(machine.PartProgressed(agent, measured_ns))
 
     def has_live_part(self, agent: str) -> bool:
         return not self.part(agent).is_over

@@ -174,6 +174,8 @@ class PartProgressed(RunEvent):
     load, both may take longer than agents are awaited for."""
 
     agent: str
+    #: Of an interval: its end, since T0.
+    measured_ns: int = 0
 
 
 class AgentFinished(RunEvent):
@@ -312,6 +314,7 @@ class Run:
         self._are_local = False
         self._lead_factor = 1
         self._deadline_ns: int | None = None
+        self._drained_from_ns: int | None = None
         self._conclude_until_ns = 0
         #: The result once the agents are gone.
         self.ending = Ending()
@@ -505,7 +508,10 @@ class Run:
         return self._enter(RunState.RUNNING)
 
     def _on_part_progressed(self, event: PartProgressed, now_ns: int) -> list[Command]:
-        if self.state is RunState.DRAINING:
+        # not for an agent that goes on with its load
+        measured_ns = (self.t0_ns or 0) + event.measured_ns
+        until_ns = (self._drained_from_ns or 0) + self._limits.grace_ns
+        if self.state is RunState.DRAINING and measured_ns <= until_ns:
             self._deadline_ns = self._drain_deadline_ns(now_ns)
         return []
 
@@ -689,6 +695,8 @@ class Run:
         return [RecordState(state, detail)]
 
     def _drain_deadline_ns(self, now_ns: int) -> int:
+        if self._drained_from_ns is None:
+            self._drained_from_ns = now_ns
         return now_ns + self._limits.grace_ns + self._limits.slack_ns
 
     def _live(self) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ sees plain values.
 from __future__ import annotations
 
 import ast
+import json
 import operator
 import re
 from collections.abc import Callable, Mapping
@@ -75,8 +76,7 @@ def defaults_of(tree: Tree) -> Values:
 
 def override_of(name: str, text: str) -> str:
     """The override that gives a variable a value."""
-    quoted = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'{KEY}.{name}="{quoted}"'
+    return f"{KEY}.{name}={json.dumps(text, ensure_ascii=False)}"
 
 
 def referenced(text: str) -> frozenset[str]:

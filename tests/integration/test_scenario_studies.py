@@ -85,7 +85,7 @@ def test_few_client_machines_are_called_the_limit(
     [point] = content["points"]
     assert point["verdict"] == "INVALID"
     [run] = point["runs"]
-    assert "an agent was disturbed" in run["reasons"][0]
+    assert "an agent was disturbed" in "; ".join(run["reasons"])
 
 
 @pytest.fixture
@@ -135,7 +135,7 @@ def test_a_killed_study_of_a_cache_can_be_put_back(
     ds389_trio: Lab, cache_options: list[str], tmp_path: Path
 ) -> None:
     before = cache_size(ds389_trio)
-    arguments = ["study", STUDIES / "entry-cache.yaml", *cache_options]
+    arguments = ["study", str(STUDIES / "entry-cache.yaml"), *cache_options]
     arguments += ["--var", "seconds=60"]
     runs = tmp_path / "ldapslam-runs" / "study-entry-cache" / "runs"
     with Running(*arguments, cwd=tmp_path) as running:
@@ -154,8 +154,11 @@ def test_a_killed_study_of_a_cache_can_be_put_back(
 
 
 def test_file_systems_under_the_database(slapd_installed: None, tmp_path: Path) -> None:
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as memory:
-        folders = {"tmpfs": memory, "disk": str(tmp_path)}
+    with (
+        tempfile.TemporaryDirectory(dir="/dev/shm") as memory,
+        tempfile.TemporaryDirectory() as disk,  # sockets have short paths
+    ):
+        folders = {"tmpfs": memory, "disk": disk}
         variants = {
             name: {"place": folder, "lab.folder": folder}
             for name, folder in folders.items()
@@ -241,7 +244,12 @@ def test_a_killed_study_leaves_no_lab(slapd_installed: None, tmp_path: Path) -> 
         ):
             assert time.monotonic() < deadline_s
             time.sleep(0.05)
-        folder = Path(servers[0].cmdline()[-1]).parent
+        [folder] = {
+            Path(word.partition("ldapslam-lab-")[0])
+            / word[word.index("ldapslam-lab-") :].split("/")[0]
+            for word in servers[0].cmdline()
+            if word.startswith("/") and "ldapslam-lab-" in word
+        }
         process.kill()
         running.process.wait(60)
         psutil.wait_procs(servers, timeout=30)

@@ -57,7 +57,7 @@ slam_delays_due(struct slam_delays *delays, uint64_t now_ns)
 {
     uint64_t delay_ns = slam_delays_draw(delays);
 
-    if (!delays->in_turn || delay_ns == 0)
+    if (!delays->in_turn)
         return now_ns + delay_ns;
     if (delays->busy_until_ns < now_ns)
         delays->busy_until_ns = now_ns;

@@ -204,6 +204,10 @@ def test_an_agent_that_makes_progress_may_take_longer_than_the_drain() -> None:
     run = run_in(RunState.DRAINING)
     limit_ns = LIMITS.grace_ns + LIMITS.slack_ns
     assert run.handle(PartProgressed("b"), PLAN_OVER_NS + limit_ns - 1) == []
+    # one that goes on with its load gets no more
+    far_ns = LIMITS.planned_ns + 2 * LIMITS.grace_ns
+    now_ns = PLAN_OVER_NS + limit_ns + 1
+    assert run.handle(PartProgressed("b", far_ns), now_ns) == []
     assert run.handle(TimePassed(), PLAN_OVER_NS + 2 * limit_ns - 2) == []
     run.handle(TimePassed(), PLAN_OVER_NS + 2 * limit_ns)
     assert run.state is RunState.FAILED

@@ -23,6 +23,10 @@ def operation(completed: int, mean_us: float, **more: int) -> dict[str, Any]:
     }
 
 
+def line(agents: int, server: int, **more: int) -> dict[str, int]:
+    return {"agents": agents, "server": server, "control": 0, "replicated": 0, **more}
+
+
 RESULT = {
     "streams": {
         "readers": {"search": operation(900, 1000.0)},
@@ -33,9 +37,13 @@ RESULT = {
     },
     "connections": {"readers": {"elapsed_s": 3.5}, "mix": {"elapsed_s": None}},
     "books": {
-        "a": {"search": {"agents": 1000, "server": 1010, "control": 4}},
-        "b": {"search": {"agents": 500, "server": 500, "control": 0}},
+        "a": {"search": line(1000, 1010, control=4)},
+        "b": {"search": line(500, 503, replicated=3)},
         "c": {"bind": {"agents": 5}},
+        # what has a server in common is there twice
+        "d": {"add": {"agents": 7}},
+        "e": {"add": {"agents": 8}},
+        "d + e": {"add": line(15, 15)},
     },
 }
 
@@ -60,6 +68,8 @@ RESULT = {
         ("agents.bind", 5.0),
         ("server.bind", None),
         ("server.modify", None),
+        ("agents.add", 15.0),
+        ("server.add", 15.0),
     ],
 )
 def test_figures_are_read_from_results(text: str, value: float | None) -> None:
@@ -73,6 +83,7 @@ def test_figures_are_read_from_results(text: str, value: float | None) -> None:
         ("a b.search.throughput", "is not a name"),
         ("readers.duration", "does not name a stream, operation and metric"),
         ("readers.search.speed", "unknown metric 'speed'"),
+        ("server.searches", "does not name a stream, operation and metric"),
         ("readers.search.throughput.p99", "throughput has no statistic"),
         ("readers.search.response_time.p98", "unknown statistic 'p98'"),
     ],

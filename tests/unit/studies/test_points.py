@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ldapslam.base.errors import ConfigError, JobErrors
-from ldapslam.studies.points import points_of, turns_of
+from ldapslam.studies.points import check_points, points_of, turns_of
 from ldapslam.studies.study_file import Study, load_study
 
 STUDY = """
@@ -106,6 +106,39 @@ def test_variables_that_nobody_has_are_refused(tmp_path: Path) -> None:
     assert points_of(study, VARIABLES, used=["user"])
 
 
+def test_points_that_would_be_the_same_run_are_refused(tmp_path: Path) -> None:
+    text = JOBS.replace("place: /b, ", "")
+    points = points_of(study_of(tmp_path, text), VARIABLES)
+    check_points(points[2:3], in_lab=True)
+    with pytest.raises(ConfigError, match="are the same run") as caught:
+        check_points(points, in_lab=False)
+    assert "give --lab" in str(caught.value.hint)
+    check_points(points[:2], in_lab=True)
+    # an axis of what only another job has
+    text = JOBS.replace("{variants: {a: {place: /b, lab.folder: /b}, b: {}}}", "")
+    text = text.replace("  disk:", "  place: [/b, /c]")
+    points = points_of(study_of(tmp_path, text), VARIABLES)
+    with pytest.raises(ConfigError, match="'job=search place=/b' and 'job=search pl"):
+        check_points(points, in_lab=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        (("repeats", "leave_out: [{clients: '5'}]\nrepeats"), "which is no point"),
+        (("repeats", "leave_out: [{}]\nrepeats"), "all points are left out"),
+        (("clients: [5, 50]", "agents: [few]"), "a number of agents, got 'few'"),
+        (("clients: [5, 50]", "agents: [0]"), "a number of agents, got 0"),
+    ],
+)
+def test_what_makes_no_points_is_refused(
+    tmp_path: Path, change: tuple[str, str], fault: str
+) -> None:
+    text = (STUDY + "repeats: 2\n").replace(*change)
+    with pytest.raises(ConfigError, match=fault):
+        points_of(study_of(tmp_path, text), VARIABLES)
+
+
 def test_a_lab_changes_the_file_and_the_command_line_changes_that(
     tmp_path: Path,
 ) -> None:
@@ -161,6 +194,14 @@ def test_every_repeat_of_every_point_is_run_once(tmp_path: Path, order: str) -> 
                 "published: [{b: 1}]}",
             ),
             "unknown axis or column 'b'",
+        ),
+        (
+            (
+                "study: two",
+                "study: two\ntable: {title: t, columns: {a: x.elapsed}, "
+                "published: [{clients: 5, variant: old, a: 1}]}",
+            ),
+            "it does not say of which pause",
         ),
     ],
 )
