@@ -105,6 +105,7 @@ def _between(limits: Range, low: float, high: float, known: _Evidence) -> float:
     if high - low <= max(limits.precision * low, limits.step) * (1 + 1e-9):
         return low
     achieved = known.not_held[high].achieved
+    near = low * (1 + 0.1 * limits.precision)  # as good as tried
     middle = limits.rounded(math.sqrt(low * high))
     if achieved is not None and achieved < _OVERLOADED * high:
         guesses = [
@@ -113,10 +114,10 @@ def _between(limits: Range, low: float, high: float, known: _Evidence) -> float:
         ]
         if known.guesses < _MOST_GUESSES:
             for guess in guesses:
-                if low < guess < high:
+                if near < guess < high:
                     return guess
-        if guesses[-1] <= low:  # short of the limit by little, then by more and more
-            beyond = sum(one >= guesses[-1] for one in known.held if one <= low)
+        if guesses[-1] <= near:  # short of the limit by little, then by more and more
+            beyond = sum(guesses[0] < one <= low for one in known.held)
             step = 2 * limits.precision * 2 ** (beyond - 1)
             wanted = limits.rounded(low * (1 + step))
             if low < wanted < middle:

@@ -225,7 +225,8 @@ def _rows(answer: Answer, of: StudyTable) -> list[_Row]:
         if row is not None:
             left.remove(row)
         rows.append(_Row(one.point.values, one, row or {}))
-    return rows + [_Row(row, None, row) for row in left]
+    axes = answer.study.labels
+    return rows + [_Row({name: row[name] for name in axes}, None, row) for row in left]
 
 
 def _is_of(row: Mapping[str, Value], one: PointAnswer) -> bool:
@@ -413,7 +414,7 @@ def _table_json(answer: Answer, of: StudyTable) -> dict[str, Any]:
         "figures": dict(of.columns),
         "rows": [
             {
-                "values": {k: v for k, v in row.values.items() if k not in of.columns},
+                "values": dict(row.values),
                 "measured": {
                     name: None
                     if row.point is None or name not in row.point.figures
