@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from ldapslam.reports.document import (
     Cell,
     ChartPlace,
     Document,
+    Field,
     Glance,
     Section,
     Table,
@@ -140,7 +141,10 @@ def _reasons(answer: Answer) -> tuple[str, ...]:
 
 
 def _glance(answer: Answer) -> tuple[Glance, ...]:
-    """Of each operation, the point with the highest throughput."""
+    """Of each operation, the point with the highest throughput; none where a table has
+    the answer."""
+    if answer.study.table is not None:
+        return ()
     titles = dict.fromkeys(t for one in answer.points for t in one.operations)
     glances = []
     for title in titles:
@@ -206,6 +210,10 @@ def _points(answer: Answer) -> tuple[Block, ...]:
     return (points, place) if titles else (points,)
 
 
+#: Most figures of a table that has the published ones beside them.
+_SIDE_BY_SIDE = 3
+
+
 @dataclass(frozen=True)
 class _Row:
     """A line of the study's table: a point, what was published of it, or both."""
@@ -235,24 +243,55 @@ def _is_of(row: Mapping[str, Value], one: PointAnswer) -> bool:
 
 
 def _table(answer: Answer, of: StudyTable) -> Table:
-    columns = [
-        column(name, lambda row, name=name: str(row.values.get(name, NOTHING)))  # type: ignore[misc]
+    axes = [
+        column(name, lambda row, name=name: str(row.values[name]))  # type: ignore[misc]
         for name in answer.study.labels
     ]
-    for name in of.columns:
-        columns.append(number(name, lambda row, name=name: _ours(answer, row, name)))  # type: ignore[misc]
-        if answer.study.repeats > 1:
-            columns.append(column("each run", lambda row, name=name: _each(row, name)))  # type: ignore[misc]
-        if any(name in row for row in of.published):
-            columns.append(
-                number("published", lambda row, name=name: _published(row, name))  # type: ignore[misc]
-            )
     notes = [f"Published: {of.source}"] if of.source else []
     if of.published:
         notes.append("What was published is of the original's size and machines.")
     if answer.study.repeats > 1:
         notes.append("Figures are means over the valid runs.")
-    return table("study-table", of.title, _rows(answer, of), *columns, notes=notes)
+    rows = _rows(answer, of)
+    if len(of.columns) <= _SIDE_BY_SIDE:
+        columns = [one for name in of.columns for one in _side_by_side(answer, name)]
+        return table("study-table", of.title, rows, *axes, *columns, notes=notes)
+    # too wide for a page: one line for what was measured, one for what was published
+    lines = [
+        (row, is_ours)
+        for row in rows
+        for is_ours in (True, False)
+        if (row.point if is_ours else row.published)
+    ]
+    return table(
+        "study-table",
+        of.title,
+        lines,
+        *((made, lambda line, of=cell: of(line[0])) for made, cell in axes),
+        column("Figures", lambda line: "measured" if line[1] else "published"),
+        *(
+            number(
+                name,
+                lambda line, name=name: (  # type: ignore[misc]
+                    _ours(answer, line[0], name)
+                    if line[1]
+                    else _published(line[0], name)
+                ),
+            )
+            for name in of.columns
+        ),
+        notes=notes,
+    )
+
+
+def _side_by_side(answer: Answer, name: str) -> Iterator[Field[_Row]]:
+    """A figure of the point, of each of its runs, and what was published."""
+    assert answer.study.table is not None
+    yield number(name, lambda row: _ours(answer, row, name))
+    if answer.study.repeats > 1:
+        yield column("each run", lambda row: _each(row, name))
+    if any(name in row for row in answer.study.table.published):
+        yield number("published", lambda row: _published(row, name))
 
 
 def _ours(answer: Answer, row: _Row, name: str) -> Cell:
