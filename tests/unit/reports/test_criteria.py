@@ -377,6 +377,15 @@ def test_arrivals_that_wait_when_the_phase_ends_are_an_overload(
     assert summary.streams[0].unsent == waiting.get(19, 0) / (SECONDS * REQUESTS)
 
 
+@pytest.mark.parametrize(("number", "share"), [(50, 0.0), (51, 0.0051)])
+def test_what_chance_leaves_waiting_is_no_overload(number: int, share: float) -> None:
+    """As many as a queue has by chance, where responses are slow; beyond that, their
+    times have grown with the queue."""
+    slow = more(service=np.full(REQUESTS, 1000.0 * MS))
+    summary = summary_of(change=slow, state={19: {"backlog": number}})
+    assert summary.streams[0].unsent == share
+
+
 def test_arrivals_wait_also_for_a_generator_that_does_not_read() -> None:
     summary = summary_of(change=late(1, 500), state={19: {"backlog": 5_000}})
     assert summary.verdict == "INVALID"
