@@ -111,7 +111,7 @@ def study_command(
         runner = _runner(study, file, folder, points, jobs, coordinator, in_lab=in_lab)
         with runner.restored():
             _make_runs(study, points, jobs, runner)
-    return _report(study, points, runner.journal, as_json=as_json)
+    return _report(study, points, runner.journal, in_lab=in_lab, as_json=as_json)
 
 
 def _tell(context: click.Context, _: click.Parameter, value: bool) -> None:
@@ -237,7 +237,12 @@ def _why(error: str) -> str:
 
 
 def _report(
-    study: Study, points: Sequence[Point], journal: Journal, *, as_json: bool
+    study: Study,
+    points: Sequence[Point],
+    journal: Journal,
+    *,
+    in_lab: bool,
+    as_json: bool,
 ) -> ExitCode:
     from ldapslam.reports.document import Table
     from ldapslam.reports.formats.text import headline, render_table
@@ -246,7 +251,7 @@ def _report(
     from ldapslam.studies.report import answer_json, study_document, write_study
 
     answer: Answer = answer_of(study, points, journal)
-    compared = comparisons(answer, journal)
+    compared = comparisons(answer, journal, in_lab=in_lab)
     files = write_study(answer, journal.folder, compared)
     document = study_document(answer, compared)
     if as_json:

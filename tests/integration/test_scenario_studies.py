@@ -197,6 +197,9 @@ def test_two_servers_side_by_side(slapd_installed: None, tmp_path: Path) -> None
     # and at each number of clients something is said of the servers
     said = {one["values"]["clients"]: one["findings"] for one in content["comparisons"]}
     assert sorted(said) == [2, 8]
+    # that each run had servers of its own is no difference
+    for one in content["comparisons"]:
+        assert "127.0.0.1" not in json.dumps(one)
     for findings in said.values():
         assert {"throughput", "p50"} <= {one["metric"] for one in findings}
 
