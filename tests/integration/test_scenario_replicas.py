@@ -13,30 +13,16 @@ from ldapslam.lab import Lab
 from support.submitting import SubmittingFleet
 
 JOBS = Path(__file__).parents[2] / "configs" / "jobs"
-USER = "(uid=user.[0-999])"
-USER_DN = "uid=user.[0-999],ou=people,dc=example,dc=com"
 
 #: Job, and what is set beside servers and sizes.
 SCENARIOS = {
     "adds": ("replicas-adds", []),
     "add-modify-delete": (
         "replicas-writes",
-        [
-            f"streams.writers.operations.1.modify.dn={USER_DN}",
-            "streams.writers.operations.1.weight=1",
-        ],
+        ["streams.writers.operations.1.weight=1"],
     ),
-    "writes-1-2-1": (
-        "replicas-writes",
-        [f"streams.writers.operations.1.modify.dn={USER_DN}"],
-    ),
-    "mix-10-1-1-1": (
-        "replicas-mix",
-        [
-            f"streams.mix.operations.0.search.filter={USER}",
-            f"streams.mix.operations.1.modify.dn={USER_DN}",
-        ],
-    ),
+    "writes-1-2-1": ("replicas-writes", []),
+    "mix-10-1-1-1": ("replicas-mix", []),
 }
 #: The one that is run always.
 SHORT = "mix-10-1-1-1"
@@ -50,10 +36,9 @@ def settings(lab: Lab, own: list[str]) -> list[str]:
         f"targets.replica2={second}",
         f"targets.replica3={second}",
         f"bind.password={{file: {lab.admin_password_file}}}",
-        *(f"streams.readers{n}.operations.0.search.filter={USER}" for n in (1, 2, 3)),
-        *(f"streams.readers{n}.load.closed.think_time=5ms" for n in (1, 2, 3)),
+        *("vars.users=1000", "vars.think_time=5ms", "vars.agents=2"),
         *("run.duration=2s", "run.ramp_up=200ms", "run.warm_up=300ms"),
-        *("run.interval=500ms", "agents.count=2"),
+        "run.interval=500ms",
         "monitors=[{directory: supplier}, {directory: replica1}, "
         "{directory: replica2}]",
         "verify={replication: {within: 60s}}",

@@ -140,6 +140,7 @@ streams:
 """
 
 
+@pytest.mark.long
 def test_the_capacity_of_a_server_with_a_known_limit_is_found(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
