@@ -258,14 +258,14 @@ def set_up_times(outcome: Result, name: str) -> Histogram:
 
 
 def slow(*, greeting: bool = False) -> dict[str, Any]:
-    """A server that takes 50 ms for a bind, or before TLS."""
+    """A server that takes 300 ms for a bind, or before TLS."""
 
     def bind(peer: Peer, request: Request) -> bool:
-        time.sleep(0.05)
+        time.sleep(0.3)
         return peer.send(result(request))
 
     def greet(peer: Peer) -> bool:
-        time.sleep(0.05)
+        time.sleep(0.3)
         return True
 
     return {"on_connect": greet} if greeting else {"on_bind": bind}
@@ -290,13 +290,13 @@ def test_each_step_of_a_set_up_has_its_own_time(
     times = {name: set_up_times(outcome, name) for name in SET_UP_TIMES}
     assert [histogram.total for histogram in times.values()] == [4] * 4
     # a busy host may let the server begin before the client's clock does
-    assert times[slow_step].min_ns >= 30 * MS
+    assert times[slow_step].min_ns >= 150 * MS
     quick = {"tls_time", "bind_time"} - {slow_step}
     for name in ("tcp_time", *quick):
-        assert times[name].min_ns < 30 * MS
-    assert times["connect_time"].min_ns >= 50 * MS
+        assert times[name].min_ns < 150 * MS
+    assert times["connect_time"].min_ns >= 300 * MS
     # nothing of it is in an operation's time
-    assert outcome.histogram(RESPONSE_TIME).min_ns < 50 * MS
+    assert outcome.histogram(RESPONSE_TIME).min_ns < 300 * MS
 
 
 def test_anonymous_set_up_in_clear_has_neither_tls_nor_bind_time() -> None:
