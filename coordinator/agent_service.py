@@ -248,8 +248,7 @@ class AgentService(AgentServiceServicer):
         run = self._fleet.runs.get(report.run_id)
         if taken.is_new and run is not None:
             run.add_snapshot(report.agent, snapshot)
-            if run.state is run_machine.RunState.DRAINING:
-                run.note_progress(report.agent, record.end_ns)
+            run.note_progress(report.agent, record.end_ns)
         # not before the commit, which may take long: the agent's lease counts from now
         self._hear(report.session_id)
         status = agent_pb2.ReportReply.Status

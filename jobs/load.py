@@ -71,7 +71,7 @@ def load_section(
         defaults = defaults_of(tree)
         apply_overrides(tree, overrides)
         if changes := _overrides_at(tree, own):
-            apply_overrides(tree, [*changes, *overrides])
+            apply_overrides(tree, [*changes, *overrides])  # which are stronger
         values = replace_variables(tree, {**defaults_of(tree), **defaults})
         if values is not None:
             tree.data[VARIABLES] = dict(values)

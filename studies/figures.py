@@ -16,8 +16,10 @@ from ldapslam.jobs.fields.thresholds import (
     figure,
     matching,
     parse_subject,
+    share_of,
 )
 from ldapslam.jobs.model import Job
+from ldapslam.jobs.replay.options import KINDS
 
 NOTATION = """\
     stream.operation.metric[.statistic]   as in thresholds: times in ms, elapsed in s,
@@ -33,11 +35,7 @@ are those of all of their requests; a percentile is of one operation.
 """
 
 _COUNTS = ("completed", "failed")
-_KINDS = (
-    *("bind", "unbind", "search", "compare", "add", "modify", "delete", "modify_dn"),
-    *("extended", "abandon"),
-)
-_BOOKS = re.compile(rf"(server|agents)\.({'|'.join(_KINDS)})")
+_BOOKS = re.compile(rf"(server|agents)\.({'|'.join([*KINDS, 'abandon'])})")
 #: From the unit of a threshold's figure to the table's.
 _SCALE = {"us": 1e-3, "per_s": 1.0, "share": 100.0}
 
@@ -81,11 +79,10 @@ class Figure:
         if self.about.unit == "per_s":
             return _sum(values)
         if metric in SHARES:
-            some, every = (
-                sum(one.get(name, 0) for one in found for name in names)
-                for names in SHARES[metric]
-            )
-            return 100 * some / every if every else None
+            names = {name for both in SHARES[metric] for name in both}
+            added = {name: sum(one.get(name, 0) for one in found) for name in names}
+            share = share_of(metric, added)
+            return None if share is None else 100 * share
         if self.about.statistic == "mean":
             return _mean_ms([one[f"{metric}_us"] for one in found])
         return None

@@ -60,19 +60,20 @@ class Labs:
     ) -> None:
         """Nothing is started. ConfigError when a point makes the lab what it cannot
         be."""
-        self._wanted = {
-            json.dumps(dict(one.lab)): _changed(section, one) for one in points
-        }
+        for one in points:
+            _changed(section, one)
+        self._section = section
         self._say = say
-        self._section: StudyLab | None = None
         self._lab: Lab | None = None
+        #: What the lab that is up was made of.
+        self._made_of: StudyLab | None = None
 
     def servers(self, point: Point, job: Job) -> Servers:
         """Those of a run, up and in sync."""
-        wanted = self._wanted[json.dumps(dict(point.lab))]
-        if self._lab is None or wanted != self._section or wanted.every_run:
+        wanted = _changed(self._section, point)
+        if self._lab is None or wanted != self._made_of or wanted.every_run:
             self.close()
-            self._lab, self._section = self._up(wanted), wanted
+            self._lab, self._made_of = self._up(wanted), wanted
         else:
             self._lab.wait_in_sync(_IN_SYNC_S)
         return _servers(self._lab, job)
@@ -85,7 +86,7 @@ class Labs:
 
     def _up(self, wanted: StudyLab) -> Lab:
         self._say(f"bringing up a lab: {wanted.server}, {wanted.entries:,} people")
-        lab = lab_of(wanted)
+        lab = _lab_of(wanted)
         lab.up()
         return lab
 
@@ -109,7 +110,7 @@ def _changed(section: StudyLab, point: Point) -> StudyLab:
         ) from error
 
 
-def lab_of(section: StudyLab) -> Lab:
+def _lab_of(section: StudyLab) -> Lab:
     """A lab that is not up yet."""
     options = [
         (name, _text(one))

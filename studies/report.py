@@ -226,20 +226,15 @@ class _Row:
 def _rows(answer: Answer, of: StudyTable) -> list[_Row]:
     """Points in their order, each with the published row of its values, then what was
     published of others."""
-    left = list(of.published)
+    axes = list(answer.study.labels)
+    published = {tuple(row[name] for name in axes): row for row in of.published}
     rows = []
     for one in answer.points:
-        row = next((row for row in left if _is_of(row, one)), None)
-        if row is not None:
-            left.remove(row)
-        rows.append(_Row(one.point.values, one, row or {}))
-    axes = answer.study.labels
-    return rows + [_Row({name: row[name] for name in axes}, None, row) for row in left]
-
-
-def _is_of(row: Mapping[str, Value], one: PointAnswer) -> bool:
-    values = one.point.values
-    return all(values[name] == value for name, value in row.items() if name in values)
+        values = one.point.values
+        row = published.pop(tuple(values[name] for name in axes), {})
+        rows.append(_Row(values, one, row))
+    others = published.items()
+    return rows + [_Row(dict(zip(axes, at, strict=True)), None, r) for at, r in others]
 
 
 def _table(answer: Answer, of: StudyTable) -> Table:

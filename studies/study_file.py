@@ -238,6 +238,7 @@ class Study(Section):
             for name in columns:
                 if name in axes:
                     yield ("table", "columns", name), Fault("an axis has this name", "")
+            seen: list[list[Value | None]] = []
             for index, row in enumerate(known(shown, "published") or ()):
                 where = ("table", "published", index)
                 for name in row:
@@ -247,6 +248,9 @@ class Study(Section):
                 if missing := [name for name in axes if name not in row]:
                     reason = f"it does not say of which {missing[0]}"
                     yield where, Fault(reason, "a row names a point by all of its axes")
+                if (at := [row.get(name) for name in axes]) in seen:
+                    yield where, Fault("the point is there twice", "keep one row")
+                seen.append(at)
 
     @checked
     def _settings_need_an_identity(self) -> None:

@@ -11,7 +11,7 @@ import click
 
 from ldapslam.base.errors import ConfigError, ExitCode
 from ldapslam.base.units import parse_duration
-from ldapslam.cli.console import json_option, put, put_json, say
+from ldapslam.cli.console import json_option, say
 from ldapslam.cli.measure.local_fleet import one_blas_thread
 from ldapslam.cli.options import (
     FOLDER,
@@ -20,11 +20,10 @@ from ldapslam.cli.options import (
     job_argument,
     option,
 )
-from ldapslam.cli.study.study import coordinator_option
+from ldapslam.cli.study.study import coordinator_option, put_report
 
 if TYPE_CHECKING:
     from ldapslam.studies.capacity import Found, Probe, Range
-    from ldapslam.studies.capacity_report import CapacityAnswer
     from ldapslam.studies.runner import Ended, Journal
 
 
@@ -113,14 +112,24 @@ def capacity_command(
             job.canonical_hash(),
         )
     # statistics have threads: not before the last fork
-    from ldapslam.studies.capacity_report import CapacityAnswer, Tried
+    from ldapslam.studies.capacity_report import (
+        CapacityAnswer,
+        Tried,
+        capacity_document,
+        capacity_json,
+        write_capacity,
+    )
 
     runs = [
         Tried(probe, ended.folder, journal.result(ended) or {})
         for probe, ended in zip(made, _with_result(journal), strict=True)
     ]
     answer = CapacityAnswer(job.name, load, job.thresholds, found, runs)
-    return _tell(answer, journal, as_json=as_json)
+    files = write_capacity(answer, folder)
+    put_report(
+        capacity_document(answer), capacity_json(answer) if as_json else None, files
+    )
+    return ExitCode.FAIL if found.capacity is None else ExitCode.PASS
 
 
 def _set(load: str, value: float) -> str:
@@ -199,30 +208,3 @@ def _line(load: str, one: Probe) -> str:
     what = "confirmation of " if one.is_confirmation else ""
     rate = "" if one.achieved is None else f", {one.achieved:,.0f}/s"
     return f"{what}{load}={one.load:g}: {one.verdict}{rate}"
-
-
-def _tell(answer: CapacityAnswer, journal: Journal, *, as_json: bool) -> ExitCode:
-    """Print the answer; PASS when there is a capacity."""
-    from ldapslam.reports.document import Table
-    from ldapslam.reports.formats.text import headline, render_table
-    from ldapslam.studies.capacity_report import (
-        capacity_document,
-        capacity_json,
-        write_capacity,
-    )
-
-    files = write_capacity(answer, journal.folder)
-    if as_json:
-        put_json(capacity_json(answer))
-    else:
-        document = capacity_document(answer)
-        tables = [
-            render_table(one)
-            for one in document.sections[0].blocks
-            if isinstance(one, Table)
-        ]
-        put("\n\n".join([headline(document), *tables]))
-    say(f"\nreports are in {journal.folder}:")
-    for path in files:
-        say(f"  {path}")
-    return ExitCode.FAIL if answer.found.capacity is None else ExitCode.PASS

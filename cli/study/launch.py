@@ -20,13 +20,8 @@ def local_runs(base: Path) -> Launch:
     coordinator and agents of its own."""
 
     def launch(point: Point, folder: Path, log: Path) -> int:
-        arguments = [
-            "run",
-            str(base / point.job),
-            *_changes(point),
-            "--out",
-            str(folder),
-        ]
+        job = str(base / point.job)
+        arguments = ["run", job, *_changes(point), "--out", str(folder)]
         if point.agents is not None:
             arguments += ["--agents", str(point.agents)]
         return _run(arguments, Path(os.devnull), log)
@@ -38,13 +33,8 @@ def fleet_runs(base: Path, coordinator: str) -> Launch:
     """Runs of the points' jobs by the fleet of a coordinator, which keeps them."""
 
     def launch(point: Point, folder: Path, log: Path) -> int:
-        arguments = [
-            "submit",
-            str(base / point.job),
-            *_changes(point),
-            "--wait",
-            "--json",
-        ]
+        job = str(base / point.job)
+        arguments = ["submit", job, *_changes(point), "--wait", "--json"]
         if point.agents is not None:
             arguments += ["--set", f"agents={{count: {point.agents}}}"]
         folder.mkdir(mode=0o700)

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from ldapslam.cli.options import FILE, FOLDER, RUNS_FOLDER, flag, option, parse_
 
 if TYPE_CHECKING:
     from ldapslam.jobs.model import Job
+    from ldapslam.reports.document import Document
     from ldapslam.studies.answer import Answer
     from ldapslam.studies.points import Point
     from ldapslam.studies.runner import Journal, Runner
@@ -244,8 +246,6 @@ def _report(
     in_lab: bool,
     as_json: bool,
 ) -> ExitCode:
-    from ldapslam.reports.document import Table
-    from ldapslam.reports.formats.text import headline, render_table
     from ldapslam.studies.answer import answer_of
     from ldapslam.studies.comparisons import comparisons
     from ldapslam.studies.report import answer_json, study_document, write_study
@@ -254,18 +254,31 @@ def _report(
     compared = comparisons(answer, journal, in_lab=in_lab)
     files = write_study(answer, journal.folder, compared)
     document = study_document(answer, compared)
-    if as_json:
-        put_json(answer_json(answer, compared))
+    shown = document.sections[:-1]  # the reports have every run
+    found = answer_json(answer, compared) if as_json else None
+    put_report(replace(document, sections=shown), found, files)
+    return _EXIT_CODES[answer.verdict]
+
+
+def put_report(
+    document: Document, found: Mapping[str, Any] | None, files: Sequence[Path]
+) -> None:
+    """Print the tables of what many runs have found, or `found` as JSON, and where the
+    reports are."""
+    from ldapslam.reports.document import Table
+    from ldapslam.reports.formats.text import headline, render_table
+
+    if found is not None:
+        put_json(found)
         say(headline(document))
     else:
         tables = [
             render_table(one)
-            for section in document.sections[:-1]
+            for section in document.sections
             for one in section.blocks
             if isinstance(one, Table)
         ]
         put("\n\n".join([headline(document), *tables]))
-    say(f"\nreports are in {journal.folder}:")
+    say(f"\nreports are in {files[0].parent}:")
     for path in files:
         say(f"  {path}")
-    return _EXIT_CODES[answer.verdict]

@@ -212,8 +212,8 @@ class ActiveRun:
         return self._machine.parts.get(agent, machine.Part.LOST)
 
     def note_progress(self, agent: str, measured_ns: int) -> None:
-        """Await an agent longer, unless its part is over."""
-        if self.has_live_part(agent):
+        """Await an agent that delivers after its load longer."""
+        if self.state is RunState.DRAINING and self.has_live_part(agent):
             self.feed(machine.PartProgressed(agent, measured_ns))
 
     def has_live_part(self, agent: str) -> bool:

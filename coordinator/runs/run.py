@@ -362,7 +362,7 @@ class Run:
         if state is RunState.READY:
             self._deadline_ns = max(t0_ns, now_ns) + self._limits.slack_ns
         elif state is RunState.DRAINING:
-            self._deadline_ns = self._drain_deadline_ns(now_ns)
+            self._await_agents(now_ns)
         lost = [agent for agent, part in parts.items() if part is Part.LOST]
         if lost and ending.is_planned and self._limits.stop_on_loss:
             # the coordinator ended between two writes
@@ -512,7 +512,7 @@ class Run:
         measured_ns = (self.t0_ns or 0) + event.measured_ns
         until_ns = (self._drained_from_ns or 0) + self._limits.grace_ns
         if self.state is RunState.DRAINING and measured_ns <= until_ns:
-            self._deadline_ns = self._drain_deadline_ns(now_ns)
+            self._await_agents(now_ns)
         return []
 
     def _on_finished(self, event: AgentFinished, now_ns: int) -> list[Command]:
@@ -568,7 +568,7 @@ class Run:
         if self.state is RunState.RUNNING and self.t0_ns is not None:
             if now_ns < self.t0_ns + self._limits.planned_ns:
                 return []
-            self._deadline_ns = self._drain_deadline_ns(now_ns)
+            self._await_agents(now_ns)
             return self._enter(RunState.DRAINING)
         if self._deadline_ns is None or now_ns < self._deadline_ns:
             return []
@@ -629,7 +629,7 @@ class Run:
             return self._conclude(now_ns)
         if not is_first:
             return []
-        self._deadline_ns = self._drain_deadline_ns(now_ns)
+        self._await_agents(now_ns)
         stop = StopAgents(live, detail)
         if self.state is RunState.DRAINING:
             return [RecordState(self.state, detail), stop]
@@ -694,10 +694,11 @@ class Run:
         self.state = state
         return [RecordState(state, detail)]
 
-    def _drain_deadline_ns(self, now_ns: int) -> int:
+    def _await_agents(self, now_ns: int) -> None:
+        """In draining, from now on."""
         if self._drained_from_ns is None:
             self._drained_from_ns = now_ns
-        return now_ns + self._limits.grace_ns + self._limits.slack_ns
+        self._deadline_ns = now_ns + self._limits.grace_ns + self._limits.slack_ns
 
     def _live(self) -> tuple[str, ...]:
         return tuple(agent for agent, part in self.parts.items() if not part.is_over)

@@ -203,6 +203,14 @@ def test_every_repeat_of_every_point_is_run_once(tmp_path: Path, order: str) -> 
             ),
             "it does not say of which pause",
         ),
+        (
+            (
+                "study: two",
+                "study: two\ntable: {title: t, columns: {a: x.elapsed}, "
+                "published: [&r {clients: 5, variant: old, pause: 1s, a: 1}, *r]}",
+            ),
+            "the point is there twice",
+        ),
     ],
 )
 def test_faults_of_study_files_are_told(
