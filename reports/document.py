@@ -128,6 +128,8 @@ class Section:
     name: str
     title: str
     blocks: tuple[Block, ...]
+    #: Not what the reader asks first; those of the appendix come last.
+    in_appendix: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +153,10 @@ class Document:
     #: (name, value) of the run.
     facts: tuple[tuple[str, str], ...]
     sections: tuple[Section, ...]
+    #: What it is about, in the words of its author.
+    description: str = ""
+    #: Whole sentences that a reader of the verdict has to know, beside the reasons.
+    cautions: tuple[str, ...] = ()
 
     def charts(self) -> tuple[ChartPlace, ...]:
         return tuple(
@@ -179,6 +185,7 @@ def with_texts(document: Document, change: Callable[[str], str]) -> Document:
         document,
         statement=change(document.statement),
         reasons=tuple(map(change, document.reasons)),
+        cautions=tuple(map(change, document.cautions)),
         facts=tuple((name, change(value)) for name, value in document.facts),
         sections=tuple(
             replace(one, blocks=tuple(map(block, one.blocks)))

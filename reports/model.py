@@ -28,6 +28,7 @@ from ldapslam.reports.rules.criteria import ThresholdResult
 from ldapslam.reports.rules.evidence import Outage, Window
 from ldapslam.reports.rules.reconciliation import Reconciliation, SentRequests
 from ldapslam.reports.rules.rules import Rule
+from ldapslam.reports.rules.trends import Trend
 from ldapslam.reports.uncertainty import Estimate
 from ldapslam.results.records import EventRecord, RunRecord
 
@@ -177,6 +178,8 @@ class Summary:
     clocks: Mapping[str, Clock]
     clock_deviation_limit_ns: float
     monitors: tuple[MonitorSummary, ...]
+    #: Of a long measure phase, else empty.
+    trends: tuple[Trend, ...]
     events: tuple[EventRecord, ...]
 
     @property

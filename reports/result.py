@@ -79,6 +79,22 @@ def result_of(summary: Summary) -> dict[str, Any]:
             }
             for one in summary.thresholds
         ],
+        "trends": [
+            {
+                "subject": one.subject,
+                "metric": one.metric,
+                "unit": one.unit,
+                "start": _rounded(one.start, 6),
+                "change": _rounded(one.change, 6),
+                "change_ci95": [_rounded(one.low, 6), _rounded(one.high, 6)],
+                "per_hour": _rounded(one.per_hour, 6),
+                "steps": [
+                    {name: _rounded(value, 6) for name, value in step._asdict().items()}
+                    for step in one.steps
+                ],
+            }
+            for one in summary.trends
+        ],
         "notes": list(summary.notes),
         "events": [
             {

@@ -41,6 +41,7 @@ from ldapslam.reports.rules import verdict
 from ldapslam.reports.rules.criteria import judge_thresholds
 from ldapslam.reports.rules.evidence import Evidence, measured_s
 from ldapslam.reports.rules.reconciliation import sent_requests
+from ldapslam.reports.rules.trends import trends_of
 from ldapslam.reports.uncertainty import (
     BATCHES,
     Estimate,
@@ -109,6 +110,7 @@ def summarise(store: Store, run_id: str, *, anew: bool = False) -> Summary:
         clocks=clocks,
         clock_deviation_limit_ns=evidence.clock_deviation_limit_ns,
         monitors=monitors,
+        trends=trends_of(collected.timeline, evidence.streams, monitors),
         events=with_restarts(events, monitors, run.t0_utc),
     )
     thresholds = judge_thresholds(

@@ -21,6 +21,7 @@ from ldapslam.reports.document import BAD, MUTED, Cell, Field, number
 THIN = "\u202f"
 NOT_AVAILABLE = "n/a"
 NOTHING = "–"
+MINUS = "\N{MINUS SIGN}"
 
 _COMMA_GROUP = re.compile(r"(?<=\d),(?=\d{3})")
 _THIN_GROUP = re.compile(rf"(?<=\d){THIN}(?=\d{{3}})")
@@ -39,6 +40,14 @@ def milliseconds(value_us: float | None, missing: str = NOT_AVAILABLE) -> str:
     if value_us is None:
         return missing
     return f"<{THIN}0.001" if 0 < value_us < 1 else decimal(value_us / 1000, 3)
+
+
+def signed(value: float, digits: int = 1) -> str:
+    """With its sign, but for zero."""
+    text = decimal(abs(value), digits)
+    if not any(digit in text for digit in "123456789"):
+        return text
+    return f"{'+' if value > 0 else MINUS}{text}"
 
 
 def microseconds(value_us: float | None, missing: str = NOT_AVAILABLE) -> str:

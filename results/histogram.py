@@ -371,6 +371,12 @@ class Histogram:
         )
         return self.above(first - 1)
 
+    def between(self, edges_ns: npt.NDArray[np.float64]) -> Counts:
+        """Values from each edge up to the next, by those that percentiles have."""
+        ranks = np.concatenate(([0], self._ranks()))
+        buckets = np.searchsorted(middles_ns(), edges_ns)
+        return np.diff(ranks[np.minimum(buckets, ranks.size - 1)])
+
     def ci95(self, p: float, effective: int | None = None) -> Interval95 | None:
         """Order-statistic interval of a percentile.
 

@@ -81,6 +81,11 @@ def lab_command() -> None:
     "Make the lab's folder, with all data, in DIR.  [default: TMPDIR]",
     type=click.Path(path_type=Path, file_okay=False, exists=True),
 )
+@option(
+    "--job",
+    "Write NAME-LAB.yaml, which runs this job on the lab.",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+)
 @json_option
 def lab_up_command(
     server: Any,
@@ -88,12 +93,17 @@ def lab_up_command(
     name: str,
     entries: int | None,
     base: Path | None,
+    job: Path | None,
     as_json: bool,
     **given: Any,
 ) -> None:
     """Bring up servers that stay; print where they are and targets for a job file."""
+    from ldapslam.jobs.load import load_job
     from ldapslam.lab import Choices, Lab
     from ldapslam.lab.standing import bring_up
+
+    if job is not None:
+        load_job(job)  # its faults before anything is started
 
     if given["ldif"] is not None and entries is not None:
         raise ConfigError(
@@ -118,10 +128,13 @@ def lab_up_command(
     )
     say(f"loading and starting {len(lab.topology.roles())} × {_LABELS[server]}")
     description = bring_up(name, lab, has_tls=tls)
-    job = job_snippet(description)
-    lines = [*_text(description), "", yaml.safe_dump(job, sort_keys=False).rstrip()]
+    snippet = job_snippet(description)
+    lines = [*_text(description), "", yaml.safe_dump(snippet, sort_keys=False).rstrip()]
     said = f"`ldapslam lab down {name}` ends it and removes its data"
-    put_result({**description, "job": job}, lines, as_json=as_json, said=said)
+    if job is not None:
+        path = write_job(job, description)
+        said = f"`ldapslam run {path}` measures it; {said}"
+    put_result({**description, "job": snippet}, lines, as_json=as_json, said=said)
 
 
 @lab_command.command("status")
@@ -183,6 +196,37 @@ def job_snippet(description: Description) -> dict[str, Any]:
     if description["tls"]:
         job["tls"] = {"ca_file": description["ca_file"]}
     return job
+
+
+def write_job(path: Path, description: Description) -> Path:
+    """A file that extends the job by where the lab's servers are; its path."""
+    from ldapslam.jobs.fields.connection import Tls
+    from ldapslam.jobs.load import load_job, variables_of
+
+    job, snippet = load_job(path), job_snippet(description)
+    servers = snippet["targets"]
+    replicas = [uri for role, uri in servers.items() if role.startswith("replica")]
+    content: dict[str, Any] = {
+        "extends": str(path.absolute()),
+        "job": f"{job.name}-{description['name']}",
+        "targets": {
+            role: servers.get(role)
+            or (replicas if role.startswith("replica") and replicas else None)
+            or servers["supplier"]
+            for role in job.targets
+        },
+    }
+    if description["entries"] and "users" in variables_of(path):
+        content["vars"] = {"users": description["entries"]}
+    if job.bind is not None:
+        content["bind"] = snippet["bind"]
+    if description["tls"] or job.tls != Tls():
+        content["tls"] = {"ca_file": description["ca_file"]}
+    if binding := [one.name for one in job.streams if one.bind is not None]:
+        content["streams"] = [{"name": one, "bind": snippet["bind"]} for one in binding]
+    made = Path(f"{content['job']}.yaml")
+    made.write_text(yaml.safe_dump(content, sort_keys=False), "utf-8")
+    return made
 
 
 def _title(description: Description) -> str:

@@ -270,6 +270,7 @@ def report_plan(job: Job) -> dict[str, Any]:
     # one agent has all streams, and the whole of each total
     whole = agent_plan(job, agent_index=0, agent_count=1, seed=0)
     return {
+        "description": job.description,
         "phases": [asdict(span) for span in phase_spans(job.run)],
         "boundaries_ns": list(interval_boundaries_ns(job.run)),
         "streams": [

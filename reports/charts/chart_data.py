@@ -7,6 +7,9 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
 from ldapslam.jobs.fields.result_codes import code_title
 from ldapslam.jobs.fields.thresholds import samples_needed
 from ldapslam.reports.collect.clocks import Deviation
@@ -136,6 +139,37 @@ def lonely(ys: Sequence[float]) -> list[int]:
         for place in range(len(ys))
         if shown[place + 1] and not (shown[place] or shown[place + 2])
     ]
+
+
+def heat_rows(series: Series) -> tuple[int, int]:
+    """First row of the heat map that has a value, and the one after the last; equal
+    without any."""
+    known = [one for one in series.heat if one is not None]
+    rows = np.flatnonzero(np.sum(known, axis=0)) if known else np.zeros(0, np.intp)
+    return (int(rows[0]), int(rows[-1]) + 1) if rows.size else (0, 0)
+
+
+def heat_columns(
+    timeline: Timeline, series: Series, rows: tuple[int, int]
+) -> tuple[list[float], npt.NDArray[np.float64]]:
+    """Edges in s, and between them the share of the point's requests in each row; NaN
+    where there is none."""
+    edges: list[float] = []
+    columns: list[npt.NDArray[np.float64]] = []
+    nothing = np.full(rows[1] - rows[0], np.nan)
+    for start_s, end_s, counts in zip(
+        timeline.start_s, timeline.end_s, series.heat, strict=False
+    ):
+        if edges and start_s > edges[-1]:
+            columns.append(nothing)
+        edges += [start_s] if not edges or start_s > edges[-1] else []
+        if counts is None or not sum(counts):
+            columns.append(nothing)
+        else:
+            shares = np.array(counts[slice(*rows)]) / sum(counts)
+            columns.append(np.where(shares > 0, shares, np.nan))
+        edges.append(end_s)
+    return edges, np.array(columns).T
 
 
 #: Of the p99, from which on it is worth a chart that requests waited.

@@ -10,6 +10,7 @@ second share no scale. A gap in the data is a gap in the line with a hatched gro
 from __future__ import annotations
 
 import io
+import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +28,8 @@ from ldapslam.reports.charts.chart_data import (
     expected_codes,
     furthest_of_each,
     gap_spans,
+    heat_columns,
+    heat_rows,
     lonely,
     middles,
     monitor_number,
@@ -38,7 +41,12 @@ from ldapslam.reports.charts.chart_data import (
     waited,
 )
 from ldapslam.reports.collect.telemetry import MonitorSummary
-from ldapslam.reports.collect.timeline import Series, StreamSeries, Timeline
+from ldapslam.reports.collect.timeline import (
+    HEAT_EDGES_US,
+    Series,
+    StreamSeries,
+    Timeline,
+)
 from ldapslam.reports.document import ChartPlace
 from ldapslam.reports.model import OperationSummary, Summary
 from ldapslam.reports.typeset import THIN
@@ -276,10 +284,68 @@ def svg_of(place: ChartPlace, draw_figure: Callable[[], Figure]) -> str:
 
     with matplotlib.rc_context({**STYLE, "svg.hashsalt": f"ldapslam.{place.name}"}):
         out = io.StringIO()
+        figure = draw_figure()
+        for axes in _over_time_of(figure):
+            for number, line in enumerate(axes.lines):
+                line.set_gid(f"{axes.get_gid()}-{number}")
         # not savefig: that draws once more, only to lay out the figure
-        canvas: Any = FigureCanvasSVG(draw_figure())
+        canvas: Any = FigureCanvasSVG(figure)
         canvas.print_svg(out, metadata={"Date": None})
-    return embeddable(out.getvalue(), place.name, place.title, place.description)
+        data = _readable(figure, place.name)
+    return embeddable(out.getvalue(), place, data)
+
+
+#: Of axes over the run's time, before their number.
+_TIME = "over-time-"
+
+
+def _readable(figure: Figure, name: str) -> dict[str, Any]:
+    """The values of the lines over time, for the report's script: {width, height, xs,
+    panels: [{box, x, unit, lines: [{id, label, colour, xs, y}]}]}. Lengths in pt, box
+    as left, top, right, bottom; x: the ends of the axis; a line's xs: the place of its
+    times in `xs`. Empty without any."""
+    width, height = (72 * inches for inches in figure.get_size_inches())
+    every: dict[tuple[float, ...], int] = {}
+    panels = []
+    for axes in _over_time_of(figure):
+        box = axes.get_position()
+        lines = [
+            {
+                "id": f"{name}-{line.get_gid()}",
+                "label": str(line.get_label()),
+                "colour": line.get_color(),
+                "xs": every.setdefault(_shortened(line.get_xdata()), len(every)),
+                "y": [
+                    None if math.isnan(y) else y for y in _shortened(line.get_ydata())
+                ],
+            }
+            for line in axes.lines
+            if not str(line.get_label()).startswith("_")
+        ]
+        panels.append(
+            {
+                "box": _shortened(
+                    (
+                        *(box.x0 * width, (1 - box.y1) * height),
+                        *(box.x1 * width, (1 - box.y0) * height),
+                    )
+                ),
+                "x": axes.get_xlim(),
+                "unit": axes.get_ylabel(),
+                "lines": lines,
+            }
+        )
+    if not any(panel["lines"] for panel in panels):
+        return {}
+    return {"width": width, "height": height, "xs": [*every], "panels": panels}
+
+
+def _over_time_of(figure: Figure) -> list[Axes]:
+    return [one for one in figure.axes if str(one.get_gid()).startswith(_TIME)]
+
+
+def _shortened(values: Any) -> tuple[float, ...]:
+    return tuple(float(f"{value:.5g}") for value in values)
 
 
 @dataclass(frozen=True)
@@ -355,11 +421,12 @@ def _throughput(summary: Summary) -> Figure:
             color=INK,
             linestyle=_DASHED,
             linewidth=0.9,
+            label="due",
         )
         xs, ys = steps(summary.timeline, series.throughput_per_s)
         if all(math.isnan(y) for y in ys):
             no_data(axes)
-        axes.plot(xs, ys, color=colour, drawstyle="steps-post")
+        axes.plot(xs, ys, color=colour, drawstyle="steps-post", label="completed")
         if not draw_band(axes, summary.timeline, series, "throughput_per_s", colour):
             axes.fill_between(
                 xs, ys, step="post", color=colour, alpha=0.10, linewidth=0
@@ -408,7 +475,13 @@ def _response_times(summary: Summary) -> Figure:
             xs, ys = middles(summary.timeline, times_ms)
             width = 0.8 if label == "max" else 1.3
             axes.plot(
-                xs, ys, color=colour, linewidth=width, marker=".", markevery=lonely(ys)
+                xs,
+                ys,
+                color=colour,
+                linewidth=width,
+                marker=".",
+                markevery=lonely(ys),
+                label=label,
             )
             last = next(value for value in reversed(ys) if not math.isnan(value))
             ends.append((last, label, colour))
@@ -429,6 +502,52 @@ def _response_times(summary: Summary) -> Figure:
     return figure
 
 
+#: Shares of a point's requests, from the rarest that has a colour of its own.
+_RAREST = 1e-4
+
+
+def _heat(summary: Summary) -> Figure:
+    from matplotlib.colors import LinearSegmentedColormap, LogNorm
+
+    shown = summary.timed[:PANELS]
+    figure, panels = _over_time(summary, [one.title for one in shown])
+    # by its opacity, so that it does for either ground and in grey
+    clear, full = (*_rgb(SERIES[0]), 0.06), (*_rgb(SERIES[0]), 1.0)
+    colours = LinearSegmentedColormap.from_list("heat", [clear, full])
+    drawn = None
+    for axes, one in zip(panels, shown, strict=True):
+        series = summary.timeline.operations.get((one.stream, one.operation), Series())
+        rows = heat_rows(series)
+        axes.set_ylabel("response time, ms")
+        if rows[0] == rows[1]:
+            no_data(axes)
+            continue
+        edges, shares = heat_columns(summary.timeline, series, rows)
+        levels = HEAT_EDGES_US[rows[0] : rows[1] + 1] / 1000
+        drawn = axes.pcolormesh(
+            edges,
+            levels,
+            shares,
+            cmap=colours,
+            norm=LogNorm(_RAREST, 1, clip=True),
+            rasterized=True,
+        )
+        axes.set_yscale("log")
+        axes.set_ylim(levels[0], levels[-1])
+        _log_axis(axes.yaxis, axes)
+    if drawn is not None:
+        bar = figure.colorbar(drawn, ax=panels, fraction=0.03, pad=0.015, aspect=30)
+        bar.outline.set_visible(False)
+        bar.set_ticks([1, 0.1, 0.01, 0.001, _RAREST])
+        bar.set_ticklabels(["100%", "10%", "1%", "0.1%", "0.01%"])
+        bar.ax.minorticks_off()
+    return figure
+
+
+def _rgb(colour: str) -> tuple[float, ...]:
+    return tuple(int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
+
+
 def _waits(summary: Summary) -> Figure:
     shown = waited(summary)[:PANELS]
     figure, panels = _over_time(summary, [one.title for one in shown])
@@ -443,7 +562,9 @@ def _waits(summary: Summary) -> Figure:
         ):
             values = [us and us / 1000 for us in getattr(series, name)]
             xs, ys = middles(summary.timeline, values)
-            axes.plot(xs, ys, color=colour, marker=".", markevery=lonely(ys))
+            axes.plot(
+                xs, ys, color=colour, label=label, marker=".", markevery=lonely(ys)
+            )
             if known := [y for y in ys if not math.isnan(y)]:
                 ends.append((known[-1], label, colour))
         _log_axis(axes.yaxis, axes)
@@ -524,13 +645,16 @@ def _errors(summary: Summary) -> Figure:
     axes.set_title("requests")
     if failing:
         below = figure.add_subplot(grid[1])
+        below.set_gid(f"{_TIME}0")
         _ground(below, summary, is_first=True)
         for number, one in failing:
             series = summary.timeline.operations.get((one.stream, one.operation))
             if series is not None:
                 xs, ys = steps(summary.timeline, series.errors_per_s)
                 colour = SERIES[number % len(SERIES)]
-                below.plot(xs, ys, color=colour, drawstyle="steps-post")
+                below.plot(
+                    xs, ys, color=colour, drawstyle="steps-post", label=one.title
+                )
         below.set_ylim(bottom=0)
         below.set_ylabel("errors/s")
         time_axis(below, end_of(summary.timeline))
@@ -642,6 +766,7 @@ _DRAWINGS: Mapping[str, Callable[[Summary], Figure]] = {
     "throughput": _throughput,
     "queues": _queues,
     "response_times": _response_times,
+    "heat": _heat,
     "waits": _waits,
     "percentiles": _percentiles,
     "errors": _errors,
@@ -675,6 +800,7 @@ def _over_time(
     grid = figure.subplots(rows, 1, sharex=True, squeeze=False)
     panels = [row[0] for row in grid][: len(titles)]
     for axes, title in zip(panels, titles, strict=True):
+        axes.set_gid(f"{_TIME}{panels.index(axes)}")
         _ground(axes, summary, is_first=axes is panels[0])
         axes.set_title(title, pad=12 if axes is panels[0] else 5)
     if panels:
@@ -723,7 +849,10 @@ _OPEN = re.compile(r"<svg\b([^>]*)>")
 _SIZE = re.compile(r'\s(?:width|height)="[\d.]+pt"')
 
 
-def embeddable(svg: str, name: str, title: str, description: str) -> str:
+def embeddable(svg: str, place: ChartPlace, data: Mapping[str, Any]) -> str:
+    """The drawing as a part of a page: ids of its own, a title, and `data` as JSON in
+    its metadata."""
+    name = place.name
     svg = _PROLOGUE.sub("", svg)
     svg = _METADATA.sub("", svg)
     svg = _COMMENT.sub("", svg)
@@ -738,9 +867,12 @@ def embeddable(svg: str, name: str, title: str, description: str) -> str:
     head = (
         f'<svg{attributes} role="img" '
         f'aria-labelledby="{name}-title {name}-description">\n'
-        f'<title id="{name}-title">{escape(title)}</title>\n'
-        f'<desc id="{name}-description">{escape(description)}</desc>'
+        f'<title id="{name}-title">{escape(place.title)}</title>\n'
+        f'<desc id="{name}-description">{escape(place.description)}</desc>\n'
     )
+    if data:
+        text = json.dumps(data, separators=(",", ":"), allow_nan=False)
+        head += f"<metadata>{escape(text)}</metadata>\n"
     return svg[: opening.start()] + head + svg[opening.end() :].strip() + "\n"
 
 

@@ -28,6 +28,7 @@ from ldapslam.reports.collect.intervals import (
     Slots,
 )
 from ldapslam.reports.collect.timeline import (
+    HEAT_EDGES_US,
     NS_PER_S,
     AgentSeries,
     Envelope,
@@ -42,6 +43,7 @@ from ldapslam.reports.collect.totals import UNANSWERED_METRICS, known
 from ldapslam.reports.distribution import us_of
 from ldapslam.results.histogram import Histogram
 
+_NS_PER_US = 1000
 #: Of single intervals, shown as an envelope around those of the point.
 _SPREAD_OF = {"p50_us": 50.0, "p99_us": 99.0}
 
@@ -357,6 +359,7 @@ def _append_operation(
     series.p90_us.append(us_of(times.reliable_percentile(90)))
     series.p99_us.append(us_of(times.reliable_percentile(99)))
     series.max_us.append(us_of(times.percentile(100)))
+    series.heat.append(tuple(times.between(HEAT_EDGES_US * _NS_PER_US).tolist()))
     series.sample.append(times.sample)
     series.unanswered.append(times.unanswered)
     for name, metric in (("service", "service_time"), ("send_lag", "send_lag")):

@@ -41,6 +41,9 @@ class Interval:
 #: One value for each point; None in a gap or without enough data.
 Values = list[float | None]
 
+#: In us, ten in each power of ten: the rows of a heat map lie between them.
+HEAT_EDGES_US = 10 ** (np.arange(-10, 97) / 10)
+
 
 @dataclass(slots=True)
 class Envelope:
@@ -73,6 +76,8 @@ class Series:
     unanswered: Values = field(default_factory=list)
     service_p99_us: Values = field(default_factory=list)
     send_lag_p99_us: Values = field(default_factory=list)
+    #: Response times by HEAT_EDGES_US; None in a gap.
+    heat: list[tuple[int, ...] | None] = field(default_factory=list)
     #: Name of a list above -> its envelope, where points are of several intervals.
     envelopes: dict[str, Envelope] = field(default_factory=dict)
 

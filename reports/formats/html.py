@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report as one HTML file: no script, no network, light, dark and print.
+"""The report as one HTML file: no network, light, dark and print; complete without its
+script, the only one that its policy lets a browser run.
 
 The charts are inline SVG whose few ground colours become CSS variables, so that they
 follow the page. jinja2 escapes everything else: names and texts of a job are data.
@@ -7,6 +8,8 @@ follow the page. jinja2 escapes everything else: names and texts of a job are da
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
 from collections.abc import Mapping
 
@@ -37,8 +40,12 @@ def render_html(document: Document, charts: Mapping[str, str]) -> str:
         keep_trailing_newline=True,
     )
     template = environment.get_template("report.html")
+    script = environment.get_template("report.js").render()
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return template.render(
         document=document,
+        script=Markup(script),
+        script_hash=f"sha256-{digest}",
         charts={name: Markup(themed(svg)) for name, svg in charts.items()},
     )
 

@@ -2,7 +2,7 @@
 """The report as PDF, by typst: the same Document and the same charts as the HTML.
 
 The template reads the document as JSON data, so nothing of a job is ever markup.
-Reproducible: typst's own fonts only, no network, and the run's start as the date.
+Reproducible: the fonts of the charts, no network, and the run's start as the date.
 """
 
 from __future__ import annotations
@@ -45,11 +45,19 @@ def render_pdf(
                 str(folder / "report.typ"),
                 root=str(folder),
                 format="pdf",
+                font_paths=[str(_fonts())],
                 ignore_system_fonts=True,
             )
         except typst.TypstError as error:
             raise ReportError(f"the PDF could not be made: {error}") from error
     return pdf
+
+
+def _fonts() -> Path:
+    """Those of the charts, so that they and the page have one face."""
+    from matplotlib import get_data_path
+
+    return Path(get_data_path()) / "fonts" / "ttf"
 
 
 def _date(at_utc: str) -> dict[str, int]:
@@ -60,7 +68,11 @@ def _date(at_utc: str) -> dict[str, int]:
 
 def _data(document: Document) -> dict[str, Any]:
     sections = [
-        {"title": section.title, "blocks": [_block(block) for block in section.blocks]}
+        {
+            "title": section.title,
+            "blocks": [_block(block) for block in section.blocks],
+            "in_appendix": section.in_appendix,
+        }
         for section in document.sections
     ]
     return {**asdict(document), "sections": sections}

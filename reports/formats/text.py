@@ -18,16 +18,18 @@ from ldapslam.reports.document import (
 )
 from ldapslam.reports.typeset import plain
 
+#: Of a table, its columns of texts share what those of numbers leave of it.
 _WIDTH = 100
-_WIDEST_CELL = 60
-#: Of a table for a terminal: its columns of texts share what those of numbers leave.
-_WIDEST_TABLE = 112
 _NARROWEST_TEXT = 16
 
 
 def render_text(document: Document) -> str:
     """The whole report."""
-    lines = [headline(document), ""]
+    lines = [headline(document)]
+    lines += [document.description] * bool(document.description)
+    for caution in document.cautions:
+        lines += textwrap.wrap(f"  ! {caution}", _WIDTH, subsequent_indent="    ")
+    lines.append("")
     width = max(len(one.title) for one in document.glance) if document.glance else 0
     lines += [
         f"{one.title:<{width}}  "
@@ -36,7 +38,9 @@ def render_text(document: Document) -> str:
     ]
     width = max(len(name) for name, _ in document.facts)
     lines += ["", *(f"{name:<{width}}  {value}" for name, value in document.facts)]
-    for section in document.sections:
+    for number, section in enumerate(document.sections):
+        if section.in_appendix and not document.sections[number - 1].in_appendix:
+            lines += ["", "", "APPENDIX"]
         lines += _section(section)
     return plain("\n".join(lines)) + "\n"
 
@@ -50,8 +54,7 @@ def headline(document: Document) -> str:
 
 def render_table(table: Table) -> str:
     """One table, its caption above; its texts are wrapped so that terminals hold it."""
-    widths = _fitted(_widths(table), table.columns)
-    return plain("\n".join(_table(table, widths)))
+    return plain("\n".join(_table(table, _fitted(table))))
 
 
 def _section(section: Section) -> list[str]:
@@ -61,8 +64,7 @@ def _section(section: Section) -> list[str]:
     for block in section.blocks:
         match block:
             case Table():
-                widths = [min(width, _WIDEST_CELL) for width in _widths(block)]
-                lines += ["", *_table(block, widths)]
+                lines += ["", render_table(block)]
             case Paragraph():
                 lines += ["", *textwrap.wrap(block.text, _WIDTH)]
             case Listing():
@@ -99,14 +101,27 @@ def _table(table: Table, widths: Sequence[int]) -> list[str]:
     return lines
 
 
-def _fitted(widths: list[int], columns: Sequence[Column]) -> list[int]:
-    """Widths with which the table fits, its widest texts wrapped."""
-    texts = [place for place, one in enumerate(columns) if not one.is_number]
-    while texts and sum(widths) + 2 * (len(widths) - 1) > _WIDEST_TABLE:
-        widest = max(texts, key=lambda place: widths[place])
-        if widths[widest] <= _NARROWEST_TEXT:
+def _fitted(table: Table) -> list[int]:
+    """Widths with which the table fits: titles of numbers are wrapped, then the widest
+    texts. One that has more numbers than fit is wider."""
+    widths = _widths(table)
+    numbers = {place for place, one in enumerate(table.columns) if one.is_number}
+    least = [
+        max(
+            *(len(word) for word in title.text.split(" ")),
+            *(len(row[place].text) for row in table.rows),
+            0,
+        )
+        if place in numbers
+        else _NARROWEST_TEXT
+        for place, title in enumerate(_titles(table))
+    ]
+    while sum(widths) + 2 * (len(widths) - 1) > _WIDTH:
+        places = [place for place in range(len(widths)) if widths[place] > least[place]]
+        if not places:
             break
-        widths[widest] -= 1
+        of_numbers = [place for place in places if place in numbers]
+        widths[max(of_numbers or places, key=lambda place: widths[place])] -= 1
     return widths
 
 

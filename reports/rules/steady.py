@@ -89,7 +89,7 @@ def steady_findings(
     chosen = {
         key: series
         for key, series in timeline.operations.items()
-        if key[0] in streams and _is_constant(streams[key[0]])
+        if key[0] in streams and is_constant(streams[key[0]])
     }
     medians = {key: _known(series.p50_us, measured) for key, series in chosen.items()}
     questions = sum(
@@ -103,7 +103,7 @@ def steady_findings(
     )
 
 
-def _is_constant(stream: Mapping[str, Any]) -> bool:
+def is_constant(stream: Mapping[str, Any]) -> bool:
     """Is its load the same all through the measure phase?"""
     if stream.get("is_replay") or any(
         stream.get(name) for name in ("count", "start_ns", "end_ns")
@@ -130,9 +130,7 @@ def _finding(
     count, third = medians.size, medians.size // 3
     if count < LEAST_POINTS or _least_p(third) > limit:
         return Steady(*key, count)
-    correlation = _correlation(medians)
-    apart = min(max(correlation, 0.0), 0.99)
-    widening = math.sqrt((1 + apart) / (1 - apart))
+    widening = widened_by(correlation(medians))
     drift = shift(medians[:third], medians[-third:], widening)
     cut = transient(medians)
     share = after = None
@@ -149,7 +147,7 @@ def _finding(
     return Steady(
         *key,
         points=count,
-        autocorrelation=correlation,
+        autocorrelation=correlation(medians),
         throughput_autocorrelation=(
             autocorrelation(throughput) if throughput.size >= LEAST_POINTS else None
         ),
@@ -217,7 +215,13 @@ def autocorrelation(values: Floats) -> float:
     return float(around[1:] @ around[:-1]) / squares if squares else 0.0
 
 
-def _correlation(medians: Floats) -> float:
+def widened_by(correlation: float) -> float:
+    """Factor of a sigma, where values have this lag-1 autocorrelation."""
+    apart = min(max(correlation, 0.0), 0.99)
+    return math.sqrt((1 + apart) / (1 - apart))
+
+
+def correlation(medians: Floats) -> float:
     """Lag-1 autocorrelation without their trend: the least-squares line of each half,
     for a transient is no straight line. It makes r too low by about (2 + 4 r) / n."""
     halves = np.array_split(medians, 2)

@@ -89,14 +89,18 @@ _ELSEWHERE = (
 
 
 def agents(summary: Summary) -> tuple[Block, ...]:
+    """How hard the generator worked: was it the limit?"""
+    compared = ChartPlace(
+        "agents",
+        "Agents compared",
+        "Throughput and response-time percentiles of successes on each agent.",
+    )
+    return (*[compared] * (len(summary.agents) > 1), _agents(summary))
+
+
+def hosts(summary: Summary) -> tuple[Block, ...]:
+    """What the agents' hosts took from them, over time and in all, and their clocks."""
     return (
-        ChartPlace(
-            "agents",
-            "Agents compared",
-            "Throughput and response-time percentiles of successes on each agent.",
-        ),
-        _agents(summary),
-        _hosts(summary),
         ChartPlace(
             "workers",
             "Busy share of the workers",
@@ -104,6 +108,7 @@ def agents(summary: Summary) -> tuple[Block, ...]:
             "busy, and in which one waited for a CPU; above the limit the interval "
             "counts as saturated.",
         ),
+        _hosts(summary),
         *clocks(summary),
         *_clean_up(summary),
     )

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the report says and in which order: the Summary as a Document.
 
-The verdict and its reasons, the thresholds and rules behind it, the statistics, the
-charts, the agents, how it was measured, and the manifest. Pure.
+The first page has the answer: the verdict, its reasons and cautions, what was measured
+on which system, the thresholds, the operations. Then the charts and the statistics; in
+the appendix what makes them credible and repeatable. Pure.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from ldapslam.jobs.fields.thresholds import Validity
+from ldapslam.jobs.fields.thresholds import Validity, parse_threshold
 from ldapslam.reports.charts.chart_data import PANELS, event_marks, queued, waited
 from ldapslam.reports.collect.timeline import Timeline
 from ldapslam.reports.distribution import Distribution
@@ -45,6 +47,7 @@ from ldapslam.reports.model import (
 from ldapslam.reports.result import manifest_of
 from ldapslam.reports.rules.criteria import Outcome, ThresholdResult
 from ldapslam.reports.rules.rules import Cause, Rule
+from ldapslam.reports.rules.trends import Trend
 from ldapslam.reports.sections import appendix, bulk_imports, requests, servers
 from ldapslam.reports.typeset import (
     NOT_AVAILABLE,
@@ -59,6 +62,7 @@ from ldapslam.reports.typeset import (
     percent,
     percentile_cell,
     seconds,
+    signed,
     time_cell,
     time_of_day,
     times_columns,
@@ -95,39 +99,71 @@ def _roles_named(plan: Mapping[str, Any]) -> Callable[[str], str]:
 def _document(summary: Summary) -> Document:
     return Document(
         title=summary.run.job_name,
+        description=str(summary.run.plan.get("description") or ""),
         verdict=summary.verdict,
         statement=_statement(summary),
         reasons=tuple(grouped(reason) for reason in summary.reasons),
+        cautions=_cautions(summary),
         glance=tuple(
             Glance(one.title, bulk_imports.glance(summary, one.stream) or _glance(one))
             for one in summary.operations
         ),
         facts=_facts(summary),
         sections=(
-            Section("verdict", "What the verdict rests on", _basis(summary)),
             Section("results", "Results", _results(summary)),
-            Section("timeline", "Over time", _over_time(summary)),
-            Section("times", "Times in detail", _times(summary)),
-            Section("errors", "Requests and errors", requests.outcomes(summary)),
-            Section("connections", "Connections", requests.connections(summary)),
             *_section("imports", "Imports", bulk_imports.imports(summary)),
+            Section("timeline", "Over time", _over_time(summary)),
+            Section("times", "Response times", _times(summary)),
+            Section("errors", "Requests and errors", requests.outcomes(summary)),
             *_section("replication", "Replication", servers.replication(summary)),
-            *_section("monitors", "Servers and hosts", servers.monitors(summary)),
+            *_section("monitors", "Servers and hosts", servers.charts(summary)),
             Section("agents", "Load generators", appendix.agents(summary)),
-            Section("method", "How this was measured", appendix.method()),
-            Section("manifest", "Manifest", appendix.manifest(summary)),
-            *_section(
-                "settings",
-                "Settings of the servers",
-                appendix.shared(manifest_of(summary)),
-            ),
+            *_appendix(summary),
         ),
     )
+
+
+def _appendix(summary: Summary) -> list[Section]:
+    parts: tuple[tuple[str, str, tuple[Block, ...]], ...] = (
+        ("rules", "Validity rules", (_rules(summary),)),
+        ("details", "Times in detail", _times_in_detail(summary)),
+        ("requests", "Requests by server", requests.by_server(summary)),
+        ("connections", "Connections", requests.connections(summary)),
+        ("readings", "Servers and hosts in figures", servers.readings(summary)),
+        ("hosts", "Load generators in detail", appendix.hosts(summary)),
+        ("method", "How this was measured", appendix.method()),
+        ("manifest", "Manifest", appendix.manifest(summary)),
+        ("settings", "Server settings", appendix.shared(manifest_of(summary))),
+    )
+    return [
+        replace(section, in_appendix=True)
+        for part in parts
+        for section in _section(*part)
+    ]
 
 
 def _section(name: str, title: str, blocks: tuple[Block, ...]) -> tuple[Section, ...]:
     """None without blocks."""
     return (Section(name, title, blocks),) if blocks else ()
+
+
+def _cautions(summary: Summary) -> tuple[str, ...]:
+    """The limits that the job has changed, and the notes."""
+    changed = _changed_limits(summary)
+    lines = [f"limits changed by the job: {', '.join(changed)}"] * bool(changed)
+    lines += [
+        f"{one.subject}: {one.metric.replace('_', ' ')} changed by "
+        f"{signed(one.change * 100)}% over the measure phase"
+        for one in summary.trends
+        if one.is_drift and one.change and abs(one.change) >= _LARGE_DRIFT
+    ]
+    return tuple(
+        f"{text[:1].upper()}{text[1:]}."
+        for text in map(grouped, (*lines, *summary.notes))
+    )
+
+
+_LARGE_DRIFT = 0.1
 
 
 def _statement(summary: Summary) -> str:
@@ -169,17 +205,25 @@ def _fail(number: int) -> str:
 
 
 def _facts(summary: Summary) -> tuple[tuple[str, str], ...]:
-    run = summary.run
+    started = f"{summary.started_utc[:19].replace('T', ' ')} UTC"
+    length = (
+        f"{seconds(summary.measure_s)} in intervals of {seconds(summary.interval_s)}"
+    )
     return (
-        ("Run", run.run_id),
-        ("Started", f"{summary.started_utc[:19].replace('T', ' ')} UTC"),
-        ("Measured", seconds(summary.measure_s)),
-        ("Interval", seconds(summary.interval_s)),
-        ("Agents", count(len(run.agents))),
-        ("Streams", ", ".join(_load(stream) for stream in summary.streams)),
-        *_changed_limits(summary),
+        ("Run", f"{summary.run.run_id}, started {started}"),
+        ("Measured", f"{length}, by {_counted(len(summary.run.agents), 'agent')}"),
+        ("Load", ", ".join(_load(stream) for stream in summary.streams)),
+        ("System", _system(summary)),
         *_digest(summary),
     )
+
+
+def _system(summary: Summary) -> str:
+    """The servers and what they hold."""
+    manifest = manifest_of(summary)
+    found = appendix.products(manifest) or "servers that nobody could ask"
+    entries = manifest.get("population", {}).get("entries")
+    return f"{found}, {count(entries)} entries" if entries else found
 
 
 def _digest(summary: Summary) -> tuple[tuple[str, str], ...]:
@@ -193,15 +237,14 @@ def _digest(summary: Summary) -> tuple[tuple[str, str], ...]:
     return (("Digest", f"SHA-256 {digest['sha256']}{by}"),)
 
 
-def _changed_limits(summary: Summary) -> tuple[tuple[str, str], ...]:
+def _changed_limits(summary: Summary) -> list[str]:
     """The limits of rules that the job has changed."""
     usual = Validity().model_dump(mode="json", by_alias=True)
-    changed = [
+    return [
         f"{name} {value} (default {usual[name] or 'none'})"
         for name, value in (summary.run.plan.get("validity") or {}).items()
         if name in usual and value != usual[name]
     ]
-    return (("Limits changed by the job", ", ".join(changed)),) if changed else ()
 
 
 #: Rates that differ by no larger share are shown as one.
@@ -261,13 +304,13 @@ def _rate(stream: StreamSummary) -> str:
     return f"{rate} on average, at most {peak:,.6g}/s,"
 
 
-def _basis(summary: Summary) -> tuple[Block, ...]:
+def _thresholds(summary: Summary) -> Table:
     above: list[Field[ThresholdResult]] = []
     if any(one.known for one in summary.timeline.above.values()):
         above.append(
             number("Time above (%)", lambda one: _time_above(summary.timeline, one))
         )
-    thresholds = table(
+    return table(
         "thresholds",
         "Thresholds",
         summary.thresholds,
@@ -277,21 +320,23 @@ def _basis(summary: Summary) -> tuple[Block, ...]:
         ),
         number("Observed", lambda one: grouped(one.shown)),
         column("Range (95%)", lambda one: grouped(one.range) or NOTHING),
+        number("of the limit (%)", _of_limit),
         *above,
         column("Result", _outcome),
         notes=[_TIME_ABOVE] * len(above),
     )
-    rules = table(
+
+
+def _rules(summary: Summary) -> Table:
+    return table(
         "rules",
-        "Rules: may the numbers be trusted, and who is at fault?",
+        "May the numbers be trusted, and who is at fault?",
         summary.rules,
         column("Rule", lambda rule: Cell(rule.title, hint=rule.name)),
         column("Limit", lambda rule: grouped(rule.limit)),
         column("Observed", lambda rule: grouped(rule.observed)),
         column("Result", _passed),
     )
-    notes = [Paragraph(f"Note: {grouped(note)}.") for note in summary.notes]
-    return thresholds, rules, *notes
 
 
 _TIME_ABOVE = (
@@ -308,6 +353,13 @@ def _time_above(timeline: Timeline, one: ThresholdResult) -> Cell:
         return Cell(NOT_AVAILABLE, MUTED, "no interval has enough requests for it")
     hint = f"{count(found.failed)} of {count(found.known)} intervals"
     return Cell(percent(found.failed / found.known, 1), hint=hint)
+
+
+def _of_limit(one: ThresholdResult) -> Cell:
+    limit = parse_threshold(one.expression).limit
+    if one.value is None or not limit:
+        return Cell(NOTHING, MUTED)
+    return Cell(percent(one.value / limit, 1 if one.value < limit * 10 else 0))
 
 
 def _outcome(one: ThresholdResult) -> Cell:
@@ -362,7 +414,7 @@ def _results(summary: Summary) -> tuple[Block, ...]:
             *_of_delivered(summary),
         ),
     )
-    return (headline, *_streams(summary))
+    return (*filled(_thresholds(summary)), headline, *_streams(summary))
 
 
 def _if_any(one: OperationSummary, cell: Callable[[Distribution], Cell]) -> Cell:
@@ -429,8 +481,55 @@ def _over_time(summary: Summary) -> tuple[Block, ...]:
             f"logarithmic scale.{merged}{_marks(summary)}{_shown(summary.timed)}",
         ),
         *_waits(summary),
+        *filled(_trends(summary)),
         *_gaps(summary),
     )
+
+
+def _trends(summary: Summary) -> Table:
+    """None of a run that was not long has rows."""
+    return table(
+        "trends",
+        "Drift over the measure phase",
+        summary.trends,
+        column("Figure", lambda one: f"{one.subject} {one.metric.replace('_', ' ')}"),
+        column("Unit", lambda one: one.unit),
+        number("at the start", lambda one: _of_size(one.start)),
+        number("change (%)", _drift),
+        column("Range (95%)", _drift_range),
+        number("per hour", lambda one: _of_size(one.per_hour)),
+        column("Steps", _steps_of),
+        notes=(
+            "Change: of the line of Theil and Sen over the whole phase, of what it is "
+            "at the start; the range allows for blocks that depend on each other. "
+            "Steps: by Pettitt's test, where two levels fit better than the line.",
+        ),
+    )
+
+
+def _drift(one: Trend) -> Cell:
+    if one.change is None:
+        return Cell(NOTHING, MUTED)
+    return Cell(signed(one.change * 100), "" if one.is_drift else MUTED)
+
+
+def _drift_range(one: Trend) -> str:
+    if one.low is None or one.high is None:
+        return NOTHING
+    return f"{signed(one.low * 100)} to {signed(one.high * 100)}"
+
+
+def _steps_of(one: Trend) -> str:
+    return "; ".join(
+        f"at {seconds(step.at_s)}: {_of_size(step.before)} → {_of_size(step.after)}"
+        for step in one.steps
+    )
+
+
+def _of_size(value: float) -> str:
+    """With four digits or so."""
+    size = abs(value)
+    return decimal(value, 0 if size >= 1000 else 1 if size >= 100 else 3)
 
 
 def _queues(summary: Summary) -> list[ChartPlace]:
@@ -474,7 +573,6 @@ def _merged(summary: Summary) -> str:
 
 
 def _times(summary: Summary) -> tuple[Block, ...]:
-    shown = [times for one in summary.timed for times in one.times.values()]
     return (
         ChartPlace(
             "percentiles",
@@ -484,7 +582,21 @@ def _times(summary: Summary) -> tuple[Block, ...]:
             "part, requests waited before they were sent."
             f"{_ends(summary)}{_shown(summary.timed)}",
         ),
-        *(block for one in summary.timed for block in _times_tables(one)),
+        ChartPlace(
+            "heat",
+            "Response times over time",
+            "Each column is a point of time, and its colour the share of the successes "
+            "of then whose response time was that of the row; logarithmic scales. Two "
+            f"bands are two kinds of requests.{_shown(summary.timed)}",
+        ),
+        *filled(*map(_servers_table, summary.timed)),
+    )
+
+
+def _times_in_detail(summary: Summary) -> tuple[Block, ...]:
+    shown = [times for one in summary.timed for times in one.times.values()]
+    return (
+        *map(_times_table, summary.timed),
         *(Paragraph(note) for note in missing(shown)),
     )
 
@@ -508,10 +620,6 @@ def _ends(summary: Summary) -> str:
     if not any(one.times["response_time"].unanswered for one in summary.operations):
         return ""
     return " A line ends where the requests without an answer begin."
-
-
-def _times_tables(one: OperationSummary) -> tuple[Table, ...]:
-    return (_times_table(one), *filled(_servers_table(one)))
 
 
 def _servers_table(one: OperationSummary) -> Table:

@@ -24,6 +24,7 @@ from ldapslam.reports.document import (
 from ldapslam.reports.model import OperationSummary, StreamSummary, Summary
 from ldapslam.reports.rules.reconciliation import Line
 from ldapslam.reports.typeset import (
+    MINUS,
     NOTHING,
     count,
     counted,
@@ -61,11 +62,12 @@ def outcomes(summary: Summary) -> tuple[Block, ...]:
     if any(one.outcome_times for one in summary.operations):
         blocks.append(_times(summary))
     blocks.append(_codes(summary))
-    if summary.sent_requests:
-        blocks.append(_sent_requests(summary))
-    if summary.reconciliations:
-        blocks.append(_reconciliations(summary))
     return tuple(blocks)
+
+
+def by_server(summary: Summary) -> tuple[Block, ...]:
+    """What each server was sent, and what it counted itself; empty without any."""
+    return tuple(filled(_sent_requests(summary), _reconciliations(summary)))
 
 
 def _all_well(summary: Summary) -> str:
@@ -259,7 +261,7 @@ def _reconciliations(summary: Summary) -> Table:
 def _difference(line: Line) -> Cell:
     if line.difference is None:
         return Cell(NOTHING, MUTED)
-    sign = "\N{MINUS SIGN}" if line.difference < 0 else ""
+    sign = MINUS if line.difference < 0 else ""
     return Cell(f"{sign}{count(abs(line.difference))}", BAD if line.missing else "")
 
 
@@ -275,6 +277,15 @@ _COUNTERS = {
     "notices": "notices",
     "stamps_missing": "no kernel timestamp",
     "shared_stamps": "shared timestamp",
+}
+#: Those that are shown where there are any, and what they mean.
+_RARE = {
+    "protocol_errors": "",
+    "late_responses": "late: messages for requests that had timed out",
+    "unexpected_messages": "unsolicited: messages that belong to no request",
+    "notices": "notices: unsolicited notifications (RFC 4511, 4.4)",
+    "stamps_missing": "",
+    "shared_stamps": "shared timestamp: responses read together, as if with the last",
 }
 _STEPS = {
     "tcp_time": "TCP",
@@ -298,19 +309,28 @@ def connections(summary: Summary) -> tuple[Block, ...]:
     def counter(key: str) -> Callable[[StreamSummary], Cell]:
         return lambda stream: _counter(stream, key)
 
+    rare = [
+        key
+        for key in _RARE
+        if not any(stream.connections[key] for stream in summary.streams)
+    ]
+    zero = ", ".join(_COUNTERS[key] for key in rare)
     counts = table(
         "connections",
         "Connections in the whole run",
         summary.streams,
         column("Stream", lambda stream: stream.name),
-        *(number(title, counter(key)) for key, title in _COUNTERS.items()),
-        notes=(
-            "down: part of the measured time that a connection was lost, or refused, "
-            "and not yet set up again, on average. late: messages for requests that "
-            "had timed out or were abandoned. unsolicited: messages that belong to no "
-            "request; notices: unsolicited notifications (RFC 4511, 4.4). shared "
-            "timestamp: responses read together, all with the time of the last.",
+        *(
+            number(title, counter(key))
+            for key, title in _COUNTERS.items()
+            if key not in rare
         ),
+        notes=[
+            "out: part of the measured time that a connection was lost, or refused, "
+            "and not yet set up again, on average.",
+            *(f"{_RARE[key]}." for key in _RARE if key not in rare and _RARE[key]),
+            *[f"None of: {zero}."] * bool(zero),
+        ],
     )
     shown = [
         (stream.name, title, times)

@@ -219,13 +219,16 @@ def _differences(content: Mapping[str, Any]) -> Table:
 _CHARTS = 16
 
 
-def monitors(summary: Summary) -> tuple[Block, ...]:
-    """Empty in a run without monitors."""
+def charts(summary: Summary) -> tuple[Block, ...]:
+    """What monitors read over the run; empty without monitors."""
+    found = (_chart(place, one) for place, one in enumerate(summary.monitors))
+    return tuple(one for one in found if one is not None)[:_CHARTS]
+
+
+def readings(summary: Summary) -> tuple[Block, ...]:
+    """The same in figures."""
     blocks: list[Block] = [*filled(_overview(summary))]
     for place, one in enumerate(summary.monitors):
-        chart = _chart(place, one)
-        if chart is not None and place < _CHARTS:
-            blocks.append(chart)
         blocks += _statistics(place, one)
     return tuple(blocks)
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -15,11 +16,13 @@ import ldap
 import pytest
 import yaml
 
-from ldapslam.jobs.load import load_job_text
+from ldapslam.cli.data.lab import write_job
+from ldapslam.jobs.load import load_job, load_job_text
 from support.command_line import Running, ldapslam
 
 pytestmark = pytest.mark.usefixtures("slapd_installed")
 
+EXAMPLES = Path(__file__).parents[2] / "configs" / "jobs"
 _TIMEOUT_S = 60.0
 _STREAMS = """
 streams:
@@ -38,16 +41,18 @@ class Shell:
         self.data.mkdir()
         self.variables = {"XDG_STATE_HOME": str(self.state)}
 
-    def __call__(self, *arguments: str, expected: int = 0) -> Any:
+    def __call__(
+        self, *arguments: str, expected: int = 0, cwd: Path | None = None
+    ) -> Any:
         """What the command says, as JSON."""
-        done = ldapslam("lab", *arguments, "--json", variables=self.variables)
+        done = ldapslam("lab", *arguments, "--json", variables=self.variables, cwd=cwd)
         assert done.returncode == expected, done.stderr
         return json.loads(done.stdout)
 
-    def up(self, *arguments: str) -> Any:
+    def up(self, *arguments: str, cwd: Path | None = None) -> Any:
         """Bring one up, with little in it."""
         fixed = ("--entries", "10", "--folder", str(self.data))
-        return self("up", *fixed, *arguments)
+        return self("up", *fixed, *arguments, cwd=cwd)
 
     def trace(self) -> list[Path]:
         """What is left in the folders of labs and of state files."""
@@ -114,6 +119,62 @@ def test_what_is_printed_is_the_beginning_of_a_job(shell: Shell) -> None:
     assert [uris[0].partition(":")[0] for uris in job.targets.values()] == ["ldaps"] * 2
     assert list(yaml.safe_load(snippet)) == ["targets", "bind", "tls"]
     assert "lab 'tls'" in ldapslam("lab", "status", variables=shell.variables).stdout
+
+
+def test_every_example_can_be_tried_on_a_lab(shell: Shell, tmp_path: Path) -> None:
+    """StartTLS, binds, several replicas and the number of people are the lab's."""
+    example = EXAMPLES / "mixed.yaml"
+    made = shell.up(
+        "--replicas", "2", "--name", "try", "--job", str(example), cwd=tmp_path
+    )
+    job = load_job(path := tmp_path / "mixed-try.yaml")
+    uris = {server["name"]: server["uri"] for server in made["servers"]}
+    assert job.targets == {
+        "supplier": (uris["supplier"],),
+        "replica": (uris["replica1"], uris["replica2"]),
+    }
+    run = "run={duration: 2s, ramp_up: 0s, warm_up: 0s, cool_down: 0s, interval: 1s}"
+    done = ldapslam(
+        *("run", path, "--agents", "1", "--set", run, "--set", "agents={count: 1}"),
+        cwd=tmp_path,
+        variables=shell.variables,
+    )
+    [result] = tmp_path.glob("ldapslam-runs/*/result.json")
+    found = json.loads(result.read_text())
+    assert found["manifest"]["job"] == "mixed-try", done.stdout + done.stderr
+    lookup = found["streams"]["readers"]["lookup"]
+    assert lookup["entries"] == lookup["succeeded"] > 0
+    assert found["streams"]["writers"]["modify"]["succeeded"] > 0
+
+
+@pytest.mark.parametrize(
+    "example", sorted(path.name for path in EXAMPLES.glob("*.yaml"))
+)
+def test_a_job_for_a_lab_is_a_job(example: str, tmp_path: Path) -> None:
+    description = {
+        "name": "lab",
+        "tls": False,
+        "entries": 10,
+        "servers": [
+            {"role": role, "name": name, "uri": f"ldap://{name}"}
+            for role, name in (
+                ("supplier", "supplier"),
+                ("replica", "replica1"),
+                ("replica", "replica2"),
+            )
+        ],
+        "admin_dn": "cn=admin",
+        "admin_password_file": "/p",
+        "ca_file": "/ca",
+    }
+    with contextlib.chdir(tmp_path):
+        made = write_job(EXAMPLES / example, description)
+        job = load_job(made)
+    assert {uri for uris in job.targets.values() for uri in uris} <= {
+        "ldap://supplier",
+        "ldap://replica1",
+        "ldap://replica2",
+    }
 
 
 def test_a_name_has_one_lab(shell: Shell) -> None:
