@@ -71,11 +71,14 @@ const readable = (figure, svg, data) => {
       .map(([line, value]) => element("div", {}, `${line.label} ${number.format(value)}`));
     tip.replaceChildren(element("strong", {}, clock(at)), ` ${panel.unit}`, ...rows);
     tip.hidden = false;
-    const scale = svg.getBoundingClientRect().width / data.width;
+    const drawn = svg.getBoundingClientRect();
+    const around = group.getBoundingClientRect();
+    const scale = drawn.width / data.width;
     const isRight = x > data.width * 0.7;
-    tip.style.left = `${svg.offsetLeft + x * scale + (isRight ? -10 : 10)}px`;
-    tip.style.top = `${svg.offsetTop + top * scale}px`;
-    tip.classList.toggle("before", isRight);
+    const left_px = drawn.left - around.left + group.scrollLeft + x * scale;
+    tip.style.left = `${left_px + (isRight ? -10 - tip.offsetWidth : 10)}px`;
+    // within the chart, or the group would scroll
+    tip.style.top = `${Math.min(top * scale, drawn.height - tip.offsetHeight)}px`;
     for (const [name, value] of Object.entries({ x1: x, x2: x, y1: top, y2: bottom }))
       cursor.setAttribute(name, value);
     cursor.style.visibility = "visible";

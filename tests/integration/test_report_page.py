@@ -109,6 +109,9 @@ def test_the_pointer_shows_the_values_below_it(
         svg, 0, -svg.size["height"] // 4
     ).perform()
     assert tip.is_displayed()
+    for size, at in (("width", "x"), ("height", "y")):
+        assert svg.rect[at] <= tip.rect[at]
+        assert tip.rect[at] + tip.rect[size] <= svg.rect[at] + svg.rect[size]
     rates = summary.timeline.operations["readers", "search"].throughput_per_s
     shown = tip.text.splitlines()
     [rate] = [line for line in shown if line.startswith("completed ")]
