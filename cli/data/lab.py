@@ -83,7 +83,7 @@ def lab_command() -> None:
 )
 @option(
     "--job",
-    "Write NAME-LAB.yaml, which runs this job on the lab.",
+    "Write a job beside this one that runs it on the lab.",
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
 )
 @json_option
@@ -199,7 +199,9 @@ def job_snippet(description: Description) -> dict[str, Any]:
 
 
 def write_job(path: Path, description: Description) -> Path:
-    """A file that extends the job by where the lab's servers are; its path."""
+    """A file beside the job that extends it by where the lab's servers are; its path.
+
+    Beside it: the files that a job names are found from where it is."""
     from ldapslam.jobs.fields.connection import Tls
     from ldapslam.jobs.load import load_job, variables_of
 
@@ -207,7 +209,7 @@ def write_job(path: Path, description: Description) -> Path:
     servers = snippet["targets"]
     replicas = [uri for role, uri in servers.items() if role.startswith("replica")]
     content: dict[str, Any] = {
-        "extends": str(path.absolute()),
+        "extends": path.name,
         "job": f"{job.name}-{description['name']}",
         "targets": {
             role: servers.get(role)
@@ -218,13 +220,16 @@ def write_job(path: Path, description: Description) -> Path:
     }
     if description["entries"] and "users" in variables_of(path):
         content["vars"] = {"users": description["entries"]}
+    # of the other job's password nothing may be left
+    password = {"env": None, **snippet["bind"]["password"]}
+    bind = {**snippet["bind"], "password": password}
     if job.bind is not None:
-        content["bind"] = snippet["bind"]
+        content["bind"] = bind
     if description["tls"] or job.tls != Tls():
         content["tls"] = {"ca_file": description["ca_file"]}
     if binding := [one.name for one in job.streams if one.bind is not None]:
-        content["streams"] = [{"name": one, "bind": snippet["bind"]} for one in binding]
-    made = Path(f"{content['job']}.yaml")
+        content["streams"] = [{"name": one, "bind": bind} for one in binding]
+    made = path.with_name(f"{content['job']}.yaml")
     made.write_text(yaml.safe_dump(content, sort_keys=False), "utf-8")
     return made
 
