@@ -126,9 +126,9 @@ def test_every_import_is_timed_and_leaves_nothing(folder: Path) -> None:
         "out",
         "own.ldif",
     ]
-    text = (folder / "out" / "report.txt").read_text()
-    assert "import-task" in text
-    assert "index cn,sn eq,sub; index uid eq" in text
+    page = (folder / "out" / "report.html").read_text()
+    assert "import-task" in page
+    assert "index cn,sn eq,sub; index uid eq" in page
 
 
 def test_an_import_that_fails_ends_the_run_and_says_why(folder: Path) -> None:
