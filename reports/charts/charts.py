@@ -258,6 +258,8 @@ def grouped_number(value: float, _position: float = 0) -> str:
 
 
 _PANEL_IN = 1.45
+#: Two of these still fit the first page.
+_LOW_PANEL_IN = 1.12
 _SMALL_PANEL_IN = 0.88
 _DASHED = (0, (3, 1.6))
 #: Lines are told apart by more than their colour.
@@ -411,7 +413,8 @@ def _colour(summary: Summary, one: OperationSummary) -> str:
 
 def _throughput(summary: Summary) -> Figure:
     shown = summary.operations[:PANELS]
-    figure, panels = _over_time(summary, [one.title for one in shown])
+    titles = [one.title for one in shown]
+    figure, panels = _over_time(summary, titles, _LOW_PANEL_IN)
     for axes, one in zip(panels, shown, strict=True):
         series = summary.timeline.operations.get((one.stream, one.operation), Series())
         colour = _colour(summary, one)

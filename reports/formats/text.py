@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ldapslam.reports.document import (
     Cell,
@@ -21,6 +21,7 @@ from ldapslam.reports.typeset import plain
 #: Of a table, its columns of texts share what those of numbers leave of it.
 _WIDTH = 100
 _NARROWEST_TEXT = 16
+_WIDEST_WORD = 36
 
 
 def render_text(document: Document) -> str:
@@ -37,7 +38,11 @@ def render_text(document: Document) -> str:
         for one in document.glance
     ]
     width = max(len(name) for name, _ in document.facts)
-    lines += ["", *(f"{name:<{width}}  {value}" for name, value in document.facts)]
+    lines.append("")
+    for name, value in document.facts:
+        indent = " " * (width + 2)
+        line = f"{name:<{width}}  {value}"
+        lines += textwrap.wrap(line, _WIDTH, subsequent_indent=indent)
     for number, section in enumerate(document.sections):
         if section.in_appendix and not document.sections[number - 1].in_appendix:
             lines += ["", "", "APPENDIX"]
@@ -108,12 +113,12 @@ def _fitted(table: Table) -> list[int]:
     numbers = {place for place, one in enumerate(table.columns) if one.is_number}
     least = [
         max(
-            *(len(word) for word in title.text.split(" ")),
+            *map(len, title.text.split(" ")),
             *(len(row[place].text) for row in table.rows),
             0,
         )
         if place in numbers
-        else _NARROWEST_TEXT
+        else _narrowest(row[place].text for row in table.rows)
         for place, title in enumerate(_titles(table))
     ]
     while sum(widths) + 2 * (len(widths) - 1) > _WIDTH:
@@ -123,6 +128,12 @@ def _fitted(table: Table) -> list[int]:
         of_numbers = [place for place in places if place in numbers]
         widths[max(of_numbers or places, key=lambda place: widths[place])] -= 1
     return widths
+
+
+def _narrowest(texts: Iterable[str]) -> int:
+    """Of a column of texts: words are whole, but for long ones."""
+    longest = max((len(word) for text in texts for word in text.split(" ")), default=0)
+    return min(max(longest, _NARROWEST_TEXT), _WIDEST_WORD)
 
 
 def _row(

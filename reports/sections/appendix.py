@@ -65,6 +65,7 @@ _IN_RESULT = (
     "clean_up",
     "notes",
     "control_operations",
+    "epoch",
     "later_operations",
     "observer",
     "python_expected_codes",
@@ -241,7 +242,11 @@ def _agent_facts(agents: Mapping[str, Mapping[str, Any]]) -> Table:
     return _facts_table(
         "facts-agents",
         "Agents",
-        [(key, _joined(of)) for key, of in compared(facts).items()],
+        [
+            (key, _joined(of))
+            for key, of in compared(facts).items()
+            if not key.endswith("boot id")
+        ],
         "What each agent found out about its targets is in result.json.",
     )
 
@@ -366,8 +371,13 @@ def products(manifest: Mapping[str, Any]) -> str:
     """Which servers they are, by what they say of themselves."""
     uris: dict[str, list[str]] = {}
     for uri, facts in _facts(manifest).items():
-        names = [key for key in facts if "vendor" in key or "version" in key]
-        named = " ".join(str(facts[name]) for name in names)
+        words = [
+            str(of) for key, of in facts.items() if "vendor" in key or "version" in key
+        ]
+        # slapd says its vendor in its version, too
+        named = " ".join(
+            one for one in words if not any(one in w for w in words if w != one)
+        )
         uris.setdefault(named or "of no known kind", []).append(uri)
     return "; ".join(f"{named}: {', '.join(of)}" for named, of in uris.items())
 

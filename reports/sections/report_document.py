@@ -116,7 +116,6 @@ def _document(summary: Summary) -> Document:
             Section("times", "Response times", _times(summary)),
             Section("errors", "Requests and errors", requests.outcomes(summary)),
             *_section("replication", "Replication", servers.replication(summary)),
-            *_section("monitors", "Servers and hosts", servers.charts(summary)),
             Section("agents", "Load generators", appendix.agents(summary)),
             *_appendix(summary),
         ),
@@ -129,7 +128,7 @@ def _appendix(summary: Summary) -> list[Section]:
         ("details", "Times in detail", _times_in_detail(summary)),
         ("requests", "Requests by server", requests.by_server(summary)),
         ("connections", "Connections", requests.connections(summary)),
-        ("readings", "Servers and hosts in figures", servers.readings(summary)),
+        ("monitors", "Servers and hosts", servers.monitors(summary)),
         ("hosts", "Load generators in detail", appendix.hosts(summary)),
         ("method", "How this was measured", appendix.method()),
         ("manifest", "Manifest", appendix.manifest(summary)),
@@ -320,7 +319,7 @@ def _thresholds(summary: Summary) -> Table:
         ),
         number("Observed", lambda one: grouped(one.shown)),
         column("Range (95%)", lambda one: grouped(one.range) or NOTHING),
-        number("of the limit (%)", _of_limit),
+        number("of limit (%)", _of_limit),
         *above,
         column("Result", _outcome),
         notes=[_TIME_ABOVE] * len(above),
@@ -414,7 +413,12 @@ def _results(summary: Summary) -> tuple[Block, ...]:
             *_of_delivered(summary),
         ),
     )
-    return (*filled(_thresholds(summary)), headline, *_streams(summary))
+    return (
+        *filled(_thresholds(summary)),
+        headline,
+        *_streams(summary),
+        _throughput(summary),
+    )
 
 
 def _if_any(one: OperationSummary, cell: Callable[[Distribution], Cell]) -> Cell:
@@ -461,25 +465,29 @@ def _expected_only(summary: Summary) -> tuple[str, ...]:
     )
 
 
-def _over_time(summary: Summary) -> tuple[Block, ...]:
-    merged, marks = _merged(summary), ""
+def _throughput(summary: Summary) -> ChartPlace:
+    marks = ""
     if event_marks(summary):
         marks = " Dotted: events, by their numbers in the manifest."
+    return ChartPlace(
+        "throughput",
+        "Throughput",
+        "Completions per second over the run, one panel for each operation; dashed, "
+        "where it differs: what was due. Other phases than measure are shaded."
+        f"{_merged(summary)}{marks}{_shown(summary.operations)}",
+    )
+
+
+def _over_time(summary: Summary) -> tuple[Block, ...]:
     return (
-        ChartPlace(
-            "throughput",
-            "Throughput",
-            "Completions per second over the run, one panel for each operation; "
-            "dashed, where it differs: what was due. Other phases than measure are "
-            f"shaded.{merged}{marks}{_shown(summary.operations)}",
-        ),
-        *_queues(summary),
         ChartPlace(
             "response_times",
             "Response time",
             "Percentiles of the response time of successes in each interval, "
-            f"logarithmic scale.{merged}{_marks(summary)}{_shown(summary.timed)}",
+            f"logarithmic scale.{_merged(summary)}{_marks(summary)}"
+            f"{_shown(summary.timed)}",
         ),
+        *_queues(summary),
         *_waits(summary),
         *filled(_trends(summary)),
         *_gaps(summary),

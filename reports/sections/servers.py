@@ -215,20 +215,18 @@ def _differences(content: Mapping[str, Any]) -> Table:
     )
 
 
+_MIB = 1 << 20
 #: Charts of more monitors would hide the rest of the report; tables are of all.
 _CHARTS = 16
 
 
-def charts(summary: Summary) -> tuple[Block, ...]:
-    """What monitors read over the run; empty without monitors."""
-    found = (_chart(place, one) for place, one in enumerate(summary.monitors))
-    return tuple(one for one in found if one is not None)[:_CHARTS]
-
-
-def readings(summary: Summary) -> tuple[Block, ...]:
-    """The same in figures."""
+def monitors(summary: Summary) -> tuple[Block, ...]:
+    """Empty in a run without monitors."""
     blocks: list[Block] = [*filled(_overview(summary))]
     for place, one in enumerate(summary.monitors):
+        chart = _chart(place, one)
+        if chart is not None and place < _CHARTS:
+            blocks.append(chart)
         blocks += _statistics(place, one)
     return tuple(blocks)
 
@@ -307,8 +305,12 @@ def _chart(place: int, one: MonitorSummary) -> ChartPlace | None:
 
 
 def _statistics(place: int, one: MonitorSummary) -> tuple[Block, ...]:
-    shown = [each for each in one.metrics if not each.is_idle]
+    moving = [each for each in one.metrics if not each.is_idle]
+    shown = [each for each in moving if each.lowest != each.highest]
     notes = []
+    if constant := [each for each in moving if each.lowest == each.highest is not None]:
+        values = (f"{_title(each)} {_value(each, each.mean)}" for each in constant)
+        notes.append(f"The same all through: {', '.join(values)}.")
     if idle := [each for each in one.metrics if each.is_idle and _is_known(each)]:
         notes.append(f"Zero all through: {_names(idle)}.")
     if missing := [each for each in one.metrics if not _is_known(each)]:
@@ -319,11 +321,11 @@ def _statistics(place: int, one: MonitorSummary) -> tuple[Block, ...]:
         f"monitor-{place}",
         f"{one.name}, measure phase",
         shown,
-        column("Metric", lambda each: each.metric.name.replace("_", " ")),
-        column("unit", lambda each: each.unit),
-        number("min", lambda each: _number(each.lowest)),
-        number("mean", lambda each: _number(each.mean)),
-        number("max", lambda each: _number(each.highest)),
+        column("Metric", _title),
+        column("unit", lambda each: _unit(each)[1]),
+        number("min", lambda each: _number(each, each.lowest)),
+        number("mean", lambda each: _number(each, each.mean)),
+        number("max", lambda each: _number(each, each.highest)),
         number(
             "missing (%)",
             lambda each: (
@@ -343,9 +345,26 @@ def _names(metrics: list[MetricSummary]) -> str:
     return ", ".join(each.metric.name for each in metrics)
 
 
-def _number(value: float | None) -> str:
+def _title(each: MetricSummary) -> str:
+    return each.metric.name.replace("_", " ")
+
+
+def _unit(each: MetricSummary) -> tuple[float, str]:
+    """What its values are divided by, and the unit then: MiB of many bytes."""
+    largest = max(abs(each.lowest or 0), abs(each.highest or 0))
+    if each.unit.startswith("bytes") and largest >= _MIB:
+        return _MIB, each.unit.replace("bytes", "MiB")
+    return 1, each.unit
+
+
+def _value(each: MetricSummary, value: float | None) -> str:
+    return f"{_number(each, value)} {_unit(each)[1]}".rstrip()
+
+
+def _number(each: MetricSummary, value: float | None) -> str:
     """As many digits as tell statistics of very different sizes apart."""
     if value is None:
         return NOTHING
+    value /= _unit(each)[0]
     digits = 0 if abs(value) >= 1000 or value == int(value) else 3
     return decimal(value, digits)
