@@ -16,6 +16,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape
 
@@ -786,6 +787,13 @@ def _monitor(summary: Summary, monitor: MonitorSummary) -> Figure:
     for axes, panel in zip(panels, shown, strict=True):
         _draw_panel(axes, panel, monitor.restarts_s)
     return figure
+
+
+def fonts() -> Path:
+    """The folder of the charts' fonts, for the page in print to have the same face."""
+    from matplotlib import get_data_path
+
+    return Path(get_data_path()) / "fonts" / "ttf"
 
 
 def new_figure(height_in: float) -> Figure:

@@ -19,6 +19,7 @@ from typing import Any
 import typst
 
 from ldapslam.base.errors import ReportError
+from ldapslam.reports.charts.charts import fonts
 from ldapslam.reports.document import Block, Document, Table
 
 _TEMPLATE = Path(__file__).parents[1] / "templates" / "report.typ"
@@ -45,19 +46,12 @@ def render_pdf(
                 str(folder / "report.typ"),
                 root=str(folder),
                 format="pdf",
-                font_paths=[str(_fonts())],
+                font_paths=[str(fonts())],
                 ignore_system_fonts=True,
             )
         except typst.TypstError as error:
             raise ReportError(f"the PDF could not be made: {error}") from error
     return pdf
-
-
-def _fonts() -> Path:
-    """Those of the charts, so that they and the page have one face."""
-    from matplotlib import get_data_path
-
-    return Path(get_data_path()) / "fonts" / "ttf"
 
 
 def _date(at_utc: str) -> dict[str, int]:
