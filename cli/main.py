@@ -48,6 +48,7 @@ _COMMANDS = {
     "check": "measure.check",
     "study": "study.study",
     "capacity": "study.capacity",
+    "gate": "study.gate",
     "search": "measure.one_line",
     "add": "measure.one_line",
     "modify": "measure.one_line",

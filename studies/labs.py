@@ -78,6 +78,13 @@ class Labs:
             self._lab.wait_in_sync(_IN_SYNC_S)
         return _servers(self._lab, job)
 
+    def restart(self) -> None:
+        """Restart the servers that are up; their data stay."""
+        if self._lab is not None:
+            for server in self._lab.servers:
+                self._lab.stop(server)
+                self._lab.start(server)
+
     def close(self) -> None:
         """End the servers, and remove their data."""
         if self._lab is not None:

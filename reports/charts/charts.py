@@ -48,7 +48,8 @@ from ldapslam.reports.collect.timeline import (
     StreamSeries,
     Timeline,
 )
-from ldapslam.reports.document import ChartPlace
+from ldapslam.reports.document import BAD, GOOD, ChartPlace
+from ldapslam.reports.document import MUTED as TONE_MUTED
 from ldapslam.reports.model import OperationSummary, Summary
 from ldapslam.reports.typeset import THIN
 
@@ -405,6 +406,50 @@ def _draw_line(axes: Axes, line: Line, number: int) -> None:
         color=SERIES[number % len(SERIES)],
         label=line.label,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A value with its interval, and the limit that it is not to be above."""
+
+    label: str
+    value: float
+    low: float
+    high: float
+    limit: float
+    #: GOOD, BAD, or MUTED.
+    tone: str
+
+
+_TONES = {GOOD: SERIES[0], BAD: ALARM, TONE_MUTED: MUTED}
+
+
+def draw_spans(place: ChartPlace, spans: Sequence[Span], axis: str) -> str:
+    """SVG of one row for each span, the first one at the top."""
+
+    def figure() -> Figure:
+        figure = new_figure(0.26 * len(spans) + 0.6)
+        axes = figure.subplots()
+        rows = range(len(spans))
+        for row, one in zip(rows, spans, strict=True):
+            axes.errorbar(
+                one.value,
+                row,
+                xerr=[[one.value - one.low], [one.high - one.value]],
+                marker="o",
+                markersize=4,
+                capsize=2.5,
+                color=_TONES[one.tone],
+            )
+            axes.plot([one.limit] * 2, [row - 0.4, row + 0.4], color=ALARM)
+        axes.axvline(0, color=MUTED, linewidth=0.8)
+        axes.set_yticks([*rows], [one.label for one in spans])
+        axes.set_ylim(len(spans) - 0.5, -0.5)
+        axes.grid(axis="x")
+        axes.set_xlabel(axis)
+        return figure
+
+    return svg_of(place, figure)
 
 
 def _colour(summary: Summary, one: OperationSummary) -> str:

@@ -37,6 +37,11 @@ _PERCENTILES = tuple(
     Metric(name, f"{name} (ms)", 1e-3) for name in ("p50", "p95", "p99")
 )
 _TOTAL_TIME = Metric("total_time", "total time (s)")
+#: By name.
+METRICS = {
+    one.name: one
+    for one in (_THROUGHPUT, _GOODPUT, _ERRORS, _MEAN, *_PERCENTILES, _TOTAL_TIME)
+}
 
 _NEEDS_BATCHES = (
     f"{FEWEST_BATCHES} intervals of the measure phase with requests in each"

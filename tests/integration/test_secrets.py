@@ -5,7 +5,8 @@ Every way by which a secret comes in is used: environment and file; a simple bin
 by SASL with an authorization identity, a Python class and a program of its own; a
 webhook whose URL has a token. Then every file of coordinator, agent, operator and
 reports is searched, every line that was printed, the arguments of every process while
-they ran, and every value of every table, for each secret as it is and as programs write
+they ran, every value of every table, all that agent, operator and coordinator said to
+each other, and the coordinator's memory, for each secret as it is and as programs write
 things down.
 """
 
@@ -14,18 +15,20 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import os
 import re
 import shutil
 import sqlite3
 import threading
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from urllib.parse import quote, quote_plus
 
 from support.command_line import Running, ldapslam
 from support.fake_ldap import FakeLdap, Peer, Request, answer, result
 from support.receivers import Webhook
+from support.relay import Relay
 
 TESTS = Path(__file__).resolve().parents[1]
 #: Each with characters that encodings change, and a middle that is its own.
@@ -159,6 +162,22 @@ def leaks_of_files(folder: Path, *, planted: Path) -> list[str]:
     return found
 
 
+def leaks_of_memory(pid: int, secrets: Collection[str]) -> list[str]:
+    """What a core dump of the process would tell, of these secrets."""
+    found = set()
+    maps = Path(f"/proc/{pid}/maps").read_text().splitlines()
+    with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
+        for place, rights, *_ in map(str.split, maps):
+            if not rights.startswith("rw"):
+                continue
+            start, _, end = place.partition("-")
+            memory.seek(int(start, 16))
+            with contextlib.suppress(OSError):  # what cannot be read is not dumped
+                content = memory.read(int(end, 16) - int(start, 16))
+                found.update(leaks(content, "memory"))
+    return sorted(text for text in found if text.split()[1] in secrets)
+
+
 _NO_CORE = r"Max core file size +[01] +[01] "
 
 
@@ -232,6 +251,8 @@ def test_secrets_are_found_where_they_are(tmp_path: Path) -> None:
     (tmp_path / "planted").write_text(SECRETS["file"])
     found = leaks_of_files(tmp_path, planted=tmp_path / "planted")
     assert {text.partition(":")[0] for text in found} == {"store.sqlite"}
+    mine = leaks_of_memory(os.getpid(), {"bind"})
+    assert "memory: bind (plain)" in mine
 
 
 def test_secrets_are_in_no_file_log_argument_or_table(tmp_path: Path) -> None:
@@ -257,6 +278,7 @@ def test_secrets_are_in_no_file_log_argument_or_table(tmp_path: Path) -> None:
             }
             (tmp_path / "scratch").mkdir()
             watch = stack.enter_context(Watch(tmp_path, planted))
+            its_own = {"PLANTED_HOOK": url, "TMPDIR": secrets["TMPDIR"]}
             coordinator = stack.enter_context(
                 Running(
                     *("coordinator", "--listen", "127.0.0.1:0"),
@@ -265,15 +287,16 @@ def test_secrets_are_in_no_file_log_argument_or_table(tmp_path: Path) -> None:
                     *("--notify-always", "hook"),
                     cwd=tmp_path,
                     name="coordinator",
-                    variables=secrets,
+                    variables=its_own,
                 )
             )
             coordinator.wait_for_text("coordinator on ")
             found = re.search(r"coordinator on (\S+),", coordinator.stderr)
             assert found is not None
+            relay = stack.enter_context(Relay(found[1], records=True))
             agent = stack.enter_context(
                 Running(
-                    *("--verbose", "agent", "--coordinator", found[1]),
+                    *("--verbose", "agent", "--coordinator", relay.address),
                     *("--name", "one", "--spool", tmp_path / "spool"),
                     *("--allow-secret", "any", "--allow-class", "any"),
                     cwd=tmp_path,
@@ -289,7 +312,7 @@ def test_secrets_are_in_no_file_log_argument_or_table(tmp_path: Path) -> None:
                     cwd=tmp_path,
                     timeout_s=300,
                     variables={
-                        "LDAPSLAM_COORDINATOR": found[1],
+                        "LDAPSLAM_COORDINATOR": relay.address,
                         "TMPDIR": str(tmp_path),
                     },
                 )
@@ -321,6 +344,12 @@ def test_secrets_are_in_no_file_log_argument_or_table(tmp_path: Path) -> None:
             assert call("show", run_id, "--json") == 0
             assert call("agents", "--json") == 0
             webhook.wait_for(1)
+            # the URL of the webhook is the coordinator's to know
+            in_memory = leaks_of_memory(
+                coordinator.process.pid, SECRETS.keys() - {"token"}
+            )
+            assert leaks_of_memory(coordinator.process.pid, {"token"})
+            heard = [bytes(each) for each in relay.heard]
 
     assert {request.path for request in webhook.requests} == {
         f"/hooks/{SECRETS['token']}"
@@ -337,6 +366,9 @@ def test_secrets_are_in_no_file_log_argument_or_table(tmp_path: Path) -> None:
 
     assert sorted(watch.found) == []
     assert leaks("\n".join(outputs).encode(), "printed") == []
+    assert any(b"cn=monitor,dc=example,dc=com" in each for each in heard)
+    assert [leak for each in heard for leak in leaks(each, "heard")] == []
+    assert in_memory == []
     assert leaks_of_files(tmp_path, planted=planted) == []
 
 

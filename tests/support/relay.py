@@ -25,11 +25,14 @@ _RESET = struct.pack("ii", 1, 0)
 class Relay:
     """Listens on 127.0.0.1, passes on to `upstream` (HOST:PORT or unix:PATH)."""
 
-    def __init__(self, upstream: str) -> None:
+    def __init__(self, upstream: str, *, records: bool = False) -> None:
         #: Of new connections.
         self.upstream = upstream
         #: Added to each direction.
         self.delay_s = 0.0
+        #: With `records`, what passed, by connection and direction.
+        self.heard: list[bytearray] = []
+        self._records = records
         self._loop = asyncio.new_event_loop()
         self._up, self._down = asyncio.Event(), asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -159,6 +162,8 @@ class Relay:
         group: asyncio.TaskGroup,
     ) -> None:
         """One direction, until the end of what is read has been passed on."""
+        heard = bytearray()
+        self.heard.append(heard)
         waiting: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
 
         async def read() -> None:
@@ -176,5 +181,7 @@ class Relay:
             if not chunk:
                 # gRPC closes both ways at once
                 raise ConnectionAbortedError
+            if self._records:
+                heard += chunk
             writer.write(chunk)
             await writer.drain()

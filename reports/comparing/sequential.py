@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of a growing sample, which may end it. Pure.
+
+Each look is a test of its own: the levels of all looks together spend no more than the
+level of one (group-sequential, error spent by the Pocock-type function of Lan and
+DeMets 1983, Biometrika 70, 659-663; levels of t are those of the normal distribution,
+Jennison and Turnbull 2000, chapter 11.2).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy import optimize, special
+
+from ldapslam.reports.comparing.change import LEVEL, POWER
+
+FloatArray = npt.NDArray[np.float64]
+
+#: Values of a sample before which its spread is hardly known.
+FIRST_LOOK = 6
+#: Each look has that many times the values of the one before, and an even number.
+_GROWTH = 1.2
+#: Standard deviations within which a sum is followed, and nodes of the quadrature.
+_REACH = 8.0
+_NODES = 128
+
+
+def looks(most: int) -> list[int]:
+    """Sizes at which a sample that grows to `most` is looked at."""
+    found, size = [], FIRST_LOOK
+    while size < most:
+        found.append(size)
+        size = max(size + 2, 2 * round(size * _GROWTH / 2))
+    return [*found, most]
+
+
+def nominal_levels(shares: Sequence[float], level: float) -> list[float]:
+    """One-sided levels of looks at these shares of the whole sample, ascending to 1,
+    that together reject a true hypothesis with probability `level`.
+
+    The sum of a sample at share t is normal with variance t; what has not been rejected
+    before is followed from look to look (Armitage, McPherson and Rowe 1969, Journal of
+    the Royal Statistical Society A 132, 235-244).
+    """
+    points, weights = np.polynomial.legendre.leggauss(_NODES)
+    # the sum before the first look is 0
+    sums, masses = np.zeros(1), np.ones(1)
+    found, before, spent = [], 0.0, 0.0
+    for share in shares:
+        total = level * math.log1p((math.e - 1) * share)
+        step, reach = math.sqrt(share - before), _REACH * math.sqrt(share)
+
+        def excess(bound: float) -> float:
+            beyond = masses @ special.ndtr((sums - bound) / step)  # noqa: B023
+            return float(beyond) - (total - spent)  # noqa: B023
+
+        bound = float(optimize.brentq(excess, -reach, reach))
+        found.append(float(special.ndtr(-bound / math.sqrt(share))))
+        half = (bound + reach) / 2
+        nodes = half * (points + 1) - reach
+        steps = (nodes[:, np.newaxis] - sums) / step
+        density = np.exp(-(steps**2) / 2) @ masses / (step * math.sqrt(2 * math.pi))
+        sums, masses = nodes, half * weights * density
+        before, spent = share, total
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The looks at a sample, and their levels."""
+
+    #: Values of the sample at each look.
+    sizes: tuple[int, ...]
+    #: Number of tests less one -> the one-sided levels of the looks, of a test at LEVEL
+    #: / 2 divided by the number of tests.
+    levels: tuple[tuple[float, ...], ...]
+
+    @classmethod
+    def of(cls, sizes: Sequence[int], tests: int) -> Plan:
+        """For a family of up to `tests` tests."""
+        shares = [one / sizes[-1] for one in sizes]
+        return cls(
+            tuple(sizes),
+            tuple(
+                tuple(nominal_levels(shares, LEVEL / 2 / count))
+                for count in range(1, tests + 1)
+            ),
+        )
+
+    def ended_at(self, size: int) -> Plan:
+        """The plan of a sample that ends at this size, looked at as planned before."""
+        sizes = [one for one in self.sizes if one < size]
+        return Plan.of([*sizes, size], len(self.levels))
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """A look at the losses of m figures: how much worse the new side is in each; each
+    array has shape (m,)."""
+
+    #: Mean losses, and their standard errors.
+    mean: FloatArray
+    error: FloatArray
+    #: Half of the width of each mean's interval, which all looks together leave with
+    #: probability LEVEL.
+    reach: FloatArray
+    #: There is a loss, by Holm over the m figures; and it is larger than its bound.
+    is_worse: npt.NDArray[np.bool_]
+    #: The loss is smaller than its bound.
+    is_within: npt.NDArray[np.bool_]
+
+
+def look(losses: FloatArray, bounds: FloatArray, plan: Plan, place: int) -> Looked:
+    """The look number `place` of the plan at `losses`, of shape (n, m), n >= 2, by t;
+    `bounds`, of shape (m,), are above 0. A figure that is missing anywhere is NaN, and
+    is neither."""
+    size, count = losses.shape
+    mean = losses.mean(axis=0)
+    error = losses.std(axis=0, ddof=1) / math.sqrt(size)
+    levels = [one[place] for one in plan.levels]
+    p = _p(mean, error, size - 1)
+    is_worse = np.zeros(count, bool)
+    for left, at in zip(range(count, 0, -1), np.argsort(p), strict=True):
+        if not p[at] <= levels[left - 1]:
+            break
+        is_worse[at] = mean[at] > bounds[at]
+    reach = -special.stdtrit(size - 1, levels[0]) * error
+    is_within = _p(bounds - mean, error, size - 1) <= levels[0]
+    return Looked(mean, error, reach, is_worse, is_within)
+
+
+def _p(distance: FloatArray, error: FloatArray, freedom: int) -> FloatArray:
+    """One-sided p of means that far above their bounds; without a spread 0 or 1."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        statistic = np.where(distance == 0, 0.0, -distance / error)
+    found: FloatArray = special.stdtr(freedom, statistic)
+    return np.where(np.isnan(distance), 1.0, found)
+
+
+def needed_size(spread: float, bound: float, plan: Plan) -> int | None:
+    """The size at which a look tells in POWER of cases that no loss is above `bound`,
+    where there is none, of values with this standard deviation; None: no look does."""
+    for size, level in zip(plan.sizes, plan.levels[0], strict=True):
+        if _distance(spread, size, level) <= bound:
+            return size
+    return None
+
+
+def smallest_found(spread: float, bound: float, plan: Plan) -> float:
+    """The loss that the last look calls worse in POWER of cases: it is told from none
+    as the only one of its family, and seen above `bound`."""
+    size = plan.sizes[-1]
+    told = _distance(spread, size, plan.levels[-1][-1])
+    return max(told, bound + _t(POWER, size - 1) * spread / math.sqrt(size))
+
+
+def _distance(spread: float, size: int, level: float) -> float:
+    freedom = size - 1
+    quantiles = _t(1 - level, freedom) + _t(POWER, freedom)
+    return quantiles * spread / math.sqrt(size)
+
+
+def _t(share: float, freedom: int) -> float:
+    return float(special.stdtrit(freedom, share))

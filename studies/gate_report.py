@@ -1,0 +1,440 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report of a gate: its answer, then each figure's change beside its tolerance; for
+people, and for a pipeline as JUnit, Markdown and TAP. Pure but for the files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+from xml.etree import ElementTree
+
+from ldapslam.base.inert import inert
+from ldapslam.reports.document import (
+    BAD,
+    GOOD,
+    MUTED,
+    Cell,
+    ChartPlace,
+    Document,
+    Field,
+    Section,
+    Table,
+    column,
+    number,
+    table,
+)
+from ldapslam.reports.typeset import NOT_AVAILABLE
+from ldapslam.studies.gate import (
+    ANSWERS,
+    CANNOT_TELL,
+    NEW,
+    NO_REGRESSION,
+    OLD,
+    REGRESSION,
+    Answer,
+    Figure,
+    Rehearsed,
+)
+from ldapslam.studies.report import figure_text, verdict_cell, write_reports
+
+SCHEMA = "ldapslam-gate/1"
+#: By how much the new side is worse in an A/A gate's rehearsals.
+REHEARSED = (0.0, 0.02, 0.05, 0.1, 0.2)
+GATE = "gate"
+_VERDICTS = {REGRESSION: "FAIL", NO_REGRESSION: "PASS", CANNOT_TELL: "INVALID"}
+_TONES = {REGRESSION: BAD, NO_REGRESSION: GOOD, CANNOT_TELL: MUTED}
+_METHOD = (
+    "Each pair of runs, one of each side, gives one change, and the pairs are the "
+    "sample. Intervals are 95 %, by t, for all looks of the gate together "
+    "(group-sequential, Lan and DeMets). A regression is a figure that is worse, by "
+    "Holm over all figures, and by more than its tolerance; no regression: the "
+    "interval lies within the tolerance."
+)
+
+
+class Made(Protocol):
+    """A run that was made."""
+
+    side: str
+    run_id: str
+    verdict: str
+    reasons: Sequence[str]
+
+
+@dataclass(frozen=True)
+class GateAnswer:
+    """What a gate has found, and how."""
+
+    job: str
+    #: Side -> what it is, as the command line has it.
+    sides: Mapping[str, str]
+    answer: Answer
+    runs: Sequence[Made]
+    #: Why it ended.
+    ended: str
+    seed: int
+    #: What a pair took.
+    pair_s: float
+    #: Of an A/A gate.
+    rehearsed: Sequence[Rehearsed] = ()
+
+    @property
+    def verdict(self) -> str:
+        return _VERDICTS[self.answer.answer]
+
+    @property
+    def statement(self) -> str:
+        """The answer in a sentence."""
+        made = f"{self.answer.pairs} pairs of runs"
+        found = self.answer.answer
+        if found == NO_REGRESSION:
+            return f"No regression: every figure is within its tolerance ({made})."
+        if found == REGRESSION:
+            return f"Regression: the new side is worse ({made})."
+        return f"It cannot be told ({made}; {self.ended})."
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """A sentence for each figure that the answer rests on."""
+        found = self.answer.answer
+        if found == NO_REGRESSION:
+            return ()
+        why = [sentence_of(one) for one in self.answer.figures if one.answer == found]
+        if self.runs and self.runs[-1].verdict == "INVALID":
+            last = self.runs[-1]
+            why.append(f"last run of the {last.side} side: {'; '.join(last.reasons)}")
+        return tuple(why) or ("no pair of runs has a figure to compare",)
+
+    @property
+    def cautions(self) -> tuple[str, ...]:
+        """What a reader has to know beside the answer."""
+        found = []
+        for side in (OLD, NEW):
+            of_side = [one for one in self.runs if one.side == side]
+            failed = [one for one in of_side if one.verdict == "FAIL"]
+            invalid = sum(one.verdict == "INVALID" for one in of_side)
+            if failed:
+                found.append(
+                    f"{len(failed)} of {len(of_side)} runs of the {side} side FAIL: "
+                    f"{'; '.join(failed[-1].reasons)}."
+                )
+            if invalid:
+                found.append(
+                    f"{invalid} of {len(of_side)} runs of the {side} side were INVALID "
+                    "and made again."
+                )
+        return tuple(found)
+
+
+def sentence_of(one: Figure) -> str:
+    """What was found of a figure."""
+    what = f"{one.metric.words} of {one.operation}"
+    if one.needs:
+        return f"{what}: n/a; needs {one.needs}"
+    if one.change is None:
+        return f"{what}: too few pairs of runs"
+    text = f"{what}: {_change_text(one)}, tolerance {_tolerance_text(one)}"
+    if one.answer == CANNOT_TELL and one.found is not None:
+        return f"{text}; {_signed(one, one.found)} would have been found"
+    return text
+
+
+def gate_document(answer: GateAnswer) -> Document:
+    """The gate as a document: its answer first."""
+    changes = [one for one in answer.answer.figures if one.change is not None]
+    place = ChartPlace(
+        "gate-changes",
+        "How much worse the new side is",
+        "each figure's change with its interval, and its tolerance",
+    )
+    chart = (place,) if changes else ()
+    return Document(
+        title=f"gate of {answer.job}",
+        verdict=answer.verdict,
+        statement=answer.statement,
+        reasons=answer.reasons,
+        cautions=answer.cautions,
+        glance=(),
+        facts=(
+            ("Job", answer.job),
+            ("Old", answer.sides[OLD] or "the job as it is"),
+            ("New", answer.sides[NEW] or "the job as it is"),
+            ("Pairs of runs", str(answer.answer.pairs)),
+            ("Ended", answer.ended),
+            ("Seed", str(answer.seed)),
+        ),
+        sections=(
+            *([_rehearsal(answer)] if answer.rehearsed else []),
+            Section("changes", "Changes", (_figures(answer.answer), *chart)),
+            Section("runs", "Runs", (_runs(answer),), in_appendix=True),
+        ),
+    )
+
+
+def write_gate(answer: GateAnswer, folder: Path) -> list[Path]:
+    """Write gate.html, .pdf, .txt, .json, .md, .tap and junit.xml; their paths."""
+    content = gate_document(answer)
+    drawn = {place.name: _chart(answer, place) for place in content.charts()}
+    paths = write_reports(folder, GATE, content, drawn, gate_json(answer))
+    texts = {
+        "junit.xml": junit(answer),
+        f"{GATE}.md": markdown(answer),
+        f"{GATE}.tap": tap(answer),
+    }
+    for name, text in texts.items():
+        part = folder / f".{name}.part"
+        part.write_text(text, "utf-8")
+        os.replace(part, folder / name)
+        paths.append(folder / name)
+    return paths
+
+
+def gate_json(answer: GateAnswer) -> dict[str, Any]:
+    """The content of gate.json."""
+    return {
+        "schema": SCHEMA,
+        "job": answer.job,
+        "answer": answer.answer.answer,
+        "verdict": answer.verdict,
+        "statement": answer.statement,
+        "reasons": list(answer.reasons),
+        "cautions": list(answer.cautions),
+        "sides": dict(answer.sides),
+        "pairs": answer.answer.pairs,
+        "ended": answer.ended,
+        "seed": answer.seed,
+        "method": _METHOD,
+        "figures": [_figure_json(one) for one in answer.answer.figures],
+        "pair_s": answer.pair_s,
+        "rehearsed": [
+            {"change": one.change, "answers": dict(one.answers), "pairs": one.pairs}
+            for one in answer.rehearsed
+        ],
+        "runs": [
+            {
+                "side": one.side,
+                "run_id": one.run_id,
+                "verdict": one.verdict,
+                "reasons": list(one.reasons),
+            }
+            for one in answer.runs
+        ],
+    }
+
+
+def _figure_json(one: Figure) -> dict[str, Any]:
+    value, *ends = one.change or (None, None, None)
+    return {
+        "operation": one.operation,
+        "metric": one.metric.name,
+        "answer": one.answer,
+        "tolerance": one.tolerance,
+        "old": one.old,
+        "new": one.new,
+        "ratio" if one.metric.is_ratio else "difference": value,
+        "ci95": None if one.change is None else ends,
+        "would_have_been_found": one.found,
+        "needs": one.needs,
+        "sentence": sentence_of(one),
+    }
+
+
+class _Case(NamedTuple):
+    """A test, for a pipeline."""
+
+    operation: str
+    metric: str
+    answer: str
+    sentence: str
+
+
+def _cases(answer: GateAnswer) -> list[_Case]:
+    """One of each figure; of a gate without figures, itself: none would pass."""
+    return [
+        _Case(one.operation, one.metric.name, one.answer, sentence_of(one))
+        for one in answer.answer.figures
+    ] or [_Case(GATE, GATE, CANNOT_TELL, "; ".join(answer.reasons))]
+
+
+def junit(answer: GateAnswer) -> str:
+    """A test case for each figure: a regression is its failure; what cannot be told,
+    its error."""
+    cases = _cases(answer)
+    found = [one.answer for one in cases]
+    suite = ElementTree.Element(
+        "testsuite",
+        name=inert(f"gate of {answer.job}"),
+        tests=str(len(cases)),
+        failures=str(found.count(REGRESSION)),
+        errors=str(found.count(CANNOT_TELL)),
+        skipped="0",
+    )
+    for one in cases:
+        class_name = inert(f"{answer.job}.{one.operation}")
+        case = ElementTree.SubElement(
+            suite, "testcase", classname=class_name, name=one.metric
+        )
+        kind = {REGRESSION: "failure", CANNOT_TELL: "error"}.get(one.answer)
+        if kind:
+            message = inert(one.sentence)
+            ElementTree.SubElement(case, kind, message=message, type=one.answer)
+    root = ElementTree.Element("testsuites")
+    root.append(suite)
+    ElementTree.indent(root)
+    return ElementTree.tostring(root, "unicode", xml_declaration=True) + "\n"
+
+
+def tap(answer: GateAnswer) -> str:
+    """Test Anything Protocol, version 13: what cannot be told is not ok."""
+    cases = _cases(answer)
+    lines = ["TAP version 13", f"1..{len(cases)}"]
+    for place, one in enumerate(cases, 1):
+        word = "ok" if one.answer == NO_REGRESSION else "not ok"
+        # a number sign begins a directive
+        said = inert(f"{one.answer}: {one.sentence}").replace("#", "\\#")
+        lines.append(f"{word} {place} - {said}")
+    return "\n".join(lines) + "\n"
+
+
+def markdown(answer: GateAnswer) -> str:
+    """For the summary of a pipeline's step."""
+    content = gate_document(answer)
+    sections = [
+        f"## {_escaped(content.title)}: {content.verdict}",
+        _escaped(answer.statement),
+        "\n".join(f"- {_escaped(one)}" for one in (*answer.reasons, *answer.cautions)),
+        "\n".join(_markdown_rows(_figures(answer.answer))),
+    ]
+    return "\n\n".join(filter(None, sections)) + "\n"
+
+
+def _markdown_rows(of: Table) -> Iterator[str]:
+    titles = [f"{c.title} ({c.unit})" if c.unit else c.title for c in of.columns]
+    yield "| " + " | ".join(map(_escaped, titles)) + " |"
+    yield "|" + "|".join("---:" if c.is_number else "---" for c in of.columns) + "|"
+    for row in of.rows:
+        yield "| " + " | ".join(_escaped(cell.text) for cell in row) + " |"
+
+
+def _escaped(text: str) -> str:
+    """Names of a job are data, in Markdown as in HTML."""
+    made = inert(text).replace("&", "&amp;").replace("<", "&lt;").replace("\n", " ")
+    return "".join(f"\\{one}" if one in "\\`*_[]|#~" else one for one in made)
+
+
+def _figures(answer: Answer) -> Table:
+    return table(
+        "gate-figures",
+        f"The new side against the old one, over {answer.pairs} pairs of runs",
+        answer.figures,
+        column("Operation", lambda one: one.operation),
+        column("Metric", lambda one: one.metric.title),
+        number("old", lambda one: _value(one, one.old)),
+        number("new", lambda one: _value(one, one.new)),
+        number("change (95 %)", _change_cell),
+        number("tolerance", _tolerance_text),
+        column("Answer", lambda one: Cell(one.answer, _TONES[one.answer])),
+        number(
+            "would be found",
+            lambda one: (
+                Cell(NOT_AVAILABLE, MUTED)
+                if one.found is None
+                else _signed(one, one.found)
+            ),
+        ),
+        notes=(
+            _METHOD,
+            "would be found: a change of this size, in 80 % of gates with this many "
+            "pairs and this spread.",
+        ),
+    )
+
+
+def _rehearsal(answer: GateAnswer) -> Section:
+    def share(name: str) -> Field[Rehearsed]:
+        return number(f"{name} (%)", lambda one: f"{one.answers[name] * 100:.1f}")
+
+    found = table(
+        "gate-rehearsal",
+        "What this gate finds on these hosts, in the time given",
+        answer.rehearsed,
+        column("New side is worse by", lambda one: f"{one.change * 100:g} %"),
+        *map(share, ANSWERS),
+        number("pairs", lambda one: f"{one.pairs:g}"),
+        number("time (s)", lambda one: f"{one.pairs * answer.pair_s:.0f}"),
+        notes=(
+            "Of 1,000 gates each: pairs of runs are drawn from those of this gate, the "
+            "sides swapped at random and the change added to all times and rates. "
+            "Pairs and time are medians. Regressions of the first line are false "
+            "alarms.",
+        ),
+    )
+    return Section("rehearsal", "Rehearsal", (found,))
+
+
+def _value(one: Figure, value: float | None) -> Cell:
+    if value is None:
+        return Cell(NOT_AVAILABLE, MUTED, one.needs)
+    return Cell(figure_text(value * one.metric.scale))
+
+
+def _change_cell(one: Figure) -> Cell:
+    if one.change is None:
+        return Cell(NOT_AVAILABLE, MUTED, one.needs)
+    return Cell(_change_text(one))
+
+
+def _change_text(one: Figure) -> str:
+    assert one.change is not None
+    value, low, high = (_percent(one, end) for end in one.change)
+    return f"{value:+.1f} {_unit(one)} ({low:+.1f} to {high:+.1f})"
+
+
+def _signed(one: Figure, change: float) -> str:
+    return f"{_percent(one, change):+.1f} {_unit(one)}"
+
+
+def _percent(one: Figure, change: float) -> float:
+    """In % of the old value, or in percentage points."""
+    return (change - 1 if one.metric.is_ratio else change) * 100
+
+
+def _unit(one: Figure) -> str:
+    return "%" if one.metric.is_ratio else "points"
+
+
+def _tolerance_text(one: Figure) -> str:
+    return f"{one.tolerance * 100:g} {_unit(one)}"
+
+
+def _runs(answer: GateAnswer) -> Table:
+    return table(
+        "gate-runs",
+        "All runs, in the order in which they were made",
+        answer.runs,
+        column("Run", lambda one: one.run_id),
+        column("Side", lambda one: one.side),
+        column("Verdict", lambda one: verdict_cell(one.verdict)),
+        column("Why", lambda one: "; ".join(one.reasons)),
+        limit=500,
+    )
+
+
+def _chart(answer: GateAnswer, place: ChartPlace) -> str:
+    from ldapslam.reports.charts.charts import Span, draw_spans
+
+    spans = []
+    for one in answer.answer.figures:
+        if one.change is None:
+            continue
+        # to the right is worse, whatever the figure
+        sign = -1 if one.metric.name in ("throughput", "goodput") else 1
+        value, *ends = (sign * _percent(one, end) for end in one.change)
+        label = f"{one.operation} {one.metric.words}"
+        limit = one.tolerance * 100
+        tone = _TONES[one.answer]
+        spans.append(Span(label, value, min(ends), max(ends), limit, tone))
+    return draw_spans(place, spans, "worse by (% of the old side; errors: points)")

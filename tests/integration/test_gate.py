@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ldapslam gate` between real servers: its answers, and what a pipeline reads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from ldapslam.agent._engine import Responder
+from support.command_line import ldapslam
+
+#: The canned server's time for a response: half a millisecond, and twice that.
+_OLD_NS, _NEW_NS = 500_000, 1_000_000
+
+JOB = """\
+job: gate
+targets: {server: "ldap://127.0.0.1:1"}
+run: {duration: 500ms, interval: 100ms, drain: 1s}
+validity: {send_lag_p99: 100ms, stall: 2s, loop_share: 100%, run_queue_share: 100%,
+           busy_share: 100%, disturbed_intervals: 100%}
+streams:
+  - name: readers
+    target: server
+    load: {closed: {clients: 2}}
+    operations: [{search: {base: "ou=people,dc=example,dc=com",
+                           filter: "(uid=user.[0-9])"}}]
+"""
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    path = tmp_path / "gate.yaml"
+    path.write_text(JOB)
+    return path
+
+
+@pytest.fixture
+def servers() -> Iterator[tuple[Responder, Responder]]:
+    old, new = Responder(delays=[(1, _OLD_NS)]), Responder(delays=[(1, _NEW_NS)])
+    old.start()
+    new.start()
+    yield old, new
+    old.stop()
+    new.stop()
+
+
+def gate(job: Path, *arguments: str) -> tuple[int, dict[str, Any], Path]:
+    """Exit code, gate.json and its folder."""
+    out = job.parent / "out"
+    ended = ldapslam(*("gate", job, "--out", out, "--json"), *arguments, cwd=job.parent)
+    assert ended.stdout, ended.stderr
+    return ended.returncode, json.loads(ended.stdout), out
+
+
+def test_a_slower_server_is_a_regression(
+    job: Path, servers: tuple[Responder, Responder]
+) -> None:
+    old, new = servers
+    code, found, out = gate(job, "--old", old.uri, "--new", new.uri)
+    assert (code, found["answer"]) == (1, "regression"), found
+    figures = {one["metric"]: one for one in found["figures"]}
+    assert figures["throughput"]["ratio"] < 0.7
+    assert figures["throughput"]["answer"] == "regression"
+    assert figures["errors"]["answer"] == "no regression"
+    assert found["pairs"] == 6
+    assert [run["side"] for run in found["runs"][:4]] in (
+        ["old", "new", "new", "old"],
+        ["new", "old", "old", "new"],
+    )
+    suite = ElementTree.parse(out / "junit.xml").getroot().find("testsuite")
+    assert suite is not None
+    assert suite.find("testcase[@name='throughput']/failure") is not None
+    assert "FAIL" in (out / "gate.md").read_text().splitlines()[0]
+    # the store has every run, which can be reported by itself
+    store = out / "results.sqlite"
+    run_id = found["runs"][0]["run_id"]
+    ended = ldapslam("report", run_id, "--store", store, "--out", out / "run")
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_labs_of_two_settings_that_do_not_matter_are_no_regression(job: Path) -> None:
+    code, found, out = gate(
+        job,
+        *("--lab", "slapd", "--entries", "20", "--tolerance", "60%"),
+        *("--old", "lab.settings.idletimeout=600"),
+        *("--new", "lab.settings.idletimeout=900"),
+        *("--metric", "throughput", "--metric", "errors"),
+    )
+    assert (code, found["answer"]) == (0, "no regression"), found
+    assert "60 %" in (out / "gate.txt").read_text()
+
+
+@pytest.mark.long
+def test_a_gate_of_a_server_against_itself_tells_what_it_would_find(
+    job: Path, servers: tuple[Responder, Responder]
+) -> None:
+    old, _ = servers
+    code, found, out = gate(job, "--old", old.uri, "--aa", "--time", "40s")
+    assert code in (0, 3), found
+    rows = {one["change"]: one["answers"]["regression"] for one in found["rehearsed"]}
+    assert rows[0.0] <= 0.05
+    assert list(rows.values()) == sorted(rows.values())
+    assert "What this gate finds" in (out / "gate.txt").read_text()

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `ldapslam gate` refuses before anything is started, and what a side may be."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ldapslam.cli import main
+from ldapslam.cli.study.gate_runs import Side, side_of
+from ldapslam.cli.submission import JobFile
+from ldapslam.studies.study_file import StudyLab
+
+JOB = """\
+job: gate
+vars: {users: 10}
+targets: {server: "ldap://one"}
+run: {duration: 500ms, interval: 100ms}
+streams:
+  - name: readers
+    target: server
+    load: {closed: {clients: 2}}
+    operations: [{search: {base: "ou=people,dc=example,dc=com",
+                           filter: "(uid=user.[0-${users}])"}}]
+"""
+
+
+@pytest.fixture(autouse=True)
+def kept_signal_handler() -> Iterator[None]:
+    handler = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, handler)
+
+
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "gate.yaml"
+    path.write_text(JOB)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ("--old ldap://h --new ldap://h", "are the same"),
+        ("--old ldap://h --new /no/such/slapd", "there is no file or folder"),
+        ("--new lab.settings.threads=2", "there is no lab"),
+        ("--lab slapd --new .", "no slapd below '.'"),
+        ("--aa --new ldap://h", "--aa has one side alone"),
+        ("--new ldap://h --tolerance 5", "--tolerance: expected a percentage"),
+        ("--new ldap://h --metric p98", "--metric: unknown metric 'p98'"),
+        ("--new http://h", "--new: "),
+        ("--new ldap://h --time 5s", "6 pairs of runs are the least"),
+        ("--new user=3", "user"),
+    ],
+)
+def test_a_mistake_is_told_with_the_remedy(
+    job: Path, capsys: pytest.CaptureFixture[str], arguments: str, says: str
+) -> None:
+    assert main.run(["gate", str(job), *arguments.split()]) == 2
+    said = capsys.readouterr().err
+    assert says in said
+    assert "hint: " in said
+    assert not (job.parent / "ldapslam-runs").exists()
+
+
+def side(job: Path, *changes: str, lab: StudyLab | None = None) -> Side:
+    return side_of("new", changes, JobFile(job), (), lab)
+
+
+def test_a_side_is_the_job_with_changes(job: Path) -> None:
+    made = side(job, "ldap://two", "users=20", "run.duration=1s")
+    assert made.job.targets == {"server": ["ldap://two"]}
+    assert made.job.run.duration_ns == 1_000_000_000
+    assert made.identity != side(job).identity
+    assert side(job).identity == side(job, "users=10").identity
+
+
+@pytest.mark.parametrize(
+    ("kind", "place"),
+    [("slapd", "usr/local/libexec/slapd"), ("389ds", "sbin/ns-slapd")],
+)
+def test_a_folder_is_one_that_a_server_is_installed_in(
+    job: Path, kind: str, place: str
+) -> None:
+    program = job.parent / "installed" / place
+    program.parent.mkdir(parents=True)
+    program.touch()
+    lab = StudyLab.model_validate({"server": kind})
+    assert side(job, "installed", lab=lab).point.lab == {"binary": str(program)}
+    named = side(job, str(program), "lab.settings.threads=2", lab=lab)
+    assert named.point.lab == {"binary": str(program), "settings.threads": "2"}
+
+
+def test_of_several_targets_one_is_to_be_named(
+    job: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job.write_text(JOB.replace("targets: {", 'targets: {other: "ldap://two", '))
+    assert main.run(["gate", str(job), "--new", "ldap://three"]) == 2
+    said = capsys.readouterr().err
+    assert "targets.other=…, targets.server=…" in said

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of a growing sample: published levels, and the rates of error by simulation."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from ldapslam.reports.comparing.change import LEVEL, POWER
+from ldapslam.reports.comparing.sequential import (
+    FIRST_LOOK,
+    Plan,
+    look,
+    looks,
+    needed_size,
+    nominal_levels,
+    smallest_found,
+)
+
+SAMPLES = 4_000
+BOUND = 0.05
+#: The levels are exact of the normal distribution; of t with few degrees of freedom
+#: 0.029 are spent where 0.025 are meant (40,000 samples of 24), and the samples vary.
+T_EXCESS = 1.35
+
+
+def test_levels_are_the_published_ones() -> None:
+    """Five equal looks at 0.025, Pocock-type: Proschan, Lan and Wittes (2006), and R's
+    ldbounds."""
+    levels = nominal_levels([0.2, 0.4, 0.6, 0.8, 1.0], 0.025)
+    assert stats.norm.isf(levels) == pytest.approx(
+        [2.4380, 2.4268, 2.4101, 2.3966, 2.3859], abs=2e-4
+    )
+
+
+def test_one_look_has_the_whole_level() -> None:
+    assert nominal_levels([1.0], 0.025) == pytest.approx([0.025])
+
+
+@pytest.mark.parametrize("level", [0.025, 0.025 / 20])
+def test_all_looks_together_spend_the_level(level: float) -> None:
+    sizes = np.array(looks(40))
+    levels = nominal_levels((sizes / 40).tolist(), level)
+    rng = np.random.default_rng(1)
+    rejected = 0
+    for _ in range(40):
+        sums = rng.standard_normal((5_000, 40)).cumsum(axis=1)[:, sizes - 1]
+        z = sums / np.sqrt(sizes)
+        rejected += int((z > stats.norm.isf(levels)).any(axis=1).sum())
+    share = rejected / 200_000
+    assert share == pytest.approx(level, abs=4 * np.sqrt(level / 200_000))
+
+
+def test_looks_grow_and_end_at_the_last_value() -> None:
+    assert looks(FIRST_LOOK) == [FIRST_LOOK]
+    assert looks(7) == [6, 7]
+    assert looks(31) == [6, 8, 10, 12, 14, 16, 20, 24, 28, 31]
+
+
+def end_of(losses: np.ndarray, plan: Plan) -> str:
+    """`worse`, `within` or nothing of a growing sample of losses, shape (n, m)."""
+    bounds = np.full(losses.shape[1], BOUND)
+    is_within = np.zeros(losses.shape[1], bool)
+    for place, size in enumerate(plan.sizes):
+        looked = look(losses[:size], bounds, plan, place)
+        is_within |= looked.is_within
+        if looked.is_worse.any():
+            return "worse"
+        if is_within.all():
+            return "within"
+    return ""
+
+
+def ends_of(effect: float, spread: float, figures: int, size: int) -> list[str]:
+    rng = np.random.default_rng(2)
+    plan = Plan.of(looks(size), figures)
+    return [
+        end_of(rng.normal(effect, spread, (size, figures)), plan)
+        for _ in range(SAMPLES)
+    ]
+
+
+@pytest.mark.parametrize("figures", [1, 8])
+@pytest.mark.parametrize("spread", [0.05, 0.2])
+def test_what_does_not_differ_is_seldom_worse(figures: int, spread: float) -> None:
+    ends = ends_of(0.0, spread, figures, 24)
+    assert ends.count("worse") / SAMPLES <= T_EXCESS * LEVEL / 2
+
+
+def test_a_loss_at_the_bound_is_seldom_within() -> None:
+    ends = ends_of(BOUND, 0.05, 1, 24)
+    assert ends.count("within") / SAMPLES <= T_EXCESS * LEVEL / 2
+
+
+def test_a_loss_of_twice_the_bound_is_found() -> None:
+    assert ends_of(2 * BOUND, 0.06, 8, 24).count("worse") / SAMPLES > 0.95
+
+
+def test_the_smallest_loss_that_is_found_is_found_as_often_as_stated() -> None:
+    plan = Plan.of(looks(24), 4)
+    effect = smallest_found(0.06, BOUND, plan)
+    rng = np.random.default_rng(3)
+    losses = rng.normal(0.0, 0.06, (SAMPLES, 24, 4))
+    losses[:, :, 0] += effect
+    found = sum(end_of(one, plan) == "worse" for one in losses) / SAMPLES
+    # earlier looks find some more
+    assert POWER - 0.02 < found < POWER + 0.1
+
+
+def test_the_size_that_is_needed_tells_as_often_as_stated() -> None:
+    plan = Plan.of(looks(60), 1)
+    size = needed_size(0.06, BOUND, plan)
+    assert size is not None
+    assert size < 60
+    rng = np.random.default_rng(4)
+    told = 0
+    for _ in range(SAMPLES):
+        losses = rng.normal(0.0, 0.06, (size, 1))
+        looked = look(losses, np.array([BOUND]), plan, plan.sizes.index(size))
+        told += bool(looked.is_within[0])
+    assert told / SAMPLES > POWER - 0.02
+    assert needed_size(10.0, BOUND, plan) is None
+
+
+def test_figures_without_a_spread_are_told_at_once() -> None:
+    plan = Plan.of(looks(6), 2)
+    looked = look(np.tile([0.0, 0.5], (6, 1)), np.full(2, BOUND), plan, 0)
+    assert looked.is_within.tolist() == [True, False]
+    assert looked.is_worse.tolist() == [False, True]
+    assert looked.reach.tolist() == [0.0, 0.0]
+
+
+def test_a_missing_figure_is_neither_and_hides_no_other() -> None:
+    plan = Plan.of(looks(6), 2)
+    losses = np.column_stack([np.full(6, 0.2), np.full(6, 0.1)])
+    losses[:, 1] += np.linspace(-0.01, 0.01, 6)
+    losses[3, 0] = np.nan
+    looked = look(losses, np.full(2, BOUND), plan, 0)
+    assert looked.is_worse.tolist() == [False, True]
+    assert not looked.is_within.any()
+
+
+def test_a_sample_that_ends_early_spends_what_is_left() -> None:
+    plan = Plan.of(looks(40), 2).ended_at(13)
+    assert plan.sizes == (6, 8, 10, 12, 13)
+    assert plan.levels[0][-1] > Plan.of(looks(40), 2).levels[0][4]
+    assert len(plan.levels) == 2

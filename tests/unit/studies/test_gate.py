@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The gate on made-up figures: its answers, and how they are told."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from ldapslam.base.fault import Fault
+from ldapslam.reports.comparing.readings import METRICS, Reading, Readings
+from ldapslam.studies.gate import (
+    ANSWERS,
+    CANNOT_TELL,
+    DEFAULT_METRICS,
+    NEW,
+    NO_REGRESSION,
+    OLD,
+    REGRESSION,
+    Gate,
+    Tolerances,
+    order_of,
+)
+from ldapslam.studies.gate_report import (
+    REHEARSED,
+    GateAnswer,
+    gate_document,
+    gate_json,
+    junit,
+    markdown,
+    sentence_of,
+    tap,
+    write_gate,
+)
+
+SEARCH = "readers.search"
+_USUAL = {"throughput": 5000.0, "p50": 800.0, "p99": 3000.0, "errors": 0.0}
+
+Change = Callable[[str, float], float | None]
+
+
+def readings(
+    rng: np.random.Generator, spread: float, change: Change = lambda _, value: value
+) -> Readings:
+    """Of a run whose figures vary by this share."""
+    found: Readings = {}
+    for name, usual in _USUAL.items():
+        value = change(name, usual * math.exp(rng.normal(0.0, spread)))
+        needs = "1,000 requests (it has 7)" if value is None else ""
+        found[SEARCH, METRICS[name]] = Reading(value, None, 0, needs)
+    return found
+
+
+def gate_of(
+    change: Change = lambda _, value: value,
+    *,
+    spread: float = 0.02,
+    most: int = 24,
+    tolerances: tuple[str, ...] = (),
+) -> Gate:
+    """A gate that has ended."""
+    rng = np.random.default_rng(1)
+    gate = Gate(DEFAULT_METRICS, Tolerances.of(tolerances))
+    for number in range(1, most + 1):
+        gate.add(readings(rng, spread), readings(rng, spread, change))
+        if number == 5:
+            gate.plan_for(most)
+        if gate.is_clear:
+            break
+    gate.end()
+    return gate
+
+
+def slower(name: str, value: float) -> float:
+    """By a tenth."""
+    if name == "throughput":
+        return value / 1.1
+    return value * 1.1
+
+
+def told(gate: Gate, job: str = "lookups") -> GateAnswer:
+    sides = {OLD: "lab.settings.threads=16", NEW: "lab.settings.threads=2"}
+    return GateAnswer(job, sides, gate.answer(), (), "the time was over", 1, 7.5)
+
+
+def test_what_does_not_differ_is_no_regression() -> None:
+    gate = gate_of()
+    assert gate.answer().answer == NO_REGRESSION
+    assert {one.answer for one in gate.answer().figures} == {NO_REGRESSION}
+    assert gate.answer().pairs < 24  # it ended when that was clear
+
+
+def test_what_is_slower_is_a_regression_with_its_size() -> None:
+    answer = gate_of(slower).answer()
+    assert answer.answer == REGRESSION
+    by_name = {one.metric.name: one for one in answer.figures}
+    assert by_name["throughput"].change is not None
+    assert by_name["throughput"].change[0] == pytest.approx(1 / 1.1, rel=0.03)
+    assert by_name["p99"].change is not None
+    value, low, high = by_name["p99"].change
+    assert low < value < high
+    assert value == pytest.approx(1.1, rel=0.03)
+    assert by_name["errors"].answer == NO_REGRESSION
+
+
+def test_what_is_faster_is_no_regression() -> None:
+    def faster(name: str, value: float) -> float:
+        return value * 1.5 if name == "throughput" else value / 1.5
+
+    assert gate_of(faster).answer().answer == NO_REGRESSION
+
+
+def test_more_errors_are_a_regression() -> None:
+    def failing(name: str, value: float) -> float:
+        return 0.03 if name == "errors" else value
+
+    answer = gate_of(failing).answer()
+    assert [one.metric.name for one in answer.figures if one.answer == REGRESSION] == [
+        "errors"
+    ]
+    assert gate_of(failing, tolerances=("errors=5%",)).answer().answer == NO_REGRESSION
+
+
+def test_a_spread_too_large_for_the_time_cannot_be_told() -> None:
+    gate = gate_of(spread=0.5, most=8)
+    answer = gate.answer()
+    assert answer.answer == CANNOT_TELL
+    one = answer.figures[0]
+    assert one.answer == CANNOT_TELL
+    assert one.found is not None
+    assert one.found < 0.7  # of a throughput: only a large fall would have been found
+    assert "would have been found" in sentence_of(one)
+    assert set(gate.needed().values()) - {6} == {None}
+
+
+def test_a_tolerance_of_one_metric_is_its_own() -> None:
+    assert gate_of(slower, tolerances=("25%",)).answer().answer == NO_REGRESSION
+    answer = gate_of(slower, tolerances=("25%", "p99=2%")).answer()
+    assert [one.metric.name for one in answer.figures if one.answer == REGRESSION] == [
+        "p99"
+    ]
+
+
+def test_a_figure_that_is_missing_never_passes() -> None:
+    def without_p99(name: str, value: float) -> float | None:
+        return None if name == "p99" else value
+
+    answer = gate_of(without_p99).answer()
+    assert answer.answer == CANNOT_TELL
+    [missing] = [one for one in answer.figures if one.needs]
+    assert sentence_of(missing) == (
+        "p99 of readers.search: n/a; needs 1,000 requests (it has 7)"
+    )
+
+
+def test_a_gate_without_figures_never_passes() -> None:
+    gate = Gate(DEFAULT_METRICS, Tolerances())
+    for _ in range(6):
+        gate.add({}, {})
+    gate.plan_for(6)
+    gate.end()
+    assert gate.answer().answer == CANNOT_TELL
+    assert told(gate).verdict == "INVALID"
+    assert told(gate).reasons == ("no pair of runs has a figure to compare",)
+    assert "not ok 1 - cannot tell: no pair of runs" in tap(told(gate))
+    assert 'tests="1" failures="0" errors="1"' in junit(told(gate))
+
+
+def test_each_side_is_first_in_one_of_two_pairs() -> None:
+    orders = list(islice(order_of(3), 400))
+    for pair in zip(orders[::2], orders[1::2], strict=True):
+        assert set(pair) == {(OLD, NEW), (NEW, OLD)}
+    assert 60 < sum(first == (OLD, NEW) for first in orders[::2]) < 140
+    assert orders == list(islice(order_of(3), 400))
+    assert orders != list(islice(order_of(4), 400))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("5", "percentage"),
+        ("0%", "more than 0%"),
+        ("100%", "less than 100%"),
+        ("p98=5%", "unknown metric 'p98'"),
+        ("p99=", "percentage"),
+    ],
+)
+def test_a_wrong_tolerance_is_refused(text: str, says: str) -> None:
+    with pytest.raises(Fault, match=re.escape(says)):
+        Tolerances.of([text])
+
+
+def test_a_rehearsal_finds_more_of_what_is_larger() -> None:
+    gate = gate_of(spread=0.04)
+    found = gate.rehearse(REHEARSED, gates=200)
+    regressions = [one.answers[REGRESSION] for one in found]
+    assert regressions == sorted(regressions)
+    assert regressions[0] < 0.03
+    assert regressions[-1] == 1.0
+    assert found[0].answers[NO_REGRESSION] > 0.5
+    assert all(sum(one.answers.values()) == pytest.approx(1) for one in found)
+    assert all(set(one.answers) == set(ANSWERS) for one in found)
+    assert found[-1].pairs == 6
+
+
+def test_junit_has_a_case_for_each_figure() -> None:
+    suite = ElementTree.fromstring(junit(told(gate_of(slower)))).find("testsuite")
+    assert suite is not None
+    cases = {case.get("name"): case for case in suite}
+    assert set(cases) == set(DEFAULT_METRICS)
+    failure = cases["p50"].find("failure")
+    assert failure is not None
+    assert re.match(r"p50 of readers.search: \+\d", failure.get("message", ""))
+    assert len(cases["errors"]) == 0
+    assert suite.get("tests") == "4"
+    assert int(suite.get("failures", "")) == len(suite.findall("*/failure"))
+
+
+def test_what_cannot_be_told_is_an_error_of_junit_and_not_ok_of_tap() -> None:
+    answer = told(gate_of(spread=0.5, most=8))
+    suite = ElementTree.fromstring(junit(answer)).find("testsuite")
+    assert suite is not None
+    assert int(suite.get("errors", "")) == len(suite.findall("*/error")) == 3
+    lines = tap(answer).splitlines()
+    assert lines[:2] == ["TAP version 13", "1..4"]
+    assert [line.startswith("not ok") for line in lines[2:]] == [True] * 3 + [False]
+
+
+def test_names_of_a_job_are_data_in_every_output() -> None:
+    answer = told(gate_of(), job="<b>|`x`\x1b[31m # [a](b)")
+    text = markdown(answer)
+    assert "<b>" not in text
+    assert "\x1b" not in text
+    assert r"\`x\`" in text
+    assert r"\[a\](b)" in text
+    suite = ElementTree.fromstring(junit(answer)).find("testsuite")
+    assert suite is not None
+    assert suite.get("name") == r"gate of <b>|`x`\u001b[31m # [a](b)"
+
+
+def test_all_outputs_are_written_and_agree(tmp_path: Path) -> None:
+    answer = told(gate_of(slower))
+    files = write_gate(answer, tmp_path)
+    assert sorted(path.name for path in files) == [
+        "gate.html",
+        "gate.json",
+        "gate.md",
+        "gate.pdf",
+        "gate.tap",
+        "gate.txt",
+        "junit.xml",
+    ]
+    found = json.loads((tmp_path / "gate.json").read_text())
+    assert found == json.loads(json.dumps(gate_json(answer)))
+    assert found["answer"] == REGRESSION
+    assert found["verdict"] == gate_document(answer).verdict == "FAIL"
+    for name in ("gate.html", "gate.txt", "gate.md"):
+        assert "regression" in (tmp_path / name).read_text().lower()
+    assert (tmp_path / "gate.md").read_text().count("| readers.search |") == 4
