@@ -49,6 +49,7 @@ _COMMANDS = {
     "study": "study.study",
     "capacity": "study.capacity",
     "gate": "study.gate",
+    "baseline": "study.baseline",
     "search": "measure.one_line",
     "add": "measure.one_line",
     "modify": "measure.one_line",

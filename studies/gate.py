@@ -2,9 +2,9 @@
 """The gate: is the new side worse than the old one by more than a tolerance? Pure.
 
 Runs of both sides alternate, in pairs; each pair gives the loss of every figure, and so
-what the host did to both runs is not in it. The pairs are looked at as they come
-(reports/comparing/sequential.py), and the gate ends when the answer is clear, or its
-time is over:
+what the host did to both runs is not in it. With a baseline the old side is runs that
+were made before. The runs are looked at as they come (reports/comparing/sequential.py),
+and the gate ends when the answer is clear, or its time is over:
 
 - a *regression*: a figure is worse, by Holm over all figures, and by more than its
   tolerance;
@@ -27,10 +27,11 @@ import numpy.typing as npt
 
 from ldapslam.base.fault import Fault, unknown
 from ldapslam.base.units import parse_ratio
-from ldapslam.reports.comparing.readings import METRICS, Metric, Readings
+from ldapslam.reports.comparing.readings import METRICS, Metric, Reading, Readings
 from ldapslam.reports.comparing.sequential import (
     FIRST_LOOK,
     Looked,
+    Means,
     Plan,
     look,
     looks,
@@ -133,8 +134,15 @@ class Figure:
 class Answer:
     """What the gate has found."""
 
+    #: Of runs; with a baseline, new runs.
     pairs: int
     figures: tuple[Figure, ...]
+    is_paired: bool = True
+
+    @property
+    def sample(self) -> str:
+        """What is counted."""
+        return "Pairs of runs" if self.is_paired else "New runs"
 
     @property
     def answer(self) -> str:
@@ -157,93 +165,112 @@ class Rehearsed:
 
 
 class Gate:
-    """The pairs so far, and what they say."""
+    """The runs so far, and what they say."""
 
-    def __init__(self, metrics: Sequence[str], tolerances: Tolerances) -> None:
+    def __init__(
+        self,
+        metrics: Sequence[str],
+        tolerances: Tolerances,
+        baseline: Sequence[Readings] = (),
+    ) -> None:
+        """With a baseline the old side is its runs, two or more; else runs come in
+        pairs."""
         self._metrics, self._tolerances = metrics, tolerances
-        #: Of each pair: the old run's readings and the new one's.
-        self.pairs: list[tuple[Readings, Readings]] = []
+        self._is_paired = not baseline
+        self._old, self._new = list(baseline), list[Readings]()
         #: Set by `plan_for`.
         self.plan: Plan | None = None
         self._keys: list[Key] = []
         self._is_within: npt.NDArray[np.bool_] = np.zeros(0, bool)
         self._looked: Looked | None = None
 
-    def add(self, old: Readings, new: Readings) -> None:
-        """One more pair. A look that is due is taken."""
-        self.pairs.append((old, new))
-        if len(self.pairs) == 1:
-            keys = dict.fromkeys((*old, *new))
+    @property
+    def size(self) -> int:
+        """Pairs so far; with a baseline, runs."""
+        return len(self._new)
+
+    def add(self, new: Readings, old: Readings | None = None) -> None:
+        """One more run of the new side, with the old one of its pair. A look that is
+        due is taken."""
+        if old is not None:
+            self._old.append(old)
+        self._new.append(new)
+        if self.size == 1:
+            keys = dict.fromkeys((*self._old[0], *new))
             self._keys = [one for one in keys if one[1].name in self._metrics]
             self._is_within = np.zeros(len(self._keys), bool)
-        if self.plan and len(self.pairs) in self.plan.sizes:
+        if self.plan and self.size in self.plan.sizes:
             self._look(self.plan)
 
     def plan_for(self, most: int) -> None:
-        """Pairs will be up to `most`, at least FIRST_LOOK."""
+        """There will be up to `most` pairs or runs, at least FIRST_LOOK; to be called
+        between the first of them and that look."""
         self.plan = Plan.of(looks(max(most, FIRST_LOOK)), max(len(self._keys), 1))
 
     def end(self) -> None:
-        """There will be no more pairs: the look at the last ones, unless it was."""
-        if self.plan and 2 <= len(self.pairs) < self.plan.sizes[-1]:
-            self.plan = self.plan.ended_at(len(self.pairs))
+        """There will be no more: the look at the last ones, unless it was."""
+        if self.plan and 2 <= self.size < self.plan.sizes[-1]:
+            self.plan = self.plan.ended_at(self.size)
             self._look(self.plan)
 
     @property
     def is_clear(self) -> bool:
-        """Whether more pairs would not change the answer."""
+        """Whether more runs would not change the answer."""
         return self.answer().answer != CANNOT_TELL
 
     def _look(self, plan: Plan) -> None:
         """What a look has found to be within its tolerance stays so."""
-        place = plan.sizes.index(len(self.pairs))
-        self._looked = look(self._losses(), self._bounds(), plan, place)
+        means = (
+            Means.of_pairs(self._losses())
+            if self._is_paired
+            else Means.of_sides(self._scaled(self._old), self._scaled(self._new))
+        )
+        place = plan.sizes.index(self.size)
+        self._looked = look(means, self._bounds(), plan, place)
         self._is_within |= self._looked.is_within
 
     def _bounds(self) -> FloatArray:
         return np.array([self._tolerances.bound(metric) for _, metric in self._keys])
 
     def _losses(self) -> FloatArray:
-        """Shape (pairs, keys)."""
-        rows = [
-            [_loss(key[1], _value(old, key), _value(new, key)) for key in self._keys]
-            for old, new in self.pairs
-        ]
+        """Of the pairs; shape (pairs, keys)."""
+        return self._scaled(self._new) - self._scaled(self._old)
+
+    def _scaled(self, runs: Sequence[Readings]) -> FloatArray:
+        """Values of runs on the scale of losses; shape (runs, keys)."""
+        rows = [[_scaled(key[1], run.get(key)) for key in self._keys] for run in runs]
         return np.array(rows, np.float64).reshape(len(rows), len(self._keys))
 
-    def spreads(self) -> Mapping[Key, float]:
-        """Standard deviation of each figure's losses."""
-        found = self._losses().std(axis=0, ddof=1).tolist()
-        return dict(zip(self._keys, found, strict=True))
-
     def needed(self) -> Mapping[Key, int | None]:
-        """The pairs after which the gate can tell in 80 % of cases that there is no
-        regression, by the spread so far; None: more than there will be."""
+        """The pairs, or new runs, after which the gate can tell in 80 % of cases that
+        there is no regression, by the spread so far; None: more than there will be."""
         assert self.plan is not None
+        losses = self._losses() if self._is_paired else self._scaled(self._new)
+        spreads = losses.std(axis=0, ddof=1).tolist()
         return {
             key: needed_size(spread, self._tolerances.bound(key[1]), self.plan)
-            for key, spread in self.spreads().items()
+            for key, spread in zip(self._keys, spreads, strict=True)
         }
 
     def answer(self) -> Answer:
         """By the last look."""
         figures = [self._figure(place, key) for place, key in enumerate(self._keys)]
-        return Answer(len(self.pairs), tuple(figures))
+        return Answer(self.size, tuple(figures), is_paired=self._is_paired)
 
     def _figure(self, place: int, key: Key) -> Figure:
         operation, metric = key
-        sides = [[side.get(key) for side in pair] for pair in self.pairs]
-        values = [
-            _mean(metric, [_value(p[n], key) for p in self.pairs]) for n in (0, 1)
-        ]
+        sides = [[run.get(key) for run in runs] for runs in (self._old, self._new)]
+        old, new = (
+            mean_of_runs(metric, [_value(one) for one in side]) for side in sides
+        )
         needs = next(
             (
                 one.needs if one else "this figure in every run"
-                for pair in sides
-                for one in pair
+                for side in sides
+                for one in side
                 if one is None or one.value is None
             ),
-            "" if None not in values else "values above 0 in every run",
+            "values above 0 in every run" if None in (old, new) else "",
         )
         answer, change, found = CANNOT_TELL, None, None
         looked = self._looked
@@ -252,14 +279,13 @@ class Gate:
                 answer = REGRESSION
             elif self._is_within[place]:
                 answer = NO_REGRESSION
-            mean, reach = float(looked.mean[place]), float(looked.reach[place])
+            mean, error, freedom = (float(one[place]) for one in looked.means)
+            reach = float(looked.reach[place])
             ends = [_change(metric, one) for one in (mean, mean - reach, mean + reach)]
             change = ends[0], min(ends[1:]), max(ends[1:])
-            spread = float(looked.error[place]) * math.sqrt(len(self.pairs))
-            bound = self._tolerances.bound(metric)
             assert self.plan is not None
-            found = _change(metric, smallest_found(spread, bound, self.plan))
-        old, new = values
+            bound = self._tolerances.bound(metric)
+            found = _change(metric, smallest_found(error, freedom, bound, self.plan))
         tolerance = self._tolerances.of_key(metric)
         return Figure(
             operation, metric, tolerance, old, new, change, answer, found, needs
@@ -271,8 +297,8 @@ class Gate:
         """What gates like this one would find, if the new side were worse by each of
         these shares in all times and rates; where both sides are the same. Pairs are
         drawn with replacement, with their sides swapped at random."""
-        losses, bounds = self._losses(), self._bounds()
         plan, rng = self.plan, np.random.default_rng(seed)
+        losses, bounds = self._losses(), self._bounds()
         if plan is None or len(losses) < FIRST_LOOK or np.isnan(losses).any():
             return ()
         found = []
@@ -296,7 +322,7 @@ def _end_of(losses: FloatArray, bounds: FloatArray, plan: Plan) -> tuple[str, in
     """The answer of a gate with these losses, and the pairs that it made."""
     is_within = np.zeros(len(bounds), bool)
     for place, size in enumerate(plan.sizes):
-        looked = look(losses[:size], bounds, plan, place)
+        looked = look(Means.of_pairs(losses[:size]), bounds, plan, place)
         is_within |= looked.is_within
         if looked.is_worse.any():
             return REGRESSION, size
@@ -312,20 +338,18 @@ def _shifted(metric: Metric, share: float) -> float:
     return -math.log1p(-share) if metric.name in _RATES else math.log1p(share)
 
 
-def _value(readings: Readings, key: Key) -> float | None:
-    found = readings.get(key)
-    return None if found is None else found.value
+def _value(reading: Reading | None) -> float | None:
+    return None if reading is None else reading.value
 
 
-def _loss(metric: Metric, old: float | None, new: float | None) -> float:
-    """NaN where it is missing."""
-    if old is None or new is None:
+def _scaled(metric: Metric, reading: Reading | None) -> float:
+    """On the scale of losses; NaN where it is missing."""
+    value = _value(reading)
+    if value is None or (metric.is_ratio and value <= 0):
         return math.nan
     if not metric.is_ratio:
-        return new - old
-    if min(old, new) <= 0:
-        return math.nan
-    return math.log(old / new if metric.name in _RATES else new / old)
+        return value
+    return -math.log(value) if metric.name in _RATES else math.log(value)
 
 
 def _change(metric: Metric, loss: float) -> float:
@@ -335,7 +359,9 @@ def _change(metric: Metric, loss: float) -> float:
     return math.exp(-loss if metric.name in _RATES else loss)
 
 
-def _mean(metric: Metric, values: Sequence[float | None]) -> float | None:
+def mean_of_runs(metric: Metric, values: Sequence[float | None]) -> float | None:
+    """Geometric, of errors arithmetic; None when it is missing in a run, or 0 where
+    changes are ratios."""
     known = [one for one in values if one is not None]
     if len(known) < len(values):
         return None

@@ -27,6 +27,7 @@ from ldapslam.reports.document import (
     table,
 )
 from ldapslam.reports.typeset import NOT_AVAILABLE
+from ldapslam.studies.baseline import Baseline
 from ldapslam.studies.gate import (
     ANSWERS,
     CANNOT_TELL,
@@ -46,12 +47,22 @@ REHEARSED = (0.0, 0.02, 0.05, 0.1, 0.2)
 GATE = "gate"
 _VERDICTS = {REGRESSION: "FAIL", NO_REGRESSION: "PASS", CANNOT_TELL: "INVALID"}
 _TONES = {REGRESSION: BAD, NO_REGRESSION: GOOD, CANNOT_TELL: MUTED}
-_METHOD = (
-    "Each pair of runs, one of each side, gives one change, and the pairs are the "
-    "sample. Intervals are 95 %, by t, for all looks of the gate together "
-    "(group-sequential, Lan and DeMets). A regression is a figure that is worse, by "
-    "Holm over all figures, and by more than its tolerance; no regression: the "
-    "interval lies within the tolerance."
+#: Of pairs, of a baseline.
+_SAMPLES = {
+    True: "Each pair of runs, one of each side, gives one change, and the pairs are "
+    "the sample (t).",
+    False: "The runs of the baseline and the new ones are the samples (Welch's t).",
+}
+_TESTS = (
+    "Intervals are 95 %, for all looks of the gate together (group-sequential, Lan and "
+    "DeMets). A regression is a figure that is worse, by Holm over all figures, and by "
+    "more than its tolerance; no regression: the interval lies within the tolerance."
+)
+
+
+_WEAKER = (
+    "The baseline was measured at another time: what the hosts do otherwise since then "
+    "counts as a change. Old and new loaded in turn (--old, --new) are free of that."
 )
 
 
@@ -76,10 +87,13 @@ class GateAnswer:
     #: Why it ended.
     ended: str
     seed: int
-    #: What a pair took.
-    pair_s: float
+    #: What a pair took; with a baseline, a run.
+    each_s: float
     #: Of an A/A gate.
     rehearsed: Sequence[Rehearsed] = ()
+    baseline: Baseline | None = None
+    #: From the baseline, beside what is under test: fact, what it was and is.
+    differences: Sequence[tuple[str, str, str]] = ()
 
     @property
     def verdict(self) -> str:
@@ -89,6 +103,11 @@ class GateAnswer:
     def statement(self) -> str:
         """The answer in a sentence."""
         made = f"{self.answer.pairs} pairs of runs"
+        if self.baseline is not None:
+            made = (
+                f"{self.answer.pairs} runs against the {len(self.baseline.runs)} of "
+                f"the baseline of {self.baseline.saved_utc[:10]}"
+            )
         found = self.answer.answer
         if found == NO_REGRESSION:
             return f"No regression: every figure is within its tolerance ({made})."
@@ -126,6 +145,13 @@ class GateAnswer:
                     f"{invalid} of {len(of_side)} runs of the {side} side were INVALID "
                     "and made again."
                 )
+        if self.baseline is not None:
+            found.append(_WEAKER)
+        if self.differences:
+            found.append(
+                "The baseline was made in another way, so that a change may come from "
+                "that: see the differences."
+            )
         return tuple(found)
 
 
@@ -160,15 +186,16 @@ def gate_document(answer: GateAnswer) -> Document:
         glance=(),
         facts=(
             ("Job", answer.job),
-            ("Old", answer.sides[OLD] or "the job as it is"),
+            ("Old", _old(answer)),
             ("New", answer.sides[NEW] or "the job as it is"),
-            ("Pairs of runs", str(answer.answer.pairs)),
+            (answer.answer.sample, str(answer.answer.pairs)),
             ("Ended", answer.ended),
-            ("Seed", str(answer.seed)),
+            *([("Seed", str(answer.seed))] if answer.answer.is_paired else []),
         ),
         sections=(
             *([_rehearsal(answer)] if answer.rehearsed else []),
             Section("changes", "Changes", (_figures(answer.answer), *chart)),
+            *_baseline_sections(answer),
             Section("runs", "Runs", (_runs(answer),), in_appendix=True),
         ),
     )
@@ -206,9 +233,20 @@ def gate_json(answer: GateAnswer) -> dict[str, Any]:
         "pairs": answer.answer.pairs,
         "ended": answer.ended,
         "seed": answer.seed,
-        "method": _METHOD,
+        "method": _method(answer.answer),
+        "baseline": answer.baseline
+        and {
+            "saved_utc": answer.baseline.saved_utc,
+            "saved_by": answer.baseline.saved_by,
+            "runs": [one.run_id for one in answer.baseline.runs],
+            "promotions": len(answer.baseline.earlier),
+        },
+        "differences": [
+            {"fact": name, "was": was, "is": now}
+            for name, was, now in answer.differences
+        ],
         "figures": [_figure_json(one) for one in answer.answer.figures],
-        "pair_s": answer.pair_s,
+        "each_s": answer.each_s,
         "rehearsed": [
             {"change": one.change, "answers": dict(one.answers), "pairs": one.pairs}
             for one in answer.rehearsed
@@ -328,7 +366,7 @@ def _escaped(text: str) -> str:
 def _figures(answer: Answer) -> Table:
     return table(
         "gate-figures",
-        f"The new side against the old one, over {answer.pairs} pairs of runs",
+        "The new side against the old one",
         answer.figures,
         column("Operation", lambda one: one.operation),
         column("Metric", lambda one: one.metric.title),
@@ -346,9 +384,70 @@ def _figures(answer: Answer) -> Table:
             ),
         ),
         notes=(
-            _METHOD,
+            _method(answer),
             "would be found: a change of this size, in 80 % of gates with this many "
-            "pairs and this spread.",
+            "runs and this spread.",
+        ),
+    )
+
+
+def _method(answer: Answer) -> str:
+    return f"{_SAMPLES[answer.is_paired]} {_TESTS}"
+
+
+def _old(answer: GateAnswer) -> str:
+    if answer.baseline is None:
+        return answer.sides[OLD] or "the job as it is"
+    of = answer.baseline
+    return f"baseline of {len(of.runs)} runs, saved {of.saved_utc} by {of.saved_by}"
+
+
+def _baseline_sections(answer: GateAnswer) -> Iterator[Section]:
+    if answer.differences:
+        found = table(
+            "gate-differences",
+            "What differs from the baseline",
+            answer.differences,
+            column("Differs", lambda row: row[0]),
+            column("was", lambda row: row[1]),
+            column("is", lambda row: row[2]),
+            limit=100,
+        )
+        yield Section("differences", "Differences", (found,))
+    if answer.baseline is not None and answer.baseline.earlier:
+        yield Section("promotions", "Promotions", (_promotions(answer),))
+
+
+def _promotions(answer: GateAnswer) -> Table:
+    """Each figure against the first baseline: small losses add up."""
+    assert answer.baseline is not None
+    first, *_ = answer.baseline.earlier
+    rows = [
+        (one, before)
+        for one in answer.answer.figures
+        if (before := first.figures.get(one.operation, {}).get(one.metric.name))
+        is not None
+    ]
+
+    def since(row: tuple[Figure, float]) -> str:
+        one, before = row
+        if one.new is None or (one.metric.is_ratio and not before):
+            return NOT_AVAILABLE
+        change = one.new / before if one.metric.is_ratio else one.new - before
+        return _signed(one, change)
+
+    return table(
+        "gate-promotions",
+        f"Since the first baseline, of {first.saved_utc[:10]}",
+        rows,
+        column("Operation", lambda row: row[0].operation),
+        column("Metric", lambda row: row[0].metric.title),
+        number("then", lambda row: figure_text(row[1] * row[0].metric.scale)),
+        number("now", lambda row: _value(row[0], row[0].new)),
+        number("change", since),
+        notes=(
+            f"{len(answer.baseline.earlier)} promotions: each may have been within the "
+            "tolerance.",
         ),
     )
 
@@ -364,7 +463,7 @@ def _rehearsal(answer: GateAnswer) -> Section:
         column("New side is worse by", lambda one: f"{one.change * 100:g} %"),
         *map(share, ANSWERS),
         number("pairs", lambda one: f"{one.pairs:g}"),
-        number("time (s)", lambda one: f"{one.pairs * answer.pair_s:.0f}"),
+        number("time (s)", lambda one: f"{one.pairs * answer.each_s:.0f}"),
         notes=(
             "Of 1,000 gates each: pairs of runs are drawn from those of this gate, the "
             "sides swapped at random and the change added to all times and rates. "

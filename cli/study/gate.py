@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +18,7 @@ from ldapslam.cli.console import json_option, say
 from ldapslam.cli.measure.local_fleet import one_blas_thread
 from ldapslam.cli.measure.run import agents_option
 from ldapslam.cli.options import (
+    FILE,
     FOLDER,
     RUNS_FOLDER,
     change_options,
@@ -28,14 +29,17 @@ from ldapslam.cli.options import (
 from ldapslam.cli.study.study import put_report
 
 if TYPE_CHECKING:
-    from ldapslam.cli.study.gate_runs import Runs
+    from ldapslam.cli.study.gate_runs import Runs, Side
     from ldapslam.jobs.model import Job
     from ldapslam.reports.model import Summary
+    from ldapslam.studies.baseline import Baseline
     from ldapslam.studies.gate import Gate, Tolerances
 
 _NS_PER_S = 10**9
 #: INVALID runs of a side in a row that end the gate.
 _MOST_INVALID = 5
+#: Differences from a baseline that an error shows.
+_MOST_SHOWN = 5
 _EXIT_CODES = {
     "PASS": ExitCode.PASS,
     "FAIL": ExitCode.FAIL,
@@ -51,6 +55,15 @@ _EXIT_CODES = {
     multiple=True,
 )
 @option("--new CHANGE", "What the new side is.", multiple=True)
+@option(
+    "--baseline FILE",
+    "Take the runs of this file for the old side (`ldapslam baseline`).",
+    type=FILE,
+)
+@flag(
+    "--although-different",
+    "Compare with a baseline that was made in another way; the report says how.",
+)
 @option(
     "--lab",
     "Run on throw-away servers of this kind on this host, one set for each side.",
@@ -99,6 +112,8 @@ def gate_command(
     job_file: Path,
     old: tuple[str, ...],
     new: tuple[str, ...],
+    baseline: Path | None,
+    although_different: bool,
     lab: str | None,
     entries: int,
     tolerances: tuple[str, ...],
@@ -128,40 +143,11 @@ def gate_command(
     \b
       ldapslam gate search.yaml --old /opt/2.6.7 --new /opt/2.6.8 --lab slapd
       ldapslam gate search.yaml --old ldap://old --new ldap://new
+      ldapslam gate search.yaml --baseline search.baseline.json
     """
-    from ldapslam.cli.study.gate_runs import Runs, side_of
-    from ldapslam.cli.submission import JobFile
+    from ldapslam.cli.study.gate_runs import Runs
+    from ldapslam.studies.baseline import load_baseline
     from ldapslam.studies.gate import NEW, OLD, Gate
-    from ldapslam.studies.study_file import StudyLab
-
-    chosen, tolerated = _criteria(metrics, tolerances)
-    if agents is not None:
-        overrides = (*overrides, f"agents={{count: {agents}}}")
-    given = {OLD: old, NEW: old if is_aa else new}
-    servers = StudyLab(server=lab, entries=entries) if lab else None  # type: ignore[arg-type]
-    with one_blas_thread():  # a job type of the user's may import numpy
-        sides = {
-            name: side_of(name, changes, JobFile(job_file), overrides, servers)
-            for name, changes in given.items()
-        }
-    if is_aa and new:
-        raise ConfigError("--aa has one side alone", hint="leave --new out")
-    if sides[OLD].identity == sides[NEW].identity and not is_aa:
-        raise ConfigError(
-            "the old side and the new one are the same",
-            hint="say with --old and --new what differs, or give --aa",
-        )
-    _check_time(sides[OLD].job, limit_ns)
-    name = sides[OLD].job.name
-    at = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
-    folder = out or RUNS_FOLDER / f"gate-{name}-{at}"
-    gate = Gate(chosen, tolerated)
-    with Runs(sides, folder, agents, restarts=not no_restart) as runs:
-        begun_s = time.monotonic()
-        until_s = begun_s + limit_ns / _NS_PER_S
-        ended = _make_pairs(gate, runs, seed, until_s, may_end=not is_aa)
-        pair_s = (time.monotonic() - begun_s) / max(len(gate.pairs), 1)
-
     from ldapslam.studies.gate_report import (
         REHEARSED,
         GateAnswer,
@@ -170,15 +156,48 @@ def gate_command(
         write_gate,
     )
 
+    chosen, tolerated = _criteria(metrics, tolerances)
+    if baseline is not None and not baseline.exists():
+        say(
+            f"there is no baseline {str(baseline)!r}\n"
+            "hint: `ldapslam baseline save` makes one of runs that were good"
+        )
+        return ExitCode.NO_BASELINE
+    given = _given(old, new, is_aa=is_aa, has_baseline=baseline is not None)
+    if agents is not None:
+        overrides = (*overrides, f"agents={{count: {agents}}}")
+    with one_blas_thread():  # a job type of the user's may import numpy
+        sides = _sides(given, job_file, overrides, lab, entries)
+    if not is_aa and baseline is None and sides[OLD].identity == sides[NEW].identity:
+        raise ConfigError(
+            "the old side and the new one are the same",
+            hint="say with --old and --new what differs, or give --aa or --baseline",
+        )
+    job = sides[NEW].job
+    _check_time(job, len(sides), limit_ns)
+    at = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
+    folder = out or RUNS_FOLDER / f"gate-{job.name}-{at}"
+    kept = None if baseline is None else load_baseline(baseline)
+    gate = Gate(chosen, tolerated, [one.readings for one in kept.runs] if kept else ())
+    with Runs(sides, folder, agents, restarts=not no_restart) as runs:
+        begun_s = time.monotonic()
+        making = _Making(gate, runs, begun_s + limit_ns / _NS_PER_S, may_end=not is_aa)
+        if kept is None:
+            ended = making.pairs(seed)
+        else:
+            ended = making.against(kept, although_different=although_different)
+        each_s = (time.monotonic() - begun_s) / max(gate.size, 1)
     answer = GateAnswer(
-        job=name,
+        job=job.name,
         sides={side: " ".join(changes) for side, changes in given.items()},
         answer=gate.answer(),
         runs=tuple(runs.made),
         ended=ended,
         seed=seed,
-        pair_s=pair_s,
+        each_s=each_s,
         rehearsed=gate.rehearse(REHEARSED) if is_aa else (),
+        baseline=kept,
+        differences=tuple(making.differences),
     )
     files = write_gate(answer, folder)
     put_report(gate_document(answer), gate_json(answer) if as_json else None, files)
@@ -200,62 +219,148 @@ def _criteria(
         raise ConfigError(f"--tolerance: {fault}", hint=fault.hint) from fault
 
 
-def _check_time(job: Job, limit_ns: int) -> None:
+def _given(
+    old: Sequence[str], new: Sequence[str], *, is_aa: bool, has_baseline: bool
+) -> Mapping[str, Sequence[str]]:
+    """The sides that are run -> their changes."""
+    from ldapslam.studies.gate import NEW, OLD
+
+    if is_aa and has_baseline:
+        raise ConfigError(
+            "--aa and --baseline exclude each other", hint="leave one out"
+        )
+    if is_aa and new:
+        raise ConfigError("--aa has one side alone", hint="leave --new out")
+    if has_baseline and old:
+        raise ConfigError("--baseline is the old side already", hint="leave --old out")
+    return {NEW: new} if has_baseline else {OLD: old, NEW: old if is_aa else new}
+
+
+def _sides(
+    given: Mapping[str, Sequence[str]],
+    job_file: Path,
+    overrides: Sequence[str],
+    lab: str | None,
+    entries: int,
+) -> Mapping[str, Side]:
+    from ldapslam.cli.study.gate_runs import side_of
+    from ldapslam.cli.submission import JobFile
+    from ldapslam.studies.study_file import StudyLab
+
+    servers = None
+    if lab is not None:
+        servers = StudyLab.model_validate({"server": lab, "entries": entries})
+    return {
+        name: side_of(name, changes, JobFile(job_file), overrides, servers)
+        for name, changes in given.items()
+    }
+
+
+def _check_time(job: Job, sides: int, limit_ns: int) -> None:
     """ConfigError when the time is not enough."""
     from ldapslam.jobs.plan import planned_end_ns
     from ldapslam.reports.comparing.sequential import FIRST_LOOK
 
-    least_ns = 2 * FIRST_LOOK * planned_end_ns(job.run)
+    least_ns = sides * FIRST_LOOK * planned_end_ns(job.run)
     if least_ns > limit_ns:
         raise ConfigError(
-            f"{FIRST_LOOK} pairs of runs are the least, and take "
+            f"{FIRST_LOOK} runs of a side are the least, and all of them take "
             f"{format_duration(least_ns)}; --time is {format_duration(limit_ns)}",
             hint="make runs shorter, as with --set run.duration=3s, or give it time",
         )
 
 
-def _make_pairs(
-    gate: Gate, runs: Runs, seed: int, until_s: float, *, may_end: bool
-) -> str:
-    """Runs until the answer is clear, where it `may_end` then. Why the gate ended."""
-    from ldapslam.reports.comparing.readings import readings_of
-    from ldapslam.reports.comparing.sequential import FIRST_LOOK
-    from ldapslam.studies.gate import NEW, OLD, order_of
+class _Invalid(Exception):
+    """Too many runs in a row were INVALID, which says nothing of the server."""
 
-    begun_s = time.monotonic()
-    for order in order_of(seed):
-        runs.restart()
-        pair: dict[str, Summary] = {}
-        for side in order:
-            found = _valid_run(runs, side)
-            if found is None:
-                gate.end()
-                return f"{_MOST_INVALID} runs in a row were INVALID"
-            pair[side] = found
-        gate.add(readings_of(pair[OLD]), readings_of(pair[NEW]))
-        made, now_s = len(gate.pairs), time.monotonic()
-        each_s = (now_s - begun_s) / made
-        if made == FIRST_LOOK - 1:
-            gate.plan_for(made + int((until_s - now_s) / each_s))
+
+class _Making:
+    """Makes runs until the answer is clear, where the gate `may_end` then, or its time
+    is over."""
+
+    def __init__(
+        self, gate: Gate, runs: Runs, until_s: float, *, may_end: bool
+    ) -> None:
+        self._gate, self._runs, self._may_end = gate, runs, may_end
+        self._begun_s, self._until_s = time.monotonic(), until_s
+        #: What differs from the baseline beside what is under test: fact, then, now.
+        self.differences: list[tuple[str, str, str]] = []
+
+    def pairs(self, seed: int) -> str:
+        """Runs in pairs; why they ended."""
+        from ldapslam.reports.comparing.readings import readings_of
+        from ldapslam.studies.gate import NEW, OLD, order_of
+
+        for order in order_of(seed):
+            self._runs.restart()
+            try:
+                pair = {side: readings_of(self._valid(side)) for side in order}
+            except _Invalid as error:
+                self._gate.end()
+                return str(error)
+            self._gate.add(pair[NEW], pair[OLD])
+            if why := self._ended():
+                return why
+        raise AssertionError("there is always another pair")
+
+    def against(self, baseline: Baseline, *, although_different: bool) -> str:
+        """Runs of the new side; why they ended."""
+        from ldapslam.reports.comparing.readings import readings_of
+        from ldapslam.studies.gate import NEW
+
+        while True:
+            self._runs.restart()
+            try:
+                summary = self._valid(NEW)
+            except _Invalid as error:
+                self._gate.end()
+                return str(error)
+            if not self._gate.size:
+                self.differences = list(baseline.differences(summary))
+                if self.differences and not although_different:
+                    raise _refusal(self.differences)
+            self._gate.add(readings_of(summary))
+            if why := self._ended():
+                return why
+
+    def _valid(self, side: str) -> Summary:
+        for _ in range(_MOST_INVALID):
+            summary = self._runs.run(side)
+            if summary.verdict != "INVALID":
+                return summary
+            say(f"{side}: INVALID, made again: {'; '.join(summary.reasons)}")
+        raise _Invalid(f"{_MOST_INVALID} runs in a row were INVALID")
+
+    def _ended(self) -> str:
+        """Why there are no more runs; empty while there are."""
+        from ldapslam.reports.comparing.sequential import FIRST_LOOK
+
+        gate, now_s = self._gate, time.monotonic()
+        each_s = (now_s - self._begun_s) / gate.size
+        if gate.size == FIRST_LOOK - 1:
+            gate.plan_for(gate.size + int((self._until_s - now_s) / each_s))
             _say_plan(gate, each_s)
-        if gate.plan and made in gate.plan.sizes:
-            say(f"{made} pairs: {gate.answer().answer}")
-        if may_end and gate.is_clear:
+        if gate.plan and gate.size in gate.plan.sizes:
+            say(f"after {gate.size}: {gate.answer().answer}")
+        if self._may_end and gate.is_clear:
             return "the answer is clear"
-        if gate.plan and (made == gate.plan.sizes[-1] or now_s + each_s > until_s):
+        is_last = gate.plan is not None and gate.size == gate.plan.sizes[-1]
+        if is_last or (gate.plan and now_s + each_s > self._until_s):
             gate.end()
             return "the time was over"
-    raise AssertionError("there is always another pair")
+        return ""
 
 
-def _valid_run(runs: Runs, side: str) -> Summary | None:
-    """None: too many in a row were INVALID, which says nothing of the server."""
-    for _ in range(_MOST_INVALID):
-        summary = runs.run(side)
-        if summary.verdict != "INVALID":
-            return summary
-        say(f"{side}: INVALID, made again: {'; '.join(summary.reasons)}")
-    return None
+def _refusal(differences: Sequence[tuple[str, str, str]]) -> ConfigError:
+    shown = "; ".join(
+        f"{name} was {was}, is {now}" for name, was, now in differences[:_MOST_SHOWN]
+    )
+    more = len(differences) - _MOST_SHOWN
+    return ConfigError(
+        f"the baseline was made in another way: {shown}"
+        + f"; and {more} more" * (more > 0),
+        hint="save a new baseline, or give --although-different: the report says how",
+    )
 
 
 def _say_plan(gate: Gate, each_s: float) -> None:
@@ -264,16 +369,18 @@ def _say_plan(gate: Gate, each_s: float) -> None:
     most = gate.plan.sizes[-1]
     needed = gate.needed()
     too_many = [
-        f"{m.words} of {title}" for (title, m), n in needed.items() if n is None
+        f"{metric.words} of {title}"
+        for (title, metric), size in needed.items()
+        if size is None
     ]
-    pairs = max((n or most for n in needed.values()), default=most)
-    left_ns = round(each_s * max(pairs - len(gate.pairs), 0)) * _NS_PER_S
+    sizes = max((size or most for size in needed.values()), default=most)
+    left_ns = round(each_s * max(sizes - gate.size, 0)) * _NS_PER_S
     say(
-        f"a pair of runs takes {each_s:.1f} s; if nothing differs, {pairs} pairs "
-        f"should tell ({format_duration(left_ns)} more)"
+        f"each takes {each_s:.1f} s; if nothing differs, {sizes} should tell "
+        f"({format_duration(left_ns)} more)"
     )
     if too_many:
         say(
-            f"the time is for {most} pairs, which are few for {', '.join(too_many)}: "
+            f"the time is for {most}, which are few for {', '.join(too_many)}: "
             "give more --time, or a larger --tolerance"
         )

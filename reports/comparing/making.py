@@ -55,6 +55,11 @@ def differences_of(runs: Sequence[Summary]) -> Facts:
     return found
 
 
+def facts_of(summary: Summary) -> dict[str, str | None]:
+    """How a run was made, with what could not be read."""
+    return {**_hidden(summary), **dict(_facts(summary))}
+
+
 def _instead(name: str, hidden: Mapping[str, str]) -> str | None:
     """Of a fact that the run lacks, where it may be one of those that were not read."""
     server = name.partition(" · ")[0]

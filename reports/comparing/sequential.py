@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -98,14 +99,41 @@ class Plan:
         return Plan.of([*sizes, size], len(self.levels))
 
 
-@dataclass(frozen=True, slots=True)
-class Looked:
-    """A look at the losses of m figures: how much worse the new side is in each; each
-    array has shape (m,)."""
+class Means(NamedTuple):
+    """Mean losses of m figures: how much worse the new side is in each. A figure that
+    is missing anywhere is NaN."""
 
-    #: Mean losses, and their standard errors.
+    #: Each of shape (m,): the means, their standard errors and degrees of freedom.
     mean: FloatArray
     error: FloatArray
+    freedom: FloatArray
+
+    @classmethod
+    def of_pairs(cls, losses: FloatArray) -> Means:
+        """Of the losses of pairs, shape (n, m), n >= 2."""
+        size, count = losses.shape
+        error = losses.std(axis=0, ddof=1) / math.sqrt(size)
+        return cls(losses.mean(axis=0), error, np.full(count, size - 1.0))
+
+    @classmethod
+    def of_sides(cls, old: FloatArray, new: FloatArray) -> Means:
+        """Of values whose difference is the loss, of shape (k, m) and (n, m), both k
+        and n >= 2, by Welch (1947, Biometrika 34, 28-35)."""
+        parts = [one.var(axis=0, ddof=1) / len(one) for one in (old, new)]
+        total = parts[0] + parts[1]
+        weights = parts[0] ** 2 / (len(old) - 1) + parts[1] ** 2 / (len(new) - 1)
+        most = float(len(old) + len(new) - 2)
+        freedom = np.divide(
+            total**2, weights, out=np.full(total.shape, most), where=weights > 0
+        )
+        return cls(new.mean(axis=0) - old.mean(axis=0), np.sqrt(total), freedom)
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What a look has found; each array has shape (m,)."""
+
+    means: Means
     #: Half of the width of each mean's interval, which all looks together leave with
     #: probability LEVEL.
     reach: FloatArray
@@ -115,55 +143,50 @@ class Looked:
     is_within: npt.NDArray[np.bool_]
 
 
-def look(losses: FloatArray, bounds: FloatArray, plan: Plan, place: int) -> Looked:
-    """The look number `place` of the plan at `losses`, of shape (n, m), n >= 2, by t;
-    `bounds`, of shape (m,), are above 0. A figure that is missing anywhere is NaN, and
-    is neither."""
-    size, count = losses.shape
-    mean = losses.mean(axis=0)
-    error = losses.std(axis=0, ddof=1) / math.sqrt(size)
+def look(means: Means, bounds: FloatArray, plan: Plan, place: int) -> Looked:
+    """The look number `place` of the plan, by t; `bounds`, of shape (m,), are above 0.
+    A figure that is missing is neither worse nor within."""
     levels = [one[place] for one in plan.levels]
-    p = _p(mean, error, size - 1)
+    count = len(bounds)
+    p = _p(means.mean, means)
     is_worse = np.zeros(count, bool)
     for left, at in zip(range(count, 0, -1), np.argsort(p), strict=True):
         if not p[at] <= levels[left - 1]:
             break
-        is_worse[at] = mean[at] > bounds[at]
-    reach = -special.stdtrit(size - 1, levels[0]) * error
-    is_within = _p(bounds - mean, error, size - 1) <= levels[0]
-    return Looked(mean, error, reach, is_worse, is_within)
+        is_worse[at] = means.mean[at] > bounds[at]
+    reach = -special.stdtrit(means.freedom, levels[0]) * means.error
+    is_within = _p(bounds - means.mean, means) <= levels[0]
+    return Looked(means, reach, is_worse, is_within)
 
 
-def _p(distance: FloatArray, error: FloatArray, freedom: int) -> FloatArray:
+def _p(distance: FloatArray, means: Means) -> FloatArray:
     """One-sided p of means that far above their bounds; without a spread 0 or 1."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        statistic = np.where(distance == 0, 0.0, -distance / error)
-    found: FloatArray = special.stdtr(freedom, statistic)
+        statistic = np.where(distance == 0, 0.0, -distance / means.error)
+    found: FloatArray = special.stdtr(means.freedom, statistic)
     return np.where(np.isnan(distance), 1.0, found)
 
 
 def needed_size(spread: float, bound: float, plan: Plan) -> int | None:
-    """The size at which a look tells in POWER of cases that no loss is above `bound`,
-    where there is none, of values with this standard deviation; None: no look does."""
+    """The size at which a look at pairs tells in POWER of cases that no loss is above
+    `bound`, where there is none, of losses with this standard deviation; None: no look
+    does."""
     for size, level in zip(plan.sizes, plan.levels[0], strict=True):
-        if _distance(spread, size, level) <= bound:
+        if _distance(spread / math.sqrt(size), size - 1, level) <= bound:
             return size
     return None
 
 
-def smallest_found(spread: float, bound: float, plan: Plan) -> float:
+def smallest_found(error: float, freedom: float, bound: float, plan: Plan) -> float:
     """The loss that the last look calls worse in POWER of cases: it is told from none
     as the only one of its family, and seen above `bound`."""
-    size = plan.sizes[-1]
-    told = _distance(spread, size, plan.levels[-1][-1])
-    return max(told, bound + _t(POWER, size - 1) * spread / math.sqrt(size))
+    told = _distance(error, freedom, plan.levels[-1][-1])
+    return max(told, bound + _t(POWER, freedom) * error)
 
 
-def _distance(spread: float, size: int, level: float) -> float:
-    freedom = size - 1
-    quantiles = _t(1 - level, freedom) + _t(POWER, freedom)
-    return quantiles * spread / math.sqrt(size)
+def _distance(error: float, freedom: float, level: float) -> float:
+    return (_t(1 - level, freedom) + _t(POWER, freedom)) * error
 
 
-def _t(share: float, freedom: int) -> float:
+def _t(share: float, freedom: float) -> float:
     return float(special.stdtrit(freedom, share))

@@ -49,9 +49,11 @@ def servers() -> Iterator[tuple[Responder, Responder]]:
     new.stop()
 
 
-def gate(job: Path, *arguments: str) -> tuple[int, dict[str, Any], Path]:
+def gate(
+    job: Path, *arguments: str, out: Path | None = None
+) -> tuple[int, dict[str, Any], Path]:
     """Exit code, gate.json and its folder."""
-    out = job.parent / "out"
+    out = out or job.parent / "out"
     ended = ldapslam(*("gate", job, "--out", out, "--json"), *arguments, cwd=job.parent)
     assert ended.stdout, ended.stderr
     return ended.returncode, json.loads(ended.stdout), out
@@ -81,6 +83,33 @@ def test_a_slower_server_is_a_regression(
     run_id = found["runs"][0]["run_id"]
     ended = ldapslam("report", run_id, "--store", store, "--out", out / "run")
     assert ended.returncode == 0, ended.stderr
+
+    # and is what a baseline can be made of
+    kept = job.parent / "gate.baseline.json"
+    saved = ldapslam("baseline", "save", kept, out, cwd=job.parent)
+    assert saved.returncode == 0, saved.stderr
+    again = ldapslam("baseline", "save", kept, out, cwd=job.parent)
+    assert (again.returncode, "--promote" in again.stderr) == (2, True)
+    code, found, _ = gate(
+        job,
+        *("--baseline", str(kept), "--new", old.uri),
+        out=job.parent / "later",
+    )
+    assert (code, found["answer"]) == (0, "no regression"), found
+    assert found["pairs"] == 6
+    assert {run["side"] for run in found["runs"]} == {"new"}
+    code, found, _ = gate(
+        *(job, "--baseline", str(kept), "--new", old.uri),
+        *("--set", "streams.readers.load.closed.clients=1"),
+        out=job.parent / "other",
+    )
+    assert code == 2
+    assert "clients" in found["error"]["message"]
+
+
+def test_a_missing_baseline_is_never_green(job: Path) -> None:
+    ended = ldapslam("gate", job, "--baseline", "none.json", cwd=job.parent)
+    assert (ended.returncode, "no baseline" in ended.stderr) == (4, True)
 
 
 def test_labs_of_two_settings_that_do_not_matter_are_no_regression(job: Path) -> None:

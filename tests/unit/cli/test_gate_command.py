@@ -54,7 +54,7 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("--new ldap://h --tolerance 5", "--tolerance: expected a percentage"),
         ("--new ldap://h --metric p98", "--metric: unknown metric 'p98'"),
         ("--new http://h", "--new: "),
-        ("--new ldap://h --time 5s", "6 pairs of runs are the least"),
+        ("--new ldap://h --time 5s", "6 runs of a side are the least"),
         ("--new user=3", "user"),
     ],
 )

@@ -10,6 +10,7 @@ from scipy import stats
 from ldapslam.reports.comparing.change import LEVEL, POWER
 from ldapslam.reports.comparing.sequential import (
     FIRST_LOOK,
+    Means,
     Plan,
     look,
     looks,
@@ -63,7 +64,7 @@ def end_of(losses: np.ndarray, plan: Plan) -> str:
     bounds = np.full(losses.shape[1], BOUND)
     is_within = np.zeros(losses.shape[1], bool)
     for place, size in enumerate(plan.sizes):
-        looked = look(losses[:size], bounds, plan, place)
+        looked = look(Means.of_pairs(losses[:size]), bounds, plan, place)
         is_within |= looked.is_within
         if looked.is_worse.any():
             return "worse"
@@ -99,7 +100,7 @@ def test_a_loss_of_twice_the_bound_is_found() -> None:
 
 def test_the_smallest_loss_that_is_found_is_found_as_often_as_stated() -> None:
     plan = Plan.of(looks(24), 4)
-    effect = smallest_found(0.06, BOUND, plan)
+    effect = smallest_found(0.06 / np.sqrt(24), 23, BOUND, plan)
     rng = np.random.default_rng(3)
     losses = rng.normal(0.0, 0.06, (SAMPLES, 24, 4))
     losses[:, :, 0] += effect
@@ -117,7 +118,9 @@ def test_the_size_that_is_needed_tells_as_often_as_stated() -> None:
     told = 0
     for _ in range(SAMPLES):
         losses = rng.normal(0.0, 0.06, (size, 1))
-        looked = look(losses, np.array([BOUND]), plan, plan.sizes.index(size))
+        looked = look(
+            Means.of_pairs(losses), np.array([BOUND]), plan, plan.sizes.index(size)
+        )
         told += bool(looked.is_within[0])
     assert told / SAMPLES > POWER - 0.02
     assert needed_size(10.0, BOUND, plan) is None
@@ -125,7 +128,9 @@ def test_the_size_that_is_needed_tells_as_often_as_stated() -> None:
 
 def test_figures_without_a_spread_are_told_at_once() -> None:
     plan = Plan.of(looks(6), 2)
-    looked = look(np.tile([0.0, 0.5], (6, 1)), np.full(2, BOUND), plan, 0)
+    looked = look(
+        Means.of_pairs(np.tile([0.0, 0.5], (6, 1))), np.full(2, BOUND), plan, 0
+    )
     assert looked.is_within.tolist() == [True, False]
     assert looked.is_worse.tolist() == [False, True]
     assert looked.reach.tolist() == [0.0, 0.0]
@@ -136,7 +141,7 @@ def test_a_missing_figure_is_neither_and_hides_no_other() -> None:
     losses = np.column_stack([np.full(6, 0.2), np.full(6, 0.1)])
     losses[:, 1] += np.linspace(-0.01, 0.01, 6)
     losses[3, 0] = np.nan
-    looked = look(losses, np.full(2, BOUND), plan, 0)
+    looked = look(Means.of_pairs(losses), np.full(2, BOUND), plan, 0)
     assert looked.is_worse.tolist() == [False, True]
     assert not looked.is_within.any()
 
@@ -146,3 +151,15 @@ def test_a_sample_that_ends_early_spends_what_is_left() -> None:
     assert plan.sizes == (6, 8, 10, 12, 13)
     assert plan.levels[0][-1] > Plan.of(looks(40), 2).levels[0][4]
     assert len(plan.levels) == 2
+
+
+def test_two_sides_are_compared_by_welch() -> None:
+    rng = np.random.default_rng(5)
+    old, new = rng.normal(0.0, 1.0, (5, 2)), rng.normal(0.3, 3.0, (12, 2))
+    means = Means.of_sides(old, new)
+    wanted = stats.ttest_ind(new, old, equal_var=False, alternative="greater")
+    found = stats.t.sf(means.mean / means.error, means.freedom)
+    assert found == pytest.approx(wanted.pvalue)
+    assert means.freedom == pytest.approx(wanted.df)
+    still = Means.of_sides(np.zeros((5, 1)), np.ones((6, 1)))
+    assert (still.mean[0], still.error[0], still.freedom[0]) == (1.0, 0.0, 9.0)

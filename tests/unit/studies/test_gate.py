@@ -69,7 +69,8 @@ def gate_of(
     rng = np.random.default_rng(1)
     gate = Gate(DEFAULT_METRICS, Tolerances.of(tolerances))
     for number in range(1, most + 1):
-        gate.add(readings(rng, spread), readings(rng, spread, change))
+        old = readings(rng, spread)
+        gate.add(readings(rng, spread, change), old)
         if number == 5:
             gate.plan_for(most)
         if gate.is_clear:

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`baseline`: the runs that a gate compares with, in a file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ldapslam.base.errors import ConfigError
+from ldapslam.cli.client import operator_name
+from ldapslam.cli.console import json_option, put_result
+from ldapslam.cli.options import FILE, STORE_NAME, flag, store_option
+from ldapslam.cli.results.report import store_of
+from ldapslam.cli.security import client_options
+from ldapslam.results.records import utc_text
+from ldapslam.results.store import Store
+
+if TYPE_CHECKING:
+    from ldapslam.reports.model import Summary
+    from ldapslam.studies.baseline import Baseline
+
+_GATE = "gate.json"
+
+
+@click.group("baseline")
+def baseline_command() -> None:
+    """Keep the runs that `ldapslam gate --baseline` compares with."""
+
+
+@baseline_command.command("save")
+@click.argument("file", metavar="FILE", type=FILE)
+@click.argument("runs", metavar="RUN...", nargs=-1, required=True)
+@flag("--promote", "Take the place of the baseline that FILE has; it is remembered.")
+@store_option
+@client_options
+def save_command(
+    file: Path,
+    runs: Sequence[str],
+    promote: bool,
+    store: str | None,
+    coordinator: str,
+    as_json: bool,
+) -> None:
+    """Save runs that were good as a baseline; five valid ones at least.
+
+    RUN is what `report` takes, or the folder of a gate: then the runs of its new side.
+    Runs of different days and starts tell most of what varies.
+    """
+    from ldapslam.studies.baseline import baseline_of, promoted, save_baseline
+
+    if file.exists() and not promote:
+        raise ConfigError(
+            f"{str(file)!r} is there already",
+            hint="--promote puts the new baseline in its place, and remembers it",
+        )
+    before = _loaded(file) if promote else None
+    summaries = [one for run in runs for one in _summaries(run, store, coordinator)]
+    ids = [one.run.run_id for one in summaries]
+    if twice := next((one for one in ids if ids.count(one) > 1), None):
+        raise ConfigError(f"the run {twice!r} is named twice", hint="name it once")
+    made = baseline_of(
+        summaries, saved_utc=utc_text(datetime.now(UTC)), saved_by=operator_name()
+    )
+    save_baseline(file, made if before is None else promoted(before, made))
+    put_result(
+        {"file": str(file), "runs": [one.run_id for one in made.runs]},
+        [f"{file}: {len(made.runs)} runs of {made.job}"],
+        as_json=as_json,
+    )
+
+
+@baseline_command.command("show")
+@click.argument("file", metavar="FILE", type=FILE)
+@json_option
+def show_command(file: Path, as_json: bool) -> None:
+    """What a baseline has: its figures, how its runs were made, what was before."""
+    from ldapslam.reports.formats.text import render_table
+    from ldapslam.studies.baseline import baseline_tables
+
+    found = _loaded(file)
+    put_result(
+        found.model_dump(mode="json"),
+        ["\n\n".join(render_table(one) for one in baseline_tables(found))],
+        as_json=as_json,
+    )
+
+
+def _loaded(file: Path) -> Baseline:
+    from ldapslam.studies.baseline import load_baseline
+
+    return load_baseline(file)
+
+
+def _summaries(run: str, store: str | None, coordinator: str) -> Iterator[Summary]:
+    from ldapslam.reports.summarise import summarise
+
+    gate = Path(run) / _GATE
+    if gate.is_file():
+        made = json.loads(gate.read_text("utf-8"))["runs"]
+        with Store.open(gate.with_name(STORE_NAME), read_only=True) as results:
+            for one in made:
+                if one["side"] == "new" and one["verdict"] != "INVALID":
+                    yield summarise(results, one["run_id"])
+        return
+    with ExitStack() as stack:
+        results, run_id, _ = stack.enter_context(store_of(run, store, coordinator))
+        yield summarise(results, run_id)

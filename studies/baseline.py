@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Baselines of a gate: the figures of runs that were good, in a file that a repository
+can keep, with how they were made and what they took the place of. Pure but for the
+file."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from ldapslam.base.errors import ConfigError
+from ldapslam.base.files import errors_of
+from ldapslam.reports.comparing.making import facts_of
+from ldapslam.reports.comparing.readings import (
+    METRICS,
+    Metric,
+    Reading,
+    Readings,
+    readings_of,
+)
+from ldapslam.reports.document import Table, column, number, table
+from ldapslam.reports.model import Summary
+from ldapslam.reports.typeset import NOT_AVAILABLE, NOTHING
+from ldapslam.studies.gate import mean_of_runs
+from ldapslam.studies.labs import is_place
+from ldapslam.studies.report import figure_text
+
+SCHEMA = "ldapslam-baseline/1"
+#: Runs of a baseline: fewer do not show what varies from run to run.
+FEWEST = 5
+#: Where a server or a host was, not what it is; and when it was started.
+_OF_THE_PLACE = re.compile(
+    r"overrides|coordinator · .*|.* · (boot id|host name|update referral)"
+    r"|.* · (olcDbDirectory|nsslapd-directory|nsslapd-db-\w*directory)"
+    r"|job file · (targets|vars) · .*"
+)
+#: What a gate is for.
+_UNDER_TEST = re.compile(r"server \d+ · (monitor |vendor )?(version|vendor)|ldapslam")
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class BaselineRun(_Model):
+    """A run of the baseline."""
+
+    run_id: str
+    t0_utc: str
+    #: Operation -> metric -> value in units of result.json; None where it has none.
+    figures: Mapping[str, Mapping[str, float | None]]
+
+    @property
+    def readings(self) -> Readings:
+        return {
+            (title, METRICS[name]): Reading(
+                value, None, 0, "" if value is not None else "this figure in every run"
+            )
+            for title, of_title in self.figures.items()
+            for name, value in of_title.items()
+            if name in METRICS
+        }
+
+
+class Promotion(_Model):
+    """A baseline that another one took the place of: when it was saved, by whom, and
+    the means of its figures."""
+
+    saved_utc: str
+    saved_by: str
+    figures: Mapping[str, Mapping[str, float | None]]
+
+
+class Baseline(_Model):
+    """The content of the file."""
+
+    schema_name: str = SCHEMA
+    job: str
+    saved_utc: str
+    saved_by: str
+    #: How all runs were made, as `compare` has it.
+    facts: Mapping[str, str | None]
+    runs: tuple[BaselineRun, ...]
+    #: The oldest first.
+    earlier: tuple[Promotion, ...] = ()
+
+    def means(self) -> dict[str, dict[str, float | None]]:
+        """Of each figure over the runs, geometric but of errors."""
+        runs = [one.readings for one in self.runs]
+        found: dict[str, dict[str, float | None]] = {}
+        for title, metric in dict.fromkeys(key for one in runs for key in one):
+            readings = [one.get((title, metric)) for one in runs]
+            values = [one.value if one else None for one in readings]
+            found.setdefault(title, {})[metric.name] = mean_of_runs(metric, values)
+        return found
+
+    def differences(self, summary: Summary) -> Iterator[tuple[str, str, str]]:
+        """Fact, what it was and what it is: what a run was made of in another way,
+        beside what is under test."""
+        now = _kept_facts(summary)
+        for name in dict.fromkeys((*self.facts, *now)):
+            before, after = self.facts.get(name), now.get(name)
+            if before != after and not _UNDER_TEST.fullmatch(name):
+                yield name, str(before or "not there"), str(after or "not there")
+
+
+def _kept_facts(summary: Summary) -> dict[str, str | None]:
+    facts = {
+        name: text
+        for name, text in facts_of(summary).items()
+        if not _OF_THE_PLACE.fullmatch(name)
+    }
+    given = summary.run.manifest.get("overrides", ())
+    changes = [one for one in given if not is_place(one)]
+    return {**facts, "changes of the job": ", ".join(changes) or None}
+
+
+def baseline_of(
+    summaries: Sequence[Summary], *, saved_utc: str, saved_by: str
+) -> Baseline:
+    """Of valid runs that were made alike; ConfigError when they are not, or are
+    fewer than FEWEST."""
+    valid = [one for one in summaries if one.verdict != "INVALID"]
+    if len(valid) < FEWEST:
+        raise ConfigError(
+            f"a baseline needs {FEWEST} valid runs at least, got {len(valid)}",
+            hint="fewer do not show what varies from run to run",
+        )
+    facts = [_kept_facts(one) for one in valid]
+    for other, run in zip(facts[1:], valid[1:], strict=True):
+        for name in dict.fromkeys((*facts[0], *other)):
+            if facts[0].get(name) != other.get(name):
+                raise ConfigError(
+                    f"the runs were not made alike: {name} is {facts[0].get(name)!r} "
+                    f"in {valid[0].run.run_id}, {other.get(name)!r} in "
+                    f"{run.run.run_id}",
+                    hint="take runs of one job, on the same servers and hosts",
+                )
+    return Baseline(
+        job=valid[0].run.job_name,
+        saved_utc=saved_utc,
+        saved_by=saved_by,
+        facts=facts[0],
+        runs=tuple(
+            BaselineRun(
+                run_id=one.run.run_id,
+                t0_utc=one.run.t0_utc or "",
+                figures=figures_of(readings_of(one)),
+            )
+            for one in valid
+        ),
+    )
+
+
+def promoted(before: Baseline, made: Baseline) -> Baseline:
+    """The new baseline, which remembers the one that it takes the place of."""
+    last = Promotion(
+        saved_utc=before.saved_utc, saved_by=before.saved_by, figures=before.means()
+    )
+    return made.model_copy(update={"earlier": (*before.earlier, last)})
+
+
+def baseline_tables(of: Baseline) -> tuple[Table, ...]:
+    """The figures, with those of the baselines before, and how the runs were made."""
+    now = Promotion(saved_utc=of.saved_utc, saved_by=of.saved_by, figures=of.means())
+    figures = [
+        (one, title, METRICS[name], value)
+        for one in (*of.earlier, now)
+        for title, of_title in one.figures.items()
+        for name, value in of_title.items()
+        if name in METRICS
+    ]
+    return (
+        table(
+            "baseline-figures",
+            f"Baseline of {of.job}: means of {len(of.runs)} runs, and what was before",
+            figures,
+            column("Saved", lambda row: row[0].saved_utc),
+            column("by", lambda row: row[0].saved_by),
+            column("Operation", lambda row: row[1]),
+            column("Metric", lambda row: row[2].title),
+            number("mean", lambda row: _text(row[2], row[3])),
+        ),
+        table(
+            "baseline-facts",
+            "How its runs were made",
+            of.facts.items(),
+            column("", lambda row: row[0]),
+            column("is", lambda row: row[1] or NOTHING),
+        ),
+    )
+
+
+def _text(metric: Metric, value: float | None) -> str:
+    return NOT_AVAILABLE if value is None else figure_text(value * metric.scale)
+
+
+def figures_of(readings: Readings) -> dict[str, dict[str, float | None]]:
+    found: dict[str, dict[str, float | None]] = {}
+    for (title, metric), reading in readings.items():
+        found.setdefault(title, {})[metric.name] = reading.value
+    return found
+
+
+def load_baseline(path: Path) -> Baseline:
+    """ConfigError when it is none, or of another version of the tool."""
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}") from error
+    try:
+        found = Baseline.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise ConfigError(
+            f"{str(path)!r} is no baseline: {where}: {first['msg']}",
+            hint="`ldapslam baseline save` makes one",
+        ) from error
+    if found.schema_name != SCHEMA:
+        raise ConfigError(
+            f"{str(path)!r} is a baseline of {found.schema_name!r}, this is {SCHEMA!r}",
+            hint="save it again with this version",
+        )
+    return found
+
+
+def save_baseline(path: Path, baseline: Baseline) -> None:
+    """Write the file; a reader never sees half of it."""
+    text = baseline.model_dump_json(indent=1) + "\n"
+    part = path.with_name(f".{path.name}.part")
+    with errors_of(path):
+        part.write_text(text, "utf-8")
+        os.replace(part, path)

@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Baselines: what may be one, what of its making is compared, what is remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ldapslam.base.errors import ConfigError
+from ldapslam.reports.model import Summary
+from ldapslam.reports.summarise import summarise
+from ldapslam.results.store import Store
+from ldapslam.studies.baseline import (
+    Baseline,
+    baseline_of,
+    baseline_tables,
+    load_baseline,
+    promoted,
+    save_baseline,
+)
+from ldapslam.studies.gate import (
+    CANNOT_TELL,
+    NO_REGRESSION,
+    OLD,
+    REGRESSION,
+    Gate,
+    Tolerances,
+)
+from ldapslam.studies.gate_report import GateAnswer, gate_document, gate_json
+from support.store import Scenario, fill
+
+SAVED = {"saved_utc": "2026-11-25T20:00:00+00:00", "saved_by": "carol@ci"}
+
+
+@pytest.fixture
+def summary(tmp_path: Path) -> Summary:
+    with Store.open(str(tmp_path / "results.sqlite")) as store:
+        return summarise(store, fill(store, Scenario()))
+
+
+def run(
+    summary: Summary, number: int, verdict: str = "PASS", **manifest: Any
+) -> Summary:
+    run = replace(
+        summary.run,
+        run_id=f"run-{number}",
+        manifest={**summary.run.manifest, **manifest},
+    )
+    return replace(summary, run=run, verdict=verdict)
+
+
+def runs(summary: Summary, count: int = 5, **manifest: Any) -> list[Summary]:
+    return [run(summary, number, **manifest) for number in range(count)]
+
+
+def made(summaries: Sequence[Summary]) -> Baseline:
+    return baseline_of(summaries, **SAVED)
+
+
+def test_a_baseline_keeps_its_figures_and_its_making(
+    summary: Summary, tmp_path: Path
+) -> None:
+    saved = made(runs(summary))
+    path = tmp_path / "it.baseline.json"
+    save_baseline(path, saved)
+    assert load_baseline(path) == saved
+    readings = saved.runs[0].readings
+    operation = summary.operations[0]
+    by_name = {
+        metric.name: one.value
+        for (title, metric), one in readings.items()
+        if title == operation.title
+    }
+    assert by_name["throughput"] == operation.throughput_per_s
+    assert saved.means()[operation.title]["throughput"] == pytest.approx(
+        operation.throughput_per_s
+    )
+    assert [*saved.differences(run(summary, 9))] == []
+
+
+def test_invalid_runs_are_no_part_of_it(summary: Summary) -> None:
+    with pytest.raises(ConfigError, match="5 valid runs at least, got 4"):
+        made([*runs(summary, 4), run(summary, 4, "INVALID")])
+
+
+def test_runs_that_were_made_in_other_ways_are_no_baseline(summary: Summary) -> None:
+    other = run(summary, 4, overrides=["run.duration=2s"])
+    with pytest.raises(ConfigError, match=r"changes of the job is .*run-4"):
+        made([*runs(summary, 4), other])
+
+
+def observed(version: str, threads: int, uri: str = "ldap://one") -> dict[str, Any]:
+    facts = {"version": version, "settings": {"olcThreads": threads}}
+    return {"servers": {uri: {}}, "observations": {uri: {"facts": facts}}}
+
+
+def test_another_version_is_what_a_gate_is_for_another_setting_is_not(
+    summary: Summary,
+) -> None:
+    saved = made(runs(summary, **observed("2.6.7", 16)))
+    newer = run(summary, 9, **observed("2.6.8", 16))
+    assert [*saved.differences(newer)] == []
+    tuned = run(summary, 9, **observed("2.6.8", 4))
+    assert [*saved.differences(tuned)] == [
+        ("server 1 · settings · olcThreads", "16", "4")
+    ]
+
+
+def test_where_a_server_is_is_no_difference(summary: Summary) -> None:
+    saved = made(runs(summary, overrides=["targets.server=ldap://127.0.0.1:1"]))
+    moved = run(summary, 9, overrides=["targets.server=ldap://127.0.0.1:2"])
+    assert [*saved.differences(moved)] == []
+    longer = run(summary, 9, overrides=["run.duration=9s"])
+    assert [*saved.differences(longer)] == [
+        ("changes of the job", "not there", "run.duration=9s")
+    ]
+
+
+def test_a_promotion_remembers_what_was_before(summary: Summary) -> None:
+    first = made(runs(summary))
+    second = promoted(first, made(runs(summary, 6)))
+    third = promoted(second, made(runs(summary, 7)))
+    assert len(third.runs) == 7
+    assert [one.figures for one in third.earlier] == [first.means(), second.means()]
+    figures, facts = baseline_tables(third)
+    assert len(figures.rows) == 3 * sum(map(len, first.means().values()))
+    assert facts.rows
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "is no baseline"),
+        ("{}", "is no baseline: job: Field required"),
+        ('{"job": 1}', "is no baseline"),
+    ],
+)
+def test_another_file_is_refused(tmp_path: Path, text: str, says: str) -> None:
+    path = tmp_path / "other.json"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=says):
+        load_baseline(path)
+
+
+def test_one_of_another_version_is_refused(summary: Summary, tmp_path: Path) -> None:
+    path = tmp_path / "later.json"
+    save_baseline(path, made(runs(summary)).model_copy(update={"schema_name": "x/2"}))
+    with pytest.raises(ConfigError, match="'x/2', this is 'ldapslam-baseline/1'"):
+        load_baseline(path)
+
+
+def against(summary: Summary, factor: float, spread: float) -> tuple[Gate, Baseline]:
+    """A gate whose new runs have this share of the baseline's throughput."""
+    baseline = made(runs(summary))
+    varied = [
+        one.model_copy(update={"figures": _scaled(one.figures, 1 + spread * place)})
+        for place, one in zip((-2, -1, 0, 1, 2), baseline.runs, strict=True)
+    ]
+    gate = Gate(("throughput",), Tolerances(), [one.readings for one in varied])
+    for place in (-2, -1, 0, 1, 2, -1, 1, 0):
+        share = factor * (1 + spread * place)
+        figures = _scaled(baseline.runs[0].figures, share)
+        gate.add(baseline.runs[0].model_copy(update={"figures": figures}).readings)
+        if gate.size == 5:
+            gate.plan_for(8)
+    gate.end()
+    return gate, baseline
+
+
+def _scaled(figures: Any, share: float) -> dict[str, dict[str, float]]:
+    return {
+        title: {"throughput": values["throughput"] * share}
+        for title, values in figures.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("factor", "spread", "answer"),
+    [
+        (1.0, 0.01, NO_REGRESSION),
+        (1.2, 0.01, NO_REGRESSION),
+        (0.8, 0.01, REGRESSION),
+        (0.95, 0.05, CANNOT_TELL),
+    ],
+)
+def test_new_runs_are_judged_against_the_baseline(
+    summary: Summary, factor: float, spread: float, answer: str
+) -> None:
+    gate, _ = against(summary, factor, spread)
+    assert gate.answer().answer == answer
+
+
+def test_the_report_says_that_a_baseline_is_weaker_and_what_differs(
+    summary: Summary,
+) -> None:
+    gate, baseline = against(summary, 1.0, 0.01)
+    answer = GateAnswer(
+        job="lookups",
+        sides={"new": ""},
+        answer=gate.answer(),
+        runs=(),
+        ended="the answer is clear",
+        seed=1,
+        each_s=3.0,
+        baseline=promoted(baseline, baseline),
+        differences=[("server 1 · settings · olcThreads", "16", "4")],
+    )
+    content = gate_document(answer)
+    assert "8 runs against the 5 of the baseline of 2026-11-25" in content.statement
+    assert len(content.cautions) == 2
+    assert OLD not in answer.sides
+    names = [one.name for one in content.sections]
+    assert names == ["changes", "differences", "promotions", "runs"]
+    found = gate_json(answer)
+    assert found["baseline"]["promotions"] == 1
+    assert found["differences"] == [
+        {"fact": "server 1 · settings · olcThreads", "was": "16", "is": "4"}
+    ]
