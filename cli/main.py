@@ -74,6 +74,7 @@ _COMMANDS = {
     "audit": "fleet.schedule",
     "pki": "serve.pki",
     "report": "results.report",
+    "history": "results.history",
     "verify": "results.verify",
     "store": "results.store",
     "health": "fleet.operate",

@@ -29,6 +29,8 @@ class Cell:
     tone: str = ""
     #: More, where a format has room for it.
     hint: str = ""
+    #: A file beside the report, of which this is about; for HTML.
+    link: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +146,7 @@ class Glance:
 @dataclass(frozen=True, slots=True)
 class Document:
     title: str
+    #: Empty where nothing is judged.
     verdict: str
     #: One sentence: what the verdict rests on.
     statement: str
@@ -157,6 +160,11 @@ class Document:
     description: str = ""
     #: Whole sentences that a reader of the verdict has to know, beside the reasons.
     cautions: tuple[str, ...] = ()
+
+    @property
+    def headline(self) -> str:
+        """For the title of a window."""
+        return " · ".join(filter(None, (self.verdict, self.title)))
 
     def charts(self) -> tuple[ChartPlace, ...]:
         return tuple(

@@ -69,7 +69,7 @@ def _data(document: Document) -> dict[str, Any]:
         }
         for section in document.sections
     ]
-    return {**asdict(document), "sections": sections}
+    return {**asdict(document), "headline": document.headline, "sections": sections}
 
 
 def _block(block: Block) -> dict[str, Any]:

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`history`: the runs of jobs over weeks, and where a figure changed."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ldapslam.base.errors import ConfigError
+from ldapslam.cli.console import json_option, say
+from ldapslam.cli.options import FOLDER, RUNS_FOLDER, option, store_option
+from ldapslam.cli.outcome import make_folder
+from ldapslam.cli.study.study import put_report
+from ldapslam.results.store import Store
+
+if TYPE_CHECKING:
+    from ldapslam.studies.history import Run
+
+_RESULT = "result.json"
+
+
+@click.command("history")
+@click.argument(
+    "places", metavar="[PLACE...]", nargs=-1, type=click.Path(path_type=Path)
+)
+@option("--job jobs NAME", "Only runs of this job; repeatable.", multiple=True)
+@store_option
+@option("--out DIR", "Folder of the reports.", type=FOLDER, default=Path("history"))
+@json_option
+def history_command(
+    places: Sequence[Path],
+    jobs: Sequence[str],
+    store: str | None,
+    out: Path,
+    as_json: bool,
+) -> None:
+    """Show the runs of jobs over time, and since which run a figure is another one.
+
+    PLACE is a result.json, or a folder with some below it, such as those that a
+    pipeline keeps; ldapslam-runs when left out. With --store, the runs of a store.
+    history.html is one page for all jobs, which any web server can show.
+    """
+    from ldapslam.studies.history import (
+        history_document,
+        history_json,
+        series_of,
+        write_history,
+    )
+
+    if store is not None and places:
+        raise ConfigError(
+            "--store and a PLACE exclude each other", hint="leave one of them out"
+        )
+    found = _of_store(store) if store is not None else _of_files(places, out)
+    # one run may be there twice, such as in a copy
+    runs = list({one.run_id: one for one in found}.values())
+    if jobs:
+        runs = [one for one in runs if one.job in jobs]
+    if not runs:
+        raise ConfigError(
+            "there are no runs",
+            hint=f"name folders with a {_RESULT}, or a --store"
+            + f"; of the jobs {', '.join(jobs)}" * bool(jobs),
+        )
+    series = series_of(runs)
+    make_folder(out)
+    files = write_history(runs, series, out)
+    put_report(
+        history_document(runs, series),
+        history_json(runs, series) if as_json else None,
+        files,
+    )
+
+
+def _of_files(places: Sequence[Path], out: Path) -> Iterator[Run]:
+    from ldapslam.studies.history import run_of
+
+    for place in places or (RUNS_FOLDER,):
+        if not place.exists():
+            raise ConfigError(
+                f"there is no file or folder {str(place)!r}",
+                hint=f"name a {_RESULT}, or a folder with some below it",
+            )
+        for path in sorted(place.rglob(_RESULT)) if place.is_dir() else [place]:
+            try:
+                content: Any = json.loads(path.read_text("utf-8"))
+                page = path.with_name("report.html")
+                link = os.path.relpath(page, out) if page.exists() else ""
+                run = run_of(content, link)
+            except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+                say(f"{path} is left out: it is no {_RESULT} ({error})")
+                continue
+            if run is not None:
+                yield run
+
+
+def _of_store(url: str) -> Iterator[Run]:
+    from ldapslam.reports.result import result_of
+    from ldapslam.reports.summarise import summarise
+    from ldapslam.studies.history import run_of
+
+    with Store.open(url, read_only=True) as results:
+        for record in results.runs():
+            if record.t0_utc and record.finished_utc:
+                run = run_of(result_of(summarise(results, record.run_id)))
+                if run is not None:
+                    yield run

@@ -1,0 +1,371 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The runs of jobs over weeks: each figure's series, and where its level changed. Pure
+but for the files.
+
+A change is a step by Pettitt's test (reports/rules/trends.py), at a level that all
+series share: of figures that never change, one history in twenty shows one. Five runs
+on each side are the least. INVALID runs take no part. What else changed between the two
+runs at a step, such as the server's version, is said with it; it need not be the cause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ldapslam.reports.comparing.readings import METRICS, Metric
+from ldapslam.reports.document import (
+    BAD,
+    GOOD,
+    Cell,
+    ChartPlace,
+    Document,
+    Section,
+    Table,
+    column,
+    number,
+    table,
+)
+from ldapslam.reports.rules.trends import step_places
+from ldapslam.reports.typeset import NOT_AVAILABLE, NOTHING
+from ldapslam.studies.answer import operations_of
+from ldapslam.studies.report import figure_text, verdict_cell, write_reports
+
+SCHEMA = "ldapslam-history/1"
+HISTORY = "history"
+_FALSE_ALARMS = 0.05
+#: Name in result.json -> metric.
+_FIGURES: Mapping[str, Metric] = {
+    "throughput_per_s": METRICS["throughput"],
+    "response_time_p50_us": METRICS["p50"],
+    "response_time_p95_us": METRICS["p95"],
+    "response_time_p99_us": METRICS["p99"],
+    "error_share": METRICS["errors"],
+}
+#: Of runs before the last ones, which a table does not show.
+_SHOWN = 30
+_DAY_S = 86_400.0
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of a job."""
+
+    job: str
+    run_id: str
+    t0_utc: str
+    verdict: str
+    #: Operation -> figure -> value in units of result.json.
+    figures: Mapping[str, Mapping[str, float | None]]
+    #: What may have changed a figure, by name.
+    made: Mapping[str, str]
+    #: Its report, as a link from the history's folder; empty: unknown.
+    report: str = ""
+
+    @property
+    def at_s(self) -> float:
+        return datetime.fromisoformat(self.t0_utc).timestamp()
+
+
+def run_of(result: Mapping[str, Any], report: str = "") -> Run | None:
+    """Of the content of a result.json; None of a run that never began."""
+    manifest = result["manifest"]
+    if not manifest.get("t0_utc"):
+        return None
+    versions = {
+        f"version of server {place}": str(facts.get("version") or "")
+        for place, facts in enumerate((manifest.get("servers") or {}).values(), 1)
+    }
+    return Run(
+        job=manifest["job"],
+        run_id=result["run_id"],
+        t0_utc=manifest["t0_utc"],
+        verdict=result["verdict"],
+        figures=operations_of(result),
+        made={
+            **versions,
+            "job file": str(manifest.get("job_hash") or "")[:12],
+            "agents": str(len(manifest.get("planned_agents") or ())),
+            "ldapslam": str(manifest.get("ldapslam") or ""),
+        },
+        report=report,
+    )
+
+
+class Change(NamedTuple):
+    """A step of a series: the levels are medians up to the next steps."""
+
+    #: The first run of the new level, and the one before it.
+    run: Run
+    last: Run
+    before: float
+    after: float
+
+    @property
+    def also(self) -> tuple[str, ...]:
+        """What else was not the same in the two runs."""
+        then, now = self.last.made, self.run.made
+        return tuple(
+            f"{name}: {then.get(name) or NOTHING} → {now.get(name) or NOTHING}"
+            for name in dict.fromkeys((*then, *now))
+            if then.get(name) != now.get(name)
+        )
+
+
+@dataclass(frozen=True)
+class Series:
+    """A figure over the valid runs of a job that have it."""
+
+    job: str
+    operation: str
+    metric: Metric
+    runs: Sequence[Run]
+    values: Sequence[float]
+    changes: Sequence[Change] = ()
+
+    @property
+    def title(self) -> str:
+        return f"{self.operation} {self.metric.words}"
+
+    def is_worse(self, change: Change) -> bool:
+        is_lower = change.after < change.before
+        return is_lower if self.metric.name == "throughput" else not is_lower
+
+
+def series_of(runs: Iterable[Run]) -> list[Series]:
+    """By job, operation and figure; runs in the order of their start."""
+    ordered = sorted(runs, key=lambda one: one.at_s)
+    found: dict[tuple[str, str, int], list[tuple[Run, float]]] = {}
+    for run in ordered:
+        if run.verdict == "INVALID":
+            continue
+        for operation, figures in run.figures.items():
+            for place, name in enumerate(_FIGURES):
+                if (value := figures.get(name)) is not None:
+                    key = (run.job, operation, place)
+                    found.setdefault(key, []).append((run, value))
+    limit = _FALSE_ALARMS / max(len(found), 1)
+    metrics = tuple(_FIGURES.values())
+    return [
+        _with_changes(
+            Series(
+                job,
+                operation,
+                metrics[place],
+                [run for run, _ in points],
+                [value for _, value in points],
+            ),
+            limit,
+        )
+        for (job, operation, place), points in sorted(
+            found.items(), key=lambda item: item[0]
+        )
+    ]
+
+
+def _with_changes(one: Series, limit: float) -> Series:
+    values = np.array(one.values)
+    # runs count, whenever they were made
+    places = step_places(np.arange(len(values), dtype=np.float64), values, limit)
+    levels = [float(np.median(part)) for part in np.split(values, places)]
+    changes = [
+        Change(one.runs[place], one.runs[place - 1], before, after)
+        for place, (before, after) in zip(places, pairwise(levels), strict=True)
+    ]
+    return Series(one.job, one.operation, one.metric, one.runs, one.values, changes)
+
+
+def history_document(runs: Sequence[Run], series: Sequence[Series]) -> Document:
+    """The history of one run or more as a document: what changed first, then each
+    job."""
+    changes = _changes(series)
+    jobs = sorted({one.job for one in runs})
+    worse = [(s, c) for s, c in changes if s.is_worse(c)]
+    times = sorted(one.t0_utc for one in runs)
+    return Document(
+        title=f"History of {len(runs)} runs",
+        verdict="",
+        statement=(
+            f"Jobs: {len(jobs)}; changes of a figure: {len(changes)}, for the worse: "
+            f"{len(worse)}."
+        ),
+        reasons=(),
+        glance=(),
+        facts=(("First run", times[0]), ("Last run", times[-1])),
+        sections=(
+            Section("changes", "Changes", (_change_table(changes),)),
+            *(_job(place, name, runs, series) for place, name in enumerate(jobs)),
+        ),
+    )
+
+
+def _changes(series: Sequence[Series]) -> list[tuple[Series, Change]]:
+    """The newest first."""
+    found = [(one, change) for one in series for change in one.changes]
+    return sorted(found, key=lambda pair: pair[1].run.at_s, reverse=True)
+
+
+def _change_table(changes: Sequence[tuple[Series, Change]]) -> Table:
+    return table(
+        "history-changes",
+        "Where a figure changed, the newest first",
+        changes,
+        column("Since", lambda row: row[1].run.t0_utc[:16].replace("T", " ")),
+        column("Run", lambda row: row[1].run.run_id),
+        column("Job", lambda row: row[0].job),
+        column("Figure", lambda row: row[0].title),
+        number("before", lambda row: _value(row[0].metric, row[1].before)),
+        number("after", lambda row: _value(row[0].metric, row[1].after)),
+        column("Change", lambda row: _change_cell(*row)),
+        column("With it", lambda row: "; ".join(row[1].also) or NOTHING),
+        notes=(
+            "By Pettitt's test, at a level that all series share: of figures that "
+            "never change, one history in twenty shows one. before, after: medians up "
+            "to the next change. With it: what else changed between the two runs; it "
+            "need not be the cause.",
+        ),
+        limit=200,
+    )
+
+
+def _change_cell(series: Series, change: Change) -> Cell:
+    tone = BAD if series.is_worse(change) else GOOD
+    word = "worse" if tone == BAD else "better"
+    if not change.before:
+        return Cell(word, tone)
+    share = (change.after / change.before - 1) * 100
+    return Cell(f"{share:+.1f} %, {word}", tone)
+
+
+def _value(metric: Metric, value: float | None) -> str:
+    if value is None:
+        return NOT_AVAILABLE
+    return figure_text(value * metric.scale)
+
+
+def _job(
+    number: int, name: str, runs: Sequence[Run], series: Sequence[Series]
+) -> Section:
+    ours = sorted((one for one in runs if one.job == name), key=lambda one: one.at_s)
+    of_job = [one for one in series if one.job == name]
+    title = f"{name} over time"
+    place = ChartPlace(
+        f"history-{number}", title, "each valid run, by the day it began"
+    )
+    shown = (place,) if of_job else ()
+    return Section(f"job-{number}", name, (*shown, _runs(name, ours, of_job)))
+
+
+def _runs(name: str, runs: Sequence[Run], series: Sequence[Series]) -> Table:
+    values = {
+        (run.run_id, one.title): value
+        for one in series
+        for run, value in zip(one.runs, one.values, strict=True)
+    }
+    shown = runs[-_SHOWN:]
+    left_out = len(runs) - len(shown)
+    return table(
+        "history-runs",
+        f"Runs of {name}, the newest last",
+        shown,
+        column("Began", lambda run: run.t0_utc[:16].replace("T", " ")),
+        column("Run", lambda run: Cell(run.run_id, link=run.report)),
+        column("Verdict", lambda run: verdict_cell(run.verdict)),
+        *(
+            number(
+                f"{one.operation} {one.metric.title}",
+                lambda run, one=one: _value(  # type: ignore[misc]
+                    one.metric, values.get((run.run_id, one.title))
+                ),
+            )
+            for one in series
+        ),
+        notes=[f"{left_out} runs before: history.json has them."] * (left_out > 0),
+    )
+
+
+def history_json(runs: Sequence[Run], series: Sequence[Series]) -> dict[str, Any]:
+    """The content of history.json."""
+    return {
+        "schema": SCHEMA,
+        "method": "Pettitt's test, repeated on both sides; Bonferroni over the series",
+        "runs": [
+            {
+                "job": one.job,
+                "run_id": one.run_id,
+                "t0_utc": one.t0_utc,
+                "verdict": one.verdict,
+                "made": dict(one.made),
+                "report": one.report or None,
+            }
+            for one in sorted(runs, key=lambda one: one.at_s)
+        ],
+        "series": [
+            {
+                "job": one.job,
+                "operation": one.operation,
+                "metric": one.metric.name,
+                "runs": [run.run_id for run in one.runs],
+                "values": list(one.values),
+                "changes": [
+                    {
+                        "run_id": change.run.run_id,
+                        "before": change.before,
+                        "after": change.after,
+                        "is_worse": one.is_worse(change),
+                        "also": list(change.also),
+                    }
+                    for change in one.changes
+                ],
+            }
+            for one in series
+        ],
+    }
+
+
+def write_history(
+    runs: Sequence[Run], series: Sequence[Series], folder: Path
+) -> list[Path]:
+    """Write history.html, .pdf, .txt and .json; their paths."""
+    content = history_document(runs, series)
+    jobs = sorted({one.job for one in runs})
+    drawn = {
+        place.name: _chart(
+            [one for one in series if place.name == f"history-{jobs.index(one.job)}"],
+            place,
+        )
+        for place in content.charts()
+    }
+    return write_reports(folder, HISTORY, content, drawn, history_json(runs, series))
+
+
+def _chart(series: Sequence[Series], place: ChartPlace) -> str:
+    """Of one job: a panel for each metric, a line for each operation."""
+    from ldapslam.reports.charts.charts import Line, draw_lines
+
+    first_s = min(run.at_s for one in series for run in one.runs)
+    panels: dict[str, list[Line]] = {}
+    for one in series:
+        marks = [
+            ((run.at_s - first_s) / _DAY_S, value * one.metric.scale, None, None)
+            for run, value in zip(one.runs, one.values, strict=True)
+        ]
+        panels.setdefault(one.metric.title, []).append(Line(one.operation, marks))
+    days = [(run.at_s - first_s) / _DAY_S for one in series for run in one.runs]
+    return draw_lines(place, panels, dict(_ticks(first_s, max(days))), "")
+
+
+def _ticks(first_s: float, days: float) -> Iterator[tuple[float, str]]:
+    """At most eight days, by their date."""
+    step = max(1, round(days / 8))
+    for day in range(0, int(days) + 1, step):
+        yield (
+            float(day),
+            datetime.fromtimestamp(first_s + day * _DAY_S).strftime("%m-%d"),
+        )

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Histories of runs: where a level changed, for better or worse, and what with it."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ldapslam.cli import main
+from ldapslam.studies.history import (
+    Run,
+    history_document,
+    history_json,
+    run_of,
+    series_of,
+    write_history,
+)
+
+FIRST = datetime(2026, 9, 1, 2, tzinfo=UTC)
+
+
+def result(
+    night: int,
+    throughput: float,
+    p99_us: float,
+    *,
+    job: str = "lookups",
+    verdict: str = "PASS",
+    version: str = "2.6.7",
+) -> dict[str, Any]:
+    """As result.json has it."""
+    began = (FIRST + timedelta(days=night)).isoformat()
+    return {
+        "run_id": f"{job}-{night}",
+        "verdict": verdict,
+        "manifest": {
+            "job": job,
+            "job_hash": "abc",
+            "t0_utc": began,
+            "planned_agents": ["a", "b"],
+            "ldapslam": "0.1.0",
+            "servers": {"ldap://one": {"version": version}},
+        },
+        "streams": {
+            "readers": {
+                "search": {
+                    "throughput_per_s": throughput,
+                    "response_time_us": {"p50": 500.0, "p95": None, "p99": p99_us},
+                    "error_share": 0.0,
+                }
+            }
+        },
+    }
+
+
+def nights(count: int = 30, step_at: int = 20, rise: float = 1.2) -> list[Run]:
+    """Throughput varies by 2 %; p99 rises at one night, with a new version."""
+    rng = np.random.default_rng(1)
+    found = []
+    for night in range(count):
+        is_later = night >= step_at
+        p99_us = 3000 * rng.normal(1, 0.02) * (rise if is_later else 1)
+        made = result(
+            night,
+            5000 * rng.normal(1, 0.02),
+            p99_us,
+            version="2.6.8" if is_later else "2.6.7",
+        )
+        run = run_of(made)
+        assert run is not None
+        found.append(run)
+    return found
+
+
+def test_a_step_is_found_with_what_came_with_it() -> None:
+    runs = nights()
+    [found] = [one for one in series_of(runs[::-1]) if one.changes]
+    assert (found.operation, found.metric.name) == ("readers.search", "p99")
+    [change] = found.changes
+    assert change.run.run_id == "lookups-20"
+    assert change.last.run_id == "lookups-19"
+    assert change.after / change.before == pytest.approx(1.2, rel=0.03)
+    assert found.is_worse(change)
+    assert change.also == ("version of server 1: 2.6.7 → 2.6.8",)
+
+
+def test_what_does_not_change_has_no_step() -> None:
+    assert not [one for one in series_of(nights(rise=1.0)) if one.changes]
+
+
+def test_more_throughput_is_better_less_is_worse() -> None:
+    made = [result(night, 5000 if night < 10 else 6000, 3000.0) for night in range(20)]
+    runs = [run for one in made if (run := run_of(one))]
+    [found] = [one for one in series_of(runs) if one.changes]
+    assert not found.is_worse(found.changes[0])
+
+
+def test_invalid_runs_are_shown_but_take_no_part() -> None:
+    runs = nights(12)
+    broken = run_of(result(12, 1.0, 9e9, verdict="INVALID"))
+    assert broken is not None
+    series = series_of([*runs, broken])
+    assert all(broken not in one.runs for one in series)
+    assert "lookups-12" in json.dumps(history_json([*runs, broken], series))
+
+
+def test_a_run_that_never_began_is_none() -> None:
+    made = result(0, 1.0, 1.0)
+    made["manifest"]["t0_utc"] = None
+    assert run_of(made) is None
+
+
+def test_the_page_has_all_jobs_the_changes_first_and_links(tmp_path: Path) -> None:
+    other = run_of(result(3, 10.0, 10.0, job="<b>../x"), "runs/1/report.html")
+    assert other is not None
+    runs = [*nights(), other]
+    series = series_of(runs)
+    content = history_document(runs, series)
+    assert [one.title for one in content.sections] == ["Changes", "<b>../x", "lookups"]
+    files = write_history(runs, series, tmp_path)
+    assert sorted(path.name for path in files) == [
+        "history.html",
+        "history.json",
+        "history.pdf",
+        "history.txt",
+    ]
+    page = (tmp_path / "history.html").read_text()
+    assert '<a href="runs/1/report.html">' in page
+    assert "<b>../x" not in page
+    assert "Jobs: 2; changes of a figure: 1, for the worse: 1." in page
+    text = (tmp_path / "history.txt").read_text()
+    assert text.startswith("History of 31 runs\n")
+    assert "2.6.7 → 2.6.8" in page
+
+
+def test_the_command_reads_the_results_below_a_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for night in range(3):
+        folder = tmp_path / "kept" / str(night)
+        folder.mkdir(parents=True)
+        (folder / "result.json").write_text(json.dumps(result(night, 1e3, 3e3)))
+    (tmp_path / "kept" / "1" / "report.html").touch()
+    (tmp_path / "kept" / "result.json").write_text("[]")
+    out = tmp_path / "pages"
+    arguments = ["history", str(tmp_path / "kept"), "--out", str(out)]
+    assert main.run([*arguments, "--json"]) == 0
+    said = capsys.readouterr()
+    found = json.loads(said.out)
+    assert [one["run_id"] for one in found["runs"]] == [
+        f"lookups-{night}" for night in range(3)
+    ]
+    assert found["runs"][1]["report"] == "../kept/1/report.html"
+    assert "is left out" in said.err
+    assert main.run([*arguments, "--job", "other"]) == 2
+    assert "there are no runs" in capsys.readouterr().err
