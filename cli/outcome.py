@@ -19,6 +19,9 @@ from ldapslam.results.store import Store
 from ldapslam.transport.messages import error_of
 
 if TYPE_CHECKING:
+    from typing import Any
+
+    from ldapslam.reports.document import Document
     from ldapslam.reports.model import Summary
 
 _EXIT_OF_VERDICT: Mapping[str, ExitCode] = {
@@ -131,3 +134,27 @@ def fetched_store(client: Client, run_id: str) -> Iterator[Store]:
         with Store.open(Path(folder) / "results.sqlite") as store:
             store.import_run(client.fetch(run_id))
             yield store
+
+
+def put_report(
+    document: Document, found: Mapping[str, Any] | None, files: Sequence[Path]
+) -> None:
+    """Print the tables of what many runs have found, or `found` as JSON, and where the
+    reports are."""
+    from ldapslam.reports.document import Table
+    from ldapslam.reports.formats.text import headline, render_table
+
+    if found is not None:
+        put_json(found)
+        say(headline(document))
+    else:
+        tables = [
+            render_table(one)
+            for section in document.sections
+            for one in section.blocks
+            if isinstance(one, Table)
+        ]
+        put("\n\n".join([headline(document), *tables]))
+    say(f"\nreports are in {files[0].parent}:")
+    for path in files:
+        say(f"  {path}")

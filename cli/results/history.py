@@ -14,8 +14,7 @@ import click
 from ldapslam.base.errors import ConfigError
 from ldapslam.cli.console import json_option, say
 from ldapslam.cli.options import FOLDER, RUNS_FOLDER, option, store_option
-from ldapslam.cli.outcome import make_folder
-from ldapslam.cli.study.study import put_report
+from ldapslam.cli.outcome import make_folder, put_report
 from ldapslam.results.store import Store
 
 if TYPE_CHECKING:

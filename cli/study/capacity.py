@@ -20,7 +20,8 @@ from ldapslam.cli.options import (
     job_argument,
     option,
 )
-from ldapslam.cli.study.study import coordinator_option, put_report
+from ldapslam.cli.outcome import put_report
+from ldapslam.cli.study.study import coordinator_option
 
 if TYPE_CHECKING:
     from ldapslam.studies.capacity import Found, Probe, Range

@@ -26,7 +26,7 @@ from ldapslam.cli.options import (
     job_argument,
     option,
 )
-from ldapslam.cli.study.study import put_report
+from ldapslam.cli.outcome import put_report
 
 if TYPE_CHECKING:
     from ldapslam.cli.study.gate_runs import Runs, Side

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,13 +13,13 @@ import click
 
 from ldapslam.base.errors import ConfigError, ExitCode
 from ldapslam.base.units import format_duration
-from ldapslam.cli.console import json_option, put, put_json, say
+from ldapslam.cli.console import json_option, put, say
 from ldapslam.cli.measure.local_fleet import one_blas_thread
 from ldapslam.cli.options import FILE, FOLDER, RUNS_FOLDER, flag, option, parse_pair
+from ldapslam.cli.outcome import put_report
 
 if TYPE_CHECKING:
     from ldapslam.jobs.model import Job
-    from ldapslam.reports.document import Document
     from ldapslam.studies.answer import Answer
     from ldapslam.studies.points import Point
     from ldapslam.studies.runner import Journal, Runner
@@ -258,27 +258,3 @@ def _report(
     found = answer_json(answer, compared) if as_json else None
     put_report(replace(document, sections=shown), found, files)
     return _EXIT_CODES[answer.verdict]
-
-
-def put_report(
-    document: Document, found: Mapping[str, Any] | None, files: Sequence[Path]
-) -> None:
-    """Print the tables of what many runs have found, or `found` as JSON, and where the
-    reports are."""
-    from ldapslam.reports.document import Table
-    from ldapslam.reports.formats.text import headline, render_table
-
-    if found is not None:
-        put_json(found)
-        say(headline(document))
-    else:
-        tables = [
-            render_table(one)
-            for section in document.sections
-            for one in section.blocks
-            if isinstance(one, Table)
-        ]
-        put("\n\n".join([headline(document), *tables]))
-    say(f"\nreports are in {files[0].parent}:")
-    for path in files:
-        say(f"  {path}")
