@@ -136,6 +136,12 @@ def test_figures_without_a_spread_are_told_at_once() -> None:
     assert looked.reach.tolist() == [0.0, 0.0]
 
 
+def test_a_loss_that_is_sure_and_small_is_within() -> None:
+    losses = 0.01 + np.linspace(-0.001, 0.001, 8).reshape(8, 1)
+    looked = look(Means.of_pairs(losses), np.array([BOUND]), Plan.of([8], 1), 0)
+    assert (looked.is_worse[0], looked.is_within[0]) == (False, True)
+
+
 def test_a_missing_figure_is_neither_and_hides_no_other() -> None:
     plan = Plan.of(looks(6), 2)
     losses = np.column_stack([np.full(6, 0.2), np.full(6, 0.1)])
