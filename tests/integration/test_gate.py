@@ -124,6 +124,19 @@ def test_labs_of_two_settings_that_do_not_matter_are_no_regression(job: Path) ->
     assert "60 %" in (out / "gate.txt").read_text()
 
 
+def test_an_index_that_is_gone_is_a_regression(job: Path) -> None:
+    by_mail = JOB.replace("(uid=user.[0-9])", "(mail=user.[0-9]@example.com)")
+    job.write_text(by_mail)
+    code, found, _ = gate(
+        job,
+        *("--lab", "slapd", "--entries", "2000", "--old", "lab.settings.index=mail eq"),
+        *("--set", "run.warm_up=200ms"),
+    )
+    assert (code, found["answer"]) == (1, "regression"), found
+    figures = {one["metric"]: one for one in found["figures"]}
+    assert figures["p50"]["ratio"] > 1.5
+
+
 @pytest.mark.long
 def test_a_gate_of_a_server_against_itself_tells_what_it_would_find(
     job: Path, servers: tuple[Responder, Responder]
