@@ -7,6 +7,7 @@ a fleet are in the coordinator's store, where `compare` finds them.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from ldapslam.reports.summarise import summarise
 from ldapslam.results.store import Store
 from ldapslam.studies.answer import Answer, PointAnswer, curve
 from ldapslam.studies.labs import is_place
-from ldapslam.studies.runner import Journal
+from ldapslam.studies.runner import RUNS, Ended, Journal, ended_in
 from ldapslam.studies.study_file import Value
 
 _STORE = "results.sqlite"
@@ -27,9 +28,13 @@ _STORE = "results.sqlite"
 class Compared:
     """One comparison."""
 
-    #: Values of the other axes.
-    rest: Mapping[str, Value]
+    #: Of the axes that are the same on all sides.
+    values: Mapping[str, Value]
     comparison: Comparison
+
+    @property
+    def label(self) -> str:
+        return " ".join(f"{name}={value}" for name, value in self.values.items())
 
 
 def comparisons(
@@ -39,6 +44,40 @@ def comparisons(
     servers of a lab were is no difference."""
     axis = answer.study.compare
     return tuple(_comparisons(answer, journal, axis, in_lab)) if axis else ()
+
+
+def compared_studies(
+    folders: Mapping[str, Path], *, include_invalid: bool = False
+) -> tuple[Compared, ...]:
+    """Studies by name, point by point, against the first of them: at the points that
+    have runs in all of their folders."""
+    found: dict[str, dict[str, Side]] = {}
+    for name, folder in folders.items():
+        by_point: dict[str, list[Ended]] = {}
+        for one in ended_in(folder):
+            by_point.setdefault(json.dumps(one.values, sort_keys=True), []).append(one)
+        for values, ended in by_point.items():
+            runs = (folder / RUNS / one.folder for one in ended if one.verdict)
+            summaries = tuple(filter(None, map(_summary, runs)))
+            if summaries:
+                found.setdefault(values, {})[name] = Side(name, summaries)
+    return tuple(
+        Compared(
+            json.loads(values),
+            compare_sides(list(sides.values()), include_invalid=include_invalid),
+        )
+        for values, sides in found.items()
+        if len(sides) == len(folders)
+    )
+
+
+def _summary(folder: Path) -> Summary | None:
+    """Of the only run in the folder's store; None without one."""
+    if not (folder / _STORE).exists():
+        return None
+    with Store.open(folder / _STORE, read_only=True) as store:
+        records = store.runs(1)
+        return summarise(store, records[0].run_id) if records else None
 
 
 def _comparisons(

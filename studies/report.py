@@ -314,17 +314,12 @@ def _comparison(compared: Sequence[Compared]) -> tuple[Block, ...]:
     from ldapslam.reports.comparing.tables import tables_of
 
     return tuple(
-        replace(found, caption=": ".join([*_words(one), found.caption]))
+        replace(found, caption=": ".join(filter(None, (one.label, found.caption))))
         for one in compared
         for found in tables_of(one.comparison)[
             1:
         ]  # the runs have a table of the study's
     )
-
-
-def _words(one: Compared) -> list[str]:
-    words = " ".join(f"{name}={value}" for name, value in one.rest.items())
-    return [words] if words else []
 
 
 def _errors(one: PointAnswer, title: str) -> str:
@@ -435,7 +430,7 @@ def answer_json(answer: Answer, compared: Sequence[Compared] = ()) -> dict[str, 
         "table": answer.study.table and _table_json(answer, answer.study.table),
         "comparisons": [
             # each run's result.json has what `runs` would repeat
-            {"values": dict(one.rest), **document_of(one.comparison), "runs": None}
+            {"values": dict(one.values), **document_of(one.comparison), "runs": None}
             for one in compared
         ],
     }

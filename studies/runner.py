@@ -30,8 +30,8 @@ from ldapslam.studies.points import Point, Turn
 from ldapslam.studies.server_settings import ChangedSettings, Place
 from ldapslam.studies.study_file import Hook
 
-_JOURNAL = "runs.jsonl"
-_RUNS = "runs"
+JOURNAL = "runs.jsonl"
+RUNS = "runs"
 RESULT = "result.json"
 
 #: Runs a job: point, folder of the results, file for what it says. The exit code.
@@ -64,9 +64,9 @@ class Journal:
         """`identity` says which study this is; ConfigError when the folder is of
         another one."""
         self.folder = folder
-        self._file = folder / _JOURNAL
+        self._file = folder / JOURNAL
         self.ended: list[Ended] = []
-        self.runs = folder / _RUNS
+        self.runs = folder / RUNS
         self.runs.mkdir(mode=0o700, parents=True, exist_ok=True)
         head = {"study": dict(identity)}
         whole, end, half = "", "", ""
@@ -82,7 +82,7 @@ class Journal:
                     "this one before it was changed",
                     hint="name another folder with --out, or remove this one",
                 )
-            self.ended += [Ended(**json.loads(line)) for line in lines]
+            self.ended += map(_ended, lines)
         else:
             self._append(head)
 
@@ -111,6 +111,20 @@ class Journal:
             out.write(_line(content) + "\n")
             out.flush()
             os.fsync(out.fileno())
+
+
+def ended_in(folder: Path) -> list[Ended]:
+    """The runs of the study in this folder, which may go on; ConfigError."""
+    try:
+        _, *lines = (folder / JOURNAL).read_text("utf-8").split("\n")
+        # what comes after the last line feed is still being written
+        return list(map(_ended, lines[:-1]))
+    except (OSError, ValueError, TypeError) as error:
+        raise ConfigError(f"{folder / JOURNAL}: cannot be read: {error}") from error
+
+
+def _ended(line: str) -> Ended:
+    return Ended(**json.loads(line))
 
 
 def _line(content: Mapping[str, Any]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from pathlib import Path
 
 import click
 
@@ -20,6 +21,8 @@ from ldapslam.reports.model import Summary
 from ldapslam.reports.summarise import summarise
 
 _LETTERS = 26
+#: In the folder of a study.
+_JOURNAL = "runs.jsonl"
 
 
 @click.command("compare")
@@ -46,6 +49,8 @@ def compare_command(
       ldapslam compare RUN RUN
       ldapslam compare A1,A2,A3 B1,B2,B3
 
+    or the folders of studies: then each point that they have in common is compared.
+
     The first side is the baseline. RUN is what `report` takes: an id or its beginning,
     or the folder of a run. Three runs a side or more tell what varies from run to run.
     """
@@ -55,6 +60,8 @@ def compare_command(
             hint="`ldapslam list` shows the runs of a coordinator; "
             "runs joined by commas are one side",
         )
+    if all((Path(side) / _JOURNAL).is_file() for side in sides):
+        return _studies(sides, include_invalid=include_invalid, as_json=as_json)
     made = [
         Side(_name(place), _runs(runs, store, coordinator))
         for place, runs in enumerate(sides)
@@ -73,6 +80,28 @@ def compare_command(
     say(
         f"no valid run of {', '.join(comparison.without_runs)}: nothing to compare\n"
         "hint: --include-invalid compares INVALID runs too"
+    )
+    return ExitCode.NO_BASELINE
+
+
+def _studies(
+    folders: Sequence[str], *, include_invalid: bool, as_json: bool
+) -> ExitCode:
+    from ldapslam.studies.comparisons import compared_studies
+
+    named = {_name(place): Path(folder) for place, folder in enumerate(folders)}
+    found = compared_studies(named, include_invalid=include_invalid)
+    documents = [{"values": one.values, **document_of(one.comparison)} for one in found]
+    texts = [
+        "\n\n".join([one.label, *map(render_table, tables_of(one.comparison))])
+        for one in found
+    ]
+    put_result({"points": documents}, ["\n\n\n".join(texts)], as_json=as_json)
+    if any(not one.comparison.without_runs for one in found):
+        return ExitCode.PASS
+    say(
+        "no point has valid runs in all of these studies\n"
+        "hint: points are the same when all values of their axes are"
     )
     return ExitCode.NO_BASELINE
 
