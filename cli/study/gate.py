@@ -29,17 +29,11 @@ from ldapslam.cli.options import (
 from ldapslam.cli.outcome import put_report
 
 if TYPE_CHECKING:
-    from ldapslam.cli.study.gate_runs import Runs, Side
+    from ldapslam.cli.study.gate_runs import Side
     from ldapslam.jobs.model import Job
-    from ldapslam.reports.model import Summary
-    from ldapslam.studies.baseline import Baseline
-    from ldapslam.studies.gate import Gate, Tolerances
+    from ldapslam.studies.gate import Tolerances
 
 _NS_PER_S = 10**9
-#: INVALID runs of a side in a row that end the gate.
-_MOST_INVALID = 5
-#: Differences from a baseline that an error shows.
-_MOST_SHOWN = 5
 _EXIT_CODES = {
     "PASS": ExitCode.PASS,
     "FAIL": ExitCode.FAIL,
@@ -145,6 +139,7 @@ def gate_command(
       ldapslam gate search.yaml --old ldap://old --new ldap://new
       ldapslam gate search.yaml --baseline search.baseline.json
     """
+    from ldapslam.cli.study.gate_making import Making
     from ldapslam.cli.study.gate_runs import Runs
     from ldapslam.studies.baseline import load_baseline
     from ldapslam.studies.gate import NEW, OLD, Gate
@@ -181,7 +176,7 @@ def gate_command(
     gate = Gate(chosen, tolerated, [one.readings for one in kept.runs] if kept else ())
     with Runs(sides, folder, agents, restarts=not no_restart) as runs:
         begun_s = time.monotonic()
-        making = _Making(gate, runs, begun_s + limit_ns / _NS_PER_S, may_end=not is_aa)
+        making = Making(gate, runs, begun_s + limit_ns / _NS_PER_S, may_end=not is_aa)
         if kept is None:
             ended = making.pairs(seed)
         else:
@@ -267,120 +262,4 @@ def _check_time(job: Job, sides: int, limit_ns: int) -> None:
             f"{FIRST_LOOK} runs of a side are the least, and all of them take "
             f"{format_duration(least_ns)}; --time is {format_duration(limit_ns)}",
             hint="make runs shorter, as with --set run.duration=3s, or give it time",
-        )
-
-
-class _Invalid(Exception):
-    """Too many runs in a row were INVALID, which says nothing of the server."""
-
-
-class _Making:
-    """Makes runs until the answer is clear, where the gate `may_end` then, or its time
-    is over."""
-
-    def __init__(
-        self, gate: Gate, runs: Runs, until_s: float, *, may_end: bool
-    ) -> None:
-        self._gate, self._runs, self._may_end = gate, runs, may_end
-        self._begun_s, self._until_s = time.monotonic(), until_s
-        #: What differs from the baseline beside what is under test: fact, then, now.
-        self.differences: list[tuple[str, str, str]] = []
-
-    def pairs(self, seed: int) -> str:
-        """Runs in pairs; why they ended."""
-        from ldapslam.reports.comparing.readings import readings_of
-        from ldapslam.studies.gate import NEW, OLD, order_of
-
-        for order in order_of(seed):
-            self._runs.restart()
-            try:
-                pair = {side: readings_of(self._valid(side)) for side in order}
-            except _Invalid as error:
-                self._gate.end()
-                return str(error)
-            self._gate.add(pair[NEW], pair[OLD])
-            if why := self._ended():
-                return why
-        raise AssertionError("there is always another pair")
-
-    def against(self, baseline: Baseline, *, although_different: bool) -> str:
-        """Runs of the new side; why they ended."""
-        from ldapslam.reports.comparing.readings import readings_of
-        from ldapslam.studies.gate import NEW
-
-        while True:
-            self._runs.restart()
-            try:
-                summary = self._valid(NEW)
-            except _Invalid as error:
-                self._gate.end()
-                return str(error)
-            if not self._gate.size:
-                self.differences = list(baseline.differences(summary))
-                if self.differences and not although_different:
-                    raise _refusal(self.differences)
-            self._gate.add(readings_of(summary))
-            if why := self._ended():
-                return why
-
-    def _valid(self, side: str) -> Summary:
-        for _ in range(_MOST_INVALID):
-            summary = self._runs.run(side)
-            if summary.verdict != "INVALID":
-                return summary
-            say(f"{side}: INVALID, made again: {'; '.join(summary.reasons)}")
-        raise _Invalid(f"{_MOST_INVALID} runs in a row were INVALID")
-
-    def _ended(self) -> str:
-        """Why there are no more runs; empty while there are."""
-        from ldapslam.reports.comparing.sequential import FIRST_LOOK
-
-        gate, now_s = self._gate, time.monotonic()
-        each_s = (now_s - self._begun_s) / gate.size
-        if gate.size == FIRST_LOOK - 1:
-            gate.plan_for(gate.size + int((self._until_s - now_s) / each_s))
-            _say_plan(gate, each_s)
-        if gate.plan and gate.size in gate.plan.sizes:
-            say(f"after {gate.size}: {gate.answer().answer}")
-        if self._may_end and gate.is_clear:
-            return "the answer is clear"
-        is_last = gate.plan is not None and gate.size == gate.plan.sizes[-1]
-        if is_last or (gate.plan and now_s + each_s > self._until_s):
-            gate.end()
-            return "the time was over"
-        return ""
-
-
-def _refusal(differences: Sequence[tuple[str, str, str]]) -> ConfigError:
-    shown = "; ".join(
-        f"{name} was {was}, is {now}" for name, was, now in differences[:_MOST_SHOWN]
-    )
-    more = len(differences) - _MOST_SHOWN
-    return ConfigError(
-        f"the baseline was made in another way: {shown}"
-        + f"; and {more} more" * (more > 0),
-        hint="save a new baseline, or give --although-different: the report says how",
-    )
-
-
-def _say_plan(gate: Gate, each_s: float) -> None:
-    """How long it will take, by the spread of the first pairs."""
-    assert gate.plan is not None
-    most = gate.plan.sizes[-1]
-    needed = gate.needed()
-    too_many = [
-        f"{metric.words} of {title}"
-        for (title, metric), size in needed.items()
-        if size is None
-    ]
-    sizes = max((size or most for size in needed.values()), default=most)
-    left_ns = round(each_s * max(sizes - gate.size, 0)) * _NS_PER_S
-    say(
-        f"each takes {each_s:.1f} s; if nothing differs, {sizes} should tell "
-        f"({format_duration(left_ns)} more)"
-    )
-    if too_many:
-        say(
-            f"the time is for {most}, which are few for {', '.join(too_many)}: "
-            "give more --time, or a larger --tolerance"
         )

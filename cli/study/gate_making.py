@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a gate comes to its answer: which run is next, and when there are enough."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from ldapslam.base.errors import ConfigError
+from ldapslam.base.units import NS_PER_S, format_duration
+from ldapslam.cli.console import say
+from ldapslam.cli.study.gate_runs import Runs
+from ldapslam.reports.comparing.readings import readings_of
+from ldapslam.reports.comparing.sequential import FIRST_LOOK
+from ldapslam.reports.model import Summary
+from ldapslam.studies.baseline import Baseline
+from ldapslam.studies.gate import NEW, OLD, Gate, order_of
+
+#: INVALID runs of a side in a row that end the gate.
+_MOST_INVALID = 5
+#: Differences from a baseline that an error shows.
+_MOST_SHOWN = 5
+
+
+class _Invalid(Exception):
+    """Too many runs in a row were INVALID, which says nothing of the server."""
+
+
+class Making:
+    """Makes runs until the answer is clear, where the gate `may_end` then, or its time
+    is over."""
+
+    def __init__(
+        self, gate: Gate, runs: Runs, until_s: float, *, may_end: bool
+    ) -> None:
+        self._gate, self._runs, self._may_end = gate, runs, may_end
+        self._begun_s, self._until_s = time.monotonic(), until_s
+        #: What differs from the baseline beside what is under test: fact, then, now.
+        self.differences: list[tuple[str, str, str]] = []
+
+    def pairs(self, seed: int) -> str:
+        """Runs in pairs; why they ended."""
+        for order in order_of(seed):
+            self._runs.restart()
+            try:
+                pair = {side: readings_of(self._valid(side)) for side in order}
+            except _Invalid as error:
+                self._gate.end()
+                return str(error)
+            self._gate.add(pair[NEW], pair[OLD])
+            if why := self._ended():
+                return why
+        raise AssertionError("there is always another pair")
+
+    def against(self, baseline: Baseline, *, although_different: bool) -> str:
+        """Runs of the new side; why they ended."""
+        while True:
+            self._runs.restart()
+            try:
+                summary = self._valid(NEW)
+            except _Invalid as error:
+                self._gate.end()
+                return str(error)
+            if not self._gate.size:
+                self.differences = list(baseline.differences(summary))
+                if self.differences and not although_different:
+                    raise _refusal(self.differences)
+            self._gate.add(readings_of(summary))
+            if why := self._ended():
+                return why
+
+    def _valid(self, side: str) -> Summary:
+        for _ in range(_MOST_INVALID):
+            summary = self._runs.run(side)
+            if summary.verdict != "INVALID":
+                return summary
+            say(f"{side}: INVALID, made again: {'; '.join(summary.reasons)}")
+        raise _Invalid(f"{_MOST_INVALID} runs in a row were INVALID")
+
+    def _ended(self) -> str:
+        """Why there are no more runs; empty while there are."""
+        gate, now_s = self._gate, time.monotonic()
+        each_s = (now_s - self._begun_s) / gate.size
+        more = int((self._until_s - now_s) / each_s)
+        if gate.size == FIRST_LOOK - 1:
+            gate.plan_for(gate.size + more)
+            _say_plan(gate, each_s)
+        elif gate.plan is None and more < 1:
+            gate.plan_for(gate.size)
+        if gate.plan is None:
+            return ""
+        if gate.size in gate.plan.sizes:
+            say(f"after {gate.size}: {gate.answer().answer}")
+        if self._may_end and gate.is_clear:
+            return "the answer is clear"
+        if gate.size == gate.plan.sizes[-1] or more < 1:
+            gate.end()
+            return "the time was over"
+        return ""
+
+
+def _refusal(differences: Sequence[tuple[str, str, str]]) -> ConfigError:
+    shown = "; ".join(
+        f"{name} was {was}, is {now}" for name, was, now in differences[:_MOST_SHOWN]
+    )
+    more = len(differences) - _MOST_SHOWN
+    return ConfigError(
+        f"the baseline was made in another way: {shown}"
+        + f"; and {more} more" * (more > 0),
+        hint="save a new baseline, or give --although-different: the report says how",
+    )
+
+
+def _say_plan(gate: Gate, each_s: float) -> None:
+    """How long it will take, by the spread of the first pairs."""
+    assert gate.plan is not None
+    most = gate.plan.sizes[-1]
+    needed = gate.needed()
+    too_many = [
+        f"{metric.words} of {title}"
+        for (title, metric), size in needed.items()
+        if size is None
+    ]
+    sizes = max((size or most for size in needed.values()), default=most)
+    left_ns = round(each_s * max(sizes - gate.size, 0)) * NS_PER_S
+    say(
+        f"each takes {each_s:.1f} s; if nothing differs, {sizes} should tell "
+        f"({format_duration(left_ns)} more)"
+    )
+    if too_many:
+        say(
+            f"the time is for {most}, which are few for {', '.join(too_many)}: "
+            "give more --time, or a larger --tolerance"
+        )

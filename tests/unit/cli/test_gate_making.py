@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The loop of a gate, with runs that are made up and a clock that is set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ldapslam.cli.study import gate_making
+from ldapslam.cli.study.gate_making import Making
+from ldapslam.reports.comparing.readings import METRICS, Reading
+from ldapslam.studies.gate import CANNOT_TELL, NEW, NO_REGRESSION, Gate, Tolerances
+
+LIMIT_S = 100.0
+CLOCK = "ldapslam.cli.study.gate_making.time.monotonic"
+
+
+class Runs:
+    """Each takes so long; these, by their number, are INVALID."""
+
+    def __init__(self, each_s: float, invalid: frozenset[int] = frozenset()) -> None:
+        self.now_s, self._each_s, self._invalid = 0.0, each_s, invalid
+        self.made: list[str] = []
+        self.restarts = 0
+
+    def restart(self) -> None:
+        self.restarts += 1
+
+    def run(self, side: str) -> Any:
+        self.now_s += self._each_s
+        self.made.append(side)
+        is_invalid = len(self.made) in self._invalid
+        verdict = "INVALID" if is_invalid else "PASS"
+        return SimpleNamespace(verdict=verdict, reasons=("too late",), side=side)
+
+
+@pytest.fixture(autouse=True)
+def made_up_throughput(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [1000.0, 1010.0, 990.0, 1005.0, 995.0]
+    place = iter(range(10_000))
+
+    def readings(_: Any) -> Any:
+        value = found[next(place) % len(found)]
+        return {("search", METRICS["throughput"]): Reading(value, None, 0, "")}
+
+    monkeypatch.setattr(gate_making, "readings_of", readings)
+
+
+def made(
+    monkeypatch: pytest.MonkeyPatch, runs: Runs, *, may_end: bool = True
+) -> tuple[Gate, str]:
+    monkeypatch.setattr(CLOCK, lambda: runs.now_s)
+    gate = Gate(("throughput",), Tolerances())
+    making = Making(gate, runs, LIMIT_S, may_end=may_end)  # type: ignore[arg-type]
+    return gate, making.pairs(seed=1)
+
+
+def test_it_ends_when_the_answer_is_clear(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = Runs(each_s=1.0)
+    gate, why = made(monkeypatch, runs)
+    assert (gate.size, why) == (6, "the answer is clear")
+    assert gate.answer().answer == NO_REGRESSION
+    assert runs.restarts == 6
+    assert len(runs.made) == 12
+
+
+def test_against_itself_it_takes_all_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = Runs(each_s=1.0)
+    gate, why = made(monkeypatch, runs, may_end=False)
+    assert (gate.size, why) == (50, "the time was over")
+    assert runs.now_s <= LIMIT_S
+
+
+@pytest.mark.parametrize("each_s", [10.0, 20.0, 49.0])
+def test_runs_that_take_longer_than_planned_do_not_outlast_the_time(
+    monkeypatch: pytest.MonkeyPatch, each_s: float
+) -> None:
+    runs = Runs(each_s)
+    gate, why = made(monkeypatch, runs)
+    assert why == "the time was over"
+    assert runs.now_s <= LIMIT_S
+    assert gate.size == LIMIT_S // (2 * each_s)
+
+
+def test_an_invalid_run_is_made_again_by_its_side(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runs = Runs(each_s=1.0, invalid=frozenset({3}))
+    gate, _ = made(monkeypatch, runs)
+    assert gate.size == 6
+    assert len(runs.made) == 13
+    assert runs.made[2] == runs.made[3]
+
+
+def test_five_invalid_runs_in_a_row_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = Runs(each_s=1.0, invalid=frozenset(range(4, 100)))
+    gate, why = made(monkeypatch, runs)
+    assert why == "5 runs in a row were INVALID"
+    assert gate.answer().answer == CANNOT_TELL
+    assert len(set(runs.made[3:])) == 1
+
+
+class _Baseline:
+    def differences(self, summary: Any) -> Iterator[tuple[str, str, str]]:
+        assert summary.side == NEW
+        yield "server 1 · threads", "16", "4"
+
+
+def test_a_baseline_of_another_making_is_refused_after_one_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from ldapslam.base.errors import ConfigError
+
+    runs = Runs(each_s=1.0)
+    monkeypatch.setattr(CLOCK, lambda: runs.now_s)
+    old: Any = {("search", METRICS["throughput"]): Reading(1000.0, None, 0, "")}
+    gate = Gate(("throughput",), Tolerances(), [old] * 5)
+    making = Making(gate, runs, LIMIT_S, may_end=True)  # type: ignore[arg-type]
+    baseline: Any = _Baseline()
+    with pytest.raises(ConfigError, match="threads was 16, is 4"):
+        making.against(baseline, although_different=False)
+    assert runs.made == [NEW]
+    assert making.against(baseline, although_different=True) == "the answer is clear"
+    assert making.differences == [("server 1 · threads", "16", "4")]
