@@ -75,7 +75,7 @@ def plain_answer(found: Mapping[str, Any], folder: Path) -> bool:
     from ldapslam.reports.result import result_of
     from ldapslam.reports.summarise import summarise
 
-    valid = [one for one in found["runs"] if one["verdict"] != "INVALID"]
+    valid = [one for one in found["runs"] if one["counts"]]
     first = {one["side"]: one["run_id"] for one in reversed(valid[:2])}
     with Store.open(folder / "results.sqlite", read_only=True) as store:
         sides = {

@@ -122,12 +122,12 @@ def _kept_facts(summary: Summary) -> dict[str, str | None]:
 def baseline_of(
     summaries: Sequence[Summary], *, saved_utc: str, saved_by: str
 ) -> Baseline:
-    """Of valid runs that were made alike; ConfigError when they are not, or are
+    """Of runs that PASS and were made alike; ConfigError when they were not, or are
     fewer than FEWEST."""
-    valid = [one for one in summaries if one.verdict != "INVALID"]
+    valid = [one for one in summaries if one.verdict == "PASS"]
     if len(valid) < FEWEST:
         raise ConfigError(
-            f"a baseline needs {FEWEST} valid runs at least, got {len(valid)}",
+            f"a baseline needs {FEWEST} runs at least that PASS, got {len(valid)}",
             hint="fewer do not show what varies from run to run",
         )
     facts = [_kept_facts(one) for one in valid]

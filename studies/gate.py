@@ -7,8 +7,9 @@ were made before. The runs are looked at as they come (reports/comparing/sequent
 and the gate ends when the answer is clear, or its time is over:
 
 - a *regression*: a figure is worse, by Holm over all figures, and by more than its
-  tolerance;
-- *no regression*: the 95 % interval of every figure's loss lies below its tolerance;
+  tolerance; or more runs of the new side FAIL;
+- *no regression*: the 95 % interval of every figure's loss lies below its tolerance,
+  and no run FAILs;
 - else the gate *cannot tell*, and says which loss it would have found.
 
 Losses are on the scale on which they add up: of a time ln(new / old), of a rate ln(old
@@ -24,9 +25,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
+from scipy import stats
 
 from ldapslam.base.fault import Fault, unknown
 from ldapslam.base.units import parse_ratio
+from ldapslam.reports.comparing.change import LEVEL
 from ldapslam.reports.comparing.readings import METRICS, Metric, Reading, Readings
 from ldapslam.reports.comparing.sequential import (
     FIRST_LOOK,
@@ -138,6 +141,9 @@ class Answer:
     pairs: int
     figures: tuple[Figure, ...]
     is_paired: bool = True
+    #: Side -> its runs, and those of them that FAIL.
+    runs: Mapping[str, int] = field(default_factory=dict)
+    failed: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def sample(self) -> str:
@@ -146,10 +152,25 @@ class Answer:
 
     @property
     def answer(self) -> str:
-        answers = {one.answer for one in self.figures}
+        if not self.figures:
+            return CANNOT_TELL
+        answers = {self.of_failed, *(one.answer for one in self.figures)}
         if REGRESSION in answers:
             return REGRESSION
         return NO_REGRESSION if answers == {NO_REGRESSION} else CANNOT_TELL
+
+    @property
+    def of_failed(self) -> str:
+        """A gate passes when its runs do. That the new side has more that FAIL is a
+        regression by Fisher's exact test."""
+        if not any(self.failed.values()):
+            return NO_REGRESSION
+        table = [
+            [self.failed[side], self.runs[side] - self.failed[side]]
+            for side in (NEW, OLD)
+        ]
+        p = float(stats.fisher_exact(table, alternative="greater").pvalue)
+        return REGRESSION if p <= LEVEL / 2 else CANNOT_TELL
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +199,8 @@ class Gate:
         self._metrics, self._tolerances = metrics, tolerances
         self._is_paired = not baseline
         self._old, self._new = list(baseline), list[Readings]()
+        #: Side -> its runs that FAIL.
+        self.failed = {OLD: 0, NEW: 0}
         #: Set by `plan_for`.
         self.plan: Plan | None = None
         self._keys: list[Key] = []
@@ -255,7 +278,10 @@ class Gate:
     def answer(self) -> Answer:
         """By the last look."""
         figures = [self._figure(place, key) for place, key in enumerate(self._keys)]
-        return Answer(self.size, tuple(figures), is_paired=self._is_paired)
+        runs = {OLD: len(self._old), NEW: len(self._new)}
+        return Answer(
+            self.size, tuple(figures), self._is_paired, runs, dict(self.failed)
+        )
 
     def _figure(self, place: int, key: Key) -> Figure:
         operation, metric = key

@@ -73,6 +73,7 @@ class Made(Protocol):
     run_id: str
     verdict: str
     reasons: Sequence[str]
+    is_sound: bool
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,10 @@ class GateAnswer:
             )
         found = self.answer.answer
         if found == NO_REGRESSION:
-            return f"No regression: every figure is within its tolerance ({made})."
+            return (
+                f"No regression: every figure is within its tolerance, and no run "
+                f"FAILs ({made})."
+            )
         if found == REGRESSION:
             return f"Regression: the new side is worse ({made})."
         return f"It cannot be told ({made}; {self.ended})."
@@ -122,10 +126,26 @@ class GateAnswer:
         if found == NO_REGRESSION:
             return ()
         why = [sentence_of(one) for one in self.answer.figures if one.answer == found]
-        if self.runs and self.runs[-1].verdict == "INVALID":
+        if self.answer.of_failed == found:
+            why += self.failed()
+        if self.runs and not self.runs[-1].is_sound:
             last = self.runs[-1]
             why.append(f"last run of the {last.side} side: {'; '.join(last.reasons)}")
         return tuple(why) or ("no pair of runs has a figure to compare",)
+
+    def failed(self) -> Iterator[str]:
+        """A sentence for each side that has runs that FAIL."""
+        for side, count in self.answer.failed.items():
+            if count:
+                reasons = [
+                    one.reasons
+                    for one in self.runs
+                    if (one.side, one.verdict, one.is_sound) == (side, "FAIL", True)
+                ]
+                yield (
+                    f"{count} of {self.answer.runs[side]} runs of the {side} side FAIL"
+                    + "".join(f": {'; '.join(one)}" for one in reasons[-1:])
+                )
 
     @property
     def cautions(self) -> tuple[str, ...]:
@@ -133,17 +153,10 @@ class GateAnswer:
         found = []
         for side in (OLD, NEW):
             of_side = [one for one in self.runs if one.side == side]
-            failed = [one for one in of_side if one.verdict == "FAIL"]
-            invalid = sum(one.verdict == "INVALID" for one in of_side)
-            if failed:
+            if unsound := sum(not one.is_sound for one in of_side):
                 found.append(
-                    f"{len(failed)} of {len(of_side)} runs of the {side} side FAIL: "
-                    f"{'; '.join(failed[-1].reasons)}."
-                )
-            if invalid:
-                found.append(
-                    f"{invalid} of {len(of_side)} runs of the {side} side were INVALID "
-                    "and made again."
+                    f"{unsound} of {len(of_side)} runs of the {side} side were left "
+                    "out: the generator or the evidence was at fault."
                 )
         if self.baseline is not None:
             found.append(_WEAKER)
@@ -257,6 +270,7 @@ def gate_json(answer: GateAnswer) -> dict[str, Any]:
                 "run_id": one.run_id,
                 "verdict": one.verdict,
                 "reasons": list(one.reasons),
+                "counts": one.is_sound,
             }
             for one in answer.runs
         ],
@@ -290,11 +304,16 @@ class _Case(NamedTuple):
 
 
 def _cases(answer: GateAnswer) -> list[_Case]:
-    """One of each figure; of a gate without figures, itself: none would pass."""
-    return [
+    """One of each figure, and of the runs; of a gate without figures, itself: none
+    would pass."""
+    cases = [
         _Case(one.operation, one.metric.name, one.answer, sentence_of(one))
         for one in answer.answer.figures
-    ] or [_Case(GATE, GATE, CANNOT_TELL, "; ".join(answer.reasons))]
+    ]
+    if not cases:
+        return [_Case(GATE, GATE, CANNOT_TELL, "; ".join(answer.reasons))]
+    failed = "; ".join(answer.failed()) or "no run FAILs"
+    return [*cases, _Case(GATE, "runs", answer.answer.of_failed, failed)]
 
 
 def junit(answer: GateAnswer) -> str:

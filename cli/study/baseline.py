@@ -47,7 +47,7 @@ def save_command(
     coordinator: str,
     as_json: bool,
 ) -> None:
-    """Save runs that were good as a baseline; five valid ones at least.
+    """Save runs that were good as a baseline; five that PASS at least.
 
     RUN is what `report` takes, or the folder of a gate: then the runs of its new side.
     Runs of different days and starts tell most of what varies.
@@ -105,7 +105,7 @@ def _summaries(run: str, store: str | None, coordinator: str) -> Iterator[Summar
         made = json.loads(gate.read_text("utf-8"))["runs"]
         with Store.open(gate.with_name(STORE_NAME), read_only=True) as results:
             for one in made:
-                if one["side"] == "new" and one["verdict"] != "INVALID":
+                if one["side"] == "new":
                     yield summarise(results, one["run_id"])
         return
     with ExitStack() as stack:

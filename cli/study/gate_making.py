@@ -9,21 +9,21 @@ from collections.abc import Sequence
 from ldapslam.base.errors import ConfigError
 from ldapslam.base.units import NS_PER_S, format_duration
 from ldapslam.cli.console import say
-from ldapslam.cli.study.gate_runs import Runs
+from ldapslam.cli.study.gate_runs import Runs, is_sound
 from ldapslam.reports.comparing.readings import readings_of
 from ldapslam.reports.comparing.sequential import FIRST_LOOK
 from ldapslam.reports.model import Summary
 from ldapslam.studies.baseline import Baseline
 from ldapslam.studies.gate import NEW, OLD, Gate, order_of
 
-#: INVALID runs of a side in a row that end the gate.
-_MOST_INVALID = 5
+#: Runs of a side in a row that do not count, which end the gate.
+_MOST_UNSOUND = 5
 #: Differences from a baseline that an error shows.
 _MOST_SHOWN = 5
 
 
-class _Invalid(Exception):
-    """Too many runs in a row were INVALID, which says nothing of the server."""
+class _Unsound(Exception):
+    """Too many runs in a row say nothing of the server."""
 
 
 class Making:
@@ -43,8 +43,8 @@ class Making:
         for order in order_of(seed):
             self._runs.restart()
             try:
-                pair = {side: readings_of(self._valid(side)) for side in order}
-            except _Invalid as error:
+                pair = {side: readings_of(self._sound(side)) for side in order}
+            except _Unsound as error:
                 self._gate.end()
                 return str(error)
             self._gate.add(pair[NEW], pair[OLD])
@@ -57,8 +57,8 @@ class Making:
         while True:
             self._runs.restart()
             try:
-                summary = self._valid(NEW)
-            except _Invalid as error:
+                summary = self._sound(NEW)
+            except _Unsound as error:
                 self._gate.end()
                 return str(error)
             if not self._gate.size:
@@ -69,13 +69,17 @@ class Making:
             if why := self._ended():
                 return why
 
-    def _valid(self, side: str) -> Summary:
-        for _ in range(_MOST_INVALID):
+    def _sound(self, side: str) -> Summary:
+        for _ in range(_MOST_UNSOUND):
             summary = self._runs.run(side)
-            if summary.verdict != "INVALID":
+            if is_sound(summary):
+                self._gate.failed[side] += summary.verdict == "FAIL"
                 return summary
-            say(f"{side}: INVALID, made again: {'; '.join(summary.reasons)}")
-        raise _Invalid(f"{_MOST_INVALID} runs in a row were INVALID")
+            say(f"{side}: made again: {'; '.join(summary.reasons)}")
+        raise _Unsound(
+            f"{_MOST_UNSOUND} runs in a row say nothing of the server: the generator "
+            "or the evidence was at fault"
+        )
 
     def _ended(self) -> str:
         """Why there are no more runs; empty while there are."""

@@ -24,6 +24,7 @@ from ldapslam.cli.submission import JobFile, checked_request
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.reading.variables import override_of
 from ldapslam.proto import operator_pb2 as pb
+from ldapslam.reports.rules.rules import Cause
 from ldapslam.results.store import Store
 from ldapslam.studies.labs import Labs
 from ldapslam.studies.points import Point
@@ -136,6 +137,8 @@ class Made:
     run_id: str
     verdict: str
     reasons: Sequence[str]
+    #: Whether its figures count: they are the server's.
+    is_sound: bool
 
 
 class Runs:
@@ -197,13 +200,11 @@ class Runs:
                 labs.restart()
 
     def run(self, name: str) -> Summary:
-        """One run of a side, which is not kept from the gate by its verdict; the errors
-        of a run that never started."""
+        """One run of a side; the errors of a run that never started."""
         from ldapslam.reports.summarise import summarise
 
         side = self._sides[name]
-        # not the gate's question, and a short run may leave them uncertain
-        changes = [*side.point.overrides, "thresholds=[]"]
+        changes = list(side.point.overrides)
         if name in self._labs:
             changes += self._labs[name].servers(side.point, side.job).overrides
         is_interrupted = False
@@ -222,8 +223,16 @@ class Runs:
         outcome.raise_if_never_started(status)
         with Store.open(self._store, read_only=True) as store:
             summary = summarise(store, run_id)
-        self.made.append(Made(name, run_id, summary.verdict, summary.reasons))
+        self.made.append(
+            Made(name, run_id, summary.verdict, summary.reasons, is_sound(summary))
+        )
         return summary
+
+
+def is_sound(summary: Summary) -> bool:
+    """Whether neither the generator nor the evidence is at fault. Of a threshold that a
+    short run leaves uncertain a gate knows more than the run."""
+    return all(one.passed or one.cause is Cause.TARGET for one in summary.rules)
 
 
 class _Silent(Progress):

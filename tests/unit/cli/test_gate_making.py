@@ -12,6 +12,7 @@ import pytest
 from ldapslam.cli.study import gate_making
 from ldapslam.cli.study.gate_making import Making
 from ldapslam.reports.comparing.readings import METRICS, Reading
+from ldapslam.reports.rules.rules import Cause
 from ldapslam.studies.gate import CANNOT_TELL, NEW, NO_REGRESSION, Gate, Tolerances
 
 LIMIT_S = 100.0
@@ -19,10 +20,12 @@ CLOCK = "ldapslam.cli.study.gate_making.time.monotonic"
 
 
 class Runs:
-    """Each takes so long; these, by their number, are INVALID."""
+    """Each takes so long; in these, by their number, the generator is at fault."""
 
-    def __init__(self, each_s: float, invalid: frozenset[int] = frozenset()) -> None:
-        self.now_s, self._each_s, self._invalid = 0.0, each_s, invalid
+    verdict = "PASS"
+
+    def __init__(self, each_s: float, spoilt: frozenset[int] = frozenset()) -> None:
+        self.now_s, self._each_s, self._spoilt = 0.0, each_s, spoilt
         self.made: list[str] = []
         self.restarts = 0
 
@@ -32,9 +35,12 @@ class Runs:
     def run(self, side: str) -> Any:
         self.now_s += self._each_s
         self.made.append(side)
-        is_invalid = len(self.made) in self._invalid
-        verdict = "INVALID" if is_invalid else "PASS"
-        return SimpleNamespace(verdict=verdict, reasons=("too late",), side=side)
+        rule = SimpleNamespace(
+            passed=len(self.made) not in self._spoilt, cause=Cause.GENERATOR
+        )
+        return SimpleNamespace(
+            verdict=self.verdict, reasons=("too late",), side=side, rules=[rule]
+        )
 
 
 @pytest.fixture(autouse=True)
@@ -85,22 +91,36 @@ def test_runs_that_take_longer_than_planned_do_not_outlast_the_time(
     assert gate.size == LIMIT_S // (2 * each_s)
 
 
-def test_an_invalid_run_is_made_again_by_its_side(
+def test_a_run_that_the_generator_spoilt_is_made_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    runs = Runs(each_s=1.0, invalid=frozenset({3}))
+    runs = Runs(each_s=1.0, spoilt=frozenset({3}))
     gate, _ = made(monkeypatch, runs)
     assert gate.size == 6
     assert len(runs.made) == 13
     assert runs.made[2] == runs.made[3]
 
 
-def test_five_invalid_runs_in_a_row_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    runs = Runs(each_s=1.0, invalid=frozenset(range(4, 100)))
+def test_five_of_them_in_a_row_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = Runs(each_s=1.0, spoilt=frozenset(range(4, 100)))
     gate, why = made(monkeypatch, runs)
-    assert why == "5 runs in a row were INVALID"
+    assert why.startswith("5 runs in a row say nothing of the server")
     assert gate.answer().answer == CANNOT_TELL
     assert len(set(runs.made[3:])) == 1
+
+
+def test_a_run_without_a_fault_of_the_generator_counts_whatever_its_verdict(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runs = Runs(each_s=1.0)
+    runs.verdict = "INVALID"  # a threshold is uncertain
+    gate, _ = made(monkeypatch, runs)
+    assert gate.answer().answer == NO_REGRESSION
+    runs = Runs(each_s=1.0)
+    runs.verdict = "FAIL"
+    gate, why = made(monkeypatch, runs)
+    assert (gate.answer().answer, why) == (CANNOT_TELL, "the time was over")
+    assert set(gate.failed.values()) == {50}
 
 
 class _Baseline:

@@ -82,9 +82,11 @@ def test_a_baseline_keeps_its_figures_and_its_making(
     assert [*saved.differences(run(summary, 9))] == []
 
 
-def test_invalid_runs_are_no_part_of_it(summary: Summary) -> None:
-    with pytest.raises(ConfigError, match="5 valid runs at least, got 4"):
+def test_runs_that_do_not_pass_are_no_part_of_it(summary: Summary) -> None:
+    with pytest.raises(ConfigError, match="5 runs at least that PASS, got 4"):
         made([*runs(summary, 4), run(summary, 4, "INVALID")])
+    with pytest.raises(ConfigError, match="5 runs at least that PASS, got 4"):
+        made([*runs(summary, 4), run(summary, 4, "FAIL")])
 
 
 def test_runs_that_were_made_in_other_ways_are_no_baseline(summary: Summary) -> None:

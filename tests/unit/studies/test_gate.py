@@ -161,6 +161,25 @@ def test_a_figure_that_is_missing_never_passes() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "answer"),
+    [
+        (0, 0, NO_REGRESSION),
+        (0, 1, CANNOT_TELL),
+        (6, 6, CANNOT_TELL),
+        (1, 0, CANNOT_TELL),
+        (0, 5, REGRESSION),
+    ],
+)
+def test_a_gate_passes_only_when_its_runs_do(old: int, new: int, answer: str) -> None:
+    gate = gate_of()
+    gate.failed |= {OLD: old, NEW: new}
+    assert gate.answer().answer == answer
+    shown = gate_document(told(gate))
+    assert ("side FAIL" in " ".join(shown.reasons)) == bool(old or new)
+    assert ("not ok 5" in tap(told(gate))) == (answer != NO_REGRESSION)
+
+
 def test_a_gate_without_figures_never_passes() -> None:
     gate = Gate(DEFAULT_METRICS, Tolerances())
     for _ in range(6):
@@ -215,12 +234,12 @@ def test_junit_has_a_case_for_each_figure() -> None:
     suite = ElementTree.fromstring(junit(told(gate_of(slower)))).find("testsuite")
     assert suite is not None
     cases = {case.get("name"): case for case in suite}
-    assert set(cases) == set(DEFAULT_METRICS)
+    assert set(cases) == {*DEFAULT_METRICS, "runs"}
     failure = cases["p50"].find("failure")
     assert failure is not None
     assert re.match(r"p50 of readers.search: \+\d", failure.get("message", ""))
     assert len(cases["errors"]) == 0
-    assert suite.get("tests") == "4"
+    assert suite.get("tests") == "5"
     assert int(suite.get("failures", "")) == len(suite.findall("*/failure"))
 
 
@@ -230,8 +249,8 @@ def test_what_cannot_be_told_is_an_error_of_junit_and_not_ok_of_tap() -> None:
     assert suite is not None
     assert int(suite.get("errors", "")) == len(suite.findall("*/error")) == 3
     lines = tap(answer).splitlines()
-    assert lines[:2] == ["TAP version 13", "1..4"]
-    assert [line.startswith("not ok") for line in lines[2:]] == [True] * 3 + [False]
+    assert lines[:2] == ["TAP version 13", "1..5"]
+    assert [line.startswith("not ok") for line in lines[2:]] == [True] * 3 + [False] * 2
 
 
 def test_names_of_a_job_are_data_in_every_output() -> None:
