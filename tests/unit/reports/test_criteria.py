@@ -459,6 +459,19 @@ def test_what_completes_in_disturbed_intervals_is_in_doubt_for_each_operation() 
     assert "completed while the generator was disturbed" in "".join(lenient.reasons)
 
 
+def test_times_are_in_doubt_as_a_whole_where_the_generator_was_disturbed() -> None:
+    """In a quarter of the run; and all of it is slow."""
+
+    def change(second: int, found: Times) -> Times:
+        still = stood_still(-1 if second % 4 else second)(second, found)
+        return {**still, "service": found["service"] + 100 * MS}
+
+    threshold = "load.search.response_time.p95 < 50ms"
+    summary = summary_of(threshold, change=change)
+    assert summary.verdict == "INVALID"
+    assert f"not certain: {threshold}" in "".join(summary.reasons)
+
+
 def test_an_outage_while_the_generator_stood_still_is_not_certain() -> None:
     silent = in_seconds(
         {5, 6, 7}, lambda _, found: {"service": np.zeros(0), "lag": np.zeros(0)}

@@ -103,6 +103,11 @@ def test_one_episode_counts_as_one_request() -> None:
     assert 60 < sample < 110  # 1 / share would be 100
 
 
+def test_fewer_than_five_batches_tell_nothing_of_their_spread() -> None:
+    assert effective_sample([0, 100, 0, 100], [100] * 4) == 400
+    assert effective_sample([0, 100, 0, 100, 0], [100] * 5) < 50
+
+
 def test_batches_that_are_alike_count_less() -> None:
     rising = [10 * n for n in range(20)]
     shuffled = np.random.default_rng(6).permutation(rising)
