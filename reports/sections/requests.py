@@ -49,7 +49,7 @@ _EXPLANATIONS = {
 def outcomes(summary: Summary) -> tuple[Block, ...]:
     blocks: list[Block] = [_requests(summary), *_unsent(summary)]
     shown = ("failed", "timed_out", "unresolved", "dropped", "expected")
-    if not any(one.error_share or one.counts["dropped"] for one in summary.operations):
+    if not any(one.error_share for one in summary.operations):
         blocks.append(Paragraph(_all_well(summary)))
     if any(one.counts[name] for one in summary.operations for name in shown):
         chart = ChartPlace(

@@ -439,6 +439,9 @@ def test_a_run_collected_in_parts_is_the_run(
     _check_totals(in_parts, expected)
     assert in_parts.timeline == whole.timeline
     assert in_parts.complete == whole.complete
+    assert in_parts.measure_start_ns == whole.measure_start_ns
+    assert in_parts.measure_end_ns == whole.measure_end_ns
+    assert in_parts.intervals == whole.intervals
     assert in_parts.streams.keys() == whole.streams.keys()
     for name, agent in in_parts.agents.items():
         other = whole.agents[name]

@@ -164,6 +164,12 @@ CASES = [
         id="an agent never reported",
     ),
     pytest.param(
+        Scenario(run={"agents": ()}),
+        None,
+        {"agents_present": "0 of 0"},
+        id="no agent was planned",
+    ),
+    pytest.param(
         Scenario(lost=frozenset({("load1", 4), ("load2", 4), ("load2", 7)})),
         None,
         {"intervals_complete": "1 of load1, 2 of load2; 25% of those measured"},
