@@ -315,6 +315,13 @@ def test_searches_that_return_nothing_fail() -> None:
         pytest.param(
             {3: 0.4, 4: 1.0, 5: 0.5}, None, 1.9, "FAIL", id="down for 1.9 s of 20"
         ),
+        pytest.param(
+            {3: 0.2, 4: 1.0, 5: 0.25},
+            None,
+            1.45,
+            "FAIL",
+            id="begins before, ends after",
+        ),
         pytest.param({3: 0.1}, None, 0.0, "PASS", id="one of ten reconnects"),
     ],
 )
@@ -348,6 +355,14 @@ def test_a_silence_while_requests_wait_is_an_outage() -> None:
     # the generator stood still, and says so in second 8: the server may have, too
     assert own.verdict == "INVALID"
     assert "unavailable" not in own.reasons[0]
+    nearly = in_seconds({8}, more(receive_lag=np.full(1, 2_990 * MS)))
+    rest = summary_of(
+        change=lambda second, found: nearly(second, silent(second, found)),
+        state=waiting,
+        stream=plan,
+    )
+    # what is left is no longer than its usual responses
+    assert rest.streams[0].outage.total_s == 0
     idle = summary_of(change=silent, stream=plan)  # nothing waits: there was no load
     assert idle.verdict == "PASS"
 

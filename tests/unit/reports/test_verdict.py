@@ -215,6 +215,12 @@ CASES = [
     ),
     pytest.param(
         Scenario(),
+        on_operations("readers", with_histogram("send_lag", [40_000_000] * 100)),
+        {"send_lag": "40.000 ms of readers, limit 1.000 ms"},
+        id="send lag of the first stream alone",
+    ),
+    pytest.param(
+        Scenario(),
         on_operations(
             "readers", with_histogram("receive_lag", [5_000] * 10**5 + [300_000_000])
         ),
