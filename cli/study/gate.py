@@ -139,17 +139,18 @@ def gate_command(
       ldapslam gate search.yaml --old ldap://old --new ldap://new
       ldapslam gate search.yaml --baseline search.baseline.json
     """
-    from ldapslam.cli.study.gate_making import Making
-    from ldapslam.cli.study.gate_runs import Runs
-    from ldapslam.studies.baseline import load_baseline
-    from ldapslam.studies.gate import NEW, OLD, Gate
-    from ldapslam.studies.gate_report import (
-        REHEARSED,
-        GateAnswer,
-        gate_document,
-        gate_json,
-        write_gate,
-    )
+    with one_blas_thread():  # the fleet is forked from here: no threads before it
+        from ldapslam.cli.study.gate_making import Making
+        from ldapslam.cli.study.gate_runs import Runs
+        from ldapslam.studies.baseline import load_baseline
+        from ldapslam.studies.gate import NEW, OLD, Gate
+        from ldapslam.studies.gate_report import (
+            REHEARSED,
+            GateAnswer,
+            gate_document,
+            gate_json,
+            write_gate,
+        )
 
     chosen, tolerated = _criteria(metrics, tolerances)
     if baseline is not None and not baseline.exists():

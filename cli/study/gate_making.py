@@ -85,6 +85,9 @@ class Making:
         """Why there are no more runs; empty while there are."""
         gate, now_s = self._gate, time.monotonic()
         each_s = (now_s - self._begun_s) / gate.size
+        if any(one.needs for one in gate.answer().figures):
+            gate.end()
+            return "a figure is missing: make runs longer, or choose with --metric"
         more = int((self._until_s - now_s) / each_s)
         if gate.size == FIRST_LOOK - 1:
             gate.plan_for(gate.size + more)

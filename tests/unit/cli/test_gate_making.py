@@ -123,6 +123,17 @@ def test_a_run_without_a_fault_of_the_generator_counts_whatever_its_verdict(
     assert set(gate.failed.values()) == {50}
 
 
+def test_a_figure_that_is_missing_ends_it_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    needs = "1,000 requests (it has 7)"
+    readings: Any = {("search", METRICS["throughput"]): Reading(None, None, 0, needs)}
+    monkeypatch.setattr(gate_making, "readings_of", lambda _: readings)
+    gate, why = made(monkeypatch, Runs(each_s=1.0))
+    assert (gate.size, gate.answer().answer) == (1, CANNOT_TELL)
+    assert why.startswith("a figure is missing")
+
+
 class _Baseline:
     def differences(self, summary: Any) -> Iterator[tuple[str, str, str]]:
         assert summary.side == NEW
