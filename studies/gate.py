@@ -29,7 +29,6 @@ from scipy import stats
 
 from ldapslam.base.fault import Fault, unknown
 from ldapslam.base.units import parse_ratio
-from ldapslam.reports.comparing.change import LEVEL
 from ldapslam.reports.comparing.readings import METRICS, Metric, Reading, Readings
 from ldapslam.reports.comparing.sequential import (
     FIRST_LOOK,
@@ -144,6 +143,8 @@ class Answer:
     #: Side -> its runs, and those of them that FAIL.
     runs: Mapping[str, int] = field(default_factory=dict)
     failed: Mapping[str, int] = field(default_factory=dict)
+    #: What the runs that FAIL say.
+    of_failed: str = CANNOT_TELL
 
     @property
     def sample(self) -> str:
@@ -158,19 +159,6 @@ class Answer:
         if REGRESSION in answers:
             return REGRESSION
         return NO_REGRESSION if answers == {NO_REGRESSION} else CANNOT_TELL
-
-    @property
-    def of_failed(self) -> str:
-        """A gate passes when its runs do. That the new side has more that FAIL is a
-        regression by Fisher's exact test."""
-        if not any(self.failed.values()):
-            return NO_REGRESSION
-        table = [
-            [self.failed[side], self.runs[side] - self.failed[side]]
-            for side in (NEW, OLD)
-        ]
-        p = float(stats.fisher_exact(table, alternative="greater").pvalue)
-        return REGRESSION if p <= LEVEL / 2 else CANNOT_TELL
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +194,7 @@ class Gate:
         self._keys: list[Key] = []
         self._is_within: npt.NDArray[np.bool_] = np.zeros(0, bool)
         self._looked: Looked | None = None
+        self._of_failed = CANNOT_TELL
 
     @property
     def size(self) -> int:
@@ -228,7 +217,8 @@ class Gate:
     def plan_for(self, most: int) -> None:
         """There will be up to `most` pairs or runs, at least FIRST_LOOK; to be called
         between the first of them and that look."""
-        self.plan = Plan.of(looks(max(most, FIRST_LOOK)), max(len(self._keys), 1))
+        # the runs that FAIL are one more figure
+        self.plan = Plan.of(looks(max(most, FIRST_LOOK)), len(self._keys) + 1)
 
     def end(self) -> None:
         """There will be no more: the look at the last ones, unless it was."""
@@ -251,6 +241,17 @@ class Gate:
         place = plan.sizes.index(self.size)
         self._looked = look(means, self._bounds(), plan, place)
         self._is_within |= self._looked.is_within
+        self._of_failed = self._judged_failed(plan.levels[-1][place])
+
+    def _judged_failed(self, level: float) -> str:
+        """A gate passes when its runs do. That the new side has more that FAIL is a
+        regression, by Fisher's exact test."""
+        if not any(self.failed.values()):
+            return NO_REGRESSION
+        runs = {OLD: len(self._old), NEW: self.size}
+        table = [[self.failed[one], runs[one] - self.failed[one]] for one in (NEW, OLD)]
+        p = float(stats.fisher_exact(table, alternative="greater").pvalue)
+        return REGRESSION if p <= level else CANNOT_TELL
 
     def _bounds(self) -> FloatArray:
         return np.array([self._tolerances.bound(metric) for _, metric in self._keys])
@@ -280,7 +281,12 @@ class Gate:
         figures = [self._figure(place, key) for place, key in enumerate(self._keys)]
         runs = {OLD: len(self._old), NEW: len(self._new)}
         return Answer(
-            self.size, tuple(figures), self._is_paired, runs, dict(self.failed)
+            self.size,
+            tuple(figures),
+            self._is_paired,
+            runs,
+            dict(self.failed),
+            self._of_failed,
         )
 
     def _figure(self, place: int, key: Key) -> Figure:

@@ -56,7 +56,8 @@ _SAMPLES = {
 _TESTS = (
     "Intervals are 95 %, for all looks of the gate together (group-sequential, Lan and "
     "DeMets). A regression is a figure that is worse, by Holm over all figures, and by "
-    "more than its tolerance; no regression: the interval lies within the tolerance."
+    "more than its tolerance; no regression: at this look or an earlier one the "
+    "interval lay within the tolerance."
 )
 
 

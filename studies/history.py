@@ -3,16 +3,18 @@
 but for the files.
 
 A change is a step by Pettitt's test (reports/rules/trends.py), at a level that all
-series share: of figures that never change, one history in twenty shows one. Five runs
-on each side are the least. INVALID runs take no part. What else changed between the two
-runs at a step, such as the server's version, is said with it; it need not be the cause.
+series share: of figures that never change, one history in twenty shows one. It needs
+six runs on each side of a single series, more of several. INVALID runs take no part.
+What else changed between the two runs at a step, such as the server's version, is said
+with it; it need not be the cause.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -74,10 +76,14 @@ class Run:
 
 
 def run_of(result: Mapping[str, Any], report: str = "") -> Run | None:
-    """Of the content of a result.json; None of a run that never began."""
+    """Of the content of a result.json; None of a run that never began. ValueError,
+    KeyError, TypeError, AttributeError when it is none."""
     manifest = result["manifest"]
     if not manifest.get("t0_utc"):
         return None
+    if result["verdict"] not in ("PASS", "FAIL", "INVALID"):
+        raise ValueError(f"the verdict {result['verdict']!r} is none")
+    datetime.fromisoformat(manifest["t0_utc"])
     versions = {
         f"version of server {place}": str(facts.get("version") or "")
         for place, facts in enumerate((manifest.get("servers") or {}).values(), 1)
@@ -362,10 +368,8 @@ def _chart(series: Sequence[Series], place: ChartPlace) -> str:
 
 
 def _ticks(first_s: float, days: float) -> Iterator[tuple[float, str]]:
-    """At most eight days, by their date."""
-    step = max(1, round(days / 8))
+    """At most seven days, by their date in UTC."""
+    step = max(1, math.ceil(days / 6))
     for day in range(0, int(days) + 1, step):
-        yield (
-            float(day),
-            datetime.fromtimestamp(first_s + day * _DAY_S).strftime("%m-%d"),
-        )
+        at = datetime.fromtimestamp(first_s + day * _DAY_S, UTC)
+        yield float(day), at.strftime("%Y-%m-%d")

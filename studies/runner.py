@@ -27,7 +27,7 @@ from ldapslam.jobs.connection_settings import ConnectionSettings
 from ldapslam.jobs.model import Job
 from ldapslam.studies.labs import Labs, Servers
 from ldapslam.studies.points import Point, Turn
-from ldapslam.studies.server_settings import ChangedSettings, Place
+from ldapslam.studies.server_settings import CHANGED, ChangedSettings, Place
 from ldapslam.studies.study_file import Hook
 
 JOURNAL = "runs.jsonl"
@@ -77,10 +77,13 @@ class Journal:
         if whole:
             first, *lines = whole.split("\n")
             if first != _line(head):
+                hint = "name another folder with --out, or remove this one"
+                if (folder / CHANGED).exists():
+                    hint = "--restore first: it has what servers had before"
                 raise ConfigError(
                     f"the folder {str(folder)!r} has the runs of another study, or of "
                     "this one before it was changed",
-                    hint="name another folder with --out, or remove this one",
+                    hint=hint,
                 )
             self.ended += map(_ended, lines)
         else:

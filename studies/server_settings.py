@@ -21,7 +21,7 @@ from ldapslam.directory.access import target_error
 from ldapslam.directory.control_connection import ControlConnection
 from ldapslam.jobs.connection_settings import ConnectionSettings
 
-_FILE = "changed-settings.json"
+CHANGED = "changed-settings.json"
 _HINT = "does the study's `bind` name somebody who may read and change it?"
 
 
@@ -38,7 +38,7 @@ class ChangedSettings:
     """What was changed, in a file of the study's folder."""
 
     def __init__(self, folder: Path) -> None:
-        self._file = folder / _FILE
+        self._file = folder / CHANGED
         #: Place -> values before the first change.
         self._before: dict[Place, list[bytes]] = {}
         if self._file.exists():
@@ -48,6 +48,10 @@ class ChangedSettings:
                 ]
                 for one in json.loads(self._file.read_text())
             }
+
+    @property
+    def places(self) -> Sequence[Place]:
+        return list(self._before)
 
     def __bool__(self) -> bool:
         return bool(self._before)

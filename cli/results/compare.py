@@ -89,6 +89,11 @@ def _studies(
 ) -> ExitCode:
     from ldapslam.studies.comparisons import compared_studies
 
+    if len({Path(one).resolve() for one in folders}) < len(folders):
+        raise ConfigError(
+            "a study is named twice",
+            hint="a study tells nothing when it is compared with itself",
+        )
     named = {_name(place): Path(folder) for place, folder in enumerate(folders)}
     found = compared_studies(named, include_invalid=include_invalid)
     documents = [{"values": one.values, **document_of(one.comparison)} for one in found]

@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import click
 
@@ -89,7 +90,7 @@ def _of_files(places: Sequence[Path], out: Path) -> Iterator[Run]:
             try:
                 content: Any = json.loads(path.read_text("utf-8"))
                 page = path.with_name("report.html")
-                link = os.path.relpath(page, out) if page.exists() else ""
+                link = quote(os.path.relpath(page, out)) if page.exists() else ""
                 run = run_of(content, link)
             except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
                 say(f"{path} is left out: it is no {_RESULT} ({error})")

@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     required=True,
 )
 @option(
-    "--from lowest N", "The lowest load.", type=click.FloatRange(min=0), required=True
+    "--from lowest N", "The lowest load.", type=click.IntRange(min=1), required=True
 )
 @option(
-    "--to highest N", "The highest load.", type=click.FloatRange(min=0), required=True
+    "--to highest N", "The highest load.", type=click.IntRange(min=1), required=True
 )
 @option(
     "--objective objectives THRESHOLD",
@@ -71,8 +71,8 @@ if TYPE_CHECKING:
 def capacity_command(
     job_file: Path,
     load: str,
-    lowest: float,
-    highest: float,
+    lowest: int,
+    highest: int,
     objectives: tuple[str, ...],
     precision: float,
     confirm_ns: int | None,
@@ -91,9 +91,9 @@ def capacity_command(
     from ldapslam.studies.capacity import Range
     from ldapslam.studies.runner import alone_in
 
-    if lowest >= highest or lowest <= 0:
+    if lowest >= highest:
         raise ConfigError(
-            f"expected --from above 0 and below --to, got {lowest:g} and {highest:g}",
+            f"expected --from below --to, got {lowest} and {highest}",
             hint="such as --from 1 --to 1000",
         )
     if thresholds := [one for text in objectives for one in text.split(" and ")]:
@@ -130,7 +130,9 @@ def capacity_command(
     put_report(
         capacity_document(answer), capacity_json(answer) if as_json else None, files
     )
-    return ExitCode.FAIL if found.capacity is None else ExitCode.PASS
+    if found.capacity is not None:
+        return ExitCode.PASS
+    return ExitCode.INVALID if found.above_verdict == "INVALID" else ExitCode.FAIL
 
 
 def _set(load: str, value: float) -> str:

@@ -200,9 +200,17 @@ def _restore(study: Study, job: Job, folder: Path) -> ExitCode:
     access = _access(study, job)
     with alone_in(folder):
         changed = ChangedSettings(folder)
-        if access is None or not changed:
+        if not changed:
             say(f"the study in {folder} has nothing to put back")
             return ExitCode.PASS
+        if access is None:
+            places = ", ".join(
+                f"{one.attribute} of {one.uri}" for one in changed.places
+            )
+            raise ConfigError(
+                f"{places} were changed, and the file changes no server any more",
+                hint="take the file as it was when the study ran",
+            )
         for place in changed.restore(access):
             say(f"{place.attribute} of {place.uri} is what it was")
     return ExitCode.PASS

@@ -40,6 +40,8 @@ from ldapslam.reports.rules.steady import (
 LEAST_S = 300.0
 BLOCKS = 60
 _LEAST_BLOCKS = 20
+#: Between two blocks, as a share of the phase.
+_LARGEST_HOLE = 0.1
 #: Of each side of a step.
 _LEAST_SIDE = 5
 _Z = 1.959964
@@ -114,6 +116,7 @@ def trends_of(
         found
         for one in (*_operations(timeline, streams), *_monitored(monitors))
         if (found := _blocks(one, span)).values.size >= _LEAST_BLOCKS
+        and _covers(found.at_s, span)
     ]
     limit = _FALSE_ALARMS / max(1, len(figures))
     return tuple(_trend(one, span, limit) for one in figures)
@@ -183,6 +186,13 @@ def _blocks(one: _Figure, span: Phase) -> _Figure:
             [np.median(part) for part in np.array_split(values, parts) if part.size]
         ),
     )
+
+
+def _covers(at_s: Floats, span: Phase) -> bool:
+    """Whether the blocks leave no hole of a tenth of the phase: what nobody saw is not
+    to be extrapolated."""
+    edges = np.concatenate(([span.start_s], at_s, [span.end_s]))
+    return bool(np.diff(edges).max() <= _LARGEST_HOLE * (span.end_s - span.start_s))
 
 
 def _trend(one: _Figure, span: Phase, limit: float) -> Trend:

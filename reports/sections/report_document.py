@@ -156,6 +156,14 @@ def _cautions(summary: Summary) -> tuple[str, ...]:
         for one in summary.trends
         if one.is_drift and one.change and abs(one.change) >= _LARGE_DRIFT
     ]
+    lines += [
+        f"{one.subject}: {one.metric.replace('_', ' ')} stepped by "
+        f"{signed((step.after / step.before - 1) * 100)}% about {step.at_s:,.0f} s "
+        "after T0"
+        for one in summary.trends
+        for step in one.steps
+        if step.before and abs(step.after / step.before - 1) >= _LARGE_DRIFT
+    ]
     return tuple(
         f"{text[:1].upper()}{text[1:]}."
         for text in map(grouped, (*lines, *summary.notes))

@@ -168,12 +168,18 @@ def test_a_figure_that_is_missing_never_passes() -> None:
         (0, 1, CANNOT_TELL),
         (6, 6, CANNOT_TELL),
         (1, 0, CANNOT_TELL),
-        (0, 5, REGRESSION),
+        (0, 6, REGRESSION),
     ],
 )
 def test_a_gate_passes_only_when_its_runs_do(old: int, new: int, answer: str) -> None:
-    gate = gate_of()
-    gate.failed |= {OLD: old, NEW: new}
+    rng = np.random.default_rng(1)
+    gate = Gate(DEFAULT_METRICS, Tolerances())
+    for number in range(1, 7):
+        gate.failed[OLD] += number <= old
+        gate.failed[NEW] += number <= new
+        gate.add(readings(rng, 0.001), readings(rng, 0.001))
+        if number == 5:
+            gate.plan_for(6)
     assert gate.answer().answer == answer
     shown = gate_document(told(gate))
     assert ("side FAIL" in " ".join(shown.reasons)) == bool(old or new)
