@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import click
 import yaml
 
 from ldapslam.base.errors import ConfigError
+from ldapslam.base.files import errors_of
 from ldapslam.cli.console import json_option, put_result, say
 from ldapslam.cli.options import flag, option, parse_pair
 
@@ -102,9 +104,8 @@ def lab_up_command(
     from ldapslam.lab import Choices, Lab
     from ldapslam.lab.standing import bring_up
 
-    if job is not None:
-        load_job(job)  # its faults before anything is started
-
+    if job is not None:  # faults before anything is started
+        lab_job_path(job, load_job(job).name, name)
     if given["ldif"] is not None and entries is not None:
         raise ConfigError(
             "--entries and --ldif exclude each other",
@@ -131,10 +132,9 @@ def lab_up_command(
     snippet = job_snippet(description)
     lines = [*_text(description), "", yaml.safe_dump(snippet, sort_keys=False).rstrip()]
     said = f"`ldapslam lab down {name}` ends it and removes its data"
-    if job is not None:
-        path = write_job(job, description)
-        said = f"`ldapslam run {path}` measures it; {said}"
     put_result({**description, "job": snippet}, lines, as_json=as_json, said=said)
+    if job is not None:
+        say(f"`ldapslam run {write_job(job, description)}` measures it")
 
 
 @lab_command.command("status")
@@ -198,6 +198,25 @@ def job_snippet(description: Description) -> dict[str, Any]:
     return job
 
 
+def lab_job_path(path: Path, job: str, lab: str) -> Path:
+    """Where the job for a lab goes; ConfigError when it may not be made there."""
+    from ldapslam.jobs.fields.sections import NAME_PATTERN
+
+    name = f"{job}-{lab}"
+    if not re.fullmatch(NAME_PATTERN, name):
+        raise ConfigError(
+            f"{name!r} cannot be the name of a job",
+            hint="give the lab a short --name of letters, digits, - and _",
+        )
+    made = path.with_name(f"{name}.yaml")
+    if made.exists() and f"extends: {path.name}\n" not in made.read_text("utf-8"):
+        raise ConfigError(
+            f"there is a file {str(made)!r} of another kind",
+            hint="give the lab another --name, or move the file",
+        )
+    return made
+
+
 def write_job(path: Path, description: Description) -> Path:
     """A file beside the job that extends it by where the lab's servers are; its path.
 
@@ -229,8 +248,9 @@ def write_job(path: Path, description: Description) -> Path:
         content["tls"] = {"ca_file": description["ca_file"]}
     if binding := [one.name for one in job.streams if one.bind is not None]:
         content["streams"] = [{"name": one, "bind": bind} for one in binding]
-    made = path.with_name(f"{content['job']}.yaml")
-    made.write_text(yaml.safe_dump(content, sort_keys=False), "utf-8")
+    made = lab_job_path(path, job.name, description["name"])
+    with errors_of(made):
+        made.write_text(yaml.safe_dump(content, sort_keys=False), "utf-8")
     return made
 
 

@@ -482,12 +482,12 @@ def _is_there(name: str, info: ValidationInfo) -> str:
 FileName = Annotated[
     Text, StringConstraints(min_length=1), AfterValidator(_is_there), Kind("file")
 ]
-_NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
 #: Names of streams, operations and roles: thresholds and options refer to them.
 Name = Annotated[
     Text,
-    StringConstraints(pattern=_NAME_PATTERN),
-    WithJsonSchema({"type": "string", "pattern": _NAME_PATTERN}),
+    StringConstraints(pattern=NAME_PATTERN),
+    WithJsonSchema({"type": "string", "pattern": NAME_PATTERN}),
     Kind("name"),
 ]
 Count = Annotated[int, Field(ge=1), Kind("count")]
