@@ -9,8 +9,9 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ldapslam.base.errors import ConfigError
 from ldapslam.base.files import errors_of
@@ -36,7 +37,7 @@ FEWEST = 5
 _OF_THE_PLACE = re.compile(
     r"overrides|coordinator · .*|.* · (boot id|host name|update referral)"
     r"|.* · (olcDbDirectory|nsslapd-directory|nsslapd-db-\w*directory)"
-    r"|job file · (targets|vars) · .*"
+    r"|job file · targets · .*"
 )
 #: What a gate is for.
 _UNDER_TEST = re.compile(r"server \d+ · (monitor |vendor )?(version|vendor)|ldapslam")
@@ -53,12 +54,18 @@ class BaselineRun(_Model):
     t0_utc: str
     #: Operation -> metric -> value in units of result.json; None where it has none.
     figures: Mapping[str, Mapping[str, float | None]]
+    #: Operation -> the requests that its share of errors is of.
+    requests: Mapping[str, int]
 
     @property
     def readings(self) -> Readings:
         return {
             (title, METRICS[name]): Reading(
-                value, None, 0, "" if value is not None else "this figure in every run"
+                value,
+                None,
+                0,
+                "" if value is not None else "this figure in every run",
+                self.requests.get(title, 0),
             )
             for title, of_title in self.figures.items()
             for name, value in of_title.items()
@@ -84,7 +91,7 @@ class Baseline(_Model):
     saved_by: str
     #: How all runs were made, as `compare` has it.
     facts: Mapping[str, str | None]
-    runs: tuple[BaselineRun, ...]
+    runs: Annotated[tuple[BaselineRun, ...], Field(min_length=FEWEST)]
     #: The oldest first.
     earlier: tuple[Promotion, ...] = ()
 
@@ -150,6 +157,11 @@ def baseline_of(
                 run_id=one.run.run_id,
                 t0_utc=one.run.t0_utc or "",
                 figures=figures_of(readings_of(one)),
+                requests={
+                    title: reading.sample
+                    for (title, metric), reading in readings_of(one).items()
+                    if metric.name == "errors"
+                },
             )
             for one in valid
         ),

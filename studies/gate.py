@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+from scipy import special, stats
 
 from ldapslam.base.fault import Fault, unknown
 from ldapslam.base.units import parse_ratio
@@ -52,6 +52,10 @@ ANSWERS = (REGRESSION, NO_REGRESSION, CANNOT_TELL)
 DEFAULT_METRICS = ("throughput", "p50", "p99", "errors")
 _RATES = ("throughput", "goodput")
 _ERRORS = "errors"
+#: As a share of a side's runs: more that are left out make the rest a selection.
+_MOST_UNSOUND = 1 / 3
+#: Of a number that a float holds.
+_MOST_LOGARITHM = 700.0
 #: Of shares of requests; those of times and rates are the user's.
 _TOLERANCE_OF_ERRORS = 0.01
 
@@ -145,6 +149,8 @@ class Answer:
     failed: Mapping[str, int] = field(default_factory=dict)
     #: What the runs that FAIL say.
     of_failed: str = CANNOT_TELL
+    #: Too many runs were left out: those that are left may be the lucky ones.
+    is_select: bool = False
 
     @property
     def sample(self) -> str:
@@ -153,8 +159,8 @@ class Answer:
 
     @property
     def answer(self) -> str:
-        if not self.figures:
-            return CANNOT_TELL
+        if not self.figures or self.is_select:
+            return REGRESSION if self.of_failed == REGRESSION else CANNOT_TELL
         answers = {self.of_failed, *(one.answer for one in self.figures)}
         if REGRESSION in answers:
             return REGRESSION
@@ -187,14 +193,35 @@ class Gate:
         self._metrics, self._tolerances = metrics, tolerances
         self._is_paired = not baseline
         self._old, self._new = list(baseline), list[Readings]()
-        #: Side -> its runs that FAIL.
+        #: Side -> the runs that were made of it, those that FAIL, and those that say
+        #: nothing of the server.
+        self.made = {OLD: len(baseline), NEW: 0}
         self.failed = {OLD: 0, NEW: 0}
+        self.unsound = {OLD: 0, NEW: 0}
         #: Set by `plan_for`.
         self.plan: Plan | None = None
         self._keys: list[Key] = []
         self._is_within: npt.NDArray[np.bool_] = np.zeros(0, bool)
         self._looked: Looked | None = None
+        #: Number of the last look.
+        self._place = 0
         self._of_failed = CANNOT_TELL
+
+    @property
+    def is_paired(self) -> bool:
+        return self._is_paired
+
+    @property
+    def absent(self) -> Sequence[str]:
+        """The metrics that no operation has."""
+        found = {metric.name for _, metric in self._keys}
+        return [one for one in self._metrics if one not in found]
+
+    def note(self, side: str, verdict: str, *, is_sound: bool) -> None:
+        """A run was made, whether its figures count or not: a FAIL is for certain."""
+        self.made[side] += 1
+        self.failed[side] += verdict == "FAIL"
+        self.unsound[side] += not is_sound
 
     @property
     def size(self) -> int:
@@ -207,10 +234,10 @@ class Gate:
         if old is not None:
             self._old.append(old)
         self._new.append(new)
-        if self.size == 1:
-            keys = dict.fromkeys((*self._old[0], *new))
-            self._keys = [one for one in keys if one[1].name in self._metrics]
-            self._is_within = np.zeros(len(self._keys), bool)
+        seen = dict.fromkeys((*self._keys, *(self._old[-1]), *new))
+        self._keys = [one for one in seen if one[1].name in self._metrics]
+        more = len(self._keys) - len(self._is_within)
+        self._is_within = np.append(self._is_within, np.zeros(more, bool))
         if self.plan and self.size in self.plan.sizes:
             self._look(self.plan)
 
@@ -238,18 +265,41 @@ class Gate:
             if self._is_paired
             else Means.of_sides(self._scaled(self._old), self._scaled(self._new))
         )
-        place = plan.sizes.index(self.size)
+        plan = self.plan = plan.for_tests(len(self._keys) + 1)
+        place = self._place = plan.sizes.index(self.size)
         self._looked = look(means, self._bounds(), plan, place)
-        self._is_within |= self._looked.is_within
+        self._is_within |= self._looked.is_within & self._have_few_errors(plan, place)
         self._of_failed = self._judged_failed(plan.levels[-1][place])
+
+    def _have_few_errors(self, plan: Plan, place: int) -> npt.NDArray[np.bool_]:
+        """Whether each figure is no share of errors, or one whose requests in all say
+        that it is within its tolerance: of runs without any error the spread is 0, and
+        says nothing. By Wilson's intervals and Newcombe's difference (change.py)."""
+        found = np.ones(len(self._keys), bool)
+        z = -float(special.ndtri(plan.levels[0][place]))
+        for at, key in enumerate(self._keys):
+            if key[1].name != _ERRORS:
+                continue
+            ends = []
+            for runs in (self._old, self._new):
+                readings = [one for run in runs if (one := run.get(key))]
+                size = sum(one.sample for one in readings)
+                errors = sum((one.value or 0.0) * one.sample for one in readings)
+                share = errors / size if size else 0.0
+                ends.append((share, *_wilson(share, size, z)))
+            (old, low, _), (new, _, high) = ends
+            most = new - old + math.hypot(high - new, old - low)
+            found[at] = most < self._tolerances.bound(key[1])
+        return found
 
     def _judged_failed(self, level: float) -> str:
         """A gate passes when its runs do. That the new side has more that FAIL is a
         regression, by Fisher's exact test."""
         if not any(self.failed.values()):
             return NO_REGRESSION
-        runs = {OLD: len(self._old), NEW: self.size}
-        table = [[self.failed[one], runs[one] - self.failed[one]] for one in (NEW, OLD)]
+        table = [
+            [self.failed[one], self.made[one] - self.failed[one]] for one in (NEW, OLD)
+        ]
         p = float(stats.fisher_exact(table, alternative="greater").pvalue)
         return REGRESSION if p <= level else CANNOT_TELL
 
@@ -279,14 +329,17 @@ class Gate:
     def answer(self) -> Answer:
         """By the last look."""
         figures = [self._figure(place, key) for place, key in enumerate(self._keys)]
-        runs = {OLD: len(self._old), NEW: len(self._new)}
+        is_select = any(
+            self.unsound[side] > _MOST_UNSOUND * self.made[side] for side in self.made
+        )
         return Answer(
             self.size,
             tuple(figures),
             self._is_paired,
-            runs,
+            dict(self.made),
             dict(self.failed),
             self._of_failed,
+            is_select,
         )
 
     def _figure(self, place: int, key: Key) -> Figure:
@@ -317,7 +370,8 @@ class Gate:
             change = ends[0], min(ends[1:]), max(ends[1:])
             assert self.plan is not None
             bound = self._tolerances.bound(metric)
-            found = _change(metric, smallest_found(error, freedom, bound, self.plan))
+            least = smallest_found(error, freedom, bound, self.plan, self._place)
+            found = _change(metric, least)
         tolerance = self._tolerances.of_key(metric)
         return Figure(
             operation, metric, tolerance, old, new, change, answer, found, needs
@@ -370,6 +424,17 @@ def _shifted(metric: Metric, share: float) -> float:
     return -math.log1p(-share) if metric.name in _RATES else math.log1p(share)
 
 
+def _wilson(share: float, size: float, z: float) -> tuple[float, float]:
+    """Wilson's score interval of a share of so many requests."""
+    if size <= 0:
+        return 0.0, 1.0
+    squared = z * z / size
+    middle = (share + squared / 2) / (1 + squared)
+    reach = math.sqrt(share * (1 - share) * squared + squared * squared / 4)
+    reach /= 1 + squared
+    return max(0.0, middle - reach), min(1.0, middle + reach)
+
+
 def _value(reading: Reading | None) -> float | None:
     return None if reading is None else reading.value
 
@@ -388,7 +453,8 @@ def _change(metric: Metric, loss: float) -> float:
     """new / old, or new - old, of a loss."""
     if not metric.is_ratio:
         return loss
-    return math.exp(-loss if metric.name in _RATES else loss)
+    logarithm = -loss if metric.name in _RATES else loss
+    return math.exp(logarithm) if logarithm < _MOST_LOGARITHM else math.inf
 
 
 def mean_of_runs(metric: Metric, values: Sequence[float | None]) -> float | None:

@@ -118,6 +118,8 @@ class GateAnswer:
             )
         if found == REGRESSION:
             return f"Regression: the new side is worse ({made})."
+        if self.answer.is_select:
+            made += ", chosen from too many that were left out"
         return f"It cannot be told ({made}; {self.ended})."
 
     @property
@@ -141,7 +143,7 @@ class GateAnswer:
                 reasons = [
                     one.reasons
                     for one in self.runs
-                    if (one.side, one.verdict, one.is_sound) == (side, "FAIL", True)
+                    if (one.side, one.verdict) == (side, "FAIL")
                 ]
                 yield (
                     f"{count} of {self.answer.runs[side]} runs of the {side} side FAIL"

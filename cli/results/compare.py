@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -60,7 +61,7 @@ def compare_command(
             hint="`ldapslam list` shows the runs of a coordinator; "
             "runs joined by commas are one side",
         )
-    if all((Path(side) / _JOURNAL).is_file() for side in sides):
+    if all(os.path.isfile(os.path.join(side, _JOURNAL)) for side in sides):
         return _studies(sides, include_invalid=include_invalid, as_json=as_json)
     made = [
         Side(_name(place), _runs(runs, store, coordinator))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ldapslam.base.errors import ConfigError, ExitCode
+from ldapslam.base.errors import ConfigError, ExitCode, LdapSlamError
 from ldapslam.base.fault import Fault
 from ldapslam.base.units import format_duration, parse_duration
 from ldapslam.cli.console import json_option, say
@@ -175,13 +175,21 @@ def gate_command(
     folder = out or RUNS_FOLDER / f"gate-{job.name}-{at}"
     kept = None if baseline is None else load_baseline(baseline)
     gate = Gate(chosen, tolerated, [one.readings for one in kept.runs] if kept else ())
+    problem: LdapSlamError | None = None
+    until_s = time.monotonic() + limit_ns / _NS_PER_S
     with Runs(sides, folder, agents, restarts=not no_restart) as runs:
         begun_s = time.monotonic()
-        making = Making(gate, runs, begun_s + limit_ns / _NS_PER_S, may_end=not is_aa)
-        if kept is None:
-            ended = making.pairs(seed)
-        else:
-            ended = making.against(kept, although_different=although_different)
+        making = Making(gate, runs, until_s, may_end=not is_aa)
+        try:
+            if kept is None:
+                ended = making.pairs(seed)
+            else:
+                ended = making.against(kept, although_different=although_different)
+        except ConfigError:
+            raise
+        except LdapSlamError as error:  # such as a server that has died
+            gate.end()
+            problem, ended = error, str(error)
         each_s = (time.monotonic() - begun_s) / max(gate.size, 1)
     answer = GateAnswer(
         job=job.name,
@@ -197,6 +205,8 @@ def gate_command(
     )
     files = write_gate(answer, folder)
     put_report(gate_document(answer), gate_json(answer) if as_json else None, files)
+    if problem is not None:
+        raise problem
     return _EXIT_CODES[answer.verdict]
 
 
@@ -257,6 +267,8 @@ def _check_time(job: Job, sides: int, limit_ns: int) -> None:
     from ldapslam.jobs.plan import planned_end_ns
     from ldapslam.reports.comparing.sequential import FIRST_LOOK
 
+    if all(one.count is not None for one in job.streams):
+        return  # it ends when they have done so much
     least_ns = sides * FIRST_LOOK * planned_end_ns(job.run)
     if least_ns > limit_ns:
         raise ConfigError(

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ldapslam.base.errors import ConfigError
 from ldapslam.base.units import NS_PER_S, format_duration
@@ -16,14 +16,14 @@ from ldapslam.reports.model import Summary
 from ldapslam.studies.baseline import Baseline
 from ldapslam.studies.gate import NEW, OLD, Gate, order_of
 
-#: Runs of a side in a row that do not count, which end the gate.
+#: Pairs in a row that do not count, which end the gate.
 _MOST_UNSOUND = 5
 #: Differences from a baseline that an error shows.
 _MOST_SHOWN = 5
 
 
-class _Unsound(Exception):
-    """Too many runs in a row say nothing of the server."""
+class _NoMore(Exception):
+    """There are no more runs; why."""
 
 
 class Making:
@@ -41,13 +41,12 @@ class Making:
     def pairs(self, seed: int) -> str:
         """Runs in pairs; why they ended."""
         for order in order_of(seed):
-            self._runs.restart()
             try:
-                pair = {side: readings_of(self._sound(side)) for side in order}
-            except _Unsound as error:
+                pair = self._sound(order)
+            except _NoMore as error:
                 self._gate.end()
                 return str(error)
-            self._gate.add(pair[NEW], pair[OLD])
+            self._gate.add(readings_of(pair[NEW]), readings_of(pair[OLD]))
             if why := self._ended():
                 return why
         raise AssertionError("there is always another pair")
@@ -55,10 +54,9 @@ class Making:
     def against(self, baseline: Baseline, *, although_different: bool) -> str:
         """Runs of the new side; why they ended."""
         while True:
-            self._runs.restart()
             try:
-                summary = self._sound(NEW)
-            except _Unsound as error:
+                summary = self._sound([NEW])[NEW]
+            except _NoMore as error:
                 self._gate.end()
                 return str(error)
             if not self._gate.size:
@@ -69,21 +67,36 @@ class Making:
             if why := self._ended():
                 return why
 
-    def _sound(self, side: str) -> Summary:
+    def _sound(self, order: Sequence[str]) -> Mapping[str, Summary]:
+        """A run of each of these sides; all of them are made again when one says
+        nothing of its server, so that both begin alike."""
         for _ in range(_MOST_UNSOUND):
-            summary = self._runs.run(side)
-            if is_sound(summary):
-                self._gate.failed[side] += summary.verdict == "FAIL"
-                return summary
-            say(f"{side}: made again: {'; '.join(summary.reasons)}")
-        raise _Unsound(
-            f"{_MOST_UNSOUND} runs in a row say nothing of the server: the generator "
-            "or the evidence was at fault"
+            self._runs.restart()
+            made = {side: self._runs.run(side) for side in order}
+            unsound = {
+                side: summary for side, summary in made.items() if not is_sound(summary)
+            }
+            for side, summary in made.items():
+                self._gate.note(side, summary.verdict, is_sound=side not in unsound)
+            if not unsound:
+                return made
+            for side, summary in unsound.items():
+                say(f"{side}: made again: {'; '.join(summary.reasons)}")
+            if time.monotonic() > self._until_s:
+                raise _NoMore("the time was over")
+        raise _NoMore(
+            f"{_MOST_UNSOUND} times in a row a run says nothing of the server: the "
+            "generator or the evidence was at fault"
         )
 
     def _ended(self) -> str:
         """Why there are no more runs; empty while there are."""
         gate, now_s = self._gate, time.monotonic()
+        if gate.size == 1 and gate.absent:
+            raise ConfigError(
+                f"no operation of the job has the metric {gate.absent[0]!r}",
+                hint="choose others with --metric",
+            )
         each_s = (now_s - self._begun_s) / gate.size
         if any(one.needs for one in gate.answer().figures):
             gate.end()
@@ -91,7 +104,8 @@ class Making:
         more = int((self._until_s - now_s) / each_s)
         if gate.size == FIRST_LOOK - 1:
             gate.plan_for(gate.size + more)
-            _say_plan(gate, each_s)
+            if gate.is_paired:
+                _say_plan(gate, each_s)
         elif gate.plan is None and more < 1:
             gate.plan_for(gate.size)
         if gate.plan is None:
@@ -102,7 +116,7 @@ class Making:
             return "the answer is clear"
         if gate.size == gate.plan.sizes[-1] or more < 1:
             gate.end()
-            return "the time was over"
+            return "the time was over" if more < 1 else "the planned runs were made"
         return ""
 
 

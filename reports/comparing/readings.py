@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from ldapslam.jobs.fields.thresholds import PERCENTILES, samples_needed
+from ldapslam.jobs.fields.thresholds import PERCENTILES, SHARES, samples_needed
 from ldapslam.reports.distribution import Distribution
 from ldapslam.reports.model import OperationSummary, StreamSummary, Summary
 from ldapslam.reports.uncertainty import FEWEST_BATCHES, Estimate
@@ -60,6 +60,8 @@ class Reading:
     batches: int
     #: What is needed for the value, or for its interval; empty where both are there.
     needs: str
+    #: Requests that a share is of.
+    sample: int = 0
 
 
 #: (operation's title, or the stream's name; metric) -> reading.
@@ -104,7 +106,8 @@ def _of_operation(one: OperationSummary) -> Iterator[tuple[Metric, Reading]]:
 
     yield _THROUGHPUT, by_batches("throughput", one.throughput_per_s)
     yield _GOODPUT, by_batches("goodput", one.goodput_per_s)
-    yield _ERRORS, by_batches("errors", one.error_share)
+    due = sum(one.counts.get(name, 0) for name in SHARES["errors"][1])
+    yield _ERRORS, replace(by_batches("errors", one.error_share), sample=due)
     if not one.has_responses:
         return
     times = one.times["response_time"]

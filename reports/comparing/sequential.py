@@ -98,6 +98,10 @@ class Plan:
         sizes = [one for one in self.sizes if one < size]
         return Plan.of([*sizes, size], len(self.levels))
 
+    def for_tests(self, tests: int) -> Plan:
+        """The plan for a family of at least so many."""
+        return self if tests <= len(self.levels) else Plan.of(self.sizes, tests)
+
 
 class Means(NamedTuple):
     """Mean losses of m figures: how much worse the new side is in each. A figure that
@@ -145,12 +149,13 @@ class Looked:
 
 def look(means: Means, bounds: FloatArray, plan: Plan, place: int) -> Looked:
     """The look number `place` of the plan, by t; `bounds`, of shape (m,), are above 0.
-    A figure that is missing is neither worse nor within."""
+    The plan's family has m tests or more. A figure that is missing is neither worse nor
+    within."""
     levels = [one[place] for one in plan.levels]
     count = len(bounds)
     p = _p(means.mean, means)
     is_worse = np.zeros(count, bool)
-    for left, at in zip(range(count, 0, -1), np.argsort(p), strict=True):
+    for left, at in zip(range(len(levels), 0, -1), np.argsort(p), strict=False):
         if not p[at] <= levels[left - 1]:
             break
         is_worse[at] = means.mean[at] > bounds[at]
@@ -177,10 +182,12 @@ def needed_size(spread: float, bound: float, plan: Plan) -> int | None:
     return None
 
 
-def smallest_found(error: float, freedom: float, bound: float, plan: Plan) -> float:
-    """The loss that the last look calls worse in POWER of cases: it is told from none
-    as the only one of its family, and seen above `bound`."""
-    told = _distance(error, freedom, plan.levels[-1][-1])
+def smallest_found(
+    error: float, freedom: float, bound: float, plan: Plan, place: int
+) -> float:
+    """The loss that this look calls worse in POWER of cases: it is told from none as
+    the only one of its family, and seen above `bound`."""
+    told = _distance(error, freedom, plan.levels[-1][place])
     return max(told, bound + _t(POWER, freedom) * error)
 
 

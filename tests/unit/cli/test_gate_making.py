@@ -9,11 +9,19 @@ from typing import Any
 
 import pytest
 
+from ldapslam.base.errors import ConfigError
 from ldapslam.cli.study import gate_making
 from ldapslam.cli.study.gate_making import Making
 from ldapslam.reports.comparing.readings import METRICS, Reading
 from ldapslam.reports.rules.rules import Cause
-from ldapslam.studies.gate import CANNOT_TELL, NEW, NO_REGRESSION, Gate, Tolerances
+from ldapslam.studies.gate import (
+    CANNOT_TELL,
+    NEW,
+    NO_REGRESSION,
+    OLD,
+    Gate,
+    Tolerances,
+)
 
 LIMIT_S = 100.0
 CLOCK = "ldapslam.cli.study.gate_making.time.monotonic"
@@ -97,16 +105,45 @@ def test_a_run_that_the_generator_spoilt_is_made_again(
     runs = Runs(each_s=1.0, spoilt=frozenset({3}))
     gate, _ = made(monkeypatch, runs)
     assert gate.size == 6
-    assert len(runs.made) == 13
-    assert runs.made[2] == runs.made[3]
+    # with its partner, after a restart
+    assert runs.made[2:4] == runs.made[4:6]
+    assert (len(runs.made), runs.restarts) == (14, 7)
+    assert gate.unsound == {OLD: 0, NEW: 1} or gate.unsound == {OLD: 1, NEW: 0}
 
 
 def test_five_of_them_in_a_row_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
     runs = Runs(each_s=1.0, spoilt=frozenset(range(4, 100)))
     gate, why = made(monkeypatch, runs)
-    assert why.startswith("5 runs in a row say nothing of the server")
+    assert why.startswith("5 times in a row a run says nothing of the server")
     assert gate.answer().answer == CANNOT_TELL
-    assert len(set(runs.made[3:])) == 1
+
+
+def test_a_fail_is_for_certain_also_where_the_generator_was_at_fault(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runs = Runs(each_s=1.0, spoilt=frozenset({3}))
+    runs.verdict = "FAIL"
+    gate, _ = made(monkeypatch, runs)
+    assert gate.failed == gate.made
+    assert sum(gate.made.values()) == len(runs.made)
+
+
+def test_unsound_runs_do_not_outlast_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = Runs(each_s=30.0, spoilt=frozenset(range(100)))
+    _, why = made(monkeypatch, runs)
+    assert why == "the time was over"
+    assert len(runs.made) == 4
+
+
+def test_a_metric_that_no_operation_has_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runs = Runs(each_s=1.0)
+    monkeypatch.setattr(CLOCK, lambda: runs.now_s)
+    gate = Gate(("throughput", "total_time"), Tolerances())
+    making = Making(gate, runs, LIMIT_S, may_end=True)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="metric 'total_time'"):
+        making.pairs(seed=1)
 
 
 def test_a_run_without_a_fault_of_the_generator_counts_whatever_its_verdict(
@@ -143,8 +180,6 @@ class _Baseline:
 def test_a_baseline_of_another_making_is_refused_after_one_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from ldapslam.base.errors import ConfigError
-
     runs = Runs(each_s=1.0)
     monkeypatch.setattr(CLOCK, lambda: runs.now_s)
     old: Any = {("search", METRICS["throughput"]): Reading(1000.0, None, 0, "")}

@@ -100,7 +100,7 @@ def test_a_loss_of_twice_the_bound_is_found() -> None:
 
 def test_the_smallest_loss_that_is_found_is_found_as_often_as_stated() -> None:
     plan = Plan.of(looks(24), 4)
-    effect = smallest_found(0.06 / np.sqrt(24), 23, BOUND, plan)
+    effect = smallest_found(0.06 / np.sqrt(24), 23, BOUND, plan, len(plan.sizes) - 1)
     rng = np.random.default_rng(3)
     losses = rng.normal(0.0, 0.06, (SAMPLES, 24, 4))
     losses[:, :, 0] += effect

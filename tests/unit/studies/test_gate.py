@@ -54,7 +54,7 @@ def readings(
     for name, usual in _USUAL.items():
         value = change(name, usual * math.exp(rng.normal(0.0, spread)))
         needs = "1,000 requests (it has 7)" if value is None else ""
-        found[SEARCH, METRICS[name]] = Reading(value, None, 0, needs)
+        found[SEARCH, METRICS[name]] = Reading(value, None, 0, needs, sample=10_000)
     return found
 
 
@@ -175,8 +175,8 @@ def test_a_gate_passes_only_when_its_runs_do(old: int, new: int, answer: str) ->
     rng = np.random.default_rng(1)
     gate = Gate(DEFAULT_METRICS, Tolerances())
     for number in range(1, 7):
-        gate.failed[OLD] += number <= old
-        gate.failed[NEW] += number <= new
+        for side, fails in ((OLD, old), (NEW, new)):
+            gate.note(side, "FAIL" if number <= fails else "PASS", is_sound=True)
         gate.add(readings(rng, 0.001), readings(rng, 0.001))
         if number == 5:
             gate.plan_for(6)
@@ -184,6 +184,56 @@ def test_a_gate_passes_only_when_its_runs_do(old: int, new: int, answer: str) ->
     shown = gate_document(told(gate))
     assert ("side FAIL" in " ".join(shown.reasons)) == bool(old or new)
     assert ("not ok 5" in tap(told(gate))) == (answer != NO_REGRESSION)
+
+
+def test_runs_without_an_error_say_only_as_much_as_their_requests() -> None:
+    """60,000 requests on each side: a true share below 0.01 % is not known."""
+    assert gate_of(
+        tolerances=("errors=0.1%",), most=6, spread=0.001
+    ).answer().answer == (NO_REGRESSION)
+    answer = gate_of(tolerances=("errors=0.005%",), most=6, spread=0.001).answer()
+    assert {one.answer for one in answer.figures} == {NO_REGRESSION, CANNOT_TELL}
+
+
+def test_what_is_left_of_many_runs_is_a_selection_and_never_passes() -> None:
+    gate = gate_of()
+    for _ in range(gate.size):
+        gate.note(NEW, "PASS", is_sound=True)
+    assert gate.answer().answer == NO_REGRESSION
+    for _ in range(gate.size):
+        gate.note(NEW, "INVALID", is_sound=False)
+    assert gate.answer().answer == CANNOT_TELL
+    assert "left out" in told(gate).statement
+
+
+def test_an_operation_that_appears_later_is_a_figure_that_is_missing() -> None:
+    rng = np.random.default_rng(1)
+    gate = Gate(("throughput",), Tolerances())
+    for number in range(1, 7):
+        new = readings(rng, 0.001)
+        if number == 6:
+            new["late.add", METRICS["throughput"]] = Reading(1.0, None, 0, "")
+        gate.add(new, readings(rng, 0.001))
+        if number == 5:
+            gate.plan_for(6)
+    assert gate.answer().answer == CANNOT_TELL
+    assert [one.needs for one in gate.answer().figures if one.operation == "late.add"]
+
+
+def test_a_change_beyond_all_numbers_is_infinite() -> None:
+    def lost(name: str, value: float) -> float:
+        return value * 1e200 if name == "p99" else value
+
+    rng = np.random.default_rng(1)
+    gate = Gate(("p99",), Tolerances())
+    for number in (1, 2):
+        change = lost if number == 2 else (lambda _, value: value)
+        gate.add(readings(rng, 0.5, change), readings(rng, 0.5))
+    gate.plan_for(2)
+    gate.end()
+    [figure] = gate.answer().figures
+    assert figure.change is not None
+    assert figure.change[2] == math.inf
 
 
 def test_a_gate_without_figures_never_passes() -> None:
