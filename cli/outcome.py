@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ldapslam.reports.document import Document
     from ldapslam.reports.model import Summary
 
-_EXIT_OF_VERDICT: Mapping[str, ExitCode] = {
+EXIT_OF_VERDICT: Mapping[str, ExitCode] = {
     "PASS": ExitCode.PASS,
     "FAIL": ExitCode.FAIL,
     "INVALID": ExitCode.INVALID,
@@ -97,7 +97,7 @@ def show_outcome(summary: Summary, *, as_json: bool) -> ExitCode:
         say(headline(document(summary)))  # stdout may have gone to a file
     else:
         put(_digest(summary))
-    return _EXIT_OF_VERDICT[summary.verdict]
+    return EXIT_OF_VERDICT[summary.verdict]
 
 
 def _digest(summary: Summary) -> str:

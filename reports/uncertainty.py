@@ -95,14 +95,15 @@ def effective_sample(amounts: npt.ArrayLike, sizes: npt.ArrayLike) -> float:
     return size / max(1.0, _spread(of, total) / binomial)
 
 
-def share_interval(share: float, sample: float) -> Estimate:
-    """Wilson's score interval of a share of `sample` independent requests."""
+def share_interval(share: float, sample: float, z: float = _Z) -> Estimate:
+    """Wilson's score interval of a share of `sample` independent requests; `z` is the
+    normal quantile of its ends."""
     if sample <= 0:
         return Estimate(share, 0.0, 1.0)
-    squared = _Z**2 / sample
+    squared = z**2 / sample
     middle = (share + squared / 2) / (1 + squared)
     reach = (
-        _Z
+        z
         / (1 + squared)
         * math.sqrt(share * (1 - share) / sample + squared / sample / 4)
     )

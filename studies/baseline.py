@@ -5,7 +5,6 @@ file."""
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ldapslam.base.errors import ConfigError
-from ldapslam.base.files import errors_of
+from ldapslam.base.files import write_private
 from ldapslam.reports.comparing.making import facts_of
 from ldapslam.reports.comparing.readings import (
     METRICS,
@@ -243,8 +242,4 @@ def load_baseline(path: Path) -> Baseline:
 
 def save_baseline(path: Path, baseline: Baseline) -> None:
     """Write the file; a reader never sees half of it."""
-    text = baseline.model_dump_json(indent=1) + "\n"
-    part = path.with_name(f".{path.name}.part")
-    with errors_of(path):
-        part.write_text(text, "utf-8")
-        os.replace(part, path)
+    write_private(path, f"{baseline.model_dump_json(indent=1)}\n".encode())

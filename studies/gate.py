@@ -29,6 +29,7 @@ from scipy import special, stats
 
 from ldapslam.base.fault import Fault, unknown
 from ldapslam.base.units import parse_ratio
+from ldapslam.reports.comparing.change import difference_of_estimates
 from ldapslam.reports.comparing.readings import METRICS, Metric, Reading, Readings
 from ldapslam.reports.comparing.sequential import (
     FIRST_LOOK,
@@ -40,6 +41,7 @@ from ldapslam.reports.comparing.sequential import (
     needed_size,
     smallest_found,
 )
+from ldapslam.reports.uncertainty import Estimate, share_interval
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -50,7 +52,6 @@ ANSWERS = (REGRESSION, NO_REGRESSION, CANNOT_TELL)
 
 #: What is judged when nothing is chosen.
 DEFAULT_METRICS = ("throughput", "p50", "p99", "errors")
-_RATES = ("throughput", "goodput")
 _ERRORS = "errors"
 #: As a share of a side's runs: more that are left out make the rest a selection.
 _MOST_UNSOUND = 1 / 3
@@ -168,6 +169,18 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
+class Made:
+    """A run that was made."""
+
+    side: str
+    run_id: str
+    verdict: str
+    reasons: Sequence[str]
+    #: Whether its figures count: they are the server's.
+    is_sound: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Rehearsed:
     """What gates find of a change of this size."""
 
@@ -191,7 +204,7 @@ class Gate:
         """With a baseline the old side is its runs, two or more; else runs come in
         pairs."""
         self._metrics, self._tolerances = metrics, tolerances
-        self._is_paired = not baseline
+        self.is_paired = not baseline
         self._old, self._new = list(baseline), list[Readings]()
         #: Side -> the runs that were made of it, those that FAIL, and those that say
         #: nothing of the server.
@@ -206,10 +219,6 @@ class Gate:
         #: Number of the last look.
         self._place = 0
         self._of_failed = CANNOT_TELL
-
-    @property
-    def is_paired(self) -> bool:
-        return self._is_paired
 
     @property
     def absent(self) -> Sequence[str]:
@@ -262,7 +271,7 @@ class Gate:
         """What a look has found to be within its tolerance stays so."""
         means = (
             Means.of_pairs(self._losses())
-            if self._is_paired
+            if self.is_paired
             else Means.of_sides(self._scaled(self._old), self._scaled(self._new))
         )
         plan = self.plan = plan.for_tests(len(self._keys) + 1)
@@ -280,15 +289,8 @@ class Gate:
         for at, key in enumerate(self._keys):
             if key[1].name != _ERRORS:
                 continue
-            ends = []
-            for runs in (self._old, self._new):
-                readings = [one for run in runs if (one := run.get(key))]
-                size = sum(one.sample for one in readings)
-                errors = sum((one.value or 0.0) * one.sample for one in readings)
-                share = errors / size if size else 0.0
-                ends.append((share, *_wilson(share, size, z)))
-            (old, low, _), (new, _, high) = ends
-            most = new - old + math.hypot(high - new, old - low)
+            old, new = (_errors_of(runs, key, z) for runs in (self._old, self._new))
+            most = difference_of_estimates(old, new, math.inf).high
             found[at] = most < self._tolerances.bound(key[1])
         return found
 
@@ -316,11 +318,10 @@ class Gate:
         return np.array(rows, np.float64).reshape(len(rows), len(self._keys))
 
     def needed(self) -> Mapping[Key, int | None]:
-        """The pairs, or new runs, after which the gate can tell in 80 % of cases that
-        there is no regression, by the spread so far; None: more than there will be."""
+        """The pairs after which the gate can tell in 80 % of cases that there is no
+        regression, by the spread so far; None: more than there will be."""
         assert self.plan is not None
-        losses = self._losses() if self._is_paired else self._scaled(self._new)
-        spreads = losses.std(axis=0, ddof=1).tolist()
+        spreads = self._losses().std(axis=0, ddof=1).tolist()
         return {
             key: needed_size(spread, self._tolerances.bound(key[1]), self.plan)
             for key, spread in zip(self._keys, spreads, strict=True)
@@ -335,7 +336,7 @@ class Gate:
         return Answer(
             self.size,
             tuple(figures),
-            self._is_paired,
+            self.is_paired,
             dict(self.made),
             dict(self.failed),
             self._of_failed,
@@ -421,18 +422,15 @@ def _shifted(metric: Metric, share: float) -> float:
     """The loss of a side that is worse by this share."""
     if not metric.is_ratio:
         return 0.0
-    return -math.log1p(-share) if metric.name in _RATES else math.log1p(share)
+    return -math.log1p(-share) if metric.is_rate else math.log1p(share)
 
 
-def _wilson(share: float, size: float, z: float) -> tuple[float, float]:
-    """Wilson's score interval of a share of so many requests."""
-    if size <= 0:
-        return 0.0, 1.0
-    squared = z * z / size
-    middle = (share + squared / 2) / (1 + squared)
-    reach = math.sqrt(share * (1 - share) * squared + squared * squared / 4)
-    reach /= 1 + squared
-    return max(0.0, middle - reach), min(1.0, middle + reach)
+def _errors_of(runs: Sequence[Readings], key: Key, z: float) -> Estimate:
+    """The share of errors of all requests of these runs, with Wilson's interval."""
+    readings = [one for run in runs if (one := run.get(key))]
+    size = sum(one.sample for one in readings)
+    errors = sum((one.value or 0.0) * one.sample for one in readings)
+    return share_interval(errors / size if size else 0.0, size, z)
 
 
 def _value(reading: Reading | None) -> float | None:
@@ -446,14 +444,14 @@ def _scaled(metric: Metric, reading: Reading | None) -> float:
         return math.nan
     if not metric.is_ratio:
         return value
-    return -math.log(value) if metric.name in _RATES else math.log(value)
+    return -math.log(value) if metric.is_rate else math.log(value)
 
 
 def _change(metric: Metric, loss: float) -> float:
     """new / old, or new - old, of a loss."""
     if not metric.is_ratio:
         return loss
-    logarithm = -loss if metric.name in _RATES else loss
+    logarithm = -loss if metric.is_rate else loss
     return math.exp(logarithm) if logarithm < _MOST_LOGARITHM else math.inf
 
 

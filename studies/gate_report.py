@@ -4,11 +4,10 @@ people, and for a pipeline as JUnit, Markdown and TAP. Pure but for the files.""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 from ldapslam.base.inert import inert
@@ -37,6 +36,7 @@ from ldapslam.studies.gate import (
     REGRESSION,
     Answer,
     Figure,
+    Made,
     Rehearsed,
 )
 from ldapslam.studies.report import figure_text, verdict_cell, write_reports
@@ -59,22 +59,10 @@ _TESTS = (
     "more than its tolerance; no regression: at this look or an earlier one the "
     "interval lay within the tolerance."
 )
-
-
 _WEAKER = (
     "The baseline was measured at another time: what the hosts do otherwise since then "
     "counts as a change. Old and new loaded in turn (--old, --new) are free of that."
 )
-
-
-class Made(Protocol):
-    """A run that was made."""
-
-    side: str
-    run_id: str
-    verdict: str
-    reasons: Sequence[str]
-    is_sound: bool
 
 
 @dataclass(frozen=True)
@@ -221,18 +209,12 @@ def write_gate(answer: GateAnswer, folder: Path) -> list[Path]:
     """Write gate.html, .pdf, .txt, .json, .md, .tap and junit.xml; their paths."""
     content = gate_document(answer)
     drawn = {place.name: _chart(answer, place) for place in content.charts()}
-    paths = write_reports(folder, GATE, content, drawn, gate_json(answer))
     texts = {
         "junit.xml": junit(answer),
         f"{GATE}.md": markdown(answer),
         f"{GATE}.tap": tap(answer),
     }
-    for name, text in texts.items():
-        part = folder / f".{name}.part"
-        part.write_text(text, "utf-8")
-        os.replace(part, folder / name)
-        paths.append(folder / name)
-    return paths
+    return write_reports(folder, GATE, content, drawn, gate_json(answer), texts)
 
 
 def gate_json(answer: GateAnswer) -> dict[str, Any]:
@@ -552,7 +534,7 @@ def _chart(answer: GateAnswer, place: ChartPlace) -> str:
         if one.change is None:
             continue
         # to the right is worse, whatever the figure
-        sign = -1 if one.metric.name in ("throughput", "goodput") else 1
+        sign = -1 if one.metric.is_rate else 1
         value, *ends = (sign * _percent(one, end) for end in one.change)
         label = f"{one.operation} {one.metric.words}"
         limit = one.tolerance * 100

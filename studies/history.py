@@ -141,7 +141,7 @@ class Series:
 
     def is_worse(self, change: Change) -> bool:
         is_lower = change.after < change.before
-        return is_lower if self.metric.name == "throughput" else not is_lower
+        return is_lower == self.metric.is_rate
 
 
 def series_of(runs: Iterable[Run]) -> list[Series]:

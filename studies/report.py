@@ -83,8 +83,10 @@ def write_reports(
     content: Document,
     drawn: Mapping[str, str],
     found: Mapping[str, Any],
+    more: Mapping[str, str] | None = None,
 ) -> list[Path]:
-    """HTML, PDF, text and JSON of what many runs have found; their paths."""
+    """HTML, PDF, text and JSON of what many runs have found, and `more` texts by their
+    file's name; their paths."""
     from ldapslam.reports.formats.html import render_html
     from ldapslam.reports.formats.pdf import render_pdf
     from ldapslam.reports.formats.text import render_text
@@ -95,6 +97,7 @@ def write_reports(
         f"{stem}.pdf": render_pdf(content, drawn, started_utc=_EPOCH),
         f"{stem}.txt": render_text(content).encode(),
         f"{stem}.json": document.encode(),
+        **{name: text.encode() for name, text in (more or {}).items()},
     }
     paths = []
     for name, data in files.items():

@@ -13,7 +13,7 @@ import click
 
 from ldapslam.base.errors import ConfigError, ExitCode, LdapSlamError
 from ldapslam.base.fault import Fault
-from ldapslam.base.units import format_duration, parse_duration
+from ldapslam.base.units import NS_PER_S, format_duration, parse_duration
 from ldapslam.cli.console import json_option, say
 from ldapslam.cli.measure.local_fleet import one_blas_thread
 from ldapslam.cli.measure.run import agents_option
@@ -26,19 +26,12 @@ from ldapslam.cli.options import (
     job_argument,
     option,
 )
-from ldapslam.cli.outcome import put_report
+from ldapslam.cli.outcome import EXIT_OF_VERDICT, put_report
 
 if TYPE_CHECKING:
     from ldapslam.cli.study.gate_runs import Side
     from ldapslam.jobs.model import Job
     from ldapslam.studies.gate import Tolerances
-
-_NS_PER_S = 10**9
-_EXIT_CODES = {
-    "PASS": ExitCode.PASS,
-    "FAIL": ExitCode.FAIL,
-    "INVALID": ExitCode.INVALID,
-}
 
 
 @click.command("gate")
@@ -176,7 +169,7 @@ def gate_command(
     kept = None if baseline is None else load_baseline(baseline)
     gate = Gate(chosen, tolerated, [one.readings for one in kept.runs] if kept else ())
     problem: LdapSlamError | None = None
-    until_s = time.monotonic() + limit_ns / _NS_PER_S
+    until_s = time.monotonic() + limit_ns / NS_PER_S
     with Runs(sides, folder, agents, restarts=not no_restart) as runs:
         begun_s = time.monotonic()
         making = Making(gate, runs, until_s, may_end=not is_aa)
@@ -207,7 +200,7 @@ def gate_command(
     put_report(gate_document(answer), gate_json(answer) if as_json else None, files)
     if problem is not None:
         raise problem
-    return _EXIT_CODES[answer.verdict]
+    return EXIT_OF_VERDICT[answer.verdict]
 
 
 def _criteria(

@@ -26,6 +26,7 @@ from ldapslam.jobs.reading.variables import override_of
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.reports.rules.rules import Cause
 from ldapslam.results.store import Store
+from ldapslam.studies.gate import Made
 from ldapslam.studies.labs import Labs
 from ldapslam.studies.points import Point
 from ldapslam.studies.study_file import StudyLab
@@ -127,18 +128,6 @@ def _program(name: str, path: Path, lab: StudyLab | None) -> Path:
         f"--{name}: no {' or '.join(kinds)} below {str(path)!r}",
         hint="name the program itself",
     )
-
-
-@dataclass
-class Made:
-    """A run that was made."""
-
-    side: str
-    run_id: str
-    verdict: str
-    reasons: Sequence[str]
-    #: Whether its figures count: they are the server's.
-    is_sound: bool
 
 
 class Runs:

@@ -16,7 +16,7 @@ from ldapslam.base.units import format_duration
 from ldapslam.cli.console import json_option, put, say
 from ldapslam.cli.measure.local_fleet import one_blas_thread
 from ldapslam.cli.options import FILE, FOLDER, RUNS_FOLDER, flag, option, parse_pair
-from ldapslam.cli.outcome import put_report
+from ldapslam.cli.outcome import EXIT_OF_VERDICT, put_report
 
 if TYPE_CHECKING:
     from ldapslam.jobs.model import Job
@@ -25,11 +25,6 @@ if TYPE_CHECKING:
     from ldapslam.studies.runner import Journal, Runner
     from ldapslam.studies.study_file import Study
 
-_EXIT_CODES = {
-    "PASS": ExitCode.PASS,
-    "FAIL": ExitCode.FAIL,
-    "INVALID": ExitCode.INVALID,
-}
 _NS_PER_S = 10**9
 
 coordinator_option = option(
@@ -265,4 +260,4 @@ def _report(
     shown = document.sections[:-1]  # the reports have every run
     found = answer_json(answer, compared) if as_json else None
     put_report(replace(document, sections=shown), found, files)
-    return _EXIT_CODES[answer.verdict]
+    return EXIT_OF_VERDICT[answer.verdict]

@@ -24,6 +24,11 @@ class Metric:
     is_ratio: bool = True
 
     @property
+    def is_rate(self) -> bool:
+        """Whether more of it is better."""
+        return self in (_THROUGHPUT, _GOODPUT)
+
+    @property
     def words(self) -> str:
         return self.title.partition(" (")[0]
 

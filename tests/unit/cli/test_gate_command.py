@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,13 +24,6 @@ streams:
     operations: [{search: {base: "ou=people,dc=example,dc=com",
                            filter: "(uid=user.[0-${users}])"}}]
 """
-
-
-@pytest.fixture(autouse=True)
-def kept_signal_handler() -> Iterator[None]:
-    handler = signal.getsignal(signal.SIGTERM)
-    yield
-    signal.signal(signal.SIGTERM, handler)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +31,6 @@ from ldapslam.cli import main
 from ldapslam.cli.console import json_option
 
 End = Callable[[], Any]
-
-
-@pytest.fixture(autouse=True)
-def kept_signal_handler() -> Iterator[None]:
-    handler = signal.getsignal(signal.SIGTERM)
-    yield
-    signal.signal(signal.SIGTERM, handler)
 
 
 @pytest.fixture

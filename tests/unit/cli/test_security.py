@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -30,13 +29,6 @@ FAR = "192.0.2.1:7400"
 LOOPBACK = "127.0.0.1:7400"
 
 Outcome = Callable[..., tuple[int, str]]
-
-
-@pytest.fixture(autouse=True)
-def kept_signal_handler() -> Iterator[None]:
-    handler = signal.getsignal(signal.SIGTERM)
-    yield
-    signal.signal(signal.SIGTERM, handler)
 
 
 @pytest.fixture(autouse=True)
