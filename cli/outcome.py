@@ -152,7 +152,7 @@ def put_report(
             render_table(one)
             for section in document.sections
             for one in section.blocks
-            if isinstance(one, Table)
+            if isinstance(one, Table) and one.rows and not section.in_appendix
         ]
         put("\n\n".join([headline(document), *tables]))
     say(f"\nreports are in {files[0].parent}:")

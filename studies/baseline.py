@@ -227,7 +227,7 @@ def load_baseline(path: Path) -> Baseline:
         found = Baseline.model_validate_json(text)
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
+        where = ".".join(map(str, first["loc"])) or "the file"
         raise ConfigError(
             f"{str(path)!r} is no baseline: {where}: {first['msg']}",
             hint="`ldapslam baseline save` makes one",
