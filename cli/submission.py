@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from ldapslam.base.errors import ConfigError
 from ldapslam.cli.console import say
+from ldapslam.jobs.fields.formulas import parse_criterion
 from ldapslam.jobs.fields.thresholds import (
     KINDS_WITHOUT_RESPONSE,
     PERCENTILES,
     TIME_METRICS,
     Threshold,
-    parse_threshold,
     samples_needed,
 )
 from ldapslam.jobs.load import load_job
@@ -102,21 +102,31 @@ def warnings_of(job: Job) -> Iterator[str]:
 def unsupported_thresholds(job: Job) -> Iterator[str]:
     """A warning for each threshold on a percentile that will have too few values, and
     so fails. The requests of closed loops and replays are not known beforehand."""
-    for threshold in map(parse_threshold, job.thresholds):
+    for threshold in map(parse_criterion, job.thresholds):
+        if not isinstance(threshold, Threshold):
+            continue
         p = PERCENTILES.get(threshold.statistic or "")
         if p is None or threshold.metric not in TIME_METRICS:
             continue
+        measure = measure_span(job.run)
+        measured_ns = measure.end_ns - measure.start_ns
+        share = min(1.0, job.run.interval_ns / measured_ns)
         for stream in job.streams:
             for name, most in _most_requests(job, stream).items():
+                if threshold.hold_ns:
+                    most *= share
                 if threshold.matches(stream.name, name) and most < samples_needed(p):
                     yield _text(threshold, f"{stream.name}.{name}", most, p)
 
 
 def _text(threshold: Threshold, of: str, most: float, p: float) -> str:
+    where, remedy = " are planned", "measure for longer"
+    if threshold.hold_ns:
+        where, remedy = " come in an interval", "make `run.interval` longer"
     return (
         f"threshold {threshold.expression!r} may be uncertain: "
-        f"p{p:g} needs {samples_needed(p):,} requests, and about {most:,.0f} of {of} "
-        "are planned; measure for longer, or take a lower percentile"
+        f"p{p:g} needs {samples_needed(p):,} requests, and about {most:,.0f} of {of}"
+        f"{where}; {remedy}, or take a lower percentile"
     )
 
 

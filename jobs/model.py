@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -28,6 +28,13 @@ from ldapslam.base.units import NS_PER_S
 from ldapslam.base.uri import check_uri
 from ldapslam.jobs.fields.connection import Bind, Connection, Tls
 from ldapslam.jobs.fields.context import Reading
+from ldapslam.jobs.fields.formulas import (
+    Criterion,
+    needs_of,
+    parse_criterion,
+    roles_of,
+    subjects_of,
+)
 from ldapslam.jobs.fields.monitors import Monitor, Verify
 from ldapslam.jobs.fields.population import PopulationRecord, parse_record
 from ldapslam.jobs.fields.sections import (
@@ -51,7 +58,7 @@ from ldapslam.jobs.fields.sections import (
     one_or_more,
     one_or_more_schema,
 )
-from ldapslam.jobs.fields.thresholds import Validity, parse_threshold
+from ldapslam.jobs.fields.validity import Validity
 from ldapslam.jobs.operations.sequence import (
     Operation,
     check_length,
@@ -362,7 +369,7 @@ class Population(Section):
 
 
 def _checked_threshold(text: str) -> str:
-    parse_threshold(text)
+    parse_criterion(text)
     return text
 
 
@@ -569,19 +576,59 @@ class Job(Section):
         names = {stream.name: stream.known_names for stream in named}
         for index, text in enumerate(self.thresholds if names else ()):
             try:
-                threshold = parse_threshold(text)
+                criterion = parse_criterion(text)
             except Fault:
                 continue
-            stream, operation, fault = threshold.stream, threshold.operation, None
-            where = f" in {got(text)}"
-            operations = set().union(*names.values())
-            if stream not in ("*", *names):
-                fault = unknown("stream", stream, names, where=where)
-            elif operations := names.get(stream, operations):
-                if operation not in ("*", *operations):
-                    fault = unknown("operation", operation, operations, where=where)
+            fault = self._fault_of(criterion, names)
             if fault:
                 yield ("thresholds", index), fault
+
+    def _fault_of(
+        self, criterion: Criterion, names: Mapping[str, Collection[str]]
+    ) -> Fault | None:
+        """What of a threshold this job does not have; `names`: stream -> operations."""
+        where = f" in {got(criterion.expression)}"
+        for about in subjects_of(criterion):
+            operations = set().union(*names.values())
+            if about.stream not in ("*", *names):
+                return unknown("stream", about.stream, names, where=where)
+            if operations := set(names.get(about.stream, operations)):
+                if about.operation not in ("*", *operations):
+                    return unknown(
+                        "operation", about.operation, operations, where=where
+                    )
+        for kind, role in roles_of(criterion):
+            if role not in self.targets:
+                return unknown("role", role, self.targets, where=where)
+            if not self._is_watched(kind, role):
+                extra = ", processes: [slapd]" if kind == "process" else ""
+                key = "host" if kind == "process" else kind
+                reason = f"nothing reads the {kind} of {role!r}{where}"
+                return Fault(reason, f"add {{{key}: {role}{extra}}} to `monitors`")
+        needs = needs_of(criterion)
+        if "directory" in needs and not any(one.directory for one in self.monitors):
+            return Fault(
+                f"nothing reads what servers count{where}",
+                "add {directory: ROLE} to `monitors`",
+            )
+        if "replication" in needs and not (self.verify and self.verify.replication):
+            return Fault(
+                f"replication is not checked{where}",
+                "add `verify: {replication: {within: 60s}}`",
+            )
+        hold_ns = getattr(criterion, "hold_ns", 0)
+        if 0 < hold_ns < self.run.interval_ns:
+            interval = units.format_duration(self.run.interval_ns)
+            return Fault(
+                f"the time after `for` is shorter than an interval{where}",
+                f"make it {interval} at least, or `run.interval` shorter",
+            )
+        return None
+
+    def _is_watched(self, kind: str, role: str) -> bool:
+        if kind == "process":
+            return any(one.host == role and one.processes for one in self.monitors)
+        return any(getattr(one, kind) == role for one in self.monitors)
 
     def identity_change(self, stream: Stream) -> str:
         """Requests that a stream makes as somebody else than whom it binds as, in

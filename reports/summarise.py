@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ldapslam.jobs.fields.thresholds import SHARES, Validity, share_of
+from ldapslam.jobs.fields.thresholds import SHARES, share_of
+from ldapslam.jobs.fields.validity import Validity
 from ldapslam.proto.fields import CONNECTION_COUNTERS, METRICS, OUTCOMES, SET_UP_TIMES
 from ldapslam.reports.collect.clocks import clocks_of
 from ldapslam.reports.collect.collect import collect_run
@@ -120,7 +121,9 @@ def summarise(store: Store, run_id: str, *, anew: bool = False) -> Summary:
         blamed=verdict.blamed(rules),
     )
     failures = evidence.replication.failures if evidence.replication else ()
-    word, reasons = verdict.conclude(rules, thresholds, failures)
+    word, reasons = verdict.conclude(
+        rules, thresholds, failures, is_aborted=run.state == "aborted"
+    )
     if summary.altered:
         why = f"the stored run is not what was judged: {'; '.join(summary.altered)}"
         word, reasons = "INVALID", (why, *reasons)

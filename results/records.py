@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 #: States in which a run has ended and nothing more will be added to it.
-FINAL_STATES = frozenset({"finished", "failed", "cancelled"})
+FINAL_STATES = frozenset({"finished", "failed", "cancelled", "aborted"})
 
 
 def utc_text(moment: datetime) -> str:

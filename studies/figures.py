@@ -20,6 +20,7 @@ from ldapslam.jobs.fields.thresholds import (
 )
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.replay.options import KINDS
+from ldapslam.reports.rules.formula_range import requests_of
 
 NOTATION = """\
     stream.operation.metric[.statistic]   as in thresholds: times in ms, elapsed in s,
@@ -66,7 +67,7 @@ class Figure:
     def read(self, result: Result) -> float | None:
         """Its value; None where the run does not have it."""
         if self.books is not None:
-            return _requests(result, *self.books)
+            return requests_of(result, *self.books)
         found = [statistics for *_, statistics in matching(self.about, result)]
         if self.counter:
             return _sum(float(one[self.counter]) for one in found)
@@ -106,21 +107,6 @@ def check_figures(figures: Mapping[str, Figure], jobs: Iterable[Job]) -> None:
                 "job of the study has",
                 hint="`ldapslam job describe thresholds` explains the names",
             )
-
-
-def _requests(result: Result, side: str, kind: str) -> float | None:
-    # 'A + B' is of groups that have a server in common, which are there as well
-    parts = {
-        one for name in result["books"] if " + " in name for one in name.split(" + ")
-    }
-    books = [book for name, book in result["books"].items() if name not in parts]
-    lines = [book[kind] for book in books if kind in book]
-    if side == "agents":
-        return _sum(one["agents"] for one in lines)
-    if any(one.get("server") is None for one in lines):
-        return None
-    others = ("control", "replicated")
-    return _sum(one["server"] - sum(one[name] for name in others) for one in lines)
 
 
 def _worst(values: Sequence[float | None], scale: float) -> float | None:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import ldap
@@ -82,7 +82,8 @@ def _of_servers(
             learn = entry_table(wanted.entry, wanted.attributes, wanted.counters)
             name = f"{_entry_name(job, wanted)} of {name}"
         target = access(uri).bound_as(wanted.bind)
-        yield EntriesMonitor(name, wanted.every_ns or 0, uri, target, learn)
+        monitor = EntriesMonitor(name, wanted.every_ns or 0, uri, target, learn)
+        yield _about(monitor, wanted.kind, {wanted.role or "": [uri]})
 
 
 def _entry_name(job: Job, wanted: Wanted) -> str:
@@ -125,7 +126,8 @@ def _of_host(wanted: list[tuple[Wanted, list[str]]]) -> Iterable[Monitor]:
         return
     every_ns = min(one.every_ns or 0 for one, _ in wanted)
     host = host_name()
-    yield HostMonitor(f"host {host}", every_ns)
+    roles = {one.role or "": uris for one, uris in wanted}
+    yield _about(HostMonitor(f"host {host}", every_ns), "host", roles)
     for one, uris in wanted:
         serving = listening_at(uris) if one.processes else set()
         for program in dict.fromkeys(one.processes):
@@ -133,7 +135,14 @@ def _of_host(wanted: list[tuple[Wanted, list[str]]]) -> Iterable[Monitor]:
             pids = [pid for pid in pids if pid in serving] or pids or [None]
             for pid in pids:
                 which = program if pid is None else f"{program}({pid})"
-                yield ProcessMonitor(f"{which} on {host}", every_ns, program, pid)
+                monitor = ProcessMonitor(f"{which} on {host}", every_ns, program, pid)
+                yield _about(monitor, "process", {one.role or "": uris})
+
+
+def _about(monitor: Monitor, kind: str, serves: Mapping[str, Sequence[str]]) -> Monitor:
+    """The monitor, which says what it is about: thresholds name it by that."""
+    monitor.about = {"kind": kind, "serves": dict(serves)}
+    return monitor
 
 
 def _of_log(wanted: Wanted, may_read: Callable[[str], bool]) -> Monitor:

@@ -248,7 +248,7 @@ def _opened(monitor: Monitor) -> MonitorDescription:
         facts = monitor.open()
     except Exception as error:
         facts = failure_of(f"monitor {monitor.name}", error)
-    return MonitorDescription(monitor.name, monitor.metrics, facts)
+    return MonitorDescription(monitor.name, monitor.metrics, {**monitor.about, **facts})
 
 
 def _seconds_until(mono_ns: int) -> float:

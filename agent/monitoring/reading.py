@@ -80,6 +80,8 @@ class Monitor:
         self.name = name
         #: Time between samples; 0: the run's interval.
         self.every_ns = every_ns
+        #: What it is about: its kind, and the URIs of its servers by role. Facts, too.
+        self.about: Mapping[str, Any] = {}
 
     def open(self) -> Mapping[str, Any]:
         """Facts for the manifest; LdapSlamError."""

@@ -114,7 +114,8 @@ class ActiveRun:
         """Continue the run of another coordinator."""
         self._events = list(events)
         self._live = LiveStatistics(
-            agent for agent, part in plan.parts.items() if not part.is_over
+            (agent for agent, part in plan.parts.items() if not part.is_over),
+            self.record.plan,
         )
         for agent, facts in agents.items():
             self._given[agent] = int(facts.get("epoch", 0)), facts.get("attempt", 0)
@@ -196,7 +197,7 @@ class ActiveRun:
         if not self.has_open_watch(agent):
             self._end_monitors((agent,))
         elif self._machine.is_concluding:
-            self._conclude_monitors((agent,), self._machine.ending.is_planned)
+            self._conclude_monitors((agent,), self._machine.ending.is_verified)
 
     def refuse_monitor(self, agent: str, reason: str) -> None:
         """A report of the agent's monitor cannot be stored."""
@@ -282,6 +283,8 @@ class ActiveRun:
     def add_snapshot(self, agent: str, snapshot: Snapshot) -> None:
         for figures in self._live.add(agent, snapshot):
             self._notify(figures=figures)
+        if self._live.abort_reason and self.state is RunState.RUNNING:
+            self.feed(machine.ThresholdMissed(self._live.abort_reason))
 
     def drop_agent(self, agent: str) -> None:
         """Do not wait for this agent's intervals."""
@@ -385,7 +388,7 @@ class ActiveRun:
     def _prepare(self, agents: tuple[str, ...]) -> None:
         if not self.submission.limits.monitored:
             self._assign(agents)
-        self._live = LiveStatistics(agents)
+        self._live = LiveStatistics(agents, self.record.plan)
         everyone = self.record.agents
         for index, agent in enumerate(everyone):
             if agent in agents:

@@ -9,8 +9,10 @@ behind that too much would have to be kept.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
+from ldapslam.coordinator.runs.abort import AbortWatch
 from ldapslam.proto import common_pb2
 from ldapslam.proto.common_pb2 import (
     METRIC_RESPONSE_TIME,
@@ -30,7 +32,13 @@ MOST_KEPT_BYTES = 64 << 20
 class LiveStatistics:
     """The intervals of one run that are not complete yet."""
 
-    def __init__(self, agents: Iterable[str]) -> None:
+    def __init__(
+        self, agents: Iterable[str], plan: Mapping[str, Any] | None = None
+    ) -> None:
+        """`plan` is the run's."""
+        self._watch = AbortWatch(plan or {})
+        #: Why the run is to end; empty: it goes on.
+        self.abort_reason = ""
         self._expected = set(agents)
         self._planned = len(self._expected)
         self._open: dict[int, dict[str, Snapshot]] = {}
@@ -63,7 +71,10 @@ class LiveStatistics:
             is_complete = self._expected <= reported.keys()
             if not is_complete and self.kept_bytes <= MOST_KEPT_BYTES:
                 break
-            figures.append(self._merge(index, list(reported.values())))
+            snapshots = list(reported.values())
+            figures.append(self._merge(index, snapshots))
+            if len(snapshots) == self._planned:
+                self.abort_reason = self.abort_reason or self._watch.take(snapshots)
             self._done_up_to = index
             del self._open[index], self._open_bytes[index]
         return figures

@@ -8,6 +8,7 @@ a repeated one returns nothing, because agents repeat what was not acknowledged.
     queued ---AgentsAssigned---> preparing ---AgentPrepared (last)---> ready
     ready ----AgentStarted (last)----> running
     running --TimePassed, plan over--> draining
+    running --ThresholdMissed--> draining --> aborted
     running, draining --AgentFinished (last)--> finished
 
     queued -- CancelRequested, GaveUp --> cancelled, failed
@@ -62,10 +63,15 @@ class RunState(StrEnum):
     FINISHED = "finished"
     FAILED = "failed"
     CANCELLED = "cancelled"
+    #: Ended early, as its job wants it for a threshold that was missed.
+    ABORTED = "aborted"
 
     @property
     def is_final(self) -> bool:
-        return self in (RunState.FINISHED, RunState.FAILED, RunState.CANCELLED)
+        return self in FINAL
+
+
+FINAL = (RunState.FINISHED, RunState.FAILED, RunState.CANCELLED, RunState.ABORTED)
 
 
 class Watch(StrEnum):
@@ -128,6 +134,12 @@ class Ending:
     @property
     def is_planned(self) -> bool:
         return self.state is RunState.FINISHED
+
+    @property
+    def is_verified(self) -> bool:
+        """Is what the load has left on the servers worth a look? A run that its job has
+        ended early is a run."""
+        return self.state in (RunState.FINISHED, RunState.ABORTED)
 
 
 class RunEvent(Message):
@@ -196,6 +208,12 @@ class AgentVanished(RunEvent):
 
 class CancelRequested(RunEvent):
     by: str
+
+
+class ThresholdMissed(RunEvent):
+    """For as long as the job allows; it wants the run to end then."""
+
+    text: str
 
 
 class GaveUp(RunEvent):
@@ -334,6 +352,7 @@ class Run:
             AgentFailed: (self._on_failed, live),
             AgentVanished: (self._on_vanished, live),
             CancelRequested: (self._on_cancel, (RunState.QUEUED, *live)),
+            ThresholdMissed: (self._on_threshold_missed, (RunState.RUNNING,)),
             GaveUp: (self._on_gave_up, (RunState.QUEUED,)),
             StoreFailed: (self._on_store_failed, live),
             TimePassed: (self._on_time, live),
@@ -552,6 +571,12 @@ class Run:
             return [RefuseEvent(event, self.state)]
         return [noted, *self._stop(RunState.CANCELLED, detail, None, now_ns)]
 
+    def _on_threshold_missed(
+        self, event: ThresholdMissed, now_ns: int
+    ) -> list[Command]:
+        noted = RecordEvent("aborted", event.text)
+        return [noted, *self._stop(RunState.ABORTED, event.text, None, now_ns)]
+
     def _on_gave_up(self, event: GaveUp, now_ns: int) -> list[Command]:
         state = RunState.CANCELLED if event.error is None else RunState.FAILED
         self.ending = Ending(state, event.reason, event.error)
@@ -675,7 +700,7 @@ class Run:
         if self.t0_ns is None or self.is_concluding:  # no load to see the effect of
             return [EndMonitors(monitors), *self._end()]
         self.is_concluding = True
-        verify = self.ending.is_planned
+        verify = self.ending.is_verified
         self._deadline_ns = now_ns + self._limits.slack_ns
         self._conclude_until_ns = self._deadline_ns
         if verify:

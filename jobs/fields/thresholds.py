@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Thresholds: what must hold in the measure phase for the verdict PASS. Pure.
 
-`Validity` has the limits beyond which the numbers of a run cannot be certified
-(reports/rules applies both).
+reports/rules applies them, and jobs/fields/validity.py beside them.
 """
 
 from __future__ import annotations
@@ -10,21 +9,12 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
-
-from pydantic import Field
+from typing import Any
 
 from ldapslam.base import units
 from ldapslam.base.fault import SAME_AS, Fault, did_you_mean, got
-from ldapslam.jobs.fields.sections import (
-    Duration,
-    Kind,
-    PositiveDuration,
-    Section,
-    Share,
-)
 
 TIME_METRICS = (
     "response_time",
@@ -80,6 +70,13 @@ COMPARISONS: dict[str, Callable[[float, float], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+#: What one operation may be divided into, and the metrics that its parts have.
+PARTS = {
+    "server": ("response_time", "service_time", "throughput", "errors"),
+    "agent": ("response_time", "errors"),
+}
+#: Metrics that intervals have: of times, percentiles.
+OF_INTERVALS = ("response_time", "service_time", "throughput", "errors")
 EXAMPLE = "readers.search.response_time.p99 < 5ms"
 
 #: For `ldapslam job describe`.
@@ -130,9 +127,26 @@ job sets its own:
                               success that the job expects
     timed_out, unresolved     share that had no response
     comparisons               {", ".join(COMPARISONS)}
+
+    search.p99 per server < 5ms
+    search.p99 < 5ms for 10s
+    errors < 20% for 30s, abort
+
+`per server`, `per agent`: each must meet it by itself. `for`: it is missed when
+interval after interval of the measure phase misses it for so long; `abort`: the
+run ends early then. Of times, upper limits of percentiles.
+
+    per server                {", ".join(PARTS["server"])}
+    per agent                 {", ".join(PARTS["agent"])}
+    for                       {", ".join(OF_INTERVALS)}
 """
 
-_FORM = re.compile(r"\s*(\S+?)\s*(<=|>=|==|!=|=<|=>|<|>|=)\s*(.*?)\s*", re.DOTALL)
+#: What is compared may have anything in brackets.
+_FORM = re.compile(
+    r"\s*((?:\[[^]]*\]|[^][<>=!])+?)\s*(<=|>=|==|!=|=<|=>|<|>|=)\s*(.*?)\s*", re.DOTALL
+)
+_HOLD = re.compile(r"(.*?)(?:\s+for\s+([^\s,]+))?(\s*,\s*abort)?", re.DOTALL)
+_PER = re.compile(r"(.*?)\s+per\s+(\S+)", re.DOTALL)
 _NAME = re.compile(r"\*|[A-Za-z0-9][A-Za-z0-9_-]*", re.ASCII)
 
 
@@ -165,6 +179,17 @@ class Threshold(Subject):
     comparison: str
     #: In `unit`.
     limit: float
+    #: 'server' or 'agent': each of them must meet it by itself; empty: all together.
+    per: str = ""
+    #: Missed only when interval after interval misses it for so long; 0: it is about
+    #: the measure phase as a whole.
+    hold_ns: int = 0
+    #: The run ends when it is missed.
+    aborts: bool = False
+
+    def holds(self, value: float) -> bool:
+        """Does a figure, in `unit`, meet the limit?"""
+        return COMPARISONS[self.comparison](value, self.limit)
 
     def format(self, value: float | None) -> str:
         """An evaluated value with its unit, for people."""
@@ -181,20 +206,87 @@ class Threshold(Subject):
 
 def parse_threshold(text: str) -> Threshold:
     """The threshold of a text; a Fault says which part is wrong."""
+    about, comparison, value = parts_of(text)
+    try:
+        about, per = _divided(about)
+        value, hold_ns, aborts = _held(value)
+        subject = parse_subject(about)
+        limit = _limit(subject.unit, value)
+        found = Threshold(
+            **vars(subject),
+            expression=text.strip(),
+            comparison=comparison,
+            limit=limit,
+            per=per,
+            hold_ns=hold_ns,
+            aborts=aborts,
+        )
+        _check_per(found)
+        _check_hold(found)
+    except Fault as fault:
+        raise wrong(text, fault.reason, fault.hint) from fault
+    return found
+
+
+def parts_of(text: str) -> tuple[str, str, str]:
+    """What is compared, how, and with what; Fault."""
     match = _FORM.fullmatch(text)
     if match is None:
-        raise _wrong(text, "it has no comparison")
-    subject, comparison, value = match.groups()
+        raise wrong(text, "it has no comparison")
+    about, comparison, value = match.groups()
     if comparison not in COMPARISONS:
-        raise _wrong(text, f"unknown comparison {comparison!r}", _known(COMPARISONS))
-    try:
-        about = parse_subject(subject)
-        limit = _limit(about.unit, value)
-    except Fault as fault:
-        raise _wrong(text, fault.reason, fault.hint) from fault
-    return Threshold(
-        **vars(about), expression=text.strip(), comparison=comparison, limit=limit
-    )
+        raise wrong(text, f"unknown comparison {comparison!r}", _known(COMPARISONS))
+    return about, comparison, value
+
+
+def _divided(about: str) -> tuple[str, str]:
+    match = _PER.fullmatch(about)
+    if match is None:
+        return about, ""
+    if match[2] not in PARTS:
+        hint = did_you_mean(match[2], PARTS, "words")
+        raise Fault(f"{match[2]!r} is not a part of an operation", hint)
+    return match[1], match[2]
+
+
+def _held(value: str) -> tuple[str, int, bool]:
+    match = _HOLD.fullmatch(value)
+    assert match is not None, "each of its parts may be empty"
+    hold_ns = units.parse_duration(match[2]) if match[2] else 0
+    if match[3] and not hold_ns:
+        raise Fault("'abort' needs a time", "such as 'for 10s, abort'")
+    return match[1], hold_ns, bool(match[3])
+
+
+def _check_per(one: Threshold) -> None:
+    if one.per and one.metric not in PARTS[one.per]:
+        hint = f"per {one.per}: {', '.join(PARTS[one.per])}"
+        raise Fault(f"{one.metric} is not known per {one.per}", hint)
+    is_time = one.metric in TIME_METRICS
+    if one.per and is_time and not _is_upper_of_percentile(one):
+        raise Fault(
+            f"per {one.per}, times need a percentile and an upper limit",
+            "such as 'search.p99 per server < 5ms'",
+        )
+
+
+def _check_hold(one: Threshold) -> None:
+    if not one.hold_ns:
+        return
+    if one.per:
+        raise Fault(f"'for' does not go with 'per {one.per}'", "write two thresholds")
+    if one.metric not in OF_INTERVALS:
+        hint = f"with 'for': {', '.join(OF_INTERVALS)}"
+        raise Fault(f"intervals have no {one.metric}", hint)
+    if one.metric in TIME_METRICS and not _is_upper_of_percentile(one):
+        raise Fault(
+            "'for' needs a percentile and an upper limit",
+            "such as 'search.p99 < 5ms for 10s'",
+        )
+
+
+def _is_upper_of_percentile(one: Threshold) -> bool:
+    return one.statistic in PERCENTILES and one.comparison.startswith("<")
 
 
 def parse_subject(text: str) -> Subject:
@@ -337,11 +429,12 @@ def _unit(metric: str, statistic: str | None) -> str:
     return "per_s" if metric in ("throughput", "goodput") else "us"
 
 
-def _known(words: Mapping[str, Any] | tuple[str, ...]) -> str:
+def _known(words: Iterable[str]) -> str:
     return f"known: {', '.join(words)}"
 
 
-def _wrong(text: str, problem: str, hint: str | None = None) -> Fault:
+def wrong(text: str, problem: str, hint: str | None = None) -> Fault:
+    """The Fault of a threshold."""
     return Fault(
         f"expected a threshold, got {got(text)}: {problem}",
         hint or f"such as {EXAMPLE!r}",
@@ -355,53 +448,3 @@ def samples_needed(p: float) -> int:
     on single values, and its confidence interval may have no upper end.
     """
     return math.ceil(round(1000 / (100 - p), 6))
-
-
-class Validity(Section):
-    """Limits on the failings of the generator and of the evidence. A run beyond one of
-    them is INVALID: its numbers may not describe the directory."""
-
-    missing_intervals: Share = 0.01
-    """largest part of the measured intervals of all agents that may be missing"""
-    plan_deviation: Share = 0.02
-    """how far the arrivals of an open stream may be from its planned rate, beside what
-    chance explains"""
-    send_lag_p99_ns: Duration = 1_000_000
-    """send lag p99 of a stream that is always tolerated; above it, `send_lag_share`
-    decides"""
-    send_lag_share: Share = 0.10
-    """largest send lag p99 as a share of the response time p99"""
-    loop_share: Share = 0.5
-    """largest part of the time of a closed stream's clients that may be lags of the
-    generator"""
-    stall_ns: PositiveDuration = 200_000_000
-    """longest delay of a request by the generator (send lag or receive lag); above it,
-    the interval counts as disturbed"""
-    busy_share: Share = 0.95
-    """share of an interval that a worker may be busy; above it, the interval counts as
-    disturbed"""
-    run_queue_share: Share = 0.25
-    """share of an interval that a worker may wait for a CPU, or that may be stolen from
-    the CPUs of its host or lost by throttling; above it, the interval counts as
-    disturbed"""
-    disturbed_intervals: Share = 0.10
-    """largest share of an agent's measured intervals that may be disturbed"""
-    clock_offset_ns: PositiveDuration = 5_000_000
-    """largest uncertainty of an agent's clock offset; a hundredth of the interval
-    counts instead where that is less"""
-    clock_deviation: Share = 0.10
-    """how far an agent's clock may go from the coordinator's during the run, as a share
-    of the interval"""
-    books_missing_operations: Annotated[int, Field(ge=0), Kind("count")] = 0
-    """requests of one kind that a watched server may have counted less than were sent
-    to it, beside those without an answer"""
-    books_other_operations: Annotated[int, Field(ge=0), Kind("count")] | None = None
-    """requests of one kind that a watched server may have counted more than were sent
-    to it: other clients'; without it, `books_other_share` decides"""
-    books_other_share: Share = 0.05
-    """requests of others that a watched server may have counted, as a share of those
-    sent to it"""
-    steady: Literal["noted", "required"] = "noted"
-    """whether operations under constant load must have been in a steady state: noted:
-    the report says where they were not; required: the run is INVALID then, or where it
-    has too few intervals to tell"""

@@ -25,7 +25,9 @@ import numpy as np
 
 from ldapslam.base.errors import ReportError
 from ldapslam.base.process import end_with_parent
-from ldapslam.jobs.fields.thresholds import Validity, parse_threshold
+from ldapslam.jobs.fields.formulas import parse_criterion
+from ldapslam.jobs.fields.thresholds import Threshold
+from ldapslam.jobs.fields.validity import Validity
 from ldapslam.proto.fields import (
     CONNECTION_COUNTERS,
     GAUGES,
@@ -117,9 +119,10 @@ class _Collector:
         self._measure_start_ns: int | None = None
         self._measure_end_ns: int | None = None
         self._intervals = 0
-        thresholds = map(parse_threshold, part.run.plan.get("thresholds", ()))
+        criteria = map(parse_criterion, part.run.plan.get("thresholds", ()))
+        thresholds = [one for one in criteria if isinstance(one, Threshold)]
         self._timeline = TimelineBuilder(
-            part.plan, part.run.agents, part.ended, tuple(thresholds)
+            part.plan, part.run.agents, part.ended, thresholds
         )
         self._ends_ns = np.array([one.end_ns for one in part.plan.intervals], np.int64)
         self._batches = part.plan.batches(BATCHES)
@@ -139,7 +142,7 @@ class _Collector:
         for key, groups in by_operation.items():
             totals = self._operations.setdefault(key, OperationTotals())
             for measured, rows in groups.items():
-                self._add_rows(totals, rows, slots, measured)
+                self._add_rows(key, totals, rows, slots, measured)
                 for server in set(filter(None, rows["server"])):
                     self._add_server(key, totals, server, rows, reports, measured)
             slots.operations[key] = self._add_times(
@@ -244,7 +247,12 @@ class _Collector:
     # Operations.
 
     def _add_rows(
-        self, totals: OperationTotals, rows: Columns, slots: Slots, measured: bool
+        self,
+        key: tuple[str, str],
+        totals: OperationTotals,
+        rows: Columns,
+        slots: Slots,
+        measured: bool,
     ) -> None:
         """The counters of an operation, measured ones or others."""
         reports, places = slots.reports, np.array(rows["report"], np.intp)
@@ -259,9 +267,10 @@ class _Collector:
             self._add_to_batches(totals, reports, places, counted)
             for code in np.unique(by_agent).tolist():
                 sums = counted[:, by_agent == code].sum(axis=1).tolist()
-                of_agent = self._agents[reports.agents[code]].measured
-                for name, amount in zip(OPERATION_COUNTERS, sums, strict=True):
-                    of_agent[name] += amount
+                agent = self._agents[reports.agents[code]]
+                counts = dict(zip(OPERATION_COUNTERS, sums, strict=True))
+                agent.measured.update(counts)
+                agent.operations[key].update(counts)
         completed = counted[OPERATION_COUNTERS.index("completed")]
         succeeded = counted[OPERATION_COUNTERS.index("succeeded")]
         slots.agents.completed += reports.sum(places, completed)
@@ -468,6 +477,8 @@ class _Collector:
             throttled > limits.run_queue_share,
         )
         every = np.logical_or.reduce(found)
+        slots.disturbed = np.zeros(len(reports.indexes), np.bool_)
+        slots.disturbed[reports.slot[every]] = True
         for (stream, operation, measured), rows in window.operations.items():
             if measured:
                 of_rows = (every & reports.in_measure)[

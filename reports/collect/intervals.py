@@ -155,6 +155,8 @@ class OperationSlots:
     scheduled: Floats
     completed: Floats
     errors: Floats
+    #: Arrivals that could not be sent.
+    dropped: Floats
     #: Requests without an answer.
     unanswered: Integers
     #: Name in SHOWN -> durations; without those that there are none of.
@@ -164,8 +166,9 @@ class OperationSlots:
     @classmethod
     def of(cls, slots: int) -> OperationSlots:
         """Nothing counted yet."""
-        scheduled, completed, errors = np.zeros((3, slots))
-        return cls(scheduled, completed, errors, np.zeros(slots, np.int64))
+        scheduled, completed, errors, dropped = np.zeros((4, slots))
+        lost = np.zeros(slots, np.int64)
+        return cls(scheduled, completed, errors, dropped, lost)
 
     def add_counters(self, reports: Reports, rows: Columns) -> None:
         """Takes the rows of an operation, measured or not."""
@@ -174,7 +177,16 @@ class OperationSlots:
         np.add.at(self.scheduled, slot, np.array(rows["scheduled"]))
         np.add.at(self.completed, slot, np.array(rows["completed"]))
         np.add.at(self.errors, slot, np.array(rows["failed"]) + lost)
+        np.add.at(self.dropped, slot, np.array(rows["dropped"]))
         np.add.at(self.unanswered, slot, lost)
+
+    @property
+    def longest_lag_us(self) -> Floats:
+        """By slot: how late a request was sent at most."""
+        lags = self.times.get("send_lag")
+        if lags is None:
+            return np.zeros(self.scheduled.size)
+        return lags.max_ns / 1000
 
     def percentile_us(self, p: float, metric: str = "response_time") -> Floats:
         """Of a metric in which requests without an answer are above every value: those
@@ -213,6 +225,8 @@ class Slots:
     agents: AgentSlots
     operations: dict[tuple[str, str], OperationSlots] = field(default_factory=dict)
     streams: dict[str, StreamSlots] = field(default_factory=dict)
+    #: By slot: was any agent disturbed?
+    disturbed: Flags = field(default_factory=lambda: np.zeros(0, np.bool_))
 
 
 def worker_shares(workers: Columns) -> tuple[Floats, Floats]:

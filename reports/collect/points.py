@@ -32,10 +32,10 @@ from ldapslam.reports.collect.timeline import (
     NS_PER_S,
     AgentSeries,
     Envelope,
+    IntervalState,
     Plan,
     Series,
     StreamSeries,
-    TimeAbove,
     Timeline,
     padded,
 )
@@ -46,6 +46,12 @@ from ldapslam.results.histogram import Histogram
 _NS_PER_US = 1000
 #: Of single intervals, shown as an envelope around those of the point.
 _SPREAD_OF = {"p50_us": 50.0, "p99_us": 99.0}
+_NUMPY = {
+    "<": np.less,
+    "<=": np.less_equal,
+    ">": np.greater,
+    ">=": np.greater_equal,
+}
 
 
 class TimelineBuilder:
@@ -67,7 +73,7 @@ class TimelineBuilder:
         self._ended = ended
         self._timeline = Timeline(plan.phases, plan.intervals_per_point)
         for one in self._thresholds:
-            self._timeline.above[one.expression] = TimeAbove()
+            self._timeline.states[one.expression] = bytearray(len(plan.intervals))
         self._point: _Point | None = None
         #: By planned interval: 1 where it is complete.
         self.complete = bytearray(len(plan.intervals))
@@ -80,28 +86,52 @@ class TimelineBuilder:
                 self.complete[indexes[slot]] = 1
         if self._thresholds:
             measured = [self._plan.phase_of(index) == "measure" for index in indexes]
-            self._add_above(slots, complete & np.array(measured))
+            self._add_states(slots, complete & np.array(measured))
         for number, places in self._points_of(indexes):
             if self._point is None or number != self._point.number:
                 self._close_point()
                 self._point = _Point(number, self._plan.intervals_per_point > 1)
             self._point.add(slots, places, places[complete[places]])
 
-    def _add_above(self, slots: Slots, chosen: Flags) -> None:
+    def _add_states(self, slots: Slots, chosen: Flags) -> None:
         """Of several operations that match a threshold, each must meet it."""
+        places = np.flatnonzero(chosen)
+        lengths_s = np.ones(chosen.size)
+        lengths_s[places] = _lengths(slots, places) / NS_PER_S
         for threshold in self._thresholds:
-            known, failed = np.zeros((2, chosen.size), np.bool_)
+            known, missed, doubtful = np.zeros((3, chosen.size), np.bool_)
             for key, operation in slots.operations.items():
                 if threshold.matches(*key):
-                    p = PERCENTILES[threshold.statistic or ""]
-                    values_us = operation.percentile_us(p, threshold.metric)
-                    known |= ~np.isnan(values_us)
-                    failed |= values_us > threshold.limit
-                    if threshold.comparison == "<":
-                        failed |= values_us == threshold.limit
-            found = self._timeline.above[threshold.expression]
-            found.known += int((known & chosen).sum())
-            found.failed += int((failed & chosen).sum())
+                    values = _of_intervals(threshold, operation, lengths_s)
+                    known |= ~np.isnan(values)
+                    if threshold.hold_ns:
+                        is_idle = ~self._has_load(key[0], operation, slots)
+                        values[is_idle] = np.nan
+                        known |= is_idle
+                    misses = _misses(threshold, values)
+                    in_doubt = np.zeros(chosen.size, np.bool_)
+                    if threshold.hold_ns:
+                        in_doubt |= slots.disturbed
+                        if threshold.metric == "response_time":
+                            on_time = values - operation.longest_lag_us
+                            in_doubt |= ~_misses(threshold, on_time)
+                    missed |= misses & ~in_doubt
+                    doubtful |= misses & in_doubt
+            states = self._timeline.states[threshold.expression]
+            for place in np.flatnonzero(known & chosen).tolist():
+                if missed[place]:
+                    states[slots.reports.indexes[place]] = IntervalState.MISSED
+                elif not doubtful[place]:
+                    states[slots.reports.indexes[place]] = IntervalState.MET
+
+    def _has_load(self, stream: str, operation: OperationSlots, slots: Slots) -> Flags:
+        """By slot: was the stream to be at work in all of it?"""
+        indexes = slots.reports.indexes
+        planned = [self._plan.has_load(stream, index) for index in indexes]
+        has_load = np.array(planned, np.bool_)
+        if self._plan.all_counted((stream,)):
+            has_load &= (operation.scheduled + operation.completed) > 0
+        return has_load
 
     def finish(self) -> Timeline:
         self._close_point()
@@ -306,12 +336,34 @@ class _Point:
 
 
 def _is_of_intervals(threshold: Threshold) -> bool:
-    """Is it an upper limit of a percentile that intervals have?"""
-    return (
+    """Is it an upper limit of a percentile that intervals have, or to be missed for
+    some time?"""
+    return bool(threshold.hold_ns) or (
         threshold.metric in UNANSWERED_METRICS
         and threshold.statistic in PERCENTILES
         and threshold.comparison.startswith("<")
+        and not threshold.per
     )
+
+
+def _of_intervals(
+    threshold: Threshold, operation: OperationSlots, lengths_s: Floats
+) -> Floats:
+    """The threshold's figure by slot, in its unit; NaN where there is none."""
+    if threshold.metric == "throughput":
+        return operation.completed / lengths_s
+    if threshold.metric == "errors":
+        due = operation.completed + operation.unanswered + operation.dropped
+        errors = operation.errors + operation.dropped
+        shares: Floats = np.full(due.size, np.nan)
+        return np.divide(errors, due, out=shares, where=due > 0)
+    p = PERCENTILES[threshold.statistic or ""]
+    return operation.percentile_us(p, threshold.metric).copy()
+
+
+def _misses(threshold: Threshold, values: Floats) -> Flags:
+    met: Flags = _NUMPY[threshold.comparison](values, threshold.limit)
+    return ~met & ~np.isnan(values)
 
 
 def gaps_of(

@@ -13,6 +13,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from enum import IntEnum
 from typing import Any, TypeVar
 
 import numpy as np
@@ -145,14 +146,13 @@ def _extend_all(
         padded(ours, before + more)
 
 
-@dataclass(slots=True)
-class TimeAbove:
-    """Intervals of the measure phase, by what a percentile of their own was."""
+class IntervalState(IntEnum):
+    """An interval of the measure phase against one threshold."""
 
-    #: Of intervals with enough requests for the percentile.
-    known: int = 0
-    #: The threshold would have failed.
-    failed: int = 0
+    #: It is not complete, has too few requests, or the generator was disturbed.
+    UNKNOWN = 0
+    MET = 1
+    MISSED = 2
 
 
 @dataclass(slots=True)
@@ -171,8 +171,9 @@ class Timeline:
     operations: dict[tuple[str, str], Series] = field(default_factory=dict)
     streams: dict[str, StreamSeries] = field(default_factory=dict)
     agents: dict[str, AgentSeries] = field(default_factory=dict)
-    #: Expression of a threshold on a percentile -> the intervals that were beyond it.
-    above: dict[str, TimeAbove] = field(default_factory=dict)
+    #: Expression of a threshold on a percentile, or of one that must be missed for some
+    #: time -> an IntervalState for each planned interval.
+    states: dict[str, bytearray] = field(default_factory=dict)
 
     @property
     def measured(self) -> list[int]:
@@ -196,10 +197,10 @@ class Timeline:
         _extend_all(self.operations, later.operations, Series, lengths)
         _extend_all(self.streams, later.streams, StreamSeries, lengths)
         _extend_all(self.agents, later.agents, AgentSeries, lengths)
-        for expression, more in later.above.items():
-            ours = self.above.setdefault(expression, TimeAbove())
-            ours.known += more.known
-            ours.failed += more.failed
+        for expression, more in later.states.items():
+            # an interval is in one part only
+            ours = self.states.setdefault(expression, bytearray(len(more)))
+            ours[:] = bytes(map(max, ours, more))
 
 
 def with_facts(
@@ -272,6 +273,10 @@ class Plan:
         if extent and 0 <= extent[0] < len(shown) and is_counted:
             shown = shown[: extent[0] + 1]
             self.phases = _cut(self.phases, extent[1] / NS_PER_S)
+        self._loads = {
+            stream["name"]: (stream.get("start_ns") or 0, stream.get("end_ns"))
+            for stream in plan.get("streams", ())
+        }
         #: Number of planned intervals in the charts.
         self.shown = len(shown)
         self.intervals_per_point = -(-max(len(shown), 1) // DISPLAY_POINTS)
@@ -295,6 +300,12 @@ class Plan:
             return self.intervals[index].start_ns, self.intervals[index].end_ns
         end_ns = self.intervals[-1].end_ns if self.intervals else 0
         return end_ns, end_ns
+
+    def has_load(self, stream: str, index: int) -> bool:
+        """Was the stream to be at work in all of an interval?"""
+        begin_ns, finish_ns = self._loads.get(stream, (0, None))
+        start_ns, end_ns = self.span_ns(index)
+        return begin_ns <= start_ns and (finish_ns is None or end_ns <= finish_ns)
 
     def phase_of(self, index: int) -> str:
         """Empty of the drain."""

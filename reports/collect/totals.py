@@ -74,7 +74,10 @@ class _Totals:
                 ours.add(theirs)
             elif isinstance(ours, defaultdict):
                 for key, value in theirs.items():
-                    ours[key].add(value)
+                    if isinstance(value, Counter):
+                        ours[key].update(value)
+                    else:
+                        ours[key].add(value)
             else:
                 setattr(self, one.name, ours + theirs)
 
@@ -189,6 +192,10 @@ class AgentTotals(_Totals):
 
     completed_in_measure: int = 0
     measured: Counter[str] = field(default_factory=Counter)
+    #: (stream, operation) -> its part of `measured`.
+    operations: defaultdict[tuple[str, str], Counter[str]] = field(
+        default_factory=lambda: defaultdict(Counter)
+    )
     #: (stream, operation) -> response times of measured successes, or of expected
     #: results where the job expects no success.
     response_times: defaultdict[tuple[str, str], Histogram] = field(

@@ -15,7 +15,7 @@ from functools import cached_property
 from itertools import groupby
 from typing import Any
 
-from ldapslam.jobs.fields.thresholds import Validity
+from ldapslam.jobs.fields.validity import Validity
 from ldapslam.jobs.rates.profile import planned_arrivals
 from ldapslam.proto.fields import OUTCOMES
 from ldapslam.reports.collect.clocks import Clock

@@ -136,13 +136,14 @@ def _extreme(
 
 @_rule(
     "run_completed",
-    "the run came to its planned end",
+    "the run came to its planned end, or to that of a threshold with `abort`",
     "the run did not come to its planned end",
 )
 def _run_completed(evidence: Evidence) -> Finding:
     run = evidence.run
     detail = f": {run.state_detail}" if run.state_detail else ""
-    return Finding("finished", f"{run.state}{detail}", run.state == "finished")
+    is_as_planned = run.state in ("finished", "aborted")
+    return Finding("finished or aborted", f"{run.state}{detail}", is_as_planned)
 
 
 @_rule(

@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ldapslam.reports.collect.totals import unanswered
-from ldapslam.reports.rules.criteria import Outcome, ThresholdResult
+from ldapslam.reports.rules.criteria import ThresholdResult
 from ldapslam.reports.rules.evidence import Evidence
+from ldapslam.reports.rules.operation_range import Outcome
 from ldapslam.reports.rules.rules import RULES, Cause, Rule
 from ldapslam.reports.rules.steady import steady_findings
 from ldapslam.results.histogram import Histogram
@@ -79,9 +80,11 @@ def conclude(
     rules: Sequence[Rule],
     thresholds: Sequence[ThresholdResult],
     failures: Sequence[str] = (),
+    *,
+    is_aborted: bool = False,
 ) -> tuple[str, tuple[str, ...]]:
     """The verdict and its reasons, those that decide first; `failures` are what was
-    verified after the load and found wrong."""
+    verified after the load and found wrong. `is_aborted`: a threshold ended the run."""
     reasons: dict[str, list[str]] = {cause: [] for cause in Cause}
     for rule in rules:
         if not rule.passed:
@@ -92,6 +95,10 @@ def conclude(
         elif one.outcome is Outcome.UNCERTAIN:
             reasons[Cause.GENERATOR].append(one.reason)
     reasons[Cause.TARGET] += failures
+    if is_aborted and all(one.passed for one in thresholds):
+        reasons[Cause.EVIDENCE].append(
+            "a threshold ended the run that holds for what was stored of it"
+        )
     order = (Cause.EVIDENCE, Cause.TARGET, Cause.GENERATOR)
     deciding = next((cause for cause in order if reasons[cause]), None)
     verdict = PASS if deciding is None else _VERDICTS[deciding]

@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ldapslam.jobs.fields.thresholds import Validity, parse_threshold
+from ldapslam.jobs.fields.validity import Validity
 from ldapslam.reports.charts.chart_data import PANELS, event_marks, queued, waited
-from ldapslam.reports.collect.timeline import Timeline
+from ldapslam.reports.collect.timeline import IntervalState, Timeline
 from ldapslam.reports.distribution import Distribution
 from ldapslam.reports.document import (
     BAD,
@@ -45,7 +45,8 @@ from ldapslam.reports.model import (
     Summary,
 )
 from ldapslam.reports.result import manifest_of
-from ldapslam.reports.rules.criteria import Outcome, ThresholdResult
+from ldapslam.reports.rules.criteria import ThresholdResult
+from ldapslam.reports.rules.operation_range import Outcome
 from ldapslam.reports.rules.rules import Cause, Rule
 from ldapslam.reports.rules.trends import Trend
 from ldapslam.reports.sections import appendix, bulk_imports, requests, servers
@@ -312,10 +313,10 @@ def _rate(stream: StreamSummary) -> str:
 
 
 def _thresholds(summary: Summary) -> Table:
-    above: list[Field[ThresholdResult]] = []
-    if any(one.known for one in summary.timeline.above.values()):
-        above.append(
-            number("Time above (%)", lambda one: _time_above(summary.timeline, one))
+    missed: list[Field[ThresholdResult]] = []
+    if any(map(any, summary.timeline.states.values())):
+        missed.append(
+            number("Time missed (%)", lambda one: _time_missed(summary.timeline, one))
         )
     return table(
         "thresholds",
@@ -328,9 +329,9 @@ def _thresholds(summary: Summary) -> Table:
         number("Observed", lambda one: grouped(one.shown)),
         column("Range (95%)", lambda one: grouped(one.range) or NOTHING),
         number("of limit (%)", _of_limit),
-        *above,
+        *missed,
         column("Result", _outcome),
-        notes=[_TIME_ABOVE] * len(above),
+        notes=[_TIME_MISSED] * len(missed),
     )
 
 
@@ -346,27 +347,29 @@ def _rules(summary: Summary) -> Table:
     )
 
 
-_TIME_ABOVE = (
-    "Time above: the share of the measure phase's intervals whose own percentile was "
-    "not below the limit, of those with enough requests for it."
+_TIME_MISSED = (
+    "Time missed: the share of the measure phase's intervals whose own figure missed "
+    "the limit, of those with enough requests for one."
 )
 
 
-def _time_above(timeline: Timeline, one: ThresholdResult) -> Cell:
-    found = timeline.above.get(one.expression)
-    if found is None:
-        return Cell(NOTHING, MUTED, "no upper limit of a percentile")
-    if not found.known:
+def _time_missed(timeline: Timeline, one: ThresholdResult) -> Cell:
+    states = timeline.states.get(one.expression)
+    if states is None:
+        return Cell(NOTHING, MUTED, "it is not about intervals")
+    missed = states.count(IntervalState.MISSED)
+    known = missed + states.count(IntervalState.MET)
+    if not known:
         return Cell(NOT_AVAILABLE, MUTED, "no interval has enough requests for it")
-    hint = f"{count(found.failed)} of {count(found.known)} intervals"
-    return Cell(percent(found.failed / found.known, 1), hint=hint)
+    hint = f"{count(missed)} of {count(known)} intervals"
+    return Cell(percent(missed / known, 1), hint=hint)
 
 
 def _of_limit(one: ThresholdResult) -> Cell:
-    limit = parse_threshold(one.expression).limit
-    if one.value is None or not limit:
+    value, limit = one.value, one.limit
+    if value is None or not limit:
         return Cell(NOTHING, MUTED)
-    return Cell(percent(one.value / limit, 1 if one.value < limit * 10 else 0))
+    return Cell(percent(value / limit, 1 if value < limit * 10 else 0))
 
 
 def _outcome(one: ThresholdResult) -> Cell:

@@ -167,6 +167,31 @@ QUICK = {
         operations=(BASE,),
         thresholds=(LENIENT, "load.*.errors <= 0%"),
     ),
+    "hopeless, ended early": Situation(
+        "FAIL",
+        "was missed for",
+        delays=[(1, 150)],
+        thresholds=("load.search.response_time.p50 < 100ms for 2s, abort",),
+        run={"duration": "10m"},
+    ),
+    "slapd, its host and its process are read": Situation(
+        "PASS",
+        target="slapd",
+        job={
+            "monitors": [
+                {"directory": "server", "every": "200ms"},
+                {"host": "server", "processes": ["slapd"], "every": "200ms"},
+            ]
+        },
+        thresholds=(
+            "host(server).cpu <= 100%",
+            "process(server).cpu / throughput < 20ms",
+            "process(server).memory_resident.max < 2GiB",
+            "directory(server).threads_max > 1",
+            "directory(server).search_completed / throughput > 90%",
+            "server.search / agents.search < 1.01",
+        ),
+    ),
     "too short a run": Situation(
         "INVALID",
         "a longer run",

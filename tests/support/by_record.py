@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ldapslam.jobs.fields.thresholds import Validity
+from ldapslam.jobs.fields.validity import Validity
 from ldapslam.proto.common_pb2 import OperationInterval
 from ldapslam.proto.fields import (
     CONNECTION_COUNTERS,

@@ -34,7 +34,7 @@ _LOG_CHARACTERS = 4000
 
 Process = subprocess.Popen[bytes] | fleet_forks.Forked
 
-FINAL = ("finished", "failed", "cancelled")
+FINAL = ("finished", "failed", "cancelled", "aborted")
 
 
 def fake_engine(behaviour: str = "run") -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -54,6 +55,7 @@ from ldapslam.coordinator.runs.run import (
     StartDelayed,
     StopAgents,
     StoreFailed,
+    ThresholdMissed,
     TimePassed,
 )
 
@@ -66,6 +68,7 @@ LIMITS = RunLimits(
     slack_ns=5 * S,
 )
 CONTINUE = RunLimits(30 * S, 10 * S, stop_on_loss=False, slack_ns=5 * S)
+MISSED = ThresholdMissed("missed for 10 s: p99 < 5ms for 10s, abort")
 ERROR = BindRejected("ldap://ds1", "cn=admin", 49, "")
 
 # The clock of the walks below: assigned at 0, ready at 1 s, T0 at 2 s.
@@ -98,6 +101,12 @@ def run_in(state: RunState, limits: RunLimits = LIMITS) -> Run:
         run.handle(AgentsAssigned(("a",)), ASSIGNED_NS)
         run.handle(AgentFailed("a", ERROR), ASSIGNED_NS)
         return run
+    if state is RunState.ABORTED:
+        run = run_in(RunState.RUNNING, limits)
+        run.handle(MISSED, STARTED_NS)
+        for agent in "ab":
+            run.handle(AgentFinished(agent, MISSED.text), STARTED_NS)
+        return run
     for step, events in ways.items():
         if run.state is state:
             break
@@ -126,6 +135,7 @@ EVENTS: tuple[RunEvent, ...] = (
     MonitorEnded("a"),
     GaveUp("nobody came"),
     StoreFailed(StoreError("the disk is full")),
+    MISSED,
 )
 LEADS_TO: dict[tuple[RunState, type], RunState] = {
     (RunState.QUEUED, AgentsAssigned): RunState.PREPARING,
@@ -146,6 +156,7 @@ LEADS_TO: dict[tuple[RunState, type], RunState] = {
     (RunState.PREPARING, StoreFailed): RunState.DRAINING,
     (RunState.READY, StoreFailed): RunState.DRAINING,
     (RunState.RUNNING, StoreFailed): RunState.DRAINING,
+    (RunState.RUNNING, ThresholdMissed): RunState.DRAINING,
     (RunState.DRAINING, StoreFailed): RunState.DRAINING,
     (RunState.PREPARING, AgentPrepared): RunState.PREPARING,
     (RunState.PREPARING, AgentFinished): RunState.DRAINING,
@@ -394,6 +405,28 @@ def test_cancel_stops_the_agents_and_ends_in_cancelled(state: RunState) -> None:
     # a loss on the way down changes nothing about why it ends
     commands = run.handle(AgentVanished("b", 4 * S, "silent"), 5 * S)
     assert commands[-1] == ConcludeRun(RunState.CANCELLED, detail, None)
+
+
+def test_a_missed_threshold_stops_the_agents_and_ends_in_aborted() -> None:
+    run = run_in(RunState.RUNNING)
+    assert run.handle(MISSED, 3 * S) == [
+        RecordEvent("aborted", MISSED.text),
+        RecordState(RunState.DRAINING, MISSED.text),
+        StopAgents(("a", "b"), MISSED.text),
+    ]
+    run.handle(AgentFinished("a", MISSED.text), 4 * S)
+    assert run.handle(AgentFinished("b", MISSED.text), 4 * S) == [
+        ConcludeRun(RunState.ABORTED, MISSED.text, None)
+    ]
+
+
+def test_what_an_aborted_run_has_left_is_verified() -> None:
+    limits = replace(LIMITS, monitored=True)
+    run = Run(limits)
+    run.handle(AgentsAssigned(("a",)), 0)
+    for event in (MonitorPrepared("a"), AgentPrepared("a"), AgentStarted("a"), MISSED):
+        run.handle(event, S)
+    assert run.handle(AgentFinished("a"), 2 * S) == [ConcludeMonitors(("a",), True)]
 
 
 def test_cancel_in_the_queue_ends_at_once() -> None:

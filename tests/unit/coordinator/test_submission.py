@@ -13,7 +13,7 @@ from ldapslam.base.errors import AgentVersionMismatch, ConfigError, JobErrors
 from ldapslam.coordinator.fleet.selection import Selection
 from ldapslam.coordinator.runs.run import RunLimits
 from ldapslam.coordinator.runs.submission import check_version, load_submission
-from ldapslam.jobs.fields.thresholds import Validity
+from ldapslam.jobs.fields.validity import Validity
 from ldapslam.proto.operator_pb2 import SubmitJobRequest
 from ldapslam.transport.messages import PROTOCOL_VERSION, ProtocolError, build_version
 from support.fleet import job_text

@@ -138,6 +138,24 @@ def test_parts_of_a_threshold_are_known() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "per", "hold_ns", "aborts"),
+    [
+        ("search.p99 < 5ms", "", 0, False),
+        ("search.p99 per server < 5ms", "server", 0, False),
+        ("errors per agent < 5%", "agent", 0, False),
+        ("search.p99 < 5ms for 10s", "", 10_000_000_000, False),
+        ("throughput > 5/s  for 1m ,abort", "", 60_000_000_000, True),
+    ],
+)
+def test_a_threshold_may_be_of_parts_or_of_a_time(
+    text: str, per: str, hold_ns: int, aborts: bool
+) -> None:
+    found = parse_threshold(text)
+    assert (found.per, found.hold_ns, found.aborts) == (per, hold_ns, aborts)
+    assert found.expression == text
+
+
+@pytest.mark.parametrize(
     ("text", "whole"),
     [
         ("errors < 1%", "*.*.errors < 1%"),
@@ -188,6 +206,15 @@ def test_what_is_left_out_stands_for_all(text: str, whole: str) -> None:
         ("a.b.throughput > 5", "expected a rate such as '500/s' or '10k/s', got '5'"),
         ("a.b.response_time.p99 < ", "expected a duration such as"),
         ("a.b.errors < 1% and more", "expected a percentage"),
+        ("search.p99 < 5ms, abort", "'abort' needs a time"),
+        ("search.p99 < 5ms for ever", "expected a duration"),
+        ("search.p99 > 5ms for 10s", "'for' needs a percentile and an upper limit"),
+        ("search.mean < 5ms for 10s", "'for' needs a percentile and an upper limit"),
+        ("goodput > 5/s for 10s", "intervals have no goodput"),
+        ("search.p99 per server < 5ms for 10s", "does not go with 'per server'"),
+        ("search.p99 per host < 5ms", "'host' is not a part of an operation"),
+        ("throughput per agent > 5/s", "throughput is not known per agent"),
+        ("search.mean per server < 5ms", "times need a percentile"),
     ],
 )
 def test_broken_threshold_says_what_is_wrong(text: str, problem: str) -> None:

@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ldapslam.base.errors import StoreError
-from ldapslam.jobs.fields.thresholds import Validity, samples_needed
+from ldapslam.jobs.fields.thresholds import samples_needed
+from ldapslam.jobs.fields.validity import Validity
 from ldapslam.proto.common_pb2 import (
     HostInterval,
     OperationInterval,
@@ -33,7 +34,7 @@ from ldapslam.proto.fields import (
 from ldapslam.reports.collect import collect as collecting
 from ldapslam.reports.collect import timeline as timeline_module
 from ldapslam.reports.collect.collect import collect_run
-from ldapslam.reports.collect.timeline import Plan, TimeAbove
+from ldapslam.reports.collect.timeline import IntervalState, Plan
 from ldapslam.reports.collect.totals import IN_DOUBT, Collected
 from ldapslam.results import columns
 from ldapslam.results.histogram import Histogram, block_of
@@ -49,6 +50,7 @@ KEYS = (("readers", "search"), ("writers", "modify"))
 #: Servers with rows of their own; the empty one is of requests that got to none.
 SERVERS = {KEYS[0]: ("", "ldap://a", "ldap://b"), KEYS[1]: ("",)}
 WANTED = {KEYS[0]: "succeeded", KEYS[1]: "expected"}
+MET, MISSED = IntervalState.MET, IntervalState.MISSED
 VALIDITY = Validity.model_validate({"busy_share": "50%", "run_queue_share": "25%"})
 STREAMS = {
     "writers": {
@@ -356,7 +358,7 @@ def _is_beyond(
 
 
 @pytest.mark.usefixtures("_window_bytes")
-def test_the_time_above_a_threshold_is_that_of_its_intervals() -> None:
+def test_each_interval_meets_a_threshold_on_a_percentile_or_misses_it() -> None:
     limits = {
         "*.*.response_time.p99 < 250ms": ("response_time", 99, 250_000),
         "*.*.service_time.p50 <= 2ms": ("service_time", 50, 2_000),
@@ -378,20 +380,21 @@ def test_the_time_above_a_threshold_is_that_of_its_intervals() -> None:
             add_interval(store, run.run_id, record)
         collected = _collect(store, run)
         in_measure = [one for one in records if one.phase == "measure"]
-    assert collected.timeline.above.keys() == limits.keys()
+    assert collected.timeline.states.keys() == limits.keys()
     for expression, limit in limits.items():
         beyond = [
             _is_beyond([one for one in in_measure if one.index == index], *limit)
             for index in sorted({one.index for one in in_measure})
         ]
-        found = collected.timeline.above[expression]
-        assert (found.known, found.failed) == (
-            sum(one is not None for one in beyond),
+        states = collected.timeline.states[expression]
+        assert [states.count(one) for one in (MET, MISSED)] == [
+            sum(one is False for one in beyond),
             sum(one is True for one in beyond),
-        )
-    p99 = collected.timeline.above["*.*.response_time.p99 < 250ms"]
-    assert 0 < p99.failed < p99.known
-    assert collected.timeline.above["*.*.response_time.p99.99 < 1h"] == TimeAbove()
+        ]
+    p99 = collected.timeline.states["*.*.response_time.p99 < 250ms"]
+    assert MISSED in p99
+    assert MET in p99
+    assert not any(collected.timeline.states["*.*.response_time.p99.99 < 1h"])
 
 
 def _gauge(records: list[Interval], stream: str, name: str) -> list[int]:

@@ -12,12 +12,27 @@ import pytest
 
 from ldapslam.proto.common_pb2 import OperationInterval, StreamInterval
 from ldapslam.reports.model import Summary
+from ldapslam.reports.rules.operation_range import Outcome
 from ldapslam.reports.summarise import summarise
-from ldapslam.results.records import RunRecord
+from ldapslam.results.monitor_rows import add_monitor_samples, describe_monitors
+from ldapslam.results.records import (
+    Metric,
+    MonitorDescription,
+    MonitorSample,
+    RunRecord,
+)
 from ldapslam.results.store import Store
 from support.histograms import histogram_messages, packed_of
 from support.intervals import Interval, add_interval
-from support.store import NS_PER_S, Scenario, agent_facts, changed, run_record, steady
+from support.store import (
+    NS_PER_S,
+    RUN_ID,
+    Scenario,
+    agent_facts,
+    changed,
+    run_record,
+    steady,
+)
 
 MS = 1_000_000
 SECONDS = 20
@@ -33,6 +48,10 @@ def times(second: int) -> Times:
     return {"service": service, "lag": np.zeros(REQUESTS)}
 
 
+def nothing_else(store: Store) -> None:
+    pass
+
+
 def summary_of(
     *thresholds: str,
     change: Callable[[int, Times], Times] = lambda _, found: found,
@@ -40,10 +59,18 @@ def summary_of(
     lost: frozenset[int] = frozenset(),
     state: dict[int, dict[str, int]] | None = None,
     validity: dict[str, Any] | None = None,
+    plan: dict[str, Any] | None = None,
+    manifest: dict[str, Any] | None = None,
+    add: Callable[[Store], None] = nothing_else,
 ) -> Summary:
     """A run of one search in an open loop; `change` (second, times) gives times in ns,
-    and other counters. `state`: second -> gauges of the stream."""
+    and other counters. `state`: second -> gauges of the stream; `add` adds more."""
     run = _run(thresholds, stream or {}, validity or {})
+    run = replace(
+        run,
+        plan={**run.plan, **(plan or {})},
+        manifest={**run.manifest, **(manifest or {})},
+    )
     with Store.open("sqlite://") as store:
         store.create_run(run)
         store.put_agent(run.run_id, "load1", agent_facts(0, Scenario()))
@@ -53,6 +80,7 @@ def summary_of(
                 gauges = (state or {}).get(second, {})
                 add_interval(store, run.run_id, _record(second, found, gauges))
         add_interval(store, run.run_id, _drain())
+        add(store)
         return summarise(store, run.run_id)
 
 
@@ -82,6 +110,29 @@ def _run(
 
 def _record(second: int, found: Times, gauges: dict[str, int]) -> Interval:
     service, lag = np.asarray(found["service"]), np.asarray(found["lag"])
+    # server -> its share of the requests, slower by a factor
+    servers: dict[str, tuple[float, float]] = found.get("servers", {"": (1.0, 1.0)})
+    operations, begin = [], 0
+    for server, (share, factor) in servers.items():
+        end = begin + round(share * len(service))
+        operations.append(
+            _operation(found, service[begin:end] * factor, lag[begin:end], server)
+        )
+        begin = end
+    return Interval(
+        agent="load1",
+        attempt=1,
+        sequence=second,
+        index=second,
+        phase="measure",
+        start_ns=second * NS_PER_S,
+        end_ns=(second + 1) * NS_PER_S,
+        operations=tuple(operations),
+        streams=(changed(StreamInterval(stream="load"), **gauges),),
+    )
+
+
+def _operation(found: Times, service: Any, lag: Any, server: str) -> OperationInterval:
     counts: dict[str, Any] = {
         name: int(found.get(name, 0))
         for name in ("failed", "dropped", "timed_out", "unresolved", "empty")
@@ -95,36 +146,25 @@ def _record(second: int, found: Times, gauges: dict[str, int]) -> Interval:
         "send_lag": lag,
         "receive_lag": found.get("receive_lag", np.zeros(1)),
     }
-    return Interval(
-        agent="load1",
-        attempt=1,
-        sequence=second,
-        index=second,
-        phase="measure",
-        start_ns=second * NS_PER_S,
-        end_ns=(second + 1) * NS_PER_S,
-        operations=(
-            OperationInterval(
-                stream="load",
-                operation="search",
-                measured=True,
-                scheduled=sent + counts["dropped"],
-                sent=sent,
-                completed=len(service) + counts["failed"],
-                succeeded=len(service),
-                entries=len(service),
-                result_codes={0: len(service), 51: counts["failed"]},
-                histograms=histogram_messages(
-                    {
-                        (metric, "succeeded"): packed_of(values.astype(np.int64))
-                        for metric, values in packed.items()
-                        if len(values)
-                    }
-                ),
-                **counts,
-            ),
+    return OperationInterval(
+        stream="load",
+        operation="search",
+        server=server,
+        measured=True,
+        scheduled=sent + counts["dropped"],
+        sent=sent,
+        completed=len(service) + counts["failed"],
+        succeeded=len(service),
+        entries=len(service),
+        result_codes={0: len(service), 51: counts["failed"]},
+        histograms=histogram_messages(
+            {
+                (metric, "succeeded"): packed_of(values.astype(np.int64))
+                for metric, values in packed.items()
+                if len(values)
+            }
         ),
-        streams=(changed(StreamInterval(stream="load"), **gauges),),
+        **counts,
     )
 
 
@@ -550,3 +590,297 @@ def test_a_percentile_of_too_few_values_is_not_certain() -> None:
     assert open_.outcome == "uncertain"
     assert "p99_99 needs 100,000 values, there are 10,000" in open_.reason
     assert "a longer run narrows it" in open_.reason
+
+
+FOR_5S = "load.search.response_time.p50 < 5ms for 5s"
+
+
+@pytest.mark.parametrize(
+    ("threshold", "change", "verdict", "says"),
+    [
+        pytest.param(FOR_5S, None, "PASS", "", id="healthy"),
+        pytest.param(
+            FOR_5S, in_seconds(set(range(3, 7)), slow(1, 9)), "PASS", "", id="for 4 s"
+        ),
+        pytest.param(
+            FOR_5S,
+            in_seconds({3, 4, 5, 7, 8, 9}, slow(1, 9)),
+            "PASS",
+            "",
+            id="for 3 s, twice",
+        ),
+        pytest.param(
+            FOR_5S,
+            in_seconds(set(range(3, 8)), slow(1, 9)),
+            "FAIL",
+            "was missed for 5 s at a stretch",
+            id="for 5 s",
+        ),
+        pytest.param(
+            FOR_5S,
+            in_seconds(set(range(15, 20)), slow(1, 9)),
+            "FAIL",
+            "was missed for 5 s",
+            id="up to the end",
+        ),
+        pytest.param(
+            FOR_5S,
+            in_seconds(
+                set(range(3, 8)),
+                lambda second, found: {
+                    **slow(1, 9)(second, found),
+                    **({"receive_lag": np.full(1, 300 * MS)} if second == 5 else {}),
+                },
+            ),
+            "INVALID",
+            "was missed for 2 s at a stretch, may be up to 5 s",
+            id="the generator stood still in one of them",
+        ),
+        pytest.param(
+            FOR_5S,
+            in_seconds(set(range(3, 8)), late(0.9, 6)),
+            "INVALID",
+            "may be up to 5 s",
+            id="sent late",
+        ),
+        pytest.param(
+            "load.search.response_time.p99 < 5ms for 5s",
+            None,
+            "INVALID",
+            "little was sent",
+            id="too few requests in an interval",
+        ),
+        pytest.param(
+            "load.search.throughput > 450/s for 5s",
+            in_seconds(set(range(3, 8)), instead(dropped=100)),
+            "FAIL",
+            "was missed for 5 s",
+            id="rate",
+        ),
+        pytest.param(
+            "load.search.errors < 10% for 5s",
+            in_seconds(set(range(3, 8)), instead(failed=100)),
+            "FAIL",
+            "was missed for 5 s",
+            id="errors",
+        ),
+        pytest.param(
+            "load.search.errors < 30% for 5s",
+            in_seconds(set(range(3, 8)), instead(dropped=100)),
+            "PASS",
+            "",
+            id="dropped arrivals are errors, of what was due",
+        ),
+    ],
+)
+def test_a_threshold_with_a_time_is_judged_by_intervals(
+    threshold: str,
+    change: Callable[[int, Times], Times] | None,
+    verdict: str,
+    says: str,
+) -> None:
+    lenient = "load.search.errors < 50%"
+    summary = summary_of(threshold, lenient, change=change or (lambda _, found: found))
+    assert summary.verdict == verdict, summary.reasons
+    assert says in "; ".join(summary.reasons)
+
+
+def test_a_threshold_with_a_time_leaves_the_default_one() -> None:
+    summary = summary_of("load.search.errors < 50% for 5s", change=more(failed=20))
+    assert summary.verdict == "FAIL"
+    assert "*.*.errors < 1%" in summary.reasons[0]
+
+
+def test_intervals_without_load_of_their_stream_are_not_missed() -> None:
+    none = in_seconds({0, 1, 2, 3, 4, 5}, lambda *_: dict(NOTHING))
+    begun = {"start_ns": 6 * NS_PER_S}
+    rate = "load.search.throughput > 450/s for 5s"
+    assert summary_of(rate, change=none, stream=begun).verdict == "PASS"
+    silent = summary_of(rate, change=none)
+    assert any("was missed for 6 s" in one for one in silent.reasons)
+
+
+def test_a_lost_interval_may_have_missed_it() -> None:
+    lenient = {"missing_intervals": "10%"}
+    slow_s = in_seconds({3, 5, 6, 7}, slow(1, 9))
+    outage = "*.*.outage.share < 10%"
+    found = summary_of(
+        FOR_5S, outage, change=slow_s, lost=frozenset({4}), validity=lenient
+    )
+    assert found.verdict == "INVALID"
+    assert "was missed for 3 s at a stretch, may be up to 5 s" in found.reasons[0]
+
+
+PER_SERVER = "load.search.response_time.p99 per server < 5ms"
+TWO = {"uris": ["ldap://a", "ldap://b"]}
+
+
+@pytest.mark.parametrize(
+    ("threshold", "servers", "verdict", "says"),
+    [
+        (PER_SERVER, {"ldap://a": (0.5, 1), "ldap://b": (0.5, 1)}, "PASS", ""),
+        (
+            PER_SERVER,
+            {"ldap://a": (0.9, 1), "ldap://b": (0.1, 4)},
+            "FAIL",
+            "of load.search at ldap://b",
+        ),
+        (
+            "search.throughput per server > 200/s",
+            {"ldap://a": (0.5, 1), "ldap://b": (0.5, 1)},
+            "PASS",
+            "",
+        ),
+        (
+            "search.throughput per server > 200/s",
+            {"ldap://a": (0.8, 1), "ldap://b": (0.2, 1)},
+            "FAIL",
+            "was 100.0/s of load.search at ldap://b",
+        ),
+    ],
+)
+def test_each_server_of_a_role_can_be_judged_by_itself(
+    threshold: str, servers: dict[str, tuple[float, float]], verdict: str, says: str
+) -> None:
+    found = summary_of(threshold, change=more(servers=servers), stream=TWO)
+    assert found.verdict == verdict, found.reasons
+    assert says in "; ".join(found.reasons)
+    # all together hide it
+    assert summary_of(
+        "search.p90 < 5ms", change=more(servers=servers), stream=TWO
+    ).verdict in ("PASS", "INVALID")
+
+
+def test_what_is_asked_per_server_of_one_server_is_the_whole() -> None:
+    assert summary_of(PER_SERVER).verdict == "PASS"
+    found = summary_of(PER_SERVER, change=slow(0.5, 9))
+    assert found.verdict == "FAIL"
+    assert " at " not in found.reasons[0]
+
+
+def of_monitors(
+    *found: tuple[str, str, tuple[Metric, ...], list[tuple[float, ...]]],
+) -> Callable[[Store], None]:
+    """Kind, URI of the role 'db', metrics, and a reading a second."""
+
+    def add(store: Store) -> None:
+        for number, (kind, uri, metrics, rows) in enumerate(found):
+            name = f"{kind} {number}"
+            facts = {"kind": kind, "serves": {"db": [uri]}}
+            one = MonitorDescription(name, metrics, facts)
+            describe_monitors(store, RUN_ID, "load1", [one])
+            readings = [
+                MonitorSample(name, second * NS_PER_S, 1_000, row)
+                for second, row in enumerate(rows)
+            ]
+            add_monitor_samples(store, RUN_ID, "load1", readings)
+
+    return add
+
+
+CPU = tuple(
+    Metric(f"cpu_{name}", "s", "counter") for name in ("user", "system", "idle")
+)
+THREADS = (Metric("threads", "1", "gauge"),)
+
+
+def cpu(user: float, system: float, idle: float) -> list[tuple[float, ...]]:
+    """In cores."""
+    return [(user * s, system * s, idle * s) for s in range(SECONDS + 1)]
+
+
+def threads(*values: float) -> list[tuple[float, ...]]:
+    return [(values[s % len(values)],) for s in range(SECONDS + 1)]
+
+
+BUSY = ("host", "ldap://a", CPU, cpu(1, 0.5, 2.5))
+IDLE = ("host", "ldap://b", CPU, cpu(0.2, 0.2, 3.6))
+PROCESS = ("process", "ldap://a", CPU[:2], [row[:2] for row in cpu(0.3, 0.2, 0)])
+
+
+@pytest.mark.parametrize(
+    ("threshold", "monitors", "verdict", "says"),
+    [
+        # 37.5 % and 10 %
+        ("host(db).cpu < 40%", (BUSY, IDLE), "PASS", ""),
+        ("host(db).cpu < 30%", (BUSY, IDLE), "FAIL", "was 37.5% of ldap://a"),
+        ("host(db).cpu > 20%", (BUSY, IDLE), "FAIL", "was 10% of ldap://b"),
+        ("host(db).cpu < 40%", (), "INVALID", "nothing was read of the host of db"),
+        ("host(db).cpu.max < 40%", (BUSY,), "INVALID", "`cpu` has a mean only"),
+        ("host(db).cpu < 5ms", (BUSY,), "INVALID", "it is a number or a share, and"),
+        # 0.5 cores for 500 requests a second
+        ("process(db).cpu / throughput < 1.2ms", (PROCESS,), "PASS", ""),
+        ("process(db).cpu / throughput < 0.9ms", (PROCESS,), "FAIL", "was 1.000ms"),
+        ("process(db).cpu_user < 0.31", (PROCESS,), "PASS", ""),
+        (
+            "directory(db).threads.max <= 12",
+            (("directory", "ldap://a", THREADS, threads(3, 12, 5)),),
+            "PASS",
+            "",
+        ),
+        (
+            "directory(db).threads.max < 12",
+            (("directory", "ldap://a", THREADS, threads(3, 12, 5)),),
+            "FAIL",
+            "was 12 of ldap://a",
+        ),
+        (
+            "directory(db).threads < 5",
+            (("directory", "ldap://a", THREADS, threads(4, 6)),),
+            "INVALID",
+            "a longer run",
+        ),
+        (
+            "directory(db).reads < 5",
+            (("directory", "ldap://a", THREADS, threads(4, 6)),),
+            "INVALID",
+            "has no reads",
+        ),
+        ("search.p99 / search.p50 < 3", (), "PASS", ""),
+        ("search.p99 / search.p50 < 1.2", (), "FAIL", "was 1.4"),
+        ("search.p50 - search.p50 <= 0ms", (), "INVALID", "a longer run"),
+        ("throughput / 2 > 240/s", (), "PASS", ""),
+        ("host(db).cpu + search.p50 < 5ms", (BUSY,), "INVALID", "cannot be added up"),
+    ],
+)
+def test_a_formula_is_judged_over_the_range_of_its_terms(
+    threshold: str, monitors: Any, verdict: str, says: str
+) -> None:
+    found = summary_of(threshold, add=of_monitors(*monitors))
+    assert found.verdict == verdict, (found.reasons, found.thresholds[0])
+    assert says in "; ".join(found.reasons)
+
+
+def test_a_formula_of_what_the_generator_disturbed_is_uncertain() -> None:
+    """As a rule says that it did; what monitors read is not its fault."""
+    stopped = more(receive_lag=np.full(1, 300 * MS))
+    monitors = of_monitors(BUSY)
+    for threshold, outcome in (
+        ("search.p50 * 2 < 100ms", Outcome.UNCERTAIN),
+        ("search.p50 / 2 > 100ms", Outcome.UNCERTAIN),
+        ("host(db).cpu < 30%", Outcome.MISSED),
+    ):
+        found = summary_of(threshold, change=stopped, add=monitors)
+        assert found.thresholds[0].outcome is outcome
+
+
+@pytest.mark.parametrize(
+    ("after_s", "verdict"), [(2.5, "PASS"), (3.5, "FAIL"), (None, "FAIL")]
+)
+def test_the_time_until_servers_are_equal_can_have_a_limit(
+    after_s: float | None, verdict: str
+) -> None:
+    checked = {
+        "within_s": 60.0,
+        "converged": after_s is not None,
+        "after_s": after_s,
+        "trees": [],
+        "servers": ["ldap://a"],
+        "content": None,
+    }
+    found = summary_of(
+        "replication.after < 3s",
+        plan={"verify": {"replication": {"within_ns": 60 * NS_PER_S}}},
+        manifest={"replication": checked},
+    )
+    assert found.thresholds[0].outcome == ("met" if verdict == "PASS" else "missed")

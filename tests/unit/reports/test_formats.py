@@ -24,7 +24,7 @@ from hdrh.histogram import HdrHistogram
 from hdrh.log import HistogramLogReader
 
 from ldapslam.base.errors import ReportError
-from ldapslam.jobs.fields.thresholds import Validity
+from ldapslam.jobs.fields.validity import Validity
 from ldapslam.reports.charts import charts
 from ldapslam.reports.charts.chart_data import (
     gap_spans,
@@ -41,7 +41,6 @@ from ldapslam.reports.collect.timeline import (
     Phase,
     Series,
     StreamSeries,
-    TimeAbove,
     Timeline,
 )
 from ldapslam.reports.distribution import distribution
@@ -481,9 +480,11 @@ def test_a_run_that_queued_has_charts_of_it(summary: Summary) -> None:
         assert set(charts.draw(one, places)) == {place.name for place in places}
 
 
-def test_the_time_above_a_threshold_stands_beside_it(summary: Summary) -> None:
+def test_the_time_in_which_a_threshold_was_missed_stands_beside_it(
+    summary: Summary,
+) -> None:
     p99, errors = [one.expression for one in summary.thresholds if not one.is_default]
-    timeline = replace(summary.timeline, above={p99: TimeAbove(known=4, failed=1)})
+    timeline = replace(summary.timeline, states={p99: bytearray((0, 1, 1, 2, 1))})
     found = []
     for one in (summary, replace(summary, timeline=timeline)):
         [shown] = [
@@ -493,11 +494,11 @@ def test_the_time_above_a_threshold_stands_beside_it(summary: Summary) -> None:
         ]
         titles = [column.title for column in shown.columns]
         rows = [dict(zip(titles, row, strict=True)) for row in shown.rows]
-        found.append({row["Threshold"].text: row.get("Time above") for row in rows})
+        found.append({row["Threshold"].text: row.get("Time missed") for row in rows})
     assert set(found[0].values()) == {None}
     assert (found[1][p99], found[1][errors]) == (
         Cell("25.0", hint="1 of 4 intervals"),
-        Cell("–", "muted", "no upper limit of a percentile"),
+        Cell("–", "muted", "it is not about intervals"),
     )
 
 

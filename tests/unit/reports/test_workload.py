@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from ldapslam.jobs.fields.thresholds import Validity
+from ldapslam.jobs.fields.validity import Validity
 from ldapslam.reports.charts.chart_data import causes, expected_codes
 from ldapslam.reports.charts.charts import draw
 from ldapslam.reports.collect.collect import Part, collect_run

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ends a run early whose threshold is missed for as long as the job allows. Pure.
+
+Looks at each interval of the measure phase as agents report it. What the figures say of
+the directory, and what the generator is to blame for, is for the verdict.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ldapslam.jobs.fields.formulas import parse_criterion
+from ldapslam.jobs.fields.thresholds import (
+    PERCENTILES,
+    Threshold,
+    samples_needed,
+)
+from ldapslam.proto.common_pb2 import (
+    METRIC_RESPONSE_TIME,
+    METRIC_SERVICE_TIME,
+    OUTCOME_EXPECTED,
+    OUTCOME_SUCCEEDED,
+    OperationInterval,
+    Snapshot,
+)
+from ldapslam.results.histogram import Histogram
+
+_METRICS = {
+    "response_time": METRIC_RESPONSE_TIME,
+    "service_time": METRIC_SERVICE_TIME,
+}
+
+
+class AbortWatch:
+    """The thresholds of one run that end it."""
+
+    def __init__(self, plan: Mapping[str, Any]) -> None:
+        """`plan` is the run's (submission.report_plan)."""
+        criteria = map(parse_criterion, plan.get("thresholds", ()))
+        self._missed_ns = {
+            one: 0 for one in criteria if isinstance(one, Threshold) and one.aborts
+        }
+        self._streams = {one["name"]: one for one in plan.get("streams", ())}
+
+    def take(self, snapshots: Sequence[Snapshot]) -> str:
+        """Why the run is to end after an interval, of all agents; empty: it goes on."""
+        if not self._missed_ns or snapshots[0].phase != "measure":
+            return ""
+        whole = [one for one in snapshots if not one.final]
+        if not whole:
+            return ""
+        start_ns = min(one.start_ns for one in whole)
+        end_ns = max(one.end_ns for one in whole)
+        length_ns = sum(one.end_ns - one.start_ns for one in whole) // len(whole)
+        rows = _by_operation(snapshots)
+        for threshold, before_ns in self._missed_ns.items():
+            misses = any(
+                threshold.matches(*key)
+                and self._misses(threshold, key, rows.get(key, []), length_ns)
+                for key in self._operations(rows, start_ns, end_ns)
+            )
+            missed_ns = before_ns + length_ns if misses else 0
+            self._missed_ns[threshold] = missed_ns
+            # intervals are as long as planned but for some us
+            if missed_ns > threshold.hold_ns - length_ns // 10:
+                return f"missed for {missed_ns / 1e9:.3g} s: {threshold.expression}"
+        return ""
+
+    def _operations(
+        self, reported: Iterable[tuple[str, str]], start_ns: int, end_ns: int
+    ) -> Iterable[tuple[str, str]]:
+        """Planned or reported, of streams that were to be at work."""
+        planned = [
+            (name, operation["name"])
+            for name, stream in self._streams.items()
+            for operation in stream.get("operations", ())
+        ]
+        for key in dict.fromkeys([*planned, *reported]):
+            stream = self._streams.get(key[0], {})
+            begins_ns, ends_ns = stream.get("start_ns") or 0, stream.get("end_ns")
+            is_at_work = begins_ns <= start_ns and (not ends_ns or end_ns <= ends_ns)
+            if is_at_work and not stream.get("count"):
+                yield key
+
+    def _misses(
+        self,
+        threshold: Threshold,
+        key: tuple[str, str],
+        rows: Sequence[OperationInterval],
+        length_ns: int,
+    ) -> bool:
+        value = self._figure(threshold, key, rows, length_ns)
+        return value is not None and not threshold.holds(value)
+
+    def _figure(
+        self,
+        threshold: Threshold,
+        key: tuple[str, str],
+        rows: Sequence[OperationInterval],
+        length_ns: int,
+    ) -> float | None:
+        """In the threshold's unit; None: too little was sent."""
+        completed = sum(row.completed for row in rows)
+        if threshold.metric == "throughput":
+            return completed * 1e9 / max(length_ns, 1)
+        lost = sum(row.timed_out + row.unresolved for row in rows)
+        if threshold.metric == "errors":
+            dropped = sum(row.dropped for row in rows)
+            errors = sum(row.failed for row in rows) + lost + dropped
+            due = completed + lost + dropped
+            return errors / due if due else None
+        wanted = self._wanted(key)
+        times = Histogram.merge(
+            histogram.packed
+            for row in rows
+            for histogram in row.histograms
+            if histogram.metric == _METRICS[threshold.metric]
+            and histogram.outcome == wanted
+        )
+        times.unanswered = lost
+        p = PERCENTILES[threshold.statistic or ""]
+        if times.sample < samples_needed(p):
+            return None
+        value_ns = times.percentile(p)
+        return math.inf if value_ns is None else value_ns / 1000
+
+    def _wanted(self, key: tuple[str, str]) -> int:
+        """The outcome whose times are shown."""
+        for operation in self._streams[key[0]].get("operations", ()):
+            if operation["name"] == key[1] and not operation.get("success_codes", (0,)):
+                return OUTCOME_EXPECTED
+        return OUTCOME_SUCCEEDED
+
+
+def _by_operation(
+    snapshots: Iterable[Snapshot],
+) -> dict[tuple[str, str], list[OperationInterval]]:
+    found: dict[tuple[str, str], list[OperationInterval]] = {}
+    for snapshot in snapshots:
+        for row in snapshot.operations:
+            found.setdefault((row.stream, row.operation), []).append(row)
+    return found

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run ends when a threshold is missed for as long as its job allows, not before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ldapslam.coordinator.runs.abort import AbortWatch
+from ldapslam.coordinator.runs.live import LiveStatistics
+from ldapslam.proto import common_pb2 as pb
+from support.histograms import packed_of
+
+S = 1_000_000_000
+MS = 1_000_000
+P50 = "search.p50 < 5ms for 3s, abort"
+
+
+def plan(*thresholds: str, **stream: Any) -> dict[str, Any]:
+    operations = [{"name": "search"}]
+    return {
+        "thresholds": list(thresholds),
+        "streams": [{"name": "load", "operations": operations, **stream}],
+    }
+
+
+def snapshot(second: int, times_ms: tuple[float, ...] = (), **counts: Any) -> Any:
+    packed = packed_of([int(one * MS) for one in times_ms])
+    histogram = pb.Histogram(
+        metric=pb.METRIC_RESPONSE_TIME, outcome=pb.OUTCOME_SUCCEEDED, packed=packed
+    )
+    values = {
+        "stream": "load",
+        "operation": "search",
+        "completed": len(times_ms),
+        "histograms": [histogram] * bool(times_ms),
+        **counts,
+    }
+    phase = values.pop("phase", "measure")
+    return pb.Snapshot(
+        index=second,
+        phase=phase,
+        start_ns=second * S,
+        end_ns=(second + 1) * S,
+        operations=[pb.OperationInterval(**values)],
+    )
+
+
+FAST, SLOW, FEW = (1.0,) * 30, (9.0,) * 30, (9.0,) * 3
+
+
+@pytest.mark.parametrize(
+    ("seconds", "ends_after"),
+    [
+        ([FAST] * 9, None),
+        ([SLOW, SLOW, SLOW], 2),
+        ([SLOW, SLOW, FAST, SLOW, SLOW], None),
+        ([SLOW, SLOW, FEW, SLOW, SLOW], None),
+        ([SLOW, SLOW, FAST, SLOW, SLOW, SLOW, SLOW], 5),
+    ],
+)
+def test_it_ends_after_so_much_time_at_a_stretch(
+    seconds: list[tuple[float, ...]], ends_after: int | None
+) -> None:
+    watch = AbortWatch(plan(P50))
+    reasons = [
+        watch.take([snapshot(second, times)]) for second, times in enumerate(seconds)
+    ]
+    first = next((place for place, one in enumerate(reasons) if one), None)
+    assert first == ends_after
+    if first is not None:
+        assert reasons[first] == f"missed for 3 s: {P50}"
+
+
+@pytest.mark.parametrize(
+    ("threshold", "counts", "is_missed"),
+    [
+        ("throughput > 50/s for 1s, abort", {"completed": 49}, True),
+        ("throughput > 50/s for 1s, abort", {"completed": 51}, False),
+        ("throughput > 50/s for 1s", {"completed": 49}, False),
+        ("errors < 10% for 1s, abort", {"completed": 90, "dropped": 10}, True),
+        ("errors < 10% for 1s, abort", {"completed": 91, "timed_out": 9}, False),
+        ("errors < 10% for 1s, abort", {"completed": 100, "failed": 10}, True),
+        ("errors < 10% for 1s, abort", {"completed": 0}, False),
+        ("p50 < 5ms for 1s, abort", {"timed_out": 30}, True),
+        ("modify.throughput > 50/s for 1s, abort", {"completed": 49}, False),
+        ("throughput > 50/s for 1s, abort", {"phase": "warm_up"}, False),
+    ],
+)
+def test_what_is_missed_is_what_reports_say_of_one_interval(
+    threshold: str, counts: dict[str, Any], is_missed: bool
+) -> None:
+    found = AbortWatch(plan(threshold)).take([snapshot(0, **counts)])
+    assert bool(found) is is_missed
+
+
+def test_agents_are_taken_together() -> None:
+    watch = AbortWatch(plan("throughput > 50/s for 1s, abort"))
+    assert not watch.take([snapshot(0, completed=30), snapshot(0, completed=30)])
+    assert watch.take([snapshot(1, completed=20), snapshot(1, completed=20)])
+
+
+def test_a_stream_that_is_not_at_work_misses_nothing() -> None:
+    text = "throughput > 50/s for 1s, abort"
+    watch = AbortWatch(plan(text, start_ns=2 * S, end_ns=4 * S))
+    found = [bool(watch.take([snapshot(one, completed=0)])) for one in range(6)]
+    assert found == [False, False, True, True, False, False]
+    assert not AbortWatch(plan(text, count=100)).take([snapshot(0, completed=0)])
+
+
+def test_a_stream_of_which_nothing_is_reported_misses_its_throughput() -> None:
+    watch = AbortWatch(plan("throughput > 50/s for 1s, abort"))
+    silent = snapshot(0)
+    silent.ClearField("operations")
+    assert watch.take([silent])
+
+
+def test_without_an_agents_report_nothing_is_concluded() -> None:
+    text = "throughput > 50/s for 1s, abort"
+    live = LiveStatistics(("a", "b"), plan(text))
+    live.add("a", snapshot(0, completed=10))
+    live.drop("b")
+    assert live.abort_reason == ""
+    live = LiveStatistics(("a", "b"), plan(text))
+    live.add("a", snapshot(0, completed=10))
+    live.add("b", snapshot(0, completed=10))
+    assert live.abort_reason == f"missed for 1 s: {text}"
