@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ldapslam.base.errors import ConfigError
+from ldapslam.jobs.fields.formulas import COUNTED_KINDS
 from ldapslam.jobs.fields.thresholds import (
     SHARES,
     Subject,
@@ -19,7 +20,6 @@ from ldapslam.jobs.fields.thresholds import (
     share_of,
 )
 from ldapslam.jobs.model import Job
-from ldapslam.jobs.replay.options import KINDS
 from ldapslam.reports.rules.formula_range import requests_of
 
 NOTATION = """\
@@ -36,7 +36,7 @@ are those of all of their requests; a percentile is of one operation.
 """
 
 _COUNTS = ("completed", "failed")
-_BOOKS = re.compile(rf"(server|agents)\.({'|'.join([*KINDS, 'abandon'])})")
+_BOOKS = re.compile(rf"(server|agents)\.({'|'.join(COUNTED_KINDS)})")
 #: From the unit of a threshold's figure to the table's.
 _SCALE = {"us": 1e-3, "per_s": 1.0, "share": 100.0}
 

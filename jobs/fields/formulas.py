@@ -27,9 +27,20 @@ from ldapslam.jobs.fields.thresholds import (
     parts_of,
     wrong,
 )
-from ldapslam.jobs.replay.options import KINDS
 
-_COUNTED = tuple(KINDS)
+#: Requests that servers count by themselves.
+COUNTED_KINDS = (
+    "search",
+    "compare",
+    "bind",
+    "add",
+    "modify",
+    "delete",
+    "modify_dn",
+    "extended",
+    "unbind",
+    "abandon",
+)
 
 NOTATION = f"""\
     term comparison value
@@ -42,26 +53,27 @@ NOTATION = f"""\
     server.search / agents.search < 1.01
     replication.after < 30s
 
-Operators are +, -, * and /, with spaces around them; * and / go first. A term is a
-number, or one of:
+Operators are +, -, * and /, with spaces around them; * and / go first. A term
+is a number, or one of:
 
     [stream.][operation.]metric[.statistic]
-                              as above; of several operations, rates are added up
-    directory(ROLE).METRIC    what the job's monitors read in the measure phase, of
-    host(ROLE).METRIC         each server of the role: METRIC as in the report, with
-    process(ROLE).METRIC      .mean (without a statistic), .min or .max; a counter's
-                              is its rate. `cpu` is the share of the host's CPUs that
-                              were busy; of a process, the number of CPUs it used
-    server.KIND, agents.KIND  requests that servers have counted, and that agents have
-                              sent, in the whole run; KIND is one of
-                              {", ".join(_COUNTED[:5])},
-                              {", ".join(_COUNTED[5:])}
-    replication.after         from the end of the load until all servers were equal
-                              (`verify`)
+                              as above; of several operations, rates are added
+    directory(ROLE).METRIC    what the job's monitors read in the measure phase
+    host(ROLE).METRIC         of each server of the role: METRIC as in the
+    process(ROLE).METRIC      report, with .mean (without a statistic), .min or
+                              .max; a counter's is its rate. `cpu` is the share
+                              of the host's CPUs that were busy; of a process,
+                              the number of CPUs it used
+    server.KIND, agents.KIND  requests that servers have counted, and that
+                              agents have sent, in the whole run; KIND is one of
+                              {", ".join(COUNTED_KINDS[:5])},
+                              {", ".join(COUNTED_KINDS[5:])}
+    replication.after         from the end of the load until all servers were
+                              equal (`verify`)
 
-A role of several servers meets it when each of them does. The value is a number, a
-percentage, a duration, a rate, a size, or a size per second: 10MB/s. What could not be
-read is never met.
+A role of several servers meets it when each of them does. The value is a
+number, a percentage, a duration, a rate, a size, or a size per second: 10MB/s.
+What could not be read is never met.
 """
 
 
@@ -245,7 +257,7 @@ def combined(units_: Sequence[Unit], operators: Sequence[str]) -> Unit:
 
 
 def _is_of_formulas(word: str) -> bool:
-    is_counted = _REQUESTS.fullmatch(word) and word.partition(".")[2] in _COUNTED
+    is_counted = _REQUESTS.fullmatch(word) and word.partition(".")[2] in COUNTED_KINDS
     is_reading = word.partition("(")[0] in _KINDS or bool(_READING.fullmatch(word))
     return is_reading or word == "replication.after" or bool(is_counted)
 
@@ -281,7 +293,7 @@ def _term(word: str) -> Term:
         return Number(float(word))
     if word == "replication.after":
         return Convergence()
-    if (found := _REQUESTS.fullmatch(word)) and found[2] in _COUNTED:
+    if (found := _REQUESTS.fullmatch(word)) and found[2] in COUNTED_KINDS:
         return Requests(found[1], found[2])
     if not _is_of_formulas(word):
         return Figure(parse_subject(word))
