@@ -221,6 +221,35 @@ def test_late_answer_is_counted_apart_from_the_time_out_before_it() -> None:
     outcome.assert_balanced()
 
 
+def test_connection_that_answers_late_again_and_again_is_kept() -> None:
+    """Two of its three slots never wait for late answers at the same time."""
+    withheld: list[tuple[Peer, Request]] = []
+
+    def every_fifth_late(peer: Peer, request: Request) -> bool:
+        if peer.requests % 5 == 2:
+            withheld.append((peer, request))
+            return True
+        return answer(peer, request)
+
+    def answer_late(engine: _engine.Engine, t0_ns: int) -> None:
+        for tenth in range(1, 10):
+            sleep_until(t0_ns + tenth * 100 * MS)
+            while withheld:
+                answer(*withheld.pop(0))
+
+    with FakeLdap(every_fifth_late) as server:
+        outcome = run(
+            open_stream(
+                server.uri, 40, connections=1, in_flight=3, request_timeout_ns=40 * MS
+            ),
+            duration_ns=1000 * MS,
+            during=answer_late,
+        )
+        assert server.connections == 1
+    assert outcome.stream_count("late_responses") >= 4
+    assert outcome.stream_count("disconnects") == 0
+
+
 def test_connection_on_which_nothing_answers_is_replaced() -> None:
     with FakeLdap(never) as server:
         outcome = run(

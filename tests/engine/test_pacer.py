@@ -122,6 +122,21 @@ def test_limit_of_the_run_is_kept_exactly_by_any_fleet(
     assert sum(counts) == limit
 
 
+@pytest.mark.parametrize(
+    ("rate_per_s", "duration_s", "arrivals"),
+    # as products of doubles 231 - 3e-14, 990 - 1e-13 and 57 + 7e-15
+    [(33, 7, 231), (33, 30, 990), (19, 3, 57)],
+)
+def test_the_last_arrival_is_neither_lost_nor_won_by_rounding(
+    sampler: Sampler, rate_per_s: int, duration_s: int, arrivals: int
+) -> None:
+    rate = rate_per_s / S
+    sampler.profile([Segment(LINEAR, duration_s * S, rate, rate)] * 2)
+    assert len(sampler.arrivals(CONSTANT)) == 2 * arrivals
+    # the second segment goes on where the first one ends, to the ulp
+    assert sampler.expected(duration_s * S) == arrivals
+
+
 @given(split=splits)
 def test_constant_arrivals_are_the_same_however_they_are_cut(
     sampler: Sampler, split: tuple[int, list[int]]

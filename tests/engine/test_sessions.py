@@ -188,6 +188,23 @@ def test_time_of_a_sequence_is_that_of_all_its_steps(ends_with_unbind: bool) -> 
     assert times.sum_ns == steps_ns + 5 * 30 * MS
 
 
+def test_sequence_of_one_step_with_an_answer_has_no_time_of_its_own() -> None:
+    operations = [search(), without_response("unbind", literal(b"\x42\x00"))]
+    with FakeLdap(answer) as server:
+        outcome = ended(
+            stream(
+                server.uri,
+                connections=1,
+                variables=1,
+                total_operations=5,
+                operations=operations,
+                scripts=[(1, [(0, 0), (1, 0)])],
+            )
+        )
+    assert outcome.count("succeeded") == 5
+    assert outcome.histogram(SEQUENCE_TIME).total == 0
+
+
 def test_sequence_that_a_step_ends_has_no_time() -> None:
     fails = iter([0, 0, 0, 32] * 10)
     with FakeLdap(lambda peer, one: peer.send(result(one, next(fails)))) as server:
