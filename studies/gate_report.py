@@ -26,6 +26,7 @@ from ldapslam.reports.document import (
     table,
 )
 from ldapslam.reports.typeset import NOT_AVAILABLE
+from ldapslam.studies.badge import badge
 from ldapslam.studies.baseline import Baseline
 from ldapslam.studies.gate import (
     ANSWERS,
@@ -205,14 +206,23 @@ def gate_document(answer: GateAnswer) -> Document:
     )
 
 
+_BADGE_COLOURS = {
+    NO_REGRESSION: "#1a7f37",
+    REGRESSION: "#b31d28",
+    CANNOT_TELL: "#7a5c00",
+}
+
+
 def write_gate(answer: GateAnswer, folder: Path) -> list[Path]:
-    """Write gate.html, .pdf, .txt, .json, .md, .tap and junit.xml; their paths."""
+    """Write gate.html, .pdf, .txt, .json, .md, .tap, junit.xml and badge.svg; their
+    paths."""
     content = gate_document(answer)
     drawn = {place.name: _chart(answer, place) for place in content.charts()}
     texts = {
         "junit.xml": junit(answer),
         f"{GATE}.md": markdown(answer),
         f"{GATE}.tap": tap(answer),
+        "badge.svg": badge(f"gate {answer.job}", answer.answer.answer, _BADGE_COLOURS),
     }
     return write_reports(folder, GATE, content, drawn, gate_json(answer), texts)
 

@@ -839,6 +839,7 @@ PROCESS = ("process", "ldap://a", CPU[:2], [row[:2] for row in cpu(0.3, 0.2, 0)]
         ("search.p99 / search.p50 < 3", (), "PASS", ""),
         ("search.p99 / search.p50 < 1.2", (), "FAIL", "was 1.4"),
         ("search.p50 - search.p50 <= 0ms", (), "INVALID", "a longer run"),
+        ("search.p50 - search.p50 >= 0ms", (), "INVALID", "a longer run"),
         ("throughput / 2 > 240/s", (), "PASS", ""),
         ("host(db).cpu + search.p50 < 5ms", (BUSY,), "INVALID", "cannot be added up"),
     ],

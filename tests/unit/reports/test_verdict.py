@@ -415,6 +415,29 @@ def test_a_run_that_ended_early_owes_only_what_was_reached() -> None:
     assert "intervals_complete" not in broken(summary_of(replace(scenario, lost=lost)))
 
 
+@pytest.mark.parametrize(
+    ("threshold", "verdict", "reason"),
+    [
+        ("readers.search.throughput > 1000000/s", "FAIL", "threshold failed: "),
+        ("readers.search.throughput > 1/s", "INVALID", "a threshold ended the run"),
+    ],
+)
+def test_a_run_that_a_threshold_ended_is_judged_by_what_was_measured(
+    threshold: str, verdict: str, reason: str
+) -> None:
+    ended = {
+        "state": "aborted",
+        "manifest": {"ending": {"drained_ns": 6_500_000_000}},
+    }
+    scenario = Scenario(run=ended, thresholds=(threshold,))
+    lost = frozenset((agent, n) for agent in scenario.agents for n in range(7, 10))
+    summary = summary_of(replace(scenario, lost=lost))
+    assert "run_completed" not in broken(summary)
+    assert "intervals_complete" not in broken(summary)
+    assert summary.verdict == verdict
+    assert summary.reasons[0].startswith(reason)
+
+
 def test_rules_of_open_streams_have_nothing_to_check_in_a_closed_loop() -> None:
     run = run_record(Scenario())
     readers = [one for one in run.plan["streams"] if one["name"] == "readers"]

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""configs/ci, executed: the shell script for real, and the steps of each system in a
+shell, with what that system sets."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ldapslam.agent._engine import Responder
+
+ROOT = Path(__file__).parents[2]
+CI = ROOT / "configs" / "ci"
+LDAPSLAM = Path(sys.executable).with_name("ldapslam")
+JOB = """\
+job: gate
+targets: {server: "ldap://127.0.0.1:1"}
+run: {duration: 500ms, interval: 100ms, drain: 1s}
+validity: {send_lag_p99: 100ms, stall: 2s, loop_share: 100%, run_queue_share: 100%,
+           busy_share: 100%, disturbed_intervals: 100%}
+streams:
+  - name: readers
+    target: server
+    load: {closed: {clients: 4}}
+    operations: [{search: {base: "dc=example,dc=com", scope: base}}]
+"""
+#: Stands for a gate: notes its arguments, leaves results, ends with $CODE.
+STUB = """\
+#!/bin/sh
+printf '%s\\n' "$@" > "$NOTES"
+mkdir -p "$OUT"
+echo '# the summary' > "$OUT/gate.md"
+echo '{"answer": "cannot tell"}' > "$OUT/gate.json"
+exit "$CODE"
+"""
+
+
+@pytest.fixture
+def stub(tmp_path: Path) -> Path:
+    path = tmp_path / "stub"
+    path.write_text(STUB)
+    path.chmod(0o755)
+    return path
+
+
+def shell(
+    command: str, folder: Path, variables: Mapping[str, str]
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["bash", "-eo", "pipefail", "-c", command],
+        cwd=folder,
+        env={"PATH": os.environ["PATH"], **variables},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def test_the_script_runs_a_gate_and_ends_with_its_exit_code(tmp_path: Path) -> None:
+    (tmp_path / "gate.yaml").write_text(JOB)
+    quick, slow = (Responder(delays=[(1, ms * 1_000_000)]) for ms in (1, 4))
+    quick.start()
+    slow.start()
+    summary = tmp_path / "summary.md"
+    variables = {
+        "JOB": "gate.yaml",
+        "OLD": quick.uri,
+        "NEW": slow.uri,
+        "TOLERANCE": "20%\nerrors=1%",
+        "LDAPSLAM": str(LDAPSLAM),
+        "GITHUB_STEP_SUMMARY": str(summary),
+    }
+    try:
+        ended = shell(str(CI / "gate.sh"), tmp_path, variables)
+    finally:
+        quick.stop()
+        slow.stop()
+    found = json.loads((tmp_path / "gate" / "gate.json").read_text())
+    # on a machine that is busy with other tests, it may not be able to tell
+    codes = {"regression": 1, "cannot tell": 3}
+    assert ended.returncode == codes[found["answer"]], ended.stderr
+    assert summary.read_text() == (tmp_path / "gate" / "gate.md").read_text()
+    assert found["answer"] in (tmp_path / "gate" / "badge.svg").read_text()
+
+
+def test_the_script_hands_each_line_on_as_one_argument(
+    tmp_path: Path, stub: Path
+) -> None:
+    variables = {
+        "JOB": "my job.yaml",
+        "OLD": "/opt/old server\n  users=2000",
+        "NEW": "/opt/new\n\n",
+        "LAB": "slapd",
+        "LDAPSLAM": str(stub),
+        "NOTES": str(tmp_path / "notes"),
+        "OUT": "gate",
+        "CODE": "3",
+    }
+    assert shell(str(CI / "gate.sh"), tmp_path, variables).returncode == 3
+    lines = (tmp_path / "notes").read_text().splitlines()
+    assert lines == [
+        *("gate", "my job.yaml", "--out", "gate", "--time", "5m", "--lab", "slapd"),
+        *("--old", "/opt/old server", "--old", "users=2000", "--new", "/opt/new"),
+    ]
+
+
+def test_the_script_says_that_it_needs_a_job(tmp_path: Path) -> None:
+    ended = shell(str(CI / "gate.sh"), tmp_path, {})
+    assert ended.returncode != 0
+    assert "set JOB to the path of a job file" in ended.stderr
+
+
+@pytest.mark.parametrize("code", [0, 1, 3])
+def test_the_composite_action(tmp_path: Path, stub: Path, code: int) -> None:
+    action = yaml.safe_load((CI / "github" / "action.yml").read_text())
+    inputs = {name: one.get("default", "") for name, one in action["inputs"].items()}
+    inputs |= {"job": "search.yaml", "old": "a", "new": "b"}
+    install, gate, keep = action["runs"]["steps"]
+    # the package that it installs is this one
+    [source] = re.findall(r"\$GITHUB_ACTION_PATH/\S+(?=\")", install["run"])
+    folder = source.replace("$GITHUB_ACTION_PATH", str(CI / "github"))
+    assert Path(folder).resolve() == ROOT
+    program = tmp_path / "ldapslam" / "bin" / "ldapslam"
+    program.parent.mkdir(parents=True)
+    program.symlink_to(stub)
+    step = {name: _filled(value, inputs) for name, value in gate["env"].items()}
+    output = tmp_path / "output"
+    variables = {
+        **step,
+        "RUNNER_TEMP": str(tmp_path),
+        "GITHUB_ACTION_PATH": str(CI / "github"),
+        "GITHUB_OUTPUT": str(output),
+        "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md"),
+        "NOTES": str(tmp_path / "notes"),
+        "CODE": str(code),
+    }
+    ended = shell(gate["run"], tmp_path, variables)
+    assert ended.returncode == code, ended.stderr
+    assert output.read_text() == "answer=cannot tell\n"
+    assert (tmp_path / "summary.md").read_text() == "# the summary\n"
+    assert (keep["if"], _filled(keep["with"]["path"], inputs)) == ("always()", "gate")
+
+
+def _filled(text: str, inputs: Mapping[str, str]) -> str:
+    return re.sub(r"\$\{\{ inputs\.(\w+) \}\}", lambda match: inputs[match[1]], text)
+
+
+def test_the_gitlab_job(tmp_path: Path, stub: Path) -> None:
+    job = yaml.safe_load((CI / "gitlab.yml").read_text())[".ldapslam-gate"]
+    (tmp_path / ".ldapslam" / "bin").mkdir(parents=True)
+    (tmp_path / ".ldapslam" / "bin" / "ldapslam").symlink_to(stub)
+    (tmp_path / "ldapslam").symlink_to(ROOT)
+    variables = {
+        **job["variables"],
+        "JOB": "search.yaml",
+        "NOTES": str(tmp_path / "notes"),
+        "CODE": "3",
+    }
+    ended = shell("\n".join(job["script"]), tmp_path, variables)
+    assert ended.returncode == job["allow_failure"]["exit_codes"] == 3
+    assert (tmp_path / job["variables"]["OUT"] / "gate.md").exists()
+    assert job["artifacts"]["reports"]["junit"] == "$OUT/junit.xml"
+
+
+def test_the_jenkins_stage(tmp_path: Path, stub: Path) -> None:
+    text = (CI / "Jenkinsfile").read_text()
+    variables: dict[str, Any] = dict(re.findall(r"(\w+) = '([^']*)'", text))
+    (tmp_path / ".ldapslam" / "bin").mkdir(parents=True)
+    (tmp_path / ".ldapslam" / "bin" / "ldapslam").symlink_to(stub)
+    (tmp_path / "ldapslam").symlink_to(ROOT)
+    [script] = re.findall(r"sh\(script: '([^']*)'", text)
+    notes = tmp_path / "notes"
+    more = {**variables, "NOTES": str(notes), "CODE": "1"}
+    assert shell(script, tmp_path, more).returncode == 1
+    assert "--lab\nslapd\n" in notes.read_text()
+    assert text.count("{") == text.count("}")
