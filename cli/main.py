@@ -9,6 +9,7 @@ of ours: its trace goes to a file that the message names.
 from __future__ import annotations
 
 import ast
+import difflib
 import importlib
 import importlib.util
 import logging
@@ -41,45 +42,84 @@ from ldapslam.cli.console import (
 # lines of its own, about failed handshakes among others.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
-# Command -> module of cli/ that has it, in the order of `ldapslam --help`.
+# Heading -> command -> module of cli/ that has it, in the order of `ldapslam --help`.
+_GROUPS = {
+    "Measure": {
+        "demo": "measure.demo",
+        "run": "measure.run",
+        "check": "measure.check",
+        "replay": "measure.replay",
+        "job": "measure.job",
+        "selfcheck": "measure.selfcheck",
+    },
+    "Measure without a job file": {
+        "search": "measure.one_line",
+        "add": "measure.one_line",
+        "modify": "measure.one_line",
+        "delete": "measure.one_line",
+        "bind": "measure.one_line",
+        "mix": "measure.one_line",
+    },
+    "Many runs": {
+        "study": "study.study",
+        "capacity": "study.capacity",
+        "gate": "study.gate",
+        "baseline": "study.baseline",
+    },
+    "Results": {
+        "report": "results.report",
+        "compare": "results.compare",
+        "history": "results.history",
+        "verify": "results.verify",
+        "store": "results.store",
+    },
+    "Directories and data": {
+        "lab": "data.lab",
+        "data": "data.data",
+    },
+    "A fleet's runs": {
+        "submit": "fleet.submit",
+        "list": "fleet.operate",
+        "show": "fleet.operate",
+        "watch": "fleet.operate",
+        "cancel": "fleet.operate",
+        "schedule": "fleet.schedule",
+        "maintenance": "fleet.schedule",
+    },
+    "A fleet": {
+        "coordinator": "serve.serve",
+        "agent": "serve.serve",
+        "agents": "fleet.agents",
+        "audit": "fleet.schedule",
+        "health": "fleet.operate",
+        "pki": "serve.pki",
+    },
+    "The shell": {
+        "completion": "main",
+    },
+}
 _COMMANDS = {
-    "demo": "measure.demo",
-    "run": "measure.run",
-    "check": "measure.check",
-    "study": "study.study",
-    "capacity": "study.capacity",
-    "gate": "study.gate",
-    "baseline": "study.baseline",
-    "search": "measure.one_line",
-    "add": "measure.one_line",
-    "modify": "measure.one_line",
-    "delete": "measure.one_line",
-    "bind": "measure.one_line",
-    "compare": "results.compare",
-    "mix": "measure.one_line",
-    "replay": "measure.replay",
-    "data": "data.data",
-    "lab": "data.lab",
-    "selfcheck": "measure.selfcheck",
-    "coordinator": "serve.serve",
-    "agent": "serve.serve",
-    "submit": "fleet.submit",
-    "list": "fleet.operate",
-    "show": "fleet.operate",
-    "watch": "fleet.operate",
-    "cancel": "fleet.operate",
-    "agents": "fleet.agents",
-    "schedule": "fleet.schedule",
-    "maintenance": "fleet.schedule",
-    "audit": "fleet.schedule",
-    "pki": "serve.pki",
-    "report": "results.report",
-    "history": "results.history",
-    "verify": "results.verify",
-    "store": "results.store",
-    "health": "fleet.operate",
-    "job": "measure.job",
-    "completion": "main",
+    name: module for group in _GROUPS.values() for name, module in group.items()
+}
+
+#: What others call it -> our command.
+_SAME_AS = {
+    "validate": "check",
+    "lint": "check",
+    "start": "run",
+    "quickstart": "demo",
+    "init": "job describe",
+    "status": "show",
+    "stop": "cancel",
+    "searchrate": "search",
+    "modrate": "modify",
+    "addrate": "add",
+    "authrate": "bind",
+    "delrate": "delete",
+    "mixedload": "mix",
+    "ldclt": "mix",
+    "lb": "search",
+    "diff": "compare",
 }
 
 _PACKAGE = "ldapslam.cli"
@@ -100,12 +140,31 @@ class Commands(click.Group):
         command: click.Command = getattr(module, f"{cmd_name}_command")
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name in _COMMANDS or name.startswith("-"):
+            return super().resolve_command(ctx, args)
+        close = difflib.get_close_matches(name, _COMMANDS, 1)
+        meant = _SAME_AS.get(name.lower()) or "".join(close)
+        hint = "see `ldapslam --help`"
+        if meant:
+            hint = f"did you mean `ldapslam {meant}`?"
+        if Path(name).is_file():
+            hint = f"did you mean `ldapslam run {name}`?"
+        raise click.UsageError(f"no command {name!r}: {hint}")
+
     def format_commands(
         self, ctx: click.Context, formatter: click.HelpFormatter
     ) -> None:
         """As click does, with what `short_help` finds: no command is imported."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, short_help(name)) for name in _COMMANDS])
+        width = max(map(len, _COMMANDS))
+        for heading, commands in _GROUPS.items():
+            with formatter.section(heading):
+                formatter.write_dl(
+                    [(name.ljust(width), short_help(name)) for name in commands]
+                )
 
     def shell_complete(
         self, ctx: click.Context, incomplete: str

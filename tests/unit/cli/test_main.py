@@ -226,3 +226,40 @@ def test_grpc_prints_nothing_of_its_own_unless_it_is_asked_to(
         check=True,
     )
     assert ended.stdout.split() == [found]
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("validate", "check"),
+        ("searchrate", "search"),
+        ("ldclt", "mix"),
+        ("studdy", "study"),
+        ("frobnicate", "--help"),
+    ],
+)
+def test_a_command_that_there_is_not_is_answered_with_the_one_meant(
+    word: str, meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.run([word, "x"]) == ExitCode.USAGE
+    assert f"`ldapslam {meant}`" in capsys.readouterr().err
+
+
+def test_a_job_file_without_a_command_is_answered_with_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = tmp_path / "search.yaml"
+    job.touch()
+    assert main.run([str(job)]) == ExitCode.USAGE
+    assert f"`ldapslam run {job}`" in capsys.readouterr().err
+
+
+def test_the_help_has_every_command_below_a_heading(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main.run(["--help"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    commands = [line.split()[0] for line in lines if re.match("  [a-z]+  ", line)]
+    with click.Context(main.cli) as context:
+        assert commands == main.cli.list_commands(context)
+    assert "Measure:" in lines
