@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from ldapslam.cli.console import json_option, put, put_json
+from ldapslam.cli.measure.new_job import new_command
 from ldapslam.jobs.describe import describe, job_schema_text
 from ldapslam.jobs.fields.sections import fields_of
 from ldapslam.jobs.operations import OPERATIONS
@@ -15,9 +16,9 @@ from ldapslam.jobs.types import job_types
 from ldapslam.jobs.types.base import JobType
 
 
-@click.group("job")
+@click.group("job", commands=[new_command])
 def job_command() -> None:
-    """What a job file can say."""
+    """Make a first job file, and say what a job file can have."""
 
 
 @job_command.command("schema")

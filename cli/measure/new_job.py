@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`job new`: a first job for a directory that is there."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ldapslam.base.errors import ConfigError, ExitCode
+from ldapslam.cli.console import put, say
+from ldapslam.cli.measure.one_line_options import (
+    compose_head,
+    connection_options,
+    in_words_of_options,
+)
+from ldapslam.cli.options import add_options, option
+
+#: Entries that are read, unless --sample says otherwise.
+_SAMPLE = 2_000
+
+
+@click.command("new")
+@click.argument("uri")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@add_options(
+    connection_options,
+    option("-b --base DN", "Where to look for entries; else the first suffix."),
+    option(
+        "-r --rate RATE", "Searches per second, in an open loop: 50/s.", default="50/s"
+    ),
+    option("-d --duration TIME", "Length of the measurement.", default="30s"),
+    option("--sample N", "Most entries that are read.", type=int, default=_SAMPLE),
+)
+@in_words_of_options()
+def new_command(uri: str, file: Path, **given: Any) -> ExitCode:
+    """Write a first job for the directory at URI to FILE.
+
+    Reads a sample of its entries, changes nothing, and makes a job that searches for
+    them one by one. Their values are in a file beside FILE, which only you may read.
+
+    \b
+      ldapslam job new ldap://ds1.example.com first.yaml
+      ldapslam job new ldaps://ds1 first.yaml -D uid=me,… -y FILE --ca-file ca.pem
+    """
+    from ldapslam.directory.sample import sample_of
+    from ldapslam.jobs.plan import agent_plan
+
+    values_file = file.with_suffix(".values.txt")
+    for one in (file, values_file):
+        if one.exists():
+            raise ConfigError(
+                f"the file {str(one)!r} is there already",
+                hint="remove it, or name another one",
+            )
+    if "://" not in uri:
+        raise click.UsageError(f"expected a URI such as ldap://{uri}, got {uri!r}")
+    job = compose_head(file.stem, [uri], given, "URI")
+    stream, search = ("streams", 0), ("streams", 0, "operations", 0, "search")
+    for path, value, words in (
+        (("run", "warm_up"), "3s", ""),
+        (("run", "duration"), given["duration"], "-d"),
+        ((*stream, "name"), "lookups", ""),
+        ((*stream, "target"), "directory", ""),
+        ((*stream, "load", "open", "rate"), given["rate"], "-r"),
+        ((*stream, "load", "open", "connections"), 8, ""),
+        ((*search, "base"), given["base"] or "", "-b"),
+        ((*search, "filter"), "(uid=*)", ""),
+    ):
+        job.put(path, value, words)
+    # its connections are those of a run
+    [planned] = agent_plan(job.load(), agent_index=0, agent_count=1, seed=0).streams
+    access = planned.connection.resolved()
+    found = sample_of(uri, access, given["base"], given["sample"])
+    wanted = f"({found.attribute}=[file:{values_file.name}])"
+    job.put((*search, "base"), found.base, "-b")
+    job.put((*search, "filter"), wanted, "")
+    job.comments["run"] = "Three seconds at full rate, then what counts."
+    job.comments["thresholds"] = "What must hold for PASS. Others hold by default."
+    job.tree["thresholds"] = ["lookups.search.p99 < 100ms", "lookups.search.empty < 1%"]
+    job.head = (
+        f"Searches for {len(found.values):,} entries of {found.base}, one by one.",
+        "`ldapslam job describe` explains what a job may say.",
+    )
+    _write(values_file, "".join(f"{_escaped(one)}\n" for one in found.values))
+    _write(file, job.text())
+    say(
+        f"read {found.entries:,} entries below {found.base!r}; their {found.attribute} "
+        f"is in {values_file}\nnext: ldapslam check {file}, then ldapslam run {file}"
+    )
+    put(str(file))
+    return ExitCode.PASS
+
+
+def _escaped(value: str) -> str:
+    """As a filter has it (RFC 4515)."""
+    from ldap.filter import escape_filter_chars
+
+    escaped: str = escape_filter_chars(value)
+    return escaped
+
+
+def _write(path: Path, text: str) -> None:
+    """Values of a directory are nobody else's business."""
+    try:
+        opened = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        with open(opened, "w", encoding="utf-8") as one:
+            one.write(text)
+    except OSError as error:
+        raise ConfigError(
+            f"the file {str(path)!r} cannot be written: {error.strerror}",
+            hint="name another one",
+        ) from error

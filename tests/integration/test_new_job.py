@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ldapslam job new` makes a job for a directory that is there, and the job runs."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from ldapslam.base.errors import ExitCode
+from ldapslam.lab import Lab
+from support.command_line import ldapslam
+from support.fake_ldap import FakeLdap, answer_with
+
+
+@pytest.mark.parametrize("is_bound", [False, True])
+def test_the_job_finds_what_is_there(lab: Lab, tmp_path: Path, is_bound: bool) -> None:
+    identity = ("-D", lab.admin_dn, "-y", lab.admin_password_file) if is_bound else ()
+    made = ldapslam(
+        *("job", "new", lab.supplier.uri, "first.yaml", "-r", "200/s", "-d", "2s"),
+        *("--sample", "40"),
+        *map(str, identity),
+        cwd=tmp_path,
+    )
+    assert made.returncode == 0, made.stderr
+    assert made.stdout == "first.yaml\n"
+    values = tmp_path / "first.values.txt"
+    assert stat.S_IMODE(values.stat().st_mode) == 0o600
+    found = values.read_text().splitlines()
+    assert len(found) == len(set(found)) == 40
+    # p99 needs more than two seconds
+    more = ("--set", "thresholds=[lookups.search.p90 < 1s, lookups.search.empty < 1%]")
+    ended = ldapslam("run", "first.yaml", *more, cwd=tmp_path)
+    assert ended.returncode in (ExitCode.PASS, ExitCode.INVALID), ended.stdout
+    assert "lookups.search.empty < 1%" in ended.stdout
+    assert "searches found nothing" not in ended.stdout
+
+
+def test_nothing_is_written_over(lab: Lab, tmp_path: Path) -> None:
+    (tmp_path / "first.values.txt").write_text("mine\n")
+    made = ldapslam("job", "new", lab.supplier.uri, "first.yaml", cwd=tmp_path)
+    assert made.returncode == ExitCode.USAGE
+    assert "'first.values.txt' is there already" in made.stderr
+    assert not (tmp_path / "first.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("base", "code", "says"),
+    [
+        ("dc=nowhere", ExitCode.TARGET, "below 'dc=nowhere'"),
+        ("x", ExitCode.USAGE, "-b: expected a DN, got 'x'"),
+    ],
+)
+def test_a_base_without_entries_is_told(
+    lab: Lab, tmp_path: Path, base: str, code: int, says: str
+) -> None:
+    made = ldapslam(
+        "job", "new", lab.supplier.uri, "first.yaml", "--base", base, cwd=tmp_path
+    )
+    assert made.returncode == code
+    assert says in made.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_that_refuses_searches_is_told(tmp_path: Path) -> None:
+    with FakeLdap(answer_with(50)) as server:
+        made = ldapslam("job", "new", server.uri, "first.yaml", cwd=tmp_path)
+    assert made.returncode == ExitCode.TARGET
+    assert "hint: " in made.stderr
