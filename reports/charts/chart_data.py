@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -129,6 +130,36 @@ def _line(
         ys += [math.nan if value is None else value] * len(at_s)
         last_s = end_s
     return xs, ys
+
+
+def spans_of(
+    timeline: Timeline, xs: Sequence[float], ys: Sequence[float], *, is_steps: bool
+) -> tuple[list[float], list[float], list[float]]:
+    """Where each value of a line begins and ends, and the values. One in the middle of
+    a point is of that point; others, as of samples, reach half way to their
+    neighbours."""
+    points = {
+        (start_s + end_s) / 2: (start_s, end_s)
+        for start_s, end_s in zip(timeline.start_s, timeline.end_s, strict=True)
+    }
+    if is_steps:
+        edges = list(pairwise(xs))
+    elif all(x in points for x, y in zip(xs, ys, strict=True) if not math.isnan(y)):
+        edges = [points.get(x, (x, x)) for x in xs]
+    else:
+        halves = [(later - x) / 2 for x, later in pairwise(xs)] or [0]
+        before, after = [halves[0], *halves], [*halves, halves[-1]]
+        edges = [
+            (x - left, x + right)
+            for x, left, right in zip(xs, before, after, strict=True)
+        ]
+    found = [
+        (start, end, y)
+        for (start, end), y in zip(edges, ys, strict=False)
+        if start < end
+    ]
+    starts, ends, values = ([one[place] for one in found] for place in range(3))
+    return starts, ends, values
 
 
 def lonely(ys: Sequence[float]) -> list[int]:

@@ -37,6 +37,7 @@ from ldapslam.reports.charts.chart_data import (
     panels_of,
     queued,
     size_of,
+    spans_of,
     steps,
     too_few,
     waited,
@@ -56,6 +57,7 @@ from ldapslam.reports.typeset import THIN
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.text import Text
 
 
 #: Colours that a page may replace for a dark ground (see html.py).
@@ -145,7 +147,7 @@ def _ground(axes: Any, summary: Summary, *, is_first: bool) -> None:
         name = phase.name.replace("_", " ")
         if is_first and width_in > 0.062 * len(name):
             middle_s = (phase.start_s + phase.end_s) / 2
-            place = {"ha": "center", "va": "bottom", "transform": above}
+            place = {"ha": "center", "va": "bottom", "transform": above, "gid": _MOVING}
             axes.text(middle_s, 1.02, name, color=MUTED, fontsize=6.5, **place)
     for start_s, stop_s in gap_spans(timeline, end_s):
         axes.axvspan(
@@ -162,7 +164,7 @@ def _ground(axes: Any, summary: Summary, *, is_first: bool) -> None:
     for numbers, at_s in event_marks(summary):
         axes.axvline(at_s, color=ALARM, linewidth=0.7, linestyle=(0, (1, 2)))
         if is_first:
-            place = {"ha": "left", "va": "top", "transform": above}
+            place = {"ha": "left", "va": "top", "transform": above, "gid": _MOVING}
             axes.text(at_s, 0.97, f" {numbers}", color=ALARM, fontsize=6, **place)
 
 
@@ -278,11 +280,19 @@ def draw(summary: Summary, places: Sequence[ChartPlace]) -> dict[str, str]:
             return _DRAWINGS[name](summary)
         return _monitor(summary, summary.monitors[number])
 
-    return {one.name: svg_of(one, partial(figure, one.name)) for one in places}
+    return {
+        one.name: svg_of(one, partial(figure, one.name), summary.timeline)
+        for one in places
+    }
 
 
-def svg_of(place: ChartPlace, draw_figure: Callable[[], Figure]) -> str:
-    """The figure, drawn in the reports' style, as SVG for this place."""
+def svg_of(
+    place: ChartPlace,
+    draw_figure: Callable[[], Figure],
+    timeline: Timeline | None = None,
+) -> str:
+    """The figure, drawn in the reports' style, as SVG for this place; `timeline` is
+    that of its panels over the run's time."""
     import matplotlib
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
@@ -292,10 +302,12 @@ def svg_of(place: ChartPlace, draw_figure: Callable[[], Figure]) -> str:
         for axes in _over_time_of(figure):
             for number, line in enumerate(axes.lines):
                 line.set_gid(f"{axes.get_gid()}-{number}")
+            for number, text in enumerate(_moving_of(axes)):
+                text.set_gid(f"{axes.get_gid()}-{_MOVING}-{number}")
         # not savefig: that draws once more, only to lay out the figure
         canvas: Any = FigureCanvasSVG(figure)
         canvas.print_svg(out, metadata={"Date": None})
-        data = _readable(figure, place.name)
+        data = _readable(figure, place.name, timeline) if timeline else {}
     return embeddable(out.getvalue(), place, data)
 
 
@@ -303,31 +315,37 @@ def svg_of(place: ChartPlace, draw_figure: Callable[[], Figure]) -> str:
 _TIME = "over-time-"
 
 
-def _readable(figure: Figure, name: str) -> dict[str, Any]:
-    """The values of the lines over time, for the report's script: {width, height, xs,
-    panels: [{box, x, unit, lines: [{id, label, colour, xs, y}]}]}. Lengths in pt, box
-    as left, top, right, bottom; x: the ends of the axis; a line's xs: the place of its
-    times in `xs`. Empty without any."""
+def _readable(figure: Figure, name: str, timeline: Timeline) -> dict[str, Any]:
+    """The panels over time, for the report's script: {width, unit_s, spans, panels:
+    [{id, box, x, unit, texts, lines: [{id, label, colour, spans, y}]}]}. Lengths in pt,
+    box as left, top, right, bottom; x: the ends of the axis in s, unit_s: what it
+    counts in; texts: [id, place in s]; a line's spans: the place in `spans` of where
+    its values begin and end. Empty without any panel."""
     width, height = (72 * inches for inches in figure.get_size_inches())
-    every: dict[tuple[float, ...], int] = {}
+    every: dict[tuple[tuple[float, ...], tuple[float, ...]], int] = {}
     panels = []
     for axes in _over_time_of(figure):
         box = axes.get_position()
-        lines = [
-            {
-                "id": f"{name}-{line.get_gid()}",
-                "label": str(line.get_label()),
-                "colour": line.get_color(),
-                "xs": every.setdefault(_shortened(line.get_xdata()), len(every)),
-                "y": [
-                    None if math.isnan(y) else y for y in _shortened(line.get_ydata())
-                ],
-            }
-            for line in axes.lines
-            if not str(line.get_label()).startswith("_")
-        ]
+        lines = []
+        for line in axes.lines:
+            if str(line.get_label()).startswith("_"):
+                continue
+            drawn: Any = line.get_data()
+            is_steps = line.get_drawstyle() == "steps-post"
+            starts, ends, values = spans_of(timeline, *drawn, is_steps=is_steps)
+            spans = _shortened(starts, 7), _shortened(ends, 7)
+            lines.append(
+                {
+                    "id": f"{name}-{line.get_gid()}",
+                    "label": str(line.get_label()),
+                    "colour": line.get_color(),
+                    "spans": every.setdefault(spans, len(every)),
+                    "y": [None if math.isnan(y) else y for y in _shortened(values)],
+                }
+            )
         panels.append(
             {
+                "id": f"{name}-{axes.get_gid()}",
                 "box": _shortened(
                     (
                         *(box.x0 * width, (1 - box.y1) * height),
@@ -336,20 +354,33 @@ def _readable(figure: Figure, name: str) -> dict[str, Any]:
                 ),
                 "x": axes.get_xlim(),
                 "unit": axes.get_ylabel(),
+                "texts": [
+                    (f"{name}-{text.get_gid()}", text.get_position()[0])
+                    for text in _moving_of(axes)
+                ],
                 "lines": lines,
             }
         )
-    if not any(panel["lines"] for panel in panels):
+    if not panels:
         return {}
-    return {"width": width, "height": height, "xs": [*every], "panels": panels}
+    unit_s = 3600 if end_of(timeline) > _MOST_SECONDS else 1
+    return {"width": width, "unit_s": unit_s, "spans": [*every], "panels": panels}
 
 
 def _over_time_of(figure: Figure) -> list[Axes]:
     return [one for one in figure.axes if str(one.get_gid()).startswith(_TIME)]
 
 
-def _shortened(values: Any) -> tuple[float, ...]:
-    return tuple(float(f"{value:.5g}") for value in values)
+#: Mark of the texts that stand at a time.
+_MOVING = "at"
+
+
+def _moving_of(axes: Axes) -> list[Text]:
+    return [one for one in axes.texts if one.get_gid()]
+
+
+def _shortened(values: Any, digits: int = 5) -> tuple[float, ...]:
+    return tuple(float(f"{value:.{digits}g}") for value in values)
 
 
 @dataclass(frozen=True)
@@ -469,6 +500,7 @@ def _throughput(summary: Summary) -> Figure:
             *steps(summary.timeline, series.offered_per_s),
             color=INK,
             linestyle=_DASHED,
+            drawstyle="steps-post",
             linewidth=0.9,
             label="due",
         )

@@ -1,5 +1,6 @@
 // The report is complete without this: it adds values under the pointer, series that can
-// be hidden, charts as large as the window, and a choice of light or dark.
+// be hidden, a look at a part of the run, charts as large as the window, and a choice of
+// light or dark.
 "use strict";
 
 const element = (name, properties = {}, ...children) => {
@@ -17,24 +18,64 @@ const clock = (seconds) => {
   return parts.map((part) => String(part).padStart(2, "0")).join(":");
 };
 
-// The place of the value nearest to x; xs ascend.
-const nearest = (xs, x) => {
-  let low = 0;
-  let high = xs.length - 1;
-  while (high - low > 1) {
-    const middle = (low + high) >> 1;
-    if (xs[middle] <= x) low = middle;
-    else high = middle;
+// What all charts over time show, in s: [from, to]; null: the whole run.
+let view = null;
+const charts = [];
+const look = (at) => {
+  view = at;
+  for (const draw of charts) draw();
+};
+
+// Of a line: the value at a time, null where it has none; spans ascend.
+const value = ([starts, ends], ys, at) => {
+  const place = starts.findLastIndex((start) => start <= at);
+  return place >= 0 && at <= ends[place] ? ys[place] : null;
+};
+
+// What moves a panel's drawing to a view; the clip paths stay.
+const movable = (panel) => {
+  const axes = document.getElementById(panel.id);
+  const [left, , right] = panel.box;
+  const [start, end] = panel.x;
+  const parts = [];
+  const keep = (one, name, changed) => {
+    const whole = one.getAttribute(name);
+    parts.push((...move) => one.setAttribute(name, changed(whole, ...move)));
+  };
+  for (const one of axes.querySelectorAll("path[clip-path], [id*=Fill] path"))
+    keep(one, "d", (d, x) => d.replace(/(?<=[ML] )\S+/g, x));
+  // those at 0 are areas, whose paths have moved
+  for (const one of axes.querySelectorAll("[clip-path] > use"))
+    if (Number(one.getAttribute("x"))) keep(one, "x", (at, x) => x(at));
+  for (const one of axes.querySelectorAll("image")) {
+    one.setAttribute("preserveAspectRatio", "none");
+    keep(one, "x", (at, x) => x(at));
+    keep(one, "width", (width, x, scale) => width * scale);
   }
-  return x - xs[low] <= xs[high] - x ? low : high;
+  const texts = panel.texts.map(([id, at]) => [document.getElementById(id), at]);
+  const ticks = axes.querySelectorAll("[id*=xtick_]");
+  return ([from, to]) => {
+    const scale = (end - start) / (to - from);
+    const pt = (right - left) / (to - from); // in a second
+    const offset = left + (start - from) * pt;
+    const x = (at) => (scale === 1 ? at : (offset + (at - left) * scale).toFixed(2));
+    for (const part of parts) part(x, scale);
+    for (const [text, at] of texts) {
+      text.setAttribute("transform", `translate(${(at - from) * pt - ((at - start) * pt) / scale})`);
+      text.style.display = at < from || at > to ? "none" : "";
+    }
+    for (const tick of ticks) tick.style.display = scale === 1 ? "" : "none";
+  };
 };
 
 // data: see charts.py, _readable.
 const readable = (figure, svg, data) => {
   const hidden = new Set();
   const lines = data.panels.flatMap((panel) => panel.lines);
+  const group = svg.parentElement;
+  const tools = element("div", { className: "series" });
+  figure.insertBefore(tools, group);
 
-  const toggles = element("div", { className: "series" });
   for (const label of new Set(lines.map((line) => line.label))) {
     const colour = lines.find((line) => line.label === label).colour;
     const mark = element("i");
@@ -42,45 +83,93 @@ const readable = (figure, svg, data) => {
     const button = element("button", { type: "button" }, mark, label);
     button.setAttribute("aria-pressed", "true");
     button.addEventListener("click", () => {
-      const isShown = !hidden.delete(label);
-      if (isShown) hidden.add(label);
-      button.setAttribute("aria-pressed", String(!isShown));
-      for (const line of lines.filter((one) => one.label === label)) {
-        const drawn = document.getElementById(line.id);
-        if (drawn) drawn.style.display = isShown ? "none" : "";
-      }
+      const isShown = hidden.delete(label);
+      if (!isShown) hidden.add(label);
+      button.setAttribute("aria-pressed", String(isShown));
+      for (const line of lines.filter((one) => one.label === label))
+        document.getElementById(line.id)?.classList.toggle("off", !isShown);
     });
-    toggles.append(button);
+    tools.append(button);
   }
 
+  const drawn = (name, className) => {
+    const made = document.createElementNS(svg.namespaceURI, name);
+    made.setAttribute("class", className);
+    svg.append(made);
+    return made;
+  };
+  const set = (one, attributes) => {
+    for (const [name, found] of Object.entries(attributes)) one.setAttribute(name, found);
+  };
   const tip = element("div", { className: "tip", hidden: true });
-  const cursor = document.createElementNS(svg.namespaceURI, "line");
-  cursor.setAttribute("class", "cursor");
-  svg.append(cursor);
-  const group = svg.parentElement;
-  group.append(tip);
+  tip.setAttribute("role", "status");
+  const keys = element("p", {
+    className: "keys",
+    textContent: "← → values, ↑ ↓ panel, + − zoom, Esc whole run",
+  });
+  group.append(tip, keys);
+  const cursor = drawn("line", "cursor");
+  const chosen = drawn("rect", "chosen");
+  const ticks = drawn("g", "ticks");
+  const all = element("button", { type: "button", textContent: "Whole run", hidden: true });
+  all.addEventListener("click", () => {
+    look(null);
+    group.focus();
+  });
+  tools.append(all);
 
-  const show = (panel, x) => {
-    const [left, top, right, bottom] = panel.box;
-    const [from, to] = panel.x;
-    const at = from + ((x - left) / (right - left)) * (to - from);
+  const whole = data.panels[0].x;
+  const [left, , right, bottom] = data.panels.at(-1).box;
+  const seen = () => view ?? whole;
+  const time = (x) => seen()[0] + ((x - left) / (right - left)) * (seen()[1] - seen()[0]);
+  const place = (at) => left + ((at - seen()[0]) / (seen()[1] - seen()[0])) * (right - left);
+  const within = (at, [from, to]) => Math.min(to, Math.max(from, at));
+
+  const movers = data.panels.map(movable);
+  charts.push(() => {
+    hide();
+    all.hidden = !view;
+    ticks.replaceChildren();
+    for (const move of movers) move(seen());
+    if (!view) return;
+    const [from, to] = view.map((at) => at / data.unit_s);
+    const power = 10 ** Math.floor(Math.log10((to - from) / 4));
+    const step = power * [1, 2, 5, 10].find((one) => (to - from) / (one * power) <= 8);
+    for (let one = Math.ceil(from / step); one * step <= to; one += 1) {
+      const text = document.createElementNS(svg.namespaceURI, "text");
+      text.textContent = Number((one * step).toPrecision(7));
+      set(text, { x: place(one * step * data.unit_s), y: bottom + 9.5 });
+      ticks.append(text);
+    }
+  });
+  const zoom = (from, to) => {
+    const length = within(to - from, [(whole[1] - whole[0]) / 200, whole[1] - whole[0]]);
+    const start = within((from + to - length) / 2, [whole[0], whole[1] - length]);
+    look(length < whole[1] - whole[0] ? [start, start + length] : null);
+  };
+
+  let at = null; // of the cursor, in s
+  let panel = data.panels[0];
+  const show = () => {
+    const [, top, , low] = panel.box;
     const rows = panel.lines
       .filter((line) => !hidden.has(line.label))
-      .map((line) => [line, line.y[nearest(data.xs[line.xs], at)]])
-      .filter(([, value]) => value !== null && value !== undefined)
-      .map(([line, value]) => element("div", {}, `${line.label} ${number.format(value)}`));
-    tip.replaceChildren(element("strong", {}, clock(at)), ` ${panel.unit}`, ...rows);
+      .map((line) => [line.label, value(data.spans[line.spans], line.y, at)])
+      .filter(([, found]) => found !== null)
+      .map(([label, found]) => element("div", {}, `${label} ${number.format(found)}`));
+    const none = rows.length || !panel.lines.length ? "" : ": no value";
+    tip.replaceChildren(element("strong", {}, clock(at)), ` ${panel.unit}${none}`, ...rows);
     tip.hidden = false;
-    const drawn = svg.getBoundingClientRect();
+    const bounds = svg.getBoundingClientRect();
     const around = group.getBoundingClientRect();
-    const scale = drawn.width / data.width;
+    const scale = bounds.width / data.width;
+    const x = place(at);
     const isRight = x > data.width * 0.7;
-    const left_px = drawn.left - around.left + group.scrollLeft + x * scale;
+    const left_px = bounds.left - around.left + group.scrollLeft + x * scale;
     tip.style.left = `${left_px + (isRight ? -10 - tip.offsetWidth : 10)}px`;
     // within the chart, or the group would scroll
-    tip.style.top = `${Math.min(top * scale, drawn.height - tip.offsetHeight)}px`;
-    for (const [name, value] of Object.entries({ x1: x, x2: x, y1: top, y2: bottom }))
-      cursor.setAttribute(name, value);
+    tip.style.top = `${Math.min(top * scale, bounds.height - tip.offsetHeight)}px`;
+    set(cursor, { x1: x, x2: x, y1: top, y2: low });
     cursor.style.visibility = "visible";
   };
   const hide = () => {
@@ -88,34 +177,74 @@ const readable = (figure, svg, data) => {
     cursor.style.visibility = "hidden";
   };
 
-  let place = null; // of the cursor, when moved by keys
-  svg.addEventListener("pointermove", (event) => {
+  const point = (event) => {
     const bounds = svg.getBoundingClientRect();
-    const x = ((event.clientX - bounds.left) / bounds.width) * data.width;
-    const y = ((event.clientY - bounds.top) / bounds.height) * data.height;
-    const panel = data.panels.find(
-      ({ box: [left, top, right, bottom] }) =>
-        x >= left && x <= right && y >= top && y <= bottom,
+    const scale = data.width / bounds.width;
+    return [(event.clientX - bounds.left) * scale, (event.clientY - bounds.top) * scale];
+  };
+  const panelAt = ([x, y]) =>
+    data.panels.find(
+      ({ box: [from, top, to, low] }) => x >= from && x <= to && y >= top && y <= low,
     );
-    place = panel ? { panel, x } : null;
-    if (place) show(panel, x);
-    else hide();
+  let dragged = null; // from where on, in pt
+  const drop = () => {
+    dragged = null;
+    chosen.style.visibility = "hidden";
+  };
+  const draggedTo = (event) => [dragged, within(point(event)[0], [left, right])].sort((a, b) => a - b);
+  svg.addEventListener("pointerdown", (event) => {
+    // a finger scrolls
+    if (event.button || event.pointerType === "touch" || !panelAt(point(event))) return;
+    dragged = point(event)[0];
+    svg.setPointerCapture(event.pointerId);
   });
+  svg.addEventListener("pointermove", (event) => {
+    if (dragged !== null) {
+      const [x, to] = draggedTo(event);
+      const [, top] = data.panels[0].box;
+      set(chosen, { x, width: to - x, y: top, height: bottom - top });
+      chosen.style.visibility = "visible";
+    }
+    const found = panelAt(point(event));
+    if (!found) return hide();
+    panel = found;
+    at = time(point(event)[0]);
+    show();
+  });
+  svg.addEventListener("pointerup", (event) => {
+    if (dragged === null) return;
+    const [from, to] = draggedTo(event);
+    drop();
+    if (to - from > 4) zoom(time(from), time(to));
+  });
+  svg.addEventListener("pointercancel", drop);
   svg.addEventListener("pointerleave", hide);
-  group.addEventListener("keydown", (event) => {
-    if (event.key !== "ArrowLeft" && event.key !== "ArrowRight") return;
-    event.preventDefault();
-    const panel = place ? place.panel : data.panels[0];
-    const [left, , right] = panel.box;
-    const step = ((right - left) / 100) * (event.key === "ArrowLeft" ? -1 : 1);
-    const x = place ? place.x + step : (left + right) / 2;
-    place = { panel, x: Math.min(right, Math.max(left, x)) };
-    show(panel, place.x);
-  });
+  svg.addEventListener("dblclick", () => look(null));
   group.addEventListener("blur", hide);
-
-  figure.insertBefore(toggles, group);
-  return toggles;
+  group.addEventListener("keydown", (event) => {
+    if (event.altKey || event.ctrlKey || event.metaKey || event.target !== group) return;
+    const [from, to] = seen();
+    const middle = at !== null && at >= from && at <= to ? at : (from + to) / 2;
+    const moves = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: 0, ArrowDown: 0 };
+    if (event.key in moves && !event.shiftKey) {
+      const rows = data.panels.indexOf(panel) + { ArrowUp: -1, ArrowDown: 1 }[event.key];
+      if (!moves[event.key]) {
+        if (!data.panels[rows]) return; // the page scrolls
+        panel = data.panels[rows];
+      }
+      const wanted = tip.hidden ? middle : middle + (moves[event.key] * (to - from)) / 100;
+      at = within(wanted, whole);
+      if (at < from || at > to) zoom(from + at - middle, to + at - middle);
+      show();
+    } else if ("+=-".includes(event.key)) {
+      const half = (to - from) * (event.key === "-" ? 1 : 0.25);
+      zoom(middle - half, middle + half);
+      at = middle;
+      show();
+    } else return;
+    event.preventDefault();
+  });
+  return tools;
 };
 
 // A chart in a dialog as large as the window.
@@ -150,6 +279,19 @@ for (const figure of document.querySelectorAll("figure")) {
   }
   enlargeable(figure, tools);
 }
+
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "Escape" || !view) return;
+  event.preventDefault(); // a dialog stays open
+  look(null);
+});
+// on paper: all of the run
+let looked = null;
+addEventListener("beforeprint", () => {
+  looked = view;
+  look(null);
+});
+addEventListener("afterprint", () => look(looked));
 
 const themes = ["light dark", "light", "dark"];
 const theme = element("button", { type: "button", className: "theme" });

@@ -33,6 +33,7 @@ from ldapslam.reports.charts.chart_data import (
     lonely,
     middles,
     queued,
+    spans_of,
     steps,
     too_few,
     waited,
@@ -220,16 +221,20 @@ def test_the_script_finds_the_values_that_are_drawn(
 ) -> None:
     [text] = re.findall(r"<metadata>(.*?)</metadata>", drawn["response_times"])
     data = json.loads(unescape(text))
+    [height] = map(
+        float, re.findall(r'viewBox="0 0 \S+ (\S+)"', drawn["response_times"])
+    )
     for panel, one in zip(data["panels"], spoilt.timed, strict=True):
         left, top, right, bottom = panel["box"]
         assert 0 < left < right < data["width"]
-        assert 0 < top < bottom < data["height"]
+        assert 0 < top < bottom < height
         series = spoilt.timeline.operations[one.stream, one.operation]
-        xs, ys = middles(spoilt.timeline, series.p50_us)
         [p50] = [line for line in panel["lines"] if line["label"] == "p50"]
-        assert data["xs"][p50["xs"]] == pytest.approx(xs, rel=1e-4)
-        found = [math.nan if y is None else y * 1000 for y in p50["y"]]
-        assert found == pytest.approx(ys, rel=1e-4, nan_ok=True)
+        starts_s, ends_s = data["spans"][p50["spans"]]
+        assert starts_s == pytest.approx(spoilt.timeline.start_s, rel=1e-6)
+        assert ends_s == pytest.approx(spoilt.timeline.end_s, rel=1e-6)
+        found = [y and y * 1000 for y in p50["y"]]
+        assert found == [us and pytest.approx(us, rel=1e-4) for us in series.p50_us]
         assert f'id="{p50["id"]}"' in drawn["response_times"]
     assert "<metadata" not in drawn["percentiles"]
 
@@ -245,7 +250,7 @@ def test_the_data_behind_the_charts_is_as_reviewed(
                 {
                     "unit": panel["unit"],
                     "lines": {
-                        line["label"]: [data["xs"][line["xs"]], line["y"]]
+                        line["label"]: [*data["spans"][line["spans"]], line["y"]]
                         for line in panel["lines"]
                     },
                 }
@@ -392,6 +397,30 @@ def test_a_gap_breaks_the_line_and_is_never_bridged() -> None:
     assert xs == [0.0, 1.0, 1.0, 2.0, 2.0, 3.0, 3.0, 4.0, 5.0]
     assert [str(y) for y in ys[2:4]] == ["nan", "nan"]
     assert str(ys[6]) == "nan"
+
+
+def test_a_value_is_of_its_point_and_of_no_time_without_one() -> None:
+    timeline, values = _timeline(), [10.0, None, 30.0, 40.0]
+    for line, is_steps in ((middles, False), (steps, True)):
+        xs, ys = line(timeline, values)
+        starts_s, ends_s, found = spans_of(timeline, xs, ys, is_steps=is_steps)
+        known = {
+            (start_s, end_s): y
+            for start_s, end_s, y in zip(starts_s, ends_s, found, strict=True)
+            if not math.isnan(y)
+        }
+        assert known == {(0.0, 1.0): 10.0, (2.0, 3.0): 30.0, (4.0, 5.0): 40.0}
+
+
+def test_samples_reach_half_way_to_their_neighbours() -> None:
+    nan = float("nan")
+    starts_s, ends_s, values = spans_of(
+        _timeline(), [1.0, 2.0, 4.0], [10.0, 20.0, nan], is_steps=False
+    )
+    assert starts_s == [0.5, 1.5, 3.0]
+    assert ends_s == [1.5, 3.0, 5.0]
+    assert values[:2] == [10.0, 20.0]
+    assert spans_of(_timeline(), [], [], is_steps=False) == ([], [], [])
 
 
 def test_a_gap_of_a_second_in_a_day_can_be_seen() -> None:
