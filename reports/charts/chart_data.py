@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -15,10 +16,19 @@ from ldapslam.jobs.fields.result_codes import code_title
 from ldapslam.jobs.fields.thresholds import samples_needed
 from ldapslam.reports.collect.clocks import Deviation
 from ldapslam.reports.collect.telemetry import MetricSummary, MonitorSummary
-from ldapslam.reports.collect.timeline import DISPLAY_POINTS, Series, Timeline, Values
+from ldapslam.reports.collect.timeline import (
+    DISPLAY_POINTS,
+    AgentSeries,
+    Series,
+    ServerSeries,
+    Timeline,
+    Values,
+)
 from ldapslam.reports.collect.totals import UNANSWERED, counter_title
 from ldapslam.reports.model import OperationSummary, Summary
 from ldapslam.reports.typeset import count
+
+Member = AgentSeries | ServerSeries
 
 #: More panels than this do not fit a page; the tables have all of them.
 PANELS = 8
@@ -248,6 +258,51 @@ def too_few(series: Series) -> str:
         )
     ]
     return ", ".join(f"{name} ≥ {count(samples_needed(p))}" for name, p in missing)
+
+
+#: Strips of a chart, at most: those that differ most.
+STRIPS = 8
+
+
+def strips(
+    timeline: Timeline, members: Mapping[str, Member]
+) -> tuple[dict[str, Member], Member]:
+    """The agents, or servers, whose strips are shown, in their order; and the medians
+    of all. Of many, those whose measure phase is furthest from the medians."""
+    middle = ServerSeries(
+        *(
+            [_median(at_point) for at_point in zip(*every, strict=True)]
+            for every in (
+                [one.throughput_per_s for one in members.values()],
+                [one.p99_us for one in members.values()],
+            )
+        )
+    )
+
+    def distance(name: str) -> float:
+        one = members[name]
+        return max(
+            _median(
+                [
+                    abs(math.log(value / usual))
+                    for place in timeline.measured
+                    if (value := values[place]) and (usual := usuals[place])
+                ]
+            )
+            or 0.0
+            for values, usuals in (
+                (one.throughput_per_s, middle.throughput_per_s),
+                (one.p99_us, middle.p99_us),
+            )
+        )
+
+    furthest = sorted(members, key=distance, reverse=True)[:STRIPS]
+    return {name: one for name, one in members.items() if name in furthest}, middle
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else None
 
 
 #: Lines of a panel, at most: those with the highest means.

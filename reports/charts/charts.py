@@ -22,6 +22,7 @@ from xml.sax.saxutils import escape
 
 from ldapslam.reports.charts.chart_data import (
     PANELS,
+    Member,
     Panel,
     causes,
     end_of,
@@ -39,6 +40,7 @@ from ldapslam.reports.charts.chart_data import (
     size_of,
     spans_of,
     steps,
+    strips,
     too_few,
     waited,
 )
@@ -785,6 +787,77 @@ def _agents(summary: Summary) -> Figure:
     return figure
 
 
+def _strips(summary: Summary, members: Mapping[str, Member]) -> Figure:
+    """A row for each: throughput and p99, on the same two scales as the others."""
+    timeline = summary.timeline
+    shown, usual = strips(timeline, members)
+    figure = new_figure(0.66 * len(shown) + _FRAME_IN)
+    grid = figure.subplots(len(shown), 2, sharex=True, sharey="col", squeeze=False)
+    for row, (name, series) in enumerate(shown.items()):
+        for column, (key, unit, divisor, line) in enumerate(
+            (
+                ("throughput_per_s", "completions/s", 1, steps),
+                ("p99_us", "p99, ms", 1000, middles),
+            )
+        ):
+            axes = grid[row][column]
+            axes.set_gid(f"{_TIME}{2 * row + column}")
+            _ground(axes, summary, is_first=False)
+            if line is middles:
+                axes.set_yscale("log")
+            for one, label, style in (
+                (usual, "median of all", {"color": MUTED, "linewidth": 0.8}),
+                (series, name, {"color": (SERIES[0], SERIES[1])[column]}),
+            ):
+                values = [each and each / divisor for each in getattr(one, key)]
+                xs, ys = line(timeline, values)
+                drawing: dict[str, Any] = {"drawstyle": "steps-post"}
+                if line is middles:
+                    drawing = {"marker": ".", "markevery": lonely(ys)}
+                axes.plot(xs, ys, label=label, **drawing, **style)
+            if all(math.isnan(y) for y in ys):
+                no_data(axes)
+            axes.set_ylabel(unit)
+            axes.yaxis.label.set_visible(False)
+    for axes, title in zip(
+        grid[0], ("throughput, completions/s", "p99, ms"), strict=True
+    ):
+        # above the name, which may be long
+        axes.set_title(
+            title, loc="right", pad=15, color=MUTED, fontsize=7.5, fontweight="normal"
+        )
+    for axes, (name, _) in zip(grid[:, 0], shown.items(), strict=True):
+        axes.set_title(name)
+    # of those that share it, as of one
+    left, right = grid[0]
+    left.set_ylim(bottom=0)
+    left.yaxis.set_major_formatter(grouped_number)
+    left.locator_params(axis="y", nbins=3)
+    low, high = _round_limits(right.get_ylim())
+    right.set_ylim(low, high)
+    right.set_yticks([low, high])
+    right.yaxis.set_major_formatter(grouped_number)
+    right.minorticks_off()
+    for axes in grid[-1]:
+        time_axis(axes, end_of(timeline))
+    return figure
+
+
+def _round_limits(limits: tuple[float, float]) -> tuple[float, float]:
+    """1, 2 or 5 times a power of ten, next to the limits on either side."""
+    steps = [
+        step * 10.0**power
+        for power in range(
+            math.floor(math.log10(limits[0])), math.ceil(math.log10(limits[1])) + 1
+        )
+        for step in (1, 2, 5)
+    ]
+    return (
+        max(step for step in steps if step <= limits[0]),
+        min(step for step in steps if step >= limits[1]),
+    )
+
+
 def _workers(summary: Summary) -> Figure:
     figure, [axes] = _over_time(summary, [""])
     for number, (agent, series) in enumerate(summary.timeline.agents.items()):
@@ -852,6 +925,8 @@ _DRAWINGS: Mapping[str, Callable[[Summary], Figure]] = {
     "percentiles": _percentiles,
     "errors": _errors,
     "agents": _agents,
+    "agent_strips": lambda summary: _strips(summary, summary.timeline.agents),
+    "server_strips": lambda summary: _strips(summary, summary.timeline.servers),
     "workers": _workers,
     "clocks": _clocks,
 }

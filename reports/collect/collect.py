@@ -40,6 +40,7 @@ from ldapslam.reports.collect.intervals import (
     Durations,
     Floats,
     Integers,
+    MemberSlots,
     OperationSlots,
     Places,
     Reports,
@@ -113,6 +114,7 @@ class _Collector:
         self._validity = part.validity
         # shares of less than a tenth of an interval say little
         self._fragment_ns = part.plan.interval_s * NS_PER_S / 10
+        self._has_agents = len(part.run.agents) > 1
         self._operations = {key: OperationTotals() for key in part.operations}
         self._streams: defaultdict[str, StreamTotals] = defaultdict(StreamTotals)
         self._agents = {agent: AgentTotals() for agent in part.run.agents}
@@ -134,7 +136,15 @@ class _Collector:
     def add(self, window: Window) -> None:
         reports = reports_of(window, self._ends_ns)
         self._add_reports(window.reports, reports)
-        slots = Slots(reports, self._add_workers(window, reports))
+        servers = {
+            name or "" for rows in window.operations.values() for name in rows["server"]
+        }
+        slots = Slots(
+            reports,
+            self._add_workers(window, reports),
+            MemberSlots.of(reports.agents * self._has_agents, len(reports.indexes)),
+            MemberSlots.of(sorted(servers) * (servers != {""}), len(reports.indexes)),
+        )
         lags_ns = np.zeros(reports.slot.size, np.uint64)
         by_operation: dict[tuple[str, str], dict[bool, Columns]] = defaultdict(dict)
         for (stream, operation, measured), rows in window.operations.items():
@@ -145,9 +155,7 @@ class _Collector:
                 self._add_rows(key, totals, rows, slots, measured)
                 for server in set(filter(None, rows["server"])):
                     self._add_server(key, totals, server, rows, reports, measured)
-            slots.operations[key] = self._add_times(
-                key, totals, groups, reports, lags_ns
-            )
+            slots.operations[key] = self._add_times(key, totals, groups, slots, lags_ns)
         slots.streams = self._add_streams(window, reports)
         self._add_waits(slots)
         self._add_disturbances(window, slots, lags_ns)
@@ -315,18 +323,28 @@ class _Collector:
         key: tuple[str, str],
         totals: OperationTotals,
         groups: Mapping[bool, Columns],
-        reports: Reports,
+        window: Slots,
         lags_ns: Unsigned,
     ) -> OperationSlots:
-        """The operation by interval; its histograms are added to the totals, and the
-        longest lag of the generator in each report to `lags_ns`."""
+        """The operation by interval; its histograms are added to the totals and to the
+        window's members, and the longest lag of the generator in each report to
+        `lags_ns`."""
         wanted = self._plan.wanted_of(key)
+        reports, by_agent, by_server = window.reports, window.by_agent, window.by_server
+        servers = {name: code for code, name in enumerate(by_server.names)}
         slots = OperationSlots.of(len(reports.indexes))
         blocks: dict[str, list[Block]] = {metric: [] for metric in SHOWN}
         places: dict[str, list[int]] = {metric: [] for metric in SHOWN}
         measured: list[bool] = []
+        of_servers: list[int] = []
         for is_measured, rows in groups.items():
             slots.add_counters(reports, rows)
+            codes = [servers.get(name or "", 0) for name in rows["server"]]
+            if by_agent.names:
+                agent = reports.agent[np.array(rows["report"], np.intp)]
+                by_agent.add_counters(reports, rows, agent)
+            if servers:
+                by_server.add_counters(reports, rows, np.array(codes, np.intp))
             for one, column in HISTOGRAM_COLUMNS.items():
                 some = list(filter(None, rows[column]))
                 if not some:
@@ -348,6 +366,7 @@ class _Collector:
                     places[metric] += _where(rows[column], rows["report"])
                 if metric == "response_time" and is_shown:
                     measured += [is_measured] * len(some)
+                    of_servers += compress(codes, rows[column])
                 if is_measured and metric in GENERATOR_LAGS:
                     where = _where(rows[column], rows["report"])
                     np.maximum.at(lags_ns, where, block.headers["max_ns"])
@@ -357,6 +376,12 @@ class _Collector:
             durations = Durations(joined(found), np.array(places[metric], np.intp))
             slots.times[metric] = durations.times(reports)
             if metric == "response_time":
+                for members, member in (
+                    (by_agent, reports.agent[np.array(places[metric], np.intp)]),
+                    (by_server, np.array(of_servers, np.intp)),
+                ):
+                    if number := len(members.names):
+                        members.times.append(durations.times(reports, member, number))
                 chosen = np.array(measured)
                 durations.add_by(
                     self._batch_of(reports),

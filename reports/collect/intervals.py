@@ -201,6 +201,37 @@ class OperationSlots:
         return self._percentiles_us[metric, p]
 
 
+@dataclass(slots=True)
+class MemberSlots:
+    """All operations by agent, or by server; arrays by member and slot."""
+
+    names: tuple[str, ...]
+    completed: Floats
+    #: Requests without an answer.
+    unanswered: Integers
+    #: Response times of each operation, by member * number of slots + slot.
+    times: list[Times] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, names: Sequence[str], slots: int) -> MemberSlots:
+        """Nothing counted yet."""
+        shape = len(names), slots
+        return cls(tuple(names), np.zeros(shape), np.zeros(shape, np.int64))
+
+    def add_counters(self, reports: Reports, rows: Columns, member: Places) -> None:
+        """Takes the rows of an operation; `member` has the place of each."""
+        where = member, reports.slot[np.array(rows["report"], np.intp)]
+        lost = np.array(rows["timed_out"]) + np.array(rows["unresolved"])
+        np.add.at(self.completed, where, np.array(rows["completed"]))
+        np.add.at(self.unanswered, where, lost)
+
+    def add_to(self, histogram: Histogram, member: int, slots: Places) -> None:
+        """Adds what a member counted in these slots."""
+        histogram.unanswered += int(self.unanswered[member, slots].sum())
+        for times in self.times:
+            times.add_to(histogram, member * self.completed.shape[1] + slots)
+
+
 #: Gauge -> its sum over the agents at each slot's end.
 StreamSlots = Mapping[str, Floats]
 
@@ -223,6 +254,10 @@ class Slots:
 
     reports: Reports
     agents: AgentSlots
+    #: The load of each; without members where there is only one.
+    by_agent: MemberSlots
+    #: Of the streams with several servers; that of the others is one without a name.
+    by_server: MemberSlots
     operations: dict[tuple[str, str], OperationSlots] = field(default_factory=dict)
     streams: dict[str, StreamSlots] = field(default_factory=dict)
     #: By slot: was any agent disturbed?
@@ -253,10 +288,13 @@ class Durations:
         self._column = places[self._block.indexes]
         self._weights = self._block.counts.astype(np.float64)
 
-    def times(self, reports: Reports) -> Times:
-        """By slot."""
-        slots, headers = len(reports.indexes), self._block.headers
-        slot = reports.slot[self._reports]
+    def times(
+        self, reports: Reports, member: Places | int = 0, members: int = 1
+    ) -> Times:
+        """By slot; with the member that each histogram is of, by member * number of
+        slots + slot."""
+        slots, headers = len(reports.indexes) * members, self._block.headers
+        slot = reports.slot[self._reports] + member * len(reports.indexes)
         filled = (headers["total"] | headers["overflow"]) != 0
         lowest = np.full(slots, EMPTY_MIN_NS, np.uint64)
         highest = np.zeros(slots, np.uint64)

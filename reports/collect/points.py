@@ -35,6 +35,7 @@ from ldapslam.reports.collect.timeline import (
     IntervalState,
     Plan,
     Series,
+    ServerSeries,
     StreamSeries,
     Timeline,
     padded,
@@ -136,10 +137,11 @@ class TimelineBuilder:
     def finish(self) -> Timeline:
         self._close_point()
         timeline = self._timeline
-        every: tuple[Series | StreamSeries | AgentSeries, ...] = (
+        every: tuple[Series | StreamSeries | AgentSeries | ServerSeries, ...] = (
             *timeline.operations.values(),
             *timeline.streams.values(),
             *timeline.agents.values(),
+            *timeline.servers.values(),
         )
         for series in every:
             padded(series, len(timeline.start_s))
@@ -208,9 +210,17 @@ class TimelineBuilder:
                 padded(of_agent, before)
                 rate = seen.completed * NS_PER_S / seen.wall_ns
                 of_agent.throughput_per_s.append(rate)
+                of_agent.p99_us.append(us_of(seen.times.reliable_percentile(99)))
                 of_agent.busy_share.append(seen.busy_share)
                 of_agent.run_queue_share.append(seen.run_queue_share)
                 of_agent.cpu_utilisation.append(seen.cpu_utilisation)
+        for uri, server in point.servers.items():
+            if length_s:
+                of_server = padded(
+                    timeline.servers.setdefault(uri, ServerSeries()), before
+                )
+                of_server.throughput_per_s.append(server.completed / length_s)
+                of_server.p99_us.append(us_of(server.times.reliable_percentile(99)))
 
 
 @dataclass(slots=True)
@@ -251,6 +261,13 @@ class _AgentPoint:
     busy_share: float | None = None
     run_queue_share: float | None = None
     cpu_utilisation: float | None = None
+    times: Histogram = field(default_factory=Histogram)
+
+
+@dataclass(slots=True)
+class _ServerPoint:
+    completed: float = 0
+    times: Histogram = field(default_factory=Histogram)
 
 
 class _Point:
@@ -268,6 +285,7 @@ class _Point:
         self.operations: dict[tuple[str, str], _OperationPoint] = {}
         self.streams: dict[str, _StreamPoint] = {}
         self.agents: dict[str, _AgentPoint] = {}
+        self.servers: dict[str, _ServerPoint] = {}
 
     def add(self, slots: Slots, places: Places, complete: Places) -> None:
         """`places` are slots of the point, `complete` those that count."""
@@ -289,6 +307,13 @@ class _Point:
                 if self._is_merged:
                     stream.widen(gauge, values[complete])
         self._add_agents(slots, places)
+        for code, uri in enumerate(slots.by_server.names):
+            if uri:
+                server = self.servers.setdefault(uri, _ServerPoint())
+                server.completed += float(
+                    slots.by_server.completed[code, complete].sum()
+                )
+                slots.by_server.add_to(server.times, code, complete)
 
     def _add_operation(
         self,
@@ -327,6 +352,8 @@ class _Point:
             seen = self.agents.setdefault(agent, _AgentPoint())
             seen.wall_ns += wall_ns
             seen.completed += float(found.completed[code, first:last].sum())
+            if slots.by_agent.names:
+                slots.by_agent.add_to(seen.times, code, places)
             for name in ("busy_share", "run_queue_share", "cpu_utilisation"):
                 values = getattr(found, name)[code, first:last]
                 there = values[~np.isnan(values)]

@@ -99,14 +99,26 @@ class AgentSeries:
     """One agent over the points of the timeline; None where it did not report."""
 
     throughput_per_s: Values = field(default_factory=list)
+    #: Of all operations; only where the run has several agents.
+    p99_us: Values = field(default_factory=list)
     #: Of its busiest worker in the busiest interval of the point.
     busy_share: Values = field(default_factory=list)
     run_queue_share: Values = field(default_factory=list)
     cpu_utilisation: Values = field(default_factory=list)
 
 
+@dataclass(slots=True)
+class ServerSeries:
+    """All operations of one server over the points of the timeline."""
+
+    throughput_per_s: Values = field(default_factory=list)
+    p99_us: Values = field(default_factory=list)
+
+
 _Key = TypeVar("_Key")
-_Lists = TypeVar("_Lists", bound=Series | StreamSeries | AgentSeries | Envelope)
+_Lists = TypeVar(
+    "_Lists", bound=Series | StreamSeries | AgentSeries | ServerSeries | Envelope
+)
 
 
 def padded(series: _Lists, length: int) -> _Lists:
@@ -171,6 +183,8 @@ class Timeline:
     operations: dict[tuple[str, str], Series] = field(default_factory=dict)
     streams: dict[str, StreamSeries] = field(default_factory=dict)
     agents: dict[str, AgentSeries] = field(default_factory=dict)
+    #: URI -> statistics; of the streams that have several servers.
+    servers: dict[str, ServerSeries] = field(default_factory=dict)
     #: Expression of a threshold on a percentile, or of one that must be missed for some
     #: time -> an IntervalState for each planned interval.
     states: dict[str, bytearray] = field(default_factory=dict)
@@ -197,6 +211,7 @@ class Timeline:
         _extend_all(self.operations, later.operations, Series, lengths)
         _extend_all(self.streams, later.streams, StreamSeries, lengths)
         _extend_all(self.agents, later.agents, AgentSeries, lengths)
+        _extend_all(self.servers, later.servers, ServerSeries, lengths)
         for expression, more in later.states.items():
             # an interval is in one part only
             ours = self.states.setdefault(expression, bytearray(len(more)))

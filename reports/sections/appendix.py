@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from ldapslam.reports.charts.chart_data import STRIPS, Member
 from ldapslam.reports.collect.timeline import NS_PER_S
 from ldapslam.reports.document import (
     BAD,
@@ -96,7 +97,31 @@ def agents(summary: Summary) -> tuple[Block, ...]:
         "Agents compared",
         "Throughput and response-time percentiles of successes on each agent.",
     )
-    return (*[compared] * (len(summary.agents) > 1), _agents(summary))
+    return (
+        *[compared] * (len(summary.agents) > 1),
+        *strips_of("agent", summary.timeline.agents),
+        _agents(summary),
+    )
+
+
+def strips_of(what: str, members: Mapping[str, Member]) -> list[ChartPlace]:
+    """The agents, or servers, over time, where there are several."""
+    if len(members) < 2:
+        return []
+    more = (
+        f" The {STRIPS} that differ most from the median of all {len(members)} {what}s."
+        if len(members) > STRIPS
+        else ""
+    )
+    return [
+        ChartPlace(
+            f"{what}_strips",
+            f"{what.capitalize()}s over time",
+            f"Throughput and p99 of the response time of successes on each {what}, all "
+            "operations together, in one scale each; grey: the median of all at that "
+            f"time.{more}",
+        )
+    ]
 
 
 def hosts(summary: Summary) -> tuple[Block, ...]:

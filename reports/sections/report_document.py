@@ -500,6 +500,7 @@ def _over_time(summary: Summary) -> tuple[Block, ...]:
         ),
         *_queues(summary),
         *_waits(summary),
+        *appendix.strips_of("server", summary.timeline.servers),
         *filled(_trends(summary)),
         *_gaps(summary),
     )

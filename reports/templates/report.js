@@ -119,10 +119,12 @@ const readable = (figure, svg, data) => {
   tools.append(all);
 
   const whole = data.panels[0].x;
-  const [left, , right, bottom] = data.panels.at(-1).box;
+  const bottom = Math.max(...data.panels.map(({ box }) => box[3]));
   const seen = () => view ?? whole;
-  const time = (x) => seen()[0] + ((x - left) / (right - left)) * (seen()[1] - seen()[0]);
-  const place = (at) => left + ((at - seen()[0]) / (seen()[1] - seen()[0])) * (right - left);
+  const time = (x, [left, , right]) =>
+    seen()[0] + ((x - left) / (right - left)) * (seen()[1] - seen()[0]);
+  const place = (at, [left, , right]) =>
+    left + ((at - seen()[0]) / (seen()[1] - seen()[0])) * (right - left);
   const within = (at, [from, to]) => Math.min(to, Math.max(from, at));
 
   const movers = data.panels.map(movable);
@@ -135,12 +137,13 @@ const readable = (figure, svg, data) => {
     const [from, to] = view.map((at) => at / data.unit_s);
     const power = 10 ** Math.floor(Math.log10((to - from) / 4));
     const step = power * [1, 2, 5, 10].find((one) => (to - from) / (one * power) <= 8);
-    for (let one = Math.ceil(from / step); one * step <= to; one += 1) {
-      const text = document.createElementNS(svg.namespaceURI, "text");
-      text.textContent = Number((one * step).toPrecision(7));
-      set(text, { x: place(one * step * data.unit_s), y: bottom + 9.5 });
-      ticks.append(text);
-    }
+    for (const { box } of data.panels.filter((one) => one.box[3] === bottom))
+      for (let one = Math.ceil(from / step); one * step <= to; one += 1) {
+        const text = document.createElementNS(svg.namespaceURI, "text");
+        text.textContent = Number((one * step).toPrecision(7));
+        set(text, { x: place(one * step * data.unit_s, box), y: bottom + 9.5 });
+        ticks.append(text);
+      }
   });
   const zoom = (from, to) => {
     const length = within(to - from, [(whole[1] - whole[0]) / 200, whole[1] - whole[0]]);
@@ -163,7 +166,7 @@ const readable = (figure, svg, data) => {
     const bounds = svg.getBoundingClientRect();
     const around = group.getBoundingClientRect();
     const scale = bounds.width / data.width;
-    const x = place(at);
+    const x = place(at, panel.box);
     const isRight = x > data.width * 0.7;
     const left_px = bounds.left - around.left + group.scrollLeft + x * scale;
     tip.style.left = `${left_px + (isRight ? -10 - tip.offsetWidth : 10)}px`;
@@ -186,15 +189,20 @@ const readable = (figure, svg, data) => {
     data.panels.find(
       ({ box: [from, top, to, low] }) => x >= from && x <= to && y >= top && y <= low,
     );
-  let dragged = null; // from where on, in pt
+  let dragged = null; // from where on, in pt, within `panel`
   const drop = () => {
     dragged = null;
     chosen.style.visibility = "hidden";
   };
-  const draggedTo = (event) => [dragged, within(point(event)[0], [left, right])].sort((a, b) => a - b);
+  const draggedTo = (event) => {
+    const [left, , right] = panel.box;
+    return [dragged, within(point(event)[0], [left, right])].sort((a, b) => a - b);
+  };
   svg.addEventListener("pointerdown", (event) => {
     // a finger scrolls
-    if (event.button || event.pointerType === "touch" || !panelAt(point(event))) return;
+    const found = panelAt(point(event));
+    if (event.button || event.pointerType === "touch" || !found) return;
+    panel = found;
     dragged = point(event)[0];
     svg.setPointerCapture(event.pointerId);
   });
@@ -204,18 +212,19 @@ const readable = (figure, svg, data) => {
       const [, top] = data.panels[0].box;
       set(chosen, { x, width: to - x, y: top, height: bottom - top });
       chosen.style.visibility = "visible";
+      return hide();
     }
     const found = panelAt(point(event));
     if (!found) return hide();
     panel = found;
-    at = time(point(event)[0]);
+    at = time(point(event)[0], panel.box);
     show();
   });
   svg.addEventListener("pointerup", (event) => {
     if (dragged === null) return;
     const [from, to] = draggedTo(event);
     drop();
-    if (to - from > 4) zoom(time(from), time(to));
+    if (to - from > 4) zoom(time(from, panel.box), time(to, panel.box));
   });
   svg.addEventListener("pointercancel", drop);
   svg.addEventListener("pointerleave", hide);

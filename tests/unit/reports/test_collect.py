@@ -34,7 +34,7 @@ from ldapslam.proto.fields import (
 from ldapslam.reports.collect import collect as collecting
 from ldapslam.reports.collect import timeline as timeline_module
 from ldapslam.reports.collect.collect import collect_run
-from ldapslam.reports.collect.timeline import IntervalState, Plan
+from ldapslam.reports.collect.timeline import IntervalState, Plan, Timeline
 from ldapslam.reports.collect.totals import IN_DOUBT, Collected
 from ldapslam.results import columns
 from ldapslam.results.histogram import Histogram, block_of
@@ -299,6 +299,47 @@ def test_columns_add_up_to_what_records_do(seed: int) -> None:
     )
 
 
+def _p99_us(operations: list[OperationInterval]) -> float | None:
+    """Of all of them together, of their wanted outcomes."""
+    whole = Histogram()
+    for one in operations:
+        wanted = "response_time", WANTED[one.stream, one.operation]
+        if packed := histograms_of(one).get(wanted):
+            whole.add_packed(packed)
+        whole.unanswered += one.timed_out + one.unresolved
+    p99_ns = whole.reliable_percentile(99)
+    return None if p99_ns is None else p99_ns / 1000
+
+
+def _check_members(timeline: Timeline, place: int, members: list[Interval]) -> None:
+    """Agents and servers at a point; `members` are its records."""
+    for agent in AGENTS:
+        of_agent = [
+            one
+            for record in members
+            if record.agent == agent
+            for one in record.operations
+        ]
+        assert timeline.agents[agent].p99_us[place] == _p99_us(of_agent)
+    for uri in SERVERS[KEYS[0]][1:]:
+        of_server = [
+            one for record in members for one in record.operations if one.server == uri
+        ]
+        assert timeline.servers[uri].p99_us[place] == _p99_us(of_server)
+        operation = timeline.operations[KEYS[0]]
+        every = [
+            one.completed
+            for record in members
+            for one in record.operations
+            if (one.stream, one.operation) == KEYS[0]
+        ]
+        rate = operation.throughput_per_s[place]
+        share = sum(one.completed for one in of_server) / sum(every)
+        assert timeline.servers[uri].throughput_per_s[place] == (
+            rate and pytest.approx(rate * share)
+        )
+
+
 @pytest.mark.usefixtures("_window_bytes")
 @pytest.mark.parametrize("points", [600, 6])
 def test_points_show_what_their_records_say(
@@ -324,6 +365,7 @@ def test_points_show_what_their_records_say(
                 known = [v for one in singles if (v := one[name]) is not None]
                 assert envelope.low[place] == min(known, default=None)
                 assert envelope.high[place] == max(known, default=None)
+        _check_members(timeline, place, members)
         for stream, _ in KEYS:
             gauges = timeline.streams[stream]
             for name in GAUGES:

@@ -27,6 +27,7 @@ from ldapslam.base.errors import ReportError
 from ldapslam.jobs.fields.validity import Validity
 from ldapslam.reports.charts import charts
 from ldapslam.reports.charts.chart_data import (
+    STRIPS,
     gap_spans,
     heat_columns,
     heat_rows,
@@ -35,12 +36,15 @@ from ldapslam.reports.charts.chart_data import (
     queued,
     spans_of,
     steps,
+    strips,
     too_few,
     waited,
 )
 from ldapslam.reports.collect.timeline import (
+    AgentSeries,
     Phase,
     Series,
+    ServerSeries,
     StreamSeries,
     Timeline,
 )
@@ -397,6 +401,52 @@ def test_a_gap_breaks_the_line_and_is_never_bridged() -> None:
     assert xs == [0.0, 1.0, 1.0, 2.0, 2.0, 3.0, 3.0, 4.0, 5.0]
     assert [str(y) for y in ys[2:4]] == ["nan", "nan"]
     assert str(ys[6]) == "nan"
+
+
+def test_of_many_agents_those_that_differ_most_are_shown() -> None:
+    timeline = Timeline((Phase("measure", 1.0, 4.0),), 1)
+    timeline.start_s, timeline.end_s = [0.0, 1.0, 2.0, 3.0], [1.0, 2.0, 3.0, 4.0]
+    every = {
+        f"load{number:02}": AgentSeries(
+            throughput_per_s=[9.0 * number, 100.0, 100.0 + number / 10, None],
+            p99_us=[None, 500.0, 500.0 + number, None],
+        )
+        for number in range(20)
+    }
+    every["load03"].throughput_per_s[1:] = [60.0, 60.0, 60.0]
+    every["load12"].p99_us[1:] = [900.0, 900.0, 900.0]
+    shown, usual = strips(timeline, every)
+    assert len(shown) == STRIPS
+    assert list(shown) == sorted(shown)
+    assert {"load03", "load12"} < set(shown)
+    assert not {"load09", "load10"} & set(shown), "they are the median"
+    assert usual.throughput_per_s[1] == 100.0
+    assert usual.p99_us[0] is None
+    assert list(strips(timeline, {"a": every["load01"]})[0]) == ["a"]
+
+
+def test_agents_and_servers_have_strips_where_there_are_several() -> None:
+    with Store.open("sqlite://") as store:
+        summary = summarise(store, fill(store, Scenario(agents=("load1",))))
+    names = [place.name for place in document(summary).charts()]
+    assert not [name for name in names if name.endswith("strips")]
+    one = ServerSeries([5.0] * 11, [700.0] * 11)
+    timeline = replace(summary.timeline, servers={"ldap://a": one, "ldap://b": one})
+    several = replace(summary, timeline=timeline)
+    content = document(several)
+    assert "server_strips" in [place.name for place in content.charts()]
+    [text] = re.findall(
+        r"<metadata>(.*?)</metadata>",
+        charts.draw(several, content.charts())["server_strips"],
+    )
+    panels = json.loads(unescape(text))["panels"]
+    assert [one["unit"] for one in panels] == ["completions/s", "p99, ms"] * 2
+    labels = [[line["label"] for line in one["lines"]] for one in panels]
+    assert labels[0] == labels[1] == ["median of all", "ldap://a"]
+    assert labels[2] == labels[3] == ["median of all", "ldap://b"]
+    first, second, third, _ = (one["box"] for one in panels)
+    assert first[1] == second[1] < third[1]
+    assert first[0] == third[0] < second[0]
 
 
 def test_a_value_is_of_its_point_and_of_no_time_without_one() -> None:
