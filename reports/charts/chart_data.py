@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import pairwise
 
 import numpy as np
@@ -157,12 +157,11 @@ def spans_of(
     elif all(x in points for x, y in zip(xs, ys, strict=True) if not math.isnan(y)):
         edges = [points.get(x, (x, x)) for x in xs]
     else:
-        halves = [(later - x) / 2 for x, later in pairwise(xs)] or [0]
-        before, after = [halves[0], *halves], [*halves, halves[-1]]
-        edges = [
-            (x - left, x + right)
-            for x, left, right in zip(xs, before, after, strict=True)
-        ]
+        halfway = [(x + later) / 2 for x, later in pairwise(xs)]
+        # as far from the ends as from their neighbours; one alone is of a second
+        first = 2 * xs[0] - halfway[0] if halfway else xs[0] - 0.5
+        last = 2 * xs[-1] - halfway[-1] if halfway else xs[0] + 0.5
+        edges = list(pairwise([first, *halfway, last]))
     found = [
         (start, end, y)
         for (start, end), y in zip(edges, ys, strict=False)
@@ -273,8 +272,8 @@ def strips(
         *(
             [_median(at_point) for at_point in zip(*every, strict=True)]
             for every in (
-                [one.throughput_per_s for one in members.values()],
-                [one.p99_us for one in members.values()],
+                [getattr(one, name.name) for one in members.values()]
+                for name in fields(ServerSeries)
             )
         )
     )
@@ -291,13 +290,19 @@ def strips(
             )
             or 0.0
             for values, usuals in (
-                (one.throughput_per_s, middle.throughput_per_s),
-                (one.p99_us, middle.p99_us),
+                (getattr(one, name.name), getattr(middle, name.name))
+                for name in fields(ServerSeries)
             )
         )
 
     furthest = sorted(members, key=distance, reverse=True)[:STRIPS]
     return {name: one for name, one in members.items() if name in furthest}, middle
+
+
+def strip_percentile(members: Mapping[str, Member]) -> str:
+    """p99, or p90 where no point has enough requests of anyone for it."""
+    every = (us for one in members.values() for us in one.p99_us)
+    return "p90" if all(us is None for us in every) else "p99"
 
 
 def _median(values: Iterable[float | None]) -> float | None:

@@ -40,6 +40,7 @@ from ldapslam.reports.charts.chart_data import (
     size_of,
     spans_of,
     steps,
+    strip_percentile,
     strips,
     too_few,
     waited,
@@ -173,6 +174,8 @@ def _ground(axes: Any, summary: Summary, *, is_first: bool) -> None:
 def time_axis(axes: Any, end_s: float) -> None:
     """Label and ticks of an axis of the run's time: hours where it took hours."""
     if end_s <= _MOST_SECONDS:
+        # no 2.5
+        axes.locator_params(axis="x", steps=[1, 2, 5, 10])
         axes.set_xlabel("time since start of the run, s")
         axes.xaxis.set_major_formatter(grouped_number)
         return
@@ -638,15 +641,21 @@ def _waits(summary: Summary) -> Figure:
         series = summary.timeline.operations[one.stream, one.operation]
         axes.set_yscale("log")
         ends = []
-        for name, label, colour in (
-            ("p99_us", "response", PERCENTILE_COLOURS["p99_us"][1]),
-            ("service_p99_us", "service", SERIES[0]),
-            ("send_lag_p99_us", "send lag", ALARM),
+        for name, label, colour, style in (
+            ("p99_us", "response", PERCENTILE_COLOURS["p99_us"][1], "-"),
+            ("service_p99_us", "service", SERIES[0], _DASHED),
+            ("send_lag_p99_us", "send lag", ALARM, "-"),
         ):
             values = [us and us / 1000 for us in getattr(series, name)]
             xs, ys = middles(summary.timeline, values)
             axes.plot(
-                xs, ys, color=colour, label=label, marker=".", markevery=lonely(ys)
+                xs,
+                ys,
+                color=colour,
+                linestyle=style,
+                label=label,
+                marker=".",
+                markevery=lonely(ys),
             )
             if known := [y for y in ys if not math.isnan(y)]:
                 ends.append((known[-1], label, colour))
@@ -788,16 +797,17 @@ def _agents(summary: Summary) -> Figure:
 
 
 def _strips(summary: Summary, members: Mapping[str, Member]) -> Figure:
-    """A row for each: throughput and p99, on the same two scales as the others."""
+    """A row for each: throughput and a percentile, on the same scales as the others."""
     timeline = summary.timeline
     shown, usual = strips(timeline, members)
+    percentile = strip_percentile(members)
     figure = new_figure(0.66 * len(shown) + _FRAME_IN)
     grid = figure.subplots(len(shown), 2, sharex=True, sharey="col", squeeze=False)
     for row, (name, series) in enumerate(shown.items()):
         for column, (key, unit, divisor, line) in enumerate(
             (
                 ("throughput_per_s", "completions/s", 1, steps),
-                ("p99_us", "p99, ms", 1000, middles),
+                (f"{percentile}_us", f"{percentile}, ms", 1000, middles),
             )
         ):
             axes = grid[row][column]
@@ -819,13 +829,11 @@ def _strips(summary: Summary, members: Mapping[str, Member]) -> Figure:
                 no_data(axes)
             axes.set_ylabel(unit)
             axes.yaxis.label.set_visible(False)
-    for axes, title in zip(
-        grid[0], ("throughput, completions/s", "p99, ms"), strict=True
-    ):
-        # above the name, which may be long
-        axes.set_title(
-            title, loc="right", pad=15, color=MUTED, fontsize=7.5, fontweight="normal"
-        )
+    # above the names, which may be long
+    above: Any = {"xycoords": "axes fraction", "textcoords": "offset points"}
+    titles = ("throughput, completions/s", f"{percentile}, ms")
+    for axes, title in zip(grid[0], titles, strict=True):
+        axes.annotate(title, (1, 1), (0, 16), ha="right", color=MUTED, **above)
     for axes, (name, _) in zip(grid[:, 0], shown.items(), strict=True):
         axes.set_title(name)
     # of those that share it, as of one

@@ -210,7 +210,7 @@ class TimelineBuilder:
                 padded(of_agent, before)
                 rate = seen.completed * NS_PER_S / seen.wall_ns
                 of_agent.throughput_per_s.append(rate)
-                of_agent.p99_us.append(us_of(seen.times.reliable_percentile(99)))
+                _append_percentiles(of_agent, seen.times)
                 of_agent.busy_share.append(seen.busy_share)
                 of_agent.run_queue_share.append(seen.run_queue_share)
                 of_agent.cpu_utilisation.append(seen.cpu_utilisation)
@@ -220,7 +220,7 @@ class TimelineBuilder:
                     timeline.servers.setdefault(uri, ServerSeries()), before
                 )
                 of_server.throughput_per_s.append(server.completed / length_s)
-                of_server.p99_us.append(us_of(server.times.reliable_percentile(99)))
+                _append_percentiles(of_server, server.times)
 
 
 @dataclass(slots=True)
@@ -424,6 +424,11 @@ def _lengths(slots: Slots, complete: Places) -> Floats:
     means = sums // np.maximum(agents, 1)
     lengths = np.maximum(np.where(agents > 0, means, ends - starts), 1)
     return lengths[complete].astype(np.float64)
+
+
+def _append_percentiles(series: AgentSeries | ServerSeries, times: Histogram) -> None:
+    series.p90_us.append(us_of(times.reliable_percentile(90)))
+    series.p99_us.append(us_of(times.reliable_percentile(99)))
 
 
 def _append_operation(

@@ -100,6 +100,7 @@ class AgentSeries:
 
     throughput_per_s: Values = field(default_factory=list)
     #: Of all operations; only where the run has several agents.
+    p90_us: Values = field(default_factory=list)
     p99_us: Values = field(default_factory=list)
     #: Of its busiest worker in the busiest interval of the point.
     busy_share: Values = field(default_factory=list)
@@ -112,6 +113,7 @@ class ServerSeries:
     """All operations of one server over the points of the timeline."""
 
     throughput_per_s: Values = field(default_factory=list)
+    p90_us: Values = field(default_factory=list)
     p99_us: Values = field(default_factory=list)
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ldapslam.reports.charts.chart_data import STRIPS, Member
+from ldapslam.jobs.fields.thresholds import samples_needed
+from ldapslam.reports.charts.chart_data import STRIPS, Member, strip_percentile
 from ldapslam.reports.collect.timeline import NS_PER_S
 from ldapslam.reports.document import (
     BAD,
@@ -108,6 +109,11 @@ def strips_of(what: str, members: Mapping[str, Member]) -> list[ChartPlace]:
     """The agents, or servers, over time, where there are several."""
     if len(members) < 2:
         return []
+    percentile = strip_percentile(members)
+    needed = count(samples_needed(99))
+    few = f" No point has the {needed} requests that a p99 needs." * (
+        percentile != "p99"
+    )
     more = (
         f" The {STRIPS} that differ most from the median of all {len(members)} {what}s."
         if len(members) > STRIPS
@@ -117,9 +123,9 @@ def strips_of(what: str, members: Mapping[str, Member]) -> list[ChartPlace]:
         ChartPlace(
             f"{what}_strips",
             f"{what.capitalize()}s over time",
-            f"Throughput and p99 of the response time of successes on each {what}, all "
-            "operations together, in one scale each; grey: the median of all at that "
-            f"time.{more}",
+            f"Throughput and {percentile} of the response time of successes on each "
+            f"{what}, all operations together, on one scale each; grey: the median of "
+            f"all at that time.{few}{more}",
         )
     ]
 
@@ -403,7 +409,7 @@ def products(manifest: Mapping[str, Any]) -> str:
         named = " ".join(
             one for one in words if not any(one in w for w in words if w != one)
         )
-        uris.setdefault(named or "of no known kind", []).append(uri)
+        uris.setdefault(named or "product unknown", []).append(uri)
     return "; ".join(f"{named}: {', '.join(of)}" for named, of in uris.items())
 
 

@@ -615,10 +615,9 @@ def _times(summary: Summary) -> tuple[Block, ...]:
 
 def _times_in_detail(summary: Summary) -> tuple[Block, ...]:
     shown = [times for one in summary.timed for times in one.times.values()]
-    return (
-        *map(_times_table, summary.timed),
-        *(Paragraph(note) for note in missing(shown)),
-    )
+    tables = [_times_table(one) for one in summary.timed]
+    last = (replace(one, notes=missing(shown)) for one in tables[-1:])
+    return (*tables[:-1], *last)
 
 
 def _shown(operations: Sequence[OperationSummary]) -> str:

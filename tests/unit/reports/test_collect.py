@@ -299,16 +299,16 @@ def test_columns_add_up_to_what_records_do(seed: int) -> None:
     )
 
 
-def _p99_us(operations: list[OperationInterval]) -> float | None:
-    """Of all of them together, of their wanted outcomes."""
+def _percentiles_us(operations: list[OperationInterval]) -> list[float | None]:
+    """p90 and p99 of all of them together, of their wanted outcomes."""
     whole = Histogram()
     for one in operations:
         wanted = "response_time", WANTED[one.stream, one.operation]
         if packed := histograms_of(one).get(wanted):
             whole.add_packed(packed)
         whole.unanswered += one.timed_out + one.unresolved
-    p99_ns = whole.reliable_percentile(99)
-    return None if p99_ns is None else p99_ns / 1000
+    found = map(whole.reliable_percentile, (90, 99))
+    return [None if ns is None else ns / 1000 for ns in found]
 
 
 def _check_members(timeline: Timeline, place: int, members: list[Interval]) -> None:
@@ -320,12 +320,16 @@ def _check_members(timeline: Timeline, place: int, members: list[Interval]) -> N
             if record.agent == agent
             for one in record.operations
         ]
-        assert timeline.agents[agent].p99_us[place] == _p99_us(of_agent)
+        found = timeline.agents[agent]
+        percentiles = [found.p90_us[place], found.p99_us[place]]
+        assert percentiles == _percentiles_us(of_agent)
     for uri in SERVERS[KEYS[0]][1:]:
         of_server = [
             one for record in members for one in record.operations if one.server == uri
         ]
-        assert timeline.servers[uri].p99_us[place] == _p99_us(of_server)
+        server = timeline.servers[uri]
+        percentiles = [server.p90_us[place], server.p99_us[place]]
+        assert percentiles == _percentiles_us(of_server)
         operation = timeline.operations[KEYS[0]]
         every = [
             one.completed
@@ -335,9 +339,7 @@ def _check_members(timeline: Timeline, place: int, members: list[Interval]) -> N
         ]
         rate = operation.throughput_per_s[place]
         share = sum(one.completed for one in of_server) / sum(every)
-        assert timeline.servers[uri].throughput_per_s[place] == (
-            rate and pytest.approx(rate * share)
-        )
+        assert server.throughput_per_s[place] == (rate and pytest.approx(rate * share))
 
 
 @pytest.mark.usefixtures("_window_bytes")

@@ -409,6 +409,7 @@ def test_of_many_agents_those_that_differ_most_are_shown() -> None:
     every = {
         f"load{number:02}": AgentSeries(
             throughput_per_s=[9.0 * number, 100.0, 100.0 + number / 10, None],
+            p90_us=[None, 300.0, 300.0 + number / 10, None],
             p99_us=[None, 500.0, 500.0 + number, None],
         )
         for number in range(20)
@@ -430,7 +431,7 @@ def test_agents_and_servers_have_strips_where_there_are_several() -> None:
         summary = summarise(store, fill(store, Scenario(agents=("load1",))))
     names = [place.name for place in document(summary).charts()]
     assert not [name for name in names if name.endswith("strips")]
-    one = ServerSeries([5.0] * 11, [700.0] * 11)
+    one = ServerSeries([5.0] * 11, [700.0] * 11, [None] * 11)
     timeline = replace(summary.timeline, servers={"ldap://a": one, "ldap://b": one})
     several = replace(summary, timeline=timeline)
     content = document(several)
@@ -440,7 +441,9 @@ def test_agents_and_servers_have_strips_where_there_are_several() -> None:
         charts.draw(several, content.charts())["server_strips"],
     )
     panels = json.loads(unescape(text))["panels"]
-    assert [one["unit"] for one in panels] == ["completions/s", "p99, ms"] * 2
+    assert [one["unit"] for one in panels] == ["completions/s", "p90, ms"] * 2, (
+        "no point has enough requests for a p99"
+    )
     labels = [[line["label"] for line in one["lines"]] for one in panels]
     assert labels[0] == labels[1] == ["median of all", "ldap://a"]
     assert labels[2] == labels[3] == ["median of all", "ldap://b"]
@@ -470,6 +473,8 @@ def test_samples_reach_half_way_to_their_neighbours() -> None:
     assert starts_s == [0.5, 1.5, 3.0]
     assert ends_s == [1.5, 3.0, 5.0]
     assert values[:2] == [10.0, 20.0]
+    one = spans_of(_timeline(), [3.0], [5.0], is_steps=False)
+    assert one == ([2.5], [3.5], [5.0])
     assert spans_of(_timeline(), [], [], is_steps=False) == ([], [], [])
 
 
