@@ -21,9 +21,9 @@ from ldapslam.reports.document import (
     number,
     table,
 )
-from ldapslam.reports.typeset import NOT_AVAILABLE
+from ldapslam.reports.typeset import NOT_AVAILABLE, count
 from ldapslam.studies.answer import operations_of
-from ldapslam.studies.capacity import PASS, Found, Probe
+from ldapslam.studies.capacity import INVALID, PASS, Found, Probe
 from ldapslam.studies.report import figure_text, verdict_cell, write_reports
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class CapacityAnswer:
             if one.probe.load == self.found.above
             and one.probe.verdict == self.found.above_verdict
         ]
-        return list(made[-1]) if made else []
+        return [f"{self._at(self.found.above)}: {one}" for one in (made or [()])[-1]]
 
     @property
     def statement(self) -> str:
@@ -87,7 +87,7 @@ class CapacityAnswer:
         return f"{held}. {self._at(found.above)} is {found.above_verdict}."
 
     def _at(self, load: float | None) -> str:
-        return f"{self.load}={load:g}"
+        return f"{self.load}={load:.0f}"
 
 
 def write_capacity(answer: CapacityAnswer, folder: Path) -> list[Path]:
@@ -100,12 +100,13 @@ def write_capacity(answer: CapacityAnswer, folder: Path) -> list[Path]:
 def capacity_document(answer: CapacityAnswer) -> Document:
     """The search as a document: its answer first."""
     found = answer.found
-    capacity = "none" if found.capacity is None else f"{found.capacity:g}"
-    above = "not found" if found.above is None else f"{found.above:g}"
+    capacity = "none" if found.capacity is None else count(round(found.capacity))
+    above = "not found" if found.above is None else count(round(found.above))
     place = ChartPlace(
         "capacity-curve",
         "Throughput and response time by load",
-        "each run that was made, and the confirmed capacity",
+        "The runs of the search that are not INVALID, and those that were to confirm a "
+        "load.",
     )
     return Document(
         title=f"capacity of {answer.job}",
@@ -162,7 +163,7 @@ def _table(answer: CapacityAnswer) -> Table:
         "capacity-runs",
         "Runs by their load",
         rows,
-        number(answer.load, lambda row: f"{row[0].probe.load:g}"),
+        number(answer.load, lambda row: count(round(row[0].probe.load))),
         column("Run", lambda row: _kind(row[0].probe)),
         column("Verdict", lambda row: verdict_cell(row[0].probe.verdict)),
         column("Operation", lambda row: row[1]),
@@ -189,29 +190,29 @@ def _chart(answer: CapacityAnswer, place: ChartPlace) -> str:
     ticks: dict[float, str] = {}
     for load in loads:
         if not ticks or load - max(ticks) >= _TICK_GAP * loads[-1]:
-            ticks[load] = f"{load:g}"
+            ticks[load] = count(round(load))
     return draw_lines(place, panels, ticks, answer.load)
 
 
 def _lines(answer: CapacityAnswer, metric: str, scale: float) -> list[Line]:
-    """One for each operation over the runs of the search, and the confirmation."""
+    """One for each operation over the runs of the search, and the confirmations."""
     from ldapslam.reports.charts.charts import Line
 
     runs = sorted(answer.runs, key=lambda one: one.probe.load)
-    searched = [one for one in runs if not one.probe.is_confirmation]
-    confirmed = [
-        one
-        for one in runs
-        if one.probe.is_confirmation and one.probe.load == answer.found.capacity
-    ]
+    valid = [one for one in runs if one.probe.verdict != INVALID]
+    searched = [one for one in valid if not one.probe.is_confirmation]
+    confirmed = [one for one in valid if one.probe.is_confirmation]
     lines = []
     for title in dict.fromkeys(title for one in runs for title in one.operations):
-        for label, some in ((title, searched), (f"{title}, capacity", confirmed)):
+        for label, some, is_joined in (
+            (title, searched, True),
+            (f"{title}, confirming", confirmed, False),
+        ):
             marks = [
                 (one.probe.load, value * scale, None, None)
                 for one in some
                 if (value := one.operations.get(title, {}).get(metric)) is not None
             ]
             if marks:
-                lines.append(Line(label, marks))
+                lines.append(Line(label, marks, is_joined))
     return lines

@@ -395,6 +395,7 @@ class Line:
     label: str
     #: (place, value, lower end, upper end); the ends None without an interval.
     points: Sequence[tuple[float, float, float | None, float | None]]
+    is_joined: bool = True
 
 
 def draw_lines(
@@ -436,6 +437,7 @@ def _draw_line(axes: Axes, line: Line, number: int) -> None:
         [place for place, *_ in line.points],
         [value for _, value, *_ in line.points],
         yerr=spans,
+        linestyle="-" if line.is_joined else "none",
         marker=_MARKERS[number % len(_MARKERS)],
         markersize=3.5,
         capsize=2.5,

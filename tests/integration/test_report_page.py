@@ -235,6 +235,8 @@ def test_a_part_of_the_run_is_looked_at_in_all_charts(browser: Chrome) -> None:
         assert one.find_elements(By.CSS_SELECTOR, "[id*=xtick_]")[0].is_displayed() is (
             False
         )
+    strips = figure(browser, "Agents over time")
+    assert ticks_of(strips) == ticks_of(chart) * 2, "one axis for each column"
     assert drawn_in(browser) != before
     # 7 s is in the middle now, where 5 s was
     assert tip_at(browser, chart, 5.0).startswith(("6.9", "7"))

@@ -8,7 +8,14 @@ from dataclasses import replace
 
 import pytest
 
+from ldapslam.reports.typeset import count
 from ldapslam.studies.capacity import Found, Probe, Range, next_probe
+from ldapslam.studies.capacity_report import (
+    CapacityAnswer,
+    Tried,
+    _lines,
+    capacity_document,
+)
 
 
 def search(limits: Range, run, most: int = 40) -> tuple[Found, list[Probe]]:  # type: ignore[no-untyped-def]  # noqa: ANN001
@@ -94,3 +101,36 @@ def test_noise_never_gives_a_capacity_without_its_confirmation() -> None:
             assert last[found.capacity].is_confirmation
             assert last[found.capacity].verdict == "PASS"
             assert found.above is None or found.above > found.capacity
+
+
+def _tried(
+    load: float, verdict: str, p99_us: float, *, confirms: bool = False
+) -> Tried:
+    times = {"p50": 100.0, "p99": p99_us}
+    figures = {"throughput_per_s": load, "error_share": 0.0, "response_time_us": times}
+    reasons = [] if verdict == "PASS" else ["threshold failed: p99 < 20ms"]
+    return Tried(
+        Probe(load, is_confirmation=confirms, verdict=verdict),
+        "001",
+        {"streams": {"readers": {"search": figures}}, "reasons": reasons},
+    )
+
+
+def test_the_report_says_which_load_failed_and_shows_every_confirming_run() -> None:
+    runs = (
+        _tried(1e6, "PASS", 5_000),
+        _tried(2e6, "INVALID", 9_000),
+        _tried(2e6, "PASS", 8_000),
+        _tried(2e6, "FAIL", 300_000, confirms=True),
+        _tried(1e6, "PASS", 6_000, confirms=True),
+    )
+    found = Found(1e6, 2e6, "FAIL")
+    answer = CapacityAnswer("search", "rate", ["p99 < 20ms"], found, runs)
+    content = capacity_document(answer)
+    assert content.reasons == ("rate=2000000: threshold failed: p99 < 20ms",)
+    [glance] = content.glance
+    assert [value for _, value in glance.statistics] == [count(10**6), count(2 * 10**6)]
+    searched, confirming = _lines(answer, "response_time_p99_us", 1e-3)
+    assert [point[:2] for point in searched.points] == [(1e6, 5.0), (2e6, 8.0)]
+    assert [point[:2] for point in confirming.points] == [(1e6, 6.0), (2e6, 300.0)]
+    assert not confirming.is_joined
