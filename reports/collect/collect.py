@@ -83,6 +83,8 @@ from ldapslam.results.store import Store
 #: Sums of a window's rows fit 64 bits when no number is larger.
 _MOST_EXACT = 1 << 40
 _FOR_EVER_NS = 1 << 62
+#: Of more, the response times over time of each by itself would cost too much.
+_MOST_AGENTS_OVER_TIME = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,7 @@ class _Collector:
         self._validity = part.validity
         # shares of less than a tenth of an interval say little
         self._fragment_ns = part.plan.interval_s * NS_PER_S / 10
-        self._has_agents = len(part.run.agents) > 1
+        self._has_agents = 1 < len(part.run.agents) <= _MOST_AGENTS_OVER_TIME
         self._operations = {key: OperationTotals() for key in part.operations}
         self._streams: defaultdict[str, StreamTotals] = defaultdict(StreamTotals)
         self._agents = {agent: AgentTotals() for agent in part.run.agents}

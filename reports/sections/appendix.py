@@ -106,8 +106,10 @@ def agents(summary: Summary) -> tuple[Block, ...]:
 
 
 def strips_of(what: str, members: Mapping[str, Member]) -> list[ChartPlace]:
-    """The agents, or servers, over time, where there are several."""
-    if len(members) < 2:
+    """The agents, or servers, over time, where there are several; not of so many that
+    their response times over time were not collected."""
+    has_times = any(any(one.p90_us) for one in members.values())
+    if len(members) < 2 or not has_times:
         return []
     percentile = strip_percentile(members)
     needed = count(samples_needed(99))
