@@ -3,18 +3,21 @@
 
 from __future__ import annotations
 
-import sys
+import importlib
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "mutation"))
+import pytest
 
-from run import ROOT, mutants
+TESTS = Path(__file__).parents[1]
 
 
-def test_each_mutant_has_its_place_and_its_tests() -> None:
-    found = mutants(())
+def test_each_mutant_has_its_place_and_its_tests(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(str(TESTS / "mutation"))
+    found = importlib.import_module("run").mutants(())
     assert len(found) > 100
     for one in found:
         assert one.was != one.becomes
         for test in one.tests:
-            assert (ROOT / test.partition("::")[0]).exists(), test
+            assert (TESTS.parent / test.partition("::")[0]).exists(), test
