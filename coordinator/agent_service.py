@@ -7,7 +7,6 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
 
 from ldapslam.base.clock_id import clock_id
 from ldapslam.base.errors import (
@@ -55,11 +54,6 @@ _LONG_BYTES = 16_384
 _Report = (
     agent_pb2.IntervalReport | agent_pb2.ProgressReport | monitor_pb2.MonitorReport
 )
-
-
-@dataclass(slots=True)
-class _Addition:
-    is_new: bool = True
 
 
 class AgentService(AgentServiceServicer):
@@ -230,9 +224,8 @@ class AgentService(AgentServiceServicer):
         try:
             run_record = await self._reporters_run(report.run_id, report.agent)
             record, snapshot = await _read(report, run_record)
-            async with self._addition(report.run_id) as addition:
+            async with self._addition(report.run_id):
                 taken = await self._writer.add_interval(report.run_id, record)
-                addition.is_new = taken.is_new
         except (ProtocolError, RunNotFound) as error:
             return self._refuse_report(report, error)
         except StoreTaken:
@@ -338,25 +331,23 @@ class AgentService(AgentServiceServicer):
         if run_id in self._fleet.runs:
             self._writer.post(store.seal_part, *part)
             return
-        async with self._addition(run_id) as addition:
-            addition.is_new = await self._writer.call(store.seal_part, *part)
+        async with self._addition(run_id):
+            await self._writer.call(store.seal_part, *part)
 
     @asynccontextmanager
-    async def _addition(self, run_id: str) -> AsyncIterator[_Addition]:
-        """Within, more of a run is stored. One that is over is judged again with it,
-        also where nobody knows whether it was stored: callers hang up, connections to
-        the store break."""
-        verdicts, addition = self._fleet.verdicts, _Addition()
-        is_over = run_id not in self._fleet.runs
-        counts = is_over and await verdicts.before_late(run_id)
+    async def _addition(self, run_id: str) -> AsyncIterator[None]:
+        """Within, more of a run may be stored; one that is over is judged again with
+        it. Whether it was stored, the store tells: callers hang up, connections to it
+        break."""
+        if run_id in self._fleet.runs:
+            yield
+            return
+        verdicts = self._fleet.verdicts
+        standing = await verdicts.before_late(run_id)
         try:
-            yield addition
-        except (RunNotFound, StoreRefused):
-            addition.is_new = False
-            raise
+            yield
         finally:
-            if counts and addition.is_new:
-                verdicts.note_late(run_id)
+            verdicts.note_late(run_id, standing)
 
     def _release(self, report: agent_pb2.ProgressReport) -> None:
         self._fleet.feed(fleet_machine.AgentReleased(report.agent, report.run_id))

@@ -22,6 +22,9 @@ class Observer:
     def interval_measured(self, run_id: str, figures: pb.IntervalFigures) -> None:
         """Every agent has reported this interval."""
 
-    def run_judged(self, record: RunRecord, reasons: Sequence[str]) -> None:
+    def run_judged(
+        self, record: RunRecord, reasons: Sequence[str], ended_s: float | None
+    ) -> None:
         """The run's end and verdict are stored. `reasons`: why the verdict is not
-        PASS."""
+        PASS. `ended_s`: when it ended, in CLOCK_MONOTONIC, as times of day are set back
+        and forth; None: before this coordinator began."""

@@ -187,6 +187,10 @@ class RunQueue:
         others = [run for run in self._fleet.runs.values() if not run.is_released]
         return [_waiting_run(run) for run in (*queued, *others)]
 
+    def awaits_verdict(self, run_id: str) -> bool:
+        """It has not ended, or is being judged."""
+        return run_id in self._fleet.runs or self._fleet.verdicts.is_judging(run_id)
+
     async def release(self, run_id: str) -> None:
         run = self._fleet.runs.get(run_id)
         if run is None or run.is_released:

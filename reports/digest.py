@@ -141,6 +141,8 @@ def altered_of(store: Store, run: RunRecord) -> tuple[str, ...]:
     if "run_event" in then:
         later = later_events(store, run.run_id, then["run_event"]) - _LATER
         found += [f"an event {kind} is new" for kind in sorted(later)]
+    if found and run.unjudged:
+        found.insert(0, "more of it came since, and it is not judged again yet")
     return tuple(found)
 
 

@@ -25,7 +25,7 @@ from ldapslam.results.store import Store
 _JOB = ("job_name", "job_text", "job_hash", "seed", "plan")
 _MANIFEST = ("manifest",)
 #: What a digest is stored with, and of.
-_OWN = ("run_id", "verdict", "digest")
+_OWN = ("run_id", "verdict", "digest", "unjudged")
 _ROWS = 500
 #: Grows after the verdict, by notes of who was told of it: its first rows are covered.
 _GROWING = schema.run_event

@@ -38,7 +38,11 @@ def add_intervals(
         for (run_id, record), refusal in zip(reports, refusals, strict=True)
         if not refusal
     ]
-    became = iter(_add_all(connection, fitting))
+    taken = _add_all(connection, fitting)
+    new = {row["run_id"] for row, one in zip(fitting, taken, strict=True) if one.is_new}
+    if new:
+        rows.note_addition(connection, new)
+    became = iter(taken)
     return [Taken(False, one) if one else next(became) for one in refusals]
 
 

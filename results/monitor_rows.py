@@ -21,6 +21,7 @@ from ldapslam.results.records import (
     MonitorSample,
     MonitorSeries,
 )
+from ldapslam.results.rows import note_addition
 from ldapslam.results.store import Store
 
 _DOUBLE = "<f8"
@@ -49,6 +50,7 @@ def describe_monitors(
         ]
         if rows:
             connection.execute(_descriptions.insert(), rows)
+            note_addition(connection, [run_id])
 
 
 def add_monitor_samples(
@@ -77,6 +79,7 @@ def add_monitor_samples(
             ]
             if rows:
                 connection.execute(_samples.insert(), rows)
+                note_addition(connection, [run_id])
 
 
 def monitor_descriptions(

@@ -90,6 +90,8 @@ class RunRecord:
     verdict: str | None = None
     #: {document, sha256, signature}, with the verdict: reports/digest.py.
     digest: Mapping[str, Any] | None = None
+    #: Additions to the store since the run's end that the verdict is not of.
+    unjudged: int = 0
     priority: int = 0
     #: Of a run that a schedule made.
     schedule_id: str | None = None

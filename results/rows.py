@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Row
 
 from ldapslam.base.errors import RunNotFound
 from ldapslam.results import schema
-from ldapslam.results.records import RunRecord
+from ldapslam.results.records import FINAL_STATES, RunRecord
 
 _RUN_PLAIN = tuple(
     field.name for field in fields(RunRecord) if field.name not in ("seed", "agents")
@@ -38,6 +38,18 @@ def require_run(connection: Connection, run_id: str) -> None:
     query = sa.select(schema.run.c.run_id).where(schema.run.c.run_id == run_id)
     if connection.execute(query).first() is None:
         raise RunNotFound(run_id)
+
+
+def note_addition(connection: Connection, run_ids: Iterable[str]) -> None:
+    """More of these runs is stored in this transaction: those that have ended, and are
+    judged, are to be judged again."""
+    table = schema.run
+    query = table.update().where(
+        table.c.run_id.in_(list(run_ids)),
+        table.c.state.in_(FINAL_STATES),
+        table.c.t0_utc.is_not(None),
+    )
+    connection.execute(query.values(unjudged=table.c.unjudged + 1))
 
 
 def by_bytes(connection: Connection, column: sa.Column[Any]) -> sa.ColumnElement[Any]:

@@ -61,7 +61,6 @@ class RunEnd:
     state: str
     verdict: str | None
     t0_utc: str | None
-    finished_utc: str | None
 
 
 def create_schedule(store: Store, record: ScheduleRecord) -> bool:
@@ -172,7 +171,7 @@ def open_runs(store: Store, schedule_id: str) -> dict[str, str]:
 def run_ends(store: Store, run_ids: Iterable[str]) -> dict[str, RunEnd]:
     """How far these runs are; those that the store has."""
     run = schema.run.c
-    columns = (run.run_id, run.state, run.verdict, run.t0_utc, run.finished_utc)
+    columns = (run.run_id, run.state, run.verdict, run.t0_utc)
     query = sa.select(*columns).where(run.run_id.in_(list(run_ids)))
     with store.transaction() as connection:
         return {row[0]: RunEnd(*row[1:]) for row in connection.execute(query)}

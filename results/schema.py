@@ -52,6 +52,8 @@ run = Table(
     Column("verdict", String(8)),
     # {document, sha256, signature}: reports/digest.py
     Column("digest", JSON(none_as_null=True)),
+    # additions since its end that its verdict is not of
+    Column("unjudged", Integer, nullable=False, server_default="0"),
     Column("priority", Integer, nullable=False, server_default="0"),
     # of a run that a schedule made
     Column("schedule_id", String(64)),

@@ -285,12 +285,20 @@ class Store:
         self._update_run(run_id, given)
 
     def set_verdict(
-        self, run_id: str, verdict: str, digest: Mapping[str, Any] | None = None
+        self,
+        run_id: str,
+        verdict: str | None,
+        digest: Mapping[str, Any] | None = None,
+        *,
+        unjudged: int | None = None,
     ) -> None:
         """PASS, FAIL or INVALID, once the run has ended, with the digest of what it is
-        of."""
+        of. `unjudged`: the run's, before what judged it began to read; None: it has
+        read all there is."""
+        left = 0 if unjudged is None else schema.run.c.unjudged - unjudged
         kept = digest and dict(digest)
-        self._update_run(run_id, {"verdict": verdict, "digest": kept})
+        values = {"verdict": verdict, "digest": kept, "unjudged": left}
+        self._update_run(run_id, values)
 
     def set_run_agents(self, run_id: str, agents: Iterable[str]) -> None:
         """Names the planned agents, once the fleet has chosen them."""
@@ -310,7 +318,11 @@ class Store:
             )
 
     def runs(
-        self, limit: int = 0, *, states: Collection[str] | None = None
+        self,
+        limit: int = 0,
+        *,
+        states: Collection[str] | None = None,
+        only_unjudged: bool = False,
     ) -> list[RunRecord]:
         """The newest runs, the latest submitted first; limit 0: all of them.
 
@@ -321,6 +333,8 @@ class Store:
         query = query.order_by(table.submitted_utc.desc(), table.run_id.desc())
         if states is not None:
             query = query.where(table.state.in_(list(states)))
+        if only_unjudged:
+            query = query.where(table.unjudged > 0)
         if limit:
             query = query.limit(limit)
         with self.transaction() as connection:
@@ -406,6 +420,8 @@ class Store:
         )
         with self.transaction(writes=True) as connection:
             found = connection.execute(query, {"interval_count": interval_count})
+            if found.rowcount > 0:
+                rows.note_addition(connection, [run_id])
             return found.rowcount > 0
 
     def agents(self, run_id: str) -> dict[str, dict[str, Any]]:
@@ -524,7 +540,7 @@ class Store:
     def _update_run(self, run_id: str, values: Mapping[str, Any]) -> None:
         query = schema.run.update().where(schema.run.c.run_id == run_id)
         with self.transaction(writes=True) as connection:
-            if connection.execute(query, dict(values)).rowcount == 0:
+            if connection.execute(query.values(values)).rowcount == 0:
                 raise RunNotFound(run_id)
 
     @contextlib.contextmanager

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 _RESULT_FILE = "result.json"
 _CHANGED = (
     "trust none of its figures. `ldapslam report RUN` writes a changed result.json "
-    "again; where an agent's report has just come, the coordinator judges the run anew "
-    "within seconds; everything else was changed by somebody"
+    "again; where more of the run came, its coordinator judges it again within "
+    "seconds, or at its next start; everything else was changed by somebody"
 )
 
 

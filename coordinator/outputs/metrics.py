@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -28,7 +27,7 @@ from ldapslam.coordinator.control import Coordinator
 from ldapslam.coordinator.extension import Extension
 from ldapslam.jobs.plan import DRAIN
 from ldapslam.proto import operator_pb2 as pb
-from ldapslam.results.records import FINAL_STATES, RunRecord, utc_text
+from ldapslam.results.records import FINAL_STATES, RunRecord
 from ldapslam.results.store import Store
 from ldapslam.results.upkeep import file_bytes
 from ldapslam.transport.messages import build_version
@@ -82,14 +81,9 @@ class Metrics(Extension):
         self,
         place: tuple[str, int],
         now_s: Callable[[], float] = time.monotonic,
-        since_utc: str | None = None,
     ) -> None:
         self._place = place
         self._now_s = now_s
-        #: Runs that ended earlier are no news when judged now.
-        self._since_utc = (
-            utc_text(datetime.now(UTC)) if since_utc is None else since_utc
-        )
         self._runs: dict[str, RunFigures] = {}
         #: (state, verdict or "none") -> runs that ended since the start.
         self.ended: Counter[tuple[str, str]] = Counter()
@@ -147,8 +141,10 @@ class Metrics(Extension):
             stream.errors += row.errors
             stream.dropped += row.dropped
 
-    def run_judged(self, record: RunRecord, reasons: Sequence[str]) -> None:
-        if (record.finished_utc or self._since_utc) >= self._since_utc:
+    def run_judged(
+        self, record: RunRecord, reasons: Sequence[str], ended_s: float | None
+    ) -> None:
+        if ended_s is not None:
             self.ended[record.state, record.verdict or "none"] += 1
         run = self._runs.get(record.run_id)
         if run is not None:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from enum import Enum, auto
 from functools import partial
 from typing import Any, Protocol
 
@@ -42,10 +44,9 @@ _QUIET_S = 5.0
 #: Of a run's end: others wait for the judge as well.
 _SIGNED_WITHIN = timedelta(minutes=30)
 _READER_WAITS_S = 20.0
-#: Longer than what is added takes to be stored.
-_CHECK_HOLDS_S = 60.0
 #: Of a run that the judge cannot read; then it goes without.
 _MOST_LOOKS = 3
+_MOST_ENDED = 1000
 #: Before each further try of a judgement that failed.
 _PAUSES_S = (1.0, 5.0, 15.0)
 
@@ -61,6 +62,24 @@ class Judgement:
     altered: tuple[str, ...] = ()
     #: Why there is no verdict of a run that should have one.
     problem: str = ""
+
+
+class Standing(Enum):
+    """What an ended run is, before more of it is stored."""
+
+    #: As it was when it was judged, or about to be judged.
+    SOUND = auto()
+    #: Nobody looked; it is judged again, and not signed.
+    UNSEEN = auto()
+    #: Not what was judged: it keeps its verdict and digest.
+    ALTERED = auto()
+
+
+@dataclass(slots=True)
+class _Late:
+    standing: Standing
+    #: When the last of it was stored, on the monotonic clock.
+    at_s: float = field(default_factory=time.monotonic)
 
 
 class Judge(Protocol):
@@ -121,15 +140,21 @@ class Verdicts:
         self._sign = sign
         #: Of which run.
         self._tasks: dict[asyncio.Task[None], str] = {}
-        #: Ended run -> when more of it was stored.
-        self._late: dict[str, float] = {}
-        #: Ended run -> was it as judged, just now?
-        self._checks: dict[str, asyncio.Task[bool]] = {}
+        #: Of ended runs that more is stored of.
+        self._late: dict[str, _Late] = {}
+        #: Ended run -> what it is, for those who are about to store more of it.
+        self._checks: dict[str, asyncio.Task[Standing]] = {}
+        #: Run that ended here -> when, on the monotonic clock; the last ones.
+        self._ended_s: dict[str, float] = {}
         #: Ended run -> how often nothing could be found out of it.
         self._unseen: Counter[str] = Counter()
 
     def judge(self, record: RunRecord) -> None:
-        """Judge a run in the background; the last that happens to it."""
+        """Judge a run that has just ended, in the background; the last that happens to
+        it."""
+        self._ended_s[record.run_id] = time.monotonic()
+        if len(self._ended_s) > _MOST_ENDED:
+            del self._ended_s[next(iter(self._ended_s))]
         self._start(self._judge_run(record), record.run_id)
 
     def _start(self, work: Coroutine[Any, Any, None], run_id: str) -> None:
@@ -137,85 +162,95 @@ class Verdicts:
         self._tasks[task] = run_id
         task.add_done_callback(self._tasks.pop)
 
-    async def before_late(self, run_id: str) -> bool:
-        """More of an ended run is about to be stored: is what it will be added to still
-        what was judged? Only then `note_late` is for it."""
-        if self._judge is None or run_id in self._late:
-            return True
+    async def before_late(self, run_id: str) -> Standing:
+        """More of an ended run is about to be stored: what it is, for `note_late`.
+        StoreError when that cannot be told."""
+        if self._judge is None:
+            return Standing.SOUND
+        if run_id in self._late:
+            return self._late[run_id].standing
         check = self._checks.get(run_id)
         if check is None:
-            check = asyncio.create_task(self._is_as_judged(run_id))
+            check = asyncio.create_task(self._standing(run_id))
             self._checks[run_id] = check
-            check.add_done_callback(partial(self._forget_later, run_id))
+            check.add_done_callback(lambda _: self._checks.pop(run_id))
+        standing = await asyncio.shield(check)
         # another one's addition may have come before the check
-        return await asyncio.shield(check) or run_id in self._late
+        late = self._late.get(run_id)
+        return late.standing if late else standing
 
-    def _forget_later(self, run_id: str, check: asyncio.Task[bool]) -> None:
-        """Others may be about to add to the run as it was then; a check that failed
-        tells them nothing."""
-        is_known = not check.cancelled() and check.exception() is None
-        hold_s = _CHECK_HOLDS_S if is_known else 0.0
-        asyncio.get_running_loop().call_later(hold_s, self._forget, run_id, check)
-
-    def _forget(self, run_id: str, check: asyncio.Task[bool]) -> None:
-        if self._checks.get(run_id) is check:
-            del self._checks[run_id]
-
-    def note_late(self, run_id: str) -> None:
-        """More of an ended run was stored. It is judged, and signed, again when nothing
-        more comes; until then its reports say that it has more."""
+    def note_late(self, run_id: str, standing: Standing) -> None:
+        """More of an ended run may have been stored. If so, it is judged again when
+        nothing more comes; until then its reports say that it has more."""
         if self._judge is None:
             return
-        is_known = run_id in self._late
-        self._late[run_id] = asyncio.get_running_loop().time()
-        if not is_known:
+        late = self._late.get(run_id)
+        if late is None:
+            self._late[run_id] = _Late(standing)
             self._start(self._judge_late(run_id), run_id)
+        else:
+            late.at_s = time.monotonic()
 
-    async def _is_as_judged(self, run_id: str) -> bool:
+    async def _standing(self, run_id: str) -> Standing:
         assert self._judge is not None
         record = await self._writer.call(self._writer.store.run, run_id)
         if record.digest is None:
-            return record.verdict is None  # it is about to be judged
+            # without a verdict it is about to be judged
+            return Standing.SOUND if record.verdict is None else Standing.ALTERED
+        if record.unjudged:
+            return Standing.UNSEEN
         found = await self._judge(run_id, looks_only=True)
         if found.verdict is None:
             self._unseen[run_id] += 1
             if self._unseen[run_id] < _MOST_LOOKS:  # the agent sends its report again
                 raise StoreError(f"run {run_id} cannot be looked at: see the log")
-            return False
+            return Standing.UNSEEN
         if found.altered:
             why = "; ".join(found.altered)
             _log.error("run %s is not what was judged: %s", run_id, why)
-        return not found.altered
+            return Standing.ALTERED
+        return Standing.SOUND
 
     async def _judge_late(self, run_id: str) -> None:
-        loop = asyncio.get_running_loop()
         first = [task for task, of in self._tasks.items() if of == run_id]
         others = [task for task in first if task is not asyncio.current_task()]
         if others:
             await asyncio.wait(others)
+        late = self._late[run_id]
         try:
             while True:
-                while (left_s := self._late[run_id] + _QUIET_S - loop.time()) > 0:
+                while (left_s := late.at_s + _QUIET_S - time.monotonic()) > 0:
                     await asyncio.sleep(left_s)
-                at_s = self._late[run_id]
+                at_s = late.at_s
                 record = await self._writer.call(self._writer.store.run, run_id)
-                await self._judge_run(record, is_late=True)
-                if self._late[run_id] == at_s:
+                if record.unjudged and late.standing is Standing.ALTERED:
+                    # it keeps what shows that it was altered
+                    await self._store(record, record.verdict, record.digest)
+                elif record.unjudged:
+                    is_sound = late.standing is Standing.SOUND
+                    await self._judge_run(record, is_sound=is_sound)
+                if late.at_s == at_s:
                     return
+        except Exception:
+            _log.exception("run %s cannot be judged again", run_id)
         finally:
             del self._late[run_id]
-            self._checks.pop(run_id, None)
 
     async def judge_those_left(self) -> None:
-        """Runs whose end was stored, but not their verdict."""
+        """Runs whose end was stored, but not their verdict, and those that have grown
+        since."""
         if self._judge is None:
             return
-        records = await self._writer.call(
-            self._writer.store.runs, _JUDGED_AT_START, states=FINAL_STATES
-        )
-        for record in records:
-            if record.verdict is None:
-                self.judge(record)
+        call, store = self._writer.call, self._writer.store
+        newest = await call(store.runs, _JUDGED_AT_START, states=FINAL_STATES)
+        left = [record for record in newest if record.verdict is None]
+        grown = await call(store.runs, only_unjudged=True)
+        for run_id in dict.fromkeys(one.run_id for one in (*left, *grown)):
+            record = await call(store.run, run_id)
+            self._start(self._judge_run(record), run_id)
+
+    def is_judging(self, run_id: str) -> bool:
+        return run_id in self._tasks.values()
 
     async def wait(self) -> None:
         if self._tasks:
@@ -231,24 +266,31 @@ class Verdicts:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _judge_run(self, record: RunRecord, *, is_late: bool = False) -> None:
-        found = Judgement()
+    async def _judge_run(self, record: RunRecord, *, is_sound: bool = False) -> None:
+        """`is_sound`: it was as judged, before this process stored more of it."""
+        found, run_id = Judgement(), record.run_id
         if self._judge is not None:
             try:
+                stored = await self._writer.call(self._writer.store.run, run_id)
                 found = await self._judged(record)
                 if found.verdict is not None:
-                    digest = await self._digest(found.document, record, is_late=is_late)
-                    await self._store(record.run_id, found.verdict, digest)
+                    signs = self._may_sign(record, is_sound=is_sound)
+                    digest = await self._digest(found.document, signs=signs)
+                    await self._store(stored, found.verdict, digest)
+                    # more of it, which came when it was about to end
+                    stored = await self._writer.call(self._writer.store.run, run_id)
+                    if stored.unjudged:
+                        self.note_late(run_id, Standing.SOUND)
             except Exception:
-                _log.exception("run %s cannot be judged", record.run_id)
-        if record.verdict is not None and record.verdict == found.verdict:
-            return  # judged again, and as before
+                _log.exception("run %s cannot be judged", run_id)
+        if record.verdict is not None and found.verdict in (None, record.verdict):
+            return  # judged again, and as before, or not
         record = replace(record, verdict=found.verdict)
         for observer in self._observers:
             try:
-                observer.run_judged(record, found.reasons)
+                observer.run_judged(record, found.reasons, self._ended_s.get(run_id))
             except Exception:
-                _log.exception("run %s: an observer failed", record.run_id)
+                _log.exception("run %s: an observer failed", run_id)
 
     async def _judged(self, record: RunRecord) -> Judgement:
         """By a process that may fail: it dies, or the host has no memory left."""
@@ -268,12 +310,13 @@ class Verdicts:
         return found
 
     async def _store(
-        self, run_id: str, verdict: str, digest: Mapping[str, Any] | None
+        self, record: RunRecord, verdict: str | None, digest: Mapping[str, Any] | None
     ) -> None:
-        """As soon as the store takes it."""
+        """As soon as the store takes it; of the run as `record` has it."""
+        run_id, unjudged = record.run_id, record.unjudged
+        set_verdict = partial(self._writer.store.set_verdict, unjudged=unjudged)
         while True:
             try:
-                set_verdict = self._writer.store.set_verdict
                 return await self._writer.call(set_verdict, run_id, verdict, digest)
             except (RunNotFound, StoreFull, StoreRefused):
                 raise
@@ -281,24 +324,29 @@ class Verdicts:
                 _log.warning("run %s: its verdict has to wait: %s", run_id, error)
                 await asyncio.sleep(_QUIET_S)
 
+    def _may_sign(self, record: RunRecord, *, is_sound: bool) -> bool:
+        """Not what lay in the store for long: who knows what became of it there."""
+        if record.digest is not None and record.digest.get("signature"):
+            return is_sound
+        ended_s = self._ended_s.get(record.run_id)
+        if ended_s is not None:
+            return time.monotonic() - ended_s < _SIGNED_WITHIN.total_seconds()
+        if record.finished_utc is None:
+            return False
+        since = datetime.now(UTC) - datetime.fromisoformat(record.finished_utc)
+        # the clock may have been set back since
+        return timedelta() <= since < _SIGNED_WITHIN
+
     async def _digest(
-        self, document: Mapping[str, Any], record: RunRecord, *, is_late: bool
+        self, document: Mapping[str, Any], *, signs: bool
     ) -> dict[str, Any] | None:
-        """As the store keeps it: without a signature, where there is nobody to sign, or
-        where the run lay in the store for long: who knows what became of it there."""
+        """As the store keeps it; without a signature where there is nobody to sign."""
         if not document:
             return None
         signature = None
-        if self._sign is not None and (is_late or _has_just_ended(record)):
+        if signs and self._sign is not None:
             try:
                 signature = await asyncio.to_thread(self._sign, canonical(document))
             except LdapSlamError as error:
                 _log.error("run %s is not signed: %s", document["run_id"], error)
         return stored_digest(document, signature)
-
-
-def _has_just_ended(record: RunRecord) -> bool:
-    if record.finished_utc is None:
-        return False
-    since = datetime.now(UTC) - datetime.fromisoformat(record.finished_utc)
-    return since < _SIGNED_WITHIN

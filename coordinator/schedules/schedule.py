@@ -35,8 +35,6 @@ from ldapslam.results.records import FINAL_STATES
 DEFAULT_GRACE = timedelta(minutes=1)
 #: Only the latest missed times are made up for.
 MOST_MADE_UP = 100
-#: Then a run without a verdict gets none.
-VERDICT_PATIENCE = timedelta(minutes=10)
 
 _MIN_PERIOD_NS = 1_000_000_000
 _MAX_SPAN_NS = 366 * 86_400_000_000_000
@@ -248,7 +246,7 @@ class Ending:
     state: str
     verdict: str | None = None
     t0_utc: str | None = None
-    finished_utc: str | None = None
+    #: It has its verdict, or gets none.
     is_judged: bool = False
 
 
@@ -276,7 +274,7 @@ def next_step(
     if run.after_run:
         if ending is None:
             return Drop(f"run {run.after_run}, which it waited for, is not there")
-        is_met = condition_met(run.after_if, ending, now)
+        is_met = condition_met(run.after_if, ending)
         if is_met is None:
             return Wait(f"waits for the end of run {run.after_run}{_if(run.after_if)}")
         if not is_met:
@@ -290,16 +288,15 @@ def next_step(
     return Release()
 
 
-def condition_met(condition: str, ending: Ending, now: datetime) -> bool | None:
+def condition_met(condition: str, ending: Ending) -> bool | None:
     """Whether a run ended as asked (any, pass, fail); None: not known yet."""
     if ending.state not in FINAL_STATES:
         return None
     if condition == "any":
         return True
     may_be_judged = ending.t0_utc is not None and not ending.is_judged
-    if ending.verdict is None and may_be_judged and ending.finished_utc is not None:
-        if now - parse_utc(ending.finished_utc) <= VERDICT_PATIENCE:
-            return None
+    if ending.verdict is None and may_be_judged:
+        return None
     return (ending.verdict == "PASS") == (condition == "pass")
 
 

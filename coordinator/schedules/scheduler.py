@@ -26,7 +26,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import islice, takewhile
 
@@ -379,11 +379,16 @@ class Scheduler:
 
     async def _ending(self, run_id: str) -> Ending | None:
         if run_id not in self._endings:
+            # before the store is asked: what it has then is final
+            is_judged = not self._queue.awaits_verdict(run_id)
             found = await self._writer.call(
                 schedule_store.run_ends, self._writer.store, [run_id]
             )
-            end = found.get(run_id)
-            self._endings[run_id] = None if end is None else Ending(**asdict(end))
+            ending = None
+            if end := found.get(run_id):
+                is_judged = is_judged and end.state in FINAL_STATES
+                ending = Ending(end.state, end.verdict, end.t0_utc, is_judged)
+            self._endings[run_id] = ending
         return self._endings[run_id]
 
     def run_changed(self, status: pb.RunStatus) -> None:
@@ -394,11 +399,7 @@ class Scheduler:
         self._forget_open(record.run_id)
         if any(run.after_run == record.run_id for run in self._queue.waiting()):
             self._endings[record.run_id] = Ending(
-                record.state,
-                record.verdict,
-                record.t0_utc,
-                record.finished_utc,
-                is_judged=True,
+                record.state, record.verdict, record.t0_utc, is_judged=True
             )
 
     def _forget_open(self, run_id: str) -> None:

@@ -186,6 +186,8 @@ class Schedules(Extension):
         if self._scheduler is not None:
             self._scheduler.run_changed(status)
 
-    def run_judged(self, record: RunRecord, reasons: Sequence[str]) -> None:
+    def run_judged(
+        self, record: RunRecord, reasons: Sequence[str], ended_s: float | None
+    ) -> None:
         if self._scheduler is not None:
             self._scheduler.run_judged(record)

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
 from pathlib import Path
 
 from ldapslam.base.errors import AgentLost
 from ldapslam.transport.messages import error_of
-from support.command_line import Running
+from support.command_line import Running, ldapslam
 from support.fleet import FINAL, FleetOfProcesses, fake_engine, job_text
 
 #: 4 s in intervals of 200 ms, and the drain.
@@ -225,3 +226,42 @@ def test_a_coordinator_whose_store_was_taken_ends_and_loses_nothing(
     fleet.start_coordinator()
     assert fleet.wait_for(run_id, *FINAL).state == "finished", fleet.logs()
     assert fleet.reported(run_id) == {"a": PLANNED}
+
+
+def test_a_coordinator_killed_before_it_judges_late_reports_does_so_when_restarted(
+    fleet: FleetOfProcesses,
+) -> None:
+    """Agent b is away when the run ends, and then delivers what it measured."""
+    fleet.start_coordinator(judge=True)
+    for name in ("a", "b"):
+        fleet.start_agent(name, fake_engine())
+    fleet.wait_for_agents("a", "b")
+    text = job_text(duration="3s", on_agent_loss="continue", agents={"count": 2})
+    run_id = fleet.submit(text)
+    fleet.wait_for_load(run_id)
+    coordinator = fleet.processes["coordinator"]
+    coordinator.send_signal(signal.SIGSTOP)
+    fleet.wait_until(lambda: fleet.undelivered("b") >= 2, "what b keeps")
+    fleet.end("b", signal.SIGKILL)
+    coordinator.send_signal(signal.SIGCONT)
+
+    def verify() -> subprocess.CompletedProcess[str]:
+        return ldapslam("verify", run_id, "--store", fleet.store, cwd=fleet.folder)
+
+    fleet.wait_until(lambda: bool(fleet.run(run_id).verdict), "its verdict")
+    had = len(fleet.reported(run_id)["b"])
+    fleet.start_agent("b", fake_engine())
+    # within the five seconds of quiet that the coordinator waits for
+    fleet.wait_for_delivery("b")
+    fleet.end("coordinator", signal.SIGKILL)
+    assert len(fleet.reported(run_id)["b"]) > had
+    ended = verify()
+    assert ended.returncode == 3
+    assert "more of it came since, and it is not judged again yet" in ended.stderr
+
+    fleet.start_coordinator(judge=True)
+    with fleet.opened_store() as store:
+        fleet.wait_until(lambda: not store.run(run_id).unjudged, "the judgement")
+    fleet.end("coordinator")
+    ended = verify()
+    assert ended.returncode == 0, ended.stderr

@@ -105,6 +105,8 @@ class FakeQueue:
         self.scheduler: Scheduler | None = None
         self.runs: dict[str, LiveRun] = {}
         self.held: frozenset[str] = frozenset()
+        #: Runs that have ended and wait for their verdict.
+        self.judging: set[str] = set()
         self.explained: dict[str, str] = {}
         self.dropped: dict[str, str] = {}
         #: Runs that began, with when.
@@ -137,8 +139,11 @@ class FakeQueue:
 
     async def submit(self, **fields: Any) -> str:
         """An operator's run."""
+        return await self.submit_request(job_request(**fields))
+
+    async def submit_request(self, request: pb.SubmitJobRequest) -> str:
         run_id = new_run_id(self.now)
-        await self._create(job_request(**fields), run_id, None)
+        await self._create(request, run_id, None)
         return run_id
 
     async def advance(self) -> None:
@@ -162,7 +167,9 @@ class FakeQueue:
                     t0_utc=utc_text(self.now),
                 )
 
-    async def end(self, run_id: str, state: str, verdict: str | None) -> None:
+    async def end(
+        self, run_id: str, state: str, verdict: str | None, *, is_judged: bool = True
+    ) -> None:
         store = self.writer.store
         del self.runs[run_id]
         now_utc = utc_text(self.now)
@@ -172,7 +179,7 @@ class FakeQueue:
         if verdict is not None:
             await asyncio.to_thread(store.set_verdict, run_id, verdict)
         record = await asyncio.to_thread(store.run, run_id)
-        if self.scheduler is not None:
+        if self.scheduler is not None and is_judged:
             self.scheduler.run_judged(record)
 
     async def close(self) -> None:
@@ -218,6 +225,9 @@ class FakeQueue:
 
     def waiting(self) -> Sequence[WaitingRun]:
         return [run.waiting for run in self.runs.values() if run.began is None]
+
+    def awaits_verdict(self, run_id: str) -> bool:
+        return run_id in self.runs or run_id in self.judging
 
     async def release(self, run_id: str) -> None:
         run = self.runs[run_id]

@@ -24,10 +24,12 @@ from ldapslam.agent.settings import AgentSettings
 from ldapslam.base.errors import StoreError
 from ldapslam.base.process import Fork
 from ldapslam.coordinator.agent_service import AgentService
+from ldapslam.coordinator.runs.judge import JudgeProcess
 from ldapslam.coordinator.schedules.service import Schedules
 from ldapslam.coordinator.security.guard import Context
 from ldapslam.coordinator.server import run_coordinator
 from ldapslam.proto.agent_pb2 import IntervalReport, ReportReply
+from ldapslam.reports.judge import COMMAND
 
 _MAX_REQUEST_BYTES = 65_536
 
@@ -63,6 +65,7 @@ def _coordinate(options: dict[str, Any]) -> None:
         options["store"],
         insecure=options.get("insecure", False),
         leave_runs=options.get("leave_runs", False),
+        judge=JudgeProcess(COMMAND, options["store"]) if options.get("judge") else None,
         extensions=[Schedules()] if options.get("schedules") else [],
         on_ready=on_ready,
     )

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -20,6 +21,7 @@ from ldapslam.coordinator.outputs.notify import (
     NotifySettings,
     body,
     headline,
+    is_news,
     parse_channel,
 )
 from ldapslam.coordinator.outputs.notify_send import without_secrets
@@ -102,14 +104,15 @@ def run(
 
 
 def judged(
-    writer: StoreWriter, record: RunRecord
+    writer: StoreWriter, record: RunRecord, *, is_of_before: bool = False
 ) -> Callable[[Notifier], Awaitable[None]]:
-    """The run is stored and its end told."""
+    """The run is stored and its end told; or that of one of an earlier coordinator."""
+    ended_s = None if is_of_before else time.monotonic()
 
     async def work(notifier: Notifier) -> None:
         await writer.call(writer.store.create_run, record)
         # a list of runs has no manifests
-        notifier.run_judged(replace(record, manifest={}), ("p99",))
+        notifier.run_judged(replace(record, manifest={}), ("p99",), ended_s)
         await until_told(notifier)
 
     return work
@@ -172,7 +175,8 @@ def test_a_channel_that_is_gone_since_the_submission_is_named_in_the_runs_log(
 def test_nobody_is_told_of_what_ended_long_ago(writer: StoreWriter, post: Post) -> None:
     long_ago = utc_text(datetime.now(UTC) - timedelta(hours=2))
     record = ended("ops", finished_utc=long_ago)
-    assert run(writer, judged(writer, record), settings()) == []
+    work = judged(writer, record, is_of_before=True)
+    assert run(writer, work, settings()) == []
     assert post.sent == []
 
 
@@ -188,7 +192,7 @@ def test_nobody_is_told_again_after_a_restart(
     attempts = len(post.sent)
 
     async def judged_again(notifier: Notifier) -> None:
-        notifier.run_judged(record, ())
+        notifier.run_judged(record, (), None)
         await until_told(notifier)
 
     assert run(writer, judged_again, settings()) == before
@@ -201,7 +205,7 @@ def test_a_run_that_was_judged_before_the_start_is_told_after_it(
     async def live() -> None:
         notifier = Notifier(settings("ops"))
         await writer.call(writer.store.create_run, ended())
-        notifier.run_judged(ended(), ())
+        notifier.run_judged(ended(), (), None)
         await notifier.start(Coordinator(writer), None)
         await until_told(notifier)
 
@@ -217,7 +221,7 @@ def test_what_waits_for_another_attempt_is_given_up_at_once_at_the_end(
 
     async def work(notifier: Notifier) -> None:
         await writer.call(writer.store.create_run, ended("ops"))
-        notifier.run_judged(ended("ops"), ())
+        notifier.run_judged(ended("ops"), (), None)
 
     events = run(writer, work, settings(), (3600.0,))
     text = "channel ops was not told of FAIL: it answered 503; the coordinator ended"
@@ -241,7 +245,7 @@ def test_what_is_being_sent_is_cut_off_at_the_end(
 
     async def work(notifier: Notifier) -> None:
         await writer.call(writer.store.create_run, ended("ops"))
-        notifier.run_judged(ended("ops"), ())
+        notifier.run_judged(ended("ops"), (), None)
         await has_begun.wait()
 
     [(kind, text)] = run(writer, work, settings())
@@ -359,3 +363,19 @@ def test_secrets_of_a_url_are_taken_out_of_what_is_said() -> None:
     url = "jsons://ana:pa%40ss@hooks.example.com:8443/T0K3N/x?key=K3Y"
     said = "hooks.example.com refused pa@ss and T0K3N, K3Y of ana at x: 404"
     assert without_secrets(said, url) == "… refused … and …, … of … at …: 404"
+
+
+@pytest.mark.parametrize(
+    "clock", [timedelta(hours=2), timedelta(0), timedelta(hours=-2)]
+)
+def test_what_is_news_does_not_depend_on_a_clock_that_is_set(clock: timedelta) -> None:
+    now = datetime.now(UTC) + clock
+    assert is_news(ended(), 100.0, 100.0 + 3599, now)
+    assert not is_news(ended(), 100.0, 100.0 + 3601, now)
+
+
+def test_a_run_that_ended_before_the_start_is_no_news_after_an_hour() -> None:
+    now = datetime.now(UTC)
+    for minutes, expected in ((61, False), (59, True), (-60, True)):
+        at = now + timedelta(minutes=minutes)
+        assert is_news(ended(), None, 0.0, at) is expected

@@ -27,6 +27,7 @@ from support.fake_queue import (
     create,
     fires,
     in_a_queue,
+    job_request,
     moment,
     outcomes,
     schedule_request,
@@ -481,5 +482,29 @@ def test_many_missed_times_are_settled_at_once(tmp_path: Path) -> None:
         # the last one that was missed by more than a minute, and then the last
         assert [fire.due_utc[11:16] for fire in made] == ["09:09"]
         assert found[0].outcome == "overlapped"
+
+    in_a_queue(tmp_path, BEGIN, test)
+
+
+def test_a_run_waits_for_a_verdict_though_the_clock_is_set_forward(
+    tmp_path: Path,
+) -> None:
+    async def test(queue: FakeQueue) -> None:
+        store, first = queue.writer.store, await queue.submit()
+        await queue.new_scheduler()
+        await queue.tick()
+        request = job_request(uri="ldap://ds2:389")
+        request.after_run, request.after_if = first, pb.RUN_CONDITION_PASS
+        second = await queue.submit_request(request)
+        queue.judging.add(first)
+        await queue.end(first, "finished", None, is_judged=False)
+        for hours in (0, 1, -1):
+            await queue.tick_at(BEGIN + hours * HOUR)
+            assert (queue.dropped, second in queue.begun) == ({}, False)
+        store.set_verdict(first, "PASS")
+        queue.judging.remove(first)
+        # also where the observer missed it
+        await queue.tick_at(BEGIN + HOUR)
+        assert second in queue.begun
 
     in_a_queue(tmp_path, BEGIN, test)

@@ -16,10 +16,11 @@ import pytest
 from ldapslam.base.errors import ConfigError, StoreBusy, StoreError
 from ldapslam.coordinator.observer import Observer
 from ldapslam.coordinator.runs import judge as judge_module
-from ldapslam.coordinator.runs.judge import Judgement, Verdicts
+from ldapslam.coordinator.runs.judge import Judgement, Standing, Verdicts
 from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.results.digest import canonical, sha256_of
 from ldapslam.results.records import RunRecord, utc_text
+from ldapslam.results.rows import note_addition
 from ldapslam.results.store import Store
 from support.store import RUN_ID, Scenario, fill
 
@@ -49,7 +50,9 @@ class Seen(Observer):
         self.signed.append(content)
         return {"signer": "c1"}
 
-    def run_judged(self, record: RunRecord, reasons: Sequence[str]) -> None:
+    def run_judged(
+        self, record: RunRecord, reasons: Sequence[str], ended_s: float | None
+    ) -> None:
         self.told.append(record.verdict)
 
 
@@ -68,6 +71,29 @@ def in_a_store(
         await writer.close()
 
     asyncio.run(run())
+
+
+async def judged_at_its_end(verdicts: Verdicts, store: Store) -> None:
+    verdicts.judge(store.run(RUN_ID))
+    await verdicts.wait()
+
+
+async def stored_more(verdicts: Verdicts, store: Store) -> None:
+    """What is added to a run in the store, without what it is."""
+
+    def add() -> None:
+        with store.transaction(writes=True) as connection:
+            note_addition(connection, [RUN_ID])
+
+    await verdicts._writer.call(add)
+
+
+async def add_more(verdicts: Verdicts, store: Store) -> Standing:
+    """As the agents' service does."""
+    standing = await verdicts.before_late(RUN_ID)
+    await stored_more(verdicts, store)
+    verdicts.note_late(RUN_ID, standing)
+    return standing
 
 
 async def until_judged(seen: Seen, verdicts: Verdicts) -> None:
@@ -98,8 +124,8 @@ def test_a_verdict_is_stored_with_its_signed_digest(tmp_path: Path) -> None:
 class Failing(Seen):
     """Its process dies so often."""
 
-    def __init__(self, failures: int) -> None:
-        super().__init__("PASS")
+    def __init__(self, failures: int, *verdicts: str) -> None:
+        super().__init__(*(verdicts or ("PASS",)))
         self.failures = failures
 
     async def judge(self, run_id: str, *, looks_only: bool = False) -> Judgement:
@@ -166,23 +192,40 @@ def test_a_run_is_judged_again_when_no_more_of_it_comes(
     seen = Seen("PASS", second)
 
     async def test(verdicts: Verdicts, store: Store) -> None:
-        verdicts.judge(store.run(RUN_ID))
-        await verdicts.wait()
+        await judged_at_its_end(verdicts, store)
         # of two agents at once
         await asyncio.gather(*(verdicts.before_late(RUN_ID) for _ in range(2)))
         for _ in range(3):
-            assert await verdicts.before_late(RUN_ID)
-            verdicts.note_late(RUN_ID)
+            await add_more(verdicts, store)
             assert store.run(RUN_ID).verdict == "PASS"
+        assert store.run(RUN_ID).unjudged == 3
         await until_judged(seen, verdicts)
         run = store.run(RUN_ID)
         assert (run.verdict, run.digest and run.digest["signature"]) == (
             second,
             {"signer": "c1"},
         )
+        assert run.unjudged == 0
 
     in_a_store(tmp_path, seen, test)
     assert seen.told == told
+
+
+def test_a_report_that_adds_nothing_leaves_verdict_and_digest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(judge_module, "_QUIET_S", 0.0)
+    seen = Seen("PASS")
+
+    async def test(verdicts: Verdicts, store: Store) -> None:
+        await judged_at_its_end(verdicts, store)
+        before = store.run(RUN_ID)
+        verdicts.note_late(RUN_ID, await verdicts.before_late(RUN_ID))
+        await verdicts.wait()
+        assert store.run(RUN_ID) == before
+
+    in_a_store(tmp_path, seen, test)
+    assert seen.told == ["PASS"]
 
 
 def test_what_comes_while_a_run_is_judged_has_it_judged_again(
@@ -193,13 +236,70 @@ def test_what_comes_while_a_run_is_judged_has_it_judged_again(
 
     async def test(verdicts: Verdicts, store: Store) -> None:
         verdicts.judge(store.run(RUN_ID))
-        assert await verdicts.before_late(RUN_ID)
-        verdicts.note_late(RUN_ID)
+        await add_more(verdicts, store)
         await until_judged(seen, verdicts)
         assert store.run(RUN_ID).verdict == "PASS"
 
     in_a_store(tmp_path, seen, test)
+    assert seen.told[-1] == "PASS"
+
+
+def test_what_comes_at_the_very_end_of_a_run_is_judged_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The service took the report while the run was live: to it, it is not late."""
+    monkeypatch.setattr(judge_module, "_QUIET_S", 0.0)
+
+    class Meanwhile(Seen):
+        async def judge(self, run_id: str, *, looks_only: bool = False) -> Judgement:
+            if len(self.verdicts) == 2:
+                await self.store_more()
+            return await super().judge(run_id, looks_only=looks_only)
+
+        store_more: Callable[[], Awaitable[None]]
+
+    seen = Meanwhile("INVALID", "PASS")
+
+    async def test(verdicts: Verdicts, store: Store) -> None:
+        seen.store_more = lambda: stored_more(verdicts, store)
+        verdicts.judge(store.run(RUN_ID))
+        await until_judged(seen, verdicts)
+        run = store.run(RUN_ID)
+        assert (run.verdict, run.unjudged) == ("PASS", 0)
+
+    in_a_store(tmp_path, seen, test)
     assert seen.told == ["INVALID", "PASS"]
+
+
+def test_a_judge_that_fails_leaves_the_verdict_and_is_asked_at_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(judge_module, "_QUIET_S", 0.0)
+    monkeypatch.setattr(judge_module, "_PAUSES_S", ())
+    seen = Failing(0, "PASS", "FAIL")
+
+    async def test(verdicts: Verdicts, store: Store) -> None:
+        await judged_at_its_end(verdicts, store)
+        await add_more(verdicts, store)
+        seen.failures = 1
+        await verdicts.wait()
+        run = store.run(RUN_ID)
+        assert (run.verdict, run.unjudged) == ("PASS", 1)
+        assert seen.told == ["PASS"]
+        later = Verdicts(verdicts._writer, seen.judge, [seen], seen.sign)
+        await later.judge_those_left()
+        await later.wait()
+        run = store.run(RUN_ID)
+        assert (run.verdict, run.unjudged) == ("FAIL", 0)
+        # it was signed, and nobody saw what came then
+        assert run.digest
+        assert run.digest["signature"] is None
+        await later.judge_those_left()
+        await later.wait()
+
+    in_a_store(tmp_path, seen, test)
+    assert seen.told == ["PASS", "FAIL"]
+    assert len(seen.signed) == 1
 
 
 def test_a_run_that_was_altered_is_not_signed_anew(
@@ -216,10 +316,13 @@ def test_a_run_that_was_altered_is_not_signed_anew(
     seen = Altered("FAIL")
 
     async def test(verdicts: Verdicts, store: Store) -> None:
-        verdicts.judge(store.run(RUN_ID))
-        await verdicts.wait()
+        await judged_at_its_end(verdicts, store)
         before = store.run(RUN_ID)
-        assert not await verdicts.before_late(RUN_ID)
+        assert await add_more(verdicts, store) is Standing.ALTERED
+        await verdicts.wait()
+        assert store.run(RUN_ID) == before
+        # nor at the next start
+        await verdicts.judge_those_left()
         await verdicts.wait()
         assert store.run(RUN_ID) == before
 
@@ -232,7 +335,7 @@ def test_what_is_altered_after_a_duplicate_is_not_signed_either(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A report that adds nothing has the run looked at, and the next one again."""
-    monkeypatch.setattr(judge_module, "_CHECK_HOLDS_S", 0.0)
+    monkeypatch.setattr(judge_module, "_QUIET_S", 0.0)
 
     class AlteredLater(Seen):
         looks = 0
@@ -245,11 +348,39 @@ def test_what_is_altered_after_a_duplicate_is_not_signed_either(
     seen = AlteredLater("FAIL")
 
     async def test(verdicts: Verdicts, store: Store) -> None:
-        verdicts.judge(store.run(RUN_ID))
-        await verdicts.wait()
-        assert await verdicts.before_late(RUN_ID)
-        while await verdicts.before_late(RUN_ID):
+        await judged_at_its_end(verdicts, store)
+        for standing in (Standing.SOUND, Standing.ALTERED):
+            assert await verdicts.before_late(RUN_ID) is standing
+            verdicts.note_late(RUN_ID, standing)
+            await verdicts.wait()
+
+    in_a_store(tmp_path, seen, test)
+    assert seen.looks == 2
+
+
+def test_who_hangs_up_before_it_stores_leaves_nothing_for_the_next(
+    tmp_path: Path,
+) -> None:
+    class Slow(Seen):
+        looks = 0
+
+        async def judge(self, run_id: str, *, looks_only: bool = False) -> Judgement:
+            self.looks += looks_only
+            if self.looks == 1:
+                asking.cancel()
+            return await super().judge(run_id, looks_only=looks_only)
+
+    seen = Slow("FAIL")
+    asking: asyncio.Task[Standing]
+
+    async def test(verdicts: Verdicts, store: Store) -> None:
+        nonlocal asking
+        await judged_at_its_end(verdicts, store)
+        asking = asyncio.create_task(verdicts.before_late(RUN_ID))
+        await asyncio.wait([asking])
+        while verdicts._checks:
             await asyncio.to_thread(int)  # others have their turn
+        assert await verdicts.before_late(RUN_ID) is Standing.SOUND
 
     in_a_store(tmp_path, seen, test)
     assert seen.looks == 2
@@ -276,7 +407,7 @@ def test_a_run_that_cannot_be_looked_at_is_asked_for_again_but_not_for_ever(
             with pytest.raises(StoreError, match="cannot be looked at"):
                 await verdicts.before_late(RUN_ID)
             await asyncio.to_thread(int)  # the check is forgotten
-        assert not await verdicts.before_late(RUN_ID)
+        assert await verdicts.before_late(RUN_ID) is Standing.UNSEEN
 
     in_a_store(tmp_path, seen, test)
     assert seen.looks == 3
@@ -321,11 +452,42 @@ def test_what_lay_in_the_store_for_long_is_judged_and_not_signed(
     assert seen.signed == []
 
 
+@pytest.mark.parametrize("hours", [1, -1])
+def test_a_run_that_has_just_ended_is_signed_whatever_the_clock_is_set_to(
+    tmp_path: Path, hours: int
+) -> None:
+    seen = Seen("PASS")
+
+    async def test(verdicts: Verdicts, store: Store) -> None:
+        ended = utc_text(datetime.now(UTC) - timedelta(hours=hours))
+        store.set_run_state(RUN_ID, "finished", finished_utc=ended)
+        verdicts.judge(store.run(RUN_ID))
+        await verdicts.wait()
+
+    in_a_store(tmp_path, seen, test)
+    assert len(seen.signed) == 1
+
+
+def test_a_run_that_ends_in_the_future_is_not_signed_at_a_start(tmp_path: Path) -> None:
+    """The clock was set back since: when it ended, nobody knows."""
+    seen = Seen("PASS")
+
+    async def test(verdicts: Verdicts, store: Store) -> None:
+        later = utc_text(datetime.now(UTC) + timedelta(minutes=10))
+        store.set_run_state(RUN_ID, "finished", finished_utc=later)
+        await verdicts.judge_those_left()
+        await verdicts.wait()
+        assert store.run(RUN_ID).verdict == "PASS"
+
+    in_a_store(tmp_path, seen, test)
+    assert seen.signed == []
+
+
 def test_a_stopped_coordinator_judges_nothing_more(tmp_path: Path) -> None:
     seen = Seen("PASS")
 
     async def test(verdicts: Verdicts, store: Store) -> None:
-        verdicts.note_late(RUN_ID)
+        verdicts.note_late(RUN_ID, Standing.SOUND)
 
     in_a_store(tmp_path, seen, test)
     assert seen.verdicts == ["PASS"]

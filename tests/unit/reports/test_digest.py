@@ -110,7 +110,7 @@ _COLUMNS = [
     for table in schema.TABLES
     for column in table.columns
     if column.name != "run_id"
-    and not (table is schema.run and column.name in ("verdict", "digest"))
+    and not (table is schema.run and column.name in ("verdict", "digest", "unjudged"))
 ]
 
 
