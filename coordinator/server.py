@@ -128,9 +128,7 @@ async def serve(
         audit = coordinator.audit
         revocations = None
         if tls is not None:
-            revocations = await asyncio.to_thread(
-                Revocations, tls.revoked, tls.authorities
-            )
+            revocations = await asyncio.to_thread(Revocations, tls.revoked, tls.issuers)
         guard = Guard(audit, revocations)
         coordinator.bounds["calls_of_a_caller"] = lambda: guard.calls, MOST_CALLS
         server = grpc.aio.server(

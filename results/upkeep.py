@@ -228,6 +228,8 @@ def remove_run(store: Store, run_id: str) -> None:
         "state": "failed",
         "state_detail": "removed by `ldapslam store prune`, not yet entirely",
         "verdict": "INVALID",
+        # no start judges it again
+        "unjudged": 0,
     }
     with store.transaction(writes=True) as connection:
         found = connection.scalar(sa.select(run.c.state).where(is_run))

@@ -66,6 +66,10 @@ class TlsFiles:
     def authorities(self) -> list[x509.Certificate]:
         return read_certificates(self.authority)
 
+    def issuers(self) -> list[x509.Certificate]:
+        """The authorities, and those between them and our certificate."""
+        return [*self.authorities(), *read_certificates(self.certificate)[1:]]
+
 
 #: Of each file; None: it cannot be seen.
 Stamps = Mapping[Path, tuple[int, int, int] | None]

@@ -54,6 +54,8 @@ def _reason(address: str, files: TlsFiles | None) -> tuple[str, str] | None:
     else:
         context.load_verify_locations(files.authority)
         context.load_cert_chain(files.certificate, files.key)
+        # as gRPC does: an authority need not be a root
+        context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
     context.set_alpn_protocols(["h2"])
     host, port = split_host_port(address)
     failure: ssl.SSLError | None = None
@@ -107,7 +109,8 @@ def _with_files(failure: ssl.SSLError | None, is_ended: bool) -> tuple[str, str]
 def _not_taken(how: str) -> tuple[str, str]:
     return (
         f"it does not take the certificate: {how}",
-        "is it of this fleet's authority? `ldapslam pki list` shows what has expired",
+        "is it of this fleet's authority, with all that are between them behind it in "
+        "cert.pem? `ldapslam pki list` shows what has expired",
     )
 
 

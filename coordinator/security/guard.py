@@ -29,6 +29,7 @@ from ldapslam.coordinator.security.audit_log import AuditLog
 from ldapslam.transport.codec import CallEnded, status_of
 from ldapslam.transport.messages import ProtocolError
 from ldapslam.transport.pki.certificate import Identity, identity_of
+from ldapslam.transport.pki.chain import issuers_in
 from ldapslam.transport.pki.revocation import Revocations
 
 _log = logging.getLogger(__name__)
@@ -190,7 +191,8 @@ class Guard:
         found = context.auth_context()
         pem = next(iter(found.get("x509_pem_cert") or ()), None)
         if pem is not None:
-            return _identity_of(pem)
+            chain = next(iter(found.get("x509_pem_cert_chain") or ()), b"")
+            return _identity_of(pem, chain)
         if self._revocations is not None and not context.peer().startswith("unix:"):
             # the caller has hung up, so gRPC has forgotten its certificate
             raise AccessRefused("the call came without a certificate")
@@ -237,12 +239,13 @@ def read_request(deserialise: Callable[[bytes], _Message], content: bytes) -> _M
 
 
 @lru_cache(maxsize=1024)
-def _identity_of(pem: bytes) -> Identity:
+def _identity_of(pem: bytes, chain: bytes) -> Identity:
     try:
         certificate = x509.load_pem_x509_certificate(pem)
+        others = x509.load_pem_x509_certificates(chain) if chain else []
     except ValueError as error:
         raise AccessRefused("the certificate cannot be read") from error
-    return identity_of(certificate)
+    return identity_of(certificate, issuers_in(certificate, others))
 
 
 def _peer(context: Context) -> str:

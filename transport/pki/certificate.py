@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -68,6 +68,8 @@ class Identity:
     serial: int
     not_before_utc: datetime
     not_after_utc: datetime
+    #: Issuer and serial number of those that lie between it and an authority.
+    between: tuple[tuple[bytes, int], ...] = ()
 
     def check_time(self, now_utc: datetime) -> None:
         """AccessRefused when the certificate is not valid at this time."""
@@ -93,7 +95,9 @@ def check_name(name: str) -> None:
         )
 
 
-def identity_of(certificate: x509.Certificate) -> Identity:
+def identity_of(
+    certificate: x509.Certificate, between: Iterable[x509.Certificate] = ()
+) -> Identity:
     """Name and role; AccessRefused when the certificate is not one of a fleet."""
     names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     name = str(names[0].value) if len(names) == 1 else ""
@@ -120,6 +124,9 @@ def identity_of(certificate: x509.Certificate) -> Identity:
         serial=certificate.serial_number,
         not_before_utc=certificate.not_valid_before_utc,
         not_after_utc=certificate.not_valid_after_utc,
+        between=tuple(
+            (one.issuer.public_bytes(), one.serial_number) for one in between
+        ),
     )
 
 

@@ -63,7 +63,9 @@ class Revocations:
             _log.info("%s: %d certificates are revoked", self._path, len(self._revoked))
 
     def has(self, identity: Identity) -> bool:
-        return (identity.issuer, identity.serial) in self._revoked
+        """Whether it is revoked, or a certificate between it and its authority is."""
+        own = identity.issuer, identity.serial
+        return any(one in self._revoked for one in (own, *identity.between))
 
     def _read(self, path: Path) -> frozenset[tuple[bytes, int]]:
         """Of all lists in the file: one authority follows another."""
@@ -79,7 +81,8 @@ class Revocations:
             raise ConfigError(
                 f"{path}: a list of revoked certificates is not signed by authority "
                 f"{revocations.issuer.rfc4514_string()!r}, or that is not trusted",
-                hint="give the certificates of all authorities in one file",
+                hint="give the certificates of all authorities in one file, ca.pem, or "
+                "behind the coordinator's own in its cert.pem",
             )
         issuer = revocations.issuer.public_bytes()
         return frozenset((issuer, entry.serial_number) for entry in revocations)

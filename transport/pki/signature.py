@@ -26,16 +26,17 @@ from ldapslam.transport.pki.certificate import (
     certificate_pem,
     identity_of,
     read_any_key,
-    read_certificate,
+    read_certificates,
 )
+from ldapslam.transport.pki.chain import leads_to
 
 _PSS = padding.PSS(padding.MGF1(hashes.SHA256()), hashes.SHA256.digest_size)
 _MAKE_ANEW = "it was not made by a coordinator of this fleet, or changed since"
 
 
 def sign(content: bytes, certificate_file: Path, key_file: Path) -> dict[str, str]:
-    """The signature as a document: `signer` (a name), `certificate` (PEM) and
-    `signature` (base64)."""
+    """The signature as a document: `signer` (a name), `certificate` (PEM, followed by
+    those between it and the authority) and `signature` (base64)."""
     key = read_any_key(key_file)
     if isinstance(key, ec.EllipticCurvePrivateKey):
         signature = key.sign(content, ec.ECDSA(hashes.SHA256()))
@@ -48,10 +49,10 @@ def sign(content: bytes, certificate_file: Path, key_file: Path) -> dict[str, st
             f"{key_file}: this kind of key signs no results",
             hint="take one on the curve P-256, as `ldapslam pki issue` makes them",
         )
-    certificate = read_certificate(certificate_file)
+    certificates = read_certificates(certificate_file)
     return {
-        "signer": identity_of(certificate).name,
-        "certificate": certificate_pem(certificate).decode(),
+        "signer": identity_of(certificates[0]).name,
+        "certificate": b"".join(map(certificate_pem, certificates)).decode(),
         "signature": base64.b64encode(signature).decode(),
     }
 
@@ -64,7 +65,8 @@ def check(
 ) -> Identity:
     """Who signed the content, then; AccessRefused when it was nobody who may. Without
     authorities it is not checked who issued the certificate."""
-    certificate = _certificate(signature)
+    certificates = _certificates(signature)
+    certificate = certificates[0]
     identity = identity_of(certificate)
     if identity.role is not Role.COORDINATOR:
         raise AccessRefused(
@@ -72,29 +74,22 @@ def check(
             hint=_MAKE_ANEW,
         )
     identity.check_time(signed_utc)
-    if authorities and not any(_issued(certificate, one) for one in authorities):
+    if authorities and not leads_to(certificates, authorities, signed_utc):
         raise AccessRefused(
             f"the certificate of {identity.name!r} is of another authority",
-            hint="give the ca.pem that issued it itself",
+            hint="give the ca.pem of the authority that issued it; where others are in "
+            "between, they belong behind it in the coordinator's cert.pem",
         )
     if not _is_valid(content, signature, certificate):
         raise AccessRefused("the signature is not one of this content", hint=_MAKE_ANEW)
     return identity
 
 
-def _certificate(signature: Mapping[str, Any]) -> x509.Certificate:
+def _certificates(signature: Mapping[str, Any]) -> list[x509.Certificate]:
     try:
-        return x509.load_pem_x509_certificate(str(signature["certificate"]).encode())
+        return x509.load_pem_x509_certificates(str(signature["certificate"]).encode())
     except (KeyError, TypeError, ValueError) as error:
         raise AccessRefused(f"the signature has no certificate: {error}") from error
-
-
-def _issued(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
-    try:
-        certificate.verify_directly_issued_by(authority)
-    except (ValueError, TypeError, InvalidSignature):
-        return False
-    return True
 
 
 def _is_valid(

@@ -8,12 +8,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
     PrivateFormat,
 )
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from ldapslam.base.errors import AccessRefused
 from ldapslam.transport.credentials import TlsFiles
@@ -26,6 +28,7 @@ from ldapslam.transport.pki.certificate import (
     read_certificates,
 )
 from ldapslam.transport.pki.signature import check, sign
+from support.chains import Issuer, root
 
 NOW = datetime.now(UTC)
 DAY = timedelta(days=1)
@@ -114,3 +117,71 @@ def test_a_signature_that_is_none_is_refused(
     files = files_of(tmp_path / "c1")
     with pytest.raises(AccessRefused):
         check(CONTENT, {**signed(CONTENT, files), **broken}, NOW, files.authorities())
+
+
+def chain(
+    folder: Path, *between: Issuer, by: Issuer, top: Issuer
+) -> tuple[dict[str, str], list[x509.Certificate]]:
+    """The signature by a coordinator, and the root that is trusted."""
+    files = by.files(folder, "c1", Role.COORDINATOR, top, *between)
+    return signed(CONTENT, files), files.authorities()
+
+
+def test_a_signature_leads_to_its_root_through_others(tmp_path: Path) -> None:
+    top = root()
+    middle = top.issuer("middle")
+    low = middle.issuer("low", path_length=0)
+    # in any order, and with one that has nothing to do with it
+    signature, trusted = chain(
+        tmp_path / "c1", top.issuer("other"), middle, low, by=low, top=top
+    )
+    assert check(CONTENT, signature, NOW, trusted).name == "c1"
+    assert check(CONTENT, signature, NOW, [middle.certificate]).name == "c1"
+    with pytest.raises(AccessRefused, match="of another authority"):
+        check(CONTENT, signature, NOW, [root().certificate])
+    without, _ = chain(tmp_path / "c2", low, by=low, top=top)
+    with pytest.raises(AccessRefused, match=r"of another authority"):
+        check(CONTENT, without, NOW, trusted)
+
+
+def _no_authority(top: Issuer) -> list[Issuer]:
+    return [top.issuer("agent", is_authority=False)]
+
+
+def _expired(top: Issuer) -> list[Issuer]:
+    return [top.issuer("old", not_after=-DAY)]
+
+
+def _too_long(top: Issuer) -> list[Issuer]:
+    middle = top.issuer("middle", path_length=0)
+    return [middle.issuer("low"), middle]
+
+
+def _constrained(top: Issuer) -> list[Issuer]:
+    names = x509.NameConstraints([x509.DNSName("example.com")], None)
+    return [top.issuer("for example.com", None, names)]
+
+
+def _for_mail(top: Issuer) -> list[Issuer]:
+    mail = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.EMAIL_PROTECTION])
+    return [top.issuer("mail", None, mail)]
+
+
+def _circle(top: Issuer) -> list[Issuer]:
+    stranger = root("a")
+    other = stranger.issuer("b")
+    again = other.issuer("a", stranger.key)
+    return [other, again, other.issuer("b", other.key)]
+
+
+@pytest.mark.parametrize(
+    "between", [_no_authority, _expired, _too_long, _constrained, _for_mail, _circle]
+)
+def test_not_everybody_may_stand_between_a_coordinator_and_its_root(
+    tmp_path: Path, between: Callable[[Issuer], list[Issuer]]
+) -> None:
+    top = root()
+    issuers = between(top)
+    signature, trusted = chain(tmp_path / "c1", *issuers, by=issuers[0], top=top)
+    with pytest.raises(AccessRefused, match="of another authority"):
+        check(CONTENT, signature, NOW, trusted)
