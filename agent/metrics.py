@@ -65,6 +65,10 @@ class _AgentCollector(Collector):
         yield states
         yield gauge("spool_bytes", "Measured and not delivered yet.", load.spool_bytes)
         yield gauge("spool_reports", "Reports not delivered yet.", load.spool_reports)
+        quota_bytes = self._session.settings.limits.spool_quota_bytes
+        if quota_bytes is not None:
+            text = "As much as the agent's operator lets it keep."
+            yield gauge("spool_quota_bytes", text, quota_bytes)
         if load.HasField("spool_free_bytes"):
             text = "Free where the agent's spool is."
             yield gauge("spool_free_bytes", text, load.spool_free_bytes)

@@ -19,6 +19,7 @@ from ldapslam.base.errors import (
     StoreTaken,
 )
 from ldapslam.coordinator.active_fleet import ActiveFleet
+from ldapslam.coordinator.bounds import Bound, note_exceeded
 from ldapslam.coordinator.fleet import fleet as fleet_machine
 from ldapslam.coordinator.fleet.clock import ClockSample
 from ldapslam.coordinator.fleet.fleet import AgentState
@@ -72,6 +73,8 @@ class AgentService(AgentServiceServicer):
                 f"agent name {name[:MAX_NAME]!r} cannot be used",
                 hint=f"give 1 to {MAX_NAME} printable characters with --name",
             )
+        if max(len(request.runs), len(request.monitored_runs)) > _MAX_RUNS:
+            note_exceeded(Bound.RUNS)
         identity = AgentIdentity(
             name=name,
             instance=request.instance_id,
@@ -377,7 +380,9 @@ class AgentService(AgentServiceServicer):
         run_id = report.run_id[:MAX_NAME]
         _log.warning("a report of run %r was refused: %s", run_id, reason)
         run = self._live_part(report)
-        if run is not None and run.refusals < _MOST_REFUSALS:
+        if run is not None and run.refusals >= _MOST_REFUSALS:
+            note_exceeded(Bound.REFUSALS)
+        elif run is not None:
             run.refusals += 1
             text = f"a report of agent {report.agent!r} was refused: {reason}"
             run.add_event("report_refused", text)

@@ -14,6 +14,7 @@ from ldapslam.base.clock_id import boot_id
 from ldapslam.base.errors import LdapSlamError, RunAborted, StoreError
 from ldapslam.coordinator.active_fleet import ActiveFleet
 from ldapslam.coordinator.agent_service import AgentService
+from ldapslam.coordinator.bounds import Bound
 from ldapslam.coordinator.fleet import fleet as fleet_machine
 from ldapslam.coordinator.observer import Observer
 from ldapslam.coordinator.operator_service import OperatorService
@@ -61,8 +62,8 @@ class Coordinator:
         self.operators = OperatorService(self.fleet, self.queue, self.audit, channels)
         #: What there is only so much of -> how much now, and at most.
         self.bounds: dict[str, tuple[Callable[[], float], float]] = {
-            "store_writes": (lambda: writer.waiting, MOST_KEPT),
-            "live_bytes_of_a_run": (self._live_bytes, MOST_KEPT_BYTES),
+            Bound.STORE_WRITES: (lambda: writer.waiting, MOST_KEPT),
+            Bound.LIVE_BYTES: (self._live_bytes, MOST_KEPT_BYTES),
         }
         self._ticker: asyncio.Task[None] | None = None
         #: Set when it has to end: nothing more can be stored.

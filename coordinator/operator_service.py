@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 
 from ldapslam.base.errors import LdapSlamError
 from ldapslam.coordinator.active_fleet import ActiveFleet
+from ldapslam.coordinator.bounds import Bound, note_exceeded
 from ldapslam.coordinator.run_queue import RunQueue
 from ldapslam.coordinator.runs.controller import status_message
 from ldapslam.coordinator.runs.submission import check_channels, load_submission
@@ -66,6 +67,8 @@ class OperatorService(OperatorServiceServicer):
         store = self._writer.store
         limit = min(request.limit or MOST_RECORDS, MOST_RECORDS)
         records = await self._writer.call(store.runs, limit)
+        if len(records) == MOST_RECORDS:
+            note_exceeded(Bound.RECORDS)
         live = self._fleet.runs
         runs = [
             live[one.run_id].status() if one.run_id in live else _stored_status(one)

@@ -25,6 +25,7 @@ import grpc.aio
 
 from ldapslam.base.address import check_plaintext, grpc_target, is_unix
 from ldapslam.base.errors import ConfigError, StoreTaken
+from ldapslam.coordinator.bounds import Bound
 from ldapslam.coordinator.control import Coordinator
 from ldapslam.coordinator.extension import Extension
 from ldapslam.coordinator.runs.judge import Judge, Sign
@@ -130,7 +131,7 @@ async def serve(
         if tls is not None:
             revocations = await asyncio.to_thread(Revocations, tls.revoked, tls.issuers)
         guard = Guard(audit, revocations)
-        coordinator.bounds["calls_of_a_caller"] = lambda: guard.calls, MOST_CALLS
+        coordinator.bounds[Bound.CALLS] = lambda: guard.calls, MOST_CALLS
         server = grpc.aio.server(
             options=list(CHANNEL_OPTIONS), interceptors=[_Interceptor(guard.guarded)]
         )

@@ -30,6 +30,7 @@ from ldapslam.base.errors import (
     StoreRefused,
     StoreTaken,
 )
+from ldapslam.coordinator.bounds import Bound, note_exceeded
 from ldapslam.results import audit
 from ldapslam.results.audit import AuditRecord
 from ldapslam.results.records import IntervalRecord, Taken
@@ -166,6 +167,7 @@ class StoreWriter:
             self._kept.append(work)
             self._wake()
         else:
+            note_exceeded(Bound.STORE_WRITES)
             self._refuse(work, StoreRefused(f"more than {MOST_KEPT} writes wait"))
 
     @property

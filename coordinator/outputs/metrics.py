@@ -23,6 +23,7 @@ from prometheus_client.core import (
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from ldapslam.coordinator.bounds import Bound, exceeded
 from ldapslam.coordinator.control import Coordinator
 from ldapslam.coordinator.extension import Extension
 from ldapslam.jobs.plan import DRAIN
@@ -90,6 +91,7 @@ class Metrics(Extension):
         self._exposed: AbstractContextManager[object] | None = None
 
     async def start(self, coordinator: Coordinator, server: Any) -> None:
+        coordinator.bounds["shown_streams"] = self._streams, MAX_STREAMS
         registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         registry.register(
@@ -110,8 +112,11 @@ class Metrics(Extension):
             *fleet_families(coordinator.operators.agents()),
             *run_families(self),
             *store_families(coordinator.writer.store),
-            *bound_families(coordinator.bounds),
+            *bound_families(coordinator.bounds, exceeded()),
         ]
+
+    def _streams(self) -> int:
+        return sum(len(run.streams) for run in self._runs.values())
 
     def run_changed(self, status: pb.RunStatus) -> None:
         run = self._runs.get(status.run_id)
@@ -310,8 +315,9 @@ def run_families(runs: Metrics) -> Iterator[Metric]:
 
 def bound_families(
     bounds: Mapping[str, tuple[Callable[[], float], float]],
+    exceeded: Mapping[Bound, int],
 ) -> Iterator[Metric]:
-    """How much there is of what is bounded."""
+    """How much there is of what is bounded, and how often it was too much."""
     used = GaugeMetricFamily(
         "ldapslam_bound_used", "Of what is bounded, now.", labels=["bound"]
     )
@@ -321,7 +327,14 @@ def bound_families(
     for name, (now, limit) in sorted(bounds.items()):
         used.add_metric([name], now())
         most.add_metric([name], limit)
-    yield from (used, most)
+    times = CounterMetricFamily(
+        "ldapslam_bound_exceeded",
+        "How often something was refused, dropped or cut off.",
+        labels=["bound"],
+    )
+    for bound, count in exceeded.items():
+        times.add_metric([bound], count)
+    yield from (used, most, times)
 
 
 def store_families(store: Store) -> Iterator[Metric]:

@@ -26,6 +26,7 @@ import yaml
 from ldapslam.base.child import ask
 from ldapslam.base.errors import ConfigError, LdapSlamError
 from ldapslam.base.secrets import SecretRef
+from ldapslam.coordinator.bounds import Bound, note_exceeded
 from ldapslam.coordinator.control import Coordinator
 from ldapslam.coordinator.extension import Extension
 from ldapslam.coordinator.outputs.notify_send import COMMAND
@@ -151,7 +152,10 @@ class Notifier(Extension):
 
     async def start(self, coordinator: Coordinator, server: Any) -> None:
         self._writer = coordinator.writer
-        coordinator.bounds["notifications"] = lambda: len(self._pending), MOST_PENDING
+        coordinator.bounds[Bound.NOTIFICATIONS] = (
+            lambda: len(self._pending),
+            MOST_PENDING,
+        )
         for early in self._early:
             self.run_judged(*early)
 
@@ -214,6 +218,7 @@ class Notifier(Extension):
             writer.post(writer.store.add_event, run_id, kind, text, at_utc)
 
         if len(self._pending) > MOST_PENDING:
+            note_exceeded(Bound.NOTIFICATIONS)
             note(_FAILED, f"was not told of {news}: too many notifications are waiting")
             return
         why = "it was not tried"

@@ -24,6 +24,7 @@ from ldapslam.base.errors import (
     StoreFull,
     StoreRefused,
 )
+from ldapslam.coordinator.bounds import Bound, note_exceeded
 from ldapslam.coordinator.fleet.clock import ClockOffset
 from ldapslam.coordinator.fleet.link import AgentLink
 from ldapslam.coordinator.fleet.selection import first_of_each_host
@@ -271,6 +272,8 @@ class ActiveRun:
             # a watcher that does not read must not fill the memory
             if "figures" not in update or updates.qsize() < _MOST_UNREAD:
                 updates.put_nowait(pb.RunUpdate(**update))
+            else:
+                note_exceeded(Bound.UNREAD)
         for observer in self._observers:
             try:
                 if "status" in update:

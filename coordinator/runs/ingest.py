@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks agents' reports and makes the store's records of them. Pure.
+"""Checks agents' reports and makes the store's records of them. Pure,
+but for a count of what was too much.
 
 An agent's report may be damaged or made up. What would break a report later, or is not
 in the run's plan, is refused here (ProtocolError), so that the store can be read again.
@@ -17,6 +18,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ldapslam.base.errors import ConfigError, FleetError, StoreError, TargetError
+from ldapslam.coordinator.bounds import Bound, note_exceeded
 from ldapslam.coordinator.runs import run as machine
 from ldapslam.jobs.plan import DRAIN
 from ldapslam.proto import common_pb2 as pb
@@ -50,6 +52,11 @@ _MOST_RESULT_CODES = 256
 _OPERATION_COUNTS = attrgetter(*OPERATION_COUNTERS)
 _STREAM_COUNTS = attrgetter(*STREAM_COUNTERS)
 _WORKER_COUNTS = attrgetter(*WORKER_COUNTERS)
+
+
+def _too_much(bound: Bound, found: str) -> ProtocolError:
+    note_exceeded(bound)
+    return ProtocolError(found)
 
 
 def interval_record(
@@ -109,7 +116,7 @@ def _check_amounts(snapshot: pb.Snapshot, plan: Mapping[str, Any]) -> None:
         or len(snapshot.workers) > _MOST_WORKERS
         or len(UnknownFieldSet(snapshot))
     ):
-        raise ProtocolError("the interval has more than the plan")
+        raise _too_much(Bound.REPORT_ROWS, "the interval has more than the plan")
 
 
 def _servers(stream: Mapping[str, Any]) -> Sequence[str]:
@@ -129,7 +136,8 @@ def _check_counters(snapshot: pb.Snapshot) -> None:
             _check_counter(max(counts_of(message)))
     for operation in snapshot.operations:
         if len(operation.result_codes) > _MOST_RESULT_CODES:
-            raise ProtocolError(f"{len(operation.result_codes)} result codes")
+            found = f"{len(operation.result_codes)} result codes"
+            raise _too_much(Bound.RESULT_CODES, found)
         for count in operation.result_codes.values():
             _check_counter(count)
     for worker in snapshot.workers:
@@ -285,7 +293,7 @@ def _monitor_facts(text: str) -> dict[str, Any]:
 
 def _facts(text: str, max_depth: int, shape: type[_Shape] = _Shape) -> dict[str, Any]:
     if len(text) > _MAX_CHARACTERS:
-        raise ProtocolError(f"facts of {len(text)} characters")
+        raise _too_much(Bound.FACTS, f"facts of {len(text)} characters")
     facts = decode_facts(text)
     _check_depth(facts, max_depth)
     try:
@@ -332,7 +340,8 @@ def monitor_news(report: monitor_pb2.MonitorReport) -> MonitorNews:
         case "ready":
             ready = event.ready
             if len(ready.monitors) > _MAX_MONITORS:
-                raise ProtocolError(f"{len(ready.monitors)} monitors")
+                found = f"{len(ready.monitors)} monitors"
+                raise _too_much(Bound.MONITORS, found)
             return MonitorNews(
                 machine.MonitorPrepared(agent),
                 monitors=[_description(one) for one in ready.monitors],
@@ -367,7 +376,8 @@ def merged(known: Mapping[str, Any], news: Mapping[str, Any]) -> dict[str, Any]:
 
 def _description(message: monitor_pb2.MonitorDescription) -> MonitorDescription:
     if len(message.metrics) > _MAX_METRICS:
-        raise ProtocolError(f"a monitor of {len(message.metrics)} metrics")
+        found = f"a monitor of {len(message.metrics)} metrics"
+        raise _too_much(Bound.METRICS, found)
     metrics = [
         Metric(
             _name(one.name),
@@ -395,7 +405,7 @@ def _samples(message: monitor_pb2.MonitorSamples) -> list[MonitorSample]:
         if abs(one.at_ns) > _MAX_NS or not 0 <= one.took_ns <= _MAX_NS:
             raise ProtocolError("a sample at no time")
         if len(one.values) > _MAX_METRICS:
-            raise ProtocolError(f"a sample of {len(one.values)} values")
+            raise _too_much(Bound.METRICS, f"a sample of {len(one.values)} values")
         failure = one.failure[:_MAX_NAME] or None
         # what is beyond all numbers is as good as missing
         values = tuple(v if math.isfinite(v) else math.nan for v in one.values)

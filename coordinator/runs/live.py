@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Live statistics of a run: each interval's snapshots merged over agents. Pure.
+"""Live statistics of a run: each interval's snapshots merged over agents. Pure,
+but for a count of what was too much.
 
 For people who watch; reports use the store. An interval is given once, in order, when
 every agent that is still in the run has reported it; or without those that are so far
@@ -12,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ldapslam.coordinator.bounds import Bound, note_exceeded
 from ldapslam.coordinator.runs.abort import AbortWatch
 from ldapslam.proto import common_pb2
 from ldapslam.proto.common_pb2 import (
@@ -71,6 +73,8 @@ class LiveStatistics:
             is_complete = self._expected <= reported.keys()
             if not is_complete and self.kept_bytes <= MOST_KEPT_BYTES:
                 break
+            if not is_complete:
+                note_exceeded(Bound.LIVE_BYTES)
             snapshots = list(reported.values())
             figures.append(self._merge(index, snapshots))
             if len(snapshots) == self._planned:

@@ -11,6 +11,7 @@ from typing import Any
 
 from ldapslam.base.errors import ConfigError, LdapSlamError
 from ldapslam.base.time_zone import utc_now
+from ldapslam.coordinator.bounds import Bound, note_exceeded
 from ldapslam.coordinator.control import Coordinator
 from ldapslam.coordinator.extension import Extension
 from ldapslam.coordinator.operator_service import MOST_RECORDS
@@ -122,6 +123,8 @@ class ScheduleService(ScheduleServiceServicer):
     ) -> pb.ListAuditReply:
         limit = min(request.limit or MOST_RECORDS, MOST_RECORDS)
         records = await self._writer.call(audit.newest, self._writer.store, limit)
+        if len(records) == MOST_RECORDS:
+            note_exceeded(Bound.RECORDS)
         return pb.ListAuditReply(
             entries=[pb.AuditEntry(**asdict(record)) for record in records]
         )

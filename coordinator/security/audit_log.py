@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+from ldapslam.coordinator.bounds import Bound, note_exceeded
 from ldapslam.coordinator.security.access import Caller, caller
 from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.results import audit
@@ -75,6 +76,7 @@ class AuditLog:
         """Keep a refusal, unless there are too many."""
         if not self._allowance.take(self._now_s()):
             self._left_out += 1
+            note_exceeded(Bound.AUDIT)
             return
         shown = reason[:_MAX_LOGGED]
         _log.warning("refused %s from %s: %s", subject[:_MAX_LOGGED], who.peer, shown)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from urllib.parse import unquote
 
 from ldapslam.base.errors import AccessRefused
+from ldapslam.coordinator.bounds import Bound, note_exceeded
 from ldapslam.coordinator.security import access
 from ldapslam.coordinator.security.access import STRANGER, Caller, caller
 from ldapslam.coordinator.security.audit_log import Allowance, AuditLog
@@ -81,6 +82,7 @@ class EnrolmentService(EnrolmentServiceServicer):
         async with errors_to(context):
             try:
                 if not self._enrolment.attempts.take(stranger.peer):
+                    note_exceeded(Bound.ENROLMENTS)
                     raise AccessRefused(
                         "too many attempts to enrol", hint="try again in a minute"
                     )
@@ -114,6 +116,7 @@ class RenewalService(CertificateServiceServicer):
             if not who.is_certified:
                 raise AccessRefused("there is no certificate to renew")
             if not self._may_renew(who.who):
+                note_exceeded(Bound.RENEWALS)
                 error = AccessRefused(
                     "the certificate was renewed too often", hint="try again in an hour"
                 )

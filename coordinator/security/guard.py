@@ -23,6 +23,7 @@ from google.protobuf.message import DecodeError
 
 from ldapslam.base.errors import AccessRefused, FleetError, LdapSlamError
 from ldapslam.base.time_zone import utc_now
+from ldapslam.coordinator.bounds import Bound, note_exceeded
 from ldapslam.coordinator.security import access
 from ldapslam.coordinator.security.access import LOCAL, STRANGER, Caller
 from ldapslam.coordinator.security.audit_log import AuditLog
@@ -39,6 +40,13 @@ _LOOK_EVERY_S = 1.0
 
 #: Agents send them until they are answered: many may wait for a store.
 _REPEATED = ("/ReportInterval", "/ReportProgress", "/ReportMonitor", "/Heartbeat")
+#: Their requests hold jobs or measurements, of up to MAX_MESSAGE_BYTES.
+_LONG = (
+    *("/ReportInterval", "/ReportProgress", "/ReportMonitor", "/Register"),
+    *("/SubmitJob", "/CreateSchedule", "/ChangeSchedule"),
+)
+#: All others.
+MOST_REQUEST_BYTES = 64 * 1024
 #: Open calls of one caller: the others are to get through.
 MOST_CALLS = 500
 _OF_AGENTS = "/ldapslam.v1.AgentService/"
@@ -157,6 +165,7 @@ class Guard:
                 who = Caller(identity.name, identity.role, who.peer)
                 self._check_certificate(identity)
             access.check_role(method, who)
+            _check_size(method, content)
             request = read_request(handler.request_deserializer, content)
             access.check_own_name(method, who, request)
         except LdapSlamError as error:
@@ -174,6 +183,7 @@ class Guard:
             yield  # without certificates all agents are one
             return
         if self._calls[whose] >= MOST_CALLS:
+            note_exceeded(Bound.CALLS)
             raise FleetError(
                 f"{MOST_CALLS} calls of {whose or 'operators'} are open already",
                 hint="each `ldapslam watch` holds one: end some, and try again",
@@ -229,6 +239,16 @@ class Guard:
         finally:
             self._open.pop(task, None)
             self._ended.pop(task, None)
+
+
+def _check_size(method: str, content: bytes) -> None:
+    """Before it is parsed, which takes several times as much memory."""
+    if len(content) > MOST_REQUEST_BYTES and not method.endswith(_LONG):
+        note_exceeded(Bound.REQUEST_BYTES)
+        raise ProtocolError(
+            f"a request of {len(content):,} bytes, where at most "
+            f"{MOST_REQUEST_BYTES:,} are taken"
+        )
 
 
 def read_request(deserialise: Callable[[bytes], _Message], content: bytes) -> _Message:

@@ -136,6 +136,7 @@ def test_figures_of_a_run_are_there_while_it_goes(
             idle[f'ldapslam_bound_{of}{{bound="{bound}"}}'] for of in ("used", "most")
         )
         assert 0 <= used < most
+        assert idle[f'ldapslam_bound_exceeded_total{{bound="{bound}"}}'] == 0
     assert not [name for name in idle if name.startswith("ldapslam_stream_")]
 
     run_id = fleet.submit(job_text(duration="3s", agents={"count": 2}))

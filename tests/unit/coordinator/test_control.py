@@ -20,26 +20,32 @@ from ldapslam.base.errors import (
     StoreFull,
     StoreTaken,
 )
-from ldapslam.coordinator import run_queue
+from ldapslam.coordinator import agent_service, operator_service, run_queue
 from ldapslam.coordinator.control import Coordinator
 from ldapslam.coordinator.fleet.fleet import TimePassed
 from ldapslam.coordinator.runs import controller, judge
 from ldapslam.coordinator.runs.judge import Judgement
+from ldapslam.coordinator.schedules import service as schedule_service
+from ldapslam.coordinator.schedules.scheduler import Scheduler
 from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.proto import agent_pb2
 from ldapslam.proto.common_pb2 import Snapshot
 from ldapslam.proto.operator_pb2 import (
     GetRunRequest,
+    IntervalFigures,
+    ListRunsRequest,
     RunStatus,
     RunUpdate,
     SubmitJobRequest,
     WatchRunRequest,
 )
+from ldapslam.proto.schedule_pb2 import ListAuditRequest
 from ldapslam.results import audit
 from ldapslam.results.packing import pack
 from ldapslam.results.records import IntervalRecord
 from ldapslam.results.store import Store
 from ldapslam.transport.messages import PROTOCOL_VERSION, build_version
+from support.bounds import exceeds
 from support.fleet import job_text
 
 S = 1_000_000_000
@@ -70,13 +76,15 @@ class World:
             self.judged.put_nowait(run_id)
         return Judgement("PASS", (), {"run_id": run_id})
 
-    async def register(self) -> None:
+    async def register(self, runs: int = 0) -> None:
+        """Agent a; `runs`: so many that it says it has."""
         request = agent_pb2.RegisterRequest(
             protocol_version=PROTOCOL_VERSION,
             build=build_version(),
             name="a",
             instance_id="a-1",
             epoch=3,
+            runs=[agent_pb2.RunPart(run_id=f"r{n}") for n in range(runs)],
         )
         reply = await self.coordinator.agents.Register(request, None)
         self.session_id = reply.session_id
@@ -673,5 +681,55 @@ def test_what_an_earlier_process_says_of_its_part_is_not_taken_for_this_ones(
         assert (await world.run(run_id)).state == "preparing"
         (agent,) = world.coordinator.operators.agents().agents
         assert agent.run_ids == [run_id]
+
+    in_a_world(tmp_path, test)
+
+
+def test_of_what_agents_and_operators_ask_for_too_much_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent_service, "_MAX_RUNS", 2)
+    monkeypatch.setattr(agent_service, "_MOST_REFUSALS", 2)
+    monkeypatch.setattr(operator_service, "MOST_RECORDS", 2)
+    monkeypatch.setattr(schedule_service, "MOST_RECORDS", 2)
+    monkeypatch.setattr(controller, "_MOST_UNREAD", 2)
+
+    async def test(world: World) -> None:
+        operators = world.coordinator.operators
+        run_id = await world.submit()
+
+        async def refused(run_id: str) -> agent_pb2.ReportReply:
+            report = agent_pb2.IntervalReport(run_id=run_id, agent="a", packed=b"x")
+            return await world.coordinator.agents.ReportInterval(report, None)
+
+        with exceeds():
+            await operators.ListRuns(ListRunsRequest(), None)
+            await world.register(runs=2)
+            for _ in range(2):
+                assert (await refused("nosuch")).status == REFUSED
+                assert (await refused(run_id)).status == REFUSED
+        with exceeds(REFUSALS=1):
+            assert (await refused(run_id)).status == REFUSED
+        events = [one.kind for one in (await world.run(run_id)).events]
+        assert events.count("report_refused") == 2
+        with exceeds(RUNS=1):
+            await world.register(runs=3)
+        await world.submit()
+        with exceeds(RECORDS=1):
+            assert len((await operators.ListRuns(ListRunsRequest(), None)).runs) == 2
+        scheduler = Scheduler(world.writer, world.coordinator.queue)
+        schedules = schedule_service.ScheduleService(scheduler, world.coordinator)
+        with exceeds(RECORDS=1):
+            await schedules.ListAudit(ListAuditRequest(), None)
+
+        run = world.coordinator.fleet.runs[run_id]
+        updates = run.subscribe()
+        unread = updates.qsize()
+        with exceeds():
+            for _ in range(2 - unread):
+                run._notify(figures=IntervalFigures())
+        with exceeds(UNREAD=1):
+            run._notify(figures=IntervalFigures())
+        assert updates.qsize() == 2
 
     in_a_world(tmp_path, test)

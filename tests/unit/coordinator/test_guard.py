@@ -22,6 +22,7 @@ from ldapslam.proto.operator_pb2 import CancelRunRequest
 from ldapslam.transport.pki.authority import Authority
 from ldapslam.transport.pki.certificate import Role
 from ldapslam.transport.pki.revocation import Revocations
+from support.bounds import exceeds
 
 
 class Unreadable(Revocations):
@@ -155,7 +156,8 @@ def test_so_many_calls_may_be_open_and_no_more(
         ):
             for _ in range(3):
                 assert await refusal(service, name) == ""
-            found = await refusal(service, name)
+            with exceeds(CALLS=1):
+                found = await refusal(service, name)
             assert found == f"3 calls of {name} are open already"
         assert ours.calls == 3
         # of another caller nothing is refused
@@ -164,6 +166,33 @@ def test_so_many_calls_may_be_open_and_no_more(
         await asyncio.gather(*open_calls, return_exceptions=True)
         assert ours.calls == 0
         assert await refusal("OperatorService/WatchRun", "victor") == ""
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize(
+    ("method", "extra", "refused"),
+    [("CancelRun", 0, False), ("CancelRun", 1, True), ("SubmitJob", 1, False)],
+)
+def test_only_jobs_and_reports_are_long(method: str, extra: int, refused: bool) -> None:
+    async def answer(request: CancelRunRequest, context: object) -> CancelRunRequest:
+        return request
+
+    async def work() -> None:
+        ours = Guard(AuditLog(None), None)  # type: ignore[arg-type]
+        path = f"/ldapslam.v1.OperatorService/{method}"
+        handler = ours.guarded(path, _Handler(answer))
+        assert handler is not None
+        content = CancelRunRequest(run_id="x" * (guard.MOST_REQUEST_BYTES - 4))
+        content.run_id += "x" * extra
+        sent, context = content.SerializeToString(), _Context()
+        assert len(sent) == guard.MOST_REQUEST_BYTES + extra
+        if refused:
+            with exceeds(REQUEST_BYTES=1), pytest.raises(_Aborted, match="65,537"):
+                await handler.unary_unary(sent, context)
+        else:
+            with exceeds():
+                assert await handler.unary_unary(sent, context) == content
 
     asyncio.run(work())
 

@@ -27,6 +27,7 @@ from ldapslam.coordinator.outputs.notify import (
 from ldapslam.coordinator.outputs.notify_send import without_secrets
 from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.results.records import RunRecord, utc_text
+from support.bounds import exceeds
 from support.store import RUN_ID, Scenario, run_record
 
 HOOK = "json://hooks.example.com/x"
@@ -379,3 +380,24 @@ def test_a_run_that_ended_before_the_start_is_no_news_after_an_hour() -> None:
     for minutes, expected in ((61, False), (59, True), (-60, True)):
         at = now + timedelta(minutes=minutes)
         assert is_news(ended(), None, 0.0, at) is expected
+
+
+def test_so_many_notifications_wait_and_the_rest_is_told_in_the_run(
+    writer: StoreWriter, post: Post, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MOST_PENDING", 2)
+
+    async def work(notifier: Notifier) -> None:
+        await writer.call(writer.store.create_run, ended("ops"))
+        with exceeds():
+            for verdict in ("PASS", "FAIL"):
+                notifier.run_judged(ended(verdict=verdict), (), None)
+            await until_told(notifier)
+        with exceeds(NOTIFICATIONS=1):
+            for verdict in ("PASS", "FAIL", "INVALID"):
+                notifier.run_judged(ended(verdict=verdict), (), None)
+            await until_told(notifier)
+
+    events = run(writer, work, settings())
+    assert [kind for kind, _ in events].count("notify_failed") == 1
+    assert any("too many notifications are waiting" in text for _, text in events)

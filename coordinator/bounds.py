@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How often the coordinator refused, dropped or cut off what was too much.
+
+Counted for the process, like its CPU and memory; metrics.py shows it. What an operator
+is told at once, such as the size of a job, is no bound of these.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from enum import StrEnum
+
+
+class Bound(StrEnum):
+    """What there is only so much of; docs/operation.md says what happens then."""
+
+    CALLS = "calls_of_a_caller"
+    REQUEST_BYTES = "request_bytes"
+    RECORDS = "records_of_an_answer"
+    STORE_WRITES = "store_writes"
+    NOTIFICATIONS = "notifications"
+    LIVE_BYTES = "live_bytes_of_a_run"
+    UNREAD = "unread_figures_of_a_watcher"
+    RUNS = "runs_of_an_agent"
+    REFUSALS = "refused_reports_of_a_run"
+    REPORT_ROWS = "rows_of_a_report"
+    RESULT_CODES = "result_codes"
+    FACTS = "facts_of_a_report"
+    MONITORS = "monitors"
+    METRICS = "metrics_of_a_monitor"
+    AUDIT = "audited_refusals"
+    ENROLMENTS = "enrolments"
+    RENEWALS = "renewals"
+
+
+_lock = threading.Lock()
+_exceeded = Counter[Bound]()
+
+
+def note_exceeded(bound: Bound) -> None:
+    with _lock:
+        _exceeded[bound] += 1
+
+
+def exceeded() -> dict[Bound, int]:
+    """How often each was, since the start."""
+    return {bound: _exceeded[bound] for bound in Bound}

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each bound: as much as there may be is taken, one more is refused and counted.
+
+Those of the services are in test_control.py, enrolment's in test_enrolment.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ldapslam.base.errors import StoreRefused
+from ldapslam.coordinator import store_writer
+from ldapslam.coordinator.bounds import Bound
+from ldapslam.coordinator.runs import ingest
+from ldapslam.coordinator.runs import live as live_module
+from ldapslam.coordinator.runs.ingest import (
+    agent_facts,
+    interval_record,
+    monitor_news,
+)
+from ldapslam.coordinator.runs.live import LiveStatistics
+from ldapslam.coordinator.security import audit_log
+from ldapslam.coordinator.security.access import NOBODY
+from ldapslam.coordinator.security.audit_log import AuditLog
+from ldapslam.coordinator.store_writer import StoreWriter
+from ldapslam.proto import common_pb2, monitor_pb2
+from ldapslam.proto.agent_pb2 import IntervalReport
+from ldapslam.results.packing import pack
+from ldapslam.transport.messages import ProtocolError
+from support.bounds import exceeds
+
+PLAN = {
+    "phases": [{"name": "measure", "start_ns": 0, "end_ns": 40}],
+    "boundaries_ns": [40],
+    "streams": [{"name": "readers", "operations": [{"name": "search"}]}],
+}
+
+
+def take_interval(**rows: object) -> None:
+    snapshot = common_pb2.Snapshot(phase="measure", end_ns=1, **rows)  # type: ignore[arg-type]
+    interval_record(IntervalReport(agent="a", packed=pack(snapshot)), PLAN)
+
+
+def take_result_codes(count: int) -> None:
+    codes = dict.fromkeys(range(count), 1)
+    operation = common_pb2.OperationInterval(
+        stream="readers", operation="search", result_codes=codes
+    )
+    take_interval(operations=[operation])
+
+
+def take_workers(count: int) -> None:
+    workers = [
+        common_pb2.WorkerInterval(worker=number, model="open")
+        for number in range(count)
+    ]
+    take_interval(workers=workers)
+
+
+def take_facts(characters: int) -> None:
+    agent_facts(json.dumps({"x": "y" * (characters - len('{"x": ""}'))}))
+
+
+def take_monitors(count: int) -> None:
+    monitors = [
+        monitor_pb2.MonitorDescription(name=f"m{number}", facts_json="{}")
+        for number in range(count)
+    ]
+    ready = monitor_pb2.MonitorReady(monitors=monitors, facts_json="{}")
+    event = monitor_pb2.MonitorEvent(ready=ready)
+    monitor_news(monitor_pb2.MonitorReport(agent="a", event=event))
+
+
+def take_metrics(count: int) -> None:
+    metrics = [monitor_pb2.MonitorMetric(name=f"m{number}") for number in range(count)]
+    one = monitor_pb2.MonitorDescription(name="m", metrics=metrics, facts_json="{}")
+    ready = monitor_pb2.MonitorReady(monitors=[one], facts_json="{}")
+    event = monitor_pb2.MonitorEvent(ready=ready)
+    monitor_news(monitor_pb2.MonitorReport(agent="a", event=event))
+
+
+def take_values(count: int) -> None:
+    sample = monitor_pb2.MonitorSample(monitor="m", values=[0.0] * count)
+    samples = monitor_pb2.MonitorSamples(samples=[sample])
+    event = monitor_pb2.MonitorEvent(samples=samples)
+    monitor_news(monitor_pb2.MonitorReport(agent="a", event=event))
+
+
+@pytest.mark.parametrize(
+    ("take", "limit", "bound"),
+    [
+        (take_result_codes, "_MOST_RESULT_CODES", Bound.RESULT_CODES),
+        (take_workers, "_MOST_WORKERS", Bound.REPORT_ROWS),
+        (take_facts, "_MAX_CHARACTERS", Bound.FACTS),
+        (take_monitors, "_MAX_MONITORS", Bound.MONITORS),
+        (take_metrics, "_MAX_METRICS", Bound.METRICS),
+        (take_values, "_MAX_METRICS", Bound.METRICS),
+    ],
+)
+def test_a_report_has_so_much_and_no_more(
+    take: Callable[[int], None], limit: str, bound: Bound
+) -> None:
+    most = getattr(ingest, limit)
+    with exceeds():
+        take(most)
+    with exceeds(**{bound.name: 1}), pytest.raises(ProtocolError):
+        take(most + 1)
+
+
+def test_figures_that_wait_for_an_agent_take_so_much_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    snapshots = [
+        common_pb2.Snapshot(index=index, phase="measure", end_ns=1) for index in (1, 2)
+    ]
+    size = sum(one.ByteSize() for one in snapshots)
+    for room, times in ((size, {}), (size - 1, {"LIVE_BYTES": 1})):
+        monkeypatch.setattr(live_module, "MOST_KEPT_BYTES", room)
+        live = LiveStatistics(["a", "mute"])
+        with exceeds(**times):
+            given = [one for snapshot in snapshots for one in live.add("a", snapshot)]
+        assert len(given) == len(times)
+
+
+def test_so_many_writes_wait_for_a_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_writer, "MOST_KEPT", 3)
+
+    async def work() -> None:
+        writer = StoreWriter(str(tmp_path / "results.sqlite"))
+        # the store's thread is busy
+        is_free = threading.Event()
+        blocked = writer.submit(is_free.wait)
+        with exceeds():
+            for _ in range(3):
+                writer.post(int)
+        with exceeds(STORE_WRITES=1):
+            writer.post(int)
+        is_free.set()
+        await blocked
+        with pytest.raises(StoreRefused, match="more than 3 writes wait"):
+            await writer.flush()
+        await writer.close()
+
+    asyncio.run(work())
+
+
+def test_so_many_refusals_are_written(tmp_path: Path) -> None:
+    async def work() -> None:
+        writer = StoreWriter(str(tmp_path / "results.sqlite"))
+        log = AuditLog(writer, lambda: 0.0)
+        with exceeds():
+            for _ in range(audit_log._BURST):
+                log.refused(NOBODY, "Enrol", "no")
+        with exceeds(AUDIT=1):
+            log.refused(NOBODY, "Enrol", "no")
+        await writer.close()
+
+    asyncio.run(work())
+
+
+def test_every_bound_is_documented() -> None:
+    text = Path("docs/operation.md").read_text("utf-8")
+    names = re.findall(r"^\| `(\w+)` \|.*\|$", text.partition("### Bounds")[2], re.M)
+    assert sorted(names) == sorted(Bound)
