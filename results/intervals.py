@@ -122,7 +122,9 @@ def _insert_new(dialect: str) -> Insert:
     if dialect == "postgresql":
         from sqlalchemy.dialects import postgresql
 
-        return postgresql.insert(_table).on_conflict_do_nothing()
+        insert = postgresql.insert(_table).on_conflict_do_nothing()
+        # else it counts no inserted rows
+        return insert.execution_options(preserve_rowcount=True)
     from sqlalchemy.dialects import sqlite
 
     return sqlite.insert(_table).on_conflict_do_nothing()

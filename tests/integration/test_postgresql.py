@@ -57,6 +57,28 @@ def test_a_second_delivery_and_a_second_report_change_nothing(url: str) -> None:
         other = replace(written[0], end_ns=written[0].end_ns + 1)
         assert "has another report" in store.add_interval(RUN_ID, other.record).refusal
         assert stored_intervals(store, RUN_ID) == written
+        assert store.runs(only_unjudged=True) == []
+
+
+def test_what_is_new_after_the_end_is_counted_until_a_verdict_is_of_it(
+    url: str,
+) -> None:
+    _, late, *_, last = [one for one in intervals(SMALL) if one.agent == "load1"]
+    with Store.open(url) as store:
+        fill(store, replace(SMALL, lost=frozenset({("load1", late.index)})))
+        assert store.run(RUN_ID).unjudged == 0
+        for _ in range(2):
+            store.add_interval(RUN_ID, late.record)
+        count = last.sequence + 1
+        assert store.seal_part(RUN_ID, "load1", last.attempt, count)
+        assert not store.seal_part(RUN_ID, "load1", last.attempt, count)
+        [found] = store.runs(only_unjudged=True)
+        assert found.unjudged == 2
+        # the judge knew of the first one
+        store.set_verdict(RUN_ID, "PASS", unjudged=1)
+        assert store.run(RUN_ID).unjudged == 1
+        store.set_verdict(RUN_ID, "PASS", unjudged=1)
+        assert store.runs(only_unjudged=True) == []
 
 
 def test_a_run_that_is_still_being_committed_is_not_created_twice(url: str) -> None:
