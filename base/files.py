@@ -6,10 +6,37 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 from ldapslam.base.errors import ConfigError
+
+
+def state_folder() -> Path:
+    """Where this user's programs keep what survives them (XDG base directories)."""
+    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(base) / "ldapslam"
+
+
+def host_state_folder(name: str) -> Path:
+    """One that is of this host, for this user alone; ConfigError."""
+    folder = state_folder() / name / socket.gethostname()
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"{str(folder)!r} cannot be made: {error.strerror}",
+            hint=f"{name} are noted there; set XDG_STATE_HOME to another folder",
+        ) from error
+    found = folder.stat()
+    if found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        raise ConfigError(
+            f"{str(folder)!r} is not this user's alone",
+            hint=f"`chmod 700 {folder}` if it is yours; else set XDG_STATE_HOME",
+        )
+    return folder
 
 
 def make_private_folder(folder: Path) -> None:

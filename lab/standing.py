@@ -17,7 +17,6 @@ import os
 import re
 import select
 import shutil
-import socket
 import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -27,6 +26,7 @@ from typing import Any
 
 from ldapslam.base.errors import ConfigError, TargetError
 from ldapslam.base.fault import did_you_mean
+from ldapslam.base.files import host_state_folder
 from ldapslam.directory.counts import ServerKind
 from ldapslam.directory.replication_state import State, latest, state
 from ldapslam.lab.access import Access
@@ -190,25 +190,9 @@ def _position(description: Description, server: Server) -> State:
 
 
 def _folder() -> Path:
-    """The folder of this host's state files, for this user alone; not the runtime
-    folder, which goes with the last session."""
-    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    folder = Path(state) / "ldapslam" / "labs" / socket.gethostname()
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        folder.mkdir(mode=0o700, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(
-            f"{str(folder)!r} cannot be made: {error.strerror}",
-            hint="labs that stay are noted there; set XDG_STATE_HOME to another folder",
-        ) from error
-    found = folder.stat()
-    if found.st_uid != os.geteuid() or found.st_mode & 0o077:
-        raise ConfigError(
-            f"{str(folder)!r} is not this user's alone",
-            hint=f"`chmod 700 {folder}` if it is yours; else set XDG_STATE_HOME",
-        )
-    return folder
+    """The folder of this host's state files; not the runtime folder, which goes with
+    the last session."""
+    return host_state_folder("labs")
 
 
 def _state_file(name: str) -> Path:

@@ -27,7 +27,7 @@ from ldapslam.jobs.connection_settings import ConnectionSettings
 from ldapslam.jobs.model import Job
 from ldapslam.studies.labs import Labs, Servers
 from ldapslam.studies.points import Point, Turn
-from ldapslam.studies.server_settings import CHANGED, ChangedSettings, Place
+from ldapslam.studies.server_settings import ChangedSettings, Place, change
 from ldapslam.studies.study_file import Hook
 
 JOURNAL = "runs.jsonl"
@@ -78,8 +78,8 @@ class Journal:
             first, *lines = whole.split("\n")
             if first != _line(head):
                 hint = "name another folder with --out, or remove this one"
-                if (folder / CHANGED).exists():
-                    hint = "--restore first: it has what servers had before"
+                if ChangedSettings(folder):
+                    hint = "--restore first: servers are not what they were before"
                 raise ConfigError(
                     f"the folder {str(folder)!r} has the runs of another study, or of "
                     "this one before it was changed",
@@ -165,10 +165,22 @@ class Runner:
         finally:
             if self.labs is not None:
                 self.labs.close()
-            changed = ChangedSettings(self.journal.folder)
-            if changed and self.access is not None:
+            if self.access is not None:
+                changed = ChangedSettings(self.journal.folder)
                 for place in changed.restore(self.access):
                     self.say(f"{place.attribute} of {place.uri} is what it was")
+
+    def keep_settings(self, points: Mapping[int, Point], study: Path) -> None:
+        """Note what the servers' settings are that these points change, by the numbers
+        of the points; ConfigError when another study has changed such a server."""
+        if self.access is None:
+            return
+        places = [
+            place
+            for number, point in points.items()
+            for place, _ in _changes(point, Servers(self.jobs[number].targets, None))
+        ]
+        ChangedSettings(self.journal.folder).keep(places, self.access, study)
 
     def run(self, turn: Turn, point: Point) -> Ended:
         """One more run of the point; its line is in the journal."""
@@ -213,24 +225,27 @@ class Runner:
 
     def _prepare(self, turn: Turn, point: Point, log: Path) -> Point:
         """The point as it is to be run."""
-        changed = ChangedSettings(self.journal.folder)
         if self.labs is not None:
             servers = self.labs.servers(point, self.jobs[turn.point])
             point = replace(point, overrides=(*point.overrides, *servers.overrides))
         elif point.settings:
             servers = Servers(self.jobs[turn.point].targets, self.access)
-        for setting, value in point.settings:
+        if point.settings:
             assert servers.access is not None
-            for uri in servers.of_role(setting.target):
-                place = Place(uri, setting.entry, setting.attribute)
-                # a lab does not outlive the study
-                is_kept = self.labs is None
-                changed.change(place, value, servers.access, is_kept=is_kept)
+            for place, value in _changes(point, servers):
+                change(place, value, servers.access)
         if self.before is not None and self.labs is None:
             _call(self.before, point, log)
         if self.settle_s:
             time.sleep(self.settle_s)
         return point
+
+
+def _changes(point: Point, servers: Servers) -> Iterator[tuple[Place, str]]:
+    """What the point changes in servers; ConfigError."""
+    for setting, value in point.settings:
+        for uri in servers.of_role(setting.target):
+            yield Place(uri, setting.entry, setting.attribute), value
 
 
 @contextlib.contextmanager

@@ -44,7 +44,8 @@ _NS_PER_MINUTE = 60 * 10**9
 
 class Setting(Section):
     """An attribute of a server's configuration, changed over LDAP. What it was is on
-    disk before it is changed; it is put back at the end, or by `study --restore`."""
+    disk before it is changed; it is put back at the end, or by `study --restore`. Until
+    then, other studies of this user on this host do not change the server."""
 
     target: Name = Field(examples=["supplier"])
     """the job's target role whose servers are changed"""

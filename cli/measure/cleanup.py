@@ -16,9 +16,9 @@ from pathlib import Path
 from ldapslam.agent.ledgers.cleanup import CleanUpReport, clean_up
 from ldapslam.agent.ledgers.folder import FOLDER, folders_left, locked, run_folder
 from ldapslam.base.errors import ConfigError, ExitCode
+from ldapslam.base.files import state_folder
 from ldapslam.cli.console import say
 from ldapslam.cli.measure.local_fleet import SPOOLS
-from ldapslam.cli.serve.serve import state_folder
 
 Write = Callable[[str], None]
 

@@ -16,10 +16,10 @@ import click
 
 from ldapslam.base.errors import ConfigError, NoStore, StoreError
 from ldapslam.base.fault import Fault
+from ldapslam.base.files import state_folder
 from ldapslam.base.units import format_size
 from ldapslam.cli.console import json_option, put_result
 from ldapslam.cli.options import FILE, flag, option
-from ldapslam.cli.serve.serve import state_folder
 from ldapslam.results import upkeep
 from ldapslam.results.audit import AuditRecord
 from ldapslam.results.records import RunRecord, utc_text

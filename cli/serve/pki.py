@@ -11,12 +11,11 @@ import click
 
 from ldapslam.base.address import is_unix, split_host_port
 from ldapslam.base.errors import ConfigError
-from ldapslam.base.files import write_private
+from ldapslam.base.files import state_folder, write_private
 from ldapslam.base.time_zone import clock_text
 from ldapslam.base.units import NS_PER_S, parse_duration
 from ldapslam.cli.console import json_option, put, put_result, say
 from ldapslam.cli.options import FILE, FOLDER, Decorator, option
-from ldapslam.cli.serve.serve import state_folder
 from ldapslam.cli.serve.server_security import ENROLMENT_PORT, PKI_VARIABLE
 from ldapslam.transport.pki.authority import (
     AUTHORITY_LIFETIME,

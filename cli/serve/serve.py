@@ -17,6 +17,7 @@ from ldapslam.base import units
 from ldapslam.base.address import DEFAULT_PORT, is_unix
 from ldapslam.base.errors import ConfigError
 from ldapslam.base.fault import Fault
+from ldapslam.base.files import state_folder
 from ldapslam.base.log_format import (
     FORMAT_VARIABLE,
     FORMATS,
@@ -40,12 +41,6 @@ from ldapslam.cli.serve.settings_file import config_option, settings_in_force
 if TYPE_CHECKING:
     from ldapslam.agent.admission.limits import AgentLimits
     from ldapslam.agent.client import Sidecar
-
-
-def state_folder() -> Path:
-    """Where this user's programs keep what survives them (XDG base directories)."""
-    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(base) / "ldapslam"
 
 
 def _parse_listen(value: str) -> tuple[str, int]:

@@ -107,7 +107,7 @@ def study_command(
     with alone_in(folder):
         runner = _runner(study, file, folder, points, jobs, coordinator, in_lab=in_lab)
         with runner.restored():
-            _make_runs(study, points, jobs, runner)
+            _make_runs(study, file, points, runner)
     return _report(study, points, runner.journal, in_lab=in_lab, as_json=as_json)
 
 
@@ -212,7 +212,7 @@ def _restore(study: Study, job: Job, folder: Path) -> ExitCode:
 
 
 def _make_runs(
-    study: Study, points: Sequence[Point], jobs: Sequence[Job], runner: Runner
+    study: Study, file: Path, points: Sequence[Point], runner: Runner
 ) -> None:
     from ldapslam.studies.points import turns_of
     from ldapslam.studies.runner import is_settled
@@ -224,6 +224,7 @@ def _make_runs(
     ]
     if len(left) < len(turns):
         say(f"{len(turns) - len(left)} of {len(turns)} runs are there already")
+    runner.keep_settings({one.point: points[one.point] for one in left}, file)
     begun_s = time.monotonic()
     for done, turn in enumerate(left):
         point = points[turn.point]

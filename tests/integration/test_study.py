@@ -4,19 +4,15 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-import signal
-import time
 from pathlib import Path
 from typing import Any
 
-import ldap
 import pytest
 
 from ldapslam.agent._engine import Responder
 from ldapslam.lab import Lab
-from support.command_line import Running, ldapslam
+from support.command_line import ldapslam
 
 JOB = """
 vars: {uri: null, clients: 1, seconds: 2}
@@ -38,16 +34,6 @@ axes: {clients: [1, 8]}
 repeats: 2
 attempts: 3
 compare: clients
-"""
-SETTING = """
-study: idle
-job: job.yaml
-vars: {seconds: 60}
-bind: {dn: "%s", password: {file: %s}}
-axes:
-  idle:
-    setting: {target: directory, entry: cn=config, attribute: olcIdleTimeout}
-    values: [1111]
 """
 
 
@@ -87,42 +73,6 @@ def test_a_study_is_one_command_and_says_what_differs(lab: Lab, tmp_path: Path) 
     again = ldapslam("study", "study.yaml", *uri(lab), cwd=tmp_path)
     assert "4 of 4 runs are there already" in again.stderr
     assert read(tmp_path, "study-small/study.json") == study
-
-
-def idle_timeout(lab: Lab) -> list[bytes]:
-    connection = ldap.initialize(lab.supplier.uri)
-    connection.simple_bind_s(lab.admin_dn, lab.admin_password_file.read_text())
-    [(_, found)] = connection.search_s("cn=config", ldap.SCOPE_BASE)
-    connection.unbind_s()
-    return list(found.get("olcIdleTimeout", []))
-
-
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_settings_of_servers_are_put_back(
-    lab: Lab, tmp_path: Path, number: signal.Signals
-) -> None:
-    file = tmp_path / "study.yaml"
-    file.write_text(SETTING % (lab.admin_dn, lab.admin_password_file))
-    before = idle_timeout(lab)
-    log = tmp_path / "ldapslam-runs" / "study-idle" / "runs" / "001-1-1.log"
-    with Running("study", file, *uri(lab), cwd=tmp_path) as study:
-        deadline_s = time.monotonic() + 60
-        while not (log.exists() and "is running" in log.read_text()):
-            assert time.monotonic() < deadline_s
-            time.sleep(0.05)
-        assert idle_timeout(lab) == [b"1111"]
-        os.kill(study.process.pid, number)
-        code = study.process.wait(60)
-    if number == signal.SIGKILL:
-        assert idle_timeout(lab) == [b"1111"]
-        done = ldapslam("study", file, *uri(lab), "--restore", cwd=tmp_path)
-        assert "olcIdleTimeout" in done.stderr
-        assert done.returncode == 0
-    else:
-        assert code == 130
-    assert idle_timeout(lab) == before
-    done = ldapslam("study", file, *uri(lab), "--restore", cwd=tmp_path)
-    assert "nothing to put back" in done.stderr
 
 
 KNOWN = """
