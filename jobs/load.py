@@ -97,9 +97,19 @@ def _overrides_at(tree: Tree, path: Sequence[str]) -> list[str]:
 
 def variables_of(path: Path) -> frozenset[str]:
     """Names of the variables of a job file; JobErrors when it cannot be read."""
+    return frozenset(defaults_of(_extended(path)))
+
+
+def written_in(path: Path, key: str) -> Any:
+    """What a job file, or what it extends, has at a key, with references to variables;
+    None without it. JobErrors when it cannot be read."""
+    return _extended(path).data.get(key)
+
+
+def _extended(path: Path) -> Tree:
     tree = read_tree(_text_of(path), str(path))
     if isinstance(tree.data, dict) and extend(tree, Reading({}, path.parent)):
-        return frozenset(defaults_of(tree))
+        return tree
     if not tree.findings:
         fault = expected("a job file", tree.data, _MINIMAL_HINT)
         tree.findings.append(Finding((), fault))

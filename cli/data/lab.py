@@ -222,7 +222,7 @@ def write_job(path: Path, description: Description) -> Path:
 
     Beside it: the files that a job names are found from where it is."""
     from ldapslam.jobs.fields.connection import Tls
-    from ldapslam.jobs.load import load_job, variables_of
+    from ldapslam.jobs.load import load_job, variables_of, written_in
 
     job, snippet = load_job(path), job_snippet(description)
     servers = snippet["targets"]
@@ -248,6 +248,12 @@ def write_job(path: Path, description: Description) -> Path:
         content["tls"] = {"ca_file": description["ca_file"]}
     if binding := [one.name for one in job.streams if one.bind is not None]:
         content["streams"] = [{"name": one, "bind": bind} for one in binding]
+    if any(one.bind is not None for one in job.monitors):
+        # they have no names to be changed by
+        content["monitors"] = [
+            {**one, "bind": snippet["bind"]} if one.get("bind") is not None else one
+            for one in written_in(path, "monitors")
+        ]
     made = lab_job_path(path, job.name, description["name"])
     with errors_of(made):
         made.write_text(yaml.safe_dump(content, sort_keys=False), "utf-8")

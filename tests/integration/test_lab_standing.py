@@ -171,6 +171,28 @@ def test_every_example_can_be_tried_on_a_lab(example: str, examples: Path) -> No
     job = load_job(write_job(examples / example, description))
     uris = {uri for uris in job.targets.values() for uri in uris}
     assert uris <= {f"ldap://{name}" for name in names}
+    binds = [job.bind, *(one.bind for one in job.streams)]
+    binds += [one.bind for one in job.monitors]
+    passwords = [one.password.file for one in binds if one and one.password]
+    assert set(passwords) <= {"/password"}
+    assert {one.dn for one in binds if one} <= {"cn=admin", None}
+
+
+def test_monitors_with_a_bind_of_their_own_read_the_lab(
+    shell: Shell, examples: Path
+) -> None:
+    shell.up("--job", str(examples / "burst.yaml"))
+    small = ("--var", "seconds=2", "--var", "clients=2", "--set", "run.warm_up=0s")
+    done = ldapslam(
+        *("run", examples / "burst-lab.yaml", *small, "--agents", "1"),
+        *("--set", "agents={count: 1}", "--out", "out"),
+        cwd=examples,
+        variables=shell.variables,
+    )
+    found = json.loads((examples / "out" / "result.json").read_text())["monitors"]
+    [monitor] = found.values()
+    assert monitor["failed"] == 0 < monitor["readings"], done.stdout + done.stderr
+    assert "search_completed" in monitor["metrics"]
 
 
 def test_a_name_has_one_lab(shell: Shell) -> None:
