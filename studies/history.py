@@ -2,7 +2,7 @@
 """The runs of jobs over weeks: each figure's series, and where its level changed. Pure
 but for the files.
 
-A change is a step by Pettitt's test (reports/rules/trends.py), at a level that all
+A change is a step (reports/rules/steps.py), at a level that all
 series share: of figures that never change, one history in twenty shows one. It needs
 six runs on each side of a single series, more of several. INVALID runs take no part.
 What else changed between the two runs at a step, such as the server's version, is said
@@ -34,7 +34,7 @@ from ldapslam.reports.document import (
     number,
     table,
 )
-from ldapslam.reports.rules.trends import step_places
+from ldapslam.reports.rules.steps import step_places
 from ldapslam.reports.typeset import NOT_AVAILABLE, NOTHING
 from ldapslam.studies.answer import operations_of
 from ldapslam.studies.report import figure_text, verdict_cell, write_reports
@@ -231,7 +231,7 @@ def _change_table(changes: Sequence[tuple[Series, Change]]) -> Table:
         column("Change", lambda row: _change_cell(*row)),
         column("With it", lambda row: "; ".join(row[1].also) or NOTHING),
         notes=(
-            "By Pettitt's test, at a level that all series share: of figures that "
+            "By ranks, at a level that all series share: of figures that "
             "never change, one history in twenty shows one. before, after: medians up "
             "to the next change. With it: what else changed between the two runs; it "
             "need not be the cause.",
@@ -300,7 +300,7 @@ def history_json(runs: Sequence[Run], series: Sequence[Series]) -> dict[str, Any
     """The content of history.json."""
     return {
         "schema": SCHEMA,
-        "method": "Pettitt's test, repeated on both sides; Bonferroni over the series",
+        "method": "circular binary segmentation of ranks; Bonferroni over the series",
         "runs": [
             {
                 "job": one.job,

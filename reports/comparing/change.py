@@ -135,18 +135,6 @@ def difference_of_estimates(old: Estimate, new: Estimate, freedom: float) -> Cha
     )
 
 
-def holm(p: npt.ArrayLike) -> FloatArray:
-    """p values, shape (m,), adjusted for m tests so that no true "no change" of the
-    whole family is called a change in more than the level (Holm 1979, Scandinavian
-    Journal of Statistics 6, 65-70)."""
-    values = np.asarray(p, np.float64)
-    order = np.argsort(values)
-    scaled = values[order] * np.arange(len(values), 0, -1)
-    adjusted = np.empty_like(values)
-    adjusted[order] = np.minimum(np.maximum.accumulate(scaled), 1.0)
-    return adjusted
-
-
 def mann_whitney(old: FloatArray, new: FloatArray) -> float | None:
     """Exact two-sided p of the rank test (Mann and Whitney 1947, Annals of Mathematical
     Statistics 18, 50-60), with ties its normal approximation. None where even the

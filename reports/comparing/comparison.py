@@ -21,7 +21,6 @@ from ldapslam.reports.comparing.change import (
     bootstrap,
     difference_of_estimates,
     difference_of_means,
-    holm,
     mann_whitney,
     mean_of,
     ratio_of_estimates,
@@ -34,6 +33,7 @@ from ldapslam.reports.comparing.readings import (
     keys_of,
     readings_of,
 )
+from ldapslam.reports.many_tests import holm
 from ldapslam.reports.model import Summary
 from ldapslam.reports.uncertainty import Estimate
 

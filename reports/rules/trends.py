@@ -2,24 +2,17 @@
 """How figures changed over a long measure phase: drifts and steps. Pure.
 
 Looked at are the medians of at most BLOCKS blocks that follow each other, of operations
-under constant load and of what monitors read. A drift is the slope of Theil and Sen,
-the median of the slopes between all pairs of blocks, with its 95 % interval (Sen 1968);
-as a share, it is the change over the whole phase of the value that the line has at its
-start. A step is where Pettitt's test (1979) finds one,
-
-    U(t) = sum over i <= t < j of sign(y_i - y_j),  K = max |U(t)|
-    p = 2 exp(-6 K^2 / (n^3 + n^2))
-
-and two levels fit better than the line; then both sides are looked at in turn. Blocks
-that follow each other are seldom independent: as in steady.py, the interval is wider
-and K smaller by sqrt((1 + r) / (1 - r)).
+under constant load and of what monitors read. A drift is the slope of a line
+(lines.py); as a share, it is the change over the whole phase of the value that the
+line has at its start. A step is what steps.py finds. Of many figures one would find
+something by chance: p of drifts is adjusted over all figures of a run (Holm), and so is
+that of steps (Bonferroni).
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -27,14 +20,8 @@ import numpy as np
 
 from ldapslam.reports.collect.telemetry import MonitorSummary
 from ldapslam.reports.collect.timeline import Phase, Timeline, Values
-from ldapslam.reports.rules.steady import (
-    LEAST_SHIFT,
-    Floats,
-    autocorrelation,
-    correlation,
-    is_constant,
-    widened_by,
-)
+from ldapslam.reports.many_tests import holm
+from ldapslam.reports.rules.steady import LEAST_SHIFT, Floats, is_constant
 
 #: Shorter measure phases have no trend to speak of.
 LEAST_S = 300.0
@@ -42,15 +29,9 @@ BLOCKS = 60
 _LEAST_BLOCKS = 20
 #: Between two blocks, as a share of the phase.
 _LARGEST_HOLE = 0.1
-#: Of each side of a step.
-_LEAST_SIDE = 5
-_Z = 1.959964
-#: Of figures without any step, how often one of a run is said to have one.
+#: Of figures that do not change, how often one of a run is said to drift, or to have a
+#: step.
 _FALSE_ALARMS = 0.05
-#: Two levels have to fit better than a line: twice the logarithm of how much likelier
-#: they are, were what is left of Laplace's distribution.
-_BETTER = 10.0
-_ZERO = 1e-12
 
 _SERIES = (
     ("throughput", "throughput_per_s", "/s", 1.0),
@@ -83,15 +64,17 @@ class Trend:
     change: float | None
     low: float | None
     high: float | None
+    #: Of such a drift by chance, adjusted for the figures that are looked at.
+    p: float
     per_hour: float
     steps: tuple[Step, ...]
 
     @property
     def is_drift(self) -> bool:
         """Is it more than chance, and enough to matter?"""
-        if self.change is None or self.low is None or self.high is None:
+        if self.change is None:
             return False
-        return abs(self.change) >= LEAST_SHIFT and (self.low > 0 or self.high < 0)
+        return abs(self.change) >= LEAST_SHIFT and self.p <= _FALSE_ALARMS
 
 
 class _Figure(NamedTuple):
@@ -119,7 +102,11 @@ def trends_of(
         and _covers(found.at_s, span)
     ]
     limit = _FALSE_ALARMS / max(1, len(figures))
-    return tuple(_trend(one, span, limit) for one in figures)
+    trends = [_trend(one, span, limit) for one in figures]
+    adjusted = holm([one.p for one in trends])
+    return tuple(
+        replace(one, p=float(p)) for one, p in zip(trends, adjusted, strict=True)
+    )
 
 
 def _operations(
@@ -196,6 +183,10 @@ def _covers(at_s: Floats, span: Phase) -> bool:
 
 
 def _trend(one: _Figure, span: Phase, limit: float) -> Trend:
+    # they take scipy, which short runs need not wait for
+    from ldapslam.reports.rules.lines import theil_sen
+    from ldapslam.reports.rules.steps import step_places
+
     line = theil_sen(one.at_s, one.values)
     start = line.at(span.start_s)
     length_s = span.end_s - span.start_s
@@ -213,65 +204,10 @@ def _trend(one: _Figure, span: Phase, limit: float) -> Trend:
         share(line.slope),
         share(line.low),
         share(line.high),
+        line.p,
         line.slope * 3600,
         tuple(
             Step(float(one.at_s[place - 1 : place + 1].mean()), before, after)
             for place, (before, after) in zip(places, pairwise(levels), strict=True)
         ),
     )
-
-
-class Line(NamedTuple):
-    """Value against time, with the interval of its slope."""
-
-    slope: float
-    low: float
-    high: float
-    level: float
-
-    def at(self, at_s: float) -> float:
-        return self.level + self.slope * at_s
-
-
-def theil_sen(at_s: Floats, values: Floats) -> Line:
-    """Of at least ten values at times that differ."""
-    n = values.size
-    first, later = np.triu_indices(n, 1)
-    slopes = np.sort((values[later] - values[first]) / (at_s[later] - at_s[first]))
-    sigma = math.sqrt(n * (n - 1) * (2 * n + 5) / 18) * widened_by(correlation(values))
-    below = (slopes.size - _Z * sigma) / 2
-    place = max(0, math.floor(below) - 1)
-    slope = float(np.median(slopes))
-    level = float(np.median(values) - slope * np.median(at_s))
-    return Line(slope, float(slopes[place]), float(slopes[-place - 1]), level)
-
-
-def step_places(at_s: Floats, values: Floats, limit: float) -> list[int]:
-    """Numbers of the values before which there is a step, by p below the limit."""
-    n = values.size
-    if n < 2 * _LEAST_SIDE:
-        return []
-    signs = np.sign(values[:, None] - values[None, :])
-    # U(t) = U(t - 1) + sum over j of sign(y_t - y_j)
-    sums = np.abs(np.cumsum(signs.sum(1)))[_LEAST_SIDE - 1 : n - _LEAST_SIDE]
-    place = int(np.argmax(sums)) + _LEAST_SIDE
-    before, after = np.split(values, [place])
-    low, high = np.median(before), np.median(after)
-    around = np.concatenate((before - low, after - high))
-    widening = widened_by((n * autocorrelation(around) + 2) / (n - 4))
-    k = float(sums.max()) / widening
-    line = theil_sen(at_s, values)
-    of_line = np.abs(values - line.level - line.slope * at_s).sum()
-    # both sums are zero where nothing changes
-    better = np.log((of_line + _ZERO) / (np.abs(around).sum() + _ZERO))
-    if (
-        2 * math.exp(-6 * k**2 / (n**3 + n**2)) > limit
-        or abs(high - low) < LEAST_SHIFT * abs(low)
-        or 2 * n / widening**2 * better < _BETTER
-    ):
-        return []
-    return [
-        *step_places(at_s[:place], before, limit),
-        place,
-        *(place + one for one in step_places(at_s[place:], after, limit)),
-    ]

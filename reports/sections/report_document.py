@@ -522,7 +522,8 @@ def _trends(summary: Summary) -> Table:
         notes=(
             "Change: of the line of Theil and Sen over the whole phase, of what it is "
             "at the start; the range allows for blocks that depend on each other. "
-            "Steps: by Pettitt's test, where two levels fit better than the line.",
+            "In full ink: what chance makes of any figure of a run in one run in "
+            "twenty at most. Steps: where levels fit better than the line.",
         ),
     )
 

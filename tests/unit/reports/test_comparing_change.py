@@ -16,12 +16,12 @@ from ldapslam.reports.comparing.change import (
     bootstrap,
     difference_of_estimates,
     difference_of_means,
-    holm,
     mann_whitney,
     mean_of,
     ratio_of_estimates,
     ratio_of_means,
 )
+from ldapslam.reports.many_tests import holm
 from ldapslam.reports.uncertainty import (
     Estimate,
     effective_sample,
