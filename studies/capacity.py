@@ -7,16 +7,26 @@ precision, and confirms the highest load that held by a longer run. An overloade
 says where to look next: what it achieved is close to the capacity. Otherwise the gap is
 bisected on the logarithm.
 
-A confirmation that fails makes its load one that does not hold: a capacity is never one
-whose confirming run failed. An INVALID run is tried again, and after `patience` of them
-its load counts as not held: no higher one could be certified.
+One FAIL may be chance: before the lowest load that did not hold ends the search it is
+run again, and a PASS then counts; unless a run of a higher load was overloaded and
+achieved no more than this one, which says the same. A confirmation that fails makes
+its load one that does not hold, for good: a capacity is never one whose confirming run
+failed. An INVALID run is tried again, and after `patience` of them, those of the search
+and of the confirmation counted apart, its load counts as not held: no higher one could
+be certified.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
+
+from ldapslam.base.units import NS_PER_S
+from ldapslam.jobs.model import Job, Stream
+from ldapslam.jobs.operations.sequence import sessions_of
+from ldapslam.jobs.plan import measure_span, planned_arrivals
 
 PASS, FAIL, INVALID = "PASS", "FAIL", "INVALID"
 
@@ -53,7 +63,7 @@ class Probe:
     is_confirmation: bool = False
     #: Of a run that was made.
     verdict: str = ""
-    #: The load that it achieved, where loads are rates.
+    #: The load that it achieved, where loads are rates; see `rates_of`.
     achieved: float | None = None
 
 
@@ -73,6 +83,8 @@ class _Evidence:
     held: set[float] = field(default_factory=set)
     #: Load -> the run that showed that it does not hold.
     not_held: dict[float, Probe] = field(default_factory=dict)
+    #: Those of them that are not run again.
+    settled: set[float] = field(default_factory=set)
     confirmed: set[float] = field(default_factory=set)
     guesses: int = 0
 
@@ -85,7 +97,7 @@ def next_probe(limits: Range, made: Sequence[Probe]) -> Probe | Found:
     high = min(known.not_held, default=None)
     low = max((one for one in known.held if high is None or one < high), default=None)
     if low is None:
-        if high is None or high > limits.lowest:
+        if high is None or high > limits.lowest or high not in known.settled:
             return Probe(limits.lowest)
         return Found(None, high, known.not_held[high].verdict)
     if high is None:
@@ -94,20 +106,37 @@ def next_probe(limits: Range, made: Sequence[Probe]) -> Probe | Found:
         wanted = _between(limits, low, high, known)
     if wanted != low:
         return Probe(wanted)
+    if high is not None and not _is_settled(high, known):
+        return Probe(high)
     if low not in known.confirmed:
         return Probe(low, is_confirmation=True)
     verdict = "" if high is None else known.not_held[high].verdict
     return Found(low, high, verdict)
 
 
+def _is_settled(high: float, known: _Evidence) -> bool:
+    """Whether the lowest load that did not hold is not to be run again."""
+    achieved = [
+        _overloaded_at(run) for load, run in known.not_held.items() if load > high
+    ]
+    return high in known.settled or any(one and one <= high for one in achieved)
+
+
+def _overloaded_at(one: Probe) -> float | None:
+    """The load that an overloaded run achieved; None of another one."""
+    if one.achieved is None or one.achieved >= _OVERLOADED * one.load:
+        return None
+    return one.achieved
+
+
 def _between(limits: Range, low: float, high: float, known: _Evidence) -> float:
     """A load between what holds and what does not; `low` when they are close enough."""
     if high - low <= max(limits.precision * low, limits.step) * (1 + 1e-9):
         return low
-    achieved = known.not_held[high].achieved
+    achieved = _overloaded_at(known.not_held[high])
     near = low * (1 + 0.1 * limits.precision)  # as good as tried
     middle = limits.rounded(math.sqrt(low * high))
-    if achieved is not None and achieved < _OVERLOADED * high:
+    if achieved is not None:
         guesses = [
             limits.rounded(achieved * (1 + sign * 0.45 * limits.precision))
             for sign in (-1, 1)
@@ -127,17 +156,63 @@ def _between(limits: Range, low: float, high: float, known: _Evidence) -> float:
 
 def _evidence(limits: Range, made: Sequence[Probe]) -> _Evidence:
     known = _Evidence()
-    invalid: dict[float, int] = {}
+    invalid: dict[tuple[float, bool], int] = {}
     for one in made:
         if one.verdict == PASS:
             known.held.add(one.load)
+            known.not_held.pop(one.load, None)
             if one.is_confirmation:
                 known.confirmed.add(one.load)
             continue
         if one.verdict != FAIL:
-            invalid[one.load] = invalid.get(one.load, 0) + 1
-            if invalid[one.load] < limits.patience:
+            key = one.load, one.is_confirmation
+            invalid[key] = invalid.get(key, 0) + 1
+            if invalid[key] < limits.patience:
                 continue
-        known.guesses += not one.is_confirmation
+        if one.verdict != FAIL or one.is_confirmation or one.load in known.not_held:
+            known.settled.add(one.load)
+        known.guesses += not one.is_confirmation and one.load not in known.not_held
         known.not_held[one.load] = one
     return known
+
+
+def rates_of(limits: Range, lowest: Job, highest: Job) -> Mapping[str, float]:
+    """Stream -> arrivals per second in the measure phase, for a load of 1: of the job's
+    streams, as it is at both ends of the range, whose rate is the load. Empty where
+    loads are something else, such as clients, or completions do not count arrivals."""
+    rates = {}
+    for before, after in zip(lowest.streams, highest.streams, strict=True):
+        first, last = _rate_per_s(lowest, before), _rate_per_s(highest, after)
+        if first == last:
+            continue
+        rates[before.name] = first / limits.lowest
+        if not _is_counted(before) or not math.isclose(
+            last / limits.highest, rates[before.name], rel_tol=1e-6
+        ):
+            return {}
+    return rates
+
+
+def _rate_per_s(job: Job, stream: Stream) -> float:
+    measure = measure_span(job.run)
+    count = planned_arrivals(job.run, stream, measure.start_ns, measure.end_ns)
+    return count / (measure.end_ns - measure.start_ns) * NS_PER_S
+
+
+def _is_counted(stream: Stream) -> bool:
+    """Whether each arrival is one request of the whole measure phase."""
+    sessions = sessions_of(stream.operations)
+    is_single = all(len(one.requests) == 1 for one in sessions)
+    return bool(sessions) and is_single and stream.count is None
+
+
+def achieved_load(
+    rates: Mapping[str, float], result: Mapping[str, Any]
+) -> float | None:
+    """The load that a run achieved, by its result.json; None where it is not known."""
+    done = [
+        one["throughput_per_s"]
+        for stream in rates
+        for one in result.get("streams", {}).get(stream, {}).values()
+    ]
+    return math.fsum(done) / math.fsum(rates.values()) if done else None

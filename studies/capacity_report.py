@@ -24,6 +24,7 @@ from ldapslam.reports.document import (
 from ldapslam.reports.typeset import NOT_AVAILABLE, count
 from ldapslam.studies.answer import operations_of
 from ldapslam.studies.capacity import INVALID, PASS, Found, Probe
+from ldapslam.studies.figures import Figure
 from ldapslam.studies.report import figure_text, verdict_cell, write_reports
 
 if TYPE_CHECKING:
@@ -50,6 +51,11 @@ class Tried:
     @property
     def operations(self) -> Mapping[str, Mapping[str, float | None]]:
         return operations_of(self.result)
+
+    @property
+    def throughput_per_s(self) -> float | None:
+        """Of all operations."""
+        return Figure.of("throughput").read(self.result) if self.result else None
 
 
 @dataclass(frozen=True)
@@ -141,7 +147,7 @@ def capacity_json(answer: CapacityAnswer) -> dict[str, Any]:
                 "load": one.probe.load,
                 "confirms": one.probe.is_confirmation,
                 "verdict": one.probe.verdict,
-                "throughput_per_s": one.probe.achieved,
+                "throughput_per_s": one.throughput_per_s,
                 "folder": f"runs/{one.folder}",
             }
             for one in answer.runs

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -88,7 +89,7 @@ def capacity_command(
     Loads are whole numbers.
     """
     from ldapslam.jobs.load import load_job
-    from ldapslam.studies.capacity import Range
+    from ldapslam.studies.capacity import Range, rates_of
     from ldapslam.studies.runner import alone_in
 
     if lowest >= highest:
@@ -99,8 +100,12 @@ def capacity_command(
     if thresholds := [one for text in objectives for one in text.split(" and ")]:
         overrides = (*overrides, f"thresholds={json.dumps(thresholds)}")
     with one_blas_thread():
-        job = load_job(job_file, (*overrides, _set(load, lowest)))
+        job, at_highest = (
+            load_job(job_file, (*overrides, _set(load, one)))
+            for one in (lowest, highest)
+        )
     limits = Range(lowest, highest, precision)
+    rates = rates_of(limits, job, at_highest)
     confirm_ns = confirm_ns or 3 * job.run.duration_ns
     folder = out or RUNS_FOLDER / f"capacity-{job.name}"
     with alone_in(folder):
@@ -108,6 +113,7 @@ def capacity_command(
             job_file,
             folder,
             limits,
+            rates,
             {"load": load, "overrides": overrides, "confirm_ns": confirm_ns},
             coordinator,
             job.canonical_hash(),
@@ -149,6 +155,7 @@ def _search(
     job_file: Path,
     folder: Path,
     limits: Range,
+    rates: Mapping[str, float],
     given: dict[str, Any],
     coordinator: str | None,
     job_hash: str,
@@ -166,7 +173,7 @@ def _search(
         local_runs(Path()) if coordinator is None else fleet_runs(Path(), coordinator)
     )
     runner = Runner(journal, launch, say)
-    made = [_probe(journal, one) for one in _with_result(journal)]
+    made = [_probe(journal, one, rates) for one in _with_result(journal)]
     while not isinstance(wanted := next_probe(limits, made), Found):
         changes = [*given["overrides"], _set(given["load"], wanted.load)]
         if wanted.is_confirmation:
@@ -180,7 +187,7 @@ def _search(
                 f"{ended.error}",
                 hint=f"see {journal.runs / ended.folder}.log",
             )
-        made.append(_probe(journal, ended))
+        made.append(_probe(journal, ended, rates))
         say(_line(given["load"], made[-1]))
     return journal, wanted, made
 
@@ -190,24 +197,18 @@ def _with_result(journal: Journal) -> list[Ended]:
     return [one for one in journal.ended if one.verdict]
 
 
-def _probe(journal: Journal, ended: Ended) -> Probe:
-    from ldapslam.studies.capacity import Probe
+def _probe(journal: Journal, ended: Ended, rates: Mapping[str, float]) -> Probe:
+    from ldapslam.studies.capacity import Probe, achieved_load
 
-    result = journal.result(ended) or {}
-    rates = [
-        one["throughput_per_s"]
-        for stream in result.get("streams", {}).values()
-        for one in stream.values()
-    ]
     return Probe(
         ended.values["load"],
         ended.values["confirms"],
         ended.verdict,
-        sum(rates) if rates else None,
+        achieved_load(rates, journal.result(ended) or {}),
     )
 
 
 def _line(load: str, one: Probe) -> str:
     what = "confirmation of " if one.is_confirmation else ""
-    rate = "" if one.achieved is None else f", {one.achieved:,.0f}/s"
-    return f"{what}{load}={one.load:g}: {one.verdict}{rate}"
+    achieved = "" if one.achieved is None else f", achieved {one.achieved:,.0f}"
+    return f"{what}{load}={one.load:g}: {one.verdict}{achieved}"
