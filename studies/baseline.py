@@ -14,7 +14,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ldapslam.base.errors import ConfigError
 from ldapslam.base.files import write_private
-from ldapslam.reports.comparing.making import facts_of
+from ldapslam.reports.comparing.making import (
+    READ,
+    UNREAD,
+    facts_of,
+    instead_of,
+)
 from ldapslam.reports.comparing.readings import (
     METRICS,
     Metric,
@@ -26,20 +31,14 @@ from ldapslam.reports.document import Table, column, number, table
 from ldapslam.reports.model import Summary
 from ldapslam.reports.typeset import NOT_AVAILABLE, NOTHING
 from ldapslam.studies.gate import mean_of_runs
-from ldapslam.studies.labs import is_place
 from ldapslam.studies.report import figure_text
 
 SCHEMA = "ldapslam-baseline/1"
 #: Runs of a baseline: fewer do not show what varies from run to run.
 FEWEST = 5
-#: Where a server or a host was, not what it is; and when it was started.
-_OF_THE_PLACE = re.compile(
-    r"overrides|coordinator · .*|.* · (boot id|host name|update referral)"
-    r"|.* · (olcDbDirectory|nsslapd-directory|nsslapd-db-\w*directory)"
-    r"|job file · targets · .*"
-)
 #: What a gate is for.
 _UNDER_TEST = re.compile(r"server \d+ · (monitor |vendor )?(version|vendor)|ldapslam")
+_ABSENT = "not there"
 
 
 class _Model(BaseModel):
@@ -106,44 +105,51 @@ class Baseline(_Model):
 
     def differences(self, summary: Summary) -> Iterator[tuple[str, str, str]]:
         """Fact, what it was and what it is: what a run was made of in another way,
-        beside what is under test."""
-        now = _kept_facts(summary)
+        beside what is under test, and what could be read on one side only."""
+        now = facts_of(summary, without_places=True)
+        was_unread, is_unread = _unread(self.facts), _unread(now)
         for name in dict.fromkeys((*self.facts, *now)):
-            before, after = self.facts.get(name), now.get(name)
-            if before != after and not _UNDER_TEST.fullmatch(name):
-                yield name, str(before or "not there"), str(after or "not there")
+            if name in was_unread or name in is_unread:
+                was, is_now = was_unread.get(name, READ), is_unread.get(name, READ)
+                differs = READ in (was, is_now)
+            else:
+                was = self.facts.get(name) or instead_of(name, was_unread) or _ABSENT
+                is_now = now.get(name) or instead_of(name, is_unread) or _ABSENT
+                differs = was != is_now and not UNREAD & {was, is_now}
+            if differs and not _UNDER_TEST.fullmatch(name):
+                yield name, was, is_now
+
+    def unknown(self, summary: Summary) -> dict[str, str]:
+        """What of the servers could not be read, then or now, and why: whether it is
+        the same is not known."""
+        return _unread(self.facts) | _unread(facts_of(summary, without_places=True))
 
 
-def _kept_facts(summary: Summary) -> dict[str, str | None]:
-    facts = {
-        name: text
-        for name, text in facts_of(summary).items()
-        if not _OF_THE_PLACE.fullmatch(name)
-    }
-    given = summary.run.manifest.get("overrides", ())
-    changes = [one for one in given if not is_place(one)]
-    return {**facts, "changes of the job": ", ".join(changes) or None}
+def _unread(facts: Mapping[str, str | None]) -> dict[str, str]:
+    return {name: text for name, text in facts.items() if text in UNREAD}
 
 
 def baseline_of(
     summaries: Sequence[Summary], *, saved_utc: str, saved_by: str
 ) -> Baseline:
-    """Of runs that PASS and were made alike; ConfigError when they were not, or are
-    fewer than FEWEST."""
+    """Of those runs that PASS; ConfigError when they are fewer than FEWEST, or were not
+    made alike."""
     valid = [one for one in summaries if one.verdict == "PASS"]
     if len(valid) < FEWEST:
+        others = "".join(f"; {one}" for one in left_out(summaries))
         raise ConfigError(
-            f"a baseline needs {FEWEST} runs at least that PASS, got {len(valid)}",
+            f"a baseline needs {FEWEST} runs at least that PASS, got {len(valid)}"
+            + others,
             hint="fewer do not show what varies from run to run",
         )
-    facts = [_kept_facts(one) for one in valid]
+    facts = [facts_of(one, without_places=True) for one in valid]
     for other, run in zip(facts[1:], valid[1:], strict=True):
         for name in dict.fromkeys((*facts[0], *other)):
             if facts[0].get(name) != other.get(name):
                 raise ConfigError(
-                    f"the runs were not made alike: {name} is {facts[0].get(name)!r} "
-                    f"in {valid[0].run.run_id}, {other.get(name)!r} in "
-                    f"{run.run.run_id}",
+                    f"the runs were not made alike: {name} is "
+                    f"{facts[0].get(name, _ABSENT)!r} in {valid[0].run.run_id}, "
+                    f"{other.get(name, _ABSENT)!r} in {run.run.run_id}",
                     hint="take runs of one job, on the same servers and hosts",
                 )
     return Baseline(
@@ -165,6 +171,15 @@ def baseline_of(
             for one in valid
         ),
     )
+
+
+def left_out(summaries: Sequence[Summary]) -> list[str]:
+    """The runs that a baseline is not made of, each with why."""
+    return [
+        f"{one.run.run_id} is {one.verdict}: {'; '.join(one.reasons)}"
+        for one in summaries
+        if one.verdict != "PASS"
+    ]
 
 
 def promoted(before: Baseline, made: Baseline) -> Baseline:

@@ -1,27 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The values of one axis of a study compared with its first one, runs being the sample.
+"""The values of one axis of a study compared with its first one, or studies with the
+first of them, by what `ldapslam compare` does: runs are the sample, and all tests of an
+answer are one family.
 
-For each combination of the other axes' values, by what `ldapslam compare` does. Runs of
-a fleet are in the coordinator's store, where `compare` finds them.
+Where servers of labs were is no difference. What cannot be compared is named: runs of a
+fleet are in the coordinator's store, where `compare` finds them.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ldapslam.reports.comparing.comparison import Comparison, Side, compare_sides
+from ldapslam.reports.comparing.comparison import (
+    Comparison,
+    Side,
+    as_family,
+    compare_sides,
+)
 from ldapslam.reports.model import Summary
 from ldapslam.reports.summarise import summarise
 from ldapslam.results.store import Store
-from ldapslam.studies.answer import Answer, PointAnswer, curve
-from ldapslam.studies.labs import is_place
-from ldapslam.studies.runner import RUNS, Ended, Journal, ended_in
+from ldapslam.studies.answer import Answer, curve
+from ldapslam.studies.runner import RUNS, Ended, Journal, journal_in
 from ldapslam.studies.study_file import Value
 
 _STORE = "results.sqlite"
+_NO_RESULT = "no run with a result"
+_NO_VALID = "no valid run"
+_ELSEWHERE = (
+    "no run in this folder: those of a fleet are in its coordinator's store, and "
+    "`ldapslam compare` takes their ids"
+)
 
 
 @dataclass(frozen=True)
@@ -34,41 +46,93 @@ class Compared:
 
     @property
     def label(self) -> str:
-        return " ".join(f"{name}={value}" for name, value in self.values.items())
+        return _label(self.values)
 
 
-def comparisons(
-    answer: Answer, journal: Journal, *, in_lab: bool
-) -> tuple[Compared, ...]:
-    """None where the study compares nothing, or its runs are not here. Where the
-    servers of a lab were is no difference."""
-    axis = answer.study.compare
-    return tuple(_comparisons(answer, journal, axis, in_lab)) if axis else ()
+@dataclass(frozen=True)
+class LeftOut:
+    """A point that is in no comparison."""
+
+    values: Mapping[str, Value]
+    why: str
+
+    @property
+    def label(self) -> str:
+        return _label(self.values)
+
+
+@dataclass(frozen=True)
+class Comparisons:
+    made: tuple[Compared, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+
+
+def comparisons(answer: Answer, journal: Journal, *, in_lab: bool) -> Comparisons:
+    """Of the axis that the study compares, if there is one."""
+    axis, made, left_out = answer.study.compare, [], list[LeftOut]()
+    if axis is None:
+        return Comparisons()
+    for rest, points in curve(answer, axis):
+        sides = []
+        for one in points:
+            ended = [run.ended for run in one.valid]
+            side = _side(str(one.point.values[axis]), ended, journal.runs)
+            if isinstance(side, Side):
+                sides.append(side)
+            else:
+                why = side if ended else _NO_VALID
+                left_out.append(LeftOut(one.point.values, why))
+        if len(sides) > 1:
+            made.append(Compared(rest, compare_sides(sides, without_places=in_lab)))
+    return Comparisons(_as_family(made), tuple(left_out))
 
 
 def compared_studies(
     folders: Mapping[str, Path], *, include_invalid: bool = False
-) -> tuple[Compared, ...]:
+) -> Comparisons:
     """Studies by name, point by point, against the first of them: at the points that
     have runs in all of their folders."""
-    found: dict[str, dict[str, Side]] = {}
+    points: dict[str, dict[str, list[Ended]]] = {}
+    in_labs = True
     for name, folder in folders.items():
-        by_point: dict[str, list[Ended]] = {}
-        for one in ended_in(folder):
-            by_point.setdefault(json.dumps(one.values, sort_keys=True), []).append(one)
-        for values, ended in by_point.items():
-            runs = (folder / RUNS / one.folder for one in ended if one.verdict)
-            summaries = tuple(filter(None, map(_summary, runs)))
-            if summaries:
-                found.setdefault(values, {})[name] = Side(name, summaries)
-    return tuple(
-        Compared(
-            json.loads(values),
-            compare_sides(list(sides.values()), include_invalid=include_invalid),
+        identity, ended = journal_in(folder)
+        in_labs = in_labs and bool(identity.get("lab"))
+        for one in ended:
+            values = json.dumps(one.values, sort_keys=True)
+            points.setdefault(values, {}).setdefault(name, []).append(one)
+    made, left_out = [], []
+    for text, by_study in points.items():
+        values, sides, reasons = json.loads(text), list[Side](), []
+        for name, folder in folders.items():
+            side = _side(name, by_study.get(name, ()), folder / RUNS)
+            if isinstance(side, Side):
+                sides.append(side)
+            else:
+                why = side if name in by_study else "no such point"
+                reasons.append(f"{name} has {why}")
+        if reasons:
+            left_out.append(LeftOut(values, "; ".join(reasons)))
+            continue
+        found = compare_sides(
+            sides, include_invalid=include_invalid, without_places=in_labs
         )
-        for values, sides in found.items()
-        if len(sides) == len(folders)
-    )
+        made.append(Compared(values, found))
+    return Comparisons(_as_family(made), tuple(left_out))
+
+
+def _as_family(made: Sequence[Compared]) -> tuple[Compared, ...]:
+    family = as_family([one.comparison for one in made])
+    pairs = zip(made, family, strict=True)
+    return tuple(replace(one, comparison=found) for one, found in pairs)
+
+
+def _side(name: str, ended: Iterable[Ended], runs: Path) -> Side | str:
+    """What has no side has a reason."""
+    folders = [runs / one.folder for one in ended if one.verdict]
+    summaries = tuple(filter(None, map(_summary, folders)))
+    if summaries:
+        return Side(name, summaries)
+    return _ELSEWHERE if folders else _NO_RESULT
 
 
 def _summary(folder: Path) -> Summary | None:
@@ -80,28 +144,5 @@ def _summary(folder: Path) -> Summary | None:
         return summarise(store, records[0].run_id) if records else None
 
 
-def _comparisons(
-    answer: Answer, journal: Journal, axis: str, in_lab: bool
-) -> Iterator[Compared]:
-    for rest, points in curve(answer, axis):
-        sides = [_side(one, axis, journal.runs, in_lab) for one in points]
-        if len(sides) > 1 and all(one.runs for one in sides):
-            yield Compared(rest, compare_sides(sides))
-
-
-def _side(one: PointAnswer, axis: str, runs: Path, in_lab: bool) -> Side:
-    summaries = []
-    for run in one.valid:
-        file = runs / run.ended.folder / _STORE
-        if file.exists():
-            with Store.open(file, read_only=True) as store:
-                summary = summarise(store, run.run_id)
-                summaries.append(_without_places(summary) if in_lab else summary)
-    return Side(str(one.point.values[axis]), tuple(summaries))
-
-
-def _without_places(summary: Summary) -> Summary:
-    run = summary.run
-    kept = [one for one in run.manifest.get("overrides", ()) if not is_place(one)]
-    manifest = {**run.manifest, "overrides": kept}
-    return replace(summary, run=replace(run, manifest=manifest))
+def _label(values: Mapping[str, Value]) -> str:
+    return " ".join(f"{name}={value}" for name, value in values.items())

@@ -22,6 +22,7 @@ import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +30,10 @@ from scipy import special, stats
 
 from ldapslam.base.fault import Fault, unknown
 from ldapslam.base.units import parse_ratio
-from ldapslam.reports.comparing.change import difference_of_estimates
+from ldapslam.reports.comparing.change import (
+    difference_of_estimates,
+    error_of_difference,
+)
 from ldapslam.reports.comparing.readings import METRICS, Metric, Reading, Readings
 from ldapslam.reports.comparing.sequential import (
     FIRST_LOOK,
@@ -318,14 +322,32 @@ class Gate:
         return np.array(rows, np.float64).reshape(len(rows), len(self._keys))
 
     def needed(self) -> Mapping[Key, int | None]:
-        """The pairs after which the gate can tell in 80 % of cases that there is no
-        regression, by the spread so far; None: more than there will be."""
+        """The pairs or runs after which the gate can tell in 80 % of cases that there
+        is no regression, by the spread so far; None: more than there will be."""
         assert self.plan is not None
-        spreads = self._losses().std(axis=0, ddof=1).tolist()
         return {
-            key: needed_size(spread, self._tolerances.bound(key[1]), self.plan)
-            for key, spread in zip(self._keys, spreads, strict=True)
+            key: needed_size(
+                partial(self._error_at, place),
+                self._tolerances.bound(key[1]),
+                self.plan,
+            )
+            for place, key in enumerate(self._keys)
         }
+
+    def _error_at(self, place: int, size: int) -> tuple[float, float]:
+        """Standard error of a figure's loss after so many pairs or runs, and its
+        degrees of freedom."""
+        if self.is_paired:
+            spread = self._losses()[:, place].std(ddof=1)
+            return float(spread) / math.sqrt(size), size - 1
+        # the few new runs so far say little by themselves
+        sides = [self._scaled(one)[:, place] for one in (self._old, self._new)]
+        square = sum(float(np.var(one)) * len(one) for one in sides)
+        square /= sum(len(one) - 1 for one in sides)
+        sizes = [len(self._old), size]
+        squares = [np.array([square * (one - 1)]) for one in sizes]
+        error, freedom = error_of_difference(squares, sizes)
+        return float(error[0]), float(freedom[0])
 
     def answer(self) -> Answer:
         """By the last look."""

@@ -5,7 +5,7 @@ people, and for a pipeline as JUnit, Markdown and TAP. Pure but for the files.""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
@@ -85,6 +85,8 @@ class GateAnswer:
     baseline: Baseline | None = None
     #: From the baseline, beside what is under test: fact, what it was and is.
     differences: Sequence[tuple[str, str, str]] = ()
+    #: What of the servers could not be read, now or for the baseline, and why.
+    unknown: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def verdict(self) -> str:
@@ -156,6 +158,12 @@ class GateAnswer:
             found.append(
                 "The baseline was made in another way, so that a change may come from "
                 "that: see the differences."
+            )
+        if self.unknown:
+            areas = ", ".join(f"{name} ({why})" for name, why in self.unknown.items())
+            found.append(
+                f"It is not known whether the baseline had the same {areas}: a change "
+                "may come from that."
             )
         return tuple(found)
 
@@ -253,6 +261,7 @@ def gate_json(answer: GateAnswer) -> dict[str, Any]:
             {"fact": name, "was": was, "is": now}
             for name, was, now in answer.differences
         ],
+        "unknown": dict(answer.unknown),
         "figures": [_figure_json(one) for one in answer.answer.figures],
         "each_s": answer.each_s,
         "rehearsed": [

@@ -9,7 +9,6 @@ study is killed.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,8 +24,6 @@ from ldapslam.lab import Choices, Lab, Server
 from ldapslam.studies.points import Point
 from ldapslam.studies.study_file import StudyLab
 
-#: The overrides of `Servers`.
-_PLACE = re.compile(r"targets\.[^=]*=|((monitors|streams)\.\d+\.)?bind=|tls\.ca_file=")
 #: How long replicas may take to have what the run before has written.
 _IN_SYNC_S = 60.0
 
@@ -153,11 +150,6 @@ def _servers(lab: Lab, job: Job) -> Servers:
     trusted = Tls.model_validate({"ca_file": str(lab.ca_file)})
     access = connection_settings(job, trusted, Bind.model_validate(bind)).resolved()
     return Servers(targets, access, tuple(overrides))
-
-
-def is_place(override: str) -> bool:
-    """Whether an override only says where the servers of a lab are."""
-    return _PLACE.match(override) is not None
 
 
 def _binds(job: Job) -> Iterator[str]:

@@ -32,7 +32,7 @@ from ldapslam.studies.points import files_of
 
 if TYPE_CHECKING:
     from ldapslam.reports.charts.charts import Line
-    from ldapslam.studies.comparisons import Compared
+    from ldapslam.studies.comparisons import Compared, Comparisons
     from ldapslam.studies.study_file import StudyTable, Value
 
 _TONES = {"PASS": GOOD, "FAIL": BAD, "INVALID": BAD, "": MUTED}
@@ -40,21 +40,23 @@ _CHART = "study-curve"
 SCHEMA = "ldapslam-study/1"
 
 
-def study_document(answer: Answer, compared: Sequence[Compared] = ()) -> Document:
+def study_document(answer: Answer, compared: Comparisons | None = None) -> Document:
     """The study as a document: its answer first."""
     made = [run for one in answer.points for run in one.runs]
     sections = [Section("points", "Points", _points(answer))]
     if answer.study.table is not None:
         content = _table(answer, answer.study.table)
         sections.insert(0, Section("table", "Answer", (content,)))
-    if compared:
-        sections.append(Section("comparison", "Comparison", _comparison(compared)))
+    if compared and compared.made:
+        shown = _comparison(compared.made)
+        sections.append(Section("comparison", "Comparison", shown))
     sections.append(Section("runs", "Runs", (_runs(answer),)))
     return Document(
         title=answer.study.name,
         verdict=answer.verdict,
         statement=_statement(answer),
         reasons=_reasons(answer),
+        cautions=_cautions(answer, compared),
         glance=_glance(answer),
         facts=(
             ("Study", answer.study.description or answer.study.name),
@@ -69,7 +71,7 @@ def study_document(answer: Answer, compared: Sequence[Compared] = ()) -> Documen
 
 
 def write_study(
-    answer: Answer, folder: Path, compared: Sequence[Compared] = ()
+    answer: Answer, folder: Path, compared: Comparisons | None = None
 ) -> list[Path]:
     """Write the reports; their paths."""
     content = study_document(answer, compared)
@@ -141,6 +143,35 @@ def _reasons(answer: Answer) -> tuple[str, ...]:
             why = run.ended.error or "; ".join(run.reasons) or "no result"
             reasons.append(f"{one.point.label}: {run.ended.verdict or 'no run'}: {why}")
     return tuple(reasons)
+
+
+#: Runs of a point that differ by more, as a share of their mean, are told of.
+_LARGE_RANGE = 0.1
+
+
+def _cautions(answer: Answer, compared: Comparisons | None) -> tuple[str, ...]:
+    """What is not compared, and where the runs of a point differ."""
+    by_reason: dict[str, list[str]] = {}
+    for left_out in compared.left_out if compared else ():
+        by_reason.setdefault(left_out.why, []).append(left_out.label)
+    found = [f"Not compared: {', '.join(of)}: {why}." for why, of in by_reason.items()]
+    ranges = [
+        ((max(one.values) - min(one.values)) / one.mean, point.point.label, title, one)
+        for point in answer.points
+        for title, metrics in point.operations.items()
+        if (one := metrics.get("throughput_per_s")) and one.mean
+    ]
+    large = [one for one in ranges if one[0] > _LARGE_RANGE]
+    if large:
+        _, label, title, one = max(large, key=lambda of: of[0])
+        points = len({of[1] for of in large})
+        found.append(
+            f"Runs of a point differ by more than {percent(_LARGE_RANGE, 0)} of its "
+            f"throughput at {points} of {len(answer.points)} points, most of {title} "
+            f"at {label}: {figure_text(min(one.values))} to "
+            f"{figure_text(max(one.values))} /s."
+        )
+    return tuple(found)
 
 
 def _glance(answer: Answer) -> tuple[Glance, ...]:
@@ -418,7 +449,7 @@ def _lines(
     return lines
 
 
-def answer_json(answer: Answer, compared: Sequence[Compared] = ()) -> dict[str, Any]:
+def answer_json(answer: Answer, compared: Comparisons | None = None) -> dict[str, Any]:
     """The content of study.json."""
     from ldapslam.reports.comparing.tables import document_of
 
@@ -434,8 +465,13 @@ def answer_json(answer: Answer, compared: Sequence[Compared] = ()) -> dict[str, 
         "comparisons": [
             # each run's result.json has what `runs` would repeat
             {"values": dict(one.values), **document_of(one.comparison), "runs": None}
-            for one in compared
+            for one in (compared.made if compared else ())
         ],
+        "not_compared": [
+            {"values": dict(one.values), "why": one.why}
+            for one in (compared.left_out if compared else ())
+        ],
+        "cautions": list(_cautions(answer, compared)),
     }
 
 

@@ -116,13 +116,13 @@ class Journal:
             os.fsync(out.fileno())
 
 
-def ended_in(folder: Path) -> list[Ended]:
-    """The runs of the study in this folder, which may go on; ConfigError."""
+def journal_in(folder: Path) -> tuple[Mapping[str, Any], list[Ended]]:
+    """Which study is in this folder, which may go on, and its runs; ConfigError."""
     try:
-        _, *lines = (folder / JOURNAL).read_text("utf-8").split("\n")
+        head, *lines = (folder / JOURNAL).read_text("utf-8").split("\n")
         # what comes after the last line feed is still being written
-        return list(map(_ended, lines[:-1]))
-    except (OSError, ValueError, TypeError) as error:
+        return dict(json.loads(head)["study"]), list(map(_ended, lines[:-1]))
+    except (OSError, KeyError, ValueError, TypeError) as error:
         raise ConfigError(f"{folder / JOURNAL}: cannot be read: {error}") from error
 
 

@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,9 +18,13 @@ from ldapslam.cli.results.report import store_of
 from ldapslam.cli.security import client_options
 from ldapslam.reports.comparing.comparison import Side, compare_sides
 from ldapslam.reports.comparing.tables import document_of, tables_of
+from ldapslam.reports.document import Table, column, table
 from ldapslam.reports.formats.text import render_table
 from ldapslam.reports.model import Summary
 from ldapslam.reports.summarise import summarise
+
+if TYPE_CHECKING:
+    from ldapslam.studies.comparisons import LeftOut
 
 _LETTERS = 26
 #: In the folder of a study.
@@ -50,7 +55,8 @@ def compare_command(
       ldapslam compare RUN RUN
       ldapslam compare A1,A2,A3 B1,B2,B3
 
-    or the folders of studies: then each point that they have in common is compared.
+    or the folders of studies: then each point that they have in common is compared, and
+    the others are named.
 
     The first side is the baseline. RUN is what `report` takes: an id or its beginning,
     or the folder of a run. Three runs a side or more tell what varies from run to run.
@@ -97,19 +103,38 @@ def _studies(
         )
     named = {_name(place): Path(folder) for place, folder in enumerate(folders)}
     found = compared_studies(named, include_invalid=include_invalid)
-    documents = [{"values": one.values, **document_of(one.comparison)} for one in found]
+    points = [
+        {"values": one.values, **document_of(one.comparison)} for one in found.made
+    ]
+    left_out = [{"values": one.values, "why": one.why} for one in found.left_out]
     texts = [
         "\n\n".join([one.label, *map(render_table, tables_of(one.comparison))])
-        for one in found
+        for one in found.made
     ]
-    put_result({"points": documents}, ["\n\n\n".join(texts)], as_json=as_json)
-    if any(not one.comparison.without_runs for one in found):
+    if left_out:
+        texts.insert(0, render_table(_left_out(found.left_out)))
+    put_result(
+        {"points": points, "left_out": left_out},
+        ["\n\n\n".join(texts)],
+        as_json=as_json,
+    )
+    if any(not one.comparison.without_runs for one in found.made):
         return ExitCode.PASS
     say(
         "no point has valid runs in all of these studies\n"
         "hint: points are the same when all values of their axes are"
     )
     return ExitCode.NO_BASELINE
+
+
+def _left_out(points: Sequence[LeftOut]) -> Table:
+    return table(
+        "left-out",
+        "Points that are not compared",
+        points,
+        column("Point", lambda one: one.label),
+        column("Why", lambda one: one.why),
+    )
 
 
 def _name(place: int) -> str:

@@ -47,12 +47,18 @@ def save_command(
     coordinator: str,
     as_json: bool,
 ) -> None:
-    """Save runs that were good as a baseline; five that PASS at least.
+    """Save runs that were good as a baseline; five that PASS at least. Others are named
+    and left out.
 
     RUN is what `report` takes, or the folder of a gate: then the runs of its new side.
     Runs of different days and starts tell most of what varies.
     """
-    from ldapslam.studies.baseline import baseline_of, promoted, save_baseline
+    from ldapslam.studies.baseline import (
+        baseline_of,
+        left_out,
+        promoted,
+        save_baseline,
+    )
 
     if file.exists() and not promote:
         raise ConfigError(
@@ -68,9 +74,17 @@ def save_command(
         summaries, saved_utc=utc_text(datetime.now(UTC)), saved_by=operator_name()
     )
     save_baseline(file, made if before is None else promoted(before, made))
+    others = left_out(summaries)
     put_result(
-        {"file": str(file), "runs": [one.run_id for one in made.runs]},
-        [f"{file}: {len(made.runs)} runs of {made.job}"],
+        {
+            "file": str(file),
+            "runs": [one.run_id for one in made.runs],
+            "left_out": others,
+        },
+        [
+            f"{file}: {len(made.runs)} runs of {made.job}",
+            *(f"left out: {one}" for one in others),
+        ],
         as_json=as_json,
     )
 

@@ -195,6 +195,7 @@ def gate_command(
         rehearsed=gate.rehearse(REHEARSED) if is_aa else (),
         baseline=kept,
         differences=tuple(making.differences),
+        unknown=making.unknown,
     )
     files = write_gate(answer, folder)
     put_report(gate_document(answer), gate_json(answer) if as_json else None, files)

@@ -37,6 +37,8 @@ class Making:
         self._begun_s, self._until_s = time.monotonic(), until_s
         #: What differs from the baseline beside what is under test: fact, then, now.
         self.differences: list[tuple[str, str, str]] = []
+        #: What could not be read of the servers, then or now, and why.
+        self.unknown: Mapping[str, str] = {}
 
     def pairs(self, seed: int) -> str:
         """Runs in pairs; why they ended."""
@@ -61,6 +63,7 @@ class Making:
                 return str(error)
             if not self._gate.size:
                 self.differences = list(baseline.differences(summary))
+                self.unknown = baseline.unknown(summary)
                 if self.differences and not although_different:
                     raise _refusal(self.differences)
             self._gate.add(readings_of(summary))
@@ -105,8 +108,7 @@ class Making:
         more = int((self._until_s - now_s) / each_s)
         if gate.size == FIRST_LOOK - 1:
             gate.plan_for(gate.size + more)
-            if gate.is_paired:
-                _say_plan(gate, each_s)
+            _say_plan(gate, each_s)
         elif gate.plan is None and more < 1:
             gate.plan_for(gate.size)
         if gate.plan is None:

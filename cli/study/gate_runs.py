@@ -142,6 +142,7 @@ class Runs:
         restarts: bool,
     ) -> None:
         self._sides, self._folder, self._agents = sides, folder, agents
+        self._store = folder / STORE_NAME
         self._restarts = restarts
         self._labs: dict[str, Labs] = {}
         self._stack = contextlib.ExitStack()
@@ -149,6 +150,12 @@ class Runs:
         self.made: list[Made] = []
 
     def __enter__(self) -> Self:
+        outcome.make_folder(self._folder, 0o700)
+        if self._store.exists():
+            raise ConfigError(
+                f"the folder {str(self._folder)!r} holds the results of another gate",
+                hint="name another one with --out, or remove it",
+            )
         with contextlib.ExitStack() as stack:
             self._bring_up_labs(stack)
             self._bring_up_fleet(stack)
@@ -167,18 +174,18 @@ class Runs:
                 self._labs[name] = labs
 
     def _bring_up_fleet(self, stack: contextlib.ExitStack) -> None:
-        job = next(iter(self._sides.values())).job
-        names = agent_names(job.agents, self._agents)
-        outcome.make_folder(self._folder, 0o700)
-        self._store = self._folder / STORE_NAME
-        if self._store.exists():
-            raise ConfigError(
-                f"the folder {str(self._folder)!r} holds the results of another gate",
-                hint="name another one with --out, or remove it",
-            )
-        labels = job.agents.labels or {}
+        jobs = [one.job for one in self._sides.values()]
+        # enough for each side's job
+        names = {
+            name: None for one in jobs for name in agent_names(one.agents, self._agents)
+        }
+        labels = {
+            key: value
+            for one in jobs
+            for key, value in (one.agents.labels or {}).items()
+        }
         fleet = stack.enter_context(
-            local_fleet(names, labels, self._store, self._folder)
+            local_fleet(list(names), labels, self._store, self._folder)
         )
         self._client = stack.enter_context(Client(fleet.address))
 

@@ -16,6 +16,7 @@ Two kinds of evidence, both for the ratio new / old and for the difference new -
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -78,25 +79,37 @@ def difference_of_means(old: FloatArray, new: FloatArray) -> Change | None:
         if old[0] != new[0]:
             return None
         return Change(0.0, 0.0, 0.0, 1.0, 0.0, math.inf, is_ratio=False)
-    # variance of each side's mean, by a spread common to both and by its own
-    squares = [float(np.var(one)) * len(one) for one in (old, new)]
-    common = sum(squares) / (sum(sizes) - 2) * sum(1 / size for size in sizes)
-    tests = [(math.sqrt(common), float(sum(sizes) - 2))]
-    if min(sizes) > 1:
-        parts = [
-            square / (size - 1) / size
-            for square, size in zip(squares, sizes, strict=True)
-        ]
-        freedom = sum(parts) ** 2 / sum(
-            part**2 / (size - 1) for part, size in zip(parts, sizes, strict=True)
-        )
-        tests.append((math.sqrt(sum(parts)), freedom))
-    error, freedom = max(tests, key=lambda test: _t(1 - LEVEL / 2, test[1]) * test[0])
+    squares = [np.atleast_1d(np.var(one) * len(one)) for one in (old, new)]
+    error, freedom = (float(one[0]) for one in error_of_difference(squares, sizes))
     reach = _t(1 - LEVEL / 2, freedom) * error
     p = 2 * float(special.stdtr(freedom, -abs(change) / error))
     return Change(
         change, change - reach, change + reach, p, error, freedom, is_ratio=False
     )
+
+
+def error_of_difference(
+    squares: Sequence[FloatArray], sizes: Sequence[int]
+) -> tuple[FloatArray, FloatArray]:
+    """Standard errors of differences of two means and their degrees of freedom, from
+    both sides' sums of squares about their means: Welch's or Student's, of which the 95
+    % interval is wider. A side of one value has the spread of the other."""
+    both = sum(sizes) - 2.0
+    error = np.sqrt(sum(squares) / both * sum(1 / size for size in sizes))
+    freedom = np.full(error.shape, both)
+    if min(sizes) < 2:
+        return error, freedom
+    parts = [of / (size - 1) / size for of, size in zip(squares, sizes, strict=True)]
+    welch = np.sqrt(sum(parts))
+    weights = sum(of**2 / (size - 1) for of, size in zip(parts, sizes, strict=True))
+    of_welch = np.divide(welch**4, weights, out=freedom.copy(), where=weights > 0)
+    is_wider = _reach(welch, of_welch) > _reach(error, freedom)
+    return np.where(is_wider, welch, error), np.where(is_wider, of_welch, freedom)
+
+
+def _reach(error: FloatArray, freedom: FloatArray) -> FloatArray:
+    found: FloatArray = special.stdtrit(freedom, 1 - LEVEL / 2) * error
+    return found
 
 
 def ratio_of_estimates(old: Estimate, new: Estimate, freedom: float) -> Change | None:

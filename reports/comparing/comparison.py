@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 
@@ -83,7 +84,7 @@ class Finding:
     sample: str
     #: None where nothing can be said, or where neither side has errors.
     change: Change | None
-    #: By Holm, over all findings of the comparison.
+    #: By Holm, over all findings of the comparison, or of its family.
     adjusted_p: float | None
     #: The change that would have been found in 80 % of cases, at the level that Holm's
     #: method asks of the smallest p; as Change.detectable.
@@ -104,8 +105,10 @@ class Comparison:
     #: Ids of the INVALID runs that are in no statistic.
     excluded: tuple[str, ...]
     findings: tuple[Finding, ...]
-    #: p values that were adjusted together.
+    #: p values that were adjusted together: those of the findings, or of a family.
     tests: int
+    #: Whether the sides may have servers of their own, whose places do not matter.
+    without_places: bool = False
 
     @property
     def without_runs(self) -> tuple[str, ...]:
@@ -118,7 +121,10 @@ class Comparison:
 
 
 def compare_sides(
-    sides: Sequence[Side], *, include_invalid: bool = False
+    sides: Sequence[Side],
+    *,
+    include_invalid: bool = False,
+    without_places: bool = False,
 ) -> Comparison:
     """Every metric of every later side against that of the first."""
     excluded = tuple(
@@ -137,7 +143,17 @@ def compare_sides(
         for key in keys
         for side, of_side in zip(sides[1:], readings[1:], strict=True)
     ]
-    return Comparison(tuple(sides), excluded, *_judged(found))
+    return Comparison(tuple(sides), excluded, *_judged(found), without_places)
+
+
+def as_family(comparisons: Sequence[Comparison]) -> list[Comparison]:
+    """Comparisons of one answer: p is adjusted over all of them."""
+    found, tests = _judged([one for of in comparisons for one in of.findings])
+    left = iter(found)
+    return [
+        replace(one, findings=tuple(islice(left, len(one.findings))), tests=tests)
+        for one in comparisons
+    ]
 
 
 def _finding(

@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """How runs were made: every difference of job, servers, agents and versions. Pure.
 
-What could not be read of a server is no fact, and is never called equal.
+What could not be read of a server is no fact, and is never called equal. Where
+each side may have servers of its own, as in labs, facts are `without_places`: what only
+says where a server or a host was, or how a password is read, is no difference.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import yaml
@@ -20,7 +25,8 @@ from ldapslam.reports.typeset import flattened
 #: asked.
 NOT_READ = "could not be read"
 NOT_ASKED = "could not be read: the job has no monitor of it"
-_READ = "was read"
+UNREAD = frozenset({NOT_READ, NOT_ASKED})
+READ = "was read"
 
 #: Metadata that differs between any two runs.
 _OF_THE_RUN = frozenset(
@@ -33,41 +39,54 @@ _OF_THE_RUN = frozenset(
 #: Metadata of agents' hosts that affects the statistics.
 _OF_AN_AGENT = ("host", "workers", "realtime", "timer_slack_ns", "stamps")
 
+#: Where a server or a host was, not what it is; and when it was started.
+_PLACE = re.compile(
+    r"coordinator · .*|.* · (boot id|host name|update referral)"
+    r"|.* · (olcDbDirectory|nsslapd-directory|nsslapd-db-\w*directory)"
+    r"|job file · (targets · .*|(.* · )?bind · (.* · )?password\b.*)"
+)
+#: The same, of changes of the job.
+_PLACE_OF_OVERRIDE = re.compile(
+    r"targets\.[^=]*=|tls\.ca_file=|([^=]*\.)?bind\.([^=]*\.)?password[.=]"
+)
+_BIND = re.compile(r"((?:[^=]*\.)?bind)=(.*)", re.DOTALL)
+
 #: Fact -> its text in each run, in the order of the runs; None where it lacks.
 Facts = dict[str, list[str | None]]
 
 
-def differences_of(runs: Sequence[Summary]) -> Facts:
+def differences_of(runs: Sequence[Summary], *, without_places: bool = False) -> Facts:
     """What was not the same in all of these runs, and what could not be read in some of
     them: what is not here was the same, where it could be read."""
-    facts, hidden = [dict(_facts(run)) for run in runs], [_hidden(run) for run in runs]
+    facts = [dict(_facts(run, without_places)) for run in runs]
+    hidden = [unread_of(run) for run in runs]
     found: Facts = {}
     for name in dict.fromkeys(name for areas in hidden for name in areas):
-        found[name] = [areas.get(name, _READ) for areas in hidden]
+        found[name] = [areas.get(name, READ) for areas in hidden]
     for name in dict.fromkeys(name for of_run in facts for name in of_run):
         texts = [
-            of_run.get(name) or _instead(name, areas)
+            of_run.get(name) or instead_of(name, areas)
             for of_run, areas in zip(facts, hidden, strict=True)
         ]
         # of what could not be read in some runs, the area says so
-        if len(set(texts) - {NOT_READ, NOT_ASKED}) > 1:
+        if len(set(texts) - UNREAD) > 1:
             found[name] = texts
     return found
 
 
-def facts_of(summary: Summary) -> dict[str, str | None]:
+def facts_of(summary: Summary, *, without_places: bool = False) -> dict[str, str]:
     """How a run was made, with what could not be read."""
-    return {**_hidden(summary), **dict(_facts(summary))}
+    return {**unread_of(summary), **dict(_facts(summary, without_places))}
 
 
-def _instead(name: str, hidden: Mapping[str, str]) -> str | None:
+def instead_of(name: str, hidden: Mapping[str, str]) -> str | None:
     """Of a fact that the run lacks, where it may be one of those that were not read."""
     server = name.partition(" · ")[0]
     places = (text for area, text in hidden.items() if area.startswith(f"{server} · "))
     return next(places, None)
 
 
-def _hidden(summary: Summary) -> dict[str, str]:
+def unread_of(summary: Summary) -> dict[str, str]:
     """What of each server was not read, and why."""
     observations = summary.run.manifest.get("observations") or {}
     found = {}
@@ -82,12 +101,45 @@ def _hidden(summary: Summary) -> dict[str, str]:
     return found
 
 
-def _facts(summary: Summary) -> Iterator[tuple[str, str]]:
+def _facts(summary: Summary, without_places: bool) -> Iterator[tuple[str, str]]:
+    if not without_places:
+        yield from _all_facts(summary)
+        return
+    overrides = summary.run.manifest.get("overrides", ())
+    kept = [
+        _without_password(one) for one in overrides if not _PLACE_OF_OVERRIDE.match(one)
+    ]
+    manifest = {**summary.run.manifest, "overrides": kept}
+    run = replace(summary.run, manifest=manifest)
+    for name, text in _all_facts(replace(summary, run=run)):
+        if not _PLACE.fullmatch(name):
+            yield name, text
+
+
+def _without_password(override: str) -> str:
+    """Of a bind, who it is."""
+    if (found := _BIND.fullmatch(override)) is None:
+        return override
+    try:
+        bind = yaml.safe_load(found[2])
+    except yaml.YAMLError:
+        return override
+    if not isinstance(bind, Mapping):
+        return override
+    identity = {key: value for key, value in bind.items() if key != "password"}
+    if isinstance(sasl := identity.get("sasl"), Mapping):
+        identity["sasl"] = {k: v for k, v in sasl.items() if k != "password"}
+    return f"{found[1]}={json.dumps(identity, ensure_ascii=False)}"
+
+
+def _all_facts(summary: Summary) -> Iterator[tuple[str, str]]:
     manifest = manifest_of(summary)
     job = yaml.safe_load(summary.run.job_text)
     if isinstance(job, Mapping):
         yield from flattened({"job file": job})
     rest = {key: value for key, value in manifest.items() if key not in _OF_THE_RUN}
+    changes = rest.pop("overrides", None)
+    yield from flattened({"changes of the job": changes} if changes else {})
     yield from flattened(rest)
     yield from flattened({"imports": made_by(summary)})
     for place, uri in enumerate(_uris(summary), 1):

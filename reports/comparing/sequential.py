@@ -10,7 +10,7 @@ Jennison and Turnbull 2000, chapter 11.2).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import optimize, special
 
-from ldapslam.reports.comparing.change import LEVEL, POWER
+from ldapslam.reports.comparing.change import LEVEL, POWER, error_of_difference
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -122,15 +122,10 @@ class Means(NamedTuple):
     @classmethod
     def of_sides(cls, old: FloatArray, new: FloatArray) -> Means:
         """Of values whose difference is the loss, of shape (k, m) and (n, m), both k
-        and n >= 2, by Welch (1947, Biometrika 34, 28-35)."""
-        parts = [one.var(axis=0, ddof=1) / len(one) for one in (old, new)]
-        total = parts[0] + parts[1]
-        weights = parts[0] ** 2 / (len(old) - 1) + parts[1] ** 2 / (len(new) - 1)
-        most = float(len(old) + len(new) - 2)
-        freedom = np.divide(
-            total**2, weights, out=np.full(total.shape, most), where=weights > 0
-        )
-        return cls(new.mean(axis=0) - old.mean(axis=0), np.sqrt(total), freedom)
+        and n >= 2."""
+        squares = [one.var(axis=0) * len(one) for one in (old, new)]
+        error, freedom = error_of_difference(squares, [len(old), len(new)])
+        return cls(new.mean(axis=0) - old.mean(axis=0), error, freedom)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,12 +167,14 @@ def _p(distance: FloatArray, means: Means) -> FloatArray:
     return np.where(np.isnan(distance), 1.0, found)
 
 
-def needed_size(spread: float, bound: float, plan: Plan) -> int | None:
-    """The size at which a look at pairs tells in POWER of cases that no loss is above
-    `bound`, where there is none, of losses with this standard deviation; None: no look
-    does."""
+def needed_size(
+    error_at: Callable[[int], tuple[float, float]], bound: float, plan: Plan
+) -> int | None:
+    """The size at which a look tells in POWER of cases that no loss is above `bound`,
+    where there is none; None: no look does. `error_at` gives the standard error at a
+    size, and its degrees of freedom."""
     for size, level in zip(plan.sizes, plan.levels[0], strict=True):
-        if _distance(spread / math.sqrt(size), size - 1, level) <= bound:
+        if _distance(*error_at(size), level) <= bound:
             return size
     return None
 

@@ -19,7 +19,7 @@ from ldapslam.reports.comparing.comparison import (
     Side,
     Value,
 )
-from ldapslam.reports.comparing.making import differences_of
+from ldapslam.reports.comparing.making import Facts, differences_of
 from ldapslam.reports.comparing.readings import Metric
 from ldapslam.reports.document import (
     BAD,
@@ -49,9 +49,9 @@ _BATCHES = (
     "runs a side would show it."
 )
 _FAMILY = (
-    "adj. p: by Holm, over the {tests} tests here; higher and lower are said where it "
-    "is below 0.05. Intervals are 95 %, each by itself. A difference that would have "
-    "been seen: in 80 % of cases, by the standard error seen."
+    "adj. p: by Holm, over all {tests} tests of the comparison; higher and lower are "
+    "said where it is below 0.05. Intervals are 95 %, each by itself. A difference "
+    "that would have been seen: in 80 % of cases, by the standard error seen."
 )
 
 
@@ -60,7 +60,7 @@ def tables_of(comparison: Comparison) -> tuple[Table, ...]:
     runs = [run for side in comparison.sides for run in side.runs]
     return (
         _runs(comparison),
-        _making(comparison.sides),
+        _making(comparison),
         *compared(runs),
         *filled(_sentences(comparison), *_figures(comparison)),
     )
@@ -77,8 +77,8 @@ def document_of(comparison: Comparison) -> dict[str, Any]:
         "baseline": comparison.sides[0].name,
         "excluded": list(comparison.excluded),
         "runs": [result_of(run) for run in runs],
-        "differences": differences_of(runs),
-        "differing_repeats": _differing(comparison.sides),
+        "differences": _differences(comparison, runs),
+        "differing_repeats": _differing(comparison),
         "method": {
             "level": LEVEL,
             "adjustment": "Holm",
@@ -116,17 +116,22 @@ def _runs(comparison: Comparison) -> Table:
     )
 
 
-def _making(sides: Sequence[Side]) -> Table:
+def _differences(comparison: Comparison, runs: Sequence[Summary]) -> Facts:
+    return differences_of(runs, without_places=comparison.without_places)
+
+
+def _making(comparison: Comparison) -> Table:
     """A row for each value of what differs: as wide for two runs as for twenty."""
+    sides = comparison.sides
     runs = [run for side in sides for run in side.runs]
     rows = []
-    for fact, texts in differences_of(runs).items():
+    for fact, texts in _differences(comparison, runs).items():
         title = fact
         for text in dict.fromkeys(texts):
             shown = NOTHING if text is None else text
             rows.append((title, shown, _having(sides, texts, text)))
             title = ""
-    differing = _differing(sides)
+    differing = _differing(comparison)
     return table(
         "differences",
         "How the runs differ",
@@ -162,12 +167,15 @@ def _having(
     return ", ".join(names)
 
 
-def _differing(sides: Sequence[Side]) -> list[str]:
+def _differing(comparison: Comparison) -> list[str]:
     """The sides whose own runs were not made alike."""
     return [
         side.name
-        for side in sides
-        if any(len(set(texts)) > 1 for texts in differences_of(side.runs).values())
+        for side in comparison.sides
+        if any(
+            len(set(texts)) > 1
+            for texts in _differences(comparison, side.runs).values()
+        )
     ]
 
 

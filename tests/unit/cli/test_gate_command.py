@@ -3,12 +3,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from ldapslam.base.errors import ConfigError
 from ldapslam.cli import main
-from ldapslam.cli.study.gate_runs import Side, side_of
+from ldapslam.cli.study import gate_runs
+from ldapslam.cli.study.gate_runs import Runs, Side, side_of
 from ldapslam.cli.submission import JobFile
 from ldapslam.studies.study_file import StudyLab
 
@@ -57,6 +62,43 @@ def test_a_mistake_is_told_with_the_remedy(
     assert says in said
     assert "hint: " in said
     assert not (job.parent / "ldapslam-runs").exists()
+
+
+class _NoLabs:
+    def __init__(self, *_: object) -> None:
+        raise AssertionError("a lab was brought up")
+
+
+def test_the_folder_is_looked_at_before_a_lab_is_brought_up(
+    job: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gate_runs, "Labs", _NoLabs)
+    (job.parent / "out").mkdir()
+    (job.parent / "out" / "results.sqlite").touch()
+    lab = StudyLab(server="slapd", entries=10)
+    side = side_of("new", (), JobFile(job), (), lab)
+    runs = Runs({"new": side}, job.parent / "out", None, restarts=False)
+    with pytest.raises(ConfigError, match="results of another gate"), runs:
+        pass
+
+
+def test_the_fleet_is_large_enough_for_both_sides(
+    job: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    @contextmanager
+    def fleet(names: Sequence[str], *_: object) -> Iterator[SimpleNamespace]:
+        asked.extend(names)
+        yield SimpleNamespace(address="unix:none")
+
+    monkeypatch.setattr(gate_runs, "local_fleet", fleet)
+    sides = {
+        name: side_of(name, [f"agents.count={count}"], JobFile(job), (), None)
+        for name, count in (("old", 1), ("new", 2))
+    }
+    with Runs(sides, job.parent / "out", None, restarts=False):
+        assert asked == ["local-1", "local-2"]
 
 
 def side(job: Path, *changes: str, lab: StudyLab | None = None) -> Side:

@@ -176,9 +176,12 @@ class _Baseline:
         assert summary.side == NEW
         yield "server 1 · threads", "16", "4"
 
+    def unknown(self, summary: Any) -> dict[str, str]:
+        return {"server 1 · indexes": "could not be read"}
+
 
 def test_a_baseline_of_another_making_is_refused_after_one_run(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     runs = Runs(each_s=1.0)
     monkeypatch.setattr(CLOCK, lambda: runs.now_s)
@@ -191,3 +194,5 @@ def test_a_baseline_of_another_making_is_refused_after_one_run(
     assert runs.made == [NEW]
     assert making.against(baseline, although_different=True) == "the answer is clear"
     assert making.differences == [("server 1 · threads", "16", "4")]
+    assert making.unknown == {"server 1 · indexes": "could not be read"}
+    assert "if nothing differs, 6 should tell (1s more)" in capsys.readouterr().err

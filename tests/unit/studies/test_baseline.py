@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from ldapslam.base.errors import ConfigError
+from ldapslam.reports.comparing.making import NOT_READ, READ
 from ldapslam.reports.model import Summary
 from ldapslam.reports.summarise import summarise
 from ldapslam.results.store import Store
@@ -18,6 +19,7 @@ from ldapslam.studies.baseline import (
     Baseline,
     baseline_of,
     baseline_tables,
+    left_out,
     load_baseline,
     promoted,
     save_baseline,
@@ -83,10 +85,14 @@ def test_a_baseline_keeps_its_figures_and_its_making(
 
 
 def test_runs_that_do_not_pass_are_no_part_of_it(summary: Summary) -> None:
-    with pytest.raises(ConfigError, match="5 runs at least that PASS, got 4"):
-        made([*runs(summary, 4), run(summary, 4, "INVALID")])
-    with pytest.raises(ConfigError, match="5 runs at least that PASS, got 4"):
-        made([*runs(summary, 4), run(summary, 4, "FAIL")])
+    for verdict in ("INVALID", "FAIL"):
+        other = replace(run(summary, 4, verdict), reasons=("too late",))
+        why = f"run-4 is {verdict}: too late"
+        with pytest.raises(ConfigError, match=f"5 runs .* PASS, got 4; {why}"):
+            made([*runs(summary, 4), other])
+        others = [*runs(summary, 4), other, run(summary, 5)]
+        assert left_out(others) == [why]
+        assert len(made(others).runs) == 5
 
 
 def test_runs_that_were_made_in_other_ways_are_no_baseline(summary: Summary) -> None:
@@ -120,6 +126,45 @@ def test_where_a_server_is_is_no_difference(summary: Summary) -> None:
     assert [*saved.differences(longer)] == [
         ("changes of the job", "not there", "run.duration=9s")
     ]
+
+
+BIND = 'bind={dn: "cn=%s", password: {file: %s}}'
+
+
+def test_who_binds_is_a_difference_and_where_the_password_is_is_none(
+    summary: Summary,
+) -> None:
+    saved = made(runs(summary, overrides=[BIND % ("admin", "/a")]))
+    moved = run(summary, 9, overrides=[BIND % ("admin", "/b")])
+    assert [*saved.differences(moved)] == []
+    other = run(summary, 9, overrides=[BIND % ("user", "/a")])
+    assert [*saved.differences(other)] == [
+        ("changes of the job", 'bind={"dn": "cn=admin"}', 'bind={"dn": "cn=user"}')
+    ]
+
+
+def test_settings_that_nobody_read_are_not_known_and_not_equal(
+    summary: Summary,
+) -> None:
+    uri = "ldap://one"
+    facts = {"version": "2.6.7", "unreadable": ["settings"]}
+    blind: dict[str, Any] = {
+        "servers": {uri: {}},
+        "observations": {uri: {"facts": facts}},
+    }
+    area = "server 1 · settings"
+    seen, unseen = (
+        made(runs(summary, **observed("2.6.7", 16))),
+        made(runs(summary, **blind)),
+    )
+    now_blind = run(summary, 9, **blind)
+    assert [*seen.differences(now_blind)] == [(area, READ, NOT_READ)]
+    assert [*unseen.differences(run(summary, 9, **observed("2.6.7", 16)))] == [
+        (area, NOT_READ, READ)
+    ]
+    assert [*unseen.differences(now_blind)] == []
+    assert unseen.unknown(now_blind) == {area: NOT_READ}
+    assert seen.unknown(run(summary, 9, **observed("2.6.7", 16))) == {}
 
 
 def test_a_promotion_remembers_what_was_before(summary: Summary) -> None:
@@ -210,10 +255,12 @@ def test_the_report_says_that_a_baseline_is_weaker_and_what_differs(
         each_s=3.0,
         baseline=promoted(baseline, baseline),
         differences=[("server 1 · settings · olcThreads", "16", "4")],
+        unknown={"server 2 · settings": NOT_READ},
     )
     content = gate_document(answer)
     assert "8 runs against the 5 of the baseline of 2026-11-25" in content.statement
-    assert len(content.cautions) == 2
+    assert len(content.cautions) == 3
+    assert "same server 2 · settings (could not be read)" in content.cautions[-1]
     assert OLD not in answer.sides
     names = [one.name for one in content.sections]
     assert names == ["changes", "differences", "promotions", "runs"]
