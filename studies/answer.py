@@ -52,6 +52,8 @@ class Run:
     reasons: tuple[str, ...]
     #: Operation -> metric -> value, None where the run cannot say it.
     operations: Mapping[str, Mapping[str, float | None]]
+    #: Empty without a result.
+    ended_utc: str = ""
     #: Column of the study's table -> its figure.
     figures: Mapping[str, float | None] = field(default_factory=dict)
 
@@ -128,6 +130,7 @@ def _run(study: Study, journal: Journal, ended: Ended) -> Run:
         result.get("run_id", ""),
         tuple(result.get("reasons", ())),
         operations_of(result),
+        result.get("manifest", {}).get("finished_utc") or "",
         {name: one.read(result) for name, one in figures.items()},
     )
 

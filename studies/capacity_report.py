@@ -25,7 +25,7 @@ from ldapslam.reports.typeset import NOT_AVAILABLE, count
 from ldapslam.studies.answer import operations_of
 from ldapslam.studies.capacity import INVALID, PASS, Found, Probe
 from ldapslam.studies.figures import Figure
-from ldapslam.studies.report import figure_text, verdict_cell, write_reports
+from ldapslam.studies.report import figure_text, latest, verdict_cell, write_reports
 
 if TYPE_CHECKING:
     from ldapslam.reports.charts.charts import Line
@@ -100,7 +100,11 @@ def write_capacity(answer: CapacityAnswer, folder: Path) -> list[Path]:
     """Write capacity.html, .pdf, .txt and .json; their paths."""
     content = capacity_document(answer)
     drawn = {place.name: _chart(answer, place) for place in content.charts()}
-    return write_reports(folder, _CAPACITY, content, drawn, capacity_json(answer))
+    ended_utc = latest(
+        one.result.get("manifest", {}).get("finished_utc") for one in answer.runs
+    )
+    found = capacity_json(answer)
+    return write_reports(folder, _CAPACITY, content, drawn, found, ended_utc)
 
 
 def capacity_document(answer: CapacityAnswer) -> Document:

@@ -182,6 +182,7 @@ class Made:
     reasons: Sequence[str]
     #: Whether its figures count: they are the server's.
     is_sound: bool
+    ended_utc: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ from ldapslam.studies.gate import (
     Made,
     Rehearsed,
 )
-from ldapslam.studies.report import figure_text, verdict_cell, write_reports
+from ldapslam.studies.report import figure_text, latest, verdict_cell, write_reports
 
 SCHEMA = "ldapslam-gate/1"
 #: By how much the new side is worse in an A/A gate's rehearsals.
@@ -232,7 +232,9 @@ def write_gate(answer: GateAnswer, folder: Path) -> list[Path]:
         f"{GATE}.tap": tap(answer),
         "badge.svg": badge(f"gate {answer.job}", answer.answer.answer, _BADGE_COLOURS),
     }
-    return write_reports(folder, GATE, content, drawn, gate_json(answer), texts)
+    ended_utc = latest(one.ended_utc for one in answer.runs)
+    found = gate_json(answer)
+    return write_reports(folder, GATE, content, drawn, found, ended_utc, texts)
 
 
 def gate_json(answer: GateAnswer) -> dict[str, Any]:
@@ -511,12 +513,18 @@ def _change_cell(one: Figure) -> Cell:
 
 def _change_text(one: Figure) -> str:
     assert one.change is not None
-    value, low, high = (_percent(one, end) for end in one.change)
-    return f"{value:+.1f} {_unit(one)} ({low:+.1f} to {high:+.1f})"
+    _, low, high = (_number(one, end) for end in one.change)
+    return f"{_signed(one, one.change[0])} ({low} to {high})"
 
 
 def _signed(one: Figure, change: float) -> str:
-    return f"{_percent(one, change):+.1f} {_unit(one)}"
+    return f"{_number(one, change)} {_unit(one)}"
+
+
+def _number(one: Figure, change: float) -> str:
+    # tolerances of errors are tenths of a point, and less
+    digits = 1 if one.metric.is_ratio else 3
+    return f"{_percent(one, change):+.{digits}f}"
 
 
 def _percent(one: Figure, change: float) -> float:

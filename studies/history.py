@@ -37,7 +37,7 @@ from ldapslam.reports.document import (
 from ldapslam.reports.rules.steps import step_places
 from ldapslam.reports.typeset import NOT_AVAILABLE, NOTHING
 from ldapslam.studies.answer import operations_of
-from ldapslam.studies.report import figure_text, verdict_cell, write_reports
+from ldapslam.studies.report import figure_text, latest, verdict_cell, write_reports
 
 SCHEMA = "ldapslam-history/1"
 HISTORY = "history"
@@ -348,7 +348,9 @@ def write_history(
         )
         for place in content.charts()
     }
-    return write_reports(folder, HISTORY, content, drawn, history_json(runs, series))
+    found = history_json(runs, series)
+    last_utc = latest(one.t0_utc for one in runs)
+    return write_reports(folder, HISTORY, content, drawn, found, last_utc)
 
 
 def _chart(series: Sequence[Series], place: ChartPlace) -> str:

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import json
+import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +28,7 @@ from ldapslam.reports.document import (
     table,
 )
 from ldapslam.reports.typeset import NOT_AVAILABLE, NOTHING, decimal, percent
-from ldapslam.studies.answer import Answer, Estimate, PointAnswer, curve
+from ldapslam.studies.answer import Answer, Estimate, PointAnswer, Run, curve
 from ldapslam.studies.points import files_of
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def study_document(answer: Answer, compared: Comparisons | None = None) -> Docum
             ("Axes", ", ".join(answer.study.labels)),
             ("Points", f"{len(answer.points)}, {answer.study.repeats} runs of each"),
             ("Order", f"{answer.study.order}, seed {answer.study.seed}"),
-            ("Runs made", str(len(made))),
+            ("Runs made", str(len(made)) + _until(_ended_utc(answer))),
         ),
         sections=tuple(sections),
     )
@@ -76,7 +77,8 @@ def write_study(
     """Write the reports; their paths."""
     content = study_document(answer, compared)
     drawn = {place.name: _chart(answer, place) for place in content.charts()}
-    return write_reports(folder, STUDY, content, drawn, answer_json(answer, compared))
+    found = answer_json(answer, compared)
+    return write_reports(folder, STUDY, content, drawn, found, _ended_utc(answer))
 
 
 def write_reports(
@@ -85,10 +87,11 @@ def write_reports(
     content: Document,
     drawn: Mapping[str, str],
     found: Mapping[str, Any],
+    ended_utc: str | None,
     more: Mapping[str, str] | None = None,
 ) -> list[Path]:
-    """HTML, PDF, text and JSON of what many runs have found, and `more` texts by their
-    file's name; their paths."""
+    """HTML, PDF, text and JSON of what many runs have found, of which the last ended
+    then, and `more` texts by their file's name; their paths."""
     from ldapslam.reports.formats.html import render_html
     from ldapslam.reports.formats.pdf import render_pdf
     from ldapslam.reports.formats.text import render_text
@@ -96,7 +99,7 @@ def write_reports(
     document = json.dumps(found, indent=2, ensure_ascii=False) + "\n"
     files = {
         f"{stem}.html": render_html(content, drawn).encode(),
-        f"{stem}.pdf": render_pdf(content, drawn, started_utc=_EPOCH),
+        f"{stem}.pdf": render_pdf(content, drawn, date_utc=ended_utc),
         f"{stem}.txt": render_text(content).encode(),
         f"{stem}.json": document.encode(),
         **{name: text.encode() for name, text in (more or {}).items()},
@@ -112,8 +115,15 @@ def write_reports(
 
 
 STUDY = "study"
-#: A study has no time of its own; its runs have.
-_EPOCH = "1970-01-01T00:00:00+00:00"
+
+
+def _ended_utc(answer: Answer) -> str | None:
+    return latest(run.ended_utc for one in answer.points for run in one.runs)
+
+
+def latest(times_utc: Iterable[str | None]) -> str | None:
+    """Of those that are known."""
+    return max(filter(None, times_utc), default=None)
 
 
 def _statement(answer: Answer) -> str:
@@ -130,19 +140,39 @@ def _statement(answer: Answer) -> str:
     return "All runs are valid, and all of them pass."
 
 
+def _until(ended_utc: str | None) -> str:
+    if ended_utc is None:
+        return ""
+    return f", the last one ended {ended_utc[:16].replace('T', ' ')} UTC"
+
+
+#: More of them would push the answer off its page.
+_MOST_REASONS = 10
+
+
 def _reasons(answer: Answer) -> tuple[str, ...]:
-    """Why points have no valid run, or fail."""
-    reasons = []
+    """Why points lack a valid run, which is decisive, and why others fail."""
+    lacking, failing = [], []
     for one in answer.points:
-        if one.verdict in ("PASS", ""):
-            continue
-        run = next(
-            (run for run in reversed(one.runs) if run.ended.verdict != "PASS"), None
-        )
-        if run is not None:
-            why = run.ended.error or "; ".join(run.reasons) or "no result"
-            reasons.append(f"{one.point.label}: {run.ended.verdict or 'no run'}: {why}")
+        label, valid = one.point.label, {run.ended.repeat for run in one.valid}
+        # the last attempt of each
+        lacks = {run.ended.repeat: run for run in one.runs}.keys() - valid
+        failed = [run for run in one.valid if run.ended.verdict == "FAIL"]
+        if lacks:
+            last = [run for run in one.runs if run.ended.repeat in lacks][-1]
+            count = f"{len(lacks)} of {answer.study.repeats} runs"
+            lacking.append(f"{label}: {count} without a valid result: {_why(last)}")
+        if failed:
+            count = f"{len(failed)} of {len(valid)} runs"
+            failing.append(f"{label}: {count} FAIL: {_why(failed[-1])}")
+    reasons = lacking + failing
+    if (more := len(reasons) - _MOST_REASONS) > 0:
+        reasons[_MOST_REASONS:] = [f"and {more} more: see the runs"]
     return tuple(reasons)
+
+
+def _why(run: Run) -> str:
+    return run.ended.error or "; ".join(run.reasons) or "no result"
 
 
 #: Runs of a point that differ by more, as a share of their mean, are told of.
@@ -166,7 +196,7 @@ def _cautions(answer: Answer, compared: Comparisons | None) -> tuple[str, ...]:
         _, label, title, one = max(large, key=lambda of: of[0])
         points = len({of[1] for of in large})
         found.append(
-            f"Runs of a point differ by more than {percent(_LARGE_RANGE, 0)} of its "
+            f"Runs of a point differ by more than {percent(_LARGE_RANGE, 0)} % of its "
             f"throughput at {points} of {len(answer.points)} points, most of {title} "
             f"at {label}: {figure_text(min(one.values))} to "
             f"{figure_text(max(one.values))} /s."
@@ -358,7 +388,7 @@ def _comparison(compared: Sequence[Compared]) -> tuple[Block, ...]:
 
 def _errors(one: PointAnswer, title: str) -> str:
     found = one.operations.get(title, {}).get("error_share")
-    return NOT_AVAILABLE if found is None else percent(found.mean)
+    return NOT_AVAILABLE if found is None else _mean(found, 100)
 
 
 def _mean(found: Estimate, scale: float = 1.0) -> str:
@@ -366,9 +396,12 @@ def _mean(found: Estimate, scale: float = 1.0) -> str:
 
 
 def figure_text(value: float) -> str:
-    if float(value).is_integer():
+    """Three digits behind the point, of small values three that are not 0."""
+    if float(value).is_integer() or not math.isfinite(value):
         return decimal(value, 0)
-    return decimal(value, 1 if value >= 100 else 3)
+    if abs(value) >= 100:
+        return decimal(value, 1)
+    return decimal(value, max(3, 2 - math.floor(math.log10(abs(value)))))
 
 
 def verdict_cell(verdict: str) -> Cell:

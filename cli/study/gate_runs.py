@@ -220,7 +220,14 @@ class Runs:
         with Store.open(self._store, read_only=True) as store:
             summary = summarise(store, run_id)
         self.made.append(
-            Made(name, run_id, summary.verdict, summary.reasons, is_sound(summary))
+            Made(
+                name,
+                run_id,
+                summary.verdict,
+                summary.reasons,
+                is_sound(summary),
+                summary.run.finished_utc or "",
+            )
         )
         return summary
 

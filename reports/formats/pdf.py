@@ -31,13 +31,14 @@ _END_ROWS = 4
 
 
 def render_pdf(
-    document: Document, charts: Mapping[str, str], *, started_utc: str
+    document: Document, charts: Mapping[str, str], *, date_utc: str | None
 ) -> bytes:
-    """`charts`: name -> SVG; `started_utc` becomes the document's date."""
+    """`charts`: name -> SVG; `date_utc` becomes the document's date: with that of its
+    runs, a report that is made again is the same file."""
     with tempfile.TemporaryDirectory(prefix="ldapslam-") as name:
         folder = Path(name)
         (folder / "report.typ").write_text(_TEMPLATE.read_text("utf-8"), "utf-8")
-        data = {**_data(document), "date": _date(started_utc)}
+        data = {**_data(document), "date": date_utc and _date(date_utc)}
         (folder / "document.json").write_text(json.dumps(data), "utf-8")
         for chart, svg in charts.items():
             (folder / f"{chart}.svg").write_text(svg, "utf-8")

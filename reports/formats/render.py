@@ -94,7 +94,7 @@ def _writers(summary: Summary, store: Store) -> dict[str, Callable[[Path], objec
         from ldapslam.reports.formats.pdf import render_pdf
 
         started_utc = summary.started_utc
-        path.write_bytes(render_pdf(content, drawn(), started_utc=started_utc))
+        path.write_bytes(render_pdf(content, drawn(), date_utc=started_utc))
 
     return {
         "html": html,

@@ -331,7 +331,7 @@ def test_names_and_texts_of_a_job_are_never_markup() -> None:
     page = render_html(content, drawings)
     assert "<script>alert" not in page
     assert "<b>" not in page
-    pdf = render_pdf(content, drawings, started_utc=summary.started_utc)
+    pdf = render_pdf(content, drawings, date_utc=summary.started_utc)
     assert pdf.startswith(b"%PDF-")
 
 
@@ -342,8 +342,7 @@ def test_pdf_is_the_same_bytes_each_time(
     again = charts.draw(spoilt, content.charts())
     assert again == drawn
     first, second = (
-        render_pdf(content, one, started_utc=spoilt.started_utc)
-        for one in (drawn, again)
+        render_pdf(content, one, date_utc=spoilt.started_utc) for one in (drawn, again)
     )
     assert first == second
 

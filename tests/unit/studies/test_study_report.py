@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report of a study: its reasons and cautions, its figures, its date."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ldapslam.reports.formats.text import render_text
+from ldapslam.studies.answer import Answer, PointAnswer, Run, estimate_of
+from ldapslam.studies.points import Point, points_of
+from ldapslam.studies.report import figure_text, study_document, write_study
+from ldapslam.studies.runner import Ended
+from ldapslam.studies.study_file import Study
+
+STUDY = Study.model_validate(
+    {"study": "s", "job": "j.yaml", "axes": {"clients": [1, 4]}, "repeats": 2}
+)
+ONE, FOUR = points_of(STUDY, {"j.yaml": ["clients"]})
+
+
+def run(verdict: str, repeat: int, attempt: int = 1, *, per_s: float = 100.0) -> Run:
+    ended = Ended(0, repeat, attempt, "f", 0, verdict, "", 1.0, {})
+    why = f"{verdict} {repeat}.{attempt}"
+    operation = {"throughput_per_s": per_s, "error_share": 0.000123}
+    finished = f"2026-03-01T12:0{repeat}:0{attempt}.000000+00:00"
+    return Run(ended, "id", (why,), {"r.search": operation}, finished)
+
+
+def point(of: Point, *runs: Run) -> PointAnswer:
+    found = PointAnswer(of, runs, {})
+    values: dict[str, list[float]] = {}
+    for one in found.valid:
+        for name, value in one.operations["r.search"].items():
+            assert value is not None
+            values.setdefault(name, []).append(value)
+    metrics = {name: estimate_of(of_name) for name, of_name in values.items()}
+    return PointAnswer(of, runs, {"r.search": metrics})
+
+
+def test_the_reasons_are_of_what_makes_the_verdict() -> None:
+    """Not of an attempt that was made again; and of a point that passes, but lacks a
+    repeat."""
+    failing = point(ONE, run("FAIL", 1), run("INVALID", 2), run("PASS", 2, 2))
+    lacking = point(FOUR, run("PASS", 1), run("INVALID", 2), run("INVALID", 2, 2))
+    answer = Answer(STUDY, (failing, lacking), missing=1, waiting=0)
+    document = study_document(answer)
+    assert document.verdict == "INVALID"
+    assert document.reasons == (
+        "clients=4: 1 of 2 runs without a valid result: INVALID 2.2",
+        "clients=1: 1 of 2 runs FAIL: FAIL 1.1",
+    )
+
+
+def test_many_reasons_do_not_push_the_answer_off_its_page() -> None:
+    points = [point(ONE, run("FAIL", 1)) for _ in range(30)]
+    reasons = study_document(Answer(STUDY, tuple(points), 0, 0)).reasons
+    assert len(reasons) == 11
+    assert reasons[-1] == "and 20 more: see the runs"
+
+
+@pytest.mark.parametrize(("other", "is_told"), [(104.0, False), (130.0, True)])
+def test_runs_of_a_point_that_differ_are_told_of(other: float, is_told: bool) -> None:
+    points = (
+        point(ONE, run("PASS", 1), run("PASS", 2, per_s=other)),
+        point(FOUR, run("PASS", 1), run("PASS", 2)),
+    )
+    cautions = study_document(Answer(STUDY, points, 0, 0)).cautions
+    assert [one.endswith("at clients=1: 100 to 130 /s.") for one in cautions] == [
+        True
+    ] * is_told
+
+
+def test_small_shares_of_errors_are_not_shown_as_none() -> None:
+    answer = Answer(STUDY, (point(ONE, run("PASS", 1)),), 0, 0)
+    assert "0.0123" in render_text(study_document(answer))
+    shown = [figure_text(one) for one in (0.0, 234.56, 12.3456, 0.5, 0.00012)]
+    assert shown == ["0", "234.6", "12.346", "0.500", "0.000120"]
+
+
+def test_the_date_of_a_report_is_that_of_its_last_run(tmp_path: Path) -> None:
+    answer = Answer(STUDY, (point(ONE, run("PASS", 1), run("PASS", 2)),), 0, 0)
+    write_study(answer, tmp_path)
+    pdf = (tmp_path / "study.pdf").read_bytes()
+    assert b"/CreationDate(D:20260301120201Z" in pdf
+    write_study(answer, tmp_path)
+    assert (tmp_path / "study.pdf").read_bytes() == pdf
+    assert "the last one ended 2026-03-01 12:02 UTC" in (
+        tmp_path / "study.txt"
+    ).read_text("utf-8")
+
+
+def test_a_report_without_a_run_has_no_date(tmp_path: Path) -> None:
+    write_study(Answer(STUDY, (point(ONE),), missing=0, waiting=2), tmp_path)
+    assert b"/CreationDate" not in (tmp_path / "study.pdf").read_bytes()
