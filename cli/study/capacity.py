@@ -88,9 +88,11 @@ def capacity_command(
     load that held is confirmed by a longer run. Every run has a folder with its report.
     Loads are whole numbers.
     """
-    from ldapslam.jobs.load import load_job
-    from ldapslam.studies.capacity import Range, rates_of
-    from ldapslam.studies.runner import alone_in
+    # runs are forked from here: no threads before them
+    with one_blas_thread():
+        from ldapslam.jobs.load import load_job
+        from ldapslam.studies.capacity import Range, rates_of
+        from ldapslam.studies.runner import alone_in
 
     if lowest >= highest:
         raise ConfigError(

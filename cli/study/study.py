@@ -82,13 +82,14 @@ def study_command(
     What was interrupted goes on where it was when the command is given again. Each run
     has a folder with its own report.
     """
-    from ldapslam.jobs.reading.variables import override_of
-    from ldapslam.studies.figures import check_figures
-    from ldapslam.studies.points import check_points, load_points, turns_of
-    from ldapslam.studies.runner import alone_in
-    from ldapslam.studies.study_file import load_study
+    # runs are forked from here: no threads before them
+    with one_blas_thread():
+        from ldapslam.jobs.reading.variables import override_of
+        from ldapslam.studies.figures import check_figures
+        from ldapslam.studies.points import check_points, load_points, turns_of
+        from ldapslam.studies.runner import alone_in
+        from ldapslam.studies.study_file import load_study
 
-    with one_blas_thread():  # a job type of the user's may import numpy
         given = [override_of(*one) for one in variables]
         study = load_study(file, [*changes, *given], in_lab=in_lab)
         points = load_points(study, file)

@@ -90,7 +90,7 @@ def test_the_fleet_is_large_enough_for_both_sides(
     @contextmanager
     def fleet(names: Sequence[str], *_: object) -> Iterator[SimpleNamespace]:
         asked.extend(names)
-        yield SimpleNamespace(address="unix:none")
+        yield SimpleNamespace(address="unix:/nowhere")
 
     monkeypatch.setattr(gate_runs, "local_fleet", fleet)
     sides = {
