@@ -139,14 +139,15 @@ def fetched_store(client: Client, run_id: str) -> Iterator[Store]:
 def put_report(
     document: Document, found: Mapping[str, Any] | None, files: Sequence[Path]
 ) -> None:
-    """Print the tables of what many runs have found, or `found` as JSON, and where the
-    reports are."""
+    """Print the answer and the tables of what many runs have found, or `found` as JSON;
+    and where the reports are."""
     from ldapslam.reports.document import Table
-    from ldapslam.reports.formats.text import headline, render_table
+    from ldapslam.reports.formats.text import cautions, headline, render_table
 
+    answer = "\n".join([headline(document), *cautions(document)])
     if found is not None:
         put_json(found)
-        say(headline(document))
+        say(answer)
     else:
         tables = [
             render_table(one)
@@ -154,7 +155,7 @@ def put_report(
             for one in section.blocks
             if isinstance(one, Table) and one.rows and not section.in_appendix
         ]
-        put("\n\n".join([headline(document), *tables]))
+        put("\n\n".join([answer, *tables]))
     say(f"\nreports are in {files[0].parent}:")
     for path in files:
         say(f"  {path}")

@@ -52,7 +52,8 @@ _TONES = {REGRESSION: BAD, NO_REGRESSION: GOOD, CANNOT_TELL: MUTED}
 _SAMPLES = {
     True: "Each pair of runs, one of each side, gives one change, and the pairs are "
     "the sample (t).",
-    False: "The runs of the baseline and the new ones are the samples (Welch's t).",
+    False: "The runs of the baseline and the new ones are the samples (Welch's t, or "
+    "Student's where it is wider).",
 }
 _TESTS = (
     "Intervals are 95 %, for all looks of the gate together (group-sequential, Lan and "

@@ -28,8 +28,7 @@ def render_text(document: Document) -> str:
     """The whole report."""
     lines = [headline(document)]
     lines += [document.description] * bool(document.description)
-    for caution in document.cautions:
-        lines += textwrap.wrap(f"  ! {caution}", _WIDTH, subsequent_indent="    ")
+    lines += cautions(document)
     lines.append("")
     width = max(len(one.title) for one in document.glance) if document.glance else 0
     lines += [
@@ -55,6 +54,15 @@ def headline(document: Document) -> str:
     lines = [f"{document.verdict}  {document.title}".strip(), document.statement]
     lines += [f"  - {reason}" for reason in document.reasons]
     return plain("\n".join(lines))
+
+
+def cautions(document: Document) -> list[str]:
+    """Lines of what has to be known beside the verdict."""
+    return [
+        line
+        for one in document.cautions
+        for line in textwrap.wrap(plain(f"  ! {one}"), _WIDTH, subsequent_indent="    ")
+    ]
 
 
 def render_table(table: Table) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ldapslam.cli.outcome import put_report
 from ldapslam.reports.formats.text import render_text
 from ldapslam.studies.answer import Answer, PointAnswer, Run, estimate_of
 from ldapslam.studies.points import Point, points_of
@@ -70,6 +71,18 @@ def test_runs_of_a_point_that_differ_are_told_of(other: float, is_told: bool) ->
     assert [one.endswith("at clients=1: 100 to 130 /s.") for one in cautions] == [
         True
     ] * is_told
+
+
+def test_the_command_shows_what_has_to_be_known(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    of = point(ONE, run("PASS", 1), run("PASS", 2, per_s=130.0))
+    document = study_document(Answer(STUDY, (of,), 0, 0))
+    for as_json in (False, True):
+        put_report(document, {} if as_json else None, [tmp_path / "study.txt"])
+        shown = capsys.readouterr()
+        out = shown.err if as_json else shown.out
+        assert "\n  ! Runs of a point differ by more than 10 %" in out
 
 
 def test_small_shares_of_errors_are_not_shown_as_none() -> None:
