@@ -325,6 +325,7 @@ def test_all_outputs_are_written_and_agree(tmp_path: Path) -> None:
     answer = told(gate_of(slower))
     files = write_gate(answer, tmp_path)
     assert sorted(path.name for path in files) == [
+        "badge.svg",
         "gate.html",
         "gate.json",
         "gate.md",
