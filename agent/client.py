@@ -16,7 +16,7 @@ import random
 import signal
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -45,13 +45,19 @@ from ldapslam.transport.credentials import (
 )
 from ldapslam.transport.diagnosis import explained
 from ldapslam.transport.enrolment import keep_renewed
-from ldapslam.transport.messages import PROTOCOL_VERSION, build_version, facts_json
+from ldapslam.transport.messages import (
+    PROTOCOL_VERSION,
+    ProtocolError,
+    build_version,
+    facts_json,
+)
 
 _log = logging.getLogger(__name__)
 
 #: A sidecar of the agent; it can ask whether the coordinator answers.
 Sidecar = Callable[[AgentSession, Callable[[], bool]], AbstractContextManager[object]]
 
+_REFUSED = pb.ReportReply.STATUS_REFUSED
 _CALL_TIMEOUT_S = 3.0
 #: A commit may wait for the store's disk.
 _REPORT_TIMEOUT_S = 15.0
@@ -155,8 +161,8 @@ class _Link:
         self._session_id: str | None = None
         self._last_command = 0
         self._samples: list[pb.ClockSample] = []
-        #: When a report was last answered soon, which is as good as a heartbeat.
-        self._answered_s = -math.inf
+        #: When an interval was last sent, or answered soon: as good as a heartbeat.
+        self._signed_s = -math.inf
         self._stub: AgentServiceStub | None = None
         self._is_away = False
         #: It has said so: whatever ends the connection now is in order.
@@ -323,7 +329,7 @@ class _Link:
         skipped = 0
         while True:
             await asyncio.sleep(interval_s)
-            is_heard = time.monotonic() - self._answered_s < 1.5 * interval_s
+            is_heard = time.monotonic() - self._signed_s < 1.5 * interval_s
             if is_heard and skipped < _MOST_SKIPPED:
                 skipped += 1
             else:
@@ -360,47 +366,64 @@ class _Link:
         while True:
             self._session.has_reports.clear()
             try:
-                first = await asyncio.to_thread(spool.first)
+                waiting = await asyncio.to_thread(spool.waiting)
             except OSError as error:
                 _log.error("the spool cannot be read: %s", error)
                 await asyncio.sleep(_SPOOL_PAUSE_S)
                 continue
-            if first is None:
+            if not waiting:
                 await self._session.has_reports.wait()
                 continue
-            number, entry = first
             sent_s = time.monotonic()
             try:
                 with rpc_errors(self._address):
-                    call = _send(stub, entry, self._session_id or "")
-                    reply = readable(await call, self._address)
+                    replies = await self._send(stub, [entry for _, entry in waiting])
             except StoreError as error:
                 # the coordinator is there: keep the connection
-                _log.warning("report %d is not taken yet: %s", number, error)
+                _log.warning("report %d is not taken yet: %s", waiting[0][0], error)
                 await asyncio.sleep(_STORE_PAUSE_S)
                 continue
             self._has_delivered = True
-            if reply.status == pb.ReportReply.STATUS_REFUSED:
-                _log.error("report %d was refused: %s", number, reply.detail)
-                await asyncio.to_thread(spool.reject, number)
-                continue
-            if entry.HasField("interval") and time.monotonic() < sent_s + _SOON_S:
-                self._answered_s = time.monotonic()
+            is_taken = any(one.status != _REFUSED for one in replies)
+            is_soon = time.monotonic() < sent_s + _SOON_S
+            if waiting[0][1].HasField("interval") and is_taken and is_soon:
+                self._signed_s = time.monotonic()
                 self._session.post(CoordinatorHeard())
-            await asyncio.to_thread(spool.remove, number)
+            numbers = [number for number, _ in waiting]
+            await asyncio.to_thread(_settle, spool, numbers, replies)
+
+    async def _send(
+        self, stub: AgentServiceStub, entries: Sequence[pb.SpoolEntry]
+    ) -> Sequence[pb.ReportReply]:
+        """Intervals, or one report of another kind; the answer to each."""
+        calls = {
+            "interval": stub.ReportInterval,
+            "progress": stub.ReportProgress,
+            "monitor": stub.ReportMonitor,
+        }
+        kind = entries[0].WhichOneof("kind")
+        if kind == "interval":
+            for entry in entries:
+                entry.interval.session_id = self._session_id or ""
+            self._signed_s = time.monotonic()
+        if len(entries) == 1:
+            report = getattr(entries[0], kind)
+            answer = await calls[kind](report, timeout=_REPORT_TIMEOUT_S)
+            return [readable(answer, self._address)]
+        reports = pb.IntervalReports(reports=[entry.interval for entry in entries])
+        answer = await stub.ReportIntervals(reports, timeout=_REPORT_TIMEOUT_S)
+        replies: Sequence[pb.ReportReply] = readable(answer, self._address).replies
+        if len(replies) != len(entries):
+            raise ProtocolError(f"{len(replies)} answers to {len(entries)} reports")
+        return replies
 
 
-async def _send(
-    stub: AgentServiceStub, entry: pb.SpoolEntry, session_id: str
-) -> pb.ReportReply | None:
-    calls = {
-        "interval": stub.ReportInterval,
-        "progress": stub.ReportProgress,
-        "monitor": stub.ReportMonitor,
-    }
-    kind = entry.WhichOneof("kind")
-    if kind == "interval":
-        entry.interval.session_id = session_id
-    reply: pb.ReportReply | None
-    reply = await calls[kind](getattr(entry, kind), timeout=_REPORT_TIMEOUT_S)
-    return reply
+def _settle(
+    spool: Spool, numbers: Sequence[int], replies: Sequence[pb.ReportReply]
+) -> None:
+    for number, reply in zip(numbers, replies, strict=True):
+        if reply.status == _REFUSED:
+            _log.error("report %d was refused: %s", number, reply.detail)
+            spool.reject(number)
+        else:
+            spool.remove(number)

@@ -30,10 +30,13 @@ from ldapslam.base.errors import ConfigError
 from ldapslam.base.files import private, write_whole
 from ldapslam.base.units import format_size
 from ldapslam.proto.agent_pb2 import SpoolEntry
+from ldapslam.transport.messages import MOST_REPORTS
 
 _log = logging.getLogger(__name__)
 _NAME = re.compile(r"(\d{12})\.report")
 _REJECTED = "rejected"
+#: Intervals of one call, unless the first is larger.
+_MOST_TOGETHER_BYTES = 1 << 18
 
 
 class Spool:
@@ -165,10 +168,30 @@ class Spool:
             f"{format_size(self._quota_bytes)}"
         )
 
-    def first(self) -> tuple[int, SpoolEntry] | None:
-        """The oldest report for the store that is served, and its number. OSError: it
-        cannot be read now. One that is none is set aside."""
-        while (found := self._next()) is not None:
+    def waiting(self) -> list[tuple[int, SpoolEntry]]:
+        """What is delivered next, with the numbers: the oldest report (`first`), and
+        after an interval the intervals that follow it, as far as they fit a call."""
+        found: list[tuple[int, SpoolEntry]] = []
+        size_bytes = after = 0
+        while len(found) < MOST_REPORTS:
+            one = self.first(after)
+            if one is None:
+                break
+            after, entry = one
+            size_bytes += len(entry.interval.packed)
+            is_alone = not entry.HasField("interval")
+            if found and (is_alone or size_bytes > _MOST_TOGETHER_BYTES):
+                break
+            found.append(one)
+            if is_alone:
+                break
+        return found
+
+    def first(self, after: int = 0) -> tuple[int, SpoolEntry] | None:
+        """The oldest report for the store that is served, and its number; of those
+        after number `after`. OSError: it cannot be read now. One that is none is set
+        aside."""
+        while (found := self._next(after)) is not None:
             number, entry = found
             if entry is None:
                 entry = SpoolEntry()
@@ -194,10 +217,10 @@ class Spool:
                 self._passed_over.add(number)
         return None
 
-    def _next(self) -> tuple[int, SpoolEntry | None] | None:
+    def _next(self, after: int) -> tuple[int, SpoolEntry | None] | None:
         with self._guard:
             for number, entry in self._pending.items():
-                if number not in self._passed_over:
+                if number > after and number not in self._passed_over:
                     return number, entry
         return None
 

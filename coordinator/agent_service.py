@@ -40,7 +40,12 @@ from ldapslam.proto.agent_pb2_grpc import AgentServiceServicer
 from ldapslam.proto.common_pb2 import Snapshot
 from ldapslam.results.monitor_rows import add_monitor_samples, describe_monitors
 from ldapslam.results.records import IntervalRecord, RunRecord
-from ldapslam.transport.messages import ProtocolError, decode_facts, error_of
+from ldapslam.transport.messages import (
+    MOST_REPORTS,
+    ProtocolError,
+    decode_facts,
+    error_of,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -224,6 +229,7 @@ class AgentService(AgentServiceServicer):
         self, report: agent_pb2.IntervalReport, context: Context
     ) -> agent_pb2.ReportReply:
         """Commit an interval; the reply is the acknowledgement."""
+        self._hear(report.session_id)
         try:
             run_record = await self._reporters_run(report.run_id, report.agent)
             record, snapshot = await _read(report, run_record)
@@ -245,12 +251,28 @@ class AgentService(AgentServiceServicer):
         if taken.is_new and run is not None:
             run.add_snapshot(report.agent, snapshot)
             run.note_progress(report.agent, record.end_ns)
-        # not before the commit, which may take long: the agent's lease counts from now
+        # again, as a commit may take long: the agent's lease counts from now
         self._hear(report.session_id)
         status = agent_pb2.ReportReply.Status
         return agent_pb2.ReportReply(
             status=status.STATUS_COMMITTED if taken.is_new else status.STATUS_DUPLICATE
         )
+
+    async def ReportIntervals(
+        self, request: agent_pb2.IntervalReports, context: Context
+    ) -> agent_pb2.IntervalReplies:
+        """Commit intervals together. With an error, which is raised when all are done,
+        the agent sends them all again."""
+        if len(request.reports) > MOST_REPORTS:
+            raise ProtocolError(f"{len(request.reports)} intervals in one call")
+        calls = [self.ReportInterval(report, context) for report in request.reports]
+        became = await asyncio.gather(*calls, return_exceptions=True)
+        replies = []
+        for one in became:
+            if isinstance(one, BaseException):
+                raise one
+            replies.append(one)
+        return agent_pb2.IntervalReplies(replies=replies)
 
     async def ReportProgress(
         self, report: agent_pb2.ProgressReport, context: Context

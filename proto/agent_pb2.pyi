@@ -200,6 +200,18 @@ class IntervalReport(_message.Message):
     packed: bytes
     def __init__(self, run_id: _Optional[str] = ..., agent: _Optional[str] = ..., epoch: _Optional[int] = ..., attempt: _Optional[int] = ..., session_id: _Optional[str] = ..., sequence: _Optional[int] = ..., packed: _Optional[bytes] = ...) -> None: ...
 
+class IntervalReports(_message.Message):
+    __slots__ = ("reports",)
+    REPORTS_FIELD_NUMBER: _ClassVar[int]
+    reports: _containers.RepeatedCompositeFieldContainer[IntervalReport]
+    def __init__(self, reports: _Optional[_Iterable[_Union[IntervalReport, _Mapping]]] = ...) -> None: ...
+
+class IntervalReplies(_message.Message):
+    __slots__ = ("replies",)
+    REPLIES_FIELD_NUMBER: _ClassVar[int]
+    replies: _containers.RepeatedCompositeFieldContainer[ReportReply]
+    def __init__(self, replies: _Optional[_Iterable[_Union[ReportReply, _Mapping]]] = ...) -> None: ...
+
 class ProgressReport(_message.Message):
     __slots__ = ("run_id", "agent", "epoch", "ready", "started", "finished", "failed", "cleaning_up", "attempt")
     RUN_ID_FIELD_NUMBER: _ClassVar[int]

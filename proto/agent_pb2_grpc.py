@@ -55,6 +55,11 @@ class AgentServiceStub(object):
                 request_serializer=ldapslam_dot_proto_dot_agent__pb2.IntervalReport.SerializeToString,
                 response_deserializer=ldapslam_dot_proto_dot_agent__pb2.ReportReply.FromString,
                 _registered_method=True)
+        self.ReportIntervals = channel.unary_unary(
+                '/ldapslam.v1.AgentService/ReportIntervals',
+                request_serializer=ldapslam_dot_proto_dot_agent__pb2.IntervalReports.SerializeToString,
+                response_deserializer=ldapslam_dot_proto_dot_agent__pb2.IntervalReplies.FromString,
+                _registered_method=True)
         self.ReportProgress = channel.unary_unary(
                 '/ldapslam.v1.AgentService/ReportProgress',
                 request_serializer=ldapslam_dot_proto_dot_agent__pb2.ProgressReport.SerializeToString,
@@ -105,6 +110,14 @@ class AgentServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReportIntervals(self, request, context):
+        """Several that wait, in order: as calls of ReportInterval at the same time, of which one
+        that fails makes all be sent again.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ReportProgress(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -146,6 +159,11 @@ def add_AgentServiceServicer_to_server(servicer, server):
                     servicer.ReportInterval,
                     request_deserializer=ldapslam_dot_proto_dot_agent__pb2.IntervalReport.FromString,
                     response_serializer=ldapslam_dot_proto_dot_agent__pb2.ReportReply.SerializeToString,
+            ),
+            'ReportIntervals': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportIntervals,
+                    request_deserializer=ldapslam_dot_proto_dot_agent__pb2.IntervalReports.FromString,
+                    response_serializer=ldapslam_dot_proto_dot_agent__pb2.IntervalReplies.SerializeToString,
             ),
             'ReportProgress': grpc.unary_unary_rpc_method_handler(
                     servicer.ReportProgress,
@@ -271,6 +289,33 @@ class AgentService(object):
             '/ldapslam.v1.AgentService/ReportInterval',
             ldapslam_dot_proto_dot_agent__pb2.IntervalReport.SerializeToString,
             ldapslam_dot_proto_dot_agent__pb2.ReportReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReportIntervals(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ldapslam.v1.AgentService/ReportIntervals',
+            ldapslam_dot_proto_dot_agent__pb2.IntervalReports.SerializeToString,
+            ldapslam_dot_proto_dot_agent__pb2.IntervalReplies.FromString,
             options,
             channel_credentials,
             insecure,

@@ -8,7 +8,7 @@ themselves.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
@@ -64,8 +64,8 @@ _ANYONE = frozenset({Role.AGENT, Role.OPERATOR, Role.VIEWER})
 #: Service -> roles -> methods that they may call.
 _BY_SERVICE: Mapping[str, Mapping[frozenset[Role], str]] = {
     "ldapslam.v1.AgentService": {
-        _AGENT: "Register Commands Heartbeat ReportInterval ReportProgress "
-        "ReportMonitor Leave",
+        _AGENT: "Register Commands Heartbeat ReportInterval ReportIntervals "
+        "ReportProgress ReportMonitor Leave",
     },
     "ldapslam.v1.OperatorService": {
         _OPERATOR: "SubmitJob CancelRun",
@@ -88,12 +88,15 @@ ROLES: Mapping[str, frozenset[Role]] = {
     for roles, methods in allowed.items()
     for method in methods.split()
 }
-#: Methods in whose request an agent names itself -> the field.
-_OWN_NAME = {
-    "/ldapslam.v1.AgentService/Register": "name",
-    "/ldapslam.v1.AgentService/ReportInterval": "agent",
-    "/ldapslam.v1.AgentService/ReportProgress": "agent",
-    "/ldapslam.v1.AgentService/ReportMonitor": "agent",
+#: Methods in whose request an agent names itself -> the names in it.
+_OWN_NAMES: Mapping[str, Callable[[Any], Iterable[str]]] = {
+    "/ldapslam.v1.AgentService/Register": lambda request: (request.name,),
+    "/ldapslam.v1.AgentService/ReportInterval": lambda report: (report.agent,),
+    "/ldapslam.v1.AgentService/ReportIntervals": lambda request: (
+        report.agent for report in request.reports
+    ),
+    "/ldapslam.v1.AgentService/ReportProgress": lambda report: (report.agent,),
+    "/ldapslam.v1.AgentService/ReportMonitor": lambda report: (report.agent,),
 }
 
 
@@ -111,11 +114,11 @@ def check_role(method: str, who: Caller) -> None:
 
 
 def check_own_name(method: str, who: Caller, request: Any) -> None:
-    field = _OWN_NAME.get(method)
-    if field is None or not who.is_certified:
+    names_in = _OWN_NAMES.get(method)
+    if names_in is None or not who.is_certified:
         return
-    said = str(getattr(request, field))
-    if said != who.who:
+    said = next((name for name in names_in(request) if name != who.who), None)
+    if said is not None:
         raise AccessRefused(
             f"the certificate is that of agent {who.who!r}, the call is made as "
             f"{said[:80]!r}",

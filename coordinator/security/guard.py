@@ -38,11 +38,12 @@ _log = logging.getLogger(__name__)
 #: Interval between checks of open calls and of the list of revoked ones.
 _LOOK_EVERY_S = 1.0
 
+_INTERVALS = ("/ReportInterval", "/ReportIntervals")
 #: Agents send them until they are answered: many may wait for a store.
-_REPEATED = ("/ReportInterval", "/ReportProgress", "/ReportMonitor", "/Heartbeat")
+_REPEATED = (*_INTERVALS, "/ReportProgress", "/ReportMonitor", "/Heartbeat")
 #: Their requests hold jobs or measurements, of up to MAX_MESSAGE_BYTES.
 _LONG = (
-    *("/ReportInterval", "/ReportProgress", "/ReportMonitor", "/Register"),
+    *(*_INTERVALS, "/ReportProgress", "/ReportMonitor", "/Register"),
     *("/SubmitJob", "/CreateSchedule", "/ChangeSchedule"),
 )
 #: All others.

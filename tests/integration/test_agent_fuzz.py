@@ -119,6 +119,13 @@ class FuzzingCoordinator:
         committed = pb.ReportReply.STATUS_COMMITTED
         return pb.ReportReply(status=committed).SerializeToString()
 
+    async def reports(self, content: bytes, _: Any) -> bytes:
+        reports = pb.IntervalReports.FromString(content).reports
+        replies = [pb.ReportReply(status=pb.ReportReply.STATUS_COMMITTED)] * len(
+            reports
+        )
+        return pb.IntervalReplies(replies=replies).SerializeToString()
+
     async def commands(self, request: bytes, context: Any) -> AsyncIterator[bytes]:
         numbers = itertools.count(1)
         if not self._left or self._random.random() < 0.5:
@@ -160,6 +167,7 @@ class FuzzingCoordinator:
             "Register": self.register,
             "Heartbeat": self.heartbeat,
             "ReportInterval": self.report,
+            "ReportIntervals": self.reports,
             "ReportProgress": self.progress,
             "ReportMonitor": self.report,
             "Leave": self.report,

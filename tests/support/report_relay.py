@@ -31,7 +31,7 @@ FAULTS = ("doubled", "late", "unanswered", "repeated")
 _SHARE = 0.3
 _LATEST_S = 0.5
 _SERVICE = "ldapslam.v1.AgentService"
-_REPORTS = ("ReportInterval", "ReportProgress")
+_REPORTS = ("ReportInterval", "ReportIntervals", "ReportProgress")
 _OTHERS = ("Register", "Heartbeat", "Leave")
 #: A coordinator that was restarted is soon found again.
 _OPTIONS = [

@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When an agent sends heartbeats."""
+"""When an agent sends heartbeats, and how it delivers its reports."""
 
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
 from ldapslam.agent import client
 from ldapslam.agent.session import AgentSession
+from ldapslam.agent.spool import Spool
+from ldapslam.proto import agent_pb2 as pb
 from ldapslam.proto.agent_pb2_grpc import AgentServiceStub
+from ldapslam.transport.messages import ProtocolError
 
 
 class _Over(Exception):
@@ -33,7 +37,7 @@ def beats(
             raise _Over
         past = [at_s for at_s in answered_s if at_s <= now_s]
         if past:
-            link._answered_s = past[-1]
+            link._signed_s = past[-1]
 
     async def beat(stub: AgentServiceStub) -> None:
         found.append(now_s)
@@ -64,3 +68,85 @@ def test_heartbeats_come_again_when_reports_are_not_answered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert beats(monkeypatch, [0.9, 1.9, 2.9], 7) == [5, 6, 7]
+
+
+REFUSED = pb.ReportReply.STATUS_REFUSED
+COMMITTED = pb.ReportReply.STATUS_COMMITTED
+
+
+class _Stub:
+    """Refuses the interval of sequence 1, and knows what it was called with."""
+
+    ReportProgress = ReportMonitor = None
+
+    def __init__(self, answers_short_by: int = 0) -> None:
+        self.calls: list[list[int]] = []
+        self._short_by = answers_short_by
+
+    async def ReportInterval(
+        self, report: pb.IntervalReport, *, timeout: float
+    ) -> pb.ReportReply:
+        self.calls.append([report.sequence])
+        assert report.session_id == "s"
+        status = REFUSED if report.sequence == 1 else COMMITTED
+        return pb.ReportReply(status=status)
+
+    async def ReportIntervals(
+        self, request: pb.IntervalReports, *, timeout: float
+    ) -> pb.IntervalReplies:
+        reports = request.reports
+        replies = [await self.ReportInterval(one, timeout=timeout) for one in reports]
+        self.calls[-len(reports) :] = [[one.sequence for one in reports]]
+        return pb.IntervalReplies(replies=replies[self._short_by :])
+
+
+def deliver(folder: Path, sequences: range, stub: _Stub) -> None:
+    """Until the spool is empty, or an error."""
+    with Spool(folder) as spool:
+        for sequence in sequences:
+            report = pb.IntervalReport(run_id="r", sequence=sequence)
+            spool.append(pb.SpoolEntry(interval=report))
+        emptied = asyncio.Event()
+
+        async def wait() -> None:
+            emptied.set()
+            await asyncio.Event().wait()
+
+        reports = SimpleNamespace(clear=lambda: None, wait=wait)
+        session: Any = SimpleNamespace(
+            spool=spool, has_reports=reports, post=lambda _: None
+        )
+        link = client._Link("unix:nowhere", session, None, has_joined=False)
+        link._session_id = "s"
+
+        async def until_empty() -> None:
+            delivering = asyncio.create_task(link._deliver(cast(Any, stub)))
+            waiting = asyncio.create_task(emptied.wait())
+            await asyncio.wait(
+                (delivering, waiting), return_when=asyncio.FIRST_COMPLETED
+            )
+            waiting.cancel()
+            if delivering.done():
+                delivering.result()
+            delivering.cancel()
+
+        asyncio.run(until_empty())
+
+
+def test_intervals_that_wait_go_in_one_call_and_each_has_its_answer(
+    tmp_path: Path,
+) -> None:
+    stub = _Stub()
+    deliver(tmp_path, range(20), stub)
+    assert stub.calls == [list(range(16)), list(range(16, 20))]
+    assert [path.name for path in tmp_path.rglob("*.report")] == ["000000000002.report"]
+    deliver(tmp_path, range(30, 31), stub)
+    assert stub.calls[2:] == [[30]]
+
+
+def test_an_answer_for_fewer_intervals_than_were_sent_confirms_none(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(ProtocolError, match="2 answers to 3 reports"):
+        deliver(tmp_path, range(2, 5), _Stub(answers_short_by=1))
+    assert len(list(tmp_path.glob("*.report"))) == 3

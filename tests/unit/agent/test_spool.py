@@ -15,6 +15,7 @@ import pytest
 from ldapslam.agent.spool import Spool
 from ldapslam.base.errors import ConfigError
 from ldapslam.proto.agent_pb2 import IntervalReport, ProgressReport, SpoolEntry
+from ldapslam.transport.messages import MOST_REPORTS
 
 
 def entry(sequence: int) -> SpoolEntry:
@@ -43,6 +44,44 @@ def test_the_first_report_stays_the_first_until_it_is_removed(tmp_path: Path) ->
     with Spool(tmp_path) as spool:
         spool.append(entry(7))
         assert spool.first() == spool.first()
+
+
+def test_intervals_that_wait_are_delivered_together_as_far_as_they_fit(
+    tmp_path: Path,
+) -> None:
+    def waiting(spool: Spool) -> list[int]:
+        return [item.interval.sequence for _, item in spool.waiting()]
+
+    with Spool(tmp_path) as spool:
+        assert spool.waiting() == []
+        for sequence in range(1, MOST_REPORTS + 3):
+            spool.append(entry(sequence))
+        assert waiting(spool) == list(range(1, MOST_REPORTS + 1))
+        for _ in range(MOST_REPORTS):
+            spool.remove(spool.waiting()[0][0])
+        assert waiting(spool) == [MOST_REPORTS + 1, MOST_REPORTS + 2]
+
+        long = entry(30)
+        long.interval.packed = bytes(1 << 18)
+        for item in (long, SpoolEntry(progress=ProgressReport(run_id="r")), entry(31)):
+            spool.append(item)
+        assert waiting(spool) == [MOST_REPORTS + 1, MOST_REPORTS + 2, 30]
+        spool.remove(spool.waiting()[0][0])
+        spool.append(entry(32))
+        spool.remove(spool.waiting()[0][0])
+        # nothing overtakes what is no interval
+        assert waiting(spool) == [30]
+        spool.remove(spool.waiting()[0][0])
+        ((number, item),) = spool.waiting()
+        assert item.HasField("progress")
+        spool.remove(number)
+        assert waiting(spool) == [31, 32]
+
+        spool.remove(spool.waiting()[0][0])
+        for _ in range(2):
+            spool.append(long)
+        # 32 has no content; the second long one is too much
+        assert waiting(spool) == [32, 30]
 
 
 def test_what_was_not_acknowledged_is_there_after_a_restart(tmp_path: Path) -> None:

@@ -26,13 +26,14 @@ from ldapslam.coordinator.security.access import (
 )
 from ldapslam.coordinator.security.audit_log import Allowance
 from ldapslam.coordinator.security.enrolment import Attempts
-from ldapslam.proto.agent_pb2 import IntervalReport, RegisterRequest
+from ldapslam.proto.agent_pb2 import IntervalReport, IntervalReports, RegisterRequest
 from ldapslam.transport.pki.certificate import Role
 
 PROTO = Path(next(iter(proto.__path__)))
 AGENT = Caller("a1", Role.AGENT, "ipv4:192.0.2.7:1")
 LOCAL_CALLER = Caller("", LOCAL, "unix:")
 REPORT = "/ldapslam.v1.AgentService/ReportInterval"
+REPORTS = "/ldapslam.v1.AgentService/ReportIntervals"
 REGISTER = "/ldapslam.v1.AgentService/Register"
 
 
@@ -88,10 +89,13 @@ def test_a_local_caller_has_all_roles_and_a_stranger_none() -> None:
 def test_an_agent_reports_under_its_own_name() -> None:
     check_own_name(REGISTER, AGENT, RegisterRequest(name="a1"))
     check_own_name(REPORT, AGENT, IntervalReport(agent="a1"))
+    own, other = IntervalReport(agent="a1"), IntervalReport(agent="a2")
+    check_own_name(REPORTS, AGENT, IntervalReports(reports=[own, own]))
     for method, request in (
         (REGISTER, RegisterRequest(name="a2")),
         (REGISTER, RegisterRequest()),
         (REPORT, IntervalReport(agent="A1")),
+        (REPORTS, IntervalReports(reports=[own, other])),
     ):
         with pytest.raises(AccessRefused, match="certificate is that of agent 'a1'"):
             check_own_name(method, AGENT, request)

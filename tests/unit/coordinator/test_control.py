@@ -44,9 +44,14 @@ from ldapslam.results import audit
 from ldapslam.results.packing import pack
 from ldapslam.results.records import IntervalRecord
 from ldapslam.results.store import Store
-from ldapslam.transport.messages import PROTOCOL_VERSION, build_version
+from ldapslam.transport.messages import (
+    PROTOCOL_VERSION,
+    ProtocolError,
+    build_version,
+)
 from support.bounds import exceeds
 from support.fleet import job_text
+from support.intervals import stored_intervals
 
 S = 1_000_000_000
 _TIMEOUT_S = 30  # for what never comes
@@ -56,6 +61,7 @@ FULL = StoreFull("results.sqlite", "3 writes wait for room")
 TAKEN = StoreTaken("results.sqlite", "process 2 on host b")
 REFUSED = agent_pb2.ReportReply.STATUS_REFUSED
 COMMITTED = agent_pb2.ReportReply.STATUS_COMMITTED
+DUPLICATE = agent_pb2.ReportReply.STATUS_DUPLICATE
 
 
 class World:
@@ -430,6 +436,39 @@ def test_a_run_is_judged_once_and_again_when_more_of_it_arrives(
         with pytest.raises(asyncio.CancelledError):
             await report_interval(interval(world, run_id, 4), None)
         assert await world.judged.get() == run_id
+
+    in_a_world(tmp_path, test)
+
+
+def test_intervals_of_one_call_are_answered_one_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test(world: World) -> None:
+        def reports(*sequences: int) -> agent_pb2.IntervalReports:
+            return agent_pb2.IntervalReports(
+                reports=[interval(world, run_id, sequence) for sequence in sequences]
+            )
+
+        async def send(request: agent_pb2.IntervalReports) -> list[int]:
+            answer = await world.coordinator.agents.ReportIntervals(request, None)
+            return [one.status for one in answer.replies]
+
+        await world.beat(0)
+        run_id = await world.submit()
+        await world.report(run_id, ready=agent_pb2.AgentReady())
+        await world.report(run_id, started=agent_pb2.AgentStarted())
+        request = reports(0, 1, 2)
+        request.reports[1].packed = b"damaged"
+        assert await send(request) == [COMMITTED, REFUSED, COMMITTED]
+        with monkeypatch.context() as patch:
+            fail(patch, "add_intervals", times=1, error=AWAY)
+            with pytest.raises(type(AWAY)):
+                await send(reports(3, 4))
+        assert await send(reports(2, 3, 4)) == [DUPLICATE, COMMITTED, COMMITTED]
+        with pytest.raises(ProtocolError, match="17 intervals in one call"):
+            await send(reports(*range(5, 22)))
+        stored = stored_intervals(world.store, run_id)
+        assert [one.sequence for one in stored] == [0, 2, 3, 4]
 
     in_a_world(tmp_path, test)
 
