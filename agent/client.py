@@ -161,8 +161,9 @@ class _Link:
         self._session_id: str | None = None
         self._last_command = 0
         self._samples: list[pb.ClockSample] = []
-        #: When an interval was last sent, or answered soon: as good as a heartbeat.
-        self._signed_s = -math.inf
+        #: When an interval was last sent or answered soon, and the coordinator heard:
+        #: together they are as good as a heartbeat.
+        self._signed_s = self._heard_s = -math.inf
         self._stub: AgentServiceStub | None = None
         self._is_away = False
         #: It has said so: whatever ends the connection now is in order.
@@ -256,7 +257,7 @@ class _Link:
             log_changes(self._stamps, stamps)
             self._stamps = stamps
             self._stub, self._session_id = stub, reply.session_id
-            self._session.post(CoordinatorHeard())
+            self._note_heard()
             for _ in range(_FIRST_SAMPLES):
                 await self._heartbeat(stub)
             jobs = [
@@ -329,8 +330,8 @@ class _Link:
         skipped = 0
         while True:
             await asyncio.sleep(interval_s)
-            is_heard = time.monotonic() - self._signed_s < 1.5 * interval_s
-            if is_heard and skipped < _MOST_SKIPPED:
+            since_s = time.monotonic() - min(self._signed_s, self._heard_s)
+            if since_s < 1.5 * interval_s and skipped < _MOST_SKIPPED:
                 skipped += 1
             else:
                 skipped = 0
@@ -351,7 +352,7 @@ class _Link:
         reply: pb.HeartbeatReply = readable(answer, self._address)
         if not reply.known:
             raise CoordinatorUnreachable(self._address, "it does not know us any more")
-        self._session.post(CoordinatorHeard())
+        self._note_heard()
         self._samples.append(
             pb.ClockSample(
                 agent_sent_mono_ns=sent_ns,
@@ -360,6 +361,11 @@ class _Link:
                 agent_received_mono_ns=received_ns,
             )
         )
+
+    def _note_heard(self) -> float:
+        self._session.post(CoordinatorHeard())
+        self._heard_s = time.monotonic()
+        return self._heard_s
 
     async def _deliver(self, stub: AgentServiceStub) -> None:
         spool = self._session.spool
@@ -387,8 +393,7 @@ class _Link:
             is_taken = any(one.status != _REFUSED for one in replies)
             is_soon = time.monotonic() < sent_s + _SOON_S
             if waiting[0][1].HasField("interval") and is_taken and is_soon:
-                self._signed_s = time.monotonic()
-                self._session.post(CoordinatorHeard())
+                self._signed_s = self._note_heard()
             numbers = [number for number, _ in waiting]
             await asyncio.to_thread(_settle, spool, numbers, replies)
 

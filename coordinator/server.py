@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import signal
@@ -285,6 +286,8 @@ def run_coordinator(
             async with serve(
                 listen, store_url, drain_timeout_s=_DRAIN_TIMEOUT_S, **options
             ) as served:
+                # the modules stay: no use in going through them for garbage
+                gc.freeze()
                 if on_ready is not None:
                     on_ready(served.addresses)
                 is_over = asyncio.create_task(served.coordinator.is_over.wait())

@@ -8,6 +8,7 @@ in the run's plan, is refused here (ProtocolError), so that the store can be rea
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -48,6 +49,9 @@ _MAX_KEY = (1 << 31) - 1
 _MOST_WORKERS = 4096
 #: The engine counts 129 of them.
 _MOST_RESULT_CODES = 256
+_HISTOGRAMS = frozenset(
+    itertools.product(range(1, len(METRICS) + 1), range(1, len(OUTCOMES) + 1))
+)
 #: All of a message's counters at once, which is quicker.
 _OPERATION_COUNTS = attrgetter(*OPERATION_COUNTERS)
 _STREAM_COUNTS = attrgetter(*STREAM_COUNTERS)
@@ -191,13 +195,14 @@ def _check_distinct(what: str, keys: Iterable[Hashable]) -> None:
 
 def _check_histograms(snapshot: pb.Snapshot) -> None:
     """All histograms at once, which is quicker."""
+    packed = []
     for row in snapshot.operations:
-        keys = [(one.metric, one.outcome) for one in row.histograms]
+        histograms = list(row.histograms)
+        keys = [(one.metric, one.outcome) for one in histograms]
         _check_distinct("histogram", keys)
-        for metric, outcome in keys:
-            if not 0 < metric <= len(METRICS) or not 0 < outcome <= len(OUTCOMES):
-                raise ProtocolError("a histogram of an unknown metric or outcome")
-    packed = [one.packed for row in snapshot.operations for one in row.histograms]
+        if not _HISTOGRAMS.issuperset(keys):
+            raise ProtocolError("a histogram of an unknown metric or outcome")
+        packed += [one.packed for one in histograms]
     set_ups = (getattr(row, name) for row in snapshot.streams for name in SET_UP_TIMES)
     packed += [one for one in set_ups if one]
     try:

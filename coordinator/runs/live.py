@@ -161,10 +161,11 @@ def _stream_figures(
 
 def _response_times(row: OperationInterval) -> Iterable[common_pb2.Histogram]:
     """The successes' times; those of expected results where there is no success."""
-    found = {
-        histogram.outcome: histogram
-        for histogram in row.histograms
-        if histogram.metric == METRIC_RESPONSE_TIME
-    }
-    shown = found.get(OUTCOME_SUCCEEDED) or found.get(OUTCOME_EXPECTED)
-    return () if shown is None else (shown,)
+    shown: tuple[common_pb2.Histogram, ...] = ()
+    for histogram in row.histograms:
+        if histogram.metric == METRIC_RESPONSE_TIME:
+            if histogram.outcome == OUTCOME_SUCCEEDED:
+                return (histogram,)
+            if histogram.outcome == OUTCOME_EXPECTED:
+                shown = (histogram,)
+    return shown

@@ -37,7 +37,7 @@ class WireAgent:
         self._has_begun = asyncio.Event()
         self._attempt = 0
         self._reported = 0
-        self._signed_s = -math.inf
+        self._signed_s = self._heard_s = -math.inf
         self._samples: list[pb.ClockSample] = []
 
     async def register(self) -> None:
@@ -76,8 +76,8 @@ class WireAgent:
         """As agents do: reports stand for four of five."""
         for number in itertools.count():
             await asyncio.sleep(self._heartbeat_s)
-            is_heard = time.monotonic() - self._signed_s < 1.5 * self._heartbeat_s
-            if number % 5 == 0 or not is_heard:
+            since_s = time.monotonic() - min(self._signed_s, self._heard_s)
+            if number % 5 == 0 or since_s > 1.5 * self._heartbeat_s:
                 await self._heartbeat()
 
     async def _heartbeat(self) -> None:
@@ -88,6 +88,7 @@ class WireAgent:
         )
         sent_ns = time.monotonic_ns()
         reply = await self._stub.Heartbeat(request)
+        self._heard_s = time.monotonic()
         self._samples = [
             pb.ClockSample(
                 agent_sent_mono_ns=sent_ns,
@@ -125,7 +126,9 @@ class WireAgent:
         for reply in replies:
             assert reply.status == pb.ReportReply.STATUS_COMMITTED, reply.detail
         self._reported += len(reports)
-        self._signed_s = time.monotonic()
+        now_s = time.monotonic()
+        if now_s < self._signed_s + 1:
+            self._signed_s = self._heard_s = now_s
 
     async def finish(self, run_id: str) -> None:
         finished = pb.AgentFinished(facts_json="{}", interval_count=self._reported)

@@ -23,9 +23,14 @@ class _Over(Exception):
 
 
 def beats(
-    monkeypatch: pytest.MonkeyPatch, answered_s: list[float], until_s: float
+    monkeypatch: pytest.MonkeyPatch,
+    answered_s: list[float],
+    until_s: float,
+    *,
+    answered_late: bool = False,
 ) -> list[float]:
-    """When there were heartbeats each second at most, with reports answered then."""
+    """When there were heartbeats each second at most, with reports answered then; or
+    sent then, and answered late."""
     session = cast(AgentSession, SimpleNamespace(spool=None))
     link = client._Link("unix:nowhere", session, None, has_joined=False)
     now_s, found = 0.0, []
@@ -38,9 +43,12 @@ def beats(
         past = [at_s for at_s in answered_s if at_s <= now_s]
         if past:
             link._signed_s = past[-1]
+            if not answered_late:
+                link._heard_s = max(link._heard_s, past[-1])
 
     async def beat(stub: AgentServiceStub) -> None:
         found.append(now_s)
+        link._heard_s = now_s
 
     with monkeypatch.context() as patch:
         patch.setattr(client, "time", SimpleNamespace(monotonic=lambda: now_s))
@@ -62,6 +70,13 @@ def test_reports_that_are_answered_stand_for_four_of_five_heartbeats(
 ) -> None:
     each_second = [second + 0.1 for second in range(12)]
     assert beats(monkeypatch, each_second, 12) == [5, 10]
+
+
+def test_reports_that_are_answered_late_stand_for_every_second_heartbeat(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    each_second = [second + 0.1 for second in range(12)]
+    assert beats(monkeypatch, each_second, 6, answered_late=True) == [1, 3, 5]
 
 
 def test_heartbeats_come_again_when_reports_are_not_answered(
