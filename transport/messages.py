@@ -33,7 +33,7 @@ PROTOCOL_VERSION = 8
 #: A snapshot of 100 operations is below 10 MB.
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 #: Intervals of one call.
-MOST_REPORTS = 16
+MOST_REPORTS = 4
 
 
 class ProtocolError(FleetError):
