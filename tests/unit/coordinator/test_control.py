@@ -473,8 +473,8 @@ def test_intervals_of_one_call_are_answered_one_by_one(
     in_a_world(tmp_path, test)
 
 
-def test_a_report_is_a_sign_of_life_of_its_session_when_it_is_committed(
-    tmp_path: Path,
+def test_a_report_is_a_sign_of_life_of_its_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def test(world: World) -> None:
         await world.beat(0)
@@ -497,6 +497,12 @@ def test_a_report_is_a_sign_of_life_of_its_session_when_it_is_committed(
         assert await after(3, "of another process", 2) == "assigned"
         assert await after(3, "of another process", 3) == "silent"
         assert await after(0, world.session_id, 4) == "assigned"
+        # one that is not committed, too
+        with monkeypatch.context() as patch:
+            fail(patch, "add_intervals", times=1, error=AWAY)
+            with pytest.raises(type(AWAY)):
+                await after(3, world.session_id, 5)
+        assert await after(3, "of another process", 6) == "assigned"
 
     in_a_world(tmp_path, test)
 
