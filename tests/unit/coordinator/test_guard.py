@@ -172,7 +172,12 @@ def test_so_many_calls_may_be_open_and_no_more(
 
 @pytest.mark.parametrize(
     ("method", "extra", "refused"),
-    [("CancelRun", 0, False), ("CancelRun", 1, True), ("SubmitJob", 1, False)],
+    [
+        ("CancelRun", 0, False),
+        ("CancelRun", 1, True),
+        ("SubmitJob", 1, False),
+        ("ReportIntervals", 1, False),
+    ],
 )
 def test_only_jobs_and_reports_are_long(method: str, extra: int, refused: bool) -> None:
     async def answer(request: CancelRunRequest, context: object) -> CancelRunRequest:
