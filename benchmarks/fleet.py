@@ -49,7 +49,7 @@ _METRICS = (
     pb.METRIC_RECEIVE_LAG,
 )
 #: Reports drawn for an interval, and agents of one process.
-_VARIANTS = 8
+VARIANTS = 8
 _PER_PROCESS = 250
 #: Requests of an operation in an interval: some 700 buckets, 28 kB in all unpacked.
 _REQUESTS = 320
@@ -90,7 +90,7 @@ class Reports:
     def __init__(self) -> None:
         rng = np.random.default_rng(20_261_123)
         self._drawn = [
-            [_operation(rng, name) for name in _OPERATIONS] for _ in range(_VARIANTS)
+            [_operation(rng, name) for name in _OPERATIONS] for _ in range(VARIANTS)
         ]
 
     def of(self, index: int, variant: int) -> bytes:
@@ -100,7 +100,7 @@ class Reports:
             phase="measure",
             start_ns=index * NS_PER_S,
             end_ns=end_ns,
-            operations=self._drawn[(index + variant) % _VARIANTS],
+            operations=self._drawn[(index + variant) % VARIANTS],
             streams=[pb.StreamInterval(stream="mix", in_flight=4, last_done_ns=end_ns)],
             workers=[pb.WorkerInterval(model="closed", wall_ns=NS_PER_S, busy_ns=7)],
             host=pb.HostInterval(cpu_utilisation=0.3, steal_share=0.0),
@@ -180,7 +180,7 @@ async def _serve_agents(
             # what waits goes together
             count = min(1 + int(max(0, late_s)), MOST_REPORTS, seconds - index)
             ended = range(index, index + count)
-            variant = place % _VARIANTS
+            variant = place % VARIANTS
             await agent.report(run_id, *(packed[one, variant] for one in ended))
             now_ns = time.monotonic_ns()
             took_s.extend((now_ns - end_ns) / 1e9 - one for one in range(count))
@@ -191,7 +191,7 @@ async def _serve_agents(
     packed = {
         (index, variant): reports.of(index, variant)
         for index in range(seconds)
-        for variant in range(_VARIANTS)
+        for variant in range(VARIANTS)
     }
     await asyncio.gather(*(report(agent, n) for n, agent in enumerate(agents)))
     leads_s = [(agent.t0_ns - agent.told_ns) / 1e9 for agent in agents]

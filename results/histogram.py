@@ -29,7 +29,7 @@ import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -54,7 +54,8 @@ _HDR_V2_COOKIE = 0x1C849303 | 0x10
 _HDR_V2_COMPRESSED_COOKIE = 0x1C849304 | 0x10
 
 Counts = npt.NDArray[np.int64]
-
+#: Of a histogram: of the narrowest type that holds them.
+_Narrow = npt.NDArray[np.unsignedinteger[Any]]
 
 _FIELDS = np.dtype(
     [
@@ -192,6 +193,7 @@ class Histogram:
     __slots__ = (
         "_counts",
         "_cumulated",
+        "_most",
         "_pending",
         "_pending_bytes",
         "max_ns",
@@ -203,8 +205,11 @@ class Histogram:
     )
 
     def __init__(self) -> None:
-        #: Up to the highest bucket that was needed: there are many histograms at once.
-        self._counts: Counts = np.zeros(0, dtype=np.int64)
+        #: Up to the highest bucket that was needed, and no wider than its counts are:
+        #: there are many histograms at once.
+        self._counts: _Narrow = np.zeros(0, np.uint8)
+        #: No bucket has more.
+        self._most = 0
         #: Sums of `_counts` up to each bucket; None: not computed.
         self._cumulated: Counts | None = None
         #: Packed histograms that are not in `_counts` yet; their totals are.
@@ -250,7 +255,7 @@ class Histogram:
         """Values in each bucket; those beyond the last one have none."""
         if self._pending:
             self._settle()
-        return self._counts
+        return self._counts.astype(np.int64)
 
     def _settle(self) -> None:
         """Adds up what is pending."""
@@ -258,8 +263,8 @@ class Histogram:
         if not pending:
             return
         block = block_of(pending)
-        if len(pending) == 1:  # its indexes ascend
-            self._room(int(block.indexes[-1]) + 1)[block.indexes] += block.counts
+        if len(pending) == 1:
+            self._add_ascending(block.indexes, block.counts)
         else:
             self._add_up(_added_up(block))
 
@@ -269,25 +274,39 @@ class Histogram:
         self._add_sums(sums_of(block.headers))
 
     def add_counts(
-        self, buckets: npt.NDArray[np.intp], counts: npt.ArrayLike, sums: Sums
+        self, buckets: npt.NDArray[Any], counts: npt.NDArray[Any], sums: Sums
     ) -> None:
-        """Adds values by bucket; `buckets` are distinct, and `sums` all the rest."""
-        room = self._room(int(buckets.max(initial=-1)) + 1)
-        room[buckets] += np.asarray(counts).astype(np.int64)
+        """Adds values by bucket; `buckets` ascend, and `sums` is all the rest."""
+        if buckets.size:
+            self._add_ascending(buckets, counts)
         self._add_sums(sums)
 
-    def _add_up(self, counts: Counts) -> None:
-        """Adds to the first buckets."""
-        self._room(counts.size)[: counts.size] += counts
+    def _add_ascending(
+        self, buckets: npt.NDArray[Any], counts: npt.NDArray[Any]
+    ) -> None:
+        self._room(int(buckets[-1]) + 1, int(counts.max()))
+        self._counts[buckets] += counts.astype(self._counts.dtype, copy=False)
 
-    def _room(self, size: int) -> Counts:
-        """The counts of so many buckets at least, about to change."""
+    def _add_up(self, counts: npt.NDArray[np.integer[Any]]) -> None:
+        """Adds to the first buckets."""
+        self._room(counts.size, int(counts.max(initial=0)))
+        first = self._counts[: counts.size]
+        first += counts.astype(first.dtype, copy=False)
+
+    def _room(self, size: int, more: int) -> None:
+        """Before the counts change: room for this number of buckets, of which none
+        gets more than `more`."""
         self._cumulated = None
         if size > self._counts.size:
-            grown: Counts = np.zeros(size, dtype=np.int64)
+            grown = np.zeros(size, self._counts.dtype)
             grown[: self._counts.size] = self._counts
             self._counts = grown
-        return self._counts
+        self._most += more
+        if self._most > np.iinfo(self._counts.dtype).max:
+            self._most = int(self._counts.max(initial=0)) + more
+            needed = np.min_scalar_type(self._most)
+            wider = np.promote_types(self._counts.dtype, needed)
+            self._counts = self._counts.astype(wider, copy=False)
 
     def _add_sums(self, sums: Sums) -> None:
         self.total += sums.total
@@ -299,14 +318,16 @@ class Histogram:
 
     def _ranks(self) -> Counts:
         """Values up to each bucket."""
-        counts = self.counts
+        if self._pending:
+            self._settle()
         if self._cumulated is None:
-            self._cumulated = np.cumsum(counts)
+            self._cumulated = np.cumsum(self._counts, dtype=np.int64)
         return self._cumulated
 
     def add(self, other: Histogram) -> None:
         self._settle()
-        self._add_up(other.counts)
+        other._settle()
+        self._add_up(other._counts)
         self.unanswered += other.unanswered
         self._add_sums(
             Sums(other.total, other.overflow, other.min_ns, other.max_ns, other.sum_ns)
@@ -410,9 +431,10 @@ class Histogram:
         mean = self.mean()
         if mean is None:
             return None
-        index = np.flatnonzero(self.counts)
+        counts = self.counts
+        index = np.flatnonzero(counts)
         squares = (middles_ns()[index] - mean) ** 2
-        return math.sqrt(float(squares @ self.counts[index]) / self.total)
+        return math.sqrt(float(squares @ counts[index]) / self.total)
 
     def to_hdr_v2(self) -> str:
         """Base64 of the compressed V2 encoding of HdrHistogram, for a .hlog file."""

@@ -273,6 +273,10 @@ def worker_shares(workers: Columns) -> tuple[Floats, Floats]:
     return np.where(wall_ns > 0, busy, 0.0), np.where(wall_ns > 0, waited, 0.0)
 
 
+#: Histograms of a group that are added one by one.
+_FEW = 4
+
+
 class Durations:
     """Histograms of one metric of one operation in a window."""
 
@@ -317,17 +321,29 @@ class Durations:
     ) -> None:
         """Adds the chosen histograms to those of their groups; `groups` has the group
         of each report."""
-        if not chosen.any():
-            return
         group = groups[self._reports]
-        count = int(group.max()) + 1
-        table = self._table(group, count, chosen)
-        for number in range(count):
+        numbers = np.unique(group[chosen]).tolist()
+        if np.count_nonzero(chosen) <= _FEW * len(numbers):
+            self._add_each(group, histogram_of, chosen)
+            return
+        table = self._table(group, numbers[-1] + 1, chosen)
+        for number in numbers:
             headers = self._block.headers[chosen & (group == number)]
-            if headers.size:
-                histogram_of(number).add_counts(
-                    self.buckets, table[number], sums_of(headers)
-                )
+            histogram_of(number).add_counts(
+                self.buckets, table[number], sums_of(headers)
+            )
+
+    def _add_each(
+        self, group: Places, histogram_of: Callable[[int], Histogram], chosen: Flags
+    ) -> None:
+        """A table of many groups would be nearly empty."""
+        block, ends = self._block, np.cumsum(self._block.headers["n"], dtype=np.intp)
+        for place in np.flatnonzero(chosen).tolist():
+            _, n, *sums = block.headers[place].tolist()
+            where = slice(int(ends[place]) - n, int(ends[place]))
+            histogram_of(int(group[place])).add_counts(
+                block.indexes[where], block.counts[where], Sums(*sums)
+            )
 
     def _table(self, rows: Places, count: int, chosen: Flags | None = None) -> Floats:
         """Values by row and bucket, of the chosen histograms; `rows` has the row of

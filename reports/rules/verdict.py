@@ -220,7 +220,9 @@ def _disagreement(times: Mapping[str, Histogram]) -> str:
     medians = {
         name: median
         for name, one in times.items()
-        if one.total >= _MEDIAN_SAMPLE and (median := one.percentile(50)) is not None
+        if one.total >= _MEDIAN_SAMPLE
+        # of a copy: a histogram keeps its ranks, which take more room than itself
+        and (median := Histogram.union([one]).percentile(50)) is not None
     }
     shortest = min(medians, key=medians.__getitem__, default="")
     longest = max(medians, key=medians.__getitem__, default="")

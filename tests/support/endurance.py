@@ -168,7 +168,7 @@ def resident_bytes(pid: int) -> int:
 async def _push(
     fleet: FleetOfProcesses, seen: Endurance, pid: int, say: Callable[[str], None]
 ) -> str:
-    snapshots = _Snapshots(seen.intervals)
+    snapshots = Snapshots(seen.intervals)
     async with _agents(fleet.address) as agents:
         run_id = await asyncio.to_thread(fleet.submit, job_text(seen.intervals))
         await asyncio.gather(*(agent.begin() for agent in agents))
@@ -196,7 +196,7 @@ async def _push(
 async def _report(
     agent: WireAgent,
     run_id: str,
-    snapshots: _Snapshots,
+    snapshots: Snapshots,
     indexes: Iterable[int],
     sent: Counter[str],
 ) -> None:
@@ -226,7 +226,7 @@ async def _agents(address: str) -> AsyncIterator[list[WireAgent]]:
             await agent.channel.close()
 
 
-class _Snapshots:
+class Snapshots:
     """Intervals to send: drawn once, chosen by the time of the run."""
 
     def __init__(self, intervals: int) -> None:
