@@ -7,7 +7,8 @@
 Runs are put straight into a store: of a fleet, as benchmarks/fleet.py has them, and of
 many intervals, as tests/support/endurance.py draws them. Each round judges every run:
 with this Python's ldapslam and, with --against, with that of another virtual environment
-right after it; the table has medians. PSS counts a page that processes share once.
+right after it; the table has medians. A first round, which compiles what Python
+imports, does not count. PSS counts a page that processes share once.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from pathlib import Path
 
 import fleet
 import psutil
+from startup import environment
 from support import endurance
 
 from ldapslam.cli.client import job_request
@@ -88,11 +90,16 @@ def long_reports(intervals: int) -> Iterator[IntervalRecord]:
             yield _record(agent, index, pack(snapshot), final=snapshot.final)
 
 
-def cost(python: str, store: Path, run_id: str) -> tuple[float, float, float, float]:
+def cost(
+    python: str, store: Path, run_id: str, variables: dict[str, str]
+) -> tuple[float, float, float, float]:
     """CPU and wall time in s, RSS and PSS in MB."""
     begun_s, rss, pss = time.monotonic(), 0, 0
     judge = subprocess.Popen(
-        [python, *COMMAND[1:]], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [python, *COMMAND[1:]],
+        env=variables,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     )
     assert judge.stdin is not None and judge.stdout is not None
     question = {"store": str(store), "run_id": run_id, "limit_s": "600"}
@@ -131,6 +138,7 @@ def main() -> None:
     if chosen.against:
         pythons["against"] = chosen.against
     with tempfile.TemporaryDirectory(prefix="ldapslam-judge-") as name:
+        variables = environment(Path(name))
         folder = chosen.keep or Path(name)
         folder.mkdir(exist_ok=True)
         stores: dict[str, Path] = {}
@@ -149,10 +157,11 @@ def main() -> None:
             with Store.open(path, read_only=True) as store:
                 [run] = store.runs()
             costs: dict[str, list[tuple[float, ...]]] = {}
-            for _ in range(chosen.rounds):
+            for number in range(chosen.rounds + 1):
                 for label, python in pythons.items():
-                    found = cost(python, path, run.run_id)
-                    costs.setdefault(label, []).append(found)
+                    found = cost(python, path, run.run_id, variables)
+                    if number:
+                        costs.setdefault(label, []).append(found)
             for label, rows in costs.items():
                 medians = map(statistics.median, zip(*rows, strict=True))
                 print(f"{title:22} {label:8}", *(f"{one:7.1f}" for one in medians))

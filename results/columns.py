@@ -7,7 +7,7 @@ many intervals at once. One window is in memory, whatever the run's length.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
@@ -64,9 +64,10 @@ class Window:
     #: By interval, then agent.
     reports: Columns
     #: (stream, operation, measured) -> rows, one for each server where there are
-    #: several; `result_codes` as tuples of code and responses, histograms packed, None
-    #: where there is none.
+    #: several; histograms packed, None where there is none.
     operations: Mapping[tuple[str, str, bool], Columns]
+    #: The same -> LDAP result code -> responses in all rows.
+    result_codes: Mapping[tuple[str, str, bool], Mapping[int, int]]
     streams: Columns
     workers: Columns
 
@@ -163,26 +164,32 @@ def _window(store: Store, run_id: str, indexes: tuple[int, ...]) -> Window:
         agent = by_bytes(connection, table.agent)
         query = query.order_by(table.interval_index, agent, table.final)
         rows = connection.execute(query).all()
-    snapshots = [unpack(row.packed) for row in rows]
-    agents = [row.agent for row in rows]
-    operations: dict[tuple[str, str, bool], _Children] = defaultdict(list)
+    agents = [agent for agent, _ in rows]
+    snapshots = [unpack(packed) for _, packed in rows]
+    operations: dict[tuple[str, str, bool], _Children] = defaultdict(_Children)
+    streams, workers = _Children(), _Children()
     for report, snapshot in enumerate(snapshots):
         for one in snapshot.operations:
-            key = one.stream, one.operation, one.measured
-            operations[key].append((report, one))
-    streams = _children(snapshot.streams for snapshot in snapshots)
-    workers = _children(snapshot.workers for snapshot in snapshots)
+            found = operations[one.stream, one.operation, one.measured]
+            found.reports.append(report)
+            found.messages.append(one)
+        streams.extend(report, snapshot.streams)
+        workers.extend(report, snapshot.workers)
     return Window(
         indexes=indexes,
         reports=_reports(agents, snapshots),
         operations={
             key: _of_operations(found) for key, found in sorted(operations.items())
         },
+        result_codes={
+            key: _added(one.result_codes for one in found.messages)
+            for key, found in operations.items()
+        },
         streams={
             **_columns(streams, ("stream", *STREAM_COUNTERS)),
-            **_optional([one for _, one in streams], ("last_done_ns",)),
+            **_optional(streams.messages, ("last_done_ns",)),
             **{
-                name: [getattr(one, name) or None for _, one in streams]
+                name: [getattr(one, name) or None for one in streams.messages]
                 for name in SET_UP_TIMES
             },
         },
@@ -190,21 +197,34 @@ def _window(store: Store, run_id: str, indexes: tuple[int, ...]) -> Window:
     )
 
 
-#: Messages, each with the place of its report.
-_Children = list[tuple[int, Any]]
+class _Children:
+    """Messages within reports, and the place of each one's report."""
+
+    # no object for each pair: the garbage collector would look at all of them
+
+    def __init__(self) -> None:
+        self.reports: list[int] = []
+        self.messages: list[Any] = []
+
+    def extend(self, report: int, messages: Sequence[Message]) -> None:
+        self.reports += [report] * len(messages)
+        self.messages += messages
 
 
-def _children(of_reports: Iterable[Iterable[Message]]) -> _Children:
-    return [(report, one) for report, found in enumerate(of_reports) for one in found]
+def _added(of_rows: Iterable[Mapping[int, int]]) -> Counter[int]:
+    sums: Counter[int] = Counter()
+    for amounts in of_rows:
+        for key in amounts:
+            sums[key] += amounts[key]
+    return sums
 
 
 def _columns(children: _Children, names: Sequence[str]) -> dict[str, Sequence[Any]]:
     # all fields of a message at once, which is quicker
-    values_of = attrgetter(*names)
-    values = zip(*(values_of(one) for _, one in children), strict=True)
+    values = zip(*map(attrgetter(*names), children.messages), strict=True)
     columns: dict[str, Sequence[Any]] = dict.fromkeys(names, ())
     columns.update(zip(names, values, strict=False))
-    columns["report"] = [report for report, _ in children]
+    columns["report"] = children.reports
     return columns
 
 
@@ -229,13 +249,15 @@ def _reports(agents: Sequence[str], snapshots: Sequence[Snapshot]) -> Columns:
 
 def _of_operations(children: _Children) -> Columns:
     columns = _columns(children, ("server", *OPERATION_COUNTERS))
-    columns["result_codes"] = [
-        tuple(sorted(one.result_codes.items())) for _, one in children
-    ]
-    none: Sequence[Any] = [None] * len(children)
-    packed: dict[str, list[bytes | None]] = defaultdict(lambda: list(none))
-    for row, (_, one) in enumerate(children):
-        for histogram in one.histograms:
-            name = _HISTOGRAM_NAMES[histogram.metric, histogram.outcome]
-            packed[name][row] = histogram.packed
-    return {**dict.fromkeys(HISTOGRAM_COLUMNS.values(), none), **columns, **packed}
+    none: Sequence[Any] = [None] * len(children.messages)
+    packed: dict[tuple[int, int], list[bytes | None]]
+    packed = defaultdict(lambda: list(none))
+    values_of = attrgetter("metric", "outcome", "packed")
+    for row, one in enumerate(children.messages):
+        for metric, outcome, histogram in map(values_of, one.histograms):
+            packed[metric, outcome][row] = histogram
+    return {
+        **dict.fromkeys(HISTOGRAM_COLUMNS.values(), none),
+        **columns,
+        **{_HISTOGRAM_NAMES[one]: column for one, column in packed.items()},
+    }

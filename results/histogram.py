@@ -493,8 +493,9 @@ def order_statistic_ranks(total: int, q: float) -> tuple[int, int] | None:
 
 def _added_up(block: Block) -> Counts:
     """Values by bucket; as floats on the way, exact up to 2^53."""
-    sums = np.bincount(block.indexes, weights=block.counts)
-    return sums.astype(np.int64)
+    # cast at once: bincount would do it piece by piece
+    indexes, weights = block.indexes.astype(np.intp), block.counts.astype(np.float64)
+    return np.bincount(indexes, weights=weights).astype(np.int64)
 
 
 @lru_cache(maxsize=1)

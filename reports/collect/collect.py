@@ -4,7 +4,7 @@
 Adds counters and merges histograms by operation, stream, agent and worker, and makes
 the timeline. Intervals come as columns, some thousand rows at a time: a run of hours
 has millions of histograms. A long run is read in parts that begin where a point of the
-charts does, each in a process of its own, and the parts are added up. Memory grows with
+charts does, by several processes, and the parts are added up. Memory grows with
 the number of operations, agents, workers and points of the charts; with the length of
 the run, only by the numbers of the intervals that each agent sent. Nothing is judged or
 rounded here.
@@ -155,6 +155,8 @@ class _Collector:
             totals = self._operations.setdefault(key, OperationTotals())
             for measured, rows in groups.items():
                 self._add_rows(key, totals, rows, slots, measured)
+                if measured:
+                    totals.result_codes.update(window.result_codes[*key, True])
                 for server in set(filter(None, rows["server"])):
                     self._add_server(key, totals, server, rows, reports, measured)
             slots.operations[key] = self._add_times(key, totals, groups, slots, lags_ns)
@@ -271,14 +273,13 @@ class _Collector:
         _add_counters(totals.whole, rows, counted)
         if measured:
             _add_counters(totals.measured, rows, counted)
-            for codes, times in Counter(rows["result_codes"]).items():
-                for code, amount in codes:
-                    totals.result_codes[code] += amount * times
             self._add_to_batches(totals, reports, places, counted)
+            sums = np.zeros((len(reports.agents), counted.shape[0]), counted.dtype)
+            np.add.at(sums, by_agent, counted.T)
             for code in np.unique(by_agent).tolist():
-                sums = counted[:, by_agent == code].sum(axis=1).tolist()
                 agent = self._agents[reports.agents[code]]
-                counts = dict(zip(OPERATION_COUNTERS, sums, strict=True))
+                amounts = sums[code].tolist()
+                counts = dict(zip(OPERATION_COUNTERS, amounts, strict=True))
                 agent.measured.update(counts)
                 agent.operations[key].update(counts)
         completed = counted[OPERATION_COUNTERS.index("completed")]
@@ -624,31 +625,39 @@ def collect_run(
     processes = min(len(of_parts), os.cpu_count() or 1)
     # no other process can open a store in memory, or with a password
     if store.path is None or processes == 1:
-        first, *others = (one.collect(store) for one in of_parts)
+        found_in = [one.collect(store) for one in of_parts]
     else:
-        first, *others = _apart(store, of_parts, processes)
-    collected = first
-    for later in others:
-        collected.add(later)
+        found_in = _shared(store, of_parts, processes)
+    found_in.reverse()
+    collected = found_in.pop()
+    while found_in:
+        collected.add(found_in.pop())
     due = plan.shown if run.state == "finished" else collected.last_index + 1
     collected.timeline.gaps = gaps_of(plan, collected.complete, due)
     return collected
 
 
-def _apart(store: Store, parts: Sequence[Part], processes: int) -> list[Collected]:
+def _shared(store: Store, parts: Sequence[Part], processes: int) -> list[Collected]:
+    """By this process, from the last part on, and by others, from the first on."""
     # not forked: the caller may have threads
     context = multiprocessing.get_context("spawn")
     # they hold pipes to each other, so they would not notice that this one is killed
-    pool = ProcessPoolExecutor(processes, context, initializer=end_with_parent)
+    pool = ProcessPoolExecutor(processes - 1, context, initializer=end_with_parent)
     with pool as executor:
-        futures = [executor.submit(_collect_from, store.url, one) for one in parts]
+        futures = [executor.submit(_collect_from, store.url, one) for one in parts[:-1]]
+        own = [parts[-1].collect(store)]
+        for future, part in zip(reversed(futures), reversed(parts[:-1]), strict=True):
+            if not future.cancel():
+                break
+            own.append(part.collect(store))
         try:
-            return [one.result() for one in futures]
+            others = [one.result() for one in futures if not one.cancelled()]
         except BrokenProcessPool as error:
             raise ReportError(
                 "a process that read the run ended before its time",
                 hint="what it wrote on stderr says why",
             ) from error
+    return [*others, *reversed(own)]
 
 
 def _collect_from(url: str, part: Part) -> Collected:

@@ -106,7 +106,7 @@ class Times:
     overflow: Integers
     min_ns: Unsigned
     max_ns: Unsigned
-    _ranks: Floats | None = None
+    _ranks: Integers | None = None
 
     def percentile(self, p: float, unanswered: Integers) -> Floats:
         """By slot, in ns: `Histogram.reliable_percentile` with this number of
@@ -120,7 +120,8 @@ class Times:
         values = np.where(is_enough, np.inf, np.nan)
         if self.buckets.size and known.any():
             if self._ranks is None:
-                self._ranks = np.cumsum(self.counts, axis=1)
+                # sums of integers do not wait for each other
+                self._ranks = np.cumsum(self.counts.astype(np.int64), axis=1)
             chosen = slice(None) if known.all() else known
             below = self._ranks[chosen] < rank[chosen, np.newaxis]
             places = np.count_nonzero(below, axis=1)
@@ -284,12 +285,12 @@ class Durations:
         """`reports`: which report each histogram is of."""
         self._block = block
         self._reports = reports
-        present = np.bincount(self._block.indexes, minlength=BUCKETS)
-        self.buckets: Places = np.flatnonzero(present)
+        indexes = block.indexes.astype(np.intp)  # casts at once, not piece by piece
+        self.buckets: Places = np.flatnonzero(np.bincount(indexes, minlength=BUCKETS))
         places = np.zeros(BUCKETS, np.intp)
         places[self.buckets] = np.arange(self.buckets.size)
         #: Of each bucket of each histogram.
-        self._column = places[self._block.indexes]
+        self._column = places[indexes]
         self._weights = self._block.counts.astype(np.float64)
 
     def times(
