@@ -6,8 +6,8 @@
 
 Runs are put straight into a store: of a fleet, as benchmarks/fleet.py has them, and of
 many intervals, as tests/support/endurance.py draws them. Each round judges every run:
-with this Python's ldapslam and, with --against, with that of another virtual environment
-right after it; the table has medians. A first round, which compiles what Python
+with this Python's ldapslam and, with --against, right after it with that of another
+virtual environment; the table has medians. A first round, which compiles what Python
 imports, does not count. PSS counts a page that processes share once.
 """
 
@@ -31,7 +31,6 @@ from pathlib import Path
 import fleet
 import psutil
 from startup import environment
-from support import endurance
 
 from ldapslam.cli.client import job_request
 from ldapslam.coordinator.runs.submission import load_submission
@@ -40,6 +39,7 @@ from ldapslam.reports.judge import COMMAND
 from ldapslam.results.packing import pack
 from ldapslam.results.records import IntervalRecord
 from ldapslam.results.store import Store
+from support import endurance
 
 _ROWS = 500
 _LOOKS_S = 0.05
@@ -101,7 +101,8 @@ def cost(
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
-    assert judge.stdin is not None and judge.stdout is not None
+    assert judge.stdin is not None
+    assert judge.stdout is not None
     question = {"store": str(store), "run_id": run_id, "limit_s": "600"}
     judge.stdin.write(json.dumps({**question, "looks_only": ""}).encode())
     judge.stdin.close()
