@@ -34,38 +34,56 @@ _METRICS = {
 
 
 class AbortWatch:
-    """The thresholds of one run that end it."""
+    """The thresholds of one run that end it. Streams that end by a count, or with a
+    log, are left to the verdict: what they do at their end is no loss."""
 
     def __init__(self, plan: Mapping[str, Any]) -> None:
         """`plan` is the run's (submission.report_plan)."""
         criteria = map(parse_criterion, plan.get("thresholds", ()))
-        self._missed_ns = {
-            one: 0 for one in criteria if isinstance(one, Threshold) and one.aborts
-        }
+        self._thresholds = [
+            one for one in criteria if isinstance(one, Threshold) and one.aborts
+        ]
         self._streams = {one["name"]: one for one in plan.get("streams", ())}
+        self._ends_ns = [0, *plan.get("boundaries_ns", ())]
+        #: Of operations that have missed one up to the last interval: for how long.
+        self._missed_ns: dict[tuple[Threshold, tuple[str, str]], int] = {}
+        self._last = -1
 
     def take(self, snapshots: Sequence[Snapshot]) -> str:
-        """Why the run is to end after an interval, of all agents; empty: it goes on."""
-        if not self._missed_ns or snapshots[0].phase != "measure":
-            return ""
+        """Why the run is to end after an interval, of all agents; empty: it goes on.
+        An interval that is never given breaks what was missed."""
+        index = snapshots[0].index
+        if index != self._last + 1:
+            self._missed_ns.clear()
+        self._last = index
         whole = [one for one in snapshots if not one.final]
-        if not whole:
+        is_measured = snapshots[0].phase == "measure"
+        if not self._thresholds or not whole or not is_measured:
             return ""
         start_ns = min(one.start_ns for one in whole)
         end_ns = max(one.end_ns for one in whole)
         length_ns = sum(one.end_ns - one.start_ns for one in whole) // len(whole)
+        # as the verdict counts them
+        if index + 1 < len(self._ends_ns):
+            planned_ns = self._ends_ns[index + 1] - self._ends_ns[index]
+        else:
+            planned_ns = length_ns
         rows = _by_operation(snapshots)
-        for threshold, before_ns in self._missed_ns.items():
-            misses = any(
-                threshold.matches(*key)
-                and self._misses(threshold, key, rows.get(key, []), length_ns)
-                for key in self._operations(rows, start_ns, end_ns)
-            )
-            missed_ns = before_ns + length_ns if misses else 0
-            self._missed_ns[threshold] = missed_ns
-            # intervals are as long as planned but for some us
-            if missed_ns > threshold.hold_ns - length_ns // 10:
-                return f"missed for {missed_ns / 1e9:.3g} s: {threshold.expression}"
+        for key in self._operations(rows, start_ns, end_ns):
+            for threshold in self._thresholds:
+                if not threshold.matches(*key):
+                    continue
+                found = threshold, key
+                if not self._misses(threshold, key, rows.get(key, []), length_ns):
+                    self._missed_ns.pop(found, None)
+                    continue
+                missed_ns = self._missed_ns.get(found, 0) + planned_ns
+                self._missed_ns[found] = missed_ns
+                if missed_ns >= threshold.hold_ns:
+                    missed_s, of = missed_ns / 1e9, ".".join(key)
+                    return (
+                        f"missed for {missed_s:.3g} s by {of}: {threshold.expression}"
+                    )
         return ""
 
     def _operations(
@@ -81,7 +99,8 @@ class AbortWatch:
             stream = self._streams.get(key[0], {})
             begins_ns, ends_ns = stream.get("start_ns") or 0, stream.get("end_ns")
             is_at_work = begins_ns <= start_ns and (not ends_ns or end_ns <= ends_ns)
-            if is_at_work and not stream.get("count"):
+            has_end = stream.get("count") or stream.get("is_replay")
+            if is_at_work and not has_end:
                 yield key
 
     def _misses(
@@ -106,9 +125,9 @@ class AbortWatch:
         if threshold.metric == "throughput":
             return completed * 1e9 / max(length_ns, 1)
         lost = sum(row.timed_out + row.unresolved for row in rows)
+        dropped = sum(row.dropped for row in rows)
+        errors = sum(row.failed for row in rows) + lost + dropped
         if threshold.metric == "errors":
-            dropped = sum(row.dropped for row in rows)
-            errors = sum(row.failed for row in rows) + lost + dropped
             due = completed + lost + dropped
             return errors / due if due else None
         wanted = self._wanted(key)
@@ -119,7 +138,8 @@ class AbortWatch:
             if histogram.metric == _METRICS[threshold.metric]
             and histogram.outcome == wanted
         )
-        times.unanswered = lost
+        # above every time, as the verdict has it
+        times.unanswered = errors
         p = PERCENTILES[threshold.statistic or ""]
         if times.sample < samples_needed(p):
             return None

@@ -68,17 +68,23 @@ class LiveStatistics:
 
     def _complete(self) -> list[IntervalFigures]:
         figures: list[IntervalFigures] = []
+        complete = {
+            index
+            for index, reported in self._open.items()
+            if self._expected <= reported.keys()
+        }
+        # agents report in order: what an interval before lacks came to the coordinator
+        # that was here before
+        last = max(complete, default=-1)
         for index in sorted(self._open):
-            reported = self._open[index]
-            is_complete = self._expected <= reported.keys()
-            if not is_complete and self.kept_bytes <= MOST_KEPT_BYTES:
+            if index > last and self.kept_bytes <= MOST_KEPT_BYTES:
                 break
-            if not is_complete:
+            if index > last:
                 note_exceeded(Bound.LIVE_BYTES)
-            snapshots = list(reported.values())
+            snapshots = list(self._open[index].values())
             figures.append(self._merge(index, snapshots))
-            if len(snapshots) == self._planned:
-                self.abort_reason = self.abort_reason or self._watch.take(snapshots)
+            if index in complete and not self.abort_reason:
+                self.abort_reason = self._watch.take(snapshots)
             self._done_up_to = index
             del self._open[index], self._open_bytes[index]
         return figures

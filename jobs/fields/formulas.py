@@ -196,6 +196,9 @@ def parse_criterion(text: str) -> Criterion:
     """The threshold or formula of a text; a Fault says which part is wrong."""
     about, comparison, value = parts_of(text)
     words = _TERM.findall(about)
+    is_all = "".join("".join(words).split()) == "".join(about.split())
+    if not is_all or any(word.startswith("(") for word in words):
+        raise wrong(text, "parentheses are for roles alone: host(supplier).cpu")
     if len(words) == 1 and not _is_of_formulas(words[0]):
         return parse_threshold(text)
     if not set(words) & set(_OPERATORS) and not any(map(_is_of_formulas, words)):
@@ -263,6 +266,8 @@ def _is_of_formulas(word: str) -> bool:
 
 
 def _formula(text: str, words: Sequence[str], comparison: str, value: str) -> Formula:
+    if "per" in words or re.search(r"\sfor\s|,\s*abort\s*$", value):
+        raise Fault("`per`, `for` and `abort` are for figures of operations alone")
     operators = tuple(words[1::2])
     if not len(words) % 2 or any(one not in _OPERATORS for one in operators):
         raise Fault("expected terms with an operator between each two of them")

@@ -181,6 +181,14 @@ class OperationSlots:
         np.add.at(self.dropped, slot, np.array(rows["dropped"]))
         np.add.at(self.unanswered, slot, lost)
 
+    def percentile_of_all_us(self, p: float, metric: str) -> Floats:
+        """As `percentile_us`; failures and dropped arrivals are above every value,
+        too."""
+        outside = (self.errors + self.dropped).astype(np.int64)
+        if times := self.times.get(metric):
+            return times.percentile(p, outside) / 1000
+        return np.where(outside < samples_needed(p), np.nan, np.inf)
+
     @property
     def longest_lag_us(self) -> Floats:
         """By slot: how late a request was sent at most."""

@@ -74,7 +74,7 @@ class TimelineBuilder:
         self._ended = ended
         self._timeline = Timeline(plan.phases, plan.intervals_per_point)
         for one in self._thresholds:
-            self._timeline.states[one.expression] = bytearray(len(plan.intervals))
+            self._timeline.states[one.expression] = {}
         self._point: _Point | None = None
         #: By planned interval: 1 where it is complete.
         self.complete = bytearray(len(plan.intervals))
@@ -95,35 +95,26 @@ class TimelineBuilder:
             self._point.add(slots, places, places[complete[places]])
 
     def _add_states(self, slots: Slots, chosen: Flags) -> None:
-        """Of several operations that match a threshold, each must meet it."""
         places = np.flatnonzero(chosen)
         lengths_s = np.ones(chosen.size)
         lengths_s[places] = _lengths(slots, places) / NS_PER_S
         for threshold in self._thresholds:
-            known, missed, doubtful = np.zeros((3, chosen.size), np.bool_)
             for key, operation in slots.operations.items():
                 if threshold.matches(*key):
                     values = _of_intervals(threshold, operation, lengths_s)
-                    known |= ~np.isnan(values)
+                    known, misses = ~np.isnan(values), _misses(threshold, values)
                     if threshold.hold_ns:
+                        known &= ~(misses & _in_doubt(threshold, operation, slots))
                         is_idle = ~self._has_load(key[0], operation, slots)
-                        values[is_idle] = np.nan
                         known |= is_idle
-                    misses = _misses(threshold, values)
-                    in_doubt = np.zeros(chosen.size, np.bool_)
-                    if threshold.hold_ns:
-                        in_doubt |= slots.disturbed
-                        if threshold.metric == "response_time":
-                            on_time = values - operation.longest_lag_us
-                            in_doubt |= ~_misses(threshold, on_time)
-                    missed |= misses & ~in_doubt
-                    doubtful |= misses & in_doubt
-            states = self._timeline.states[threshold.expression]
-            for place in np.flatnonzero(known & chosen).tolist():
-                if missed[place]:
-                    states[slots.reports.indexes[place]] = IntervalState.MISSED
-                elif not doubtful[place]:
-                    states[slots.reports.indexes[place]] = IntervalState.MET
+                        misses &= ~is_idle
+                    states = self._timeline.states[threshold.expression].setdefault(
+                        key, bytearray(len(self._plan.intervals))
+                    )
+                    for place in np.flatnonzero(known & chosen).tolist():
+                        states[slots.reports.indexes[place]] = (
+                            IntervalState.MISSED if misses[place] else IntervalState.MET
+                        )
 
     def _has_load(self, stream: str, operation: OperationSlots, slots: Slots) -> Flags:
         """By slot: was the stream to be at work in all of it?"""
@@ -385,7 +376,18 @@ def _of_intervals(
         shares: Floats = np.full(due.size, np.nan)
         return np.divide(errors, due, out=shares, where=due > 0)
     p = PERCENTILES[threshold.statistic or ""]
-    return operation.percentile_us(p, threshold.metric).copy()
+    if threshold.hold_ns:
+        return operation.percentile_of_all_us(p, threshold.metric)
+    return operation.percentile_us(p, threshold.metric)
+
+
+def _in_doubt(threshold: Threshold, operation: OperationSlots, slots: Slots) -> Flags:
+    """By slot: would it be missed but for the generator?"""
+    if threshold.metric != "response_time":
+        return slots.disturbed
+    p = PERCENTILES[threshold.statistic or ""]
+    values = operation.percentile_of_all_us(p, threshold.metric)
+    return slots.disturbed | ~_misses(threshold, values - operation.longest_lag_us)
 
 
 def _misses(threshold: Threshold, values: Floats) -> Flags:

@@ -188,8 +188,8 @@ class Timeline:
     #: URI -> statistics; of the streams that have several servers.
     servers: dict[str, ServerSeries] = field(default_factory=dict)
     #: Expression of a threshold on a percentile, or of one that must be missed for some
-    #: time -> an IntervalState for each planned interval.
-    states: dict[str, bytearray] = field(default_factory=dict)
+    #: time -> (stream, operation) -> an IntervalState for each planned interval.
+    states: dict[str, dict[tuple[str, str], bytearray]] = field(default_factory=dict)
 
     @property
     def measured(self) -> list[int]:
@@ -214,10 +214,20 @@ class Timeline:
         _extend_all(self.streams, later.streams, StreamSeries, lengths)
         _extend_all(self.agents, later.agents, AgentSeries, lengths)
         _extend_all(self.servers, later.servers, ServerSeries, lengths)
-        for expression, more in later.states.items():
-            # an interval is in one part only
-            ours = self.states.setdefault(expression, bytearray(len(more)))
-            ours[:] = bytes(map(max, ours, more))
+        for expression, of_operations in later.states.items():
+            known = self.states.setdefault(expression, {})
+            for key, more in of_operations.items():
+                # an interval is in one part only
+                ours = known.setdefault(key, bytearray(len(more)))
+                ours[:] = bytes(map(max, ours, more))
+
+    def states_of(self, expression: str) -> bytes | None:
+        """Of all operations that a threshold is about: an interval is missed where one
+        of them misses it. None: the threshold is not about intervals."""
+        found = self.states.get(expression)
+        if found is None:
+            return None
+        return bytes(map(max, zip(*found.values(), strict=True)))
 
 
 def with_facts(

@@ -33,7 +33,7 @@ from ldapslam.jobs.fields.thresholds import (
     samples_needed,
 )
 from ldapslam.reports.collect.timeline import NS_PER_S, IntervalState
-from ldapslam.reports.collect.totals import OperationTotals
+from ldapslam.reports.collect.totals import OperationTotals, ServerTotals
 from ldapslam.reports.distribution import us_of
 from ldapslam.reports.rules.evidence import Evidence
 from ldapslam.reports.rules.formula_range import Evaluated, evaluations
@@ -85,7 +85,12 @@ def judge_thresholds(
         )
         for one in own
     ]
-    plain = [one for one in own if isinstance(one, Threshold) and not one.hold_ns]
+    # what is dropped is of no server, and a time is not the phase
+    plain = [
+        one
+        for one in own
+        if isinstance(one, Threshold) and not one.hold_ns and not one.per
+    ]
     for one in map(parse_threshold, DEFAULT_THRESHOLDS):
         others = [
             each
@@ -116,13 +121,13 @@ def _judge(
     *,
     is_default: bool,
 ) -> ThresholdResult:
-    if threshold.hold_ns and places:
-        return _result(threshold, _judge_hold(threshold, evidence, blamed), "", False)
     found: dict[str, Judged] = {}
     for stream, operation, statistics in places:
         of = stream if operation == "*" else f"{stream}.{operation}"
         key = stream, operation
-        if threshold.per:
+        if threshold.hold_ns:
+            found[of] = _judge_hold(threshold, key, evidence, blamed)
+        elif threshold.per:
             for part, judged in _by_part(threshold, key, statistics, evidence, blamed):
                 found[f"{of} at {part}" if part else of] = judged
         else:
@@ -161,8 +166,10 @@ def _by_part(
     for name, totals in parts.items():
         share = totals.measured["sent"] / max(requests, 1)
         one = OperationRange(threshold, key, totals, evidence, blamed, share)
-        if threshold.metric == "throughput":
-            done = totals.completed_in_measure
+        done = totals.completed_in_measure
+        if not share:
+            yield name, _of_nothing(threshold, done, window_s)
+        elif threshold.metric == "throughput":
             yield name, one.rate(done / window_s if window_s else None)
         elif threshold.metric in SHARES:
             yield name, one.share()
@@ -173,19 +180,33 @@ def _by_part(
             yield name, one.percentile(us_of(times.reliable_percentile(p)))
 
 
+def _of_nothing(threshold: Threshold, done: int, window_s: float | None) -> Judged:
+    """Of a server, or an agent, to which, or by which, nothing was sent in the measure
+    phase. A server that is there has requests; an agent's silence is its own."""
+    detail = "nothing was sent there"
+    if threshold.per == "agent":
+        return Judged(Outcome.UNCERTAIN, None, "no data", "", "it sent nothing")
+    if threshold.metric == "throughput" and threshold.holds(done / (window_s or 1)):
+        return Judged(Outcome.MET, 0.0, threshold.format(0.0), "")
+    return Judged(Outcome.MISSED, None, "no data", "", detail)
+
+
 def _parts(
     per: str, key: tuple[str, str], whole: OperationTotals, evidence: Evidence
 ) -> Iterator[tuple[str, OperationTotals]]:
+    """Of all servers of the role, or of all agents that drove the stream."""
     wanted = evidence.plan.wanted_of(key)
     if per == "server":
-        for uri, server in whole.servers.items():
+        for uri in evidence.streams.get(key[0], {}).get("uris", ()):
+            server = whole.servers.get(uri) or ServerTotals()
             part = _part_of(whole, server.measured, server.times, wanted)
             part.completed_in_measure = server.completed_in_measure
             yield uri, part
         return
     for name, agent in evidence.collected.agents.items():
-        if key in agent.response_times:
-            times = {"response_time": agent.response_times[key]}
+        if key[0] in agent.streams or key in agent.operations:
+            response_times = agent.response_times.get(key) or Histogram()
+            times = {"response_time": response_times}
             yield name, _part_of(whole, agent.operations[key], times, wanted)
 
 
@@ -205,28 +226,31 @@ def _part_of(
 
 
 def _judge_hold(
-    threshold: Threshold, evidence: Evidence, blamed: frozenset[str]
+    threshold: Threshold,
+    key: tuple[str, str],
+    evidence: Evidence,
+    blamed: frozenset[str],
 ) -> Judged:
-    states = evidence.collected.timeline.states[threshold.expression]
+    found = evidence.collected.timeline.states.get(threshold.expression, {})
+    states = found.get(key) or bytes(len(evidence.plan.intervals))
     missed_s = _longest_s(states, evidence, (IntervalState.MISSED,))
     unknown = (IntervalState.MISSED, IntervalState.UNKNOWN)
     at_most_s = _longest_s(states, evidence, unknown)
     hold_s = threshold.hold_ns / NS_PER_S
     shown = f"missed for {missed_s:.4g} s at a stretch"
     known = Judged(Outcome.MET, missed_s, shown, "")
+    if at_most_s < hold_s:
+        return known
     if missed_s >= hold_s and not blamed:
         return known._replace(outcome=Outcome.MISSED)
-    if max(missed_s, at_most_s) < hold_s:
-        return known
-    remedy = SOONER if missed_s >= hold_s else ""
     detail = "in the other intervals, little was sent or the generator was disturbed"
-    if missed_s >= hold_s:
+    if blamed:
         detail = "the generator was at fault"
     return known._replace(
         outcome=Outcome.UNCERTAIN,
         range=f"up to {at_most_s:.4g} s",
         detail=detail,
-        remedy=remedy,
+        remedy=SOONER if blamed else "",
     )
 
 
@@ -267,6 +291,8 @@ def _compared(formula: Formula, one: Evaluated, blamed: frozenset[str]) -> Judge
     if one.value is None:
         return Judged(Outcome.UNCERTAIN, None, "n/a", "", one.problem)
     shown, text = formula.format(one.value), ""
+    if math.isinf(one.value):
+        shown = "above every time"
     if one.low < one.high:
         upper = "any" if math.isinf(one.high) else formula.format(one.high)
         text = f"{formula.format(one.low)} to {upper}"

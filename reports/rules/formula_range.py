@@ -35,9 +35,16 @@ from ldapslam.jobs.fields.formulas import (
     combined,
     name_of,
 )
-from ldapslam.jobs.fields.thresholds import Subject, figure, matching
+from ldapslam.jobs.fields.thresholds import (
+    PERCENTILES,
+    Subject,
+    figure,
+    matching,
+    samples_needed,
+)
 from ldapslam.reports.collect.telemetry import MetricSummary, MonitorSummary
 from ldapslam.reports.collect.timeline import NS_PER_S
+from ldapslam.reports.collect.totals import UNANSWERED_METRICS
 from ldapslam.reports.rules.evidence import Evidence
 from ldapslam.reports.rules.operation_range import batches_of, rate_interval
 from ldapslam.reports.uncertainty import BATCHES, Estimate, ratio_interval
@@ -93,6 +100,8 @@ def evaluations(
                     f"{name_of(formula.unit)}"
                 )
             result = _computed([one.range for one in known], formula.operators)
+            if any(map(math.isnan, result)):
+                raise _Missing("times in it are above every time")
             found.append(Evaluated(of, *result))
         except (_Missing, Fault) as error:
             found.append(Evaluated(of, None, problem=str(error)))
@@ -208,6 +217,8 @@ class _Terms:
         self, about: Subject, stream: str, operation: str, statistics: Mapping[str, Any]
     ) -> Estimate:
         value = figure(about, statistics)
+        if value is None and _is_unanswered(about, statistics):
+            return Estimate(math.inf, math.inf, math.inf)
         if value is None:
             raise _Missing(f"there is no {about.metric} of {stream}.{operation}")
         value *= _SI[about.unit]
@@ -224,18 +235,40 @@ class _Terms:
         if about.unit == "share":
             low = value * (1 - missing)
             return Estimate(value, low, low + missing)
+        low, high = self._time_range(about, statistics, value)
+        return Estimate(value, low, math.inf if missing else high)
+
+    def _time_range(
+        self, about: Subject, statistics: Mapping[str, Any], value: float
+    ) -> tuple[float, float]:
         times = statistics.get(f"{about.metric}_us") or {}
-        low_us, high_us = (times.get("ci95") or {}).get(about.statistic) or (
-            value / _SI["us"],
-        ) * 2
-        low, high = low_us * _SI["us"], math.inf
-        if high_us is not None and not missing:
-            high = high_us * _SI["us"]
+        known = (times.get("ci95") or {}).get(about.statistic)
+        low, high = value, value
+        if known is not None:
+            low = known[0] * _SI["us"]
+            high = math.inf if known[1] is None else known[1] * _SI["us"]
         if about.metric == "response_time":
             # at best, all that was late was the generator's
             service = statistics.get("service_time_us") or {}
             low = min(low, (service.get(about.statistic) or 0.0) * _SI["us"])
-        return Estimate(value, low, high)
+        return low, max(high, self._with_failures(about, statistics, times))
+
+    def _with_failures(
+        self, about: Subject, statistics: Mapping[str, Any], times: Mapping[str, Any]
+    ) -> float:
+        """A percentile in which failures and dropped arrivals are above every time: at
+        most the next known one above it."""
+        outside = sum(statistics.get(name, 0) for name in ("failed", "dropped"))
+        p = PERCENTILES.get(about.statistic or "")
+        if not outside or p is None or about.metric not in UNANSWERED_METRICS:
+            return 0.0
+        sample = sum(times.get(name, 0) for name in ("count", "unanswered", "overflow"))
+        allowed = (1 - p / 100) * (sample + outside) - outside
+        wanted = 100 * (1 - allowed / sample) if sample else 100.0
+        for name, one in PERCENTILES.items():
+            if one >= wanted and times.get(name) is not None:
+                return float(times[name]) * _SI["us"]
+        return math.inf
 
     # What monitors read.
 
@@ -304,6 +337,15 @@ class _Terms:
         return ratio_interval(
             [float(each.sum()) for each in batches], [each.size for each in batches]
         )
+
+
+def _is_unanswered(about: Subject, statistics: Mapping[str, Any]) -> bool:
+    """Does a percentile lie among the requests without an answer?"""
+    times = statistics.get(f"{about.metric}_us") or {}
+    p = PERCENTILES.get(about.statistic or "")
+    if p is None or not times.get("unanswered"):
+        return False
+    return bool(times["count"] + times["unanswered"] >= samples_needed(p))
 
 
 def _metric(monitor: MonitorSummary, name: str) -> MetricSummary:

@@ -175,7 +175,8 @@ def _intervals_complete(evidence: Evidence) -> Finding:
         observed += [f"a part of 1 of {one.agent}" for one in found.partials]
     share = evidence.missing_share
     # without its drain, an agent may have sent what no interval counts
-    passed = share <= limit and not (found.undrained and observed)
+    is_open = bool(observed) or evidence.run.state == "aborted"
+    passed = share <= limit and not (found.undrained and is_open)
     text = _listed(observed)
     if share:
         text += f"; {share * 100:.3g}% of those measured"

@@ -314,9 +314,10 @@ def _rate(stream: StreamSummary) -> str:
 
 def _thresholds(summary: Summary) -> Table:
     missed: list[Field[ThresholdResult]] = []
-    if any(map(any, summary.timeline.states.values())):
+    timeline = summary.timeline
+    if any(any(timeline.states_of(one) or b"") for one in timeline.states):
         missed.append(
-            number("Time missed (%)", lambda one: _time_missed(summary.timeline, one))
+            number("Time missed (%)", lambda one: _time_missed(timeline, one))
         )
     return table(
         "thresholds",
@@ -354,7 +355,7 @@ _TIME_MISSED = (
 
 
 def _time_missed(timeline: Timeline, one: ThresholdResult) -> Cell:
-    states = timeline.states.get(one.expression)
+    states = timeline.states_of(one.expression)
     if states is None:
         return Cell(NOTHING, MUTED, "it is not about intervals")
     missed = states.count(IntervalState.MISSED)

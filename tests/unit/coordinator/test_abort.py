@@ -70,7 +70,7 @@ def test_it_ends_after_so_much_time_at_a_stretch(
     first = next((place for place, one in enumerate(reasons) if one), None)
     assert first == ends_after
     if first is not None:
-        assert reasons[first] == f"missed for 3 s: {P50}"
+        assert reasons[first] == f"missed for 3 s by load.search: {P50}"
 
 
 @pytest.mark.parametrize(
@@ -116,13 +116,60 @@ def test_a_stream_of_which_nothing_is_reported_misses_its_throughput() -> None:
     assert watch.take([silent])
 
 
-def test_without_an_agents_report_nothing_is_concluded() -> None:
+def test_each_operation_has_a_time_of_its_own() -> None:
+    watch = AbortWatch(plan("errors < 10% for 2s, abort"))
+    fails, works = {"completed": 10, "failed": 5}, {"completed": 10, "failed": 0}
+
+    def interval(second: int, search: dict[str, int], modify: dict[str, int]) -> Any:
+        one, other = snapshot(second, (), **search), snapshot(second, (), **modify)
+        other.operations[0].operation = "modify"
+        one.operations.extend(other.operations)
+        return one
+
+    assert not watch.take([interval(0, fails, works)])
+    assert not watch.take([interval(1, works, fails)])
+    assert "by load.modify" in watch.take([interval(2, works, fails)])
+
+
+def test_failures_and_dropped_arrivals_are_above_every_time() -> None:
+    watch = AbortWatch(plan("p50 < 5ms for 1s, abort"))
+    assert not watch.take([snapshot(0, FAST, failed=20)])
+    assert watch.take([snapshot(1, FAST, failed=20, dropped=20)])
+
+
+def test_time_is_that_of_the_plan_as_the_verdict_counts_it() -> None:
+    bounds = [S, 2 * S, 3 * S, 4 * S]
+    watch = AbortWatch({**plan("p50 < 5ms for 3050ms, abort"), "boundaries_ns": bounds})
+    found = [bool(watch.take([snapshot(one, SLOW)])) for one in range(4)]
+    assert found == [False, False, False, True]
+
+
+def test_an_interval_that_nobody_sees_breaks_it() -> None:
+    watch = AbortWatch(plan("p50 < 5ms for 3s, abort"))
+    seconds = (0, 1, 3, 4, 5)
+    found = [bool(watch.take([snapshot(one, SLOW)])) for one in seconds]
+    assert found == [False, False, False, False, True]
+
+
+def test_a_replay_is_left_to_the_verdict() -> None:
+    watch = AbortWatch(plan("throughput > 50/s for 1s, abort", is_replay=True))
+    assert not watch.take([snapshot(0, completed=0)])
+
+
+def test_it_goes_on_with_the_agents_that_are_left() -> None:
     text = "throughput > 50/s for 1s, abort"
     live = LiveStatistics(("a", "b"), plan(text))
-    live.add("a", snapshot(0, completed=10))
+    live.add("a", snapshot(0, completed=60))
     live.drop("b")
     assert live.abort_reason == ""
-    live = LiveStatistics(("a", "b"), plan(text))
-    live.add("a", snapshot(0, completed=10))
-    live.add("b", snapshot(0, completed=10))
-    assert live.abort_reason == f"missed for 1 s: {text}"
+    live.add("a", snapshot(1, completed=10))
+    assert live.abort_reason == f"missed for 1 s by load.search: {text}"
+
+
+def test_without_all_reports_nothing_is_concluded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ldapslam.coordinator.runs.live.MOST_KEPT_BYTES", 1)
+    live = LiveStatistics(("a", "b"), plan("throughput > 50/s for 1s, abort"))
+    assert live.add("a", snapshot(0, completed=10))
+    assert live.abort_reason == ""

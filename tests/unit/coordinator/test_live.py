@@ -132,6 +132,15 @@ def test_intervals_come_in_order() -> None:
     assert [one.index for one in live.add("b", snapshot(1))] == [1]
 
 
+def test_an_interval_that_an_agent_told_somebody_else_is_given_without_it() -> None:
+    """After a restart of the coordinator: agents report in order."""
+    live = LiveStatistics(["a", "b"])
+    assert live.add("a", snapshot(6)) == []
+    assert live.add("b", snapshot(7)) == []
+    given = live.add("a", snapshot(7))
+    assert [(one.index, one.agents_reported) for one in given] == [(6, 1), (7, 2)]
+
+
 def test_nobody_waits_for_an_agent_that_is_gone() -> None:
     live = LiveStatistics(["a", "b"])
     live.add("a", snapshot(0))

@@ -119,7 +119,11 @@ def test_what_has_no_arithmetic_is_a_plain_threshold(text: str) -> None:
         ("search.p99 * search.p99 < 5ms", "a figure of a unit that has no name"),
         ("replication.after < 5/s", "it is a time, and '5/s' is a rate"),
         ("search.q99 / 2 < 5ms", "'search.q99' does not name a stream"),
-        ("host(db).cpu < 80% for 10s", "expected a duration"),
+        ("host(db).cpu < 80% for 10s", "`per`, `for` and `abort` are for figures of"),
+        ("host(db).cpu < 80%, abort", "`per`, `for` and `abort` are for figures of"),
+        ("host(db).cpu per server < 80%", "`per`, `for` and `abort` are for"),
+        ("(search.p99 / search.p50 < 3", "parentheses are for roles alone"),
+        ("(search.p99 + search.p50) / 2 < 3ms", "parentheses are for roles alone"),
     ],
 )
 def test_broken_formula_says_what_is_wrong(text: str, problem: str) -> None:

@@ -430,15 +430,16 @@ def test_each_interval_meets_a_threshold_on_a_percentile_or_misses_it() -> None:
             _is_beyond([one for one in in_measure if one.index == index], *limit)
             for index in sorted({one.index for one in in_measure})
         ]
-        states = collected.timeline.states[expression]
+        states = collected.timeline.states_of(expression) or b""
         assert [states.count(one) for one in (MET, MISSED)] == [
             sum(one is False for one in beyond),
             sum(one is True for one in beyond),
         ]
-    p99 = collected.timeline.states["*.*.response_time.p99 < 250ms"]
+    p99 = collected.timeline.states_of("*.*.response_time.p99 < 250ms") or b""
     assert MISSED in p99
     assert MET in p99
-    assert not any(collected.timeline.states["*.*.response_time.p99.99 < 1h"])
+    assert not any(collected.timeline.states_of("*.*.response_time.p99.99 < 1h") or b"")
+    assert collected.timeline.states_of("*.*.errors < 1%") is None
 
 
 def _gauge(records: list[Interval], stream: str, name: str) -> list[int]:

@@ -12,6 +12,7 @@ import pytest
 
 from ldapslam.proto.common_pb2 import OperationInterval, StreamInterval
 from ldapslam.reports.model import Summary
+from ldapslam.reports.rules.criteria import ThresholdResult
 from ldapslam.reports.rules.operation_range import Outcome
 from ldapslam.reports.summarise import summarise
 from ldapslam.results.monitor_rows import add_monitor_samples, describe_monitors
@@ -119,6 +120,8 @@ def _record(second: int, found: Times, gauges: dict[str, int]) -> Interval:
             _operation(found, service[begin:end] * factor, lag[begin:end], server)
         )
         begin = end
+    if other := found.get("rare"):
+        operations.append(_operation(other, other["service"], other["lag"], "", "rare"))
     return Interval(
         agent="load1",
         attempt=1,
@@ -132,7 +135,9 @@ def _record(second: int, found: Times, gauges: dict[str, int]) -> Interval:
     )
 
 
-def _operation(found: Times, service: Any, lag: Any, server: str) -> OperationInterval:
+def _operation(
+    found: Times, service: Any, lag: Any, server: str, name: str = "search"
+) -> OperationInterval:
     counts: dict[str, Any] = {
         name: int(found.get(name, 0))
         for name in ("failed", "dropped", "timed_out", "unresolved", "empty")
@@ -148,7 +153,7 @@ def _operation(found: Times, service: Any, lag: Any, server: str) -> OperationIn
     }
     return OperationInterval(
         stream="load",
-        operation="search",
+        operation=name,
         server=server,
         measured=True,
         scheduled=sent + counts["dropped"],
@@ -885,3 +890,98 @@ def test_the_time_until_servers_are_equal_can_have_a_limit(
         manifest={"replication": checked},
     )
     assert found.thresholds[0].outcome == ("met" if verdict == "PASS" else "missed")
+
+
+def rare(number: int, ms: float, **counts: int) -> Times:
+    """So many requests of another operation, all of this time."""
+    return {"service": np.full(number, ms * MS), "lag": np.zeros(number), **counts}
+
+
+BOTH = {"operations": [{"name": one, "kind": "search"} for one in ("search", "rare")]}
+
+
+def test_an_operation_of_which_nothing_is_known_is_not_hidden_by_another() -> None:
+    found = summary_of(
+        "*.*.response_time.p90 < 5ms for 5s",
+        change=more(rare=rare(5, 900)),
+        stream=BOTH,
+    )
+    assert found.thresholds[0].outcome is Outcome.UNCERTAIN
+    assert "load.rare" in found.thresholds[0].shown
+
+
+def test_times_of_different_operations_are_no_stretch() -> None:
+    failing = in_seconds({3, 4, 5}, more(failed=900))
+
+    def change(second: int, found: Times) -> Times:
+        other = rare(50, 1, failed=90 if second in (6, 7, 8) else 0)
+        return {**failing(second, found), "rare": other}
+
+    found = summary_of("*.*.errors < 50% for 5s", change=change, stream=BOTH)
+    assert found.thresholds[0].outcome is Outcome.MET
+    assert found.thresholds[0].value == 3
+
+
+@pytest.mark.parametrize("counter", ["failed", "dropped", "timed_out"])
+def test_what_did_not_succeed_is_above_every_time_in_intervals_too(
+    counter: str,
+) -> None:
+    change = in_seconds(set(range(3, 9)), instead(**{counter: 240}))
+    found = summary_of("load.search.p95 < 5ms for 5s", change=change)
+    assert found.thresholds[0].outcome is Outcome.MISSED
+
+
+def per_server_of(
+    threshold: str, servers: dict[str, tuple[float, float]]
+) -> ThresholdResult:
+    found = summary_of(
+        threshold,
+        change=more(servers=servers),
+        stream={"uris": ["ldap://a", "ldap://b"]},
+    )
+    return found.thresholds[0]
+
+
+@pytest.mark.parametrize(
+    "threshold",
+    [
+        "search.throughput per server > 200/s",
+        "search.errors per server < 5%",
+        "search.p99 per server < 5ms",
+    ],
+)
+@pytest.mark.parametrize("servers", [{"ldap://a": (1, 1)}, {"ldap://b": (1, 1)}])
+def test_a_server_to_which_nothing_was_sent_misses_it(
+    threshold: str, servers: dict[str, tuple[float, float]]
+) -> None:
+    found = per_server_of(threshold, servers)
+    assert found.outcome is Outcome.MISSED
+    [other] = {"ldap://a", "ldap://b"} - servers.keys()
+    assert f"at {other}" in found.shown
+
+
+def test_what_is_of_no_server_stays_with_the_default() -> None:
+    servers = {"ldap://a": (0.5, 1), "ldap://b": (0.5, 1)}
+    found = summary_of(
+        "errors per server < 50%",
+        change=more(servers=servers, failed=20),
+        stream={"uris": ["ldap://a", "ldap://b"]},
+    )
+    assert "*.*.errors < 1%" in found.reasons[0]
+
+
+@pytest.mark.parametrize(
+    ("formula", "change", "outcome"),
+    [
+        # at most 2 % of what was due is above every time
+        ("search.p99 * 1 < 5ms", instead(failed=10), Outcome.UNCERTAIN),
+        ("search.p90 * 1 < 5ms", instead(failed=10), Outcome.MET),
+        ("search.p99 * 1 < 5ms", instead(timed_out=25), Outcome.MISSED),
+        ("search.p50 * 1 < 5ms", instead(timed_out=25), Outcome.MET),
+        ("search.p99 - search.p99 < 5ms", instead(timed_out=25), Outcome.UNCERTAIN),
+    ],
+)
+def test_a_time_in_a_formula_has_failures_above_it(
+    formula: str, change: Callable[[int, Times], Times], outcome: Outcome
+) -> None:
+    assert summary_of(formula, change=change).thresholds[0].outcome is outcome

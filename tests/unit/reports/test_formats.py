@@ -567,7 +567,9 @@ def test_the_time_in_which_a_threshold_was_missed_stands_beside_it(
     summary: Summary,
 ) -> None:
     p99, errors = [one.expression for one in summary.thresholds if not one.is_default]
-    timeline = replace(summary.timeline, states={p99: bytearray((0, 1, 1, 2, 1))})
+    timeline = replace(
+        summary.timeline, states={p99: {("a", "b"): bytearray((0, 1, 1, 2, 1))}}
+    )
     found = []
     for one in (summary, replace(summary, timeline=timeline)):
         [shown] = [

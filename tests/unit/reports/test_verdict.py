@@ -39,8 +39,10 @@ Edit = Callable[[Interval], Interval]
 def summary_of(
     scenario: Scenario,
     edit: Edit = lambda record: record,
+    undrained: str = "",
     **plan: Any,
 ) -> Summary:
+    """`undrained`: an agent whose drain is not there."""
     with Store.open("sqlite://") as store:
         fill(store, replace(scenario, lost=_all(scenario)))
         run = run_record(scenario)
@@ -49,7 +51,8 @@ def summary_of(
         for agent, facts in store.agents(RUN_ID).items():
             store.put_agent("edited", agent, facts)
         for record in intervals(scenario):
-            add_interval(store, "edited", edit(record))
+            if not (record.final and record.agent == undrained):
+                add_interval(store, "edited", edit(record))
         return summarise(store, "edited")
 
 
@@ -436,6 +439,20 @@ def test_a_run_that_a_threshold_ended_is_judged_by_what_was_measured(
     assert "intervals_complete" not in broken(summary)
     assert summary.verdict == verdict
     assert summary.reasons[0].startswith(reason)
+
+
+def test_an_aborted_run_without_an_agents_drain_is_invalid() -> None:
+    """What it had under way is counted nowhere."""
+    ended = {
+        "state": "aborted",
+        "manifest": {"ending": {"drained_ns": 6_500_000_000}},
+    }
+    missed = "readers.search.throughput > 1000000/s"
+    scenario = Scenario(run=ended, thresholds=(missed,))
+    lost = frozenset((agent, n) for agent in scenario.agents for n in range(7, 10))
+    summary = summary_of(replace(scenario, lost=lost), undrained="load1")
+    assert "intervals_complete" in broken(summary)
+    assert summary.verdict == "INVALID"
 
 
 def test_rules_of_open_streams_have_nothing_to_check_in_a_closed_loop() -> None:
