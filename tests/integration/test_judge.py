@@ -212,7 +212,8 @@ def test_a_run_that_has_grown_is_judged_as_it_is_and_known_to_have_grown(
             if (one.agent, one.index) == ("load2", 5)
         )
         add_interval(store, RUN_ID, late)
-        [grown] = asyncio.run(judge(looks_only=True)).altered
+        why, grown = asyncio.run(judge(looks_only=True)).altered
+        assert why == "more of it came since, and it is not judged again yet"
         assert grown.startswith("interval_report has ")
         second = asyncio.run(judge())
         assert (second.verdict, second.altered) == ("PASS", ())
