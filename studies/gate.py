@@ -10,7 +10,8 @@ and the gate ends when the answer is clear, or its time is over:
   tolerance; or more runs of the new side FAIL;
 - *no regression*: the 95 % interval of every figure's loss lies below its tolerance,
   and no run FAILs;
-- else the gate *cannot tell*, and says which loss it would have found.
+- else the gate *cannot tell*, and says which loss it would have found. So it does where
+  an error ended it, or too many runs were left out.
 
 Losses are on the scale on which they add up: of a time ln(new / old), of a rate ln(old
 / new), of a share of errors new - old.
@@ -20,7 +21,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -149,13 +150,14 @@ class Answer:
     pairs: int
     figures: tuple[Figure, ...]
     is_paired: bool = True
-    #: Side -> its runs, and those of them that FAIL.
+    #: Side -> its runs, those of them that FAIL, and those that were left out.
     runs: Mapping[str, int] = field(default_factory=dict)
     failed: Mapping[str, int] = field(default_factory=dict)
+    unsound: Mapping[str, int] = field(default_factory=dict)
     #: What the runs that FAIL say.
     of_failed: str = CANNOT_TELL
-    #: Too many runs were left out: those that are left may be the lucky ones.
-    is_select: bool = False
+    #: The error that ended the gate; empty when none did.
+    problem: str = ""
 
     @property
     def sample(self) -> str:
@@ -163,13 +165,26 @@ class Answer:
         return "Pairs of runs" if self.is_paired else "New runs"
 
     @property
+    def is_select(self) -> bool:
+        """Too many runs were left out: those that are left may be the lucky ones."""
+        return any(
+            count > _MOST_UNSOUND * self.runs[side]
+            for side, count in self.unsound.items()
+        )
+
+    @property
     def answer(self) -> str:
-        if not self.figures or self.is_select:
-            return REGRESSION if self.of_failed == REGRESSION else CANNOT_TELL
-        answers = {self.of_failed, *(one.answer for one in self.figures)}
-        if REGRESSION in answers:
-            return REGRESSION
-        return NO_REGRESSION if answers == {NO_REGRESSION} else CANNOT_TELL
+        figures = () if self.is_select else self.figures
+        found = joint_answer([self.of_failed, *(one.answer for one in figures)])
+        is_whole = bool(figures) and not self.problem
+        return found if is_whole or found == REGRESSION else CANNOT_TELL
+
+
+def joint_answer(answers: Collection[str]) -> str:
+    """Of several: one regression is one; all have to pass."""
+    if REGRESSION in answers:
+        return REGRESSION
+    return NO_REGRESSION if set(answers) == {NO_REGRESSION} else CANNOT_TELL
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +239,7 @@ class Gate:
         #: Number of the last look.
         self._place = 0
         self._of_failed = CANNOT_TELL
+        self._problem = ""
 
     @property
     def absent(self) -> Sequence[str]:
@@ -261,8 +277,10 @@ class Gate:
         # the runs that FAIL are one more figure
         self.plan = Plan.of(looks(max(most, FIRST_LOOK)), len(self._keys) + 1)
 
-    def end(self) -> None:
-        """There will be no more: the look at the last ones, unless it was."""
+    def end(self, problem: str = "") -> None:
+        """There will be no more, because of an error or not: the look at the last ones,
+        unless it was."""
+        self._problem = problem
         if self.plan and 2 <= self.size < self.plan.sizes[-1]:
             self.plan = self.plan.ended_at(self.size)
             self._look(self.plan)
@@ -353,17 +371,15 @@ class Gate:
     def answer(self) -> Answer:
         """By the last look."""
         figures = [self._figure(place, key) for place, key in enumerate(self._keys)]
-        is_select = any(
-            self.unsound[side] > _MOST_UNSOUND * self.made[side] for side in self.made
-        )
         return Answer(
             self.size,
             tuple(figures),
             self.is_paired,
             dict(self.made),
             dict(self.failed),
+            dict(self.unsound),
             self._of_failed,
-            is_select,
+            self._problem,
         )
 
     def _figure(self, place: int, key: Key) -> Figure:

@@ -39,6 +39,7 @@ from ldapslam.studies.gate import (
     Figure,
     Made,
     Rehearsed,
+    joint_answer,
 )
 from ldapslam.studies.report import figure_text, latest, verdict_cell, write_reports
 
@@ -116,17 +117,30 @@ class GateAnswer:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """A sentence for each figure that the answer rests on."""
+        """A sentence for the error that ended the gate, and for all that the answer
+        rests on."""
         found = self.answer.answer
         if found == NO_REGRESSION:
             return ()
-        why = [sentence_of(one) for one in self.answer.figures if one.answer == found]
+        why = [self.answer.problem] if self.answer.problem else []
+        if self.answer.is_select:
+            why += self.left_out()
+        why += [sentence_of(one) for one in self.answer.figures if one.answer == found]
         if self.answer.of_failed == found:
             why += self.failed()
         if self.runs and not self.runs[-1].is_sound:
             last = self.runs[-1]
             why.append(f"last run of the {last.side} side: {'; '.join(last.reasons)}")
         return tuple(why) or ("no pair of runs has a figure to compare",)
+
+    def left_out(self) -> Iterator[str]:
+        """A sentence for each side that has runs that do not count."""
+        for side, count in self.answer.unsound.items():
+            if count:
+                yield (
+                    f"{count} of {self.answer.runs[side]} runs of the {side} side were "
+                    "left out: the generator or the evidence was at fault"
+                )
 
     def failed(self) -> Iterator[str]:
         """A sentence for each side that has runs that FAIL."""
@@ -146,13 +160,8 @@ class GateAnswer:
     def cautions(self) -> tuple[str, ...]:
         """What a reader has to know beside the answer."""
         found = []
-        for side in (OLD, NEW):
-            of_side = [one for one in self.runs if one.side == side]
-            if unsound := sum(not one.is_sound for one in of_side):
-                found.append(
-                    f"{unsound} of {len(of_side)} runs of the {side} side were left "
-                    "out: the generator or the evidence was at fault."
-                )
+        if not self.answer.is_select:
+            found += [f"{one}." for one in self.left_out()]
         if self.baseline is not None:
             found.append(_WEAKER)
         if self.differences:
@@ -311,16 +320,24 @@ class _Case(NamedTuple):
 
 
 def _cases(answer: GateAnswer) -> list[_Case]:
-    """One of each figure, and of the runs; of a gate without figures, itself: none
-    would pass."""
+    """One of each figure, and of the runs; before them the gate itself, where an error
+    ended it or they would imply another answer."""
+    of = answer.answer
+    is_judged = of.of_failed != CANNOT_TELL
+    none_failed = "no run FAILs" if is_judged else "too few pairs of runs"
+    failed = "; ".join(answer.failed()) or none_failed
     cases = [
-        _Case(one.operation, one.metric.name, one.answer, sentence_of(one))
-        for one in answer.answer.figures
+        *(
+            _Case(one.operation, one.metric.name, one.answer, sentence_of(one))
+            for one in of.figures
+        ),
+        _Case(GATE, "runs", of.of_failed, failed),
     ]
-    if not cases:
-        return [_Case(GATE, GATE, CANNOT_TELL, "; ".join(answer.reasons))]
-    failed = "; ".join(answer.failed()) or "no run FAILs"
-    return [*cases, _Case(GATE, "runs", answer.answer.of_failed, failed)]
+    if of.problem:
+        return [_Case(GATE, GATE, CANNOT_TELL, of.problem), *cases]
+    if not of.figures or joint_answer([one.answer for one in cases]) != of.answer:
+        return [_Case(GATE, GATE, of.answer, "; ".join(answer.reasons)), *cases]
+    return cases
 
 
 def junit(answer: GateAnswer) -> str:

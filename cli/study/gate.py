@@ -181,8 +181,8 @@ def gate_command(
         except ConfigError:
             raise
         except LdapSlamError as error:  # such as a server that has died
-            gate.end()
-            problem, ended = error, str(error)
+            gate.end(str(error))
+            problem, ended = error, "an error ended it"
         each_s = (time.monotonic() - begun_s) / max(gate.size, 1)
     answer = GateAnswer(
         job=job.name,

@@ -3,18 +3,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Self
 
 import pytest
 
-from ldapslam.base.errors import ConfigError
+from ldapslam.base.errors import ConfigError, ExitCode, TargetError
 from ldapslam.cli import main
-from ldapslam.cli.study import gate_runs
+from ldapslam.cli.study import gate_making, gate_runs
 from ldapslam.cli.study.gate_runs import Runs, Side, side_of
 from ldapslam.cli.submission import JobFile
+from ldapslam.reports.comparing.readings import METRICS, Reading
+from ldapslam.studies.gate import Made
 from ldapslam.studies.study_file import StudyLab
 
 JOB = """\
@@ -62,6 +66,44 @@ def test_a_mistake_is_told_with_the_remedy(
     assert says in said
     assert "hint: " in said
     assert not (job.parent / "ldapslam-runs").exists()
+
+
+class _DyingRuns:
+    """Five good pairs; then the new server is gone."""
+
+    def __init__(self, _: object, folder: Path, *__: object, **___: object) -> None:
+        self.made: list[Made] = []
+        folder.mkdir()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing was started."""
+
+    def restart(self) -> None:
+        """There is no server."""
+
+    def run(self, side: str) -> SimpleNamespace:
+        if len(self.made) == 10:
+            raise TargetError("server 'ldap://new' does not answer")
+        self.made.append(Made(side, f"run-{len(self.made)}", "PASS", (), True))
+        return SimpleNamespace(verdict="PASS", reasons=(), rules=())
+
+
+def test_a_server_that_dies_never_leaves_a_pass_behind(
+    job: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gate_runs, "Runs", _DyingRuns)
+    same = {("search", METRICS["throughput"]): Reading(1000.0, None, 0, "")}
+    monkeypatch.setattr(gate_making, "readings_of", lambda _: same)
+    arguments = ("--new", "ldap://new", "--metric", "throughput", "--out", "out")
+    assert main.run(["gate", str(job), *arguments]) == ExitCode.TARGET
+    found = json.loads(Path("out/gate.json").read_text())
+    assert (found["answer"], found["verdict"]) == ("cannot tell", "INVALID")
+    assert found["reasons"][0] == "server 'ldap://new' does not answer"
+    assert 'errors="1"' in Path("out/junit.xml").read_text()
+    assert "cannot tell" in Path("out/badge.svg").read_text()
 
 
 class _NoLabs:

@@ -203,7 +203,49 @@ def test_what_is_left_of_many_runs_is_a_selection_and_never_passes() -> None:
     for _ in range(gate.size):
         gate.note(NEW, "INVALID", is_sound=False)
     assert gate.answer().answer == CANNOT_TELL
-    assert "left out" in told(gate).statement
+    answer = told(gate)
+    assert "left out" in answer.statement
+    count = gate.size
+    assert answer.reasons == (
+        f"{count} of {2 * count} runs of the new side were left out: the generator or "
+        "the evidence was at fault",
+    )
+    assert not answer.cautions
+    _is_an_error_of_its_own(answer, answer.reasons[0])
+
+
+def _is_an_error_of_its_own(answer: GateAnswer, why: str) -> None:
+    """Of the gate, beside cases that all pass."""
+    suite = ElementTree.fromstring(junit(answer)).find("testsuite")
+    assert suite is not None
+    assert (suite.get("errors"), suite.get("failures")) == ("1", "0")
+    [case] = [one for one in suite if len(one)]
+    assert case.get("name") == "gate"
+    assert case[0].get("message") == why
+    assert f"not ok 1 - cannot tell: {why}" in tap(answer)
+    assert tap(answer).count("not ok") == 1
+
+
+def test_a_gate_that_an_error_ended_never_passes() -> None:
+    gate = gate_of()
+    assert gate.answer().answer == NO_REGRESSION
+    gate.end("server 'ldap://new' does not answer")
+    answer = told(gate)
+    assert (answer.answer.answer, answer.verdict) == (CANNOT_TELL, "INVALID")
+    assert answer.reasons == ("server 'ldap://new' does not answer",)
+    _is_an_error_of_its_own(answer, "server 'ldap://new' does not answer")
+
+
+def test_an_error_takes_no_regression_back() -> None:
+    gate = gate_of(slower)
+    gate.end("server 'ldap://new' does not answer")
+    answer = told(gate)
+    assert answer.answer.answer == REGRESSION
+    first, *others = answer.reasons
+    assert first == "server 'ldap://new' does not answer"
+    assert any(one.startswith("p50 of readers.search") for one in others)
+    assert f"not ok 1 - cannot tell: {first}" in tap(answer)
+    assert '<failure message="p50' in junit(answer)
 
 
 def test_an_operation_that_appears_later_is_a_figure_that_is_missing() -> None:
@@ -246,7 +288,7 @@ def test_a_gate_without_figures_never_passes() -> None:
     assert told(gate).verdict == "INVALID"
     assert told(gate).reasons == ("no pair of runs has a figure to compare",)
     assert "not ok 1 - cannot tell: no pair of runs" in tap(told(gate))
-    assert 'tests="1" failures="0" errors="1"' in junit(told(gate))
+    assert 'tests="2" failures="0" errors="2"' in junit(told(gate))
 
 
 def test_each_side_is_first_in_one_of_two_pairs() -> None:
