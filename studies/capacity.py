@@ -4,7 +4,8 @@
 A load holds when the verdict of its run is PASS. The search multiplies the load until a
 run does not hold, narrows the gap between what holds and what does not down to the
 precision, and confirms the highest load that held by a longer run. An overloaded run
-says where to look next: what it achieved is close to the capacity. Otherwise the gap is
+says where to look next: what it achieved is close to the capacity. Only a FAIL says so:
+what an INVALID run achieved may be all that the generator can. Otherwise the gap is
 bisected on the logarithm.
 
 One FAIL may be chance: before the lowest load that did not hold ends the search it is
@@ -124,9 +125,9 @@ def _is_settled(high: float, known: _Evidence) -> bool:
 
 def _overloaded_at(one: Probe) -> float | None:
     """The load that an overloaded run achieved; None of another one."""
-    if one.achieved is None or one.achieved >= _OVERLOADED * one.load:
+    if one.verdict != FAIL or one.achieved is None:
         return None
-    return one.achieved
+    return one.achieved if one.achieved < _OVERLOADED * one.load else None
 
 
 def _between(limits: Range, low: float, high: float, known: _Evidence) -> float:

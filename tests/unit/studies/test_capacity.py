@@ -131,6 +131,23 @@ def test_search_and_confirmation_have_tries_of_their_own() -> None:
     assert found.above_verdict == "FAIL"
 
 
+def test_what_the_generator_achieved_settles_nothing_of_the_directory() -> None:
+    """Of 400 an INVALID run achieved 150, as the one FAIL of 152 would confirm."""
+    made = [
+        Probe(100, verdict="PASS"),
+        *[Probe(400, verdict="INVALID", achieved=150.0)] * 2,
+        Probe(148, verdict="PASS"),
+        Probe(152, verdict="FAIL", achieved=152.0),
+    ]
+    limits = Range(100, 1000)
+    assert next_probe(limits, made) == Probe(152)
+    # nor is it where the next run goes
+    assert next_probe(limits, made[:3]) == Probe(200)
+    overloaded = [replace(one, verdict="FAIL") for one in made[1:3]]
+    made[1:3] = overloaded
+    assert next_probe(limits, made) == Probe(148, is_confirmation=True)
+
+
 ONE = "compare: {dn: o=x, attribute: ou, value: y}"
 TWO = "sequence: [{search: {base: o=x}}, {name: next, search: {base: o=y}}]"
 
