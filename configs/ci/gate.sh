@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # A gate in a pipeline. Ends with the gate's exit code: 0 no regression, 1 regression,
-# 3 cannot tell, 4 no baseline.
+# 3 cannot tell, 4 no baseline. Results of an earlier gate in OUT are removed first.
 #
 #   JOB        the job file
 #   OLD, NEW   the sides, each one CHANGE of `ldapslam gate` or several, one a line
@@ -15,6 +15,31 @@ set -eu
 
 : "${JOB:?set JOB to the path of a job file}"
 out=${OUT:-gate}
+
+# a gate that was interrupted has this alone
+mark=$out/.gate.sh
+if [ -e "$mark" ] ||
+    { [ -f "$out/results.sqlite" ] && grep -qs '"ldapslam-gate/' "$out/gate.json"; }; then
+    for name in gate.html gate.pdf gate.txt gate.json gate.md gate.tap junit.xml badge.svg \
+        results.sqlite results.sqlite-wal results.sqlite-shm logs; do
+        rm -rf "${out:?}/$name" || exit 2
+    done
+    if [ -d "$out/spool" ]; then
+        # what interrupted agents kept; ledgers are of entries that are still there
+        if [ -n "$(find "$out/spool" -path '*/ledgers/*')" ]; then
+            echo "gate.sh: an earlier gate left entries, by the ledgers in '$out/spool'" >&2
+            echo "hint: ldapslam run --cleanup RUN, then remove the folder" >&2
+            exit 2
+        fi
+        rm -rf "$out/spool" || exit 2
+    fi
+elif [ -n "$(ls -A "$out" 2>/dev/null)" ]; then
+    echo "gate.sh: '$out' is not empty, and holds no results of a gate" >&2
+    echo "hint: name another folder with OUT, or remove it" >&2
+    exit 2
+fi
+# 1 would be a regression
+mkdir -p -m 700 "$out" && touch "$mark" || exit 2
 
 set -- gate "$JOB" --out "$out" --time "${TIME:-5m}"
 [ -z "${LAB:-}" ] || set -- "$@" --lab "$LAB"

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import stat
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -33,13 +34,19 @@ streams:
     load: {closed: {clients: 4}}
     operations: [{search: {base: "dc=example,dc=com", scope: base}}]
 """
-#: Stands for a gate: notes its arguments, leaves results, ends with $CODE.
+#: Stands for a gate: notes its arguments, leaves results where there are none ($CODE 6
+#: and 9: none, or not all of them), ends with $CODE.
 STUB = """\
 #!/bin/sh
 printf '%s\\n' "$@" > "$NOTES"
 mkdir -p "$OUT"
+[ ! -e "$OUT/results.sqlite" ] || exit 2
+[ "$CODE" != 6 ] || exit 6
+touch "$OUT/results.sqlite"
+[ "$CODE" != 9 ] || exit 9
 echo '# the summary' > "$OUT/gate.md"
-echo '{"answer": "cannot tell"}' > "$OUT/gate.json"
+touch "$OUT/junit.xml"
+echo '{"schema": "ldapslam-gate/1", "answer": "cannot tell"}' > "$OUT/gate.json"
 exit "$CODE"
 """
 
@@ -66,7 +73,9 @@ def shell(
     )
 
 
-def test_the_script_runs_a_gate_and_ends_with_its_exit_code(tmp_path: Path) -> None:
+def test_the_script_runs_a_gate_and_ends_with_its_exit_code(
+    tmp_path: Path, stub: Path
+) -> None:
     (tmp_path / "gate.yaml").write_text(JOB)
     quick, slow = (Responder(delays=[(1, ms * 1_000_000)]) for ms in (1, 4))
     quick.start()
@@ -91,6 +100,56 @@ def test_the_script_runs_a_gate_and_ends_with_its_exit_code(tmp_path: Path) -> N
     assert ended.returncode == codes[found["answer"]], ended.stderr
     assert summary.read_text() == (tmp_path / "gate" / "gate.md").read_text()
     assert found["answer"] in (tmp_path / "gate" / "badge.svg").read_text()
+    assert stat.S_IMODE((tmp_path / "gate").stat().st_mode) == 0o700
+    # the next one ends without an answer: nothing is left that may be taken for one
+    more = {"LDAPSLAM": str(stub), "NOTES": str(tmp_path / "notes"), "CODE": "6"}
+    again = shell(str(CI / "gate.sh"), tmp_path, {**variables, **more, "OUT": "gate"})
+    assert again.returncode == 6, again.stderr
+    assert [one.name for one in (tmp_path / "gate").iterdir()] == [".gate.sh"]
+    assert summary.read_text().count("## gate of gate") == 1
+
+
+@pytest.mark.parametrize("code", ["0", "6", "9"])
+def test_the_script_removes_what_an_earlier_gate_left(
+    tmp_path: Path, stub: Path, code: str
+) -> None:
+    """Also where it was interrupted; and what is not a gate's stays."""
+    variables = {
+        "JOB": "my job.yaml",
+        "OUT": "of/the gate",
+        "LDAPSLAM": str(stub),
+        "NOTES": str(tmp_path / "notes"),
+    }
+    first = shell(str(CI / "gate.sh"), tmp_path, {**variables, "CODE": code})
+    assert first.returncode == int(code), first.stderr
+    spool = tmp_path / "of" / "the gate" / "spool" / "local-1"
+    spool.mkdir(parents=True)
+    kept = spool.parents[1] / "mine.txt"
+    kept.touch()
+    second = shell(str(CI / "gate.sh"), tmp_path, {**variables, "CODE": "0"})
+    assert second.returncode == 0, second.stderr
+    assert (kept.exists(), spool.exists()) == (True, False)
+    ledger = spool / "ledgers" / "run-1" / "readers-0-0.ledger"
+    ledger.parent.mkdir(parents=True)
+    ledger.touch()
+    third = shell(str(CI / "gate.sh"), tmp_path, {**variables, "CODE": "0"})
+    assert (third.returncode, ledger.exists()) == (2, True)
+    assert "hint: ldapslam run --cleanup RUN" in third.stderr
+    assert not (tmp_path / "of" / "the gate" / "junit.xml").exists()
+
+
+@pytest.mark.parametrize("name", ["gate.json", "results.sqlite", "job.yaml"])
+def test_the_script_refuses_a_folder_of_others(
+    tmp_path: Path, stub: Path, name: str
+) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / name).write_text('"ldapslam-gate/1"')
+    variables = {"JOB": "j", "OUT": "out", "LDAPSLAM": str(stub), "NOTES": "notes"}
+    ended = shell(str(CI / "gate.sh"), tmp_path, {**variables, "CODE": "0"})
+    assert ended.returncode == 2
+    assert "hint: name another folder with OUT" in ended.stderr
+    assert [one.name for one in tmp_path.iterdir() if one != stub] == ["out"]
+    assert [one.name for one in (tmp_path / "out").iterdir()] == [name]
 
 
 def test_the_script_hands_each_line_on_as_one_argument(
@@ -120,11 +179,17 @@ def test_the_script_says_that_it_needs_a_job(tmp_path: Path) -> None:
     assert "set JOB to the path of a job file" in ended.stderr
 
 
-@pytest.mark.parametrize("code", [0, 1, 3])
-def test_the_composite_action(tmp_path: Path, stub: Path, code: int) -> None:
+@pytest.mark.parametrize(
+    ("code", "cannot_tell", "ends"),
+    [(0, "fail", 0), (1, "warn", 1), (3, "fail", 3), (3, "warn", 0), (3, "", 2)],
+)
+def test_the_composite_action(
+    tmp_path: Path, stub: Path, code: int, cannot_tell: str, ends: int
+) -> None:
     action = yaml.safe_load((CI / "github" / "action.yml").read_text())
     inputs = {name: one.get("default", "") for name, one in action["inputs"].items()}
-    inputs |= {"job": "search.yaml", "old": "a", "new": "b"}
+    assert inputs["cannot-tell"] == "fail"
+    inputs |= {"job": "search.yaml", "old": "a", "new": "b", "cannot-tell": cannot_tell}
     install, gate, keep = action["runs"]["steps"]
     # the package that it installs is this one
     [source] = re.findall(r"\$GITHUB_ACTION_PATH/\S+(?=\")", install["run"])
@@ -145,14 +210,32 @@ def test_the_composite_action(tmp_path: Path, stub: Path, code: int) -> None:
         "CODE": str(code),
     }
     ended = shell(gate["run"], tmp_path, variables)
-    assert ended.returncode == code, ended.stderr
+    assert ended.returncode == ends, ended.stderr
+    assert ("::warning " in ended.stdout) == ((code, cannot_tell) == (3, "warn"))
+    if ends == 2:
+        assert "::error::cannot-tell: expected fail or warn" in ended.stdout
+        return
     assert output.read_text() == "answer=cannot tell\n"
     assert (tmp_path / "summary.md").read_text() == "# the summary\n"
-    assert (keep["if"], _filled(keep["with"]["path"], inputs)) == ("always()", "gate")
+    assert keep["if"] == "always() && steps.gate.outcome != 'skipped'"
+    assert _filled(keep["with"]["path"], inputs) == "gate"
+
+
+def test_artifacts_of_the_action_have_names_of_their_own() -> None:
+    """Of jobs, of a matrix, of attempts; two of one name are an error of upload."""
+    action = yaml.safe_load((CI / "github" / "action.yml").read_text())
+    name = action["inputs"]["name"]["default"]
+    assert "${{ github.job }}-${{ strategy.job-index }}" in name
+    with_ = action["runs"]["steps"][-1]["with"]
+    assert with_["name"] == "${{ inputs.name }}"
+    assert with_["overwrite"] is True
+    # GitHub takes no expression in a description
+    texts = [one["description"] for one in action["inputs"].values()]
+    assert not [one for one in texts if "${{" in one]
 
 
 def _filled(text: str, inputs: Mapping[str, str]) -> str:
-    return re.sub(r"\$\{\{ inputs\.(\w+) \}\}", lambda match: inputs[match[1]], text)
+    return re.sub(r"\$\{\{ inputs\.([\w-]+) \}\}", lambda one: inputs[one[1]], text)
 
 
 def test_the_gitlab_job(tmp_path: Path, stub: Path) -> None:
@@ -180,7 +263,13 @@ def test_the_jenkins_stage(tmp_path: Path, stub: Path) -> None:
     (tmp_path / "ldapslam").symlink_to(ROOT)
     [script] = re.findall(r"sh\(script: '([^']*)'", text)
     notes = tmp_path / "notes"
-    more = {**variables, "NOTES": str(notes), "CODE": "1"}
-    assert shell(script, tmp_path, more).returncode == 1
+    # two builds in a workspace that is kept, and one that ends without an answer
+    for code in (1, 0, 6):
+        more = {**variables, "NOTES": str(notes), "CODE": str(code)}
+        assert shell(script, tmp_path, more).returncode == code
     assert "--lab\nslapd\n" in notes.read_text()
+    assert not (tmp_path / "gate" / "junit.xml").exists()
     assert text.count("{") == text.count("}")
+    # nothing is published by a build whose gate never began
+    assert "post {" not in text
+    assert text.index("gate.sh'") < text.index('testResults: "${OUT}/junit.xml"')
