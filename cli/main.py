@@ -108,7 +108,7 @@ _SAME_AS = {
     "lint": "check",
     "start": "run",
     "quickstart": "demo",
-    "init": "job describe",
+    "init": "job new",
     "status": "show",
     "stop": "cancel",
     "searchrate": "search",

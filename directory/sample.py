@@ -38,12 +38,17 @@ def sample_of(
     uri: str, access: ConnectionSettings, base: str | None, most: int
 ) -> Sample:
     """Reads at most so many entries; without a base, of the server's first suffix that
-    has any. TargetError and those of `connect`."""
+    has any that may be read. TargetError and those of `connect`."""
     connection = connect(uri, access)
     try:
         bases = [base] if base is not None else list(_suffixes(connection))
         for one in bases:
-            found = _sample(connection, one, most)
+            try:
+                found = _sample(connection, one, most)
+            except ldap.INSUFFICIENT_ACCESS:
+                if base is not None:
+                    raise
+                continue
             if found is not None:
                 return found
     except ldap.LDAPError as error:

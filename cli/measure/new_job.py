@@ -32,7 +32,12 @@ _SAMPLE = 2_000
         "-r --rate RATE", "Searches per second, in an open loop: 50/s.", default="50/s"
     ),
     option("-d --duration TIME", "Length of the measurement.", default="30s"),
-    option("--sample N", "Most entries that are read.", type=int, default=_SAMPLE),
+    option(
+        "--sample N",
+        "Most entries that are read.",
+        type=click.IntRange(1),  # 0 is no limit in LDAP
+        default=_SAMPLE,
+    ),
 )
 @in_words_of_options()
 def new_command(uri: str, file: Path, **given: Any) -> ExitCode:

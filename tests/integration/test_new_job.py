@@ -11,7 +11,16 @@ import pytest
 from ldapslam.base.errors import ExitCode
 from ldapslam.lab import Lab
 from support.command_line import ldapslam
-from support.fake_ldap import FakeLdap, answer_with
+from support.fake_ldap import (
+    SEARCH_ENTRY,
+    FakeLdap,
+    Peer,
+    Request,
+    answer_with,
+    message,
+    result,
+    tlv,
+)
 
 
 @pytest.mark.parametrize("is_bound", [False, True])
@@ -68,3 +77,40 @@ def test_a_directory_that_refuses_searches_is_told(tmp_path: Path) -> None:
         made = ldapslam("job", "new", server.uri, "first.yaml", cwd=tmp_path)
     assert made.returncode == ExitCode.TARGET
     assert "hint: " in made.stderr
+
+
+def _found(request: Request, name: bytes, *values: bytes) -> bytes:
+    of_name = tlv(0x31, b"".join(tlv(0x04, one) for one in values))
+    attributes = tlv(0x30, tlv(0x30, tlv(0x04, name) + of_name))
+    return message(request.message_id, SEARCH_ENTRY, tlv(0x04, b"o=x") + attributes)
+
+
+def _second_suffix_alone(peer: Peer, request: Request) -> bool:
+    """Of two: the first may not be read."""
+    if request.content.startswith(tlv(0x04, b"o=closed")):
+        return peer.send(result(request, 50))
+    if request.content.startswith(tlv(0x04, b"o=open")):
+        return peer.send(_found(request, b"uid", b"anna") + result(request))
+    suffixes = _found(request, b"namingContexts", b"o=closed", b"o=open")
+    return peer.send(suffixes + result(request))
+
+
+def test_a_suffix_that_may_not_be_read_is_passed_over(tmp_path: Path) -> None:
+    with FakeLdap(_second_suffix_alone) as server:
+        made = ldapslam("job", "new", server.uri, "first.yaml", cwd=tmp_path)
+        chosen = ldapslam(
+            *("job", "new", server.uri, "second.yaml", "--base", "o=closed"),
+            cwd=tmp_path,
+        )
+    assert made.returncode == 0, made.stderr
+    assert "base: o=open" in (tmp_path / "first.yaml").read_text()
+    assert chosen.returncode == ExitCode.TARGET
+    assert "insufficient" in chosen.stderr.lower()
+
+
+def test_a_sample_of_no_entry_is_refused(tmp_path: Path) -> None:
+    """0 is no limit in LDAP."""
+    arguments = ("ldap://127.0.0.1:1", "first.yaml", "--sample", "0")
+    made = ldapslam("job", "new", *arguments, cwd=tmp_path)
+    assert made.returncode == ExitCode.USAGE
+    assert "--sample" in made.stderr
