@@ -2,11 +2,11 @@
 """The runs of jobs over weeks: each figure's series, and where its level changed. Pure
 but for the files.
 
-A change is a step (reports/rules/steps.py), at a level that all
-series share: of figures that never change, one history in twenty shows one. It needs
-six runs on each side of a single series, more of several. INVALID runs take no part.
-What else changed between the two runs at a step, such as the server's version, is said
-with it; it need not be the cause.
+A change is a step (reports/rules/steps.py), at a level that all series share: of
+figures that never change, one history in twenty shows one. It needs five runs on each
+side, and more the smaller it is. INVALID runs take no part. What else changed between
+the two runs at a step, such as the server's version, is said with it; it need not be
+the cause.
 """
 
 from __future__ import annotations
@@ -231,10 +231,10 @@ def _change_table(changes: Sequence[tuple[Series, Change]]) -> Table:
         column("Change", lambda row: _change_cell(*row)),
         column("With it", lambda row: "; ".join(row[1].also) or NOTHING),
         notes=(
-            "By ranks, at a level that all series share: of figures that "
-            "never change, one history in twenty shows one. before, after: medians up "
-            "to the next change. With it: what else changed between the two runs; it "
-            "need not be the cause.",
+            "By ranks, and by the gap where levels do not overlap, at a level that "
+            "all series share: of figures that never change, one history in twenty "
+            "shows one. before, after: medians up to the next change. With it: what "
+            "else changed between the two runs; it need not be the cause.",
         ),
         limit=200,
     )

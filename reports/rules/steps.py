@@ -7,28 +7,30 @@ Olshen et al. 2004, Biostatistics 5, 557-572). Of a stretch of k of n values,
 
     Z = |sum of its ranks - k (n + 1) / 2| / sigma,  sigma^2 = k (n - k) (n + 1) / 12
 
-and as any permutation is as likely as another, t = Z sqrt((n - 2) / (n - 1 - Z^2)) has
-about Student's distribution of n - 2 degrees of freedom. With b, the normal quantile of
-the same p, the largest of all Z is chance with (Siegmund 1988, Biometrika 75; d is the
-shortest stretch as a share)
+and R^2 = Z^2 / (n - 1) is the share of the ranks' variance that lies between it and the
+others. As any permutation is as likely as another, t = sqrt((n - 2) R^2 / (1 - R^2))
+has about Student's distribution of n - 2 degrees of freedom. With b, the normal
+quantile of the same p, the largest of all Z is chance with (Siegmund 1988, Biometrika
+75; d is the shortest stretch as a share)
 
     p = b^3 phi(b) / 2 * integral from d to 1 - d of nu(b / sqrt(n u (1 - u)))^2
         / (u^2 (1 - u)) du
 
+Ranks cannot tell a wide gap from a narrow one. Where all values of the stretch lie on
+one side of all others, R^2 is that of the values themselves, if it is larger: else few
+values would never show even a step of a hundred standard deviations.
+
 A drift must not be taken for steps: the levels have to fit better than a line, too.
 Then each part is looked at in turn. Blocks that follow each other are seldom
-independent: as in steady.py, Z is smaller by sqrt((1 + r) / (1 - r)), and n by its
-square.
+independent: as in steady.py, they tell as much as n (1 - r) / (1 + r) that are.
 """
 
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import ndtr, ndtri, stdtr
 
 from ldapslam.reports.rules.lines import theil_sen
@@ -41,15 +43,18 @@ from ldapslam.reports.rules.steady import (
 
 #: Of each side of a step.
 _LEAST_SIDE = 5
+#: However alike neighbours are: Student's distribution needs more than two.
+_LEAST_INDEPENDENT = 5.0
 #: The formula for p falls from sqrt(3) on; at 37 it is below any limit.
 _LEAST_B, _LARGEST_B = math.sqrt(3), 37.0
 #: How much better levels have to fit than a line: twice the logarithm of how much
 #: likelier they are, were what is left of Laplace's distribution. By simulation, a
 #: drift is then taken for a step in about the share of the limit.
 _BETTER = 3.0
+#: Of more values, a line is that of the medians of this many blocks: it takes the
+#: slopes of all pairs.
+_LINE_BLOCKS = 400
 _ZERO = 1e-12
-
-Places = npt.NDArray[np.intp]
 
 
 def step_places(at_s: Floats, values: Floats, limit: float) -> list[int]:
@@ -57,8 +62,10 @@ def step_places(at_s: Floats, values: Floats, limit: float) -> list[int]:
     n = values.size
     if n < 2 * _LEAST_SIDE:
         return []
-    z, places = largest_stretch(values)
+    share, places = largest_stretch(values)
+    places = _moved(values, places)
     parts = np.split(values, places)
+    share = max(share, _share_of_gap(parts[1], np.concatenate(parts[::2])))
     levels = [float(np.median(part)) for part in parts]
     around = np.concatenate(
         [part - level for part, level in zip(parts, levels, strict=True)]
@@ -66,8 +73,7 @@ def step_places(at_s: Floats, values: Floats, limit: float) -> list[int]:
     fitted = len(parts)
     # as in steady.py, but levels where they differ most make r lower than a line does
     r = (n * autocorrelation(around) + 2 * fitted) / (n - 2 * fitted)
-    widening = widened_by(r)
-    independent = n / widening**2
+    independent = max(n / widened_by(r) ** 2, _LEAST_INDEPENDENT)
     places = [
         place
         for place, (before, after) in zip(places, pairwise(levels), strict=True)
@@ -75,8 +81,7 @@ def step_places(at_s: Floats, values: Floats, limit: float) -> list[int]:
     ]
     if (
         not places
-        or independent < _LEAST_SIDE
-        or chance(z / widening, n, independent) > limit
+        or chance(share, n, independent) > limit
         or 2 * independent * _likelier(at_s, values, around)
         < _BETTER * (fitted - 1 - math.log(limit))
     ):
@@ -89,41 +94,61 @@ def step_places(at_s: Floats, values: Floats, limit: float) -> list[int]:
 
 
 def largest_stretch(values: Floats) -> tuple[float, list[int]]:
-    """The largest Z, and the ends of its stretch that are not those of the values."""
+    """The largest R^2 of ranks, and the ends of its stretch that are not those of the
+    values."""
     n = values.size
-    # rank - (n + 1) / 2, the mean rank of values that are the same
-    ranks = np.sign(values[:, None] - values[None, :]).sum(1) / 2
+    ordered = np.sort(values)
+    # twice the rank less n + 1: the mean rank of values that are the same
+    ranks = np.searchsorted(ordered, values) - n
+    ranks += np.searchsorted(ordered, values, side="right")
     sums = np.concatenate(([0.0], np.cumsum(ranks)))
-    starts, ends, shares = _stretches(n)
-    variance = float(ranks @ ranks) / (n - 1)  # n (n + 1) / 12 without ties
-    z = np.abs(sums[ends] - sums[starts]) / np.sqrt(
-        np.maximum(variance, _ZERO) * shares
-    )
-    most = int(np.argmax(z))
-    places = (int(starts[most]), int(ends[most]))
-    return float(z[most]), [one for one in places if 0 < one < n]
+    most, places = 0.0, (_LEAST_SIDE, n)
+    for length in range(_LEAST_SIDE, n - _LEAST_SIDE + 1):
+        apart = np.abs(sums[length:] - sums[:-length])
+        # too few values before the stretch, or after it
+        apart[1:_LEAST_SIDE] = 0
+        apart[n - length - _LEAST_SIDE + 1 : n - length] = 0
+        start = int(np.argmax(apart))
+        found = float(apart[start]) ** 2 / (length * (n - length))
+        if found > most:
+            most, places = found, (start, start + length)
+    squares = float(np.square(ranks, dtype=np.float64).sum())
+    share = most * n / max(squares, _ZERO)
+    return share, [one for one in places if 0 < one < n]
 
 
-@lru_cache(maxsize=64)
-def _stretches(n: int) -> tuple[Places, Places, Floats]:
-    """Starts and ends of all stretches of n values that leave enough of each part, and
-    k (n - k) / n."""
-    starts, ends = np.triu_indices(n + 1, _LEAST_SIDE)
-    inside = (starts == 0) | (starts >= _LEAST_SIDE)
-    inside &= (ends == n) | (ends <= n - _LEAST_SIDE)
-    inside &= ends - starts <= n - _LEAST_SIDE
-    starts, ends = starts[inside], ends[inside]
-    lengths = ends - starts
-    return starts, ends, lengths * (n - lengths) / n
+def _moved(values: Floats, places: list[int]) -> list[int]:
+    """To where the levels leave least: ranks of the longer side may draw an end of the
+    stretch into it."""
+    levels = [np.median(part) for part in np.split(values, places)]
+    edges = [0, *places, values.size]
+    found: list[int] = []
+    for place, (before, after) in enumerate(pairwise(levels), 1):
+        first = (found[-1] if found else 0) + _LEAST_SIDE
+        last = edges[place + 1] - _LEAST_SIDE
+        nearer = np.abs(values - before) - np.abs(values - after)
+        left = np.cumsum(nearer)[first - 1 : last]
+        found.append(first + int(np.argmin(left)))
+    return found
 
 
-def chance(z: float, n: int, independent: float) -> float:
-    """p of the largest Z of n values that tell as much as so many independent ones."""
-    left = independent - 1 - z**2
-    if left <= 0:
+def _share_of_gap(one: Floats, other: Floats) -> float:
+    """R^2 of values; zero where the two overlap."""
+    if one.min() <= other.max() and other.min() <= one.max():
+        return 0.0
+    both = np.concatenate((one, other))
+    within = one.size * one.var() + other.size * other.var()
+    return 1 - float(within / (both.size * both.var()))
+
+
+def chance(share: float, n: int, independent: float) -> float:
+    """p of the largest R^2 of n values that tell as much as so many independent
+    ones."""
+    if share >= 1:
         return 0.0
     freedom = independent - 2
-    b = -float(ndtri(stdtr(freedom, -z * math.sqrt(freedom / left))))
+    t = math.sqrt(freedom * share / (1 - share))
+    b = -float(ndtri(stdtr(freedom, -t)))
     b = min(max(b, _LEAST_B), _LARGEST_B)
     u = np.linspace(_LEAST_SIDE / n, 1 - _LEAST_SIDE / n, 101)
     x = b / np.sqrt(n * u * (1 - u)) / 2
@@ -139,7 +164,14 @@ def _density(x: Floats | float) -> Floats:
 
 def _likelier(at_s: Floats, values: Floats, around: Floats) -> float:
     """Logarithm of how much less the levels leave than the line, a value."""
-    line = theil_sen(at_s, values)
+    line = theil_sen(_blocks(at_s), _blocks(values))
     of_line = np.abs(values - line.level - line.slope * at_s).sum()
     # both sums are zero where nothing changes
     return float(np.log((of_line + _ZERO) / (np.abs(around).sum() + _ZERO)))
+
+
+def _blocks(values: Floats) -> Floats:
+    if values.size <= _LINE_BLOCKS:
+        return values
+    parts = np.array_split(values, _LINE_BLOCKS)
+    return np.array([np.median(part) for part in parts])

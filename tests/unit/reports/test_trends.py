@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Sequence
 from typing import Any
 
@@ -84,21 +85,92 @@ def test_the_interval_of_a_slope_covers_it(r: float, least: float) -> None:
 
 
 @pytest.mark.parametrize("r", [0.0, 0.5])
-@pytest.mark.parametrize("drift", [0.0, 0.15])
+@pytest.mark.parametrize("drift", [0.0, 9.0])
 @pytest.mark.parametrize("figures", [1, 4])
 def test_chance_and_drifts_are_no_steps(figures: int, drift: float, r: float) -> None:
     """Of runs with so many figures, some have one with a step. Levels near 100, so that
     a standard deviation of 4 is more than LEAST_SHIFT."""
-    rng = np.random.default_rng(12)
-    line = 100 + drift * AT_S
+    _assert_few_false_steps(60, figures, drift, r, FEW_RUNS)
+
+
+@pytest.mark.parametrize("r", [0.0, 0.5])
+@pytest.mark.parametrize("drift", [0.0, 14.0])
+@pytest.mark.parametrize("count", [16, 22, 30])
+def test_chance_and_drifts_are_no_steps_of_short_histories(
+    count: int, drift: float, r: float
+) -> None:
+    """Of an operation's five figures."""
+    _assert_few_false_steps(count, 5, drift, r, FEW_RUNS)
+
+
+@pytest.mark.accuracy
+@pytest.mark.parametrize("r", [0.0, 0.5])
+@pytest.mark.parametrize("drift", [0.0, 9.0])
+def test_chance_and_drifts_are_no_steps_of_twelve_figures(
+    drift: float, r: float
+) -> None:
+    _assert_few_false_steps(60, 12, drift, r, RUNS)
+
+
+def _assert_few_false_steps(
+    count: int, figures: int, drift: float, r: float, runs: int
+) -> None:
+    rng = np.random.default_rng(17)
+    at = np.arange(float(count))
+    line = 100 + drift * at / count
     found = sum(
         any(
-            step_places(AT_S, line + 4 * autoregressive(rng, 60, r), 0.05 / figures)
+            step_places(at, line + 4 * autoregressive(rng, count, r), 0.05 / figures)
             for _ in range(figures)
+        )
+        for _ in range(runs)
+    )
+    assert found / runs <= 0.07
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "deviations", "figures", "r"),
+    [
+        # few values, and a gap that ranks cannot tell from a narrow one
+        (8, 8, 100, 5, 0),
+        (8, 8, 100, 5, 0.5),
+        (8, 8, 100, 20, 0),
+        (6, 6, 100, 1, 0),
+        # the last ones before it may rank like those after it
+        (60, 8, 10, 5, 0),
+    ],
+)
+def test_a_wide_step_is_found_where_it_is(
+    before: int, after: int, deviations: float, figures: int, r: float
+) -> None:
+    rng = np.random.default_rng(18)
+    count = before + after
+    at = np.arange(float(count))
+    levels = np.where(at < before, 100, 200)
+    exactly = sum(
+        before
+        in step_places(
+            at,
+            levels + 100 / deviations * autoregressive(rng, count, r),
+            0.05 / figures,
         )
         for _ in range(FEW_RUNS)
     )
-    assert found / FEW_RUNS <= 0.07
+    assert exactly / FEW_RUNS >= 0.95
+
+
+def test_long_histories_take_little_memory() -> None:
+    rng = np.random.default_rng(19)
+    at = np.arange(2000.0)
+    values = np.where(at < 1200, 100, 120) + rng.normal(0, 1, at.size)
+    tracemalloc.start()
+    try:
+        for count in (1900, 2000):
+            assert step_places(at[:count], values[:count], 0.01) == [1200]
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak_bytes < 10e6
 
 
 @pytest.mark.parametrize(
@@ -134,8 +206,8 @@ def test_p_of_a_step_is_how_often_chance_makes_one(size: int) -> None:
     rng = np.random.default_rng(15)
     p = []
     for _ in range(4 * RUNS):
-        z, _ = largest_stretch(rng.permutation(np.arange(float(size))))
-        p.append(chance(z, size, size))
+        share, _ = largest_stretch(rng.permutation(np.arange(float(size))))
+        p.append(chance(share, size, size))
     for limit in (0.05, 0.01):
         assert 0.5 * limit <= np.mean(np.array(p) <= limit) <= 1.5 * limit
 

@@ -58,9 +58,11 @@ def result(
     }
 
 
-def nights(count: int = 30, step_at: int = 20, rise: float = 1.2) -> list[Run]:
+def nights(
+    count: int = 30, step_at: int = 20, rise: float = 1.2, seed: int = 1
+) -> list[Run]:
     """Throughput varies by 2 %; p99 rises at one night, with a new version."""
-    rng = np.random.default_rng(1)
+    rng = np.random.default_rng(seed)
     found = []
     for night in range(count):
         is_later = night >= step_at
@@ -87,6 +89,15 @@ def test_a_step_is_found_with_what_came_with_it() -> None:
     assert change.after / change.before == pytest.approx(1.2, rel=0.03)
     assert found.is_worse(change)
     assert change.also == ("version of server 1: 2.6.7 → 2.6.8",)
+
+
+def test_a_time_that_doubles_is_found_after_eight_nights() -> None:
+    found = sum(
+        [change.run.run_id for one in series_of(runs) for change in one.changes]
+        == ["lookups-8"]
+        for runs in (nights(16, 8, rise=2.0, seed=seed) for seed in range(40))
+    )
+    assert found >= 38
 
 
 def test_what_does_not_change_has_no_step() -> None:
