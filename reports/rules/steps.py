@@ -18,7 +18,8 @@ quantile of the same p, the largest of all Z is chance with (Siegmund 1988, Biom
 
 Ranks cannot tell a wide gap from a narrow one. Where all values of the stretch lie on
 one side of all others, R^2 is that of the values themselves, if it is larger: else few
-values would never show even a step of a hundred standard deviations.
+values would never show even a step of a hundred standard deviations. So the stretch is
+also looked for whose values differ most.
 
 A drift must not be taken for steps: the levels have to fit better than a line, too.
 Then each part is looked at in turn. Blocks that follow each other are seldom
@@ -50,7 +51,7 @@ _LEAST_B, _LARGEST_B = math.sqrt(3), 37.0
 #: How much better levels have to fit than a line: twice the logarithm of how much
 #: likelier they are, were what is left of Laplace's distribution. By simulation, a
 #: drift is then taken for a step in about the share of the limit.
-_BETTER = 3.0
+_BETTER = 3.1
 #: Of more values, a line is that of the medians of this many blocks: it takes the
 #: slopes of all pairs.
 _LINE_BLOCKS = 400
@@ -62,10 +63,8 @@ def step_places(at_s: Floats, values: Floats, limit: float) -> list[int]:
     n = values.size
     if n < 2 * _LEAST_SIDE:
         return []
-    share, places = largest_stretch(values)
-    places = _moved(values, places)
+    share, places = _most_apart(values)
     parts = np.split(values, places)
-    share = max(share, _share_of_gap(parts[1], np.concatenate(parts[::2])))
     levels = [float(np.median(part)) for part in parts]
     around = np.concatenate(
         [part - level for part, level in zip(parts, levels, strict=True)]
@@ -93,15 +92,29 @@ def step_places(at_s: Floats, values: Floats, limit: float) -> list[int]:
     return found[:-1]
 
 
-def largest_stretch(values: Floats) -> tuple[float, list[int]]:
-    """The largest R^2 of ranks, and the ends of its stretch that are not those of the
-    values."""
-    n = values.size
+def _most_apart(values: Floats) -> tuple[float, list[int]]:
+    """R^2 of the stretch that differs most, by ranks or by a gap, and its places."""
+    share, places = largest_stretch(_ranks(values))
+    best = share, _moved(values, places)
+    _, by_gap = largest_stretch(values)
+    for found in (best[1], _moved(values, by_gap)):
+        best = max(best, (_share_of_gap(values, found), found))
+    return best
+
+
+def _ranks(values: Floats) -> Floats:
+    """Twice the rank: the mean rank of values that are the same."""
     ordered = np.sort(values)
-    # twice the rank less n + 1: the mean rank of values that are the same
-    ranks = np.searchsorted(ordered, values) - n
+    ranks: Floats = np.searchsorted(ordered, values).astype(np.float64)
     ranks += np.searchsorted(ordered, values, side="right")
-    sums = np.concatenate(([0.0], np.cumsum(ranks)))
+    return ranks
+
+
+def largest_stretch(values: Floats) -> tuple[float, list[int]]:
+    """The largest R^2, and the ends of its stretch that are not those of the values."""
+    n = values.size
+    around = values - values.mean()
+    sums = np.concatenate(([0.0], np.cumsum(around)))
     most, places = 0.0, (_LEAST_SIDE, n)
     for length in range(_LEAST_SIDE, n - _LEAST_SIDE + 1):
         apart = np.abs(sums[length:] - sums[:-length])
@@ -112,8 +125,7 @@ def largest_stretch(values: Floats) -> tuple[float, list[int]]:
         found = float(apart[start]) ** 2 / (length * (n - length))
         if found > most:
             most, places = found, (start, start + length)
-    squares = float(np.square(ranks, dtype=np.float64).sum())
-    share = most * n / max(squares, _ZERO)
+    share = most * n / max(float(around @ around), _ZERO)
     return share, [one for one in places if 0 < one < n]
 
 
@@ -132,13 +144,14 @@ def _moved(values: Floats, places: list[int]) -> list[int]:
     return found
 
 
-def _share_of_gap(one: Floats, other: Floats) -> float:
-    """R^2 of values; zero where the two overlap."""
+def _share_of_gap(values: Floats, places: list[int]) -> float:
+    """R^2 of the stretch between the places; zero where it overlaps the others."""
+    before, one, *after = np.split(values, places)
+    other = np.concatenate((before, *after))
     if one.min() <= other.max() and other.min() <= one.max():
         return 0.0
-    both = np.concatenate((one, other))
     within = one.size * one.var() + other.size * other.var()
-    return 1 - float(within / (both.size * both.var()))
+    return 1 - float(within / (values.size * values.var()))
 
 
 def chance(share: float, n: int, independent: float) -> float:
