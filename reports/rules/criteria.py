@@ -135,7 +135,9 @@ def _judge(
     if not found:
         nothing = Judged(Outcome.MISSED, None, "no data", "", "nothing matches it")
         return _result(threshold, nothing, "", is_default)
-    sign = 1 if threshold.comparison.startswith("<") else -1
+    # of a time, the longest is the worst
+    is_upper = threshold.comparison.startswith("<") or bool(threshold.hold_ns)
+    sign = 1 if is_upper else -1
     of = max(
         found,
         key=lambda name: (
@@ -168,7 +170,7 @@ def _by_part(
         one = OperationRange(threshold, key, totals, evidence, blamed, share)
         done = totals.completed_in_measure
         if not share:
-            yield name, _of_nothing(threshold, done, window_s)
+            yield name, _of_nothing(threshold, done, window_s, blamed)
         elif threshold.metric == "throughput":
             yield name, one.rate(done / window_s if window_s else None)
         elif threshold.metric in SHARES:
@@ -180,12 +182,15 @@ def _by_part(
             yield name, one.percentile(us_of(times.reliable_percentile(p)))
 
 
-def _of_nothing(threshold: Threshold, done: int, window_s: float | None) -> Judged:
+def _of_nothing(
+    threshold: Threshold, done: int, window_s: float | None, blamed: frozenset[str]
+) -> Judged:
     """Of a server, or an agent, to which, or by which, nothing was sent in the measure
     phase. A server that is there has requests; an agent's silence is its own."""
     detail = "nothing was sent there"
-    if threshold.per == "agent":
-        return Judged(Outcome.UNCERTAIN, None, "no data", "", "it sent nothing")
+    if threshold.per == "agent" or blamed:
+        detail = "it sent nothing" if threshold.per == "agent" else detail
+        return Judged(Outcome.UNCERTAIN, None, "no data", "", detail)
     if threshold.metric == "throughput" and threshold.holds(done / (window_s or 1)):
         return Judged(Outcome.MET, 0.0, threshold.format(0.0), "")
     return Judged(Outcome.MISSED, None, "no data", "", detail)

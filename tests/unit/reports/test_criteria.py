@@ -960,6 +960,17 @@ def test_a_server_to_which_nothing_was_sent_misses_it(
     assert f"at {other}" in found.shown
 
 
+def test_the_operation_that_missed_it_for_longest_is_named() -> None:
+    slow_s = in_seconds({3, 4, 5, 6, 7, 8}, instead(dropped=400))
+    found = summary_of(
+        "*.*.throughput > 30/s for 5s",
+        change=lambda second, one: {**slow_s(second, one), "rare": rare(20, 1)},
+        stream=BOTH,
+    )
+    assert found.thresholds[0].value == 20
+    assert "load.rare" in found.thresholds[0].shown
+
+
 def test_what_is_of_no_server_stays_with_the_default() -> None:
     servers = {"ldap://a": (0.5, 1), "ldap://b": (0.5, 1)}
     found = summary_of(
