@@ -48,6 +48,8 @@ _BATCHES = (
     "other load of the hosts, so that a difference may come from that alone. Three "
     "runs a side would show it."
 )
+#: Of what differs by batches.
+_ONLY = ", between these two runs only; repeats vary more"
 _FAMILY = (
     "adj. p: by Holm, over all {tests} tests of the comparison; higher and lower are "
     "said where it is below 0.05. Intervals are 95 %, each by itself. A difference "
@@ -321,7 +323,7 @@ def sentence_of(finding: Finding, tests: int) -> str:
     )
     size_text = f"{size} {unit} {HIGHER if is_rise else LOWER} ({near} to {far} {unit})"
     if finding.verdict in (HIGHER, LOWER):
-        return f"{what} is {size_text}"
+        return f"{what} is {size_text}{_ONLY if finding.sample == BY_BATCHES else ''}"
     seen = _detectable(finding)
     if low[0] == high[0]:
         return (

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from ldapslam.reports.comparing.comparison import (
+    HIGHER,
+    LOWER,
     Comparison,
     Finding,
     Side,
@@ -230,6 +232,17 @@ def test_single_runs_are_compared_by_batches(summary: Summary) -> None:
     )
     text = "\n".join(render_table(one) for one in tables_of(comparison))
     assert "does not see what varies from run to run" in text
+
+
+def test_a_difference_of_single_runs_says_that_repeats_vary_more(
+    summary: Summary,
+) -> None:
+    comparison = compare_sides([side("A", summary, 1.0), side("B", summary, 2.0)])
+    differing = [one for one in comparison.findings if one.verdict in (HIGHER, LOWER)]
+    assert differing
+    for one in differing:
+        sentence = sentence_of(one, comparison.tests)
+        assert sentence.endswith(" between these two runs only; repeats vary more")
 
 
 def test_an_invalid_run_is_left_out_unless_it_is_asked_for(summary: Summary) -> None:
