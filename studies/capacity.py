@@ -14,7 +14,7 @@ achieved no more than this one, which says the same. A confirmation that fails m
 its load one that does not hold, for good: a capacity is never one whose confirming run
 failed. An INVALID run is tried again, and after `patience` of them, those of the search
 and of the confirmation counted apart, its load counts as not held: no higher one could
-be certified.
+be certified. Where that ends the search, what held is only a lower bound.
 """
 
 from __future__ import annotations
@@ -77,6 +77,19 @@ class Found:
     #: The lowest load that did not hold, and its verdict; None: all of the range held.
     above: float | None
     above_verdict: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """INVALID where the generator or the evidence has ended the search: then it is
+        not known what the directory does not hold."""
+        if self.above_verdict == INVALID:
+            return INVALID
+        return FAIL if self.capacity is None else PASS
+
+    @property
+    def is_lower_bound(self) -> bool:
+        """Whether the directory may hold more than the capacity."""
+        return self.capacity is not None and self.above_verdict != FAIL
 
 
 @dataclass

@@ -23,7 +23,7 @@ from ldapslam.reports.document import (
 )
 from ldapslam.reports.typeset import NOT_AVAILABLE, count
 from ldapslam.studies.answer import operations_of
-from ldapslam.studies.capacity import INVALID, PASS, Found, Probe
+from ldapslam.studies.capacity import INVALID, Found, Probe
 from ldapslam.studies.figures import Figure
 from ldapslam.studies.report import figure_text, latest, verdict_cell, write_reports
 
@@ -72,25 +72,30 @@ class CapacityAnswer:
 
     @property
     def reasons(self) -> Sequence[str]:
-        """Why the load above the capacity does not hold."""
+        """Why the load above the capacity is not held, or not certified."""
         made = [
             one.result.get("reasons", ())
             for one in self.runs
             if one.probe.load == self.found.above
             and one.probe.verdict == self.found.above_verdict
         ]
-        return [f"{self._at(self.found.above)}: {one}" for one in (made or [()])[-1]]
+        return list((made or [()])[-1])
 
     @property
     def statement(self) -> str:
         """The answer in a sentence."""
         found = self.found
+        above = f"{self._at(found.above)} is {found.above_verdict}."
+        if found.verdict == INVALID:
+            why = "".join(f": {one}" for one in self.reasons[:1])
+            above = f"{self._at(found.above)} could not be certified{why}."
         if found.capacity is None:
-            return f"No capacity: {self._at(found.above)} is {found.above_verdict}."
-        held = f"Holds up to {self._at(found.capacity)}, confirmed by a longer run"
+            return f"No capacity: {above}"
         if found.above is None:
-            return f"{held}. All of the range holds: raise --to to find the limit."
-        return f"{held}. {self._at(found.above)} is {found.above_verdict}."
+            above = "All of the range holds: raise --to to find the limit."
+        bound = "at least up to" if found.is_lower_bound else "up to"
+        held = f"{bound} {self._at(found.capacity)}, confirmed by a longer run"
+        return f"Holds {held}. {above}"
 
     def _at(self, load: float | None) -> str:
         return f"{self.load}={load:.0f}"
@@ -112,6 +117,9 @@ def capacity_document(answer: CapacityAnswer) -> Document:
     found = answer.found
     capacity = "none" if found.capacity is None else count(round(found.capacity))
     above = "not found" if found.above is None else count(round(found.above))
+    is_invalid = found.verdict == INVALID
+    held = "holds at least" if found.is_lower_bound else "capacity"
+    not_held = "not certified" if is_invalid else "does not hold"
     place = ChartPlace(
         "capacity-curve",
         "Throughput and response time by load",
@@ -120,12 +128,14 @@ def capacity_document(answer: CapacityAnswer) -> Document:
     )
     return Document(
         title=f"capacity of {answer.job}",
-        verdict=found.above_verdict if found.capacity is None else PASS,
+        verdict=found.verdict,
         statement=answer.statement,
-        reasons=tuple(answer.reasons),
-        glance=(
-            Glance(answer.load, (("capacity", capacity), ("does not hold", above))),
+        # the statement has the first one of a load that was not certified
+        reasons=tuple(
+            f"{answer.load}={found.above:.0f}: {one}"
+            for one in answer.reasons[is_invalid:]
         ),
+        glance=(Glance(answer.load, ((held, capacity), (not_held, above))),),
         facts=(
             ("Job", answer.job),
             ("Load", answer.load),
@@ -143,9 +153,13 @@ def capacity_json(answer: CapacityAnswer) -> dict[str, Any]:
         "schema": SCHEMA,
         "load": answer.load,
         "objectives": list(answer.objectives),
+        "verdict": found.verdict,
+        "statement": answer.statement,
         "capacity": found.capacity,
+        "is_lower_bound": found.is_lower_bound,
         "above": found.above,
         "above_verdict": found.above_verdict or None,
+        "above_reasons": list(answer.reasons),
         "runs": [
             {
                 "load": one.probe.load,

@@ -109,6 +109,11 @@ class Journal:
             return content
         return None
 
+    def why(self, one: Ended) -> str:
+        """Why it has no result or is not PASS, as the end of a line."""
+        reasons = [one.error] if one.error else (self.result(one) or {}).get("reasons")
+        return f": {reasons[0]}" if reasons and one.verdict != "PASS" else ""
+
     def _append(self, content: Mapping[str, Any]) -> None:
         with self._file.open("a", encoding="utf-8") as out:
             out.write(_line(content) + "\n")

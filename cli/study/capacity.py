@@ -21,7 +21,7 @@ from ldapslam.cli.options import (
     job_argument,
     option,
 )
-from ldapslam.cli.outcome import put_report
+from ldapslam.cli.outcome import EXIT_OF_VERDICT, put_report
 from ldapslam.cli.study.study import coordinator_option
 
 if TYPE_CHECKING:
@@ -138,9 +138,7 @@ def capacity_command(
     put_report(
         capacity_document(answer), capacity_json(answer) if as_json else None, files
     )
-    if found.capacity is not None:
-        return ExitCode.PASS
-    return ExitCode.INVALID if found.above_verdict == "INVALID" else ExitCode.FAIL
+    return EXIT_OF_VERDICT[found.verdict]
 
 
 def _set(load: str, value: float) -> str:
@@ -190,7 +188,7 @@ def _search(
                 hint=f"see {journal.runs / ended.folder}.log",
             )
         made.append(_probe(journal, ended, rates))
-        say(_line(given["load"], made[-1]))
+        say(_line(given["load"], made[-1]) + journal.why(ended))
     return journal, wanted, made
 
 

@@ -126,8 +126,10 @@ def test_capacity_is_the_highest_load_that_holds(lab: Lab, tmp_path: Path) -> No
         *("--objective", f"{objective} and {also}", "--confirm-for", "2s", "--json"),
         cwd=tmp_path,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode in (0, 3), done.stdout + done.stderr
     found = json.loads(done.stdout)
+    # 3 where this host, not the throughput, was the limit
+    assert done.returncode == (3 if found["above_verdict"] == "INVALID" else 0)
     assert found["objectives"] == [objective, also]
     assert 1 <= found["capacity"] <= 3
     assert found["capacity"] < found["above"] <= 4

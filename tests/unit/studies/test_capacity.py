@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import json
 import random
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -24,6 +26,7 @@ from ldapslam.studies.capacity_report import (
     Tried,
     _lines,
     capacity_document,
+    write_capacity,
 )
 
 
@@ -278,3 +281,46 @@ def test_the_report_says_which_load_failed_and_shows_every_confirming_run() -> N
     assert [point[:2] for point in searched.points] == [(1e6, 5.0), (2e6, 8.0)]
     assert [point[:2] for point in confirming.points] == [(1e6, 6.0), (2e6, 300.0)]
     assert not confirming.is_joined
+
+
+def test_the_limit_of_the_generator_is_no_capacity_of_the_directory(
+    tmp_path: Path,
+) -> None:
+    reasons = ["clients waited for the generator: 55%", "and more"]
+    invalid = Tried(
+        Probe(23, verdict="INVALID"), "002", {"reasons": reasons, "streams": {}}
+    )
+    runs = (_tried(16, "PASS", 900, confirms=True), invalid, invalid)
+    found = Found(16, 23, "INVALID")
+    answer = CapacityAnswer("search", "clients", ["p99 < 2ms"], found, runs)
+    content = capacity_document(answer)
+    assert content.verdict == "INVALID"
+    assert content.statement == (
+        "Holds at least up to clients=16, confirmed by a longer run. clients=23 could "
+        "not be certified: clients waited for the generator: 55%."
+    )
+    assert content.reasons == ("clients=23: and more",)
+    write_capacity(answer, tmp_path)
+    for name in ("capacity.txt", "capacity.html"):
+        text = (tmp_path / name).read_text()
+        assert "not certified" in text, name
+        assert "does not hold" not in text, name
+    written = json.loads((tmp_path / "capacity.json").read_text())
+    assert (written["verdict"], written["is_lower_bound"]) == ("INVALID", True)
+    assert (written["above_verdict"], written["above_reasons"]) == ("INVALID", reasons)
+
+
+@pytest.mark.parametrize(
+    ("found", "verdict", "is_lower_bound"),
+    [
+        (Found(16, 17, "FAIL"), "PASS", False),
+        (Found(16, 17, "INVALID"), "INVALID", True),
+        (Found(16, None), "PASS", True),
+        (Found(None, 1, "FAIL"), "FAIL", False),
+        (Found(None, 1, "INVALID"), "INVALID", False),
+    ],
+)
+def test_a_search_is_pass_where_its_limit_is_known(
+    found: Found, verdict: str, is_lower_bound: bool
+) -> None:
+    assert (found.verdict, found.is_lower_bound) == (verdict, is_lower_bound)
