@@ -73,6 +73,11 @@ def plain(text: str) -> str:
     return inert(_THIN_GROUP.sub(",", text).replace(THIN, " "))
 
 
+def minute_utc(time_utc: str) -> str:
+    """`2026-11-26 00:25`, of a time as results have it."""
+    return time_utc[:16].replace("T", " ")
+
+
 def time_of_day(start_utc: str, after_s: float) -> str:
     """So many seconds after a time of day, to the second."""
     moment = datetime.fromisoformat(start_utc) + timedelta(seconds=after_s)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
@@ -28,6 +28,7 @@ from ldapslam.reports.document import (
     Cell,
     ChartPlace,
     Document,
+    Paragraph,
     Section,
     Table,
     column,
@@ -35,8 +36,9 @@ from ldapslam.reports.document import (
     table,
 )
 from ldapslam.reports.rules.steps import step_places
-from ldapslam.reports.typeset import NOT_AVAILABLE, NOTHING
+from ldapslam.reports.typeset import NOT_AVAILABLE, NOTHING, minute_utc
 from ldapslam.studies.answer import operations_of
+from ldapslam.studies.job_groups import Load, key_of, load_of, names_of
 from ldapslam.studies.report import figure_text, latest, verdict_cell, write_reports
 
 SCHEMA = "ldapslam-history/1"
@@ -53,6 +55,10 @@ _FIGURES: Mapping[str, Metric] = {
 #: Of runs before the last ones, which a table does not show.
 _SHOWN = 30
 _DAY_S = 86_400.0
+_METHOD = (
+    "By ranks, and by the gap where levels do not overlap, at a level that all series "
+    "share: of figures that never change, one history in twenty shows one."
+)
 
 
 @dataclass(frozen=True)
@@ -69,6 +75,7 @@ class Run:
     made: Mapping[str, str]
     #: Its report, as a link from the history's folder; empty: unknown.
     report: str = ""
+    load: Load = field(default_factory=dict)
 
     @property
     def at_s(self) -> float:
@@ -101,7 +108,18 @@ def run_of(result: Mapping[str, Any], report: str = "") -> Run | None:
             "ldapslam": str(manifest.get("ldapslam") or ""),
         },
         report=report,
+        load=load_of(manifest),
     )
+
+
+def by_load(runs: Iterable[Run]) -> list[Run]:
+    """With the name of their series as their job: runs of unlike loads have others."""
+    ordered = sorted(runs, key=lambda one: one.at_s)
+    loads: dict[str, list[Load]] = {}
+    for one in ordered:
+        loads.setdefault(one.job, []).append(one.load)
+    names = {job: names_of(job, of) for job, of in loads.items()}
+    return [replace(one, job=names[one.job][key_of(one.load)]) for one in ordered]
 
 
 class Change(NamedTuple):
@@ -193,7 +211,7 @@ def history_document(runs: Sequence[Run], series: Sequence[Series]) -> Document:
     changes = _changes(series)
     jobs = sorted({one.job for one in runs})
     worse = [(s, c) for s, c in changes if s.is_worse(c)]
-    times = sorted(one.t0_utc for one in runs)
+    times = sorted((one.t0_utc for one in runs), key=datetime.fromisoformat)
     return Document(
         title=f"History of {len(runs)} runs",
         verdict="",
@@ -203,9 +221,12 @@ def history_document(runs: Sequence[Run], series: Sequence[Series]) -> Document:
         ),
         reasons=(),
         glance=(),
-        facts=(("First run", times[0]), ("Last run", times[-1])),
+        facts=(
+            ("First run", f"{minute_utc(times[0])} UTC"),
+            ("Last run", f"{minute_utc(times[-1])} UTC"),
+        ),
         sections=(
-            Section("changes", "Changes", (_change_table(changes),)),
+            Section("changes", "Changes", (_change_block(changes),)),
             *(_job(place, name, runs, series) for place, name in enumerate(jobs)),
         ),
     )
@@ -217,12 +238,18 @@ def _changes(series: Sequence[Series]) -> list[tuple[Series, Change]]:
     return sorted(found, key=lambda pair: pair[1].run.at_s, reverse=True)
 
 
+def _change_block(changes: Sequence[tuple[Series, Change]]) -> Table | Paragraph:
+    if not changes:
+        return Paragraph(f"No change was found. {_METHOD}")
+    return _change_table(changes)
+
+
 def _change_table(changes: Sequence[tuple[Series, Change]]) -> Table:
     return table(
         "history-changes",
         "Where a figure changed, the newest first",
         changes,
-        column("Since", lambda row: row[1].run.t0_utc[:16].replace("T", " ")),
+        column("Since (UTC)", lambda row: minute_utc(row[1].run.t0_utc)),
         column("Run", lambda row: row[1].run.run_id),
         column("Job", lambda row: row[0].job),
         column("Figure", lambda row: row[0].title),
@@ -231,9 +258,7 @@ def _change_table(changes: Sequence[tuple[Series, Change]]) -> Table:
         column("Change", lambda row: _change_cell(*row)),
         column("With it", lambda row: "; ".join(row[1].also) or NOTHING),
         notes=(
-            "By ranks, and by the gap where levels do not overlap, at a level that "
-            "all series share: of figures that never change, one history in twenty "
-            "shows one. before, after: medians up to the next change. With it: what "
+            f"{_METHOD} before, after: medians up to the next change. With it: what "
             "else changed between the two runs; it need not be the cause.",
         ),
         limit=200,
@@ -265,10 +290,18 @@ def _job(
         f"history-{number}", title, "each valid run, by the day it began"
     )
     shown = (place,) if of_job else ()
-    return Section(f"job-{number}", name, (*shown, _runs(name, ours, of_job)))
+    # a table for each operation: all of them beside each other are too wide
+    operations = dict.fromkeys(one.operation for one in of_job) or [""]
+    tables = [
+        _runs(name, title, ours, [one for one in of_job if one.operation == title])
+        for title in operations
+    ]
+    return Section(f"job-{number}", name, (*shown, *tables))
 
 
-def _runs(name: str, runs: Sequence[Run], series: Sequence[Series]) -> Table:
+def _runs(
+    name: str, operation: str, runs: Sequence[Run], series: Sequence[Series]
+) -> Table:
     values = {
         (run.run_id, one.title): value
         for one in series
@@ -278,14 +311,14 @@ def _runs(name: str, runs: Sequence[Run], series: Sequence[Series]) -> Table:
     left_out = len(runs) - len(shown)
     return table(
         "history-runs",
-        f"Runs of {name}, the newest last",
+        f"{operation or 'Runs'} of {name}, the newest last",
         shown,
-        column("Began", lambda run: run.t0_utc[:16].replace("T", " ")),
+        column("Began (UTC)", lambda run: minute_utc(run.t0_utc)),
         column("Run", lambda run: Cell(run.run_id, link=run.report)),
         column("Verdict", lambda run: verdict_cell(run.verdict)),
         *(
             number(
-                f"{one.operation} {one.metric.title}",
+                one.metric.title,
                 lambda run, one=one: _value(  # type: ignore[misc]
                     one.metric, values.get((run.run_id, one.title))
                 ),

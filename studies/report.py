@@ -27,7 +27,13 @@ from ldapslam.reports.document import (
     number,
     table,
 )
-from ldapslam.reports.typeset import NOT_AVAILABLE, NOTHING, decimal, percent
+from ldapslam.reports.typeset import (
+    NOT_AVAILABLE,
+    NOTHING,
+    decimal,
+    minute_utc,
+    percent,
+)
 from ldapslam.studies.answer import Answer, Estimate, PointAnswer, Run, curve
 from ldapslam.studies.points import files_of
 
@@ -143,7 +149,7 @@ def _statement(answer: Answer) -> str:
 def _until(ended_utc: str | None) -> str:
     if ended_utc is None:
         return ""
-    return f", the last one ended {ended_utc[:16].replace('T', ' ')} UTC"
+    return f", the last one ended {minute_utc(ended_utc)} UTC"
 
 
 #: More of them would push the answer off its page.

@@ -46,6 +46,7 @@ def history_command(
     history.html is one page for all jobs, which any web server can show.
     """
     from ldapslam.studies.history import (
+        by_load,
         history_document,
         history_json,
         series_of,
@@ -67,6 +68,7 @@ def history_command(
             hint=f"name folders with a {_RESULT}, or a --store"
             + f"; of the jobs {', '.join(jobs)}" * bool(jobs),
         )
+    runs = by_load(runs)
     series = series_of(runs)
     make_folder(out)
     files = write_history(runs, series, out)
@@ -86,7 +88,11 @@ def _of_files(places: Sequence[Path], out: Path) -> Iterator[Run]:
                 f"there is no file or folder {str(place)!r}",
                 hint=f"name a {_RESULT}, or a folder with some below it",
             )
+        of_searches = 0
         for path in sorted(place.rglob(_RESULT)) if place.is_dir() else [place]:
+            if _is_of_a_study(path, place):
+                of_searches += 1
+                continue
             try:
                 content: Any = json.loads(path.read_text("utf-8"))
                 page = path.with_name("report.html")
@@ -97,6 +103,21 @@ def _of_files(places: Sequence[Path], out: Path) -> Iterator[Run]:
                 continue
             if run is not None:
                 yield run
+        if of_searches:
+            say(
+                f"{of_searches} runs of studies and searches below {place} are left "
+                "out; name their folders to see them"
+            )
+
+
+def _is_of_a_study(result: Path, place: Path) -> bool:
+    """Whether a study or a search below the place has made this run, as one of many."""
+    from ldapslam.studies.runner import JOURNAL, RUNS
+
+    if len(parts := result.relative_to(place).parts) < 4:
+        return False
+    study = result.parents[2]
+    return parts[-3] == RUNS and (study / JOURNAL).exists()
 
 
 def _of_store(url: str) -> Iterator[Run]:

@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 
 from ldapslam.cli import main
+from ldapslam.reports.formats.text import render_text
 from ldapslam.studies.history import (
     Run,
+    by_load,
     history_document,
     history_json,
     run_of,
@@ -170,3 +172,84 @@ def test_the_command_reads_the_results_below_a_folder(
     assert "is left out" in said.err
     assert main.run([*arguments, "--job", "other"]) == 2
     assert "there are no runs" in capsys.readouterr().err
+
+
+JOB = """
+vars: {clients: 4}
+job: lookups
+targets: {server: "ldap://one"}
+run: {duration: 10s}
+thresholds: [p99 < 1s]
+streams:
+  - name: readers
+    target: server
+    load: {closed: {clients: "${clients}"}}
+    operations: [{search: {base: "dc=example,dc=com"}}]
+"""
+
+
+def of_job(night: int, *overrides: str, text: str = JOB) -> dict[str, Any]:
+    made = result(night, 1e3, 3e3)
+    made["manifest"] |= {
+        "job_text": text,
+        "job_hash": f"{overrides}{text}",
+        "overrides": list(overrides),
+    }
+    return made
+
+
+def named(*results: dict[str, Any]) -> list[str]:
+    runs = [run for one in results if (run := run_of(one))]
+    return [one.job for one in by_load(runs)]
+
+
+def test_runs_of_unlike_loads_are_series_of_their_own() -> None:
+    found = named(of_job(0), of_job(1, "vars.clients=64"), of_job(2))
+    assert found == [
+        "lookups (clients 4)",
+        "lookups (clients 64)",
+        "lookups (clients 4)",
+    ]
+    assert len(set(named(of_job(0), of_job(1, "run.duration=20s")))) == 2
+    # of what cannot be read the hash tells, and there is nothing to name it by
+    assert len(set(named(of_job(0), of_job(1, text="job: [")))) == 2
+
+
+def test_where_servers_are_and_how_a_run_is_judged_is_no_other_load() -> None:
+    changes = 'targets.server="ldap://two:1389"', "thresholds=[p99 < 2s]", "seed=7"
+    assert named(of_job(0), of_job(1, *changes)) == ["lookups"] * 2
+
+
+def test_runs_of_studies_are_left_out_unless_they_are_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = tmp_path / "study-clients"
+    for number, folder in enumerate((study / "runs" / "001-1-1", tmp_path / "night")):
+        folder.mkdir(parents=True)
+        (folder / "result.json").write_text(json.dumps(result(number, 1e3, 3e3)))
+    (study / "runs.jsonl").touch()
+
+    def shown(place: Path) -> list[str]:
+        out = str(tmp_path / "pages")
+        assert main.run(["history", str(place), "--out", out, "--json"]) == 0
+        said = capsys.readouterr()
+        left_out = "1 runs of studies and searches" in said.err
+        assert left_out == (place == tmp_path)
+        return [one["run_id"] for one in json.loads(said.out)["runs"]]
+
+    assert shown(tmp_path) == ["lookups-1"]
+    assert shown(study) == ["lookups-0"]
+
+
+def test_a_history_without_a_change_says_so_and_fits_a_page() -> None:
+    made = [result(night, 5000.0 + night % 2, 3000.0) for night in range(12)]
+    for one in made:
+        stream = one["streams"]["readers"]
+        stream |= {name: stream["search"] for name in ("modify", "compare", "add")}
+    runs = [run for one in made if (run := run_of(one))]
+    content = history_document(runs, series_of(runs))
+    assert content.sections[0].blocks[0].kind == "paragraph"
+    assert ("First run", "2026-09-01 02:00 UTC") in content.facts
+    text = render_text(content)
+    assert "No change was found" in text
+    assert max(map(len, text.splitlines())) <= 100
