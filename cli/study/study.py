@@ -215,6 +215,7 @@ def _restore(study: Study, job: Job, folder: Path) -> ExitCode:
 def _make_runs(
     study: Study, file: Path, points: Sequence[Point], runner: Runner
 ) -> None:
+    from ldapslam.studies.invalid import Row
     from ldapslam.studies.points import turns_of
     from ldapslam.studies.runner import is_settled
 
@@ -226,21 +227,23 @@ def _make_runs(
     if len(left) < len(turns):
         say(f"{len(turns) - len(left)} of {len(turns)} runs are there already")
     runner.keep_settings({one.point: points[one.point] for one in left}, file)
+    row = Row()
     begun_s = time.monotonic()
     for done, turn in enumerate(left):
         point = points[turn.point]
         what = f"{len(turns) - len(left) + done + 1}/{len(turns)} {point.label}"
         while not is_settled(journal.attempts(turn), study.attempts):
             ended = runner.run(turn, point)
-            say(f"{what}: {ended.verdict or 'no result'}{_why(ended.error)}")
+            tries = f" (try {ended.attempt} of {study.attempts})"
+            again = tries if ended.verdict not in ("PASS", "FAIL") else ""
+            verdict = ended.verdict or "no result"
+            say(f"{what}: {verdict}{again}{journal.why(ended)}")
+        if warning := row.add(ended.verdict, journal.result(ended) or {}):
+            say(f"warning: {warning}")
         lasted_s = (time.monotonic() - begun_s) / (done + 1)
         if rest := len(left) - done - 1:
             seconds = round(lasted_s * rest)
             say(f"  about {format_duration(seconds * _NS_PER_S)} left")
-
-
-def _why(error: str) -> str:
-    return f": {error}" if error else ""
 
 
 def _report(

@@ -82,6 +82,12 @@ def test_invalid_runs_are_repeated_up_to_the_limit(tmp_path: Path) -> None:
     assert point.runs[-1].ended.error == "target 'ldap://x' cannot be reached"
 
 
+def test_the_first_reason_of_each_run_is_told(tmp_path: Path) -> None:
+    runner = runner_of(tmp_path, Runs("PASS", "INVALID", ""))
+    said = [runner.journal.why(runner.run(TURNS[0], POINT)) for _ in range(3)]
+    assert said == ["", ": late", ": target 'ldap://x' cannot be reached"]
+
+
 def test_an_interrupted_study_goes_on_behind_its_last_run(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         verdicts(runner_of(tmp_path, Runs("PASS", "Ctrl-C")), TURNS)
