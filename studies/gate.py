@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -62,6 +62,8 @@ _ERRORS = "errors"
 _MOST_UNSOUND = 1 / 3
 #: Of a number that a float holds.
 _MOST_LOGARITHM = 700.0
+#: What is counted, of a gate that is paired or not.
+_UNITS = {True: "pairs", False: "runs"}
 #: Of shares of requests; those of times and rates are the user's.
 _TOLERANCE_OF_ERRORS = 0.01
 
@@ -122,11 +124,14 @@ def order_of(seed: int) -> Iterator[tuple[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure of an operation at the end, or at a look."""
+    """A figure of an operation, by the look that decided it; else by the last one."""
 
     operation: str
     metric: Metric
     tolerance: float
+    #: How many pairs that look was at, and what they are; 0 before the first.
+    pairs: int
+    unit: str
     #: Geometric means (of errors, arithmetic ones) of both sides, in units of
     #: result.json; None where it is missing in a run.
     old: float | None
@@ -140,6 +145,10 @@ class Figure:
     found: float | None
     #: Why there is no value; empty where there is.
     needs: str = ""
+    #: The same change by the last look, where that would not have decided so; with its
+    #: pairs.
+    last: tuple[float, float, float] | None = None
+    last_pairs: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +174,11 @@ class Answer:
         return "Pairs of runs" if self.is_paired else "New runs"
 
     @property
+    def unit(self) -> str:
+        """The same, in a word."""
+        return _UNITS[self.is_paired]
+
+    @property
     def is_select(self) -> bool:
         """Too many runs were left out: those that are left may be the lucky ones."""
         return any(
@@ -185,6 +199,20 @@ def joint_answer(answers: Collection[str]) -> str:
     if REGRESSION in answers:
         return REGRESSION
     return NO_REGRESSION if set(answers) == {NO_REGRESSION} else CANNOT_TELL
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """A look that was taken."""
+
+    looked: Looked
+    #: As it was then, and the look's number in it.
+    plan: Plan
+    place: int
+
+    @property
+    def size(self) -> int:
+        return self.plan.sizes[self.place]
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,10 +262,9 @@ class Gate:
         #: Set by `plan_for`.
         self.plan: Plan | None = None
         self._keys: list[Key] = []
-        self._is_within: npt.NDArray[np.bool_] = np.zeros(0, bool)
-        self._looked: Looked | None = None
-        #: Number of the last look.
-        self._place = 0
+        #: Figure -> the first look that found it within its tolerance.
+        self._within: dict[Key, _Look] = {}
+        self._last: _Look | None = None
         self._of_failed = CANNOT_TELL
         self._problem = ""
 
@@ -266,8 +293,6 @@ class Gate:
         self._new.append(new)
         seen = dict.fromkeys((*self._keys, *(self._old[-1]), *new))
         self._keys = [one for one in seen if one[1].name in self._metrics]
-        more = len(self._keys) - len(self._is_within)
-        self._is_within = np.append(self._is_within, np.zeros(more, bool))
         if self.plan and self.size in self.plan.sizes:
             self._look(self.plan)
 
@@ -291,16 +316,20 @@ class Gate:
         return self.answer().answer != CANNOT_TELL
 
     def _look(self, plan: Plan) -> None:
-        """What a look has found to be within its tolerance stays so."""
+        """What a look has found to be within its tolerance stays so, until the interval
+        lies beyond it."""
         means = (
             Means.of_pairs(self._losses())
             if self.is_paired
             else Means.of_sides(self._scaled(self._old), self._scaled(self._new))
         )
         plan = self.plan = plan.for_tests(len(self._keys) + 1)
-        place = self._place = plan.sizes.index(self.size)
-        self._looked = look(means, self._bounds(), plan, place)
-        self._is_within |= self._looked.is_within & self._have_few_errors(plan, place)
+        place = plan.sizes.index(self.size)
+        looked = look(means, self._bounds(), plan, place)
+        last = self._last = _Look(looked, plan, place)
+        is_within = looked.is_within & self._have_few_errors(plan, place)
+        for at in np.flatnonzero(is_within):
+            self._within.setdefault(self._keys[at], last)
         self._of_failed = self._judged_failed(plan.levels[-1][place])
 
     def _have_few_errors(self, plan: Plan, place: int) -> npt.NDArray[np.bool_]:
@@ -384,38 +413,57 @@ class Gate:
 
     def _figure(self, place: int, key: Key) -> Figure:
         operation, metric = key
-        sides = [[run.get(key) for run in runs] for runs in (self._old, self._new)]
-        old, new = (
-            mean_of_runs(metric, [_value(one) for one in side]) for side in sides
-        )
-        needs = next(
-            (
-                one.needs if one else "this figure in every run"
-                for side in sides
-                for one in side
-                if one is None or one.value is None
-            ),
-            "values above 0 in every run" if None in (old, new) else "",
-        )
-        answer, change, found = CANNOT_TELL, None, None
-        looked = self._looked
-        if looked is not None and not needs:
-            if looked.is_worse[place]:
+        last, first = self._last, self._within.get(key)
+        needs = self._needs(place, key)
+        answer, decided = CANNOT_TELL, last
+        if last is not None and not needs:
+            if last.looked.is_worse[place]:
                 answer = REGRESSION
-            elif self._is_within[place]:
-                answer = NO_REGRESSION
-            mean, error, freedom = (float(one[place]) for one in looked.means)
-            reach = float(looked.reach[place])
-            ends = [_change(metric, one) for one in (mean, mean - reach, mean + reach)]
-            change = ends[0], min(ends[1:]), max(ends[1:])
-            assert self.plan is not None
-            bound = self._tolerances.bound(metric)
-            least = smallest_found(error, freedom, bound, self.plan, self._place)
-            found = _change(metric, least)
-        tolerance = self._tolerances.of_key(metric)
-        return Figure(
-            operation, metric, tolerance, old, new, change, answer, found, needs
+            elif first is not None and not last.looked.is_beyond[place]:
+                answer, decided = NO_REGRESSION, first
+        # means are of the runs that the change is of
+        size = self.size if decided is None else decided.size
+        sides = self._old if not self.is_paired else self._old[:size], self._new[:size]
+        old, new = (
+            mean_of_runs(metric, [_value(run.get(key)) for run in side])
+            for side in sides
         )
+        change = found = None
+        if decided is not None and not needs:
+            change = _interval(metric, decided.looked, place)
+            found = self._found(metric, decided, place)
+        figure = Figure(
+            operation,
+            metric,
+            self._tolerances.of_key(metric),
+            size if change is not None else 0,
+            _UNITS[self.is_paired],
+            old,
+            new,
+            change,
+            answer,
+            found,
+            needs,
+        )
+        if last is None or decided is last or last.looked.is_within[place] or needs:
+            return figure
+        at_last = _interval(metric, last.looked, place)
+        return replace(figure, last=at_last, last_pairs=last.size)
+
+    def _needs(self, place: int, key: Key) -> str:
+        """Why a figure has no change; empty where it has one."""
+        for run in (*self._old, *self._new):
+            one = run.get(key)
+            if one is None or one.value is None:
+                return one.needs if one else "this figure in every run"
+        is_zero = np.isnan(self._scaled((*self._old, *self._new))[:, place])
+        return "values above 0 in every run" if is_zero.any() else ""
+
+    def _found(self, metric: Metric, of: _Look, place: int) -> float:
+        _, error, freedom = (float(one[place]) for one in of.looked.means)
+        bound = self._tolerances.bound(metric)
+        least = smallest_found(error, freedom, bound, of.plan, of.place)
+        return _change(metric, least)
 
     def rehearse(
         self, changes: Sequence[float], *, gates: int = 1000, seed: int = 0
@@ -452,7 +500,7 @@ def _end_of(losses: FloatArray, bounds: FloatArray, plan: Plan) -> tuple[str, in
         is_within |= looked.is_within
         if looked.is_worse.any():
             return REGRESSION, size
-        if is_within.all():
+        if is_within.all() and not looked.is_beyond.any():
             return NO_REGRESSION, size
     return CANNOT_TELL, plan.sizes[-1]
 
@@ -484,6 +532,15 @@ def _scaled(metric: Metric, reading: Reading | None) -> float:
     if not metric.is_ratio:
         return value
     return -math.log(value) if metric.is_rate else math.log(value)
+
+
+def _interval(
+    metric: Metric, looked: Looked, place: int
+) -> tuple[float, float, float]:
+    """A figure's change at a look, with its interval."""
+    mean, reach = float(looked.means.mean[place]), float(looked.reach[place])
+    value, *ends = (_change(metric, one) for one in (mean, mean - reach, mean + reach))
+    return value, min(ends), max(ends)
 
 
 def _change(metric: Metric, loss: float) -> float:

@@ -5,7 +5,7 @@ people, and for a pipeline as JUnit, Markdown and TAP. Pure but for the files.""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
@@ -59,8 +59,9 @@ _SAMPLES = {
 _TESTS = (
     "Intervals are 95 %, for all looks of the gate together (group-sequential, Lan and "
     "DeMets). A regression is a figure that is worse, by Holm over all figures, and by "
-    "more than its tolerance; no regression: at this look or an earlier one the "
-    "interval lay within the tolerance."
+    "more than its tolerance; no regression: the interval lay within the tolerance at "
+    "a look, and at none later wholly beyond it. Values and intervals of a row are those "
+    "of the look that decided, else of the last one."
 )
 _WEAKER = (
     "The baseline was measured at another time: what the hosts do otherwise since then "
@@ -185,10 +186,22 @@ def sentence_of(one: Figure) -> str:
         return f"{what}: n/a; needs {one.needs}"
     if one.change is None:
         return f"{what}: too few pairs of runs"
-    text = f"{what}: {_change_text(one)}, tolerance {_tolerance_text(one)}"
+    text = (
+        f"{what}: {_change_text(one)} after {one.pairs} {one.unit}, "
+        f"tolerance {_tolerance_text(one)}"
+    )
     if one.answer == CANNOT_TELL and one.found is not None:
         return f"{text}; {_signed(one, one.found)} would have been found"
+    if one.last is not None:
+        text += f"; {_last_text(one)}"
     return text
+
+
+def _last_text(one: Figure) -> str:
+    """What the last look says, where an earlier one has decided."""
+    assert one.last is not None
+    shown = _change_text(replace(one, change=one.last))
+    return f"{shown} after {one.last_pairs}, which leaves it open: the first look counts"
 
 
 def gate_document(answer: GateAnswer) -> Document:
@@ -304,6 +317,9 @@ def _figure_json(one: Figure) -> dict[str, Any]:
         "new": one.new,
         "ratio" if one.metric.is_ratio else "difference": value,
         "ci95": None if one.change is None else ends,
+        "pairs": one.pairs,
+        "last": one.last
+        and {"pairs": one.last_pairs, "change": one.last[0], "ci95": one.last[1:]},
         "would_have_been_found": one.found,
         "needs": one.needs,
         "sentence": sentence_of(one),
@@ -416,6 +432,10 @@ def _figures(answer: Answer) -> Table:
         number("old", lambda one: _value(one, one.old)),
         number("new", lambda one: _value(one, one.new)),
         number("change (95 %)", _change_cell),
+        number(
+            f"after {answer.unit}",
+            lambda one: str(one.pairs) if one.pairs else Cell(NOT_AVAILABLE, MUTED),
+        ),
         number("tolerance", _tolerance_text),
         column("Answer", lambda one: Cell(one.answer, _TONES[one.answer])),
         number(
@@ -430,6 +450,11 @@ def _figures(answer: Answer) -> Table:
             _method(answer),
             "would be found: a change of this size, in 80 % of gates with this many "
             "runs and this spread.",
+            *(
+                f"{one.metric.words} of {one.operation}: {_last_text(one)}."
+                for one in answer.figures
+                if one.last is not None
+            ),
         ),
     )
 
@@ -582,6 +607,8 @@ def _chart(answer: GateAnswer, place: ChartPlace) -> str:
         sign = -1 if one.metric.is_rate else 1
         value, *ends = (sign * _percent(one, end) for end in one.change)
         label = f"{one.operation} {one.metric.words}"
+        if one.pairs < answer.answer.pairs:
+            label += f", after {one.pairs} {one.unit}"
         limit = one.tolerance * 100
         tone = _TONES[one.answer]
         spans.append(Span(label, value, min(ends), max(ends), limit, tone))

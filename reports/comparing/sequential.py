@@ -140,6 +140,8 @@ class Looked:
     is_worse: npt.NDArray[np.bool_]
     #: The loss is smaller than its bound.
     is_within: npt.NDArray[np.bool_]
+    #: The interval lies beyond the bound, whatever Holm says.
+    is_beyond: npt.NDArray[np.bool_]
 
 
 def look(means: Means, bounds: FloatArray, plan: Plan, place: int) -> Looked:
@@ -156,7 +158,7 @@ def look(means: Means, bounds: FloatArray, plan: Plan, place: int) -> Looked:
         is_worse[at] = means.mean[at] > bounds[at]
     reach = -special.stdtrit(means.freedom, levels[0]) * means.error
     is_within = _p(bounds - means.mean, means) <= levels[0]
-    return Looked(means, reach, is_worse, is_within)
+    return Looked(means, reach, is_worse, is_within, means.mean - reach > bounds)
 
 
 def _p(distance: FloatArray, means: Means) -> FloatArray:

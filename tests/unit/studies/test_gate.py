@@ -7,6 +7,7 @@ import json
 import math
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from xml.etree import ElementTree
@@ -16,6 +17,7 @@ import pytest
 
 from ldapslam.base.fault import Fault
 from ldapslam.reports.comparing.readings import METRICS, Reading, Readings
+from ldapslam.reports.document import Table
 from ldapslam.studies.gate import (
     ANSWERS,
     CANNOT_TELL,
@@ -139,6 +141,85 @@ def test_a_spread_too_large_for_the_time_cannot_be_told() -> None:
     assert one.found < 0.7  # of a throughput: only a large fall would have been found
     assert "would have been found" in sentence_of(one)
     assert set(gate.needed().values()) - {6} == {None}
+
+
+def unsteady(name: str, number: int, noise: float) -> float:
+    """p99 is steady in the first pairs alone, throughput never: the gate goes on."""
+    if name == "p99":
+        return 2.0 * noise if number > 6 else 0.01 * noise
+    return 0.3 * noise if name == "throughput" else 0.0
+
+
+def gate_that(
+    loss: Callable[[str, int, float], float], *, is_paired: bool = True
+) -> Gate:
+    """Of 14 pairs, or new runs against ten, whose figures are so much larger in the new
+    side, as logarithms, by the figure's name and number and a noise of +1 and -1."""
+    usual = {
+        (SEARCH, METRICS[name]): Reading(value, None, 0, "", sample=10_000)
+        for name, value in _USUAL.items()
+    }
+    gate = Gate(DEFAULT_METRICS, Tolerances(), () if is_paired else [usual] * 10)
+    for number in range(1, 15):
+        new = {}
+        for key, one in usual.items():
+            change = math.exp(loss(key[1].name, number, (-1) ** number))
+            new[key] = replace(one, value=(one.value or 0.0) * change)
+        gate.add(new, usual if is_paired else None)
+        if number == 5:
+            gate.plan_for(14)
+    gate.end()
+    return gate
+
+
+@pytest.mark.parametrize("is_paired", [True, False])
+def test_a_figure_is_told_as_the_look_saw_it_that_decided(is_paired: bool) -> None:
+    gate = gate_that(unsteady, is_paired=is_paired)
+    by_name = {one.metric.name: one for one in gate.answer().figures}
+    p99, throughput = by_name["p99"], by_name["throughput"]
+    assert (p99.answer, p99.pairs, p99.last_pairs) == (NO_REGRESSION, 6, 14)
+    assert p99.change is not None
+    assert p99.last is not None
+    assert 0.95 < p99.change[1] < p99.change[2] < 1.05
+    assert p99.last[2] > 1.5
+    assert p99.new == pytest.approx(p99.change[0] * 3000.0)
+    assert (throughput.answer, throughput.pairs) == (CANNOT_TELL, 14)
+    assert by_name["p50"].last is None  # the last look says the same
+
+    answer, unit = told(gate), "pairs" if is_paired else "runs"
+    said = sentence_of(p99)
+    shown = re.escape(f"after 6 {unit}, tolerance 5 %; ")
+    assert re.search(rf"to \+[12]\.\d\) {shown}.*after 14, which leaves it open", said)
+    [row] = [one for one in markdown(answer).splitlines() if "| p99 " in one]
+    assert "| 6 |" in row
+    assert f"after {unit}" in markdown(answer)
+    [figure] = [one for one in gate_json(answer)["figures"] if one["metric"] == "p99"]
+    assert (figure["pairs"], figure["last"]["pairs"]) == (6, 14)
+    assert figure["sentence"] == said
+    assert said in tap(answer)
+    [table] = [
+        block
+        for section in gate_document(answer).sections
+        for block in section.blocks
+        if block.name == "gate-figures"
+    ]
+    assert isinstance(table, Table)
+    assert any("which leaves it open" in one for one in table.notes)
+
+
+def test_a_last_look_wholly_beyond_the_tolerance_takes_a_pass_back() -> None:
+    """Even where Holm over all figures does not call it a regression."""
+
+    def later_slow(name: str, number: int, noise: float) -> float:
+        if name == "p99":
+            return 0.6 + 0.28 * noise if number > 6 else 0.01 * noise
+        return unsteady(name, number, noise)
+
+    found = {one.metric.name: one for one in gate_that(later_slow).answer().figures}
+    p99 = found["p99"]
+    assert p99.change is not None
+    assert p99.change[1] > 1.05
+    assert (p99.answer, p99.pairs, p99.last) == (CANNOT_TELL, 14, None)
 
 
 def test_a_tolerance_of_one_metric_is_its_own() -> None:
