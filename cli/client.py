@@ -45,6 +45,7 @@ def job_request(
     job_file: str,
     overrides: Sequence[str] = (),
     files: Mapping[str, bytes] | None = None,
+    lab: Mapping[str, str] | None = None,
 ) -> pb.SubmitJobRequest:
     """The request to run a job."""
     return pb.SubmitJobRequest(
@@ -54,6 +55,7 @@ def job_request(
         job_text=job_text,
         overrides=overrides,
         files=files,
+        lab=lab,
         submitted_by=operator_name(),
     )
 

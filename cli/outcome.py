@@ -72,11 +72,11 @@ def report(
     make_folder(out)
     summary = summarise(store, run_id)
     if judges:
-        summary = _judged(store, summary)
+        summary = judged(store, summary)
     return summary, render(summary, out, formats, store=store)
 
 
-def _judged(store: Store, summary: Summary) -> Summary:
+def judged(store: Store, summary: Summary) -> Summary:
     """The summary, once its verdict is stored with its digest."""
     from ldapslam.reports.digest import digest_document
 

@@ -36,8 +36,13 @@ if TYPE_CHECKING:
 _MAX_FILES_BYTES = MAX_MESSAGE_BYTES - (2 << 20)
 
 
-def checked_request(source: JobSource, overrides: Sequence[str]) -> pb.SubmitJobRequest:
-    """The request that has a job run, which is checked here; JobErrors, ConfigError."""
+def checked_request(
+    source: JobSource,
+    overrides: Sequence[str],
+    lab: Mapping[str, str] | None = None,
+) -> pb.SubmitJobRequest:
+    """The request that has a job run, which is checked here; JobErrors, ConfigError.
+    `lab`: what its servers were made of."""
     from ldapslam.cli.client import job_request
 
     job = source.load(overrides)
@@ -49,6 +54,7 @@ def checked_request(source: JobSource, overrides: Sequence[str]) -> pb.SubmitJob
         job_file=source.name,
         overrides=overrides,
         files={name: path.read_bytes() for name, path in job.files.items()},
+        lab=lab,
     )
 
 

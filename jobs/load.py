@@ -39,6 +39,7 @@ from ldapslam.jobs.reading.tree import (
 from ldapslam.jobs.reading.tree import Path as FieldPath
 from ldapslam.jobs.reading.variables import KEY as VARIABLES
 from ldapslam.jobs.reading.variables import (
+    Values,
     defaults_of,
     referenced,
     replace_variables,
@@ -98,6 +99,17 @@ def _overrides_at(tree: Tree, path: Sequence[str]) -> list[str]:
 def variables_of(path: Path) -> frozenset[str]:
     """Names of the variables of a job file; JobErrors when it cannot be read."""
     return frozenset(defaults_of(_extended(path)))
+
+
+def variable_values(path: Path, overrides: Sequence[str] = ()) -> Values:
+    """The variables of a job file, changed by overrides; JobErrors."""
+    tree = _extended(path)
+    defaults = defaults_of(tree)
+    apply_overrides(tree, overrides)
+    values = replace_variables(tree, defaults)
+    if values is None:
+        raise JobErrors(_sorted_errors(tree))
+    return values
 
 
 def written_in(path: Path, key: str) -> Any:

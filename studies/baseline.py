@@ -37,7 +37,9 @@ SCHEMA = "ldapslam-baseline/1"
 #: Runs of a baseline: fewer do not show what varies from run to run.
 FEWEST = 5
 #: What a gate is for.
-_UNDER_TEST = re.compile(r"server \d+ · (monitor |vendor )?(version|vendor)|ldapslam")
+_UNDER_TEST = re.compile(
+    r"server \d+ · (monitor |vendor )?(version|vendor)|lab · version|ldapslam"
+)
 _ABSENT = "not there"
 
 

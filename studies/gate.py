@@ -534,9 +534,7 @@ def _scaled(metric: Metric, reading: Reading | None) -> float:
     return -math.log(value) if metric.is_rate else math.log(value)
 
 
-def _interval(
-    metric: Metric, looked: Looked, place: int
-) -> tuple[float, float, float]:
+def _interval(metric: Metric, looked: Looked, place: int) -> tuple[float, float, float]:
     """A figure's change at a look, with its interval."""
     mean, reach = float(looked.means.mean[place]), float(looked.reach[place])
     value, *ends = (_change(metric, one) for one in (mean, mean - reach, mean + reach))

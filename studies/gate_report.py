@@ -60,8 +60,8 @@ _TESTS = (
     "Intervals are 95 %, for all looks of the gate together (group-sequential, Lan and "
     "DeMets). A regression is a figure that is worse, by Holm over all figures, and by "
     "more than its tolerance; no regression: the interval lay within the tolerance at "
-    "a look, and at none later wholly beyond it. Values and intervals of a row are those "
-    "of the look that decided, else of the last one."
+    "a look, and at none later wholly beyond it. Values and intervals of a row are "
+    "those of the look that decided, else of the last one."
 )
 _WEAKER = (
     "The baseline was measured at another time: what the hosts do otherwise since then "
@@ -201,7 +201,9 @@ def _last_text(one: Figure) -> str:
     """What the last look says, where an earlier one has decided."""
     assert one.last is not None
     shown = _change_text(replace(one, change=one.last))
-    return f"{shown} after {one.last_pairs}, which leaves it open: the first look counts"
+    return (
+        f"{shown} after {one.last_pairs}, which leaves it open: the first look counts"
+    )
 
 
 def gate_document(answer: GateAnswer) -> Document:

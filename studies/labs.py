@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -38,6 +38,8 @@ class Servers:
     access: ConnectionSettings | None
     #: What the job is told of them.
     overrides: tuple[str, ...] = ()
+    #: What a lab's servers were made of, for the manifest of the run.
+    made_of: Mapping[str, str] = field(default_factory=dict)
 
     def of_role(self, role: str) -> Sequence[str]:
         """The URIs of a target role; ConfigError."""
@@ -73,7 +75,8 @@ class Labs:
             self._lab, self._made_of = self._up(wanted), wanted
         else:
             self._lab.wait_in_sync(_IN_SYNC_S)
-        return _servers(self._lab, job)
+        servers = _servers(self._lab, job)
+        return replace(servers, made_of=_facts(wanted, self._lab))
 
     def restart(self) -> None:
         """Restart the servers that are up; their data stay."""
@@ -131,6 +134,24 @@ def _lab_of(section: StudyLab) -> Lab:
         ),
         base=None if section.folder is None else Path(section.folder).absolute(),
     )
+
+
+def _facts(section: StudyLab, lab: Lab) -> dict[str, str]:
+    """Without where it is: of its data, of its program."""
+    settings = {
+        f"settings · {name}": json.dumps(value)
+        if isinstance(value, list)
+        else _text(value)
+        for name, value in section.settings.items()
+    }
+    return {
+        "server": section.server,
+        "version": lab.version(),
+        "backend": lab.backend,
+        "entries": str(section.entries),
+        "replicas": str(section.replicas),
+        **settings,
+    }
 
 
 def _text(value: object) -> str:

@@ -56,7 +56,12 @@ if TYPE_CHECKING:
     "Run on throw-away servers of this kind on this host, one set for each side.",
     type=click.Choice(["slapd", "389ds"]),
 )
-@option("--entries N", "People in each lab.", type=click.IntRange(1), default=1000)
+@option(
+    "--entries N",
+    "People in each lab, and the value of the job's variable `users`. That of the "
+    "variable when left out; 1000 without one.",
+    type=click.IntRange(1),
+)
 @option(
     "--tolerance tolerances SHARE",
     "How much worse a time or a rate may be, such as 5%; METRIC=SHARE for one metric "
@@ -91,7 +96,7 @@ if TYPE_CHECKING:
 @change_options
 @option(
     "--out DIR",
-    f"Folder of the results; {RUNS_FOLDER}/gate-JOB when left out.",
+    f"Folder of the results; {RUNS_FOLDER}/gate-JOB-TIME when left out.",
     type=FOLDER,
 )
 @json_option
@@ -102,7 +107,7 @@ def gate_command(
     baseline: Path | None,
     although_different: bool,
     lab: str | None,
-    entries: int,
+    entries: int | None,
     tolerances: tuple[str, ...],
     metrics: tuple[str, ...],
     limit_ns: int,
@@ -241,7 +246,7 @@ def _sides(
     job_file: Path,
     overrides: Sequence[str],
     lab: str | None,
-    entries: int,
+    entries: int | None,
 ) -> Mapping[str, Side]:
     from ldapslam.cli.study.gate_runs import side_of
     from ldapslam.cli.submission import JobFile
@@ -249,7 +254,8 @@ def _sides(
 
     servers = None
     if lab is not None:
-        servers = StudyLab.model_validate({"server": lab, "entries": entries})
+        people = {} if entries is None else {"entries": entries}
+        servers = StudyLab.model_validate({"server": lab, **people})
     return {
         name: side_of(name, changes, JobFile(job_file), overrides, servers)
         for name, changes in given.items()

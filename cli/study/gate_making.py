@@ -14,7 +14,8 @@ from ldapslam.reports.comparing.readings import readings_of
 from ldapslam.reports.comparing.sequential import FIRST_LOOK
 from ldapslam.reports.model import Summary
 from ldapslam.studies.baseline import Baseline
-from ldapslam.studies.gate import NEW, OLD, Gate, order_of
+from ldapslam.studies.gate import NEW, NO_REGRESSION, OLD, Gate, order_of
+from ldapslam.studies.gate_report import sentence_of
 
 #: Pairs in a row that do not count, which end the gate.
 _MOST_UNSOUND = 5
@@ -114,7 +115,7 @@ class Making:
         if gate.plan is None:
             return ""
         if gate.size in gate.plan.sizes:
-            say(f"after {gate.size}: {gate.answer().answer}")
+            say(_so_far(gate))
         if self._may_end and gate.is_clear:
             return "the answer is clear"
         if gate.size == gate.plan.sizes[-1] or more < 1:
@@ -135,6 +136,18 @@ def _refusal(differences: Sequence[tuple[str, str, str]]) -> ConfigError:
     )
 
 
+def _so_far(gate: Gate) -> str:
+    """What a look has found, with the figures that are the reason."""
+    answer = gate.answer()
+    text = f"after {gate.size} {answer.unit}: {answer.answer}"
+    if answer.answer == NO_REGRESSION:
+        return text
+    open_ = [one for one in answer.figures if one.answer == answer.answer]
+    shown = [sentence_of(one) for one in open_[:_MOST_SHOWN]]
+    more = len(open_) - len(shown)
+    return "; ".join([text, *shown, *([f"and {more} more figures"] if more else [])])
+
+
 def _say_plan(gate: Gate, each_s: float) -> None:
     """How long it will take, by the spread of the first pairs."""
     assert gate.plan is not None
@@ -145,14 +158,17 @@ def _say_plan(gate: Gate, each_s: float) -> None:
         for (title, metric), size in needed.items()
         if size is None
     ]
+    unit = gate.answer().unit
+    takes = f"a {'pair of runs' if gate.is_paired else 'run'} takes {each_s:.1f} s"
+    if too_many:
+        say(
+            f"{takes}: the time is for {most} {unit}, likely too few to tell of "
+            f"{', '.join(too_many)}; give more --time, or a larger --tolerance"
+        )
+        return
     sizes = max((size or most for size in needed.values()), default=most)
     left_ns = round(each_s * max(sizes - gate.size, 0)) * NS_PER_S
     say(
-        f"each takes {each_s:.1f} s; if nothing differs, {sizes} should tell "
+        f"{takes}; if nothing differs, {sizes} {unit} should tell "
         f"({format_duration(left_ns)} more)"
     )
-    if too_many:
-        say(
-            f"the time is for {most}, which are few for {', '.join(too_many)}: "
-            "give more --time, or a larger --tolerance"
-        )

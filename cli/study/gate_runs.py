@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -21,7 +22,9 @@ from ldapslam.cli.measure.local_fleet import agent_names, local_fleet
 from ldapslam.cli.options import STORE_NAME, parse_pair
 from ldapslam.cli.progress import Progress
 from ldapslam.cli.submission import JobFile, checked_request
+from ldapslam.jobs.load import variable_values, variables_of, written_in
 from ldapslam.jobs.model import Job
+from ldapslam.jobs.reading.variables import KEY as VARIABLES
 from ldapslam.jobs.reading.variables import override_of
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.reports.rules.rules import Cause
@@ -36,6 +39,8 @@ if TYPE_CHECKING:
 
 _LAB = "lab."
 _BINARY = "binary"
+#: The job's variable that has the number of people.
+_USERS = "users"
 #: Where a server's program is below the folder that it is installed in.
 _ROOTS = ("", "usr/", "usr/local/", "opt/openldap/", "opt/dirsrv/")
 _PROGRAMS = {
@@ -87,9 +92,34 @@ def side_of(
             f"--{name}: {next(iter(of_lab))} is of a lab's server, and there is no lab",
             hint="add --lab slapd or --lab 389ds",
         )
+    if lab is not None and _USERS in variables_of(source.path):
+        lab = _with_users(name, source, given, of_lab, lab)
     job = source.load(given)
     point = Point({"side": name}, tuple(given), job=source.name, lab=of_lab)
     return Side(job, point, lab)
+
+
+def _with_users(
+    name: str,
+    source: JobFile,
+    given: list[str],
+    of_lab: Mapping[str, str],
+    lab: StudyLab,
+) -> StudyLab:
+    """The lab with as many people as the job has users. Where its entries are given,
+    the job's users are as many, unless `given` says otherwise."""
+    key = "entries"
+    if key in of_lab or key in lab.model_fields_set:
+        entries = of_lab.get(key, lab.entries)
+        # what is so already would be a difference from runs without it
+        if str(written_in(source.path, VARIABLES)[_USERS]) != str(entries):
+            given.insert(0, override_of(_USERS, str(entries)))
+        return lab
+    users = variable_values(source.path, given)[_USERS]
+    if not isinstance(users, int) or users < 1:
+        return lab
+    say(f"{name}: the lab has {users:,} people, as the job's variable {_USERS} has it")
+    return lab.model_copy(update={key: users})
 
 
 def _target(name: str, uri: str, job: Job) -> str:
@@ -168,7 +198,7 @@ class Runs:
     def _bring_up_labs(self, stack: contextlib.ExitStack) -> None:
         for name, side in self._sides.items():
             if side.lab is not None:
-                labs = Labs(side.lab, [side.point], say)
+                labs = Labs(side.lab, [side.point], partial(_say_of, name))
                 stack.callback(labs.close)
                 labs.servers(side.point, side.job)
                 self._labs[name] = labs
@@ -200,9 +230,11 @@ class Runs:
         from ldapslam.reports.summarise import summarise
 
         side = self._sides[name]
-        changes = list(side.point.overrides)
+        changes, made_of = list(side.point.overrides), None
         if name in self._labs:
-            changes += self._labs[name].servers(side.point, side.job).overrides
+            servers = self._labs[name].servers(side.point, side.job)
+            changes += servers.overrides
+            made_of = servers.made_of
         is_interrupted = False
 
         def cancel() -> None:
@@ -211,14 +243,14 @@ class Runs:
             say("interrupted: the run is cancelled and drains; again to end at once")
             self._client.cancel(run_id)
 
-        request = checked_request(JobFile(Path(side.point.job)), changes)
+        request = checked_request(JobFile(Path(side.point.job)), changes, made_of)
         run_id = self._client.submit(request)
         status = follow(self._client, run_id, _Silent(), on_interrupt=cancel)
         if is_interrupted:
             raise KeyboardInterrupt
         outcome.raise_if_never_started(status)
-        with Store.open(self._store, read_only=True) as store:
-            summary = summarise(store, run_id)
+        with Store.open(self._store) as store:
+            summary = outcome.judged(store, summarise(store, run_id))
         self.made.append(
             Made(
                 name,
@@ -236,6 +268,10 @@ def is_sound(summary: Summary) -> bool:
     """Whether neither the generator nor the evidence is at fault. Of a threshold that a
     short run leaves uncertain a gate knows more than the run."""
     return all(one.passed or one.cause is Cause.TARGET for one in summary.rules)
+
+
+def _say_of(side: str, text: str) -> None:
+    say(f"{side}: {text}")
 
 
 class _Silent(Progress):

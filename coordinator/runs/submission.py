@@ -255,6 +255,7 @@ def _record(
                 for name in job.named_files()
             },
             **({"notify": list(request.notify)} if request.notify else {}),
+            **({"lab": dict(request.lab)} if request.lab else {}),
             "coordinator": {
                 "host_name": socket.gethostname(),
                 "python": platform.python_version(),

@@ -87,6 +87,10 @@ def test_a_slower_server_is_a_regression(
     run_id = found["runs"][0]["run_id"]
     ended = ldapslam("report", run_id, "--store", store, "--out", out / "run")
     assert ended.returncode == 0, ended.stderr
+    for run in found["runs"]:
+        checked = ldapslam("verify", run["run_id"], "--store", store)
+        assert checked.returncode == 0, checked.stderr
+        assert run["verdict"] in checked.stdout
 
     # and is what a baseline can be made of
     kept = job.parent / "gate.baseline.json"
@@ -125,6 +129,30 @@ def test_labs_of_two_settings_that_do_not_matter_are_no_regression(job: Path) ->
     )
     assert (code, found["answer"]) == (0, "no regression"), found
     assert "90 %" in (out / "gate.txt").read_text()
+
+    # a later gate is of the same lab, or of none that a baseline was made in
+    kept = str(job.parent / "gate.baseline.json")
+    saved = ldapslam("baseline", "save", kept, out, cwd=job.parent)
+    assert saved.returncode == 0, saved.stderr
+    for number, (entries, seconds, differs) in enumerate(
+        [
+            ("30", "900", "lab · entries was 20, is 30"),
+            ("20", "600", "lab · settings · idletimeout was 900, is 600"),
+        ]
+    ):
+        code, found, _ = gate(
+            *(job, "--baseline", kept, "--lab", "slapd", "--entries", entries),
+            *("--new", f"lab.settings.idletimeout={seconds}", *FIRM),
+            out=job.parent / f"other-{number}",
+        )
+        assert code == 2
+        assert differs in found["error"]["message"]
+    code, found, _ = gate(
+        *(job, "--baseline", kept, "--lab", "slapd", "--entries", "20"),
+        *("--new", "lab.settings.idletimeout=900", "--tolerance", "90%", *FIRM),
+        out=job.parent / "same",
+    )
+    assert (code, found["differences"], found["unknown"]) == (0, [], {})
 
 
 def test_an_index_that_is_gone_is_a_regression(job: Path) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -169,6 +170,32 @@ def test_a_folder_is_one_that_a_server_is_installed_in(
     assert side(job, "installed", lab=lab).point.lab == {"binary": str(program)}
     named = side(job, str(program), "lab.settings.threads=2", lab=lab)
     assert named.point.lab == {"binary": str(program), "settings.threads": "2"}
+
+
+def people(job: Path, *changes: str, entries: int | None = None) -> tuple[int, object]:
+    """Of the lab, and the last of them that the job asks for."""
+    given = {} if entries is None else {"entries": entries}
+    lab = StudyLab.model_validate({"server": "slapd", **given})
+    made = side(job, *changes, lab=lab)
+    assert made.lab is not None
+    text = made.job.streams[0].operations[0].model_dump_json()
+    asked = re.search(r"user\.\[0-(\d+)\]", text)
+    assert asked is not None
+    return int(made.point.lab.get("entries", made.lab.entries)), int(asked[1])
+
+
+def test_a_lab_has_as_many_people_as_the_job_has_users(job: Path) -> None:
+    assert people(job) == (10, 10)
+    assert people(job, "users=20") == (20, 20)
+    assert people(job, entries=30) == (30, 30)
+    assert people(job, "lab.entries=40", entries=30) == (40, 40)
+    # who gives both has his reasons
+    assert people(job, "users=5", entries=30) == (30, 5)
+    # nothing is changed where it is so already
+    same = side(job, lab=StudyLab(server="slapd", entries=10))
+    assert same.point.overrides == ()
+    job.write_text(JOB.replace("vars: {users: 10}", "").replace("${users}", "10"))
+    assert people(job) == (1000, 10)
 
 
 def test_of_several_targets_one_is_to_be_named(

@@ -195,4 +195,26 @@ def test_a_baseline_of_another_making_is_refused_after_one_run(
     assert making.against(baseline, although_different=True) == "the answer is clear"
     assert making.differences == [("server 1 · threads", "16", "4")]
     assert making.unknown == {"server 1 · indexes": "could not be read"}
-    assert "if nothing differs, 6 should tell (1s more)" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "a run takes 1.2 s; if nothing differs, 6 runs should tell (1s more)" in said
+    assert "after 6 runs: no regression" in said
+
+
+def test_a_time_that_is_too_short_is_told_without_a_promise(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = iter(range(1000))
+
+    def noisy(_: Any) -> Any:
+        value = [1000.0, 3000.0, 2000.0][next(found) % 3]
+        return {("search", METRICS["throughput"]): Reading(value, None, 0, "")}
+
+    monkeypatch.setattr(gate_making, "readings_of", noisy)
+    made(monkeypatch, Runs(each_s=5.0))
+    said = capsys.readouterr().err
+    assert (
+        "a pair of runs takes 10.0 s: the time is for 10 pairs, likely too few to tell "
+        "of throughput of search; give more --time"
+    ) in said
+    assert "should tell" not in said
+    assert "after 6 pairs: cannot tell; throughput of search: " in said

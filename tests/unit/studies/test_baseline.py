@@ -118,6 +118,23 @@ def test_another_version_is_what_a_gate_is_for_another_setting_is_not(
     ]
 
 
+def test_a_lab_is_known_without_a_monitor(summary: Summary) -> None:
+    made_of = {"version": "2.6.7", "entries": "2000", "settings · threads": "2"}
+    lab: dict[str, Any] = {"servers": {"ldap://one": {}}, "lab": made_of}
+    saved = made(runs(summary, **lab))
+    newer = run(summary, 9, **lab | {"lab": made_of | {"version": "2.6.8"}})
+    assert [*saved.differences(newer)] == []
+    assert saved.unknown(newer) == {}
+    other = run(summary, 9, **lab | {"lab": {"version": "2.6.7", "entries": "1000"}})
+    assert [*saved.differences(other)] == [
+        ("lab · entries", "2000", "1000"),
+        ("lab · settings · threads", "2", "not there"),
+    ]
+    # of a server that is no lab nothing is known
+    none = run(summary, 9, servers={"ldap://one": {}})
+    assert ("lab · entries", "2000", "not there") in [*saved.differences(none)]
+
+
 def test_where_a_server_is_is_no_difference(summary: Summary) -> None:
     saved = made(runs(summary, overrides=["targets.server=ldap://127.0.0.1:1"]))
     moved = run(summary, 9, overrides=["targets.server=ldap://127.0.0.1:2"])
