@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`verify`: is a run, or its result.json, what its verdict was given for?"""
+"""`verify`: is a run, or its result.json, what its verdict was given for?
+
+Of the folder of a study or a search for capacity: are all of its runs?
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ldapslam.base.errors import AccessRefused, ConfigError, NotAsJudged
+from ldapslam.base.errors import (
+    AccessRefused,
+    ConfigError,
+    ExitCode,
+    LdapSlamError,
+    NotAsJudged,
+    RunNotFound,
+)
 from ldapslam.cli.client import run_argument
-from ldapslam.cli.console import put_result
+from ldapslam.cli.console import error_document, exit_code_of, put_result
 from ldapslam.cli.options import FILE, STORE_NAME, option, store_option
 from ldapslam.cli.results.report import store_of
 from ldapslam.cli.security import client_options, current_security
@@ -26,6 +36,7 @@ if TYPE_CHECKING:
     from ldapslam.results.store import Store
 
 _RESULT_FILE = "result.json"
+_GATE_FILE = "gate.json"
 _CHANGED = (
     "trust none of its figures. `ldapslam report RUN` writes a changed result.json "
     "again; where more of the run came, its coordinator judges it again within "
@@ -45,45 +56,107 @@ _CHANGED = (
 @client_options
 def verify_command(
     run_id: str, ca: Path | None, store: str | None, coordinator: str, as_json: bool
-) -> None:
+) -> ExitCode:
     """Check that RUN is what its verdict was given for, and who signed it.
 
     RUN is as for `ldapslam report`; or a result.json, or a folder with one, which needs
-    neither store nor coordinator, and of which only that file is checked.
+    neither store nor coordinator, and of which only that file is checked; or the folder
+    of a study or a search for capacity: all of its runs are checked, each has a line,
+    and the exit code is that of the worst.
     """
-    place = Path(run_id)
+    authorities = _authorities(ca)
+    many = _runs_of(Path(run_id))
+    if many is not None:
+        return _verify_all(many, authorities, coordinator, as_json=as_json)
+    found = _verified(run_id, store, coordinator, authorities)
+    put_result(
+        found,
+        [
+            f"run {found['run_id']} is what was judged",
+            f"  verdict  {found['verdict']}, {found['judged_utc'][:19]} UTC",
+            f"  digest   SHA-256 {found['sha256']}",
+            f"  checked  {', '.join(found['checked'])}",
+            f"  signed   {found['signer'] or 'not'}",
+        ],
+        as_json=as_json,
+    )
+    return ExitCode.PASS
+
+
+def _runs_of(folder: Path) -> list[str] | None:
+    """The folders of the runs of a study or a search; None: it is the folder of
+    neither."""
+    from ldapslam.studies.runner import JOURNAL, RUNS, journal_in
+
+    if (folder / _GATE_FILE).is_file():
+        raise NotAsJudged(
+            f"{folder} is a gate's folder: the runs of a gate have no digest, since "
+            "the gate is judged as a whole",
+            hint=f"`ldapslam report RUN --store {folder / STORE_NAME}` reports one of "
+            f"them; {folder / _GATE_FILE} has their ids",
+        )
+    if not (folder / JOURNAL).is_file():
+        return None
+    _, ended = journal_in(folder)
+    judged = [str(folder / RUNS / one.folder) for one in ended if one.verdict]
+    if not judged:
+        raise RunNotFound(str(folder), hint="this study has no judged runs yet")
+    return judged
+
+
+def _verify_all(
+    runs: Sequence[str],
+    authorities: Sequence[x509.Certificate],
+    coordinator: str,
+    *,
+    as_json: bool,
+) -> ExitCode:
+    documents, lines, worst = [], [], 0
+    for run in runs:
+        try:
+            found = _verified(run, None, coordinator, authorities)
+        except LdapSlamError as error:
+            documents.append({"run": run, **error_document(error)})
+            text, is_missing = str(error), isinstance(error, RunNotFound)
+            code = int(NotAsJudged.exit_code) if is_missing else exit_code_of(error)
+            worst = max(worst, code)
+        else:
+            documents.append(found)
+            signed = f"signed {found['signer']}" if found["signer"] else "not signed"
+            text = f"what was judged: {found['verdict']}, {signed}"
+        lines.append(f"{Path(run).name}: {text}")
+    put_result({"runs": documents}, lines, as_json=as_json)
+    return ExitCode(worst)
+
+
+def _verified(
+    run: str,
+    store: str | None,
+    coordinator: str,
+    authorities: Sequence[x509.Certificate],
+) -> dict[str, Any]:
+    """What a run was judged as, and by whom it is signed; NotAsJudged."""
+    place = Path(run)
     result_file = place if place.is_file() else place / _RESULT_FILE
     if result_file.is_file() and not (place / STORE_NAME).is_file():
         digest, problems = _of_file(result_file)
         checked = [_RESULT_FILE]
     else:
-        digest, problems, checked = _of_store(run_id, store, coordinator)
+        digest, problems, checked = _of_store(run, store, coordinator)
     document = digest["document"]
-    name = f"run {document['run_id']}"
     if problems:
         raise NotAsJudged(
-            f"{name} is not what was judged: {'; '.join(problems)}",
+            f"run {document['run_id']} is not what was judged: {'; '.join(problems)}",
             hint=_CHANGED,
         )
-    signer = _signer(digest, _authorities(ca))
-    put_result(
-        {
-            "run_id": document["run_id"],
-            "verdict": document["verdict"],
-            "judged_utc": document["judged_utc"],
-            "sha256": digest["sha256"],
-            "checked": checked,
-            "signer": signer,
-        },
-        [
-            f"{name} is what was judged",
-            f"  verdict  {document['verdict']}, {document['judged_utc'][:19]} UTC",
-            f"  digest   SHA-256 {digest['sha256']}",
-            f"  checked  {', '.join(checked)}",
-            f"  signed   {signer or 'not'}",
-        ],
-        as_json=as_json,
-    )
+    return {
+        "run_id": document["run_id"],
+        "verdict": document["verdict"],
+        "judged_utc": document["judged_utc"],
+        "sha256": digest["sha256"],
+        "checked": checked,
+        "signer": _signer(digest, authorities),
+    }
 
 
 def _of_store(

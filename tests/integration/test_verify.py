@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ldapslam.agent._engine import Responder
+from ldapslam.studies.runner import Ended, Journal
 from support.command_line import ldapslam
 
 JOB = """\
@@ -166,6 +167,43 @@ def test_the_file_itself_may_be_named(run: Path) -> None:
     file.write_text("garbage")
     ended = ldapslam("verify", file, cwd=run)
     assert "hint: give the folder of a run, or its result.json" in ended.stderr
+
+
+def test_the_folder_of_a_study_stands_for_its_runs(
+    original: Path, tmp_path: Path
+) -> None:
+    """One line each; the exit code is that of the worst."""
+    study = tmp_path / "study"
+    journal = Journal(study, {"study": "s"})
+    for number, verdict in enumerate(("PASS", "PASS", "")):
+        name = f"0-{number}-0"
+        ended = Ended(0, number, 0, name, 0, verdict, "", 1.0, {})
+        journal.add(ended)
+        if verdict:
+            shutil.copytree(original, journal.runs / name)
+    found = ldapslam("verify", "study", cwd=tmp_path)
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.splitlines() == [
+        "0-0-0: what was judged: PASS, not signed",
+        "0-1-0: what was judged: PASS, not signed",
+    ]
+    _sql(_THRESHOLD)(journal.runs / "0-0-0")
+    found = ldapslam("verify", study, "--json", cwd=tmp_path)
+    wrong, right = json.loads(found.stdout)["runs"]
+    assert found.returncode == 3
+    assert "job has other content" in wrong["error"]["message"]
+    assert right["verdict"] == "PASS"
+    shutil.rmtree(journal.runs / "0-0-0")
+    found = ldapslam("verify", study, cwd=tmp_path)
+    assert found.returncode == 3
+    assert found.stdout.splitlines()[0].startswith("0-0-0: no run ")
+
+
+def test_a_gate_is_judged_as_a_whole(tmp_path: Path) -> None:
+    (tmp_path / "gate.json").write_text('{"runs": []}')
+    ended = ldapslam("verify", tmp_path, cwd=tmp_path)
+    assert (ended.returncode, ended.stdout) == (3, "")
+    assert "is a gate's folder: the runs of a gate have no digest" in ended.stderr
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"digest": 1}', '{"digest": {}}'])
