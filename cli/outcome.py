@@ -88,22 +88,21 @@ def judged(store: Store, summary: Summary) -> Summary:
 
 def show_outcome(summary: Summary, *, as_json: bool) -> ExitCode:
     """Print the result of a run on stdout; the verdict's exit code."""
-    from ldapslam.reports.formats.text import headline
     from ldapslam.reports.result import result_of
     from ldapslam.reports.sections.report_document import document
 
     if as_json:
         put_json(result_of(summary))
-        say(headline(document(summary)))  # stdout may have gone to a file
+        say(_answer(document(summary)))  # stdout may have gone to a file
     else:
         put(_digest(summary))
     return EXIT_OF_VERDICT[summary.verdict]
 
 
 def _digest(summary: Summary) -> str:
-    """The verdict, the main figures, imports, the result codes of failures."""
+    """The answer, the main figures, imports, the result codes of failures."""
     from ldapslam.reports.document import Table
-    from ldapslam.reports.formats.text import headline, render_table
+    from ldapslam.reports.formats.text import render_table
     from ldapslam.reports.sections.report_document import document
 
     whole = document(summary)
@@ -117,7 +116,14 @@ def _digest(summary: Summary) -> str:
         if isinstance(block, Table)
         and (section.name == "results" or block.name in shown)
     ]
-    return "\n\n".join([headline(whole), *tables])
+    return "\n\n".join([_answer(whole), *tables])
+
+
+def _answer(document: Document) -> str:
+    """The verdict with its reasons, and what has to be known beside it."""
+    from ldapslam.reports.formats.text import cautions, headline
+
+    return "\n".join([headline(document), *cautions(document)])
 
 
 def name_files(out: Path, files: Sequence[Path]) -> None:
@@ -142,9 +148,9 @@ def put_report(
     """Print the answer and the tables of what many runs have found, or `found` as JSON;
     and where the reports are."""
     from ldapslam.reports.document import Table
-    from ldapslam.reports.formats.text import cautions, headline, render_table
+    from ldapslam.reports.formats.text import render_table
 
-    answer = "\n".join([headline(document), *cautions(document)])
+    answer = _answer(document)
     if found is not None:
         put_json(found)
         say(answer)

@@ -254,7 +254,7 @@ class _Attempt:
     def identify(self, connection: Any) -> dict[str, Any]:
         """Who the server says it is; what it does not tell is missing."""
         facts: dict[str, Any] = {}
-        entry = self._read(connection, "", tuple(_ROOT_DSE))
+        entry = self._read(connection, "", ("objectClass", *_ROOT_DSE))
         folded = {name.lower(): values for name, values in entry.items()}
         for attribute, fact in _ROOT_DSE.items():
             if values := folded.get(attribute.lower()):
@@ -263,6 +263,9 @@ class _Attempt:
             entry = self._read(connection, monitor, ("monitoredInfo",))
             for values in entry.values():
                 facts["monitor_version"] = values[0]
+        is_slapd = "OpenLDAProotDSE" in folded.get("objectclass", ())
+        if is_slapd and "monitor_version" not in facts:
+            facts.setdefault("vendor_name", "OpenLDAP slapd")
         return facts
 
     def require(

@@ -119,8 +119,11 @@ def _strange_bases(job: Job, facts: Document) -> Iterator[str]:
 def _server_line(facts: Document) -> str:
     who = facts.get("bind_dn") or "anonymous"
     transport = "with TLS" if facts["tls"] else "without TLS"
+    version = facts.get("vendor_version") or facts.get("monitor_version")
     vendor = [facts.get("vendor_name"), facts.get("vendor_version")]
-    server = " ".join(filter(None, vendor)) or facts.get("monitor_version") or "unknown"
+    server = " ".join(filter(None, vendor)) or version or "unknown"
+    if not version:
+        server += ", version not readable: -D, or the job's `bind`, may read it"
     line = f"{facts['uri']}: ready, as {who}, {transport}; server: {server}"
     if population := facts.get("population"):
         line += f"; population: all {population['sampled']:,} sampled entries are there"

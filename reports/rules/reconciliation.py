@@ -285,7 +285,7 @@ def _why_unknown(uris: Sequence[str], observations: Mapping[str, Any]) -> str:
 def _why_unread(uri: str, observations: Mapping[str, Any]) -> str:
     one = observations.get(uri)
     if one is None:
-        return f"{uri} was not watched"
+        return f"no monitor read what {uri} counts"
     if failure := one.get("failure"):
         return str(failure)
     if not all(_operations(one, when) for when in ("before", "after")):

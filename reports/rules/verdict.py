@@ -121,7 +121,10 @@ def notes(evidence: Evidence) -> tuple[str, ...]:
             f"charts show {per_point} intervals merged into one point; tables are exact"
         )
     lines += _notes_of_the_run(evidence)
+    has_schedule = any(one["model"] != "closed" for one in evidence.streams.values())
     for fact, value, text in _AGENT_NOTES:
+        if fact == "realtime" and not has_schedule:
+            continue  # closed loops have it until T0 alone
         named = [
             agent
             for agent, facts in sorted(evidence.facts.items())
@@ -251,7 +254,8 @@ def _notes_of_reconciliation(evidence: Evidence) -> list[str]:
     for group, found in evidence.reconciliations.items():
         if found.unknown:
             lines.append(
-                f"the requests to {group} cannot be reconciled: {found.unknown}"
+                f"the requests to {group} are not compared with what servers counted: "
+                f"{found.unknown}"
             )
         others = {kind: one.others for kind, one in found.lines.items() if one.others}
         if others:

@@ -404,13 +404,17 @@ def products(manifest: Mapping[str, Any]) -> str:
     """Which servers they are, by what they say of themselves."""
     uris: dict[str, list[str]] = {}
     for uri, facts in _facts(manifest).items():
-        words = [
-            str(of) for key, of in facts.items() if "vendor" in key or "version" in key
-        ]
+        said = {key: str(of) for key, of in facts.items() if of}
+        words = [of for key, of in said.items() if "vendor" in key or "version" in key]
+        has_version = any("version" in key for key in said)
+        if not has_version and said.get("kind") == "slapd":
+            words.append("slapd")
         # slapd says its vendor in its version, too
         named = " ".join(
             one for one in words if not any(one in w for w in words if w != one)
         )
+        if named and not has_version:
+            named += ", version not readable"
         uris.setdefault(named or "product unknown", []).append(uri)
     return "; ".join(f"{named}: {', '.join(of)}" for named, of in uris.items())
 

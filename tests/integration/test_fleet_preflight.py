@@ -136,6 +136,8 @@ def test_a_usable_server_tells_who_it_is(lab: Lab) -> None:
     assert facts["naming_contexts"] == ["dc=example,dc=com"]
     assert "3" in facts["supported_ldap_version"]
     assert facts["tls"] is False
+    # its product without what only others may read
+    assert facts["vendor_name"] == "OpenLDAP slapd"
     # root DSE, and the monitor where it may be read
     assert facts["control_operations"] == {"bind": 1, "search": 2, "unbind": 1}
 

@@ -7,6 +7,7 @@ import pytest
 
 from ldapslam.cli.outcome import show_outcome
 from ldapslam.reports.model import Summary
+from ldapslam.reports.sections.appendix import products
 from ldapslam.reports.summarise import summarise
 from ldapslam.results.store import Store
 from support.store import Scenario, fill
@@ -33,3 +34,40 @@ def test_without_failures_the_result_codes_are_left_to_the_report(
     printed = capsys.readouterr().out
     assert "throughput" in printed
     assert "result code" not in printed
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_what_has_to_be_known_beside_the_verdict_is_printed(
+    capsys: pytest.CaptureFixture[str], as_json: bool
+) -> None:
+    summary = summary_of(Scenario(facts={"shares_host_with_target": True}))
+    show_outcome(summary, as_json=as_json)
+    printed = capsys.readouterr()
+    text = printed.err if as_json else printed.out
+    assert "share a host: the results are those of both together" in " ".join(
+        text.split()
+    )
+
+
+def test_the_note_on_priority_is_for_open_loops() -> None:
+    def has_note(model: str) -> bool:
+        scenario = Scenario(
+            facts={"realtime": False}, streams={"writers": {"model": model}}
+        )
+        return any("real-time" in one for one in summary_of(scenario).notes)
+
+    assert [has_note("open"), has_note("closed")] == [True, False]
+
+
+def test_a_product_whose_version_is_hidden_is_named() -> None:
+    servers = {
+        "a": {"vendor_name": "OpenLDAP slapd", "naming_contexts": ["dc=x"]},
+        "b": {"vendor_name": "V", "vendor_version": "2"},
+        "c": {"naming_contexts": ["dc=x"]},
+    }
+    observed = {
+        "d": {"facts": {"kind": "slapd", "vendor": "OpenLDAP", "version": None}}
+    }
+    assert products({"servers": servers, "observations": observed}) == (
+        "OpenLDAP slapd, version not readable: a, d; V 2: b; product unknown: c"
+    )

@@ -115,7 +115,9 @@ def test_books_balance_with_what_the_observer_asked() -> None:
     # the other server was not watched, and that is said
     assert books[SUPPLIER]["modify"]["server"] is None
     assert books[SUPPLIER]["modify"]["difference"] is None
-    assert any(f"{SUPPLIER} was not watched" in note for note in summary.notes)
+    assert any(
+        f"no monitor read what {SUPPLIER} counts" in note for note in summary.notes
+    )
     Draft202012Validator(result_schema()).validate(result_of(summary))
 
 
@@ -210,7 +212,7 @@ def test_what_could_not_be_read_is_unknown(observation: Any, reason: str) -> Non
 
 def test_a_run_whose_observer_was_lost_has_no_books() -> None:
     summary = summary_of({}, counted=[REPLICA])
-    assert rule(summary, "books") == (False, f"{REPLICA} was not watched")
+    assert rule(summary, "books") == (False, f"no monitor read what {REPLICA} counts")
     assert "it is not known what servers counted" in summary.reasons[0]
     summary = summary_of({}, books_other_operations=5)
     assert rule(summary, "books") == (False, "no server was watched")
@@ -237,7 +239,10 @@ def test_the_servers_of_a_role_are_summed() -> None:
     # one of them says nothing
     summary = summary_of({uris[0]: observed({"search": 10})}, scenario)
     assert summary.reconciliations["replica"].lines["search"].server is None
-    assert summary.reconciliations["replica"].unknown == f"{uris[1]} was not watched"
+    assert (
+        summary.reconciliations["replica"].unknown
+        == f"no monitor read what {uris[1]} counts"
+    )
 
 
 def test_accounts_with_a_server_in_common_are_balanced_together() -> None:
