@@ -32,6 +32,8 @@ class Sample:
     values: tuple[str, ...]
     #: Entries that were read.
     entries: int
+    #: A limit of the server's ended the sample before it had as many as were wanted.
+    is_limited: bool = False
 
 
 def sample_of(
@@ -83,6 +85,7 @@ def _sample(connection: Any, base: str, most: int) -> Sample | None:
         base, ldap.SCOPE_SUBTREE, f"(|{present})", list(LOOKED_UP), sizelimit=most
     )
     entries: list[Mapping[str, Sequence[bytes]]] = []
+    is_limited = False
     try:
         while True:
             kind, found, *_ = connection.result3(request, all=0)
@@ -90,7 +93,7 @@ def _sample(connection: Any, base: str, most: int) -> Sample | None:
             if kind == ldap.RES_SEARCH_RESULT:
                 break
     except _PARTIAL:
-        pass
+        is_limited = len(entries) < most
     except (ldap.NO_SUCH_OBJECT, ldap.REFERRAL):
         return None
     by_name = [{name.lower(): each for name, each in one.items()} for one in entries]
@@ -98,7 +101,7 @@ def _sample(connection: Any, base: str, most: int) -> Sample | None:
     for name in LOOKED_UP:
         values = [one[name.lower()][0] for one in by_name if one.get(name.lower())]
         texts = dict.fromkeys(filter(None, map(_text, values)))
-        samples.append(Sample(base, name, tuple(texts), len(entries)))
+        samples.append(Sample(base, name, tuple(texts), len(entries), is_limited))
     # what nearly all of them have; the more usual one of two
     best = max(samples, key=lambda one: len(one.values))
     usual = [one for one in samples if 2 * len(one.values) >= len(best.values)]

@@ -91,6 +91,11 @@ def new_command(uri: str, file: Path, **given: Any) -> ExitCode:
     )
     _write(values_file, "".join(f"{_escaped(one)}\n" for one in found.values))
     _write(file, job.text())
+    if found.is_limited:
+        say(
+            f"the server's limit ended the sample at {found.entries:,} entries of "
+            f"{given['sample']:,}; -D may read more"
+        )
     say(
         f"read {found.entries:,} entries below {found.base!r}; their {found.attribute} "
         f"is in {values_file}\nnext: ldapslam check {file}, then ldapslam run {file}"
