@@ -593,6 +593,13 @@ class Job(Section):
             if about.stream not in ("*", *names):
                 return unknown("stream", about.stream, names, where=where)
             if operations := set(names.get(about.stream, operations)):
+                if about.operation in names.keys() - operations:
+                    figure = ".".join(filter(None, (about.metric, about.statistic)))
+                    return Fault(
+                        f"unknown operation {about.operation!r}{where}",
+                        f"{about.operation!r} is a stream: write "
+                        f"{about.operation}.*.{figure}",
+                    )
                 if about.operation not in ("*", *operations):
                     return unknown(
                         "operation", about.operation, operations, where=where

@@ -22,6 +22,7 @@ from ldapslam.jobs.fields.thresholds import (
     COMPARISONS,
     Subject,
     Threshold,
+    format_time,
     parse_subject,
     parse_threshold,
     parts_of,
@@ -71,7 +72,12 @@ is a number, or one of:
     replication.after         from the end of the load until all servers were
                               equal (`verify`)
 
-A role of several servers meets it when each of them does. The value is a
+A role of several servers meets it when each of them does. `throughput` is the
+job's, on all of its servers: process(supplier).cpu / throughput is the CPU time
+of an operation only where all load is on that one server. With several, divide
+by what the server counts: process(supplier).cpu /
+directory(supplier).operations_completed < 200us (389-DS), or search_completed
+and so on (slapd, for a load of one kind). The value is a
 number, a percentage, a duration, a rate, a size, or a size per second: 10MB/s.
 What could not be read is never met.
 """
@@ -173,7 +179,7 @@ class Formula:
         if value is None:
             return "no data"
         if self.unit == SECONDS:
-            return f"{value * 1000:,.3f}ms" if value < 1 else f"{value:,.3f}s"
+            return format_time(value, self.expression)
         if self.unit == RATE:
             return f"{value:,.1f}/s"
         if self.unit.bytes:

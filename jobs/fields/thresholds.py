@@ -99,7 +99,8 @@ dropped arrivals and requests without a response count as above every time. A
 threshold is met, or missed, when it is so over the whole range of what the
 figure may be: its 95% confidence interval, and best and worst case of what the
 generator is to blame for. Otherwise the run is INVALID. These hold unless the
-job sets its own:
+job sets its own, for the same metric and statistic and without `for`,
+`per server` or `per agent`, which leave them in force:
 {_DEFAULTS}
 
     times, with a statistic   {", ".join(TIME_METRICS[:3])},
@@ -145,6 +146,7 @@ run ends early then. Of times, upper limits of percentiles.
 _FORM = re.compile(
     r"\s*((?:\[[^]]*\]|[^][<>=!])+?)\s*(<=|>=|==|!=|=<|=>|<|>|=)\s*(.*?)\s*", re.DOTALL
 )
+_LIMIT_UNIT = re.compile(r"[<>]=?\s*[\d.]+(ns|us|ms|s)\b", re.ASCII)
 _HOLD = re.compile(r"(.*?)(?:\s+for\s+([^\s,]+))?(\s*,\s*abort)?", re.DOTALL)
 _PER = re.compile(r"(.*?)\s+per\s+(\S+)", re.DOTALL)
 _NAME = re.compile(r"\*|[A-Za-z0-9][A-Za-z0-9_-]*", re.ASCII)
@@ -199,9 +201,16 @@ class Threshold(Subject):
             return f"{value * 100:.4g}%"
         if self.unit == "per_s":
             return f"{value:,.1f}/s"
-        if self.metric in ("elapsed", "outage"):
-            return f"{value / 1e6:,.3f}s"
-        return f"{value / 1000:,.3f}ms"
+        return format_time(value / 1e6, self.expression)
+
+
+def format_time(value_s: float, expression: str) -> str:
+    """In the unit of the threshold's limit; longer ones than s in s."""
+    match = _LIMIT_UNIT.search(expression)
+    unit = match[1] if match else "s"
+    value = value_s * units.NS_PER_S / units.DURATION_UNITS[unit]
+    digits = 6 if unit == "s" and 0 < abs(value) < 1 else 3
+    return f"{value:,.{digits}f}{unit}"
 
 
 def parse_threshold(text: str) -> Threshold:

@@ -140,6 +140,7 @@ def test_broken_formula_says_what_is_wrong(text: str, problem: str) -> None:
         ("host(a).cpu / host(b).cpu < 2", 1.5, "1.5"),
         ("replication.after < 30s", 2.5, "2.500s"),
         ("search.p99 / 2 < 5ms", 0.0025, "2.500ms"),
+        ("process(db).cpu / throughput < 1us", 0.000116, "116.000us"),
         ("directory(db).search_completed > 5/s", 1234.5, "1,234.5/s"),
         ("process(db).memory_resident < 2GiB", 3 << 20, "3 MiB"),
         ("host(db).network_sent < 10MB/s", 3 << 20, "3 MiB/s"),

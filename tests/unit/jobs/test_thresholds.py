@@ -115,6 +115,9 @@ def test_a_threshold_is_about_figures(
         ("a.b.errors < 5%", 0.00012, "0.012%"),
         ("a.b.errors < 5%", 0.0, "0%"),
         ("a.*.elapsed < 5s", 3_250_000.0, "3.250s"),
+        ("a.*.elapsed < 2m", 3_250_000.0, "3.250s"),
+        ("a.b.response_time.p99 < 500us", 68.0, "68.000us"),
+        ("a.b.response_time.p99 <= 1s for 10s", 68.0, "0.000068s"),
     ],
 )
 def test_value_is_shown_with_its_unit(text: str, value: float, shown: str) -> None:
