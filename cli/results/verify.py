@@ -61,8 +61,8 @@ def verify_command(
 
     RUN is as for `ldapslam report`; or a result.json, or a folder with one, which needs
     neither store nor coordinator, and of which only that file is checked; or the folder
-    of a study or a search for capacity: all of its runs are checked, each has a line,
-    and the exit code is that of the worst.
+    of a study, a search for capacity or a gate: all of its runs are checked, each has a
+    line, and the exit code is that of the worst.
     """
     authorities = _authorities(ca)
     many = _runs_of(Path(run_id))
@@ -83,38 +83,45 @@ def verify_command(
     return ExitCode.PASS
 
 
-def _runs_of(folder: Path) -> list[str] | None:
-    """The folders of the runs of a study or a search; None: it is the folder of
-    neither."""
+def _runs_of(folder: Path) -> list[tuple[str, str | None]] | None:
+    """The runs of a study, a search or a gate, each with its store, or in a folder of
+    its own; None: it is the folder of none of these."""
     from ldapslam.studies.runner import JOURNAL, RUNS, journal_in
 
+    judged: list[tuple[str, str | None]]
     if (folder / _GATE_FILE).is_file():
-        raise NotAsJudged(
-            f"{folder} is a gate's folder: the runs of a gate have no digest, since "
-            "the gate is judged as a whole",
-            hint=f"`ldapslam report RUN --store {folder / STORE_NAME}` reports one of "
-            f"them; {folder / _GATE_FILE} has their ids",
-        )
-    if not (folder / JOURNAL).is_file():
+        store = str(folder / STORE_NAME)
+        judged = [(run_id, store) for run_id in _of_gate(folder / _GATE_FILE)]
+    elif (folder / JOURNAL).is_file():
+        _, ended = journal_in(folder)
+        judged = [
+            (str(folder / RUNS / one.folder), None) for one in ended if one.verdict
+        ]
+    else:
         return None
-    _, ended = journal_in(folder)
-    judged = [str(folder / RUNS / one.folder) for one in ended if one.verdict]
     if not judged:
-        raise RunNotFound(str(folder), hint="this study has no judged runs yet")
+        raise RunNotFound(str(folder), hint="it has no judged runs")
     return judged
 
 
+def _of_gate(path: Path) -> list[str]:
+    try:
+        return [str(run["run_id"]) for run in json.loads(path.read_text())["runs"]]
+    except (ValueError, TypeError, LookupError) as error:
+        raise NotAsJudged(f"{path} is no gate's: {error!r}") from error
+
+
 def _verify_all(
-    runs: Sequence[str],
+    runs: Sequence[tuple[str, str | None]],
     authorities: Sequence[x509.Certificate],
     coordinator: str,
     *,
     as_json: bool,
 ) -> ExitCode:
     documents, lines, worst = [], [], 0
-    for run in runs:
+    for run, store in runs:
         try:
-            found = _verified(run, None, coordinator, authorities)
+            found = _verified(run, store, coordinator, authorities)
         except LdapSlamError as error:
             documents.append({"run": run, **error_document(error)})
             text, is_missing = str(error), isinstance(error, RunNotFound)
