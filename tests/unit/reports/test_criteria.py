@@ -333,6 +333,8 @@ def test_missing_intervals_are_the_worst_case() -> None:
     unsure = summary_of(P99, lost=lost, validity=lenient)
     assert unsure.verdict == "INVALID"
     assert "5% of the intervals are missing" in unsure.reasons[0]
+    outcomes = {one.expression: one.outcome for one in unsure.thresholds}
+    assert outcomes[P99] is outcomes["*.*.errors < 1%"] is Outcome.UNCERTAIN
     missed = summary_of(P99, lost=lost, validity=lenient, change=slow(0.5, 9))
     assert missed.verdict == "FAIL"
 
