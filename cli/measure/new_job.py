@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 import click
 
 from ldapslam.base.errors import ConfigError, ExitCode
+from ldapslam.base.files import write_private
 from ldapslam.cli.console import put, say
 from ldapslam.cli.measure.one_line_options import (
     compose_head,
@@ -89,8 +89,10 @@ def new_command(uri: str, file: Path, **given: Any) -> ExitCode:
         f"Searches for {len(found.values):,} entries of {found.base}, one by one.",
         "`ldapslam job describe` explains what a job may say.",
     )
-    _write(values_file, "".join(f"{_escaped(one)}\n" for one in found.values))
-    _write(file, job.text())
+    # values of a directory are nobody else's business
+    lines = [f"{_escaped(one)}\n" for one in found.values]
+    write_private(values_file, "".join(lines).encode())
+    write_private(file, job.text().encode())
     if found.is_limited:
         say(
             f"the server's limit ended the sample at {found.entries:,} entries of "
@@ -110,16 +112,3 @@ def _escaped(value: str) -> str:
 
     escaped: str = escape_filter_chars(value)
     return escaped
-
-
-def _write(path: Path, text: str) -> None:
-    """Values of a directory are nobody else's business."""
-    try:
-        opened = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-        with open(opened, "w", encoding="utf-8") as one:
-            one.write(text)
-    except OSError as error:
-        raise ConfigError(
-            f"the file {str(path)!r} cannot be written: {error.strerror}",
-            hint="name another one",
-        ) from error

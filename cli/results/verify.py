@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`verify`: is a run, or its result.json, what its verdict was given for?
 
-Of the folder of a study or a search for capacity: are all of its runs?
+Of the folder of a study, a search for capacity or a gate: are all of its runs?
 """
 
 from __future__ import annotations

@@ -14,8 +14,10 @@ from typing import Any
 from ldapslam.jobs.fields.formulas import parse_criterion
 from ldapslam.jobs.fields.thresholds import (
     PERCENTILES,
+    SHARES,
     Threshold,
     samples_needed,
+    share_of,
 )
 from ldapslam.proto.common_pb2 import (
     METRIC_RESPONSE_TIME,
@@ -121,15 +123,15 @@ class AbortWatch:
         length_ns: int,
     ) -> float | None:
         """In the threshold's unit; None: too little was sent."""
-        completed = sum(row.completed for row in rows)
         if threshold.metric == "throughput":
+            completed = sum(row.completed for row in rows)
             return completed * 1e9 / max(length_ns, 1)
-        lost = sum(row.timed_out + row.unresolved for row in rows)
-        dropped = sum(row.dropped for row in rows)
-        errors = sum(row.failed for row in rows) + lost + dropped
+        some, every = SHARES["errors"]
+        counts = {
+            name: sum(getattr(row, name) for row in rows) for name in {*some, *every}
+        }
         if threshold.metric == "errors":
-            due = completed + lost + dropped
-            return errors / due if due else None
+            return share_of("errors", counts)
         wanted = self._wanted(key)
         times = Histogram.merge(
             histogram.packed
@@ -139,7 +141,7 @@ class AbortWatch:
             and histogram.outcome == wanted
         )
         # above every time, as the verdict has it
-        times.unanswered = errors
+        times.unanswered = sum(counts[name] for name in some)
         p = PERCENTILES[threshold.statistic or ""]
         if times.sample < samples_needed(p):
             return None

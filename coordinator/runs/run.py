@@ -46,6 +46,7 @@ from typing import Any
 
 from ldapslam.base.errors import AgentLost, AgentUnreachable, LdapSlamError, RunAborted
 from ldapslam.base.message import Message
+from ldapslam.results.records import FINAL_STATES
 
 #: The disk takes a while, and agents of one host share its CPUs.
 _LOCAL_LEAD_NS = 400_000_000
@@ -68,10 +69,7 @@ class RunState(StrEnum):
 
     @property
     def is_final(self) -> bool:
-        return self in FINAL
-
-
-FINAL = (RunState.FINISHED, RunState.FAILED, RunState.CANCELLED, RunState.ABORTED)
+        return self in FINAL_STATES
 
 
 class Watch(StrEnum):

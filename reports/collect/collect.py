@@ -280,7 +280,6 @@ class _Collector:
                 agent = self._agents[reports.agents[code]]
                 amounts = sums[code].tolist()
                 counts = dict(zip(OPERATION_COUNTERS, amounts, strict=True))
-                agent.measured.update(counts)
                 agent.operations[key].update(counts)
         completed = counted[OPERATION_COUNTERS.index("completed")]
         succeeded = counted[OPERATION_COUNTERS.index("succeeded")]

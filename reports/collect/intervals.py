@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from ldapslam.jobs.fields.thresholds import samples_needed
+from ldapslam.jobs.fields.thresholds import SHARES, samples_needed
 from ldapslam.results.columns import Columns, Window
 from ldapslam.results.histogram import (
     BUCKETS,
@@ -156,8 +156,10 @@ class OperationSlots:
     scheduled: Floats
     completed: Floats
     errors: Floats
-    #: Arrivals that could not be sent.
-    dropped: Floats
+    #: The same and the arrivals that could not be sent: what is an error in a
+    #: threshold; and of how many.
+    missed: Floats
+    due: Floats
     #: Requests without an answer.
     unanswered: Integers
     #: Name in SHOWN -> durations; without those that there are none of.
@@ -167,9 +169,9 @@ class OperationSlots:
     @classmethod
     def of(cls, slots: int) -> OperationSlots:
         """Nothing counted yet."""
-        scheduled, completed, errors, dropped = np.zeros((4, slots))
+        scheduled, completed, errors, missed, due = np.zeros((5, slots))
         lost = np.zeros(slots, np.int64)
-        return cls(scheduled, completed, errors, dropped, lost)
+        return cls(scheduled, completed, errors, missed, due, lost)
 
     def add_counters(self, reports: Reports, rows: Columns) -> None:
         """Takes the rows of an operation, measured or not."""
@@ -178,13 +180,15 @@ class OperationSlots:
         np.add.at(self.scheduled, slot, np.array(rows["scheduled"]))
         np.add.at(self.completed, slot, np.array(rows["completed"]))
         np.add.at(self.errors, slot, np.array(rows["failed"]) + lost)
-        np.add.at(self.dropped, slot, np.array(rows["dropped"]))
+        for sums, names in zip((self.missed, self.due), SHARES["errors"], strict=True):
+            for name in names:
+                np.add.at(sums, slot, np.array(rows[name]))
         np.add.at(self.unanswered, slot, lost)
 
     def percentile_of_all_us(self, p: float, metric: str) -> Floats:
         """As `percentile_us`; failures and dropped arrivals are above every value,
         too."""
-        outside = (self.errors + self.dropped).astype(np.int64)
+        outside = self.missed.astype(np.int64)
         if times := self.times.get(metric):
             return times.percentile(p, outside) / 1000
         return np.where(outside < samples_needed(p), np.nan, np.inf)

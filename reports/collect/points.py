@@ -371,10 +371,9 @@ def _of_intervals(
     if threshold.metric == "throughput":
         return operation.completed / lengths_s
     if threshold.metric == "errors":
-        due = operation.completed + operation.unanswered + operation.dropped
-        errors = operation.errors + operation.dropped
-        shares: Floats = np.full(due.size, np.nan)
-        return np.divide(errors, due, out=shares, where=due > 0)
+        shares: Floats = np.full(lengths_s.size, np.nan)
+        due = operation.due
+        return np.divide(operation.missed, due, out=shares, where=due > 0)
     p = PERCENTILES[threshold.statistic or ""]
     if threshold.hold_ns:
         return operation.percentile_of_all_us(p, threshold.metric)

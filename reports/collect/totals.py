@@ -191,8 +191,7 @@ class AgentTotals(_Totals):
     """One agent; statistics of the measure phase unless said otherwise."""
 
     completed_in_measure: int = 0
-    measured: Counter[str] = field(default_factory=Counter)
-    #: (stream, operation) -> its part of `measured`.
+    #: (stream, operation) -> counters of its measured requests.
     operations: defaultdict[tuple[str, str], Counter[str]] = field(
         default_factory=lambda: defaultdict(Counter)
     )
@@ -240,6 +239,11 @@ class AgentTotals(_Totals):
     cut: tuple[int, int] | None = field(default=None, metadata=_HIGHEST)
     #: The streams that it drove.
     streams: set[str] = field(default_factory=set)
+
+    @property
+    def measured(self) -> Counter[str]:
+        """Of all operations."""
+        return sum(self.operations.values(), Counter[str]())
 
     @property
     def stalled_share(self) -> float | None:

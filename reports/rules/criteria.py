@@ -137,17 +137,23 @@ def _judge(
         return _result(threshold, nothing, "", is_default)
     # of a time, the longest is the worst
     is_upper = threshold.comparison.startswith("<") or bool(threshold.hold_ns)
-    sign = 1 if is_upper else -1
-    of = max(
-        found,
-        key=lambda name: (
-            _RANK[found[name].outcome],
-            math.inf if found[name].value is None else sign * (found[name].value or 0),
-        ),
-    )
+    of = _worst(found, is_upper=is_upper)
     named = "*" in (threshold.stream, threshold.operation) and of != threshold.stream
     shown = of if named or threshold.per else ""
     return _result(threshold, found[of], shown, is_default)
+
+
+def _worst(found: Mapping[str, Judged], *, is_upper: bool) -> str:
+    """The one that is furthest from its limit, of the worst outcome there is; nothing
+    is worse than no value."""
+
+    def rank(name: str) -> tuple[int, float]:
+        one = found[name]
+        if one.value is None:
+            return _RANK[one.outcome], math.inf
+        return _RANK[one.outcome], one.value if is_upper else -one.value
+
+    return max(found, key=rank)
 
 
 def _by_part(
@@ -281,14 +287,7 @@ def _judge_formula(
 ) -> ThresholdResult:
     found = evaluations(formula, evidence, statistics, is_sound=not blamed)
     judged = {one.of: _compared(formula, one, blamed) for one in found}
-    sign = 1 if formula.comparison.startswith("<") else -1
-    of = max(
-        judged,
-        key=lambda name: (
-            _RANK[judged[name].outcome],
-            sign * (judged[name].value or 0),
-        ),
-    )
+    of = _worst(judged, is_upper=formula.comparison.startswith("<"))
     return _result(formula, judged[of], of, False)
 
 

@@ -31,6 +31,7 @@ from ldapslam.jobs.fields.formulas import (
     Number,
     Reading,
     Requests,
+    Term,
     Unit,
     combined,
     name_of,
@@ -169,7 +170,7 @@ class _Terms:
         self._servers = servers
         self._is_sound = is_sound
 
-    def known(self, term: Any) -> _Known:
+    def known(self, term: Term) -> _Known:
         match term:
             case Number(value):
                 return _Known(Estimate(value, value, value), NONE)
@@ -184,7 +185,6 @@ class _Terms:
                 return _Known(self._convergence(), SECONDS)
             case Reading():
                 return self._reading(term)
-        raise AssertionError(f"an unknown term: {term!r}")
 
     def _convergence(self) -> Estimate:
         checked = self._evidence.replication

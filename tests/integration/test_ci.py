@@ -18,22 +18,11 @@ import pytest
 import yaml
 
 from ldapslam.agent._engine import Responder
+from support.gates import GATE_JOB
 
 ROOT = Path(__file__).parents[2]
 CI = ROOT / "configs" / "ci"
 LDAPSLAM = Path(sys.executable).with_name("ldapslam")
-JOB = """\
-job: gate
-targets: {server: "ldap://127.0.0.1:1"}
-run: {duration: 500ms, interval: 100ms, drain: 1s}
-validity: {send_lag_p99: 100ms, stall: 2s, loop_share: 100%, run_queue_share: 100%,
-           busy_share: 100%, disturbed_intervals: 100%}
-streams:
-  - name: readers
-    target: server
-    load: {closed: {clients: 4}}
-    operations: [{search: {base: "dc=example,dc=com", scope: base}}]
-"""
 #: Stands for a gate: notes its arguments, leaves results where there are none ($CODE 6
 #: and 9: none, or not all of them), ends with $CODE.
 STUB = """\
@@ -76,7 +65,7 @@ def shell(
 def test_the_script_runs_a_gate_and_ends_with_its_exit_code(
     tmp_path: Path, stub: Path
 ) -> None:
-    (tmp_path / "gate.yaml").write_text(JOB)
+    (tmp_path / "gate.yaml").write_text(GATE_JOB)
     quick, slow = (Responder(delays=[(1, ms * 1_000_000)]) for ms in (1, 4))
     quick.start()
     slow.start()

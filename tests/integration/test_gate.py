@@ -13,6 +13,7 @@ import pytest
 
 from ldapslam.agent._engine import Responder
 from support.command_line import ldapslam
+from support.gates import GATE_JOB
 
 #: The canned server's time for a response: half a millisecond, and twice that.
 _OLD_NS, _NEW_NS = 500_000, 1_000_000
@@ -21,25 +22,11 @@ _OLD_NS, _NEW_NS = 500_000, 1_000_000
 #: requests for one.
 FIRM = ("--metric", "throughput", "--metric", "p50", "--metric", "errors")
 
-JOB = """\
-job: gate
-targets: {server: "ldap://127.0.0.1:1"}
-run: {duration: 500ms, interval: 100ms, drain: 1s}
-validity: {send_lag_p99: 100ms, stall: 2s, loop_share: 100%, run_queue_share: 100%,
-           busy_share: 100%, disturbed_intervals: 100%}
-streams:
-  - name: readers
-    target: server
-    load: {closed: {clients: 4}}
-    operations: [{search: {base: "ou=people,dc=example,dc=com",
-                           filter: "(uid=user.[0-9])"}}]
-"""
-
 
 @pytest.fixture
 def job(tmp_path: Path) -> Path:
     path = tmp_path / "gate.yaml"
-    path.write_text(JOB)
+    path.write_text(GATE_JOB)
     return path
 
 
@@ -158,7 +145,7 @@ def test_labs_of_two_settings_that_do_not_matter_are_no_regression(job: Path) ->
 
 
 def test_an_index_that_is_gone_is_a_regression(job: Path) -> None:
-    by_mail = JOB.replace("(uid=user.[0-9])", "(mail=user.[0-9]@example.com)")
+    by_mail = GATE_JOB.replace("(uid=user.[0-9])", "(mail=user.[0-9]@example.com)")
     job.write_text(by_mail)
     code, found, _ = gate(
         job,

@@ -22,6 +22,7 @@ import pytest
 
 from ldapslam.cli.client import Client, job_request
 from ldapslam.proto import operator_pb2 as pb
+from ldapslam.results.records import FINAL_STATES
 from ldapslam.results.store import Store
 from support import fleet_forks
 from support.intervals import stored_intervals
@@ -34,7 +35,7 @@ _LOG_CHARACTERS = 4000
 
 Process = subprocess.Popen[bytes] | fleet_forks.Forked
 
-FINAL = ("finished", "failed", "cancelled", "aborted")
+FINAL = tuple(sorted(FINAL_STATES))
 
 
 def fake_engine(behaviour: str = "run") -> list[str]:

@@ -82,6 +82,11 @@ def test_it_ends_after_so_much_time_at_a_stretch(
         ("errors < 10% for 1s, abort", {"completed": 90, "dropped": 10}, True),
         ("errors < 10% for 1s, abort", {"completed": 91, "timed_out": 9}, False),
         ("errors < 10% for 1s, abort", {"completed": 100, "failed": 10}, True),
+        (
+            "errors < 10% for 1s, abort",
+            {"completed": 90, "failed": 9, "abandoned": 10},
+            False,
+        ),
         ("errors < 10% for 1s, abort", {"completed": 0}, False),
         ("p50 < 5ms for 1s, abort", {"timed_out": 30}, True),
         ("modify.throughput > 50/s for 1s, abort", {"completed": 49}, False),
