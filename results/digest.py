@@ -5,7 +5,7 @@ A *part* is a table: its rows of the run, by their keys. A row is its values, in
 order of the table's columns and without the run's id, as canonical JSON and a line
 feed; bytes among them are their own SHA-256 in hexadecimal digits. The table `run` is
 three parts: the job, its manifest, and the rest without verdict and digest.
-docs/signature.md has it for other programs.
+docs/reference/signature.md has it for other programs.
 """
 
 from __future__ import annotations

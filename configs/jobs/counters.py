@@ -3,7 +3,7 @@
 
 A client reads a person's `description`, thinks, and writes the number in it raised by
 one, on condition that nobody has meanwhile: the modification deletes the value that was
-read. counters.yaml runs it; docs/python-jobs.md explains it line by line.
+read. counters.yaml runs it; docs/how-to/python-jobs.md explains it line by line.
 """
 
 from __future__ import annotations

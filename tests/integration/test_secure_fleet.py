@@ -284,8 +284,8 @@ def test_who_is_revoked_is_out_within_seconds(fleet: SecureFleet) -> None:
 
 
 def test_the_five_minutes_work_as_they_are_written(tmp_path: Path) -> None:
-    """docs/security.md, with this host's address and free ports."""
-    page = Path(__file__).resolve().parents[2] / "docs" / "security.md"
+    """docs/how-to/security.md, with this host's address and free ports."""
+    page = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "security.md"
     blocks = re.findall(r"^```sh\n(.*?)^```", page.read_text(), re.M | re.S)
     host = own_address()
     ports = {port: str(free_port(host)) for port in ("7400", "7401")}

@@ -107,8 +107,8 @@ def test_systemd_takes_the_unit_and_finds_it_closed(unit: Path, tmp_path: Path) 
     level = re.search(r"exposure level for \S+: ([\d.]+)", judged.stdout)
     assert level is not None, judged.stderr
     assert float(level[1]) <= MOST_EXPOSED
-    # what docs/fleet.md says of it
-    documented = (DEPLOY.parents[1] / "docs" / "fleet.md").read_text()
+    # what docs/how-to/fleet.md says of it
+    documented = (DEPLOY.parents[1] / "docs" / "how-to" / "fleet.md").read_text()
     assert level[1] in documented
 
 

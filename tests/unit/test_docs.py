@@ -26,7 +26,7 @@ from ldapslam.studies.study_file import load_study
 from support.store import Scenario, fill
 
 ROOT = Path(__file__).resolve().parents[2]
-COMMANDS_PAGE = ROOT / "docs" / "commands.md"
+COMMANDS_PAGE = ROOT / "docs" / "reference" / "commands.md"
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 STUDIES = sorted((ROOT / "configs" / "studies").glob("*.yaml"))
 JOBS = sorted((ROOT / "configs" / "jobs").glob("*.yaml"))
@@ -124,7 +124,7 @@ def test_each_validity_rule_is_documented_with_its_default_limit() -> None:
     with Store.open("sqlite://") as store:
         rules = summarise(store, fill(store, Scenario())).rules
     assert len(rules) == len(RULES)
-    page = (ROOT / "docs" / "measuring.md").read_text()
+    page = (ROOT / "docs" / "explanation" / "measuring.md").read_text()
     row = r"^\| `(\w+)` \| (.+) \| (.+) \| (generator|evidence|target) \|$"
     rows = re.findall(row, page, re.MULTILINE)
     # how many agents there must be depends on the run
@@ -142,7 +142,7 @@ def test_the_change_log_knows_the_version() -> None:
     assert f"## {version[1]}" in (ROOT / "CHANGELOG.md").read_text()
 
 
-COMING_FROM = ROOT / "docs" / "coming-from.md"
+COMING_FROM = ROOT / "docs" / "how-to" / "coming-from.md"
 
 
 def command_lines() -> list[str]:

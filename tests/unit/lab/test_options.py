@@ -64,6 +64,6 @@ def test_what_cannot_be_set_is_refused_with_the_remedy(
 
 
 def test_each_setting_is_documented() -> None:
-    page = Path(__file__).resolve().parents[3] / "docs" / "labs.md"
+    page = Path(__file__).resolve().parents[3] / "docs" / "how-to" / "labs.md"
     documented = set(re.findall(r"`([\w-]+)`", page.read_text()))
     assert set(SLAPD) | set(DS389) <= documented
