@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How often gates are right, and how long they take: against canned servers whose time
-for a response is known.
+"""How often gates are right, and how long they take: servers of known differences.
 
-python benchmarks/gate.py [--gates 20] [--slower 0 2 5 10 20] [--time 2m] [--noise]
+python benchmarks/gate.py [--server canned] [--gates 20] [--slower 0 2 5 10 20]
+                          [--time 2m] [--noise]
 
 For each slowdown in %, so many gates of a server against one that is slower by it: how
 many call a regression, no regression, or cannot tell, and their time. Beside it what a
 plain script would say that runs each side once and compares means: worse by more than
 the tolerance, of throughput or p99, or not. With --noise, a process takes a core of
 this machine at random times.
+
+Servers: `canned` answers after a fixed time; `slapd` gets half a core by a control
+group, the slower one so much less (as root); `index` is a slapd whose slower side has
+lost the index that its searches need, whatever --slower says.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -37,25 +41,100 @@ _RESPONSE_NS = 400_000
 _TOLERANCE = 0.05
 #: Longest spells of the noise, on and off.
 _SPELL_S = 4.0
+#: slapd's share of a core, granted every so often.
+_CPU, _PERIOD_US = 0.5, 10_000
+_ENTRIES = "2000"
 
 JOB = """\
 job: gate
 targets: {server: "ldap://127.0.0.1:1"}
-run: {warm_up: 300ms, duration: 1500ms, interval: 250ms, drain: 1s}
+run: {warm_up: 200ms, duration: 800ms, interval: 200ms, drain: 1s}
 streams:
   - name: readers
     target: server
-    load: {closed: {clients: 4}}
-    operations: [{search: {base: "dc=example,dc=com"}}]
+    load: {closed: {clients: 2}}
+    operations: [{search: {base: "ou=people,dc=example,dc=com",
+                           filter: "(mail=user.[0-1999]@example.com)"}}]
 """
 
 
+@contextmanager
+def canned(slower: float, folder: Path) -> Iterator[list[str]]:
+    """Servers that answer after a fixed time."""
+    times_ns = (_RESPONSE_NS, round(_RESPONSE_NS * (1 + slower / 100)))
+    old, new = (Responder(delays=[(1, time_ns)]) for time_ns in times_ns)
+    old.start()
+    new.start()
+    yield ["--old", old.uri, "--new", new.uri]
+    old.stop()
+    new.stop()
+
+
+@contextmanager
+def slapd(slower: float, folder: Path) -> Iterator[list[str]]:
+    """Two slapds each with its share of a core."""
+    arguments = ["--lab", "slapd", "--entries", _ENTRIES]
+    groups = []
+    for side, cpu in (("--old", _CPU), ("--new", _CPU / (1 + slower / 100))):
+        group = control_group(f"ldapslam-gate{side}", cpu)
+        groups.append(group)
+        arguments += [side, str(program_within(group, folder / side.strip("-")))]
+    try:
+        yield arguments
+    finally:
+        for group in groups:
+            group.rmdir()
+
+
+def control_group(name: str, cpu: float) -> Path:
+    """A new one with so many cores, of version 1 or 2."""
+    root = Path("/sys/fs/cgroup")
+    quota_us = round(cpu * _PERIOD_US)
+    if (root / "cgroup.subtree_control").exists():
+        (root / "cgroup.subtree_control").write_text("+cpu")
+        group = root / name
+        group.mkdir()
+        (group / "cpu.max").write_text(f"{quota_us} {_PERIOD_US}")
+    else:
+        group = root / "cpu" / name
+        group.mkdir()
+        (group / "cpu.cfs_period_us").write_text(str(_PERIOD_US))
+        (group / "cpu.cfs_quota_us").write_text(str(quota_us))
+    return group
+
+
+def program_within(group: Path, prefix: Path) -> Path:
+    """A folder with a slapd that runs in this group, and what belongs to Debian's."""
+    for name, owner in (("etc", "/etc/ldap"), ("lib", "/usr/lib/ldap")):
+        (prefix / name).mkdir(parents=True)
+        (prefix / name / "ldap").symlink_to(owner)
+    program = prefix / "sbin" / "slapd"
+    program.parent.mkdir()
+    program.write_text(
+        f'#!/bin/sh\necho $$ > {group}/cgroup.procs\nexec /usr/sbin/slapd "$@"\n'
+    )
+    program.chmod(0o755)
+    return prefix
+
+
+@contextmanager
+def index(slower: float, folder: Path) -> Iterator[list[str]]:
+    """Two slapds, of which only the old one has an index for what is searched."""
+    yield [
+        *("--lab", "slapd", "--entries", _ENTRIES),
+        *("--old", "lab.settings.index=mail eq"),
+    ]
+
+
+SERVERS = {"canned": canned, "slapd": slapd, "index": index}
+
+
 def gate(
-    folder: Path, old: str, new: str, limit: str, seed: int
+    folder: Path, sides: Sequence[str], limit: str, seed: int
 ) -> tuple[Mapping[str, Any], float]:
     """gate.json, and what it took."""
     command = [sys.executable, "-m", "ldapslam.cli.main", "gate", "job.yaml", "--json"]
-    command += ["--old", old, "--new", new, "--time", limit, "--seed", str(seed)]
+    command += [*sides, "--time", limit, "--seed", str(seed)]
     begun_s = time.monotonic()
     ended = subprocess.run(
         [*command, "--out", f"gate-{seed}"],
@@ -116,24 +195,22 @@ def noise(wanted: bool) -> Iterator[None]:
             process.join()
 
 
-def measure(slower: float, gates: int, limit: str) -> dict[str, float]:
-    """A column of the table."""
+def measure(server: str, slower: float, gates: int, limit: str) -> dict[str, float]:
+    """A column of the table; each gate is a line of JSON on stderr."""
     answers: Counter[str] = Counter()
     took_s, plain = [], 0
     with tempfile.TemporaryDirectory(prefix="slam-gate-") as name:
         folder = Path(name)
         (folder / "job.yaml").write_text(JOB)
-        old = Responder(delays=[(1, _RESPONSE_NS)])
-        new = Responder(delays=[(1, round(_RESPONSE_NS * (1 + slower / 100)))])
-        old.start()
-        new.start()
-        for seed in range(gates):
-            found, lasted_s = gate(folder, old.uri, new.uri, limit, seed)
-            answers[found["answer"]] += 1
-            took_s.append(lasted_s)
-            plain += plain_answer(found, folder / f"gate-{seed}")
-        old.stop()
-        new.stop()
+        with SERVERS[server](slower, folder) as sides:
+            for seed in range(gates):
+                found, lasted_s = gate(folder, sides, limit, seed)
+                answers[found["answer"]] += 1
+                took_s.append(lasted_s)
+                plain += plain_answer(found, folder / f"gate-{seed}")
+                line = {"slower": slower, "seed": seed, "answer": found["answer"]}
+                line |= {one["metric"]: one["answer"] for one in found["figures"]}
+                print(json.dumps(line), file=sys.stderr, flush=True)
     return {
         "slower by %": slower,
         "gates": gates,
@@ -149,13 +226,17 @@ def measure(slower: float, gates: int, limit: str) -> dict[str, float]:
 def main() -> None:
     """Prints a table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
+    parser.add_argument("--server", choices=SERVERS, default="canned")
     parser.add_argument("--gates", type=int, default=20)
     parser.add_argument("--slower", type=float, nargs="+", default=[0, 2, 5, 10, 20])
     parser.add_argument("--time", default="2m", help="what each gate may take")
     parser.add_argument("--noise", action="store_true")
     chosen = parser.parse_args()
     with noise(chosen.noise):
-        rows = [measure(one, chosen.gates, chosen.time) for one in chosen.slower]
+        rows = [
+            measure(chosen.server, one, chosen.gates, chosen.time)
+            for one in chosen.slower
+        ]
     for name in rows[0]:
         print(f"{name:<26}", *(f"{row[name]:>8,.0f}" for row in rows))
 
