@@ -34,7 +34,7 @@ from ldapslam.jobs.operations.body import OperationPlan
 from ldapslam.jobs.rates.profile import Profile, arrivals_by, profile_of
 from ldapslam.jobs.replay.options import Replay
 from ldapslam.jobs.replay.trace import Pace
-from ldapslam.jobs.scripts import ScriptPlan, Scripts, compile_streams
+from ldapslam.jobs.scripts import ScriptPlan, Scripts, Writes, compile_streams
 
 DRAIN = "drain"
 MEASURE = "measure"
@@ -221,7 +221,13 @@ class AgentPlan:
     population_uris: tuple[str, ...] = ()
 
 
-def agent_plan(job: Job, agent_index: int, agent_count: int, seed: int) -> AgentPlan:
+def agent_plan(
+    job: Job,
+    agent_index: int,
+    agent_count: int,
+    seed: int,
+    writes: Writes = Writes.ALL,
+) -> AgentPlan:
     """The plan of agent `agent_index` of `agent_count`."""
     if not 0 <= agent_index < agent_count:
         raise ValueError(f"agent {agent_index} of {agent_count}")
@@ -239,7 +245,9 @@ def agent_plan(job: Job, agent_index: int, agent_count: int, seed: int) -> Agent
         streams=tuple(
             _stream_plan(job, stream, scripts, agent_index, agent_count)
             for stream, scripts in zip(
-                job.streams, compile_streams(job.streams, job.files), strict=True
+                job.streams,
+                compile_streams(job.streams, job.files, writes),
+                strict=True,
             )
             if agent_index < participants(stream.load.connections, agent_count)
         ),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum, auto
 from pathlib import Path
 
 from ldapslam.jobs.fields.result_codes import outcome_codes
@@ -16,6 +17,7 @@ from ldapslam.jobs.model import Stream
 from ldapslam.jobs.operations.add import Add
 from ldapslam.jobs.operations.body import NO_VARIABLE, OperationPlan
 from ldapslam.jobs.operations.connection import UNBIND
+from ldapslam.jobs.operations.controls import UPDATES
 from ldapslam.jobs.operations.sequence import ENTRY_DN, Request, Session, sessions_of
 from ldapslam.jobs.replay.options import KINDS
 from ldapslam.jobs.requests.pattern import parse_pattern
@@ -27,6 +29,20 @@ from ldapslam.jobs.requests.template import (
     compile_template,
     number_uniques,
 )
+
+
+class Writes(Enum):
+    """Which operations that change a directory are sent."""
+
+    ALL = auto()
+    #: Adds, and what is done to entries that the stream itself has added: all that a
+    #: clean-up takes away again.
+    OWN = auto()
+    NONE = auto()
+
+
+#: Of a rehearsal: whose entry it is, and as whom.
+_REHEARSED_CONTROLS = ("manage_dsa_it", "proxied_authorization")
 
 
 @dataclass(frozen=True)
@@ -60,11 +76,16 @@ class Scripts:
 
 
 def compile_streams(
-    streams: Iterable[Stream], places: Mapping[str, Path]
+    streams: Iterable[Stream],
+    places: Mapping[str, Path],
+    writes: Writes = Writes.ALL,
 ) -> list[Scripts]:
-    """What each stream sends; files of values are found in `places`, by name."""
+    """What each stream sends; files of values are found in `places`, by name. Writes
+    that are not to be sent are rehearsed (OperationBody.rehearse). A session ends
+    before what cannot be, and after what later steps need done; it may have no step."""
     compiled = [
-        _REPLAYED if stream.replay else _Stream(stream).compile() for stream in streams
+        _REPLAYED if stream.replay else _Stream(stream, writes).compile()
+        for stream in streams
     ]
     numbered = number_uniques([text for one in compiled for text in one.templates])
     located = (_located(template, places) for template in numbered)
@@ -93,11 +114,12 @@ def _located(template: Template, places: Mapping[str, Path]) -> Template:
 class _Stream:
     """One stream while it is compiled."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: Stream, writes: Writes) -> None:
         self._sessions = [] if stream.python else sessions_of(stream.operations)
         self._operations: list[OperationPlan] = []
         self._variables = 0
-        self._ledgers = _ledgers(self._sessions)
+        self._writes = writes
+        self._ledgers = _ledgers(self._sessions, writes)
 
     def compile(self) -> Scripts:
         scripts = [self._script(session) for session in self._sessions]
@@ -111,28 +133,35 @@ class _Stream:
         numbers: dict[str, int] = {}
         for request in session.requests:
             if request.name not in numbers:
+                operation = self._operation(request, scope)
+                if operation is None:
+                    break
                 numbers[request.name] = len(self._operations)
-                self._operations.append(self._operation(request, scope))
+                self._operations.append(operation)
             number = numbers[request.name]
             steps.append((number, request.pause_ns))
             steps += [(number, 0)] * (request.repeat - 1)
+            is_rehearsed = self._operations[number].is_rehearsal
+            if is_rehearsed and request.step.body.is_needed_done:
+                break
         self._variables = max(self._variables, scope.variables)
         return ScriptPlan(session.weight, tuple(steps))
 
-    def _operation(self, request: Request, scope: Scope) -> OperationPlan:
+    def _operation(self, request: Request, scope: Scope) -> OperationPlan | None:
         step = request.step
         lets: list[Let] = []
         for name, text in step.let.items():
             template = compile_template(*parse_pattern(text, scope.names).nodes)
             lets.append(Let(scope.define(name), template))
-        controls = [control.node(scope) for control in step.controls]
-        compiled = step.body.compile(scope, controls)
+        compiled = self._compiled(request, scope)
+        if compiled is None:
+            return None
         captures = tuple(
             (scope.define(name), b"" if attribute == ENTRY_DN else attribute.encode())
             for name, attribute in step.capture.items()
         )
         success_codes, expected_codes = outcome_codes(
-            compiled.success_codes, step.expect
+            compiled.success_codes, None if compiled.is_rehearsal else step.expect
         )
         ledger = compiled.ledger_of or request.name
         numbers = list(self._ledgers)
@@ -147,6 +176,20 @@ class _Stream:
             ledger=numbers.index(ledger) if ledger in numbers else 0,
             ledger_put=compiled.ledger_put if ledger in numbers else NO_VARIABLE,
         )
+
+    def _compiled(self, request: Request, scope: Scope) -> OperationPlan | None:
+        step = request.step
+        is_own = isinstance(step.body, Add) or request.of is not None
+        if self._writes is Writes.ALL or (self._writes is Writes.OWN and is_own):
+            controls = [control.node(scope) for control in step.controls]
+            return step.body.compile(scope, controls)
+        is_rehearsed = request.kind in UPDATES
+        controls = [
+            control.node(scope)
+            for control in step.controls
+            if not is_rehearsed or control.key in _REHEARSED_CONTROLS
+        ]
+        return step.body.rehearse(scope, controls)
 
 
 def _replayed() -> Scripts:
@@ -171,13 +214,16 @@ def _replayed() -> Scripts:
 _REPLAYED = _replayed()
 
 
-def _ledgers(sessions: Sequence[Session]) -> dict[str, bool]:
+def _ledgers(sessions: Sequence[Session], writes: Writes) -> dict[str, bool]:
     """The add operations whose entries are noted, and whether they are cleaned up."""
+    if writes is Writes.NONE:
+        return {}
     requests = [request for session in sessions for request in session.requests]
     taken = {getattr(request.step.body, "of", None) for request in requests}
+    is_cleaned = writes is Writes.OWN
     return {
-        request.name: request.step.body.clean_up
+        request.name: request.step.body.clean_up or is_cleaned
         for request in requests
         if isinstance(request.step.body, Add)
-        and (request.step.body.clean_up or request.name in taken)
+        and (request.step.body.clean_up or is_cleaned or request.name in taken)
     }

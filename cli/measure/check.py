@@ -21,7 +21,8 @@ from ldapslam.cli.measure import check_servers
 from ldapslam.cli.measure.check_servers import Document, Faults
 from ldapslam.cli.measure.replay import explain_replays
 from ldapslam.cli.options import change_options, flag, job_argument
-from ldapslam.cli.submission import check_size_of_files, warnings_of
+from ldapslam.cli.submission import check_size_of_files
+from ldapslam.jobs.doubts import doubts
 from ldapslam.jobs.load import load_job
 from ldapslam.jobs.model import Job, Stream
 from ldapslam.jobs.operations.sequence import sessions_of
@@ -53,7 +54,7 @@ def check_command(
     check_size_of_files(job)
     if not as_json:
         put("\n".join([*_explain(job), *explain_replays(job)]))
-    for warning in warnings_of(job):
+    for warning in doubts(job):
         say(f"warning: {warning}")
     faults = Faults(as_json=as_json)
     asked = ("servers", "watched", "monitors", "imports", "probes")

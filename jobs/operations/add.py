@@ -44,6 +44,7 @@ from ldapslam.jobs.operations.body import (
     nodes,
     variable,
 )
+from ldapslam.jobs.operations.entries import refused_modify, rehearsal
 from ldapslam.jobs.requests import ber
 from ldapslam.jobs.requests.dn import parse_dn, split_rdn
 from ldapslam.jobs.requests.pattern import MASK_CLASS
@@ -326,6 +327,7 @@ class Add(OperationBody):
 
     kind: ClassVar[str] = "add"
     response_tag: ClassVar[int] = 0x69
+    is_needed_done: ClassVar[bool] = True
     exactly_one: ClassVar[tuple[str, ...]] = ("dn", "template")
     needs: ClassVar[Mapping[str, str]] = {"dn": "entry", "template": "under"}
 
@@ -379,9 +381,18 @@ class Add(OperationBody):
             raise Fault("expected attributes in `entry`, got none", "add objectClass")
 
     def compile(self, scope: Scope, controls: Sequence[Node] = ()) -> OperationPlan:
-        entry = self._from_template(scope) if self.template else self._plain(scope)
+        entry = self._composed(scope)
         request = add_request((variable(entry.dn),), entry.attributes)
         return self.planned(request, controls, lets=entry.lets, ledger_put=entry.dn)
+
+    def rehearse(self, scope: Scope, controls: Sequence[Node] = ()) -> OperationPlan:
+        """On the entry's parent."""
+        entry = self._composed(scope)
+        request = refused_modify((ValueSource(PARENT, lo=entry.dn),))
+        return rehearsal(self.planned(request, controls, lets=entry.lets))
+
+    def _composed(self, scope: Scope) -> ComposedEntry:
+        return self._from_template(scope) if self.template else self._plain(scope)
 
     def _from_template(self, scope: Scope) -> ComposedEntry:
         under = self.under or ""

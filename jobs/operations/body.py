@@ -75,6 +75,8 @@ class OperationPlan:
     ledger_order: str = "fifo"
     #: Name of the add operation whose ledger it is; None: its own.
     ledger_of: str | None = None
+    #: It stands in for a write, and changes nothing (OperationBody.rehearse).
+    is_rehearsal: bool = False
 
 
 class OperationBody(Section):
@@ -87,6 +89,8 @@ class OperationBody(Section):
     #: Result codes that are a success without being named by `expect`.
     success_codes: ClassVar[tuple[int, ...]] = (0,)
     action: ClassVar[str] = "request"
+    #: Later steps of a session need what it has changed.
+    is_needed_done: ClassVar[bool] = False
 
     def request(self, scope: Scope) -> Node:
         """The protocolOp."""
@@ -96,6 +100,13 @@ class OperationBody(Section):
         """The operation as a step of the script that the scope belongs to; hidden
         variables are taken from it. `controls` are those of the job file."""
         return self.planned(self.request(scope), controls)
+
+    def rehearse(
+        self, scope: Scope, controls: Sequence[Node] = ()
+    ) -> OperationPlan | None:
+        """What may be sent in its place to a directory that is not to be changed;
+        None: nothing."""
+        return self.compile(scope, controls)
 
     def planned(
         self, request: Node, controls: Sequence[Node], **fields: Any
@@ -144,6 +155,11 @@ class EntryBody(OperationBody):
         taken = self.taken(scope)
         entry = variable(taken["ledger_take"])
         return self.planned(self.request_for((entry,), scope), controls, **taken)
+
+    def rehearse(
+        self, scope: Scope, controls: Sequence[Node] = ()
+    ) -> OperationPlan | None:
+        return self.compile(scope, controls) if self.of is None else None
 
     def taken(self, scope: Scope) -> dict[str, Any]:
         """The fields of an operation whose entry comes out of a ledger."""

@@ -52,7 +52,7 @@ from ldapslam.jobs.requests.template import LIST, Node, Tlv, ValueSource
 _PAGED_RESULTS = "1.2.840.113556.1.4.319"
 _TREE_DELETE = "1.2.840.113556.1.4.805"
 
-_UPDATES = ("add", "delete", "modify", "modify_dn")
+UPDATES = ("add", "delete", "modify", "modify_dn")
 #: Key in the job file: OID, and the operations that the control is for.
 CONTROLS: dict[str, tuple[str, tuple[str, ...]]] = {
     "server_side_sort": ("1.2.840.113556.1.4.473", ("search",)),
@@ -62,13 +62,13 @@ CONTROLS: dict[str, tuple[str, tuple[str, ...]]] = {
     "dont_use_copy": ("1.3.6.1.1.22", ("search", "compare")),
     "manage_dsa_it": (
         "2.16.840.1.113730.3.4.2",
-        ("search", "compare", *_UPDATES),
+        ("search", "compare", *UPDATES),
     ),
     "proxied_authorization": (
         "2.16.840.1.113730.3.4.18",
-        ("search", "compare", *_UPDATES, "extended"),
+        ("search", "compare", *UPDATES, "extended"),
     ),
-    "assertion": ("1.3.6.1.1.12", ("search", "compare", *_UPDATES)),
+    "assertion": ("1.3.6.1.1.12", ("search", "compare", *UPDATES)),
     "pre_read": ("1.3.6.1.1.13.1", ("delete", "modify", "modify_dn")),
     "post_read": ("1.3.6.1.1.13.2", ("add", "modify", "modify_dn")),
     "permissive_modify": ("1.2.840.113556.1.4.1413", ("modify",)),

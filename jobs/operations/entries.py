@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import (
@@ -38,7 +39,7 @@ from ldapslam.jobs.operations.body import (
 from ldapslam.jobs.requests import ber
 from ldapslam.jobs.requests.dn import parse_dn, split_rdn
 from ldapslam.jobs.requests.scope import Scope
-from ldapslam.jobs.requests.template import PARENT, Node, ValueSource
+from ldapslam.jobs.requests.template import PARENT, UUID, Node, ValueSource
 
 _COMPARE_REQUEST = 0x6E
 _COMPARE_FALSE, _COMPARE_TRUE = 5, 6
@@ -68,14 +69,31 @@ def compare_request(
     return ber.tlv(_COMPARE_REQUEST, ber.octet_string(*entry), ber.sequence(*assertion))
 
 
+class _EntryWrite(EntryBody):
+    """An operation that changes an entry."""
+
+    def rehearse(
+        self, scope: Scope, controls: Sequence[Node] = ()
+    ) -> OperationPlan | None:
+        if self.of is not None:
+            return None
+        request = refused_modify(dn_nodes(self.dn or "", scope), self._written())
+        return rehearsal(self.planned(request, controls))
+
+    def _written(self) -> Iterable[str]:
+        """The attributes that the identity must be allowed to write."""
+        return (_ANY_ATTRIBUTE,)
+
+
 _DEL_REQUEST = 0x4A
 
 
-class Delete(EntryBody):
+class Delete(_EntryWrite):
     """Delete one entry, by its DN or one that this run has added."""
 
     kind: ClassVar[str] = "delete"
     response_tag: ClassVar[int] = 0x6B
+    is_needed_done: ClassVar[bool] = True
 
     def request_for(self, entry: tuple[Node, ...], scope: Scope) -> Node:
         return ber.tlv(_DEL_REQUEST, *entry)
@@ -85,7 +103,7 @@ _MODIFY_REQUEST = 0x66
 _CHANGES = {"add": 0, "delete": 1, "replace": 2, "increment": 3}
 
 
-class Modify(EntryBody):
+class Modify(_EntryWrite):
     """Modify one entry. The changes are sent in the order in which the file has them,
     and within each the attributes and values too."""
 
@@ -137,6 +155,10 @@ class Modify(EntryBody):
             ),
         )
 
+    def _written(self) -> Iterable[str]:
+        changes = (getattr(self, change) for change in self._order)
+        return dict.fromkeys(attribute for change in changes for attribute in change)
+
 
 def modify_request(
     entry: Iterable[Node],
@@ -153,6 +175,32 @@ def modify_request(
     return ber.tlv(_MODIFY_REQUEST, ber.octet_string(*entry), ber.sequence(*parts))
 
 
+#: Of a rehearsal for what is not about attributes.
+_ANY_ATTRIBUTE = "description"
+_NO_SUCH_ATTRIBUTE = 16
+
+
+def refused_modify(
+    entry: Iterable[Node], attributes: Iterable[str] = (_ANY_ATTRIBUTE,)
+) -> Node:
+    """A modify that cannot succeed: it deletes values that no entry has. A server that
+    would let the attributes of an entry be written answers noSuchAttribute."""
+    nobodys = (b"ldapslam-check-", ValueSource(UUID))
+    return modify_request(
+        entry, (("delete", attribute, [nobodys]) for attribute in attributes)
+    )
+
+
+def rehearsal(plan: OperationPlan) -> OperationPlan:
+    """The plan of an operation whose request is a `refused_modify`."""
+    return replace(
+        plan,
+        response_tag=Modify.response_tag,
+        success_codes=(_NO_SUCH_ATTRIBUTE,),
+        is_rehearsal=True,
+    )
+
+
 _MOD_DN_REQUEST = 0x6C
 _NEW_SUPERIOR = 0x80
 
@@ -163,12 +211,13 @@ def _one_rdn(text: str, info: ValidationInfo) -> str:
     return text
 
 
-class ModifyDn(EntryBody):
+class ModifyDn(_EntryWrite):
     """Rename one entry or move it below another. With `of`, the run goes on to know
     the entry by its new DN. `modrdn` is accepted for `modify_dn`."""
 
     kind: ClassVar[str] = "modify_dn"
     response_tag: ClassVar[int] = 0x6D
+    is_needed_done: ClassVar[bool] = True
 
     new_rdn: Annotated[EntryDn, AfterValidator(_one_rdn)] = Field(
         examples=["uid=renamed.[unique]"]

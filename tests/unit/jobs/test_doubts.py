@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from ldapslam.cli.submission import unsupported_thresholds, warnings_of
+from ldapslam.jobs.doubts import doubts, unsupported_thresholds
 from ldapslam.jobs.load import load_job, load_job_text
+from ldapslam.jobs.model import Job
 
 JOBS = Path(__file__).parents[3] / "configs/jobs"
 
@@ -99,7 +101,7 @@ def test_requests_as_somebody_else_are_told() -> None:
     text = JOB.format(threshold="open.*.errors < 1%")
     text = text.replace("[{search:", "[{" + bind + "search:", 1)
     job = load_job_text(text, file="few.yaml", base=None)
-    (warning,) = warnings_of(job)
+    (warning,) = doubts(job)
     assert warning.startswith(
         "stream counted: 'search' is made as whom 'bind' has bound"
     )
@@ -109,4 +111,85 @@ def test_requests_as_somebody_else_are_told() -> None:
     "path", sorted(JOBS.glob("*.yaml")), ids=lambda path: str(path.name)
 )
 def test_ready_jobs_do_what_they_say(path: Path) -> None:
-    assert list(warnings_of(load_job(path))) == []
+    assert list(doubts(load_job(path))) == []
+
+
+def search_job(uri: str = "ldap://127.0.0.1", **fields: str) -> Job:
+    request = json.dumps({"base": "dc=com", **fields})
+    text = f"""\
+job: doubtful
+targets: {{server: "{uri}"}}
+run: {{duration: 10s}}
+streams:
+  - name: readers
+    target: server
+    load: {{closed: {{clients: 1}}}}
+    operations: [{{search: {request}}}]
+"""
+    return load_job_text(text, file="doubtful.yaml", base=None)
+
+
+@pytest.mark.parametrize(
+    ("filter", "sent", "instead"),
+    [
+        ("(uid=user.{})", "'{}'", "[0-999]"),
+        ("(uid=user.{1})", "'{1}'", "[0-999]"),
+        ("(uid=user.<sequential:0>)", "'<sequential:0>'", "[0-999]"),
+        ("(uid=user.%d)", "'%d'", "[0-999%000]"),
+        ("(uid=user.%06d)", "'%06d'", "[0-999%000]"),
+        ("(uid=$USER)", "'$USER'", "[name]"),
+        ("(uid=user.XXXXX)", "'XXXXX'", "[0-999%000]"),
+    ],
+)
+def test_placeholders_of_other_tools_are_told(
+    filter: str, sent: str, instead: str
+) -> None:
+    (warning,) = doubts(search_job(filter=filter))
+    assert warning.startswith(
+        f"readers.search: {sent} in `filter: {filter}` is sent as it is."
+    )
+    assert warning.endswith(f"such as {instead}")
+
+
+@pytest.mark.parametrize(
+    "filter",
+    [
+        "(uid=user.[0-999%0000])",
+        "(uid=user.[random:8:abc{}])",
+        "(cn=50% duty)",
+        "(&(cn<=a)(sn>=b))",
+    ],
+)
+def test_value_patterns_and_plain_texts_are_none(filter: str) -> None:
+    assert list(doubts(search_job(filter=filter))) == []
+
+
+@pytest.mark.parametrize(
+    ("uri", "told"),
+    [
+        ("ldap://ds1:636", "636 is the port of ldaps://"),
+        ("ldaps://ds1:389", "389 is the port of ldap://"),
+        ("ldap://ds1:389", None),
+        ("ldap://ds1", None),
+        ("ldaps://ds1:636", None),
+        ("ldapi://%2Frun%2Fldapi", None),
+    ],
+)
+def test_a_port_of_the_other_scheme_is_told(uri: str, told: str | None) -> None:
+    found = list(doubts(search_job(uri)))
+    assert len(found) == (told is not None)
+    assert all(one.startswith(f"{uri}: {told}") for one in found)
+
+
+@pytest.mark.parametrize(("hold", "is_told"), [("10s", False), ("11s", True)])
+def test_a_time_longer_than_the_measure_phase_is_told(hold: str, is_told: bool) -> None:
+    found = list(
+        doubts(
+            load_job_text(
+                JOB.format(threshold=f"closed.search.errors < 1% for {hold}"),
+                file="few.yaml",
+                base=None,
+            )
+        )
+    )
+    assert ["cannot be missed" in one for one in found] == [True] * is_told

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a job that has no fault may not have meant: warnings, each with its remedy.
+Pure."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from urllib.parse import urlsplit
+
+from ldapslam.base.units import format_duration
+from ldapslam.jobs.fields.formulas import parse_criterion
+from ldapslam.jobs.fields.thresholds import (
+    KINDS_WITHOUT_RESPONSE,
+    PERCENTILES,
+    TIME_METRICS,
+    Threshold,
+    samples_needed,
+)
+from ldapslam.jobs.model import Job, Stream
+from ldapslam.jobs.operations.sequence import sessions_of
+from ldapslam.jobs.plan import measure_span, planned_arrivals
+
+#: What other tools draw a value by, what it is there, and how it is written here.
+_FOREIGN = (
+    (r"\{[\w.:,-]*\}", "a placeholder of OpenDJ's tools", "[0-999]"),
+    (r"<[A-Za-z]\w*(?::[\w.:,-]*)?>", "a tag of MakeLDIF", "[0-999]"),
+    (r"%0?\d*[dsu]\b", "a format of printf", "[0-999%000]"),
+    (r"(?<![A-Za-z])\$\{?[A-Za-z_]\w*\}?", "a variable of the shell", "[name]"),
+    (r"X{3,}", "a random number of ldclt", "[0-999%000]"),
+)
+_PLACEHOLDER = re.compile(r"\[\[|\]\]|\[[^\]]*\]")
+#: Texts that say which entries are meant.
+_FIELDS = ("base", "filter", "dn", "under")
+_PORTS = {
+    ("ldap", 636): "636 is the port of ldaps://, whose TLS begins at once: write "
+    "ldaps://, or the port of ldap:// (389) with `tls: {start_tls: true}`",
+    ("ldaps", 389): "389 is the port of ldap://, which has no TLS at once: write "
+    "ldap:// with `tls: {start_tls: true}`, or the port of ldaps:// (636)",
+}
+
+
+def doubts(job: Job) -> Iterator[str]:
+    """All that can be said of the job alone."""
+    yield from unsupported_thresholds(job)
+    yield from _idle_thresholds(job)
+    yield from _ports(job)
+    for stream in job.streams:
+        yield from _literal_patterns(stream)
+        if change := job.identity_change(stream):
+            yield (
+                f"stream {stream.name}: {change}; give binds a stream of their own, or "
+                "end their sequence with an unbind"
+            )
+
+
+def _ports(job: Job) -> Iterator[str]:
+    for uri in dict.fromkeys(uri for uris in job.targets.values() for uri in uris):
+        parts = urlsplit(uri)
+        if parts.scheme != "ldapi" and (parts.scheme, parts.port) in _PORTS:
+            yield f"{uri}: {_PORTS[parts.scheme, parts.port or 0]}"
+
+
+def _literal_patterns(stream: Stream) -> Iterator[str]:
+    """Texts that are sent as they are, and that other tools draw values by."""
+    for session in sessions_of(stream.operations):
+        for request in session.requests:
+            for name in _FIELDS:
+                text = getattr(request.step.body, name, None)
+                plain = _PLACEHOLDER.sub("", text) if isinstance(text, str) else ""
+                for form, what, instead in _FOREIGN:
+                    if found := re.search(form, plain):
+                        yield (
+                            f"{stream.name}.{request.name}: {found[0]!r} in "
+                            f"`{name}: {text}` is sent as it is. Where it is meant as "
+                            f"{what}, write a value pattern, such as {instead}"
+                        )
+                        break
+
+
+def _idle_thresholds(job: Job) -> Iterator[str]:
+    """Thresholds that no run of this length can miss."""
+    measure = measure_span(job.run)
+    measured_ns = measure.end_ns - measure.start_ns
+    for threshold in map(parse_criterion, job.thresholds):
+        if isinstance(threshold, Threshold) and threshold.hold_ns > measured_ns:
+            yield (
+                f"threshold {threshold.expression!r} cannot be missed: the measure "
+                f"phase has {format_duration(measured_ns)}; measure for longer, or "
+                "take a shorter time after `for`"
+            )
+
+
+def unsupported_thresholds(
+    job: Job, expected: Mapping[tuple[str, str], float] | None = None
+) -> Iterator[str]:
+    """A warning for each threshold on a percentile that will have too few values, and
+    so fails. The requests of open loops and of counts are known beforehand; with
+    `expected`, of stream and operation, those alone are looked at."""
+    measure = measure_span(job.run)
+    measured_ns = measure.end_ns - measure.start_ns
+    share = min(1.0, job.run.interval_ns / measured_ns)
+    if expected is None:
+        requests = {
+            (stream.name, name): most
+            for stream in job.streams
+            for name, most in planned_requests(job, stream).items()
+        }
+        comes = "are planned"
+    else:
+        requests, comes = dict(expected), "are expected by the times of the samples"
+    for threshold in map(parse_criterion, job.thresholds):
+        if not isinstance(threshold, Threshold):
+            continue
+        p = PERCENTILES.get(threshold.statistic or "")
+        if p is None or threshold.metric not in TIME_METRICS:
+            continue
+        for (stream_name, name), most in requests.items():
+            if threshold.hold_ns:
+                most *= share
+            if threshold.matches(stream_name, name) and most < samples_needed(p):
+                yield _text(threshold, f"{stream_name}.{name}", most, p, comes)
+
+
+def _text(threshold: Threshold, of: str, most: float, p: float, comes: str) -> str:
+    where, remedy = f" {comes}", "measure for longer"
+    if threshold.hold_ns:
+        where, remedy = " come in an interval", "make `run.interval` longer"
+    return (
+        f"threshold {threshold.expression!r} may be uncertain: "
+        f"p{p:g} needs {samples_needed(p):,} requests, and about {most:,.0f} of {of}"
+        f"{where}; {remedy}, or take a lower percentile"
+    )
+
+
+def requests_per_session(stream: Stream) -> dict[str, float]:
+    """Operation -> average number of its requests in a session, where it is known."""
+    sessions = sessions_of(stream.operations)
+    weights = sum(session.weight for session in sessions)
+    requests: Counter[str] = Counter()
+    unknown = set()
+    for session in sessions:
+        for one in session.requests:
+            requests[one.name] += session.weight * one.repeat
+            if one.kind in KINDS_WITHOUT_RESPONSE or one.is_paged:
+                unknown.add(one.name)
+    return {
+        name: weight / weights
+        for name, weight in requests.items()
+        if name not in unknown
+    }
+
+
+def planned_requests(job: Job, stream: Stream) -> Mapping[str, float]:
+    """Operation -> average number of requests to be measured, where it is known."""
+    arrivals = _arrivals(job, stream)
+    if arrivals is None:
+        return {}
+    if stream.python is not None:
+        # a probe sees each write on every replica; what others do is their own
+        names = stream.python.operations if stream.python.watches else ()
+        return dict.fromkeys(names, arrivals)
+    shares = requests_per_session(stream)
+    return {name: arrivals * share for name, share in shares.items()}
+
+
+def _arrivals(job: Job, stream: Stream) -> float | None:
+    """The most sessions that begin in the measure phase."""
+    load = stream.load.open
+    if load is None or not load.is_known:
+        return stream.count
+    measure = measure_span(job.run)
+    due = planned_arrivals(job.run, stream, measure.start_ns, measure.end_ns)
+    return due if stream.count is None else min(due, stream.count)

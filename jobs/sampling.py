@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plans that send a few requests of each operation, for `check`. Pure.
+
+The requests are those of the job, drawn from its patterns and templates; the load is
+not: one connection to each server sends them one after the other, without pauses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+from itertools import groupby
+
+from ldapslam.base.units import NS_PER_S
+from ldapslam.jobs.model import Job
+from ldapslam.jobs.plan import MEASURE, AgentPlan, PhaseSpan, StreamPlan, agent_plan
+from ldapslam.jobs.scripts import ScriptPlan, Writes
+
+#: Sessions of each kind, for each server.
+SAMPLES = 10
+#: Of one stream's samples, and of a response.
+LIMIT_NS = 15 * NS_PER_S
+_TIMEOUT_NS = 5 * NS_PER_S
+_DRAIN_NS = NS_PER_S
+
+
+def sample_plans(
+    job: Job, seed: int, writes: Writes, unusable: Collection[str] = ()
+) -> Iterator[AgentPlan]:
+    """A plan for each stream whose requests can be sampled, on its servers that are not
+    unusable. The plan has a stream for each kind of session, all of that name."""
+    whole = agent_plan(job, 0, 1, seed, writes)
+    for stream in whole.streams:
+        uris = [
+            uri
+            for uri in stream.uris[: len(stream.uris) - stream.watched]
+            if uri not in unusable
+        ]
+        parts = tuple(_parts(replace(stream, uris=tuple(uris), watched=0)))
+        if stream.python is None and stream.replay is None and uris and parts:
+            yield replace(
+                whole,
+                boundaries_ns=(LIMIT_NS,),
+                phases=(PhaseSpan(MEASURE, 0, LIMIT_NS),),
+                measure_start_ns=0,
+                measure_end_ns=LIMIT_NS,
+                ramp_up_ns=0,
+                grace_ns=_DRAIN_NS,
+                streams=parts,
+            )
+
+
+def _parts(stream: StreamPlan) -> Iterator[StreamPlan]:
+    scripts = [
+        ScriptPlan(1, tuple((number, 0) for number, _ in groupby(_numbers(script))))
+        for script in stream.scripts
+        if script.steps
+    ]
+    connections = len(stream.uris)
+    # those that share ledgers stay together
+    for group in [scripts] if stream.ledgers else [[one] for one in scripts]:
+        if group:
+            yield replace(
+                stream,
+                connection=replace(stream.connection, connect_spacing_ns=0),
+                request_timeout_ns=min(stream.request_timeout_ns, _TIMEOUT_NS),
+                model="closed",
+                connections=connections,
+                first_connection=0,
+                connection_stride=1,
+                total_connections=connections,
+                in_flight=1,
+                think_time_ns=0,
+                profile=(),
+                max_backlog=0,
+                total_operations=SAMPLES * len(group) * connections,
+                start_ns=0,
+                end_ns=0,
+                scripts=tuple(group),
+            )
+
+
+def _numbers(script: ScriptPlan) -> Iterator[int]:
+    return (number for number, _ in script.steps)

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `check` sends in place of a run: a few requests, and no write."""
+
+from __future__ import annotations
+
+import pytest
+
+from ldapslam.jobs.load import load_job_text
+from ldapslam.jobs.plan import AgentPlan, StreamPlan
+from ldapslam.jobs.requests.template import PARENT
+from ldapslam.jobs.sampling import LIMIT_NS, SAMPLES, sample_plans
+from ldapslam.jobs.scripts import Writes
+
+NO_SUCH_ATTRIBUTE = 16
+JOB = """\
+job: all
+targets: {supplier: ldap://a, replica: [ldap://b, ldap://c, ldap://d]}
+run: {duration: 1h, ramp_up: 1m}
+streams:
+  - name: readers
+    target: replica
+    start_after: 5s
+    load: {open: {rate: 1000/s, connections: 64}}
+    operations:
+      - {weight: 9, search: {base: dc=com}}
+      - sequence:
+          - {name: first, search: {base: dc=com}, repeat: 500, capture: dn}
+          - think: 5s
+          - {name: second, compare: {dn: "[dn]", attribute: cn, value: a}}
+  - name: writers
+    target: supplier
+    load: {closed: {clients: 4, think_time: 1s}}
+    count: 100000
+    operations: OPERATIONS
+"""
+
+
+def plans(operations: str, writes: Writes = Writes.NONE) -> list[AgentPlan]:
+    text = JOB.replace("OPERATIONS", operations)
+    job = load_job_text(text, file="all.yaml", base=None)
+    return list(sample_plans(job, 7, writes, unusable=["ldap://c"]))
+
+
+def writers(operations: str, writes: Writes = Writes.NONE) -> tuple[StreamPlan, ...]:
+    return plans(operations, writes)[1].streams
+
+
+def sent(streams: tuple[StreamPlan, ...]) -> list[tuple[str, bool]]:
+    """Names of what sessions send, in order, and whether each is a rehearsal."""
+    return [
+        (stream.operations[number].name, stream.operations[number].is_rehearsal)
+        for stream in streams
+        for script in stream.scripts
+        for number, _ in script.steps
+    ]
+
+
+def test_each_kind_of_session_is_sent_by_one_connection_to_each_server() -> None:
+    plan, _ = plans("[{search: {base: dc=com}}]")
+    assert [stream.name for stream in plan.streams] == ["readers", "readers"]
+    assert plan.boundaries_ns == (LIMIT_NS,)
+    for stream in plan.streams:
+        assert stream.uris == ("ldap://b", "ldap://d")
+        assert (stream.model, stream.connections) == ("closed", 2)
+        assert stream.total_operations == 2 * SAMPLES
+        assert (stream.start_ns, stream.think_time_ns, stream.profile) == (0, 0, ())
+    search, sequence = plan.streams
+    assert [one.steps for one in search.scripts] == [((0, 0),)]
+    # neither pauses nor repeats
+    assert [one.steps for one in sequence.scripts] == [((1, 0), (2, 0))]
+
+
+DN = 'dn: "uid=user.[0-9],dc=com"'
+ADD = '{add: {dn: "uid=new.[unique],ou=new,dc=com", entry: {objectClass: device}}}'
+MODIFY = f"{{modify: {{{DN}, replace: {{sn: a, cn: b}}, add: {{sn: c}}}}}}"
+
+
+@pytest.mark.parametrize(
+    ("operation", "entry", "attributes"),
+    [
+        (MODIFY, b"uid=user.", [b"sn", b"cn"]),
+        (f"{{delete: {{{DN}}}}}", b"uid=user.", [b"description"]),
+        (
+            f"{{modify_dn: {{{DN}, new_rdn: uid=x}}}}",
+            b"uid=user.",
+            [b"description"],
+        ),
+        (ADD, None, [b"description"]),
+    ],
+    ids=["modify", "delete", "modify_dn", "add"],
+)
+def test_a_rehearsal_deletes_values_that_no_entry_has(
+    operation: str, entry: bytes | None, attributes: list[bytes]
+) -> None:
+    (stream,) = writers(f"[{operation}]")
+    (one,) = stream.operations
+    assert one.is_rehearsal
+    assert (one.response_tag, one.success_codes) == (0x67, (NO_SUCH_ATTRIBUTE,))
+    program = one.template.program
+    assert entry is None or entry in program
+    for attribute in attributes:
+        assert program.count(attribute) == 1
+    # each change is a delete (1) of one drawn value
+    assert program.count(b"\x0a\x01\x01") == len(attributes)
+    assert program.count(b"ldapslam-check-") == len(attributes)
+    assert stream.ledgers == 0
+
+
+def test_an_add_is_rehearsed_on_its_parent() -> None:
+    (stream,) = writers(f"[{ADD}]")
+    (one,) = stream.operations
+    parent = one.template.values[0]
+    assert (parent.kind, parent.lo) == (PARENT, one.lets[-1].variable)
+
+
+@pytest.mark.parametrize(
+    ("operations", "writes", "expected"),
+    [
+        # nothing follows what later steps need done
+        (
+            f"[{{sequence: [{MODIFY}, {ADD}, {{search: {{base: dc=com}}}}]}}]",
+            Writes.NONE,
+            [("modify", True), ("add", True)],
+        ),
+        (
+            f"[{{sequence: [{MODIFY}, {ADD}, {{search: {{base: dc=com}}}}]}}]",
+            Writes.OWN,
+            [("modify", True), ("add", False), ("search", False)],
+        ),
+        # what the stream adds is there only when it is sent
+        (f"[{ADD}, {{delete: {{of: add}}}}]", Writes.NONE, [("add", True)]),
+        (
+            f"[{ADD}, {{delete: {{of: add}}}}]",
+            Writes.OWN,
+            [("add", False), ("delete", False)],
+        ),
+        (
+            "[{extended: {password_modify: {new: a}}}, {extended: {who_am_i: true}, "
+            "name: who}]",
+            Writes.OWN,
+            [("who", False)],
+        ),
+    ],
+)
+def test_what_is_sent(
+    operations: str, writes: Writes, expected: list[tuple[str, bool]]
+) -> None:
+    assert sent(writers(operations, writes)) == expected
+
+
+def test_what_is_added_is_cleaned_up_whatever_the_job_says() -> None:
+    kept = ADD.replace("entry:", "clean_up: false, entry:")
+    (stream,) = writers(f"[{kept}]", Writes.OWN)
+    assert stream.clean_up == (True,)
+    assert stream.operations[0].ledger_put >= 0
+
+
+def test_controls_that_say_whose_entry_it_is_stay() -> None:
+    controls = (
+        "controls: [permissive_modify, manage_dsa_it, "
+        "{proxied_authorization: 'dn:cn=a'}, {assertion: '(cn=a)'}]"
+    )
+    (stream,) = writers(f"[{MODIFY[:-1]}, {controls}}}]")
+    program = stream.operations[0].template.program
+    kept = {b"2.16.840.1.113730.3.4.2": 1, b"2.16.840.1.113730.3.4.18": 1}
+    left = {b"1.2.840.113556.1.4.1413": 0, b"1.3.6.1.1.12": 0}
+    assert {oid: program.count(oid) for oid in kept | left} == kept | left
+
+
+def test_a_stream_that_can_send_nothing_has_no_plan() -> None:
+    (plan,) = plans("[{extended: {oid: 1.2.3}}]")
+    assert plan.streams[0].name == "readers"
