@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
-from ldapslam.base.units import format_duration
+from ldapslam.base.units import NS_PER_S, format_duration
 from ldapslam.jobs.fields.formulas import parse_criterion
 from ldapslam.jobs.fields.thresholds import (
     KINDS_WITHOUT_RESPONSE,
@@ -45,6 +45,7 @@ def doubts(job: Job) -> Iterator[str]:
     """All that can be said of the job alone."""
     yield from unsupported_thresholds(job)
     yield from _idle_thresholds(job)
+    yield from _rates_above_the_load(job)
     yield from _ports(job)
     for stream in job.streams:
         yield from _literal_patterns(stream)
@@ -90,6 +91,32 @@ def _idle_thresholds(job: Job) -> Iterator[str]:
                 f"phase has {format_duration(measured_ns)}; measure for longer, or "
                 "take a shorter time after `for`"
             )
+
+
+def _rates_above_the_load(job: Job) -> Iterator[str]:
+    """Thresholds that ask for as many requests as an open loop offers, or more."""
+    measure = measure_span(job.run)
+    measured_s = (measure.end_ns - measure.start_ns) / NS_PER_S
+    for threshold in map(parse_criterion, job.thresholds):
+        if (
+            not isinstance(threshold, Threshold)
+            or threshold.metric not in ("throughput", "goodput")
+            or threshold.per
+            or threshold.comparison.startswith("<")
+        ):
+            continue
+        for stream in job.streams:
+            if stream.load.open is None:
+                continue
+            for name, planned in planned_requests(job, stream).items():
+                offered_per_s = planned / measured_s
+                is_meant = threshold.matches(stream.name, name)
+                if is_meant and threshold.limit >= offered_per_s:
+                    yield (
+                        f"threshold {threshold.expression!r} asks for all that is "
+                        f"offered, or more: {stream.name}.{name} has about "
+                        f"{offered_per_s:,.4g}/s; ask for some percent less"
+                    )
 
 
 def unsupported_thresholds(
@@ -150,6 +177,16 @@ def requests_per_session(stream: Stream) -> dict[str, float]:
         for name, weight in requests.items()
         if name not in unknown
     }
+
+
+def pause_ns(stream: Stream) -> float:
+    """Average time that a session waits between its requests."""
+    sessions = sessions_of(stream.operations)
+    pauses = (
+        session.weight * sum(one.pause_ns for one in session.requests)
+        for session in sessions
+    )
+    return sum(pauses) / sum(session.weight for session in sessions)
 
 
 def planned_requests(job: Job, stream: Stream) -> Mapping[str, float]:

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import replace
-from itertools import groupby
+from itertools import groupby, product
 
 from ldapslam.base.units import NS_PER_S
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.plan import MEASURE, AgentPlan, PhaseSpan, StreamPlan, agent_plan
 from ldapslam.jobs.scripts import ScriptPlan, Writes
 
-#: Sessions of each kind, for each server.
-SAMPLES = 10
 #: Of one stream's samples, and of a response.
 LIMIT_NS = 15 * NS_PER_S
 _TIMEOUT_NS = 5 * NS_PER_S
@@ -25,18 +23,19 @@ _DRAIN_NS = NS_PER_S
 
 
 def sample_plans(
-    job: Job, seed: int, writes: Writes, unusable: Collection[str] = ()
+    job: Job, each: int, writes: Writes, unusable: Collection[str] = ()
 ) -> Iterator[AgentPlan]:
     """A plan for each stream whose requests can be sampled, on its servers that are not
-    unusable. The plan has a stream for each kind of session, all of that name."""
-    whole = agent_plan(job, 0, 1, seed, writes)
+    unusable: `each` sessions of every kind for each server. The plan has a stream for
+    each server and kind of session, all of that name."""
+    whole = agent_plan(job, 0, 1, job.seed or 0, writes)
     for stream in whole.streams:
         uris = [
             uri
             for uri in stream.uris[: len(stream.uris) - stream.watched]
             if uri not in unusable
         ]
-        parts = tuple(_parts(replace(stream, uris=tuple(uris), watched=0)))
+        parts = tuple(_parts(replace(stream, uris=tuple(uris), watched=0), each))
         if stream.python is None and stream.replay is None and uris and parts:
             yield replace(
                 whole,
@@ -50,30 +49,34 @@ def sample_plans(
             )
 
 
-def _parts(stream: StreamPlan) -> Iterator[StreamPlan]:
+def _parts(stream: StreamPlan, each: int) -> Iterator[StreamPlan]:
     scripts = [
         ScriptPlan(1, tuple((number, 0) for number, _ in groupby(_numbers(script))))
         for script in stream.scripts
         if script.steps
     ]
-    connections = len(stream.uris)
-    # those that share ledgers stay together
-    for group in [scripts] if stream.ledgers else [[one] for one in scripts]:
+    if stream.ledgers:
+        # what one adds another takes, and no two add the same
+        groups, servers = [scripts], [stream.uris]
+    else:
+        groups, servers = [[one] for one in scripts], [(uri,) for uri in stream.uris]
+    for group, uris in product(groups, servers):
         if group:
             yield replace(
                 stream,
+                uris=uris,
                 connection=replace(stream.connection, connect_spacing_ns=0),
                 request_timeout_ns=min(stream.request_timeout_ns, _TIMEOUT_NS),
                 model="closed",
-                connections=connections,
+                connections=len(uris),
                 first_connection=0,
                 connection_stride=1,
-                total_connections=connections,
+                total_connections=len(uris),
                 in_flight=1,
                 think_time_ns=0,
                 profile=(),
                 max_backlog=0,
-                total_operations=SAMPLES * len(group) * connections,
+                total_operations=each * len(group) * len(uris),
                 start_ns=0,
                 end_ns=0,
                 scripts=tuple(group),

@@ -9,32 +9,23 @@ secrets; monitors, probes and imports are tried too.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 
 import click
 
-from ldapslam.base.errors import ExitCode
-from ldapslam.base.units import format_duration, format_rate
-from ldapslam.cli.console import json_option, put, put_json, say
+from ldapslam.base.errors import ExitCode, LdapSlamError
+from ldapslam.cli.console import json_option, put_json
 from ldapslam.cli.measure import check_servers
+from ldapslam.cli.measure.check_plan import explain, identity, plan_document
 from ldapslam.cli.measure.check_servers import Document, Faults
 from ldapslam.cli.measure.replay import explain_replays
-from ldapslam.cli.options import change_options, flag, job_argument
+from ldapslam.cli.options import change_options, flag, job_argument, option
 from ldapslam.cli.submission import check_size_of_files
-from ldapslam.jobs.doubts import doubts
+from ldapslam.jobs.doubts import doubts, unsupported_thresholds
 from ldapslam.jobs.load import load_job
-from ldapslam.jobs.model import Job, Stream
+from ldapslam.jobs.model import Job
 from ldapslam.jobs.operations.sequence import sessions_of
-from ldapslam.jobs.plan import (
-    AgentPlan,
-    agent_plan,
-    measure_span,
-    phase_spans,
-    planned_arrivals,
-    stream_profile,
-)
-from ldapslam.jobs.rates.profile import peak_rate
+from ldapslam.jobs.plan import AgentPlan, agent_plan
 from ldapslam.jobs.requests.dn import plain_dn
 
 #: Trees of the server itself, which it need not name among its own.
@@ -45,24 +36,48 @@ _OWN_TREES = ("cn=monitor", "cn=config", "cn=schema", "cn=subschema")
 @job_argument
 @change_options
 @flag("--offline", "The file alone; reach no server.")
+@option(
+    "--samples N",
+    "Sessions of each kind that are sent to each server, one after the other; 0: none.",
+    type=click.IntRange(0, 100),
+    default=10,
+)
+@flag(
+    "--write",
+    "Add entries too, do with them what the job does with its own (`of`), and delete "
+    "them. Without it, nothing is changed.",
+)
 @json_option
 def check_command(
-    job_file: Path, overrides: tuple[str, ...], offline: bool, as_json: bool
+    job_file: Path,
+    overrides: tuple[str, ...],
+    offline: bool,
+    samples: int,
+    write: bool,
+    as_json: bool,
 ) -> ExitCode:
-    """Check JOB before it runs, and explain what it would do."""
+    """Check JOB before it runs: what it would do, and what a few of its requests meet.
+
+    Writes are rehearsed by modifies that cannot succeed. Ends with 0 where the run
+    would begin, whatever the warnings.
+    """
     job = load_job(job_file, overrides)
     check_size_of_files(job)
-    if not as_json:
-        put("\n".join([*_explain(job), *explain_replays(job)]))
-    for warning in doubts(job):
-        say(f"warning: {warning}")
     faults = Faults(as_json=as_json)
-    asked = ("servers", "watched", "monitors", "imports", "probes")
+    for line in (*explain(job), *explain_replays(job)):
+        faults.put(line)
+    for doubt in doubts(job):
+        faults.warn(doubt)
+    asked = ("servers", "watched", "monitors", "imports", "probes", "samples")
     found: Document = {**{name: [] for name in asked}, "verify": None}
     if not offline:
         found = _ask_all(job, faults)
+        found["samples"] = _sample(job, samples, write, faults) if samples else []
+    faults.tell_warnings()
     if as_json:
-        put_json({"job": job.name, "plan": _plan_document(job), **found})
+        plan = plan_document(job)
+        told = {"warnings": faults.warnings}
+        put_json({"job": job.name, "plan": plan, **found, **told})
     return faults.exit_code
 
 
@@ -88,7 +103,7 @@ def _ask_servers(job: Job, plan: AgentPlan, faults: Faults) -> list[Document]:
     def ask(probe: Probe) -> tuple[Document, str]:
         facts = preflight(probe)
         for warning in _strange_bases(job, facts):
-            say(f"warning: {warning}")
+            faults.warn(warning)
         return facts, _server_line(facts)
 
     return [faults.ask({"uri": one.uri}, ask, one) for one in probes(plan)]
@@ -131,75 +146,50 @@ def _server_line(facts: Document) -> str:
     return line
 
 
-def _explain(job: Job) -> Iterator[str]:
-    """The job in words: who, how long, how much."""
-    spans = phase_spans(job.run)
-    lengths = ((one.name, format_duration(one.end_ns - one.start_ns)) for one in spans)
-    yield f"job {job.name}" + (f": {job.description}" if job.description else "")
-    end = ""
-    if all(one.count or one.replay for one in job.streams):
-        end = "; at most: the run ends when its streams have sent all that they have"
-    yield f"phases: {', '.join(map(' '.join, lengths))}{end}"
-    for stream in job.streams:
-        yield _stream_line(job, stream)
-    for threshold in job.thresholds:
-        yield f"threshold: {threshold}"
-    for one in job.monitors:
-        every = f", every {format_duration(one.every_ns)}" if one.every_ns else ""
-        yield f"monitor: {one.kind} {getattr(one, one.kind)}{every}"
-    if job.population is not None and (record := job.population.record):
-        yield f"population: {record.entries:,} entries below {record.base}"
-    if job.verify is not None:
-        within = format_duration(job.verify.replication.within_ns)
-        yield f"verify: all servers hold the same within {within}"
+def _sample(job: Job, each: int, write: bool, faults: Faults) -> list[Document]:
+    """A few requests of every stream, on the servers that can be used."""
+    from ldapslam.cli.measure.check_findings import (
+        expected_requests,
+        findings,
+        too_few_intervals,
+        untried,
+    )
+    from ldapslam.cli.measure.check_samples import Samples, sample
+    from ldapslam.cli.measure.check_tables import samples_table
+    from ldapslam.jobs.sampling import sample_plans
+    from ldapslam.jobs.scripts import Writes
+    from ldapslam.reports.formats.text import render_table
 
-
-def _stream_line(job: Job, stream: Stream) -> str:
-    operations = ", ".join(name for name, _ in stream.request_names)
-    servers = ", ".join(job.targets[stream.target])
-    count = f", {stream.count:,} in all" if stream.count else ""
-    load = _load_text(job, stream)
-    return f"stream {stream.name}: {operations} on {servers}; {load}{count}"
-
-
-def _load_text(job: Job, stream: Stream) -> str:
-    if stream.load.closed is not None:
-        think_ns = stream.load.closed.think_time_ns
-        think = f", think time {format_duration(think_ns)}" if think_ns else ""
-        return f"closed loop, {stream.load.closed.clients} clients{think}"
-    if stream.load.replay is not None:
-        replay = stream.load.replay
-        speed = f"at {replay.speed}" if replay.factor else "as fast as possible"
-        return f"a log {speed}, {replay.connections} connections"
-    load = stream.load.open
-    assert load is not None, "a stream's load is closed, open or a replay"
-    measure = measure_span(job.run)
-    if load.rate is not None and load.stages is None:
-        rate = format_rate(load.rate)
-    elif load.is_known:
-        rate = f"up to {peak_rate(stream_profile(job.run, stream)) * 1e9:.6g}/s"
-    else:
-        rate = "rates of a file"
-    planned = ""
-    if load.is_known:
-        due = planned_arrivals(job.run, stream, measure.start_ns, measure.end_ns)
-        planned = f", {due:,.0f} arrivals to be measured"
-    return f"open loop, {rate} {load.arrivals}, {load.connections} connections{planned}"
-
-
-def _plan_document(job: Job) -> Document:
-    return {
-        "phases": [asdict(span) for span in phase_spans(job.run)],
-        "streams": [
-            {
-                "name": stream.name,
-                "servers": list(job.targets[stream.target]),
-                "load": stream.load.model_dump(
-                    mode="json", by_alias=True, exclude_none=True
-                ),
-                "operations": [name for name, _ in stream.request_names],
-            }
-            for stream in job.streams
-        ],
-        "thresholds": list(job.thresholds),
+    writes = Writes.OWN if write else Writes.NONE
+    plans = {
+        plan.streams[0].name: plan
+        for plan in sample_plans(job, each, writes, faults.unusable(job))
     }
+    documents: list[Document] = []
+    for warning in too_few_intervals(job):
+        faults.warn(warning)
+    for stream in job.streams:
+        plan = plans.get(stream.name)
+        try:
+            samples = sample(plan) if plan else Samples()
+        except LdapSlamError as error:
+            faults.add(error)
+            continue
+        met = samples.met
+        why = untried(stream, {one.operation for one in met})
+        if met or not faults.unusable(job):
+            faults.put("")
+            faults.put(render_table(samples_table(stream.name, met, why)))
+        for warning in findings(stream, met, identity(job, stream)):
+            faults.warn(warning)
+        expected = expected_requests(job, stream, met)
+        for warning in unsupported_thresholds(job, expected) if expected else ():
+            faults.warn(warning)
+        if samples.left:
+            faults.warn(samples.left)
+        documents += (one.document() for one in met)
+        documents += (
+            {"stream": stream.name, "operation": name, "untried": reason}
+            for name, reason in why.items()
+        )
+    return documents

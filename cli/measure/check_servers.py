@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 Document = dict[str, Any]
 
+_UNUSABLE = (TargetUnreachable, TlsHandshakeFailed, BindRejected)
+
 #: A monitor's missing figures that are named; of others, how many there are.
 _NAMED = 5
 
@@ -44,11 +46,22 @@ class Faults:
     def __init__(self, *, as_json: bool) -> None:
         self._found: dict[object, LdapSlamError] = {}
         self._as_json = as_json
+        #: What is no error, each once.
+        self.warnings: list[str] = []
 
     def put(self, text: str) -> None:
         """A line of the result, unless that is a document."""
         if not self._as_json:
             put(text)
+
+    def warn(self, text: str) -> None:
+        """A warning, which is told at the end."""
+        if text not in self.warnings:
+            self.warnings.append(text)
+
+    def tell_warnings(self) -> None:
+        for text in self.warnings:
+            say(f"warning: {text}")
 
     def add(self, error: LdapSlamError) -> Document:
         """Print an error, unless it was printed before; its document."""
@@ -75,6 +88,12 @@ class Faults:
     def is_unreachable(self, uri: str) -> bool:
         """No other question need wait for that server."""
         return _unreachable(uri) in self._found
+
+    def unusable(self, job: Job) -> set[str]:
+        """The targets that cannot be reached, or that refuse the bind."""
+        errors = self._found.values()
+        failed = {error.uri for error in errors if isinstance(error, _UNUSABLE)}
+        return failed & {uri for uris in job.targets.values() for uri in uris}
 
     @property
     def exit_code(self) -> ExitCode:
@@ -116,8 +135,8 @@ def ask_watched(servers: ObservedServers, faults: Faults) -> list[Document]:
         counted = [kind for kind, count in counts.items() if count is not None]
         missing = [kind for kind in counts if kind not in counted]
         if not counted:
-            say(
-                f"warning: {uri} does not say what it counts: its counts cannot be "
+            faults.warn(
+                f"{uri} does not say what it counts: its counts cannot be "
                 "reconciled. Let the job's bind DN read cn=monitor, or give the "
                 "monitor a `bind`"
             )
@@ -159,8 +178,8 @@ def ask_monitors(job: Job, servers: ObservedServers, faults: Faults) -> list[Doc
             if isinstance(monitor, LogMonitor) and "figures" in document:
                 lines, others = monitor.last_lines()
                 if lines and lines == others:
-                    say(
-                        f"warning: {monitor.name}: of its last {lines:,} lines none is "
+                    faults.warn(
+                        f"{monitor.name}: of its last {lines:,} lines none is "
                         "an operation. slapd has them with loglevel stats, 389-DS in "
                         "its access log"
                     )
@@ -284,5 +303,5 @@ def ask_verification(
             f"verify: {tree['suffix']} on {len(found['servers'])} servers; {now}"
         )
         for uri, sources in tree["behind"].items():
-            say(f"warning: {uri} is behind on {', '.join(sources)}")
+            faults.warn(f"{uri} is behind on {', '.join(sources)}")
     return found

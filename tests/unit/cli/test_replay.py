@@ -83,7 +83,7 @@ def test_check_says_what_of_a_log_is_replayed(
     Path("job.yaml").write_text(capsys.readouterr().out)
     assert ldapslam("check job.yaml --offline") == ExitCode.PASS
     said = capsys.readouterr().out
-    assert "phases: measure 2s; at most: the run ends when its streams have" in said
+    assert "takes 2s at most, as it ends when its streams have sent all" in said
     assert "stream log: search, " in said
     assert "a log at 1x, 8 connections" in said
     assert "stream log: 4 search, 1 compare, 1 extended in 13 sessions on 8" in said

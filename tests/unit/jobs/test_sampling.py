@@ -8,10 +8,11 @@ import pytest
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.plan import AgentPlan, StreamPlan
 from ldapslam.jobs.requests.template import PARENT
-from ldapslam.jobs.sampling import LIMIT_NS, SAMPLES, sample_plans
+from ldapslam.jobs.sampling import LIMIT_NS, sample_plans
 from ldapslam.jobs.scripts import Writes
 
 NO_SUCH_ATTRIBUTE = 16
+EACH = 7
 JOB = """\
 job: all
 targets: {supplier: ldap://a, replica: [ldap://b, ldap://c, ldap://d]}
@@ -38,7 +39,7 @@ streams:
 def plans(operations: str, writes: Writes = Writes.NONE) -> list[AgentPlan]:
     text = JOB.replace("OPERATIONS", operations)
     job = load_job_text(text, file="all.yaml", base=None)
-    return list(sample_plans(job, 7, writes, unusable=["ldap://c"]))
+    return list(sample_plans(job, EACH, writes, unusable=["ldap://c"]))
 
 
 def writers(operations: str, writes: Writes = Writes.NONE) -> tuple[StreamPlan, ...]:
@@ -57,17 +58,33 @@ def sent(streams: tuple[StreamPlan, ...]) -> list[tuple[str, bool]]:
 
 def test_each_kind_of_session_is_sent_by_one_connection_to_each_server() -> None:
     plan, _ = plans("[{search: {base: dc=com}}]")
-    assert [stream.name for stream in plan.streams] == ["readers", "readers"]
+    assert {stream.name for stream in plan.streams} == {"readers"}
     assert plan.boundaries_ns == (LIMIT_NS,)
     for stream in plan.streams:
-        assert stream.uris == ("ldap://b", "ldap://d")
-        assert (stream.model, stream.connections) == ("closed", 2)
-        assert stream.total_operations == 2 * SAMPLES
+        assert (stream.model, stream.connections) == ("closed", 1)
+        assert stream.total_operations == EACH
         assert (stream.start_ns, stream.think_time_ns, stream.profile) == (0, 0, ())
-    search, sequence = plan.streams
-    assert [one.steps for one in search.scripts] == [((0, 0),)]
-    # neither pauses nor repeats
-    assert [one.steps for one in sequence.scripts] == [((1, 0), (2, 0))]
+    search, sequence = ((0, 0),), ((1, 0), (2, 0))  # neither pauses nor repeats
+    assert [
+        (stream.uris, script.steps)
+        for stream in plan.streams
+        for script in stream.scripts
+    ] == [
+        (("ldap://b",), search),
+        (("ldap://d",), search),
+        (("ldap://b",), sequence),
+        (("ldap://d",), sequence),
+    ]
+
+
+def test_streams_that_add_use_all_servers_at_once() -> None:
+    text = JOB.replace("target: supplier", "target: replica")
+    text = text.replace("OPERATIONS", f"[{ADD}, {{delete: {{of: add}}}}]")
+    job = load_job_text(text, file="all.yaml", base=None)
+    _, plan = sample_plans(job, EACH, Writes.OWN)
+    (stream,) = plan.streams
+    assert stream.uris == ("ldap://b", "ldap://c", "ldap://d")
+    assert stream.total_operations == 3 * 2 * EACH
 
 
 DN = 'dn: "uid=user.[0-9],dc=com"'

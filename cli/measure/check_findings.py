@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the samples of `check` say of the run to come: warnings with remedies. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+
+from ldapslam.cli.console import us_text
+from ldapslam.cli.measure.check_samples import Met
+from ldapslam.jobs.doubts import pause_ns, requests_per_session
+from ldapslam.jobs.fields.formulas import parse_criterion
+from ldapslam.jobs.fields.result_codes import code_title
+from ldapslam.jobs.fields.thresholds import PERCENTILES
+from ldapslam.jobs.model import Job, Stream
+from ldapslam.jobs.operations.search import Search
+from ldapslam.jobs.operations.sequence import Request, sessions_of
+from ldapslam.jobs.plan import measure_span
+from ldapslam.reports.uncertainty import FEWEST_BATCHES
+
+#: Of the successful searches.
+_EMPTY_SHARE = 0.5
+#: A search that takes longer, and returns fewer entries, looks at many.
+_SLOW_US = 100_000.0
+_FEW_ENTRIES = 100.0
+
+_NO_SUCH_OBJECT, _REFERRAL, _INSUFFICIENT_ACCESS = 32, 10, 50
+#: How servers refuse the value of a rehearsal before they look who writes it.
+_UNTOLD = (18, 19, 21)
+_LIMITS = (
+    "the search may have no index, or find more than the server allows {who}: index "
+    "the attributes of its filter, narrow it, or raise the limit"
+)
+#: Result code -> what to do about it; {who}: the identity.
+_REMEDIES = {
+    3: "the server's time limit, or the search's, is over: " + _LIMITS,
+    4: _LIMITS + "; with `size_limit` in the search, expect: [success, "
+    "sizeLimitExceeded]",
+    8: "the server wants TLS or a stronger bind: `tls: {{start_tls: true}}`",
+    _REFERRAL: "the server refers to another one; writes go to a supplier: choose the "
+    "stream's target",
+    11: _LIMITS,
+    12: "the server does not know a critical control of `controls`",
+    13: "the server wants TLS: `tls: {{start_tls: true}}`, or ldaps://",
+    16: "the entries do not have the attribute, or the value, that is deleted",
+    17: "the server's schema does not have an attribute of the request",
+    20: "the entries have that value already: draw another, or `replace` it",
+    21: "a value does not fit its attribute's syntax",
+    _NO_SUCH_OBJECT: "{what} is not there, or {who} may not see it: draw DNs that the "
+    "directory has",
+    49: "wrong passwords, or entries that do not exist: check the bind's `dn` and "
+    "`password`",
+    _INSUFFICIENT_ACCESS: "{who} may not do that: change the server's access rules, or "
+    "`bind` as somebody else",
+    53: "the server refuses: it may be read-only, ask for an index "
+    "(nsslapd-require-index), or for TLS",
+    65: "the entry lacks an attribute that its object classes need, or has one too "
+    "many",
+    68: "entries of these DNs exist: draw others, such as [unique]",
+}
+#: What is not there.
+_WHAT = {"search": "the base", "add": "the parent"}
+
+
+def findings(stream: Stream, met: Sequence[Met], who: str) -> Iterator[str]:
+    """The warnings on a stream's samples; `who` its connections are bound as."""
+    by_operation: dict[str, list[Met]] = defaultdict(list)
+    for one in met:
+        by_operation[one.operation].append(one)
+    for name, of_servers in by_operation.items():
+        about = f"{stream.name}.{name}"
+        yield from _bad_codes(about, of_servers, who)
+        yield from _no_answers(about, of_servers)
+        if of_servers[0].kind == "search":
+            yield from _no_entries(about, of_servers)
+            yield from _slow(about, of_servers, stream)
+
+
+def _where(met: Iterable[Met], all_of: Sequence[Met]) -> str:
+    """The servers, unless they are all that there are."""
+    named = [one.server for one in met]
+    return "" if len(named) == len(all_of) else f" on {', '.join(named)}"
+
+
+def _bad_codes(about: str, met: Sequence[Met], who: str) -> Iterator[str]:
+    totals: Counter[int] = Counter()
+    for one in met:
+        totals.update(one.unexpected)
+    completed = sum(one.counts["completed"] for one in met)
+    kind, is_rehearsal = met[0].kind, met[0].is_rehearsal
+    for code, responses in totals.most_common():
+        if is_rehearsal and code in _UNTOLD:
+            continue
+        remedy = _REMEDIES.get(code, "")
+        if is_rehearsal and code == _INSUFFICIENT_ACCESS and kind != "modify":
+            remedy = (
+                "{who} may not modify them, so perhaps not " + kind + " either: "
+                "--write tries adds"
+            )
+        what = _WHAT.get(kind, "the entry")
+        remedy = remedy.format(what=what, who=who)
+        where = _where((one for one in met if one.unexpected[code]), met)
+        yield (
+            f"{about}: {responses} of {completed} requests ended with "
+            f"{code_title(code)}{where}" + (f": {remedy}" if remedy else "")
+        )
+
+
+def _no_answers(about: str, met: Sequence[Met]) -> Iterator[str]:
+    silent = [one for one in met if one.counts["timed_out"] + one.counts["unresolved"]]
+    count = sum(one.counts["timed_out"] + one.counts["unresolved"] for one in silent)
+    if count:
+        yield (
+            f"{about}: {count} requests had no response in time{_where(silent, met)}: "
+            "is the server at work on something else, or the search without an index?"
+        )
+
+
+def _no_entries(about: str, met: Sequence[Met]) -> Iterator[str]:
+    found = [one for one in met if _is_mostly_empty(one)]
+    if found:
+        succeeded = sum(one.counts["succeeded"] for one in found)
+        empty = sum(one.counts["empty"] for one in found)
+        yield (
+            f"{about}: {empty} of {succeeded} searches found nothing"
+            f"{_where(found, met)}: draw values that the directory has (`ldapslam job "
+            "new` does), check base, filter and who may read; where it is meant so, "
+            f"set the threshold {about}.empty"
+        )
+
+
+def _is_mostly_empty(one: Met) -> bool:
+    """More than the default threshold allows."""
+    return one.counts["empty"] > _EMPTY_SHARE * one.counts["succeeded"]
+
+
+def _slow(about: str, met: Sequence[Met], stream: Stream) -> Iterator[str]:
+    slow = [
+        one
+        for one in met
+        if (one.median_us or 0) > _SLOW_US
+        and (one.entries_per_search or 0) < _FEW_ENTRIES
+    ]
+    if slow:
+        name = about.partition(".")[2]
+        bodies = (one.step.body for one in _requests(stream) if one.name == name)
+        filters = "".join(one.filter for one in bodies if isinstance(one, Search))
+        names = dict.fromkeys(re.findall(r"\(([\w;.-]+)[~<>:]?=", filters))
+        longest_us = max(one.median_us or 0 for one in slow)
+        yield (
+            f"{about}: the median of the searches is {us_text(longest_us)}"
+            f"{_where(slow, met)}, for few entries: has the server an index of "
+            f"{', '.join(names) or 'what is searched by'}?"
+        )
+
+
+def _requests(stream: Stream) -> Iterator[Request]:
+    for session in sessions_of(stream.operations):
+        yield from session.requests
+
+
+def untried(stream: Stream, names: Iterable[str]) -> dict[str, str]:
+    """Operation that no plan of samples has -> why; `names`: those that it has."""
+    if stream.python is not None:
+        why = f"the type {stream.type!r} makes its requests itself"
+        return dict.fromkeys(stream.python.operations, why)
+    if stream.replay is not None:
+        return {"replay": "the requests are a log's"}
+    tried = set(names)
+    reasons: dict[str, str] = {}
+    for request in _requests(stream):
+        if request.name in tried:
+            continue
+        if request.kind == "extended":
+            reason = "it may change something"
+        elif request.of is not None and request.kind != "abandon":
+            reason = "its entries are those that the run adds"
+        else:
+            reason = "it follows what was not done"
+        reasons.setdefault(request.name, reason)
+    return reasons
+
+
+def too_few_intervals(job: Job) -> Iterator[str]:
+    """A warning where percentiles that are close to their limits cannot be told."""
+    measure = measure_span(job.run)
+    intervals = (measure.end_ns - measure.start_ns) // job.run.interval_ns
+    criteria = (parse_criterion(text) for text in job.thresholds)
+    statistics = (getattr(one, "statistic", None) for one in criteria)
+    if intervals < FEWEST_BATCHES and any(one in PERCENTILES for one in statistics):
+        yield (
+            f"the measure phase has {intervals} intervals: thresholds on percentiles "
+            f"are uncertain with fewer than {FEWEST_BATCHES}, unless the percentile is "
+            "far from its limit; measure for longer, or make `run.interval` shorter"
+        )
+
+
+def expected_requests(
+    job: Job, stream: Stream, met: Iterable[Met]
+) -> dict[tuple[str, str], float]:
+    """Stream and operation of a closed loop -> about how many requests are measured, by
+    the times of the samples: of one client at a time, so a busy server has fewer."""
+    closed = stream.load.closed
+    if closed is None or stream.count is not None:
+        return {}
+    medians_us: dict[str, list[float]] = defaultdict(list)
+    for one in met:
+        if one.median_us is not None:
+            medians_us[one.operation].append(one.median_us)
+    shares = requests_per_session(stream)
+    if not shares or not shares.keys() <= medians_us.keys():
+        return {}
+    session_ns = closed.think_time_ns + pause_ns(stream)
+    session_ns += sum(
+        share * 1e3 * sum(medians_us[name]) / len(medians_us[name])
+        for name, share in shares.items()
+    )
+    measure = measure_span(job.run)
+    start_ns = max(measure.start_ns, stream.start_after_ns)
+    end_ns = min(measure.end_ns, stream.stop_after_ns or measure.end_ns)
+    sessions = closed.clients * max(0, end_ns - start_ns) / session_ns
+    return {(stream.name, name): sessions * share for name, share in shares.items()}

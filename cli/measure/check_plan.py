@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A job in words and as a document: how long it takes, as whom, how much. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from ldapslam.base.units import NS_PER_S, format_duration, format_rate
+from ldapslam.jobs.model import Job, Stream
+from ldapslam.jobs.operations.sequence import sessions_of
+from ldapslam.jobs.plan import (
+    measure_span,
+    phase_spans,
+    planned_arrivals,
+    planned_end_ns,
+    share,
+    stream_profile,
+)
+from ldapslam.jobs.rates.profile import peak_rate
+
+#: Servers that are named where several get the same load.
+_NAMED = 3
+
+
+def explain(job: Job) -> Iterator[str]:
+    """The job in words: who, how long, how much."""
+    yield f"job {job.name}" + (f": {job.description}" if job.description else "")
+    yield _length(job)
+    for stream in job.streams:
+        yield _stream_line(job, stream)
+    yield from _load_lines(job)
+    for threshold in job.thresholds:
+        yield f"threshold: {threshold}"
+    for one in job.monitors:
+        every = f", every {format_duration(one.every_ns)}" if one.every_ns else ""
+        yield f"monitor: {one.kind} {getattr(one, one.kind)}{every}"
+    if job.population is not None and (record := job.population.record):
+        yield f"population: {record.entries:,} entries below {record.base}"
+    if job.verify is not None:
+        within = format_duration(job.verify.replication.within_ns)
+        yield f"verify: all servers hold the same within {within}"
+
+
+def _length(job: Job) -> str:
+    spans = phase_spans(job.run)
+    lengths = ((one.name, format_duration(one.end_ns - one.start_ns)) for one in spans)
+    takes = f"takes {format_duration(planned_end_ns(job.run))}"
+    if all(one.count or one.replay for one in job.streams):
+        takes += " at most, as it ends when its streams have sent all that they have"
+    after = [f"{format_duration(job.run.drain_ns)} of drain"]
+    if job.verify is not None:
+        within = format_duration(job.verify.replication.within_ns)
+        after.append(f"{within} for the replicas")
+    phases = ", ".join(map(" ".join, lengths))
+    return f"{takes}: {phases}; then up to {' and '.join(after)}"
+
+
+def _stream_line(job: Job, stream: Stream) -> str:
+    operations = ", ".join(name for name, _ in stream.request_names)
+    servers = ", ".join(job.targets[stream.target])
+    count = f", {stream.count:,} in all" if stream.count else ""
+    load = _load_text(job, stream)
+    who = identity(job, stream)
+    return f"stream {stream.name}: {operations} on {servers}, as {who}; {load}{count}"
+
+
+def identity(job: Job, stream: Stream) -> str:
+    """Who a stream's connections are bound as."""
+    bind = stream.bind or job.bind
+    if bind is None:
+        return "anonymous"
+    if bind.sasl is None:
+        return str(bind.dn)
+    parts = [f"SASL {bind.sasl.mechanism}", bind.sasl.authcid, bind.sasl.authzid]
+    return " ".join(filter(None, parts))
+
+
+def _load_text(job: Job, stream: Stream) -> str:
+    if stream.load.closed is not None:
+        think_ns = stream.load.closed.think_time_ns
+        think = f", think time {format_duration(think_ns)}" if think_ns else ""
+        return f"closed loop, {stream.load.closed.clients} clients{think}"
+    if stream.load.replay is not None:
+        replay = stream.load.replay
+        speed = f"at {replay.speed}" if replay.factor else "as fast as possible"
+        return f"a log {speed}, {replay.connections} connections"
+    load = stream.load.open
+    assert load is not None, "a stream's load is closed, open or a replay"
+    measure = measure_span(job.run)
+    if load.rate is not None and load.stages is None:
+        rate = format_rate(load.rate)
+    elif load.is_known:
+        rate = f"up to {_peak_per_s(job, stream):.6g}/s"
+    else:
+        rate = "rates of a file"
+    planned = ""
+    if load.is_known:
+        due = planned_arrivals(job.run, stream, measure.start_ns, measure.end_ns)
+        planned = f", {due:,.0f} arrivals to be measured"
+    return f"open loop, {rate} {load.arrivals}, {load.connections} connections{planned}"
+
+
+def _peak_per_s(job: Job, stream: Stream) -> float:
+    return peak_rate(stream_profile(job.run, stream)) * NS_PER_S
+
+
+def server_loads(job: Job) -> dict[str, list[dict[str, Any]]]:
+    """URI -> what each stream puts on it at most. Requests of a closed loop are as many
+    as the server lets them be."""
+    loads: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for stream in job.streams:
+        uris = job.targets[stream.target]
+        for index, uri in enumerate(uris):
+            if part := _part(job, stream, len(uris), index):
+                loads[uri].append(part)
+    return dict(loads)
+
+
+def _part(job: Job, stream: Stream, parts: int, index: int) -> dict[str, Any]:
+    """What one of some servers, or agents, has of a stream; empty: nothing."""
+    total = stream.load.connections
+    connections = share(total, parts, index)
+    if not connections:
+        return {}
+    rate_per_s = None
+    if stream.load.open is not None and stream.load.open.is_known:
+        sessions_per_s = _peak_per_s(job, stream) * connections / total
+        rate_per_s = sessions_per_s * _session_length(stream)
+    return {
+        "stream": stream.name,
+        "clients" if stream.load.closed else "connections": connections,
+        "requests_per_s": rate_per_s,
+    }
+
+
+def _session_length(stream: Stream) -> float:
+    """Average number of requests in a session; of paged searches, the first page."""
+    sessions = sessions_of(stream.operations)
+    weights = sum(session.weight for session in sessions)
+    requests = (
+        session.weight * sum(one.repeat for one in session.requests)
+        for session in sessions
+    )
+    return sum(requests) / weights if weights else 1.0
+
+
+def _load_lines(job: Job) -> Iterator[str]:
+    """The load of each server and agent, where there are several."""
+    loads = server_loads(job)
+    alike: dict[str, list[str]] = defaultdict(list)
+    for uri, parts in loads.items():
+        alike[_parts_text(parts)].append(uri)
+    for text, uris in alike.items() if len(loads) > 1 else ():
+        yield f"load on {'each of ' if len(uris) > 1 else ''}{_named(uris)}: {text}"
+    agents = agent_count(job)
+    if agents is not None and agents > 1:
+        # the first has most
+        first = [_part(job, stream, agents, 0) for stream in job.streams]
+        yield f"load of each of {agents} agents, at most: {_parts_text(first)}"
+
+
+def agent_count(job: Job) -> int | None:
+    """How many agents take part; None: those that there are."""
+    return job.agents.count or (len(job.agents.names) if job.agents.names else None)
+
+
+def _named(uris: Sequence[str]) -> str:
+    more = len(uris) - _NAMED
+    return ", ".join(uris[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _parts_text(parts: Sequence[dict[str, Any]]) -> str:
+    return "; ".join(f"{one['stream']} {_part_text(one)}" for one in parts)
+
+
+def _part_text(part: dict[str, Any]) -> str:
+    noun = "clients" if "clients" in part else "connections"
+    text = f"{part[noun]} {noun if part[noun] > 1 else noun[:-1]}"
+    rate_per_s = part["requests_per_s"]
+    return text if rate_per_s is None else f"{rate_per_s:,.4g} requests/s over {text}"
+
+
+def plan_document(job: Job) -> dict[str, Any]:
+    return {
+        "phases": [asdict(span) for span in phase_spans(job.run)],
+        "length_ns": planned_end_ns(job.run),
+        "drain_ns": job.run.drain_ns,
+        "verify_ns": job.verify.replication.within_ns if job.verify else 0,
+        "agents": agent_count(job),
+        "streams": [
+            {
+                "name": stream.name,
+                "servers": list(job.targets[stream.target]),
+                "identity": identity(job, stream),
+                "load": stream.load.model_dump(
+                    mode="json", by_alias=True, exclude_none=True
+                ),
+                "operations": [name for name, _ in stream.request_names],
+            }
+            for stream in job.streams
+        ],
+        "server_loads": server_loads(job),
+        "thresholds": list(job.thresholds),
+    }

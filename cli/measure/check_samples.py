@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A few requests of each operation of a job, sent by the engine, and what they met.
+
+It is the engine of a run, with the job's connections, identities, patterns and
+templates (jobs/sampling.py); so what it meets is what the run will meet.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from ldapslam.agent.engine.process import typed_error
+from ldapslam.agent.engine.setup import add_streams
+from ldapslam.agent.ledgers.cleanup import run_ledgers
+from ldapslam.agent.ledgers.folder import run_folder
+from ldapslam.base.files import state_folder
+from ldapslam.coordinator.runs.submission import new_run_id
+from ldapslam.jobs.operations.body import OperationPlan
+from ldapslam.jobs.plan import AgentPlan
+from ldapslam.proto.fields import METRICS, OPERATION_COUNTERS
+from ldapslam.results.histogram import Histogram
+
+_START_LEAD_NS = 10_000_000
+#: The engine sees at each look whether all is sent.
+_LOOK_NS = 10_000_000
+
+
+@dataclass
+class Met:
+    """What the samples of one operation met on one server."""
+
+    stream: str
+    operation: str
+    kind: str
+    server: str
+    is_rehearsal: bool = False
+    #: Counters of the engine.
+    counts: Counter[str] = field(default_factory=Counter)
+    #: Result code -> responses; and those of them that are no success.
+    codes: Counter[int] = field(default_factory=Counter)
+    unexpected: Counter[int] = field(default_factory=Counter)
+    times: Histogram = field(default_factory=Histogram)
+
+    @property
+    def entries_per_search(self) -> float | None:
+        completed = self.counts["completed"]
+        if self.kind != "search" or not completed:
+            return None
+        return self.counts["entries"] / completed
+
+    @property
+    def median_us(self) -> float | None:
+        return _us(self.times.percentile(50))
+
+    @property
+    def max_us(self) -> float | None:
+        return _us(self.times.percentile(100))
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "stream": self.stream,
+            "operation": self.operation,
+            "server": self.server,
+            "rehearsal": self.is_rehearsal,
+            **{
+                name: self.counts[name]
+                for name in (
+                    "sent",
+                    "succeeded",
+                    "expected",
+                    "failed",
+                    "timed_out",
+                    "unresolved",
+                    "entries",
+                    "empty",
+                )
+            },
+            "result_codes": {str(code): n for code, n in sorted(self.codes.items())},
+            "service_time_us": {"p50": self.median_us, "max": self.max_us},
+        }
+
+
+def _us(time_ns: float | None) -> float | None:
+    return None if time_ns is None else time_ns / 1e3
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Of one stream."""
+
+    met: list[Met] = field(default_factory=list)
+    #: What is to be known of added entries that were not deleted; empty without any.
+    left: str = ""
+
+
+def sample(plan: AgentPlan) -> Samples:
+    """Send what a plan of jobs/sampling.py has. TargetError: no connection."""
+    from ldapslam.agent._engine import Engine
+
+    run_id = new_run_id(datetime.now(UTC))
+    folder = run_folder(state_folder() / "spool" / "check", run_id)
+    with run_ledgers(str(folder), run_id, plan) as ledgers:
+        with closing(Engine(plan, workers=1, realtime=False)) as engine:
+            add_streams(engine, plan, ledger_folder=ledgers.folder)
+            try:
+                engine.prepare()
+            except Exception as error:
+                raise typed_error(error, plan) from error
+            ledgers.note_begin(time.time())
+            engine.start(time.monotonic_ns() + _START_LEAD_NS)
+            rows = _rows(engine)
+        cleaned = ledgers.clean_up(lambda left: None).get("clean_up", {})
+    return Samples(_met(plan, rows), _left(cleaned, run_id))
+
+
+def _left(cleaned: dict[str, Any], run_id: str) -> str:
+    if not cleaned.get("left", cleaned.get("error")):
+        return ""
+    what = cleaned.get("error") or f"{cleaned['left']} added entries are left"
+    return f"{what}; `ldapslam run --cleanup {run_id}` deletes them"
+
+
+def _rows(engine: Any) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    index, is_final = 0, False
+    while not is_final:
+        if (snapshot := engine.snapshot(index, _LOOK_NS)) is not None:
+            rows += snapshot["operations"]
+            index, is_final = index + 1, snapshot["final"]
+    return rows
+
+
+def _met(plan: AgentPlan, rows: list[dict[str, Any]]) -> list[Met]:
+    """In the order of the operations, and of the servers for each."""
+    first = plan.streams[0]
+    found = {
+        (number, uri): Met(
+            first.name, operation.name, operation.kind, uri, operation.is_rehearsal
+        )
+        for number, operation in enumerate(first.operations)
+        for uri in dict.fromkeys(uri for part in plan.streams for uri in part.uris)
+    }
+    for row in rows:
+        uris, number = plan.streams[row["stream"]].uris, row["operation"]
+        # of several servers the first is number 1; 0 is what no connection had yet
+        if len(uris) == 1 or row["server"] > 0:
+            uri = uris[max(0, row["server"] - 1)]
+            _add(found[number, uri], first.operations[number], row)
+    return list(found.values())
+
+
+def _add(met: Met, operation: OperationPlan, row: dict[str, Any]) -> None:
+    met.counts.update({name: row[name] for name in OPERATION_COUNTERS})
+    met.codes.update(row["result_codes"])
+    expected = (*operation.success_codes, *operation.expected_codes)
+    for code, responses in row["result_codes"].items():
+        if code not in expected:
+            met.unexpected[code] += responses
+    for metric, _, packed in row["histograms"]:
+        if METRICS[metric] == "service_time":
+            met.times.add_packed(packed)
