@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`check` sends a few requests of each operation, and says what they met."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import ldap
+import pytest
+
+from ldapslam.base.errors import ExitCode
+from ldapslam.lab import Lab
+from support.command_line import ldapslam
+from support.labs import TRIO_ENTRIES
+from support.replication import supplier_of
+
+SUFFIX = "dc=example,dc=com"
+PEOPLE = f"ou=people,{SUFFIX}"
+SAMPLES = 20
+BEYOND = f"[{TRIO_ENTRIES}-{2 * TRIO_ENTRIES}]"
+JOB = """\
+job: sampled
+targets: {{supplier: "{supplier}", replica: {replicas}}}
+bind: {{dn: "{dn}", password: {{file: "{password_file}"}}}}
+run: {{duration: 60s}}
+streams:
+  - name: load
+    target: {target}
+    load: {{closed: {{clients: 1}}}}
+    operations:
+"""
+
+
+@pytest.fixture
+def person_password(tmp_path: Path) -> Path:
+    path = tmp_path / "password"
+    path.write_text("password")
+    path.chmod(0o600)
+    return path
+
+
+def check(
+    lab: Lab,
+    folder: Path,
+    operations: str,
+    *options: str,
+    target: str = "supplier",
+    dn: str | None = None,
+    password_file: Path | None = None,
+) -> tuple[dict[str, Any], list[str]]:
+    """The document, and the warnings; exit code 0."""
+    head = JOB.format(
+        supplier=lab.supplier.uri,
+        replicas=json.dumps([one.uri for one in lab.replicas]),
+        dn=dn or lab.admin_dn,
+        password_file=password_file or lab.admin_password_file,
+        target=target,
+    )
+    lines = (f"      {line}" for line in operations.strip().splitlines())
+    job = folder / "sampled.yaml"
+    job.write_text(head + "\n".join(lines) + "\n")
+    ended = ldapslam("check", job, "--samples", str(SAMPLES), "--json", *options)
+    assert ended.returncode == ExitCode.PASS, ended.stderr
+    document = json.loads(ended.stdout)
+    told = [f"warning: {text}" for text in document["warnings"]]
+    assert ended.stderr.splitlines() == told
+    return document, document["warnings"]
+
+
+def by_name(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {one["operation"]: one for one in document["samples"]}
+
+
+def everything(lab: Lab) -> dict[str, Any]:
+    """The supplier's entries, and when each was changed last."""
+    asked = ["*", "modifyTimestamp", "entryCSN", "createTimestamp"]
+    with supplier_of(lab) as connection:
+        return dict(connection.search_s(SUFFIX, ldap.SCOPE_SUBTREE, attrlist=asked))
+
+
+def test_what_searches_find_is_told(trio: Lab, tmp_path: Path) -> None:
+    document, warnings = check(
+        trio,
+        tmp_path,
+        f"""\
+- search: {{base: "{PEOPLE}", filter: "(uid=user.[0-{TRIO_ENTRIES - 1}])"}}
+- search: {{base: "{PEOPLE}", filter: "(uid=user.{BEYOND})"}}
+  name: beyond
+- search: {{base: "ou=nowhere,{SUFFIX}", scope: base}}
+  name: nowhere
+- search: {{base: "{PEOPLE}", size_limit: 2}}
+  name: limited
+- sequence:
+    - {{name: found, search: {{base: "{PEOPLE}", filter: "(uid=user.7)"}}, capture: dn}}
+    - compare: {{dn: "[dn]", attribute: uid, value: user.7}}
+""",
+        target="replica",
+    )
+    met: Counter[str] = Counter()
+    for one in document["samples"]:
+        assert one["sent"] == SAMPLES
+        assert not one["rehearsal"]
+        assert one["service_time_us"]["p50"] > 0
+        met[one["operation"]] += 1
+    assert set(met.values()) == {len(trio.replicas)}
+    found = by_name(document)
+    assert found["search"]["entries"] == SAMPLES
+    assert found["search"]["result_codes"] == {"0": SAMPLES}
+    assert (found["beyond"]["entries"], found["beyond"]["empty"]) == (0, SAMPLES)
+    assert found["nowhere"]["result_codes"] == {"32": SAMPLES}
+    assert found["limited"]["result_codes"] == {"4": SAMPLES}
+    assert found["limited"]["entries"] == 2 * SAMPLES
+    assert found["compare"]["result_codes"] == {"6": SAMPLES}
+    both = 2 * SAMPLES
+    beyond, nowhere, limited = warnings
+    assert f"load.beyond: {both} of {both} searches found nothing:" in beyond
+    assert f"load.nowhere: {both} of {both} requests ended with noSuch" in nowhere
+    assert "the base is not there" in nowhere
+    assert "sizeLimitExceeded (4)" in limited
+
+
+WRITES = f"""\
+- add:
+    dn: "cn=new.[unique],{PEOPLE}"
+    entry: {{objectClass: device}}
+- modify: {{dn: "uid=user.[0-9],{PEOPLE}", replace: {{description: "[random:8]"}}}}
+- modify: {{dn: "uid=user.{BEYOND},{PEOPLE}", replace: {{description: a}}}}
+  name: beyond
+- modify_dn: {{dn: "uid=user.[0-9],{PEOPLE}", new_rdn: "uid=other.[unique]"}}
+- sequence:
+    - {{name: found, search: {{base: "{PEOPLE}", filter: "(uid=user.7)"}}, capture: dn}}
+    - {{name: remove, delete: {{dn: "[dn]"}}}}
+    - {{name: after, compare: {{dn: "[dn]", attribute: uid, value: user.7}}}}
+- delete: {{of: add}}
+"""
+
+
+def test_writes_are_rehearsed_and_change_nothing(trio: Lab, tmp_path: Path) -> None:
+    before = everything(trio)
+    document, (warning,) = check(trio, tmp_path, WRITES)
+    assert everything(trio) == before
+    found = by_name(document)
+    for name in ("add", "modify", "modify_dn", "remove"):
+        assert found[name]["rehearsal"]
+        assert found[name]["result_codes"] == {"16": SAMPLES}, name
+    assert found["found"]["entries"] == SAMPLES
+    assert found["beyond"]["result_codes"] == {"32": SAMPLES}
+    assert f"load.beyond: {SAMPLES} of {SAMPLES} requests ended with noSuch" in warning
+    assert "the entry is not there" in warning
+    assert found["delete"]["untried"] == "its entries are those that the run adds"
+    assert found["after"]["untried"] == "it follows what was not done"
+
+
+def test_a_replica_that_takes_no_writes_is_told(trio: Lab, tmp_path: Path) -> None:
+    document, warnings = check(trio, tmp_path, WRITES, target="replica")
+    found = by_name(document)
+    for name in ("add", "modify", "modify_dn", "remove"):
+        assert found[name]["result_codes"] == {"10": SAMPLES}, name
+    assert all("writes go to a supplier" in one for one in warnings)
+    assert len(warnings) >= 4
+
+
+def test_rights_that_the_identity_does_not_have_are_told(
+    trio: Lab, tmp_path: Path, person_password: Path
+) -> None:
+    before = everything(trio)
+    person = f"uid=user.1,{PEOPLE}"
+    operations = f"""\
+- modify: {{dn: "uid=user.2,{PEOPLE}", replace: {{sn: a}}}}
+- delete: {{dn: "uid=user.2,{PEOPLE}"}}
+"""
+    document, (modify, delete) = check(
+        trio, tmp_path, operations, dn=person, password_file=person_password
+    )
+    assert everything(trio) == before
+    assert document["plan"]["streams"][0]["identity"] == person
+    assert "load.modify: " in modify
+    assert "insufficientAccessRights (50)" in modify
+    assert f"{person} may not do that" in modify
+    assert f"{person} may not modify them, so perhaps not delete either" in delete
+
+
+def test_write_adds_entries_and_deletes_them_again(trio: Lab, tmp_path: Path) -> None:
+    before = everything(trio)
+    document, (warning,) = check(trio, tmp_path, WRITES, "--write")
+    assert everything(trio) == before
+    found = by_name(document)
+    added, deleted = found["add"], found["delete"]
+    assert not added["rehearsal"]
+    assert added["sent"] == added["succeeded"] > 0
+    assert deleted["sent"] == deleted["succeeded"] > 0
+    # what is not its own is left alone
+    for name in ("modify", "modify_dn", "remove"):
+        assert found[name]["rehearsal"]
+    assert warning.startswith("load.beyond: ")
+
+
+def test_what_a_person_reads_has_a_table_for_each_stream(
+    slapd_trio: Lab, tmp_path: Path
+) -> None:
+    check(slapd_trio, tmp_path, f'- search: {{base: "{PEOPLE}", scope: base}}')
+    job = tmp_path / "sampled.yaml"
+    ended = ldapslam("check", job)
+    assert ended.returncode == ExitCode.PASS, ended.stderr
+    assert ended.stderr == ""
+    assert f", as {slapd_trio.admin_dn}; closed loop, 1 clients" in ended.stdout
+    assert "Samples of load\n" in ended.stdout
+    assert "10 success" in ended.stdout
+    assert "Samples" not in ldapslam("check", job, "--samples", "0").stdout
+    assert "Samples" not in ldapslam("check", job, "--offline").stdout
