@@ -84,6 +84,7 @@ def _stream_text(stream: pb.StreamFigures) -> str:
     parts = [
         f"{stream.stream} {stream.throughput_per_s:,.0f}/s",
         *_times(stream),
+        *([f"entries per search {_hits(stream)}"] if stream.searches else []),
         f"errors {stream.errors}",
     ]
     if down := stream.connections_down:
@@ -91,6 +92,19 @@ def _stream_text(stream: pb.StreamFigures) -> str:
     parts += [f"dropped {stream.dropped}"] if stream.dropped else []
     parts += [f"backlog {stream.backlog}"] if stream.backlog else []
     return " ".join(parts)
+
+
+#: Of the searches: more without entries are worth a word.
+_EMPTY_SHARE = 0.5
+
+
+def _hits(stream: pb.StreamFigures) -> str:
+    """Entries per search, and how many searches found nothing if most did."""
+    if not stream.searches:
+        return "–"
+    hits = f"{stream.entries / stream.searches:,.2f}"
+    share = stream.empty / stream.searches
+    return f"{hits} ({share:.0%} found none)" if share > _EMPTY_SHARE else hits
 
 
 def _times(stream: pb.StreamFigures) -> list[str]:
@@ -121,6 +135,7 @@ def live_view(
             "stream": stream.stream,
             "throughput": f"{stream.throughput_per_s:,.0f}/s",
             **{name: us_text(_us(stream, name)) for name in ("p50", "p99", "max")},
+            "entries per search": _hits(stream),
             "errors": f"{stream.errors:,}",
             "dropped": f"{stream.dropped:,}",
             "in flight": f"{stream.in_flight:,}",

@@ -10,7 +10,7 @@ behind that too much would have to be kept.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
 from ldapslam.coordinator.bounds import Bound, note_exceeded
@@ -39,6 +39,12 @@ class LiveStatistics:
     ) -> None:
         """`plan` is the run's."""
         self._watch = AbortWatch(plan or {})
+        self._searches = {
+            (stream["name"], operation["name"])
+            for stream in (plan or {}).get("streams", ())
+            for operation in stream.get("operations", ())
+            if operation.get("kind") == "search"
+        }
         #: Why the run is to end; empty: it goes on.
         self.abort_reason = ""
         self._expected = set(agents)
@@ -106,7 +112,8 @@ class LiveStatistics:
             start_ns=min(snapshot.start_ns for snapshot in snapshots),
             end_ns=max(snapshot.end_ns for snapshot in snapshots),
             streams=[
-                _stream_figures(name, snapshots, _length_s(snapshots)) for name in names
+                _stream_figures(name, snapshots, _length_s(snapshots), self._searches)
+                for name in names
             ],
             agents_reported=len(snapshots),
             agents_planned=self._planned,
@@ -130,8 +137,12 @@ def _length_s(snapshots: list[Snapshot]) -> float:
 
 
 def _stream_figures(
-    name: str, snapshots: list[Snapshot], length_s: float
+    name: str,
+    snapshots: list[Snapshot],
+    length_s: float,
+    searches: Container[tuple[str, str]],
 ) -> StreamFigures:
+    """`searches`: stream and operation of those that are."""
     operations = [
         row
         for snapshot in snapshots
@@ -142,6 +153,7 @@ def _stream_figures(
         row for snapshot in snapshots for row in snapshot.streams if row.stream == name
     ]
     completed = sum(row.completed for row in operations)
+    searched = [row for row in operations if (name, row.operation) in searches]
     figures = StreamFigures(
         stream=name,
         throughput_per_s=completed / length_s if length_s > 0 else 0.0,
@@ -150,6 +162,9 @@ def _stream_figures(
         dropped=sum(row.dropped for row in operations),
         in_flight=sum(row.in_flight for row in gauges),
         backlog=sum(row.backlog for row in gauges),
+        searches=sum(row.completed for row in searched),
+        entries=sum(row.entries for row in searched),
+        empty=sum(row.empty for row in searched),
     )
     if length_s > 0:
         down_s = sum(row.down_ns for row in gauges) / _NS_PER_S

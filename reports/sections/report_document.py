@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -151,6 +151,7 @@ def _cautions(summary: Summary) -> tuple[str, ...]:
     """The limits that the job has changed, and the notes."""
     changed = _changed_limits(summary)
     lines = [f"limits changed by the job: {', '.join(changed)}"] * bool(changed)
+    lines += _empty_searches(summary)
     lines += [
         f"{one.subject}: {one.metric.replace('_', ' ')} changed by "
         f"{signed(one.change * 100)}% over the measure phase"
@@ -172,6 +173,18 @@ def _cautions(summary: Summary) -> tuple[str, ...]:
 
 
 _LARGE_DRIFT = 0.1
+_EMPTY_SHARE = 0.5
+
+
+def _empty_searches(summary: Summary) -> Iterator[str]:
+    """Operations of which most searches found nothing; a missed threshold says so."""
+    if any(".empty" in one.expression and not one.passed for one in summary.thresholds):
+        return
+    for one in summary.operations:
+        empty, succeeded = one.counts["empty"], one.counts["succeeded"]
+        if empty > _EMPTY_SHARE * succeeded:
+            share = percent(empty / succeeded, 1)
+            yield f"{one.title}: {share}% of the searches found nothing"
 
 
 def _statement(summary: Summary) -> str:
@@ -268,6 +281,8 @@ def _glance(one: OperationSummary) -> tuple[tuple[str, str], ...]:
     return (
         rate,
         *(shown if one.has_responses else ()),
+        *[("entries per search", requests.entries_per_search(one))]
+        * (one.kind == "search"),
         ("errors", _with_unit(one.error_share and one.error_share * 100, 2, "%")),
     )
 

@@ -89,7 +89,7 @@ def _requests(summary: Summary) -> Table:
         return number(counter_title(name), lambda one: counted(one.counts[name]))
 
     per_search: Field[OperationSummary]
-    per_search = number("entries per search", _entries_per_search)
+    per_search = number("entries per search", entries_per_search)
     return table(
         "requests",
         "Requests whose intended time lies in the measure phase",
@@ -103,7 +103,7 @@ def _requests(summary: Summary) -> Table:
     )
 
 
-def _entries_per_search(one: OperationSummary) -> str:
+def entries_per_search(one: OperationSummary) -> str:
     if one.kind != "search" or not one.counts["completed"]:
         return NOTHING
     return decimal(one.counts["entries"] / one.counts["completed"], 2)

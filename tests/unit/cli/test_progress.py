@@ -47,6 +47,28 @@ def test_an_interval_is_one_line_with_what_matters() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("entries", "empty", "told"),
+    [
+        (12_346, 0, "entries per search 1.00"),
+        (6_173, 6_173, "entries per search 0.50"),
+        (247, 12_099, "entries per search 0.02 (98% found none)"),
+    ],
+)
+def test_what_searches_find_is_in_the_line_and_the_table(
+    entries: int, empty: int, told: str
+) -> None:
+    some = figures()
+    some.streams[0].MergeFrom(
+        pb.StreamFigures(searches=12_346, entries=entries, empty=empty)
+    )
+    assert f" p99 3.40 ms {told} errors 0 | writers 19/s no" in interval_line(some)
+    shown = io.StringIO()
+    console = Console(file=shown, width=200)
+    console.print(live_view(pb.RunStatus(job_name="mixed"), some))
+    assert told.removeprefix("entries per search") in shown.getvalue()
+
+
 def test_a_stream_without_connections_says_so() -> None:
     some = figures()
     some.streams[1].connections_down = 3.96

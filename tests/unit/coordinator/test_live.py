@@ -76,6 +76,23 @@ def test_an_interval_is_given_when_all_agents_have_reported_it() -> None:
     assert stream.response_time_max_us == 3000
 
 
+def test_what_searches_find_is_told_and_what_others_do_is_not() -> None:
+    names = ("search", "search"), ("others", "compare")
+    operations = [{"name": name, "kind": kind} for name, kind in names]
+    plan = {"streams": [{"name": "readers", "operations": operations}]}
+    live = LiveStatistics(["a", "b"], plan)
+    one = snapshot(0, completed=10)
+    one.operations[0].MergeFrom(pb.OperationInterval(entries=30, empty=4))
+    other = one.operations.add()
+    other.CopyFrom(one.operations[0])
+    other.operation = "others"
+    live.add("a", one)
+    (figures,) = live.add("b", one)
+    (stream,) = figures.streams
+    assert (stream.searches, stream.entries, stream.empty) == (20, 60, 8)
+    assert stream.completed == 40
+
+
 def test_a_rate_is_over_the_time_of_one_agent_not_from_first_start_to_last_end() -> (
     None
 ):

@@ -9,6 +9,7 @@ import hashlib
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import replace
@@ -57,6 +58,7 @@ from ldapslam.reports.formats.render import FILES, render, result_json
 from ldapslam.reports.formats.text import headline, render_text
 from ldapslam.reports.model import Summary
 from ldapslam.reports.result import result_of
+from ldapslam.reports.rules.operation_range import Outcome
 from ldapslam.reports.sections.report_document import document
 from ldapslam.reports.summarise import summarise
 from ldapslam.results.histogram import MAX_US, Histogram
@@ -313,6 +315,28 @@ def test_the_first_page_has_what_its_reader_must_know(summary: Summary) -> None:
         "  ! Limits changed by the job: send_lag_p99 100ms (default 1ms).",
         "  ! All is new.",
     ]
+
+
+@pytest.mark.parametrize(("more", "is_told"), [(1, True), (0, False)])
+def test_searches_that_mostly_find_nothing_are_told(
+    summary: Summary, more: int, is_told: bool
+) -> None:
+    readers, *others = summary.streams
+    (search,) = readers.operations
+    empty = search.counts["succeeded"] // 2 + more
+    counts = Counter({**search.counts, "empty": empty})
+    readers = replace(readers, operations=(replace(search, counts=counts),))
+    found = replace(summary, streams=(readers, *others))
+    told = [one for one in document(found).cautions if "found nothing" in one]
+    assert told == ["Readers.search: 50.0% of the searches found nothing."] * is_told
+    # the reason of the verdict says so already
+    missed = tuple(
+        replace(one, outcome=Outcome.MISSED) if ".empty" in one.expression else one
+        for one in summary.thresholds
+    )
+    assert missed != summary.thresholds
+    found = replace(found, thresholds=missed)
+    assert not any("found nothing" in one for one in document(found).cautions)
 
 
 def test_no_line_of_the_text_is_longer_than_100(spoilt: Summary) -> None:
