@@ -161,14 +161,16 @@ def _sample(job: Job, each: int, write: bool, faults: Faults) -> list[Document]:
     from ldapslam.reports.formats.text import render_table
 
     writes = Writes.OWN if write else Writes.NONE
+    unusable = faults.unusable(job)
     plans = {
-        plan.streams[0].name: plan
-        for plan in sample_plans(job, each, writes, faults.unusable(job))
+        plan.streams[0].name: plan for plan in sample_plans(job, each, writes, unusable)
     }
     documents: list[Document] = []
     for warning in too_few_intervals(job):
         faults.warn(warning)
     for stream in job.streams:
+        if unusable.issuperset(job.targets[stream.target]):
+            continue
         plan = plans.get(stream.name)
         try:
             samples = sample(plan) if plan else Samples()
@@ -177,9 +179,11 @@ def _sample(job: Job, each: int, write: bool, faults: Faults) -> list[Document]:
             continue
         met = samples.met
         why = untried(stream, {one.operation for one in met})
-        if met or not faults.unusable(job):
-            faults.put("")
-            faults.put(render_table(samples_table(stream.name, met, why)))
+        if met:
+            faults.put("\n" + render_table(samples_table(stream.name, met, why)))
+        else:
+            reasons = ", ".join(dict.fromkeys(why.values()))
+            faults.put(f"\n{stream.name} has no samples: {reasons}")
         for warning in findings(stream, met, identity(job, stream)):
             faults.warn(warning)
         expected = expected_requests(job, stream, met)
