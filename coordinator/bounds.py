@@ -13,7 +13,8 @@ from enum import StrEnum
 
 
 class Bound(StrEnum):
-    """What there is only so much of; docs/how-to/run-a-coordinator.md says what happens then."""
+    """What there is only so much of; docs/how-to/run-a-coordinator.md says what happens
+    then."""
 
     CALLS = "calls_of_a_caller"
     REQUEST_BYTES = "request_bytes"

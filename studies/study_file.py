@@ -117,9 +117,9 @@ def _job(value: Any) -> Any:
 
 class StudyLab(Section):
     """With `--lab`, throw-away servers on this host take the place of the job's
-    targets and `bind`; docs/how-to/labs.md says more of each key. A role of the job gets the
-    server of its name (supplier, replica1 …), `replica` the first replica, and any
-    other role the supplier."""
+    targets and `bind`; docs/how-to/labs.md says more of each key. A role of the job
+    gets the server of its name (supplier, replica1 …), `replica` the first replica, and
+    any other role the supplier."""
 
     server: Literal["slapd", "389ds"] = "slapd"
     """which directory server"""

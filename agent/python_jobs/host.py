@@ -64,7 +64,8 @@ def find_class(plan: PythonStream) -> type[PythonJob]:
     if not (isinstance(found, type) and issubclass(found, PythonJob)):
         what = "is no subclass of PythonJob" if found else "does not exist"
         raise ConfigError(
-            f"{path!r} {what}", hint="see docs/how-to/python-jobs.md for what a class must be"
+            f"{path!r} {what}",
+            hint="see docs/how-to/python-jobs.md for what a class must be",
         )
     recorded = sorted(found.operations_of(plan.options))
     if recorded != sorted(plan.operations):

@@ -11,7 +11,8 @@
 Every virtual client is a process of its own with one object of the class, one
 python-ldap connection and one thread. `run` is one session: in a closed loop it is
 called again when it has returned, in an open loop once for each arrival. What it does
-within `client.operation(…)` is measured, anything else is not. See docs/how-to/python-jobs.md.
+within `client.operation(…)` is measured, anything else is not. See
+docs/how-to/python-jobs.md.
 
 The class runs on the agents and must be installed there; this module is all of
 ldapslam that it needs. It may assume nothing of other clients: they are other

@@ -69,8 +69,8 @@ def lab_command() -> None:
 )
 @option(
     "--set settings NAME=VALUE",
-    "A setting of all servers, such as threads=8; repeatable. docs/how-to/labs.md has the "
-    "names.",
+    "A setting of all servers, such as threads=8; repeatable. docs/how-to/labs.md has "
+    "the names.",
     multiple=True,
     parse=parse_pair,
 )

@@ -425,7 +425,8 @@ def test_a_renewed_certificate_of_the_coordinator_needs_no_restart(
 def test_a_new_authority_takes_over_without_a_restart(
     make_secure_coordinator: Callable[[], SecureCoordinator], tmp_path: Path
 ) -> None:
-    """As docs/how-to/security.md says: both are trusted first, then only the new one is."""
+    """As docs/how-to/security.md says: both are trusted first, then only the new one
+    is."""
     made = make_secure_coordinator()
     following = Authority.create(tmp_path / "following", "the next fleet")
     both = tmp_path / "both.pem"
