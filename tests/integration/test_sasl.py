@@ -7,7 +7,9 @@ user.0's password. What was sent is compared with slapd's own counts.
 
 from __future__ import annotations
 
+import json
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import ldap
@@ -15,10 +17,12 @@ import pytest
 
 from ldapslam.agent import _engine
 from ldapslam.agent.engine.setup import add_streams
+from ldapslam.base.errors import ExitCode
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.plan import agent_plan
 from ldapslam.lab import Lab
 from ldapslam.lab.people import PEOPLE_DN, PERSON_PASSWORD
+from support.command_line import ldapslam
 from support.ds389 import Ds389
 from support.engine import Result, collect, start
 from support.sasl import PASSWORDS, SaslLab
@@ -147,6 +151,36 @@ def test_wrong_password_is_refused_with_the_servers_words(
         run_job(sasl_lab.lab.supplier.uri, with_password("SCRAM-SHA-256"))
     assert (caught.value.stage, caught.value.code) == ("bind", INVALID_CREDENTIALS)
     assert "authentication failure" in caught.value.detail
+
+
+def test_check_binds_and_compares_as_the_load_will(
+    sasl_lab: SaslLab, tmp_path: Path
+) -> None:
+    def check(authcid: str) -> tuple[int, Any]:
+        settings = sasl(
+            "SCRAM-SHA-256", authcid=authcid, password="{env: USER_0_PASSWORD}"
+        )
+        job = tmp_path / "job.yaml"
+        job.write_text(
+            _JOB.format(
+                uri=sasl_lab.lab.supplier.uri,
+                settings=settings,
+                operation=_COMPARE,
+                clients=1,
+            )
+        )
+        ended = ldapslam("check", job, "--json")
+        return ended.returncode, json.loads(ended.stdout)
+
+    code, found = check("user.0")
+    assert code == ExitCode.PASS
+    assert found["plan"]["streams"][0]["identity"] == "SASL SCRAM-SHA-256 user.0"
+    (compare,) = found["samples"]
+    assert compare["result_codes"] == {str(COMPARE_TRUE): compare["sent"]}
+    # the password is not user.1's
+    code, found = check("user.1")
+    assert code == ExitCode.TARGET
+    assert found["samples"] == []
 
 
 @pytest.mark.parametrize("as_load", [False, True], ids=["set-up", "load"])
