@@ -193,3 +193,35 @@ def test_a_time_longer_than_the_measure_phase_is_told(hold: str, is_told: bool) 
         )
     )
     assert ["cannot be missed" in one for one in found] == [True] * is_told
+
+
+def test_requests_that_are_expected_stand_in_for_those_that_are_planned() -> None:
+    text = JOB.format(threshold="closed.search.response_time.p99 < 1s")
+    job = load_job_text(text, file="few.yaml", base=None)
+    assert list(unsupported_thresholds(job)) == []
+    place = "closed", "search"
+    assert list(unsupported_thresholds(job, {place: 1_000.0})) == []
+    (warning,) = unsupported_thresholds(job, {place: 999.0})
+    assert "about 999 of closed.search are expected by the times of" in warning
+
+
+@pytest.mark.parametrize(
+    ("threshold", "is_told"),
+    [
+        # three of five sessions, of 100/s
+        ("open.search.throughput >= 60/s", True),
+        ("open.search.goodput > 80/s", True),
+        ("open.search.throughput >= 59/s", False),
+        ("open.search.throughput <= 80/s", False),
+        ("closed.search.throughput >= 80/s", False),
+    ],
+)
+def test_a_rate_that_is_not_offered_is_told(threshold: str, is_told: bool) -> None:
+    found = [one for one in warnings_of(threshold) if "asks for all that" in one]
+    expected = "open.search has about 60/s; ask for some percent less"
+    assert [one.endswith(expected) for one in found] == [True] * is_told
+
+
+def warnings_of(threshold: str) -> list[str]:
+    job = load_job_text(JOB.format(threshold=threshold), file="few.yaml", base=None)
+    return list(doubts(job))
