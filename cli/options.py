@@ -100,6 +100,23 @@ def parse_pair(value: str) -> tuple[str, str]:
     return name.strip(), text
 
 
+def _parse_listen(value: str) -> tuple[str, int]:
+    """HOST:PORT, or PORT alone, which is on loopback."""
+    host, colon, port = value.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]") if colon else "127.0.0.1"
+    if not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+        raise Fault(
+            f"expected HOST:PORT or a port, got {value!r}", "such as 127.0.0.1:9400"
+        )
+    return host, int(port)
+
+
+metrics_option = option(
+    "--metrics HOST:PORT",
+    "Give figures to Prometheus there, GET /metrics; a port alone is one of this host."
+    " Neither encrypted nor authenticated. Off when left out.",
+    parse=_parse_listen,
+)
 job_argument = click.argument("job_file", metavar="JOB", type=FILE)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ldapslam.proto import operator_pb2 as pb
+from ldapslam.proto.common_pb2 import Snapshot
 from ldapslam.results.records import RunRecord
 
 
@@ -19,8 +20,10 @@ class Observer:
     def run_changed(self, status: pb.RunStatus) -> None:
         """A run has another state, agents or T0."""
 
-    def interval_measured(self, run_id: str, figures: pb.IntervalFigures) -> None:
-        """Every agent has reported this interval."""
+    def interval_measured(
+        self, run_id: str, figures: pb.IntervalFigures, snapshots: Sequence[Snapshot]
+    ) -> None:
+        """Every agent has reported this interval; `snapshots` are the reports."""
 
     def run_judged(
         self, record: RunRecord, reasons: Sequence[str], ended_s: float | None

@@ -79,25 +79,41 @@ class _Handler(MetricsHandler):
         _log.debug(format, *args)
 
 
+def _listening(place: tuple[str, int], handler: Any) -> _Server:
+    try:
+        return _Server(place, handler)
+    except OSError as error:
+        raise ConfigError(
+            f"--metrics: cannot listen on {place[0]}:{place[1]}: {error.strerror}",
+            hint="is another coordinator, agent or run using the port?",
+        ) from error
+
+
+def free_place(place: tuple[str, int]) -> tuple[str, int]:
+    """The address, a port 0 being a free one, for a child to listen on; ConfigError as
+    `exposed`."""
+    server = _listening(place, _Handler)
+    server.server_close()
+    return place[0], server.server_port
+
+
+def metrics_url(host: str, port: int) -> str:
+    shown = f"[{host}]" if ":" in host else host
+    return f"http://{shown}:{port}/metrics"
+
+
 @contextlib.contextmanager
 def exposed(registry: CollectorRegistry, place: tuple[str, int]) -> Iterator[int]:
     """Serve the registry; the port, a port 0 being the real one. ConfigError when
     nothing can listen there."""
-    try:
-        server = _Server(place, _Handler.factory(registry))
-    except OSError as error:
-        raise ConfigError(
-            f"--metrics: cannot listen on {place[0]}:{place[1]}: {error.strerror}",
-            hint="is another coordinator or agent using the port?",
-        ) from error
-    port = int(server.server_address[1])
+    server = _listening(place, _Handler.factory(registry))
+    port = server.server_port
     thread = threading.Thread(
         target=server.serve_forever, kwargs={"poll_interval": 0.1}, name="metrics"
     )
     thread.daemon = True
     thread.start()
-    shown = f"[{place[0]}]" if ":" in place[0] else place[0]
-    _log.info("metrics on http://%s:%d/metrics", shown, port)
+    _log.info("metrics on %s", metrics_url(place[0], port))
     try:
         yield port
     finally:

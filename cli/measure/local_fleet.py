@@ -124,10 +124,15 @@ def agent_names(agents: Agents, count: int | None) -> Sequence[str]:
 
 @contextlib.contextmanager
 def local_fleet(
-    names: Sequence[str], labels: Mapping[str, str], store: Path, folder: Path
+    names: Sequence[str],
+    labels: Mapping[str, str],
+    store: Path,
+    folder: Path,
+    outputs: Sequence[str] = (),
 ) -> Iterator[LocalFleet]:
     """A coordinator that writes to `store` and an agent of each name, all ready. Logs
-    and spools are in `folder`; spools are removed at an orderly end."""
+    and spools are in `folder`; spools are removed at an orderly end. `outputs` are
+    options of the coordinator for its figures."""
     logs, spools = folder / "logs", folder / SPOOLS
     logs.mkdir(parents=True, exist_ok=True)
     with scratch_folder() as scratch:
@@ -137,7 +142,7 @@ def local_fleet(
             _import_coordinator()
             where = ["--listen", address, "--store", str(store)]
             where += ["--scratch", str(scratch)]
-            fleet.start("coordinator", ["coordinator", *where])
+            fleet.start("coordinator", ["coordinator", *where, *outputs])
             _import_agent()  # while the coordinator starts
             # An agent that dials too early waits before it dials again.
             fleet.wait_for_coordinator()

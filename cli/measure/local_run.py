@@ -41,19 +41,22 @@ def run_locally(
     out: Path | None,
     *,
     as_json: bool,
+    metrics: tuple[str, int] | None = None,
 ) -> ExitCode:
-    """Run a job on this host; the exit code."""
+    """Run a job on this host, with figures for Prometheus at `metrics`; the exit
+    code."""
     if agents is not None:
         overrides = [*overrides, f"agents={{count: {agents}}}"]
     with one_blas_thread():  # a job type of the user's may import numpy
         job = source.load(overrides)
     names = agent_names(job.agents, agents)
+    outputs = [] if metrics is None else _metrics_option(metrics)
     with _Results(out) as results:
         store_file = results.folder / STORE_NAME
         labels = job.agents.labels or {}
         with (
             rest_removed(results.folder / SPOOLS),
-            local_fleet(names, labels, store_file, results.folder) as fleet,
+            local_fleet(names, labels, store_file, results.folder, outputs) as fleet,
         ):
             status, is_interrupted = _run_on(fleet, source, overrides)
         if is_interrupted and not outcome.has_started(status):
@@ -72,6 +75,15 @@ def run_locally(
         exit_code = outcome.show_outcome(summary, as_json=as_json)
         outcome.name_files(results.folder, files)
     return ExitCode.INTERRUPTED if is_interrupted else exit_code
+
+
+def _metrics_option(place: tuple[str, int]) -> list[str]:
+    """The coordinator's; ConfigError when nothing can listen there."""
+    from ldapslam.transport.metrics_server import free_place, metrics_url
+
+    host, port = free_place(place)
+    say(f"metrics on {metrics_url(host, port)} until the run ends")
+    return ["--metrics", f"{host}:{port}"]
 
 
 def _run_on(

@@ -9,7 +9,14 @@ import click
 
 from ldapslam.base.errors import ExitCode
 from ldapslam.cli.console import json_option
-from ldapslam.cli.options import FILE, FOLDER, RUNS_FOLDER, change_options, option
+from ldapslam.cli.options import (
+    FILE,
+    FOLDER,
+    RUNS_FOLDER,
+    change_options,
+    metrics_option,
+    option,
+)
 
 #: What every command that runs a job here has.
 agents_option = option(
@@ -34,6 +41,7 @@ out_option = option(
 @agents_option
 @change_options
 @out_option
+@metrics_option
 @option(
     "--cleanup RUN",
     "Instead of running a job, remove the entries that a run left because it "
@@ -51,6 +59,7 @@ def run_command(
     agents: int | None,
     overrides: tuple[str, ...],
     out: Path | None,
+    metrics: tuple[str, int] | None,
     cleanup: str | None,
     spool: Path | None,
     as_json: bool,
@@ -73,4 +82,6 @@ def run_command(
     from ldapslam.cli.measure.local_run import run_locally
     from ldapslam.cli.submission import JobFile
 
-    return run_locally(JobFile(job_file), agents, overrides, out, as_json=as_json)
+    return run_locally(
+        *(JobFile(job_file), agents, overrides, out), as_json=as_json, metrics=metrics
+    )

@@ -26,7 +26,7 @@ from ldapslam.base.log_format import (
 )
 from ldapslam.base.process import leave_no_core_dump
 from ldapslam.cli.console import announce, put
-from ldapslam.cli.options import FOLDER, add_options, flag, option
+from ldapslam.cli.options import FOLDER, add_options, flag, metrics_option, option
 from ldapslam.cli.scratch import is_scratch, remove_scratch
 from ldapslam.cli.security import coordinator_option
 from ldapslam.cli.serve.server_security import (
@@ -43,23 +43,6 @@ if TYPE_CHECKING:
     from ldapslam.agent.client import Sidecar
 
 
-def _parse_listen(value: str) -> tuple[str, int]:
-    """HOST:PORT, or PORT alone, which is on loopback."""
-    host, colon, port = value.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]") if colon else "127.0.0.1"
-    if not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
-        raise Fault(
-            f"expected HOST:PORT or a port, got {value!r}", "such as 127.0.0.1:9400"
-        )
-    return host, int(port)
-
-
-metrics_option = option(
-    "--metrics HOST:PORT",
-    "Give figures to Prometheus there, GET /metrics; a port alone is one of this host."
-    " Neither encrypted nor authenticated. Off when left out.",
-    parse=_parse_listen,
-)
 log_format_option = option(
     "--log-format",
     "Log lines of text, or one JSON object a line; engine processes follow.",

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from operator import methodcaller
 from typing import Any, Protocol
 
 from ldapslam.base.clock_id import boot_id
@@ -32,7 +33,7 @@ from ldapslam.coordinator.observer import Observer
 from ldapslam.coordinator.runs import run as machine
 from ldapslam.coordinator.runs.crash_recovery import Resume, ending_document
 from ldapslam.coordinator.runs.ingest import SERVER_FACTS, merged
-from ldapslam.coordinator.runs.live import LiveStatistics
+from ldapslam.coordinator.runs.live import LiveStatistics, Measured
 from ldapslam.coordinator.runs.run import Run, RunState
 from ldapslam.coordinator.runs.submission import Submission
 from ldapslam.coordinator.store_writer import StoreWriter
@@ -274,25 +275,29 @@ class ActiveRun:
                 updates.put_nowait(pb.RunUpdate(**update))
             else:
                 note_exceeded(Bound.UNREAD)
+        if "status" in update:
+            self._observe(methodcaller("run_changed", update["status"]))
+
+    def _observe(self, tell: Callable[[Observer], object]) -> None:
         for observer in self._observers:
             try:
-                if "status" in update:
-                    observer.run_changed(update["status"])
-                elif "figures" in update:
-                    observer.interval_measured(self.run_id, update["figures"])
+                tell(observer)
             except Exception:
                 _log.exception("run %s: an observer failed", self.run_id)
 
+    def _show(self, measured: Iterable[Measured]) -> None:
+        for interval in measured:
+            self._notify(figures=interval.figures)
+            self._observe(methodcaller("interval_measured", self.run_id, *interval))
+
     def add_snapshot(self, agent: str, snapshot: Snapshot) -> None:
-        for figures in self._live.add(agent, snapshot):
-            self._notify(figures=figures)
+        self._show(self._live.add(agent, snapshot))
         if self._live.abort_reason and self.state is RunState.RUNNING:
             self.feed(machine.ThresholdMissed(self._live.abort_reason))
 
     def drop_agent(self, agent: str) -> None:
         """Do not wait for this agent's intervals."""
-        for figures in self._live.drop(agent):
-            self._notify(figures=figures)
+        self._show(self._live.drop(agent))
 
     def add_facts(self, agent: str, facts: Mapping[str, Any]) -> None:
         """Keep an agent's facts; those about servers are the run's too."""

@@ -10,8 +10,8 @@ behind that too much would have to be kept.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from ldapslam.coordinator.bounds import Bound, note_exceeded
 from ldapslam.coordinator.runs.abort import AbortWatch
@@ -23,12 +23,23 @@ from ldapslam.proto.common_pb2 import (
     OperationInterval,
     Snapshot,
 )
-from ldapslam.proto.operator_pb2 import IntervalFigures, StreamFigures
+from ldapslam.proto.operator_pb2 import (
+    IntervalFigures,
+    OperationFigures,
+    StreamFigures,
+)
 from ldapslam.results.histogram import Histogram
 
 _NS_PER_S = 1e9
 #: Serialised snapshots that are kept for agents that report nothing.
 MOST_KEPT_BYTES = 64 << 20
+
+
+class Measured(NamedTuple):
+    """One interval: for people, and as the agents reported it."""
+
+    figures: IntervalFigures
+    snapshots: Sequence[Snapshot]
 
 
 class LiveStatistics:
@@ -39,12 +50,7 @@ class LiveStatistics:
     ) -> None:
         """`plan` is the run's."""
         self._watch = AbortWatch(plan or {})
-        self._searches = {
-            (stream["name"], operation["name"])
-            for stream in (plan or {}).get("streams", ())
-            for operation in stream.get("operations", ())
-            if operation.get("kind") == "search"
-        }
+        self._streams = {one["name"]: one for one in (plan or {}).get("streams", ())}
         #: Why the run is to end; empty: it goes on.
         self.abort_reason = ""
         self._expected = set(agents)
@@ -57,7 +63,7 @@ class LiveStatistics:
     def kept_bytes(self) -> int:
         return self._open_bytes.total()
 
-    def add(self, agent: str, snapshot: Snapshot) -> list[IntervalFigures]:
+    def add(self, agent: str, snapshot: Snapshot) -> list[Measured]:
         """Take an agent's snapshot; the intervals that it completes."""
         if snapshot.index <= self._done_up_to:
             return []  # late: its interval was shown without it
@@ -68,12 +74,12 @@ class LiveStatistics:
             self._expected.discard(agent)
         return self._complete()
 
-    def drop(self, agent: str) -> list[IntervalFigures]:
+    def drop(self, agent: str) -> list[Measured]:
         self._expected.discard(agent)
         return self._complete()
 
-    def _complete(self) -> list[IntervalFigures]:
-        figures: list[IntervalFigures] = []
+    def _complete(self) -> list[Measured]:
+        measured: list[Measured] = []
         complete = {
             index
             for index, reported in self._open.items()
@@ -88,12 +94,12 @@ class LiveStatistics:
             if index > last:
                 note_exceeded(Bound.LIVE_BYTES)
             snapshots = list(self._open[index].values())
-            figures.append(self._merge(index, snapshots))
+            measured.append(Measured(self._merge(index, snapshots), snapshots))
             if index in complete and not self.abort_reason:
                 self.abort_reason = self._watch.take(snapshots)
             self._done_up_to = index
             del self._open[index], self._open_bytes[index]
-        return figures
+        return measured
 
     def _merge(self, index: int, snapshots: list[Snapshot]) -> IntervalFigures:
         names = dict.fromkeys(
@@ -112,7 +118,9 @@ class LiveStatistics:
             start_ns=min(snapshot.start_ns for snapshot in snapshots),
             end_ns=max(snapshot.end_ns for snapshot in snapshots),
             streams=[
-                _stream_figures(name, snapshots, _length_s(snapshots), self._searches)
+                _stream_figures(
+                    name, self._streams.get(name, {}), snapshots, _length_s(snapshots)
+                )
                 for name in names
             ],
             agents_reported=len(snapshots),
@@ -137,47 +145,63 @@ def _length_s(snapshots: list[Snapshot]) -> float:
 
 
 def _stream_figures(
-    name: str,
-    snapshots: list[Snapshot],
-    length_s: float,
-    searches: Container[tuple[str, str]],
+    name: str, plan: Mapping[str, Any], snapshots: Sequence[Snapshot], length_s: float
 ) -> StreamFigures:
-    """`searches`: stream and operation of those that are."""
-    operations = [
-        row
-        for snapshot in snapshots
-        for row in snapshot.operations
-        if row.stream == name
-    ]
+    """`plan` is the stream's part of the run's."""
+    operations: dict[str, list[OperationInterval]] = {}
+    for snapshot in snapshots:
+        for row in snapshot.operations:
+            if row.stream == name:
+                operations.setdefault(row.operation, []).append(row)
     gauges = [
         row for snapshot in snapshots for row in snapshot.streams if row.stream == name
     ]
-    completed = sum(row.completed for row in operations)
-    searched = [row for row in operations if (name, row.operation) in searches]
     figures = StreamFigures(
         stream=name,
-        throughput_per_s=completed / length_s if length_s > 0 else 0.0,
-        completed=completed,
-        errors=sum(row.failed + row.timed_out + row.unresolved for row in operations),
-        dropped=sum(row.dropped for row in operations),
+        dropped=sum(row.dropped for rows in operations.values() for row in rows),
         in_flight=sum(row.in_flight for row in gauges),
         backlog=sum(row.backlog for row in gauges),
-        searches=sum(row.completed for row in searched),
-        entries=sum(row.entries for row in searched),
-        empty=sum(row.empty for row in searched),
+        connections=plan.get("connections") or 0,
+        clients=plan.get("clients"),
     )
     if length_s > 0:
         down_s = sum(row.down_ns for row in gauges) / _NS_PER_S
         figures.connections_down = down_s / length_s
-    times = Histogram.merge(
-        histogram.packed for row in operations for histogram in _response_times(row)
-    )
+    searches = {
+        one["name"] for one in plan.get("operations", ()) if one.get("kind") == "search"
+    }
+    times = []
+    for operation, rows in operations.items():
+        of = figures.operations.add(
+            operation=operation,
+            completed=sum(row.completed for row in rows),
+            errors=sum(row.failed + row.timed_out + row.unresolved for row in rows),
+        )
+        if operation in searches:
+            of.searches = of.completed
+            of.entries = sum(row.entries for row in rows)
+            of.empty = sum(row.empty for row in rows)
+        of.throughput_per_s = of.completed / length_s if length_s > 0 else 0.0
+        figures.throughput_per_s += of.throughput_per_s
+        figures.completed += of.completed
+        figures.errors += of.errors
+        figures.searches += of.searches
+        figures.entries += of.entries
+        figures.empty += of.empty
+        times.append(
+            Histogram.merge(one.packed for row in rows for one in _response_times(row))
+        )
+        _set_times(of, times[-1])
+    _set_times(figures, times[0] if len(times) == 1 else Histogram.union(times))
+    return figures
+
+
+def _set_times(figures: StreamFigures | OperationFigures, times: Histogram) -> None:
     if times.total:
         figures.response_time_max_us = times.max_ns / 1000
     for p in (50, 99):
         if (value_ns := times.reliable_percentile(p)) is not None:
             setattr(figures, f"response_time_p{p}_us", value_ns / 1000)
-    return figures
 
 
 def _response_times(row: OperationInterval) -> Iterable[common_pb2.Histogram]:

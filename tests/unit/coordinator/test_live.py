@@ -63,7 +63,9 @@ def snapshot(
 def test_an_interval_is_given_when_all_agents_have_reported_it() -> None:
     live = LiveStatistics(["a", "b"])
     assert live.add("a", snapshot(0, completed=10, times_ns=(1_000_000,) * 600)) == []
-    (figures,) = live.add("b", snapshot(0, completed=30, times_ns=(3_000_000,) * 500))
+    ((figures, _),) = live.add(
+        "b", snapshot(0, completed=30, times_ns=(3_000_000,) * 500)
+    )
     (stream,) = figures.streams
     assert (figures.agents_reported, figures.agents_planned) == (2, 2)
     assert figures.busy_share == 0.3
@@ -87,7 +89,7 @@ def test_what_searches_find_is_told_and_what_others_do_is_not() -> None:
     other.CopyFrom(one.operations[0])
     other.operation = "others"
     live.add("a", one)
-    (figures,) = live.add("b", one)
+    ((figures, _),) = live.add("b", one)
     (stream,) = figures.streams
     assert (stream.searches, stream.entries, stream.empty) == (20, 60, 8)
     assert stream.completed == 40
@@ -101,23 +103,23 @@ def test_a_rate_is_over_the_time_of_one_agent_not_from_first_start_to_last_end()
     late.start_ns += S // 10
     late.end_ns += S // 10
     live.add("a", early)
-    (figures,) = live.add("b", late)
+    ((figures, _),) = live.add("b", late)
     assert figures.streams[0].throughput_per_s == 200
     # the drain of one that ended is a part of the others' interval
     live = LiveStatistics(["a", "b"])
     drain = snapshot(1, completed=10, final=True)
     drain.end_ns = drain.start_ns + S // 20
     live.add("a", drain)
-    (figures,) = live.add("b", snapshot(1, completed=100))
+    ((figures, _),) = live.add("b", snapshot(1, completed=100))
     assert figures.streams[0].throughput_per_s == 110
 
 
 def test_percentiles_of_too_few_values_are_left_out() -> None:
     live = LiveStatistics(["a"])
-    (figures,) = live.add("a", snapshot(0, times_ns=(1_000_000,) * 999))
+    ((figures, _),) = live.add("a", snapshot(0, times_ns=(1_000_000,) * 999))
     assert figures.streams[0].HasField("response_time_p50_us")
     assert not figures.streams[0].HasField("response_time_p99_us")
-    (figures,) = live.add("a", snapshot(1, times_ns=(1_000_000,) * 19))
+    ((figures, _),) = live.add("a", snapshot(1, times_ns=(1_000_000,) * 19))
     assert not figures.streams[0].HasField("response_time_p50_us")
     assert figures.streams[0].response_time_max_us == 1000
 
@@ -126,18 +128,18 @@ def test_a_stream_that_sends_nothing_without_connections_is_there() -> None:
     without = snapshot(0)
     del without.operations[:]
     live = LiveStatistics(["a"])
-    (figures,) = live.add("a", without)
+    ((figures, _),) = live.add("a", without)
     assert not figures.streams
     without.index = 1
     without.streams[0].down_ns = 3 * S
-    (figures,) = live.add("a", without)
+    ((figures, _),) = live.add("a", without)
     assert [(one.stream, one.connections_down) for one in figures.streams] == [
         ("readers", 3.0)
     ]
 
 
 def test_without_samples_there_are_no_percentiles() -> None:
-    (figures,) = LiveStatistics(["a"]).add("a", snapshot(0))
+    ((figures, _),) = LiveStatistics(["a"]).add("a", snapshot(0))
     assert not figures.streams[0].HasField("response_time_p50_us")
 
 
@@ -145,8 +147,8 @@ def test_intervals_come_in_order() -> None:
     live = LiveStatistics(["a", "b"])
     assert live.add("a", snapshot(0)) == []
     assert live.add("a", snapshot(1)) == []
-    assert [one.index for one in live.add("b", snapshot(0))] == [0]
-    assert [one.index for one in live.add("b", snapshot(1))] == [1]
+    assert [one.figures.index for one in live.add("b", snapshot(0))] == [0]
+    assert [one.figures.index for one in live.add("b", snapshot(1))] == [1]
 
 
 def test_an_interval_that_an_agent_told_somebody_else_is_given_without_it() -> None:
@@ -155,7 +157,10 @@ def test_an_interval_that_an_agent_told_somebody_else_is_given_without_it() -> N
     assert live.add("a", snapshot(6)) == []
     assert live.add("b", snapshot(7)) == []
     given = live.add("a", snapshot(7))
-    assert [(one.index, one.agents_reported) for one in given] == [(6, 1), (7, 2)]
+    assert [(one.figures.index, one.figures.agents_reported) for one in given] == [
+        (6, 1),
+        (7, 2),
+    ]
 
 
 def test_nobody_waits_for_an_agent_that_is_gone() -> None:
@@ -163,9 +168,9 @@ def test_nobody_waits_for_an_agent_that_is_gone() -> None:
     live.add("a", snapshot(0))
     live.add("a", snapshot(1))
     figures = live.drop("b")
-    assert [one.index for one in figures] == [0, 1]
-    assert [one.agents_reported for one in figures] == [1, 1]
-    assert [one.agents_planned for one in figures] == [2, 2]
+    assert [one.figures.index for one in figures] == [0, 1]
+    assert [one.figures.agents_reported for one in figures] == [1, 1]
+    assert [one.figures.agents_planned for one in figures] == [2, 2]
 
 
 def test_a_late_report_of_a_shown_interval_is_not_shown_again() -> None:
@@ -179,7 +184,7 @@ def test_an_agent_that_drained_is_not_waited_for() -> None:
     live = LiveStatistics(["a", "b"])
     live.add("a", snapshot(0, final=True))
     live.add("b", snapshot(0))
-    assert [one.index for one in live.add("b", snapshot(1))] == [1]
+    assert [one.figures.index for one in live.add("b", snapshot(1))] == [1]
 
 
 def test_an_agent_that_reports_nothing_costs_no_memory(
@@ -193,8 +198,11 @@ def test_an_agent_that_reports_nothing_costs_no_memory(
     for index in range(20):
         for agent in ("a", "b"):
             given += live.add(agent, snapshot(index))
-    assert [one.index for one in given] == list(range(17))
-    assert all((one.agents_reported, one.agents_planned) == (2, 3) for one in given)
+    assert [one.figures.index for one in given] == list(range(17))
+    assert all(
+        (one.figures.agents_reported, one.figures.agents_planned) == (2, 3)
+        for one in given
+    )
     # what comes too late is not shown a second time
     assert live.add("mute", snapshot(3)) == []
-    assert [one.index for one in live.drop("mute")] == [17, 18, 19]
+    assert [one.figures.index for one in live.drop("mute")] == [17, 18, 19]

@@ -3,12 +3,23 @@
 
 from __future__ import annotations
 
-from ldapslam.coordinator.outputs import metrics
-from ldapslam.coordinator.outputs.metrics import KEPT_S, Metrics
-from ldapslam.proto import operator_pb2 as pb
-from support.store import Scenario, run_record
+from typing import Any
 
-PLACE = ("127.0.0.1", 0)
+import pytest
+
+from ldapslam.coordinator.outputs.families import run_families
+from ldapslam.coordinator.outputs.shown_runs import (
+    KEPT_S,
+    MAX_CODES,
+    MAX_OPERATIONS,
+    MAX_STREAMS,
+    OTHER_CODES,
+    ShownRuns,
+)
+from ldapslam.proto import common_pb2
+from ldapslam.proto import operator_pb2 as pb
+from support.histograms import packed_of
+from support.store import Scenario, run_record
 
 
 class Clock:
@@ -31,16 +42,16 @@ def figures(index: int, *streams: str) -> pb.IntervalFigures:
     return pb.IntervalFigures(index=index, streams=rows)
 
 
-def new_metrics() -> tuple[Metrics, Clock]:
+def new_runs() -> tuple[ShownRuns, Clock]:
     clock = Clock()
-    return Metrics(PLACE, clock), clock
+    return ShownRuns(clock), clock
 
 
 def test_totals_add_up_over_intervals_and_gauges_are_those_of_the_last() -> None:
-    runs, _ = new_metrics()
+    runs, _ = new_runs()
     runs.run_changed(status("r1", "running"))
     for index in range(3):
-        runs.interval_measured("r1", figures(index, "readers"))
+        runs.interval_measured("r1", figures(index, "readers"), ())
     [run] = runs.shown()
     assert run.interval is not None
     assert run.interval.index == 2
@@ -49,13 +60,13 @@ def test_totals_add_up_over_intervals_and_gauges_are_those_of_the_last() -> None
 
 
 def test_rates_of_a_drain_are_not_shown_and_its_requests_are_counted() -> None:
-    runs, _ = new_metrics()
+    runs, _ = new_runs()
     runs.run_changed(status("r1", "running"))
-    runs.interval_measured("r1", figures(4, "readers"))
+    runs.interval_measured("r1", figures(4, "readers"), ())
     drain = figures(5, "readers")
     drain.phase = "drain"
     drain.streams[0].throughput_per_s = 160_000
-    runs.interval_measured("r1", drain)
+    runs.interval_measured("r1", drain, ())
     [run] = runs.shown()
     assert run.interval is not None
     assert run.interval.index == 4
@@ -64,7 +75,7 @@ def test_rates_of_a_drain_are_not_shown_and_its_requests_are_counted() -> None:
 
 
 def test_a_run_without_an_interval_counts_and_has_no_figures() -> None:
-    runs, _ = new_metrics()
+    runs, _ = new_runs()
     runs.run_changed(status("r1", "queued"))
     runs.run_changed(status("r2", "running"))
     assert runs.states() == {"queued": 1, "running": 1}
@@ -72,9 +83,9 @@ def test_a_run_without_an_interval_counts_and_has_no_figures() -> None:
 
 
 def test_an_ended_run_is_shown_a_while_and_then_forgotten() -> None:
-    runs, clock = new_metrics()
+    runs, clock = new_runs()
     runs.run_changed(status("r1", "running"))
-    runs.interval_measured("r1", figures(0, "readers"))
+    runs.interval_measured("r1", figures(0, "readers"), ())
     runs.run_changed(status("r1", "finished"))
     assert runs.states() == {}
     clock.now_s += KEPT_S
@@ -85,23 +96,23 @@ def test_an_ended_run_is_shown_a_while_and_then_forgotten() -> None:
 
 
 def test_intervals_of_a_run_that_nobody_told_of_are_ignored() -> None:
-    runs, _ = new_metrics()
+    runs, _ = new_runs()
     runs.run_changed(status("r1", "finished"))
-    runs.interval_measured("r1", figures(0, "readers"))
+    runs.interval_measured("r1", figures(0, "readers"), ())
     assert list(runs.shown()) == []
 
 
 def test_of_very_many_streams_those_of_the_newest_runs_are_shown() -> None:
-    runs, _ = new_metrics()
-    names = [f"s{number}" for number in range(metrics.MAX_STREAMS // 2)]
+    runs, _ = new_runs()
+    names = [f"s{number}" for number in range(MAX_STREAMS // 2)]
     for run_id in ("r1", "r2", "r3"):
         runs.run_changed(status(run_id, "running"))
-        runs.interval_measured(run_id, figures(0, *names))
+        runs.interval_measured(run_id, figures(0, *names), ())
     assert [run.run_id for run in runs.shown()] == ["r3", "r2"]
 
 
 def test_ended_runs_are_counted_by_state_and_verdict() -> None:
-    runs, _ = new_metrics()
+    runs, _ = new_runs()
     for verdict in ("PASS", "FAIL", "PASS", None):
         runs.run_judged(run_record(Scenario(run={"verdict": verdict})), (), 7.0)
     assert runs.ended == {
@@ -113,8 +124,137 @@ def test_ended_runs_are_counted_by_state_and_verdict() -> None:
 
 def test_a_run_that_ended_before_the_start_is_not_counted_when_it_is_judged() -> None:
     """Whatever the times of day say: clocks are set back."""
-    runs, _ = new_metrics()
+    runs, _ = new_runs()
     for run_id, ended_s in (("old", None), ("new", 7.0)):
         ended = {"run_id": run_id, "finished_utc": "2000-01-01T00:00:00Z"}
         runs.run_judged(run_record(Scenario(run=ended)), (), ended_s)
     assert runs.ended == {("finished", "none"): 1}
+
+
+# Of operations.
+
+MS = 1_000_000
+
+
+def operation(
+    name: str, times_ns: tuple[int, ...] = (), **counters: Any
+) -> common_pb2.OperationInterval:
+    histogram = common_pb2.Histogram(
+        metric=common_pb2.METRIC_RESPONSE_TIME,
+        outcome=common_pb2.OUTCOME_SUCCEEDED,
+        packed=packed_of(times_ns),
+    )
+    return common_pb2.OperationInterval(
+        stream="readers", operation=name, histograms=[histogram], **counters
+    )
+
+
+def samples_of(runs: ShownRuns) -> dict[tuple[str, frozenset[str]], float]:
+    """Name and values of the labels that are not the run's -> value."""
+    ours = {"r1", "mix", "readers"}
+    return {
+        (one.name, frozenset(one.labels.values()) - ours): one.value
+        for family in run_families(list(runs.shown()))
+        for one in family.samples
+    }
+
+
+def run_of(*snapshots: common_pb2.Snapshot) -> ShownRuns:
+    runs, _ = new_runs()
+    runs.run_changed(status("r1", "running"))
+    for index, snapshot in enumerate(snapshots):
+        runs.interval_measured("r1", figures(index, "readers"), [snapshot])
+    return runs
+
+
+def test_times_are_counted_at_borders_over_agents_and_intervals() -> None:
+    one = common_pb2.Snapshot(operations=[operation("search", (MS - 1, MS))])
+    # another agent's, of the next interval; the longest is above every border
+    other = common_pb2.Snapshot(
+        operations=[operation("search", (2 * MS, 3_599_000 * MS, 3_700_000 * MS))]
+    )
+    found = samples_of(run_of(one, other))
+    name = "ldapslam_operation_response_time_seconds"
+
+    def up_to(border: str) -> float:
+        return found[f"{name}_bucket", frozenset({"search", "succeeded", border})]
+
+    # a border has the values below it: the one at 1 ms is in the next bucket
+    assert [up_to(b) for b in ("0.0007", "0.001", "0.0015", "0.003", "30.0")] == [
+        0,
+        1,
+        2,
+        3,
+        3,
+    ]
+    assert up_to("+Inf") == found[f"{name}_count", frozenset({"search", "succeeded"})]
+    assert up_to("+Inf") == 5
+    assert found[f"{name}_sum", frozenset({"search", "succeeded"})] > 3599
+
+
+def test_requests_are_counted_by_outcome_and_responses_by_result_code() -> None:
+    row = operation("add", scheduled=9, succeeded=4, failed=2, timed_out=1, dropped=2)
+    row.result_codes.update({0: 4, 68: 2})
+    found = samples_of(run_of(*[common_pb2.Snapshot(operations=[row])] * 2))
+    requests = {
+        outcome: found["ldapslam_operation_requests_total", frozenset({"add", outcome})]
+        for outcome in ("succeeded", "failed", "timed_out", "unresolved", "dropped")
+    }
+    assert requests == {
+        "succeeded": 8,
+        "failed": 4,
+        "timed_out": 2,
+        "unresolved": 0,
+        "dropped": 4,
+    }
+    responses = "ldapslam_operation_responses_total"
+    assert found[responses, frozenset({"add", "success"})] == 8
+    assert found[responses, frozenset({"add", "entryAlreadyExists"})] == 4
+    assert found["ldapslam_operation_scheduled_total", frozenset({"add"})] == 18
+
+
+def test_result_codes_that_a_server_makes_up_do_not_become_series_without_end() -> None:
+    row = operation("add")
+    row.result_codes.update(dict.fromkeys(range(20_000, 20_000 + 3 * MAX_CODES), 1))
+    found = samples_of(run_of(common_pb2.Snapshot(operations=[row])))
+    codes = {
+        next(iter(labels - {"add"})): value
+        for (name, labels), value in found.items()
+        if name == "ldapslam_operation_responses_total"
+    }
+    assert len(codes) == MAX_CODES + 1
+    assert codes[OTHER_CODES] == 2 * MAX_CODES
+
+
+def test_of_very_many_operations_only_so_many_have_series() -> None:
+    rows = [operation(f"o{number}") for number in range(MAX_OPERATIONS + 1)]
+    runs = run_of(common_pb2.Snapshot(operations=rows))
+    shown = [of for name, of in samples_of(runs) if name.endswith("scheduled_total")]
+    assert len(shown) == MAX_OPERATIONS
+    assert runs.operation_count == MAX_OPERATIONS + 1
+
+
+def test_the_generators_own_delays_are_those_of_the_worst_host() -> None:
+    def lag(hiccup_ns: int, *lags_ns: int) -> common_pb2.Snapshot:
+        row = operation("search")
+        row.histograms[0].metric = common_pb2.METRIC_SEND_LAG
+        row.histograms[0].packed = packed_of(lags_ns)
+        return common_pb2.Snapshot(
+            operations=[row], host=common_pb2.HostInterval(hiccup_max_ns=hiccup_ns)
+        )
+
+    runs, _ = new_runs()
+    runs.run_changed(status("r1", "running"))
+    both = [lag(5 * MS, *[1000] * 970), lag(7 * MS, *[2 * MS] * 30)]
+    runs.interval_measured("r1", figures(0, "readers"), both)
+    found = samples_of(runs)
+    p99_s = found["ldapslam_run_send_lag_p99_seconds", frozenset()]
+    assert p99_s == pytest.approx(0.002, rel=0.001)
+    assert found["ldapslam_run_hiccup_max_seconds", frozenset()] == 0.007
+
+
+def test_a_judged_run_shows_its_verdict() -> None:
+    runs = run_of(common_pb2.Snapshot())
+    record = run_record(Scenario(run={"run_id": "r1", "verdict": "FAIL"}))
+    runs.run_judged(record, (), 7.0)
+    assert samples_of(runs)["ldapslam_run_verdict", frozenset({"FAIL"})] == 1

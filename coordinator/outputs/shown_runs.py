@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is shown of runs while they go: the last interval, and totals since the start.
+
+Ended runs stay for a while, so that a scrape sees their last values; of very many
+streams only the newest runs' are shown.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from ldapslam.coordinator.observer import Observer
+from ldapslam.coordinator.outputs.time_buckets import TimeBuckets
+from ldapslam.jobs.fields.result_codes import code_name
+from ldapslam.jobs.plan import DRAIN
+from ldapslam.proto import common_pb2
+from ldapslam.proto import operator_pb2 as pb
+from ldapslam.proto.common_pb2 import OperationInterval, Snapshot
+from ldapslam.proto.fields import OUTCOMES
+from ldapslam.results.histogram import Histogram
+from ldapslam.results.records import FINAL_STATES, RunRecord
+
+#: How long an ended run is shown.
+KEPT_S = 60.0
+MAX_RUNS = 100
+MAX_STREAMS = 500
+#: An operation has some hundred series.
+MAX_OPERATIONS = 200
+#: Of an operation; what comes later is `OTHER_CODES`.
+MAX_CODES = 30
+OTHER_CODES = "more"
+
+#: Counters of an operation that tell what became of its requests.
+REQUEST_OUTCOMES = (*OUTCOMES, "abandoned", "dropped")
+#: Counters of a stream's connections that are shown.
+CONNECTION_TOTALS = ("connects", "connect_failures", "disconnects")
+RESPONSE_TIME = common_pb2.METRIC_RESPONSE_TIME
+SERVICE_TIME = common_pb2.METRIC_SERVICE_TIME
+#: (metric, outcome), as in common.proto.
+TimesKey = tuple[int, int]
+
+
+@dataclass(slots=True)
+class StreamFigures:
+    """One stream of a run: of the last planned interval, and since the run's start."""
+
+    last: pb.StreamFigures
+    completed: int = 0
+    errors: int = 0
+    dropped: int = 0
+    connections: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(slots=True)
+class OperationTotals:
+    """Of one operation since the run's start."""
+
+    scheduled: int = 0
+    entries: int = 0
+    outcomes: Counter[str] = field(default_factory=Counter)
+    #: By name.
+    result_codes: Counter[str] = field(default_factory=Counter)
+    times: dict[TimesKey, TimeBuckets] = field(default_factory=dict)
+
+    def add(self, rows: Iterable[OperationInterval]) -> None:
+        packed: dict[TimesKey, list[bytes]] = {}
+        for row in rows:
+            self.scheduled += row.scheduled
+            self.entries += row.entries
+            for outcome in REQUEST_OUTCOMES:
+                self.outcomes[outcome] += getattr(row, outcome)
+            for code, count in row.result_codes.items():
+                self._count(code_name(code), count)
+            for one in row.histograms:
+                if one.metric in (RESPONSE_TIME, SERVICE_TIME):
+                    packed.setdefault((one.metric, one.outcome), []).append(one.packed)
+        for key, histograms in packed.items():
+            self.times.setdefault(key, TimeBuckets()).add(histograms)
+
+    def _count(self, name: str, count: int) -> None:
+        is_kept = name in self.result_codes or len(self.result_codes) < MAX_CODES
+        self.result_codes[name if is_kept else OTHER_CODES] += count
+
+
+@dataclass(slots=True)
+class RunFigures:
+    run_id: str
+    job_name: str
+    state: str
+    agents: int = 0
+    #: None before the first interval.
+    interval: pb.IntervalFigures | None = None
+    streams: dict[str, StreamFigures] = field(default_factory=dict)
+    #: By stream and operation.
+    operations: dict[tuple[str, str], OperationTotals] = field(default_factory=dict)
+    #: Of the last planned interval: p99 of all requests, and the longest that a host
+    #: woke a thread too late.
+    send_lag_p99_ns: float | None = None
+    hiccup_max_ns: int | None = None
+    verdict: str | None = None
+    #: When it ended, on the clock; None of a live run.
+    ended_s: float | None = None
+
+    def add(self, figures: pb.IntervalFigures, snapshots: Sequence[Snapshot]) -> None:
+        # a drain's length is arbitrary, so its rates mean nothing
+        is_drain = figures.phase == DRAIN and self.interval is not None
+        if not is_drain:
+            self.interval = figures
+            self._add_generator(snapshots)
+        for row in figures.streams:
+            stream = self.streams.setdefault(row.stream, StreamFigures(row))
+            if not is_drain:
+                stream.last = row
+            stream.completed += row.completed
+            stream.errors += row.errors
+            stream.dropped += row.dropped
+        rows = defaultdict(list)
+        for snapshot in snapshots:
+            for operation in snapshot.operations:
+                rows[operation.stream, operation.operation].append(operation)
+            for connections in snapshot.streams:
+                if connections.stream in self.streams:
+                    totals = self.streams[connections.stream].connections
+                    for name in CONNECTION_TOTALS:
+                        totals[name] += getattr(connections, name)
+        for key, of in rows.items():
+            self.operations.setdefault(key, OperationTotals()).add(of)
+
+    def _add_generator(self, snapshots: Sequence[Snapshot]) -> None:
+        lag = Histogram.merge(
+            one.packed
+            for snapshot in snapshots
+            for row in snapshot.operations
+            for one in row.histograms
+            if one.metric == common_pb2.METRIC_SEND_LAG
+        )
+        self.send_lag_p99_ns = lag.reliable_percentile(99)
+        self.hiccup_max_ns = max(
+            (
+                snapshot.host.hiccup_max_ns
+                for snapshot in snapshots
+                if snapshot.host.HasField("hiccup_max_ns")
+            ),
+            default=None,
+        )
+
+
+class ShownRuns(Observer):
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._now_s = now_s
+        self._runs: dict[str, RunFigures] = {}
+        #: (state, verdict or "none") -> runs that ended since the start.
+        self.ended: Counter[tuple[str, str]] = Counter()
+
+    @property
+    def stream_count(self) -> int:
+        return sum(len(run.streams) for run in self._runs.values())
+
+    @property
+    def operation_count(self) -> int:
+        return sum(len(run.operations) for run in self._runs.values())
+
+    def run(self, run_id: str) -> RunFigures | None:
+        """None: its end was before anyone looked, or long ago."""
+        return self._runs.get(run_id)
+
+    def run_changed(self, status: pb.RunStatus) -> None:
+        run = self._runs.get(status.run_id)
+        is_over = status.state in FINAL_STATES
+        if run is None:
+            if is_over:
+                return
+            run = RunFigures(status.run_id, status.job_name, status.state)
+            self._runs[status.run_id] = run
+        run.state, run.agents = status.state, len(status.agents)
+        if is_over and run.ended_s is None:
+            run.ended_s = self._now_s()
+
+    def interval_measured(
+        self, run_id: str, figures: pb.IntervalFigures, snapshots: Sequence[Snapshot]
+    ) -> None:
+        run = self._runs.get(run_id)
+        if run is not None:
+            run.add(figures, snapshots)
+
+    def run_judged(
+        self, record: RunRecord, reasons: Sequence[str], ended_s: float | None
+    ) -> None:
+        if ended_s is not None:
+            self.ended[record.state, record.verdict or "none"] += 1
+        run = self._runs.get(record.run_id)
+        if run is not None:
+            run.state, run.verdict = record.state, record.verdict
+            # its verdict stays as long
+            run.ended_s = self._now_s()
+
+    def states(self) -> Counter[str]:
+        return Counter(run.state for run in self._runs.values() if run.ended_s is None)
+
+    def shown(self) -> Iterator[RunFigures]:
+        """The runs with statistics, the newest first, up to the limits."""
+        self._forget()
+        streams, shown = 0, 0
+        for run in reversed(self._runs.values()):
+            if run.interval is None:
+                continue
+            streams, shown = streams + len(run.streams), shown + 1
+            if streams > MAX_STREAMS or shown > MAX_RUNS:
+                return
+            yield run
+
+    def _forget(self) -> None:
+        before_s = self._now_s() - KEPT_S
+        gone = [
+            run_id
+            for run_id, run in self._runs.items()
+            if run.ended_s is not None and run.ended_s < before_s
+        ]
+        for run_id in gone:
+            del self._runs[run_id]

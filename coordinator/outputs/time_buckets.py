@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Times counted by the borders of Prometheus' classic histograms. Pure.
+
+The borders are decimal, the engine's buckets are not: a border stands for the nearest
+edge of one of them. Up to 30 ms every border is such an edge, and the count of values
+below it is exact; from 50 ms on the edge is up to 0.05 % off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from ldapslam.results.histogram import block_of, middles_ns, sums_of
+
+_NS_PER_S = 1e9
+#: 20 µs to 30 s, six to a decade.
+BORDERS_NS = [
+    tenths * 10**exponent
+    for exponent in range(3, 10)
+    for tenths in (10, 15, 20, 30, 50, 70)
+    if 20_000 <= tenths * 10**exponent <= 30_000_000_000
+]
+BORDERS_S = [border_ns / _NS_PER_S for border_ns in BORDERS_NS]
+
+
+@lru_cache(maxsize=1)
+def _places() -> npt.NDArray[np.intp]:
+    """The place in `TimeBuckets` of each of the engine's buckets."""
+    return np.searchsorted(np.array(BORDERS_NS), middles_ns(), side="right")
+
+
+class TimeBuckets:
+    """Mutable; only grows."""
+
+    __slots__ = ("_counts", "_sum_ns")
+
+    def __init__(self) -> None:
+        #: Values below each border and not below the one before; those above all.
+        self._counts = np.zeros(len(BORDERS_NS) + 1, np.int64)
+        self._sum_ns = 0
+
+    def add(self, packed: Sequence[bytes]) -> None:
+        """Packed histograms; StoreError when one is damaged."""
+        block = block_of(packed)
+        places = _places()[block.indexes]
+        # cast at once: bincount would do it piece by piece
+        weights = block.counts.astype(np.float64)
+        counts = np.bincount(places, weights, self._counts.size)
+        self._counts += counts.astype(np.int64)
+        sums = sums_of(block.headers)
+        self._counts[-1] += sums.overflow
+        self._sum_ns += sums.sum_ns
+
+    @property
+    def counts(self) -> list[int]:
+        """Of each bucket by itself; the last one is above all borders."""
+        return [int(count) for count in self._counts]
+
+    @property
+    def sum_s(self) -> float:
+        return self._sum_ns / _NS_PER_S
