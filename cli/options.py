@@ -7,12 +7,14 @@ import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import click
 
 from ldapslam.base.address import DEFAULT_PORT
 from ldapslam.base.errors import ConfigError
 from ldapslam.base.fault import Fault
+from ldapslam.base.log_format import without_passwords
 from ldapslam.jobs.reading.variables import override_of
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -116,6 +118,24 @@ metrics_option = option(
     "Give figures to Prometheus there, GET /metrics; a port alone is one of this host."
     " Neither encrypted nor authenticated. Off when left out.",
     parse=_parse_listen,
+)
+
+
+def _parse_collector(value: str) -> str:
+    parts = urlsplit(value)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise Fault(
+            f"expected a URL of http or https, got {without_passwords(value)!r}",
+            "that of the collector, such as http://127.0.0.1:4318",
+        )
+    return value
+
+
+otlp_option = option(
+    "--otlp URL",
+    "Send figures of each interval, and a span of the run, to this collector by OTLP "
+    "over HTTP, such as http://127.0.0.1:4318.",
+    parse=_parse_collector,
 )
 job_argument = click.argument("job_file", metavar="JOB", type=FILE)
 

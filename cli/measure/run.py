@@ -16,6 +16,7 @@ from ldapslam.cli.options import (
     change_options,
     metrics_option,
     option,
+    otlp_option,
 )
 
 #: What every command that runs a job here has.
@@ -42,6 +43,7 @@ out_option = option(
 @change_options
 @out_option
 @metrics_option
+@otlp_option
 @option(
     "--cleanup RUN",
     "Instead of running a job, remove the entries that a run left because it "
@@ -60,6 +62,7 @@ def run_command(
     overrides: tuple[str, ...],
     out: Path | None,
     metrics: tuple[str, int] | None,
+    otlp: str | None,
     cleanup: str | None,
     spool: Path | None,
     as_json: bool,
@@ -83,5 +86,8 @@ def run_command(
     from ldapslam.cli.submission import JobFile
 
     return run_locally(
-        *(JobFile(job_file), agents, overrides, out), as_json=as_json, metrics=metrics
+        *(JobFile(job_file), agents, overrides, out),
+        as_json=as_json,
+        metrics=metrics,
+        otlp=otlp,
     )

@@ -26,7 +26,14 @@ from ldapslam.base.log_format import (
 )
 from ldapslam.base.process import leave_no_core_dump
 from ldapslam.cli.console import announce, put
-from ldapslam.cli.options import FOLDER, add_options, flag, metrics_option, option
+from ldapslam.cli.options import (
+    FOLDER,
+    add_options,
+    flag,
+    metrics_option,
+    option,
+    otlp_option,
+)
 from ldapslam.cli.scratch import is_scratch, remove_scratch
 from ldapslam.cli.security import coordinator_option
 from ldapslam.cli.serve.server_security import (
@@ -116,6 +123,7 @@ def _parse_scratch(value: Path) -> Path:
 @server_security_options
 @log_format_option
 @metrics_option
+@otlp_option
 @option(
     "--notify channels NAME=URL",
     "Name a channel for notifications of ended runs: a URL of apprise, or the "
@@ -137,6 +145,7 @@ def coordinator_command(
     security: ServerSecurity,
     log_format: str,
     metrics: tuple[str, int] | None,
+    otlp: str | None,
     channels: dict[str, Any],
     notify_always: tuple[str, ...],
     notify_link: str | None,
@@ -161,6 +170,10 @@ def coordinator_command(
         from ldapslam.coordinator.outputs.metrics import Metrics
 
         extensions.append(Metrics(metrics))
+    if otlp is not None:
+        from ldapslam.coordinator.outputs.otlp import Otlp
+
+        extensions.append(Otlp(otlp))
     # the command that made a local fleet judges its run
     is_served = scratch is None
     if is_served:

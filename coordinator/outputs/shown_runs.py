@@ -91,6 +91,9 @@ class RunFigures:
     job_name: str
     state: str
     agents: int = 0
+    t0_utc: str = ""
+    #: Since T0: later than 0 where another coordinator began the run.
+    totals_from_ns: int = 0
     #: None before the first interval.
     interval: pb.IntervalFigures | None = None
     streams: dict[str, StreamFigures] = field(default_factory=dict)
@@ -108,6 +111,8 @@ class RunFigures:
         # a drain's length is arbitrary, so its rates mean nothing
         is_drain = figures.phase == DRAIN and self.interval is not None
         if not is_drain:
+            if self.interval is None:
+                self.totals_from_ns = figures.start_ns
             self.interval = figures
             self._add_generator(snapshots)
         for row in figures.streams:
@@ -176,6 +181,7 @@ class ShownRuns(Observer):
             run = RunFigures(status.run_id, status.job_name, status.state)
             self._runs[status.run_id] = run
         run.state, run.agents = status.state, len(status.agents)
+        run.t0_utc = status.t0_utc
         if is_over and run.ended_s is None:
             run.ended_s = self._now_s()
 
