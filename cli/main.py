@@ -50,6 +50,7 @@ _GROUPS = {
         "check": "measure.check",
         "replay": "measure.replay",
         "job": "measure.job",
+        "schema": "measure.schema",
         "selfcheck": "measure.selfcheck",
     },
     "Measure without a job file": {

@@ -6,14 +6,12 @@ Plain text of at most 80 columns; the CLI prints it (`ldapslam job describe`).
 
 from __future__ import annotations
 
-import json
 import textwrap
 import types
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
-from pydantic.json_schema import GenerateJsonSchema
 
 from ldapslam.base.errors import ConfigError
 from ldapslam.base.fault import did_you_mean
@@ -171,77 +169,3 @@ def _default(info: FieldInfo) -> str:
     if value is None:
         return ""
     return f", default {str(value).lower() if isinstance(value, bool) else value}"
-
-
-DIALECT = "https://json-schema.org/draft/2020-12/schema"
-
-
-class _Generator(GenerateJsonSchema):
-    """Keys that may be left out are left out, not null; defaults are written in the
-    file's notation (`Section` adds them)."""
-
-    def nullable_schema(self, schema: Any) -> Any:
-        return self.generate_inner(schema["schema"])
-
-    def default_schema(self, schema: Any) -> Any:
-        return self.generate_inner(schema["schema"])
-
-    def field_title_should_be_set(self, schema: Any) -> bool:
-        return False
-
-
-#: A value that a variable may stand for.
-_REFERENCE = {"type": "string", "pattern": r"\$\{"}
-
-
-def job_schema() -> dict[str, Any]:
-    """The JSON Schema of job files, with what is gone before the model sees it."""
-    schema = Job.model_json_schema(by_alias=True, schema_generator=_Generator)
-    # a job type may set it: wait_for_directory does
-    schema["$defs"]["Stream"]["required"].remove("load")
-    definitions = _with_references(schema.pop("$defs"))
-    whole = _with_references(schema)
-    before = {
-        variables.KEY: {
-            "description": "variables and their defaults: `job describe vars`",
-            "type": "object",
-            "additionalProperties": {"type": ["string", "number", "boolean", "null"]},
-        },
-        extension.KEY: {
-            "description": "the job file that this one changes: `job describe extends`",
-            "type": "string",
-        },
-    }
-    whole["properties"] |= before
-    # of what is changed, a part is enough
-    part = {
-        "properties": dict.fromkeys(whole["properties"], True) | before,
-        "additionalProperties": False,
-    }
-    return {
-        "$schema": DIALECT,
-        "title": "ldapslam job",
-        "if": {"required": [extension.KEY]},
-        "then": part,
-        "else": whole,
-        "$defs": definitions,
-    }
-
-
-def _with_references(schema: Any) -> Any:
-    """The schema, where a reference may stand for what is not any text."""
-    if isinstance(schema, list):
-        return [_with_references(one) for one in schema]
-    if not isinstance(schema, dict):
-        return schema
-    inner = {key: _with_references(one) for key, one in schema.items()}
-    kind = schema.get("type")
-    is_any_text = kind == "string" and not {"pattern", "enum"} & {*schema}
-    if is_any_text or kind not in ("string", "integer", "number", "boolean"):
-        return inner
-    told = {key: inner.pop(key) for key in ("description", "default") if key in inner}
-    return {**told, "anyOf": [inner, _REFERENCE]}
-
-
-def job_schema_text() -> str:
-    return json.dumps(job_schema(), indent=2) + "\n"

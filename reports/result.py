@@ -8,6 +8,7 @@ resolution that was measured: times in us with three decimals, which are ns.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from ldapslam.jobs.fields.result_codes import code_name
@@ -27,6 +28,8 @@ from ldapslam.reports.model import (
 from ldapslam.transport.messages import build_version
 
 SCHEMA = "ldapslam.result/1"
+#: The published JSON Schema.
+SCHEMA_FILE = Path(__file__).with_name("result_schema.json")
 
 #: Outcomes of requests; the others count what came with responses.
 TOTALS = tuple(

@@ -29,6 +29,7 @@ from ldapslam.jobs.fields.sections import (
     known,
 )
 from ldapslam.jobs.load import load_section
+from ldapslam.jobs.schema import head, section_schema
 from ldapslam.studies.figures import Figure
 
 Value = Annotated[str | int | float | bool, Kind("value")]
@@ -276,6 +277,18 @@ class Study(Section):
         """The values of each axis, that of the jobs first."""
         by_job = {JOB: list(self.jobs)} if self.jobs else {}
         return {**by_job, **{name: one.labels() for name, one in self.axes.items()}}
+
+
+def study_schema() -> dict[str, Any]:
+    """The JSON Schema of study files."""
+    schema = section_schema(Study)
+    definitions = schema["$defs"]
+    # what alone stands for the section
+    values = definitions["Axis"]["properties"]["values"]
+    short = {"Axis": values, "StudyJob": {"type": "string"}}
+    for name, alone in short.items():
+        definitions[name] = {"anyOf": [alone, definitions[name]]}
+    return {**head("study"), **schema}
 
 
 def load_study(

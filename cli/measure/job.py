@@ -9,7 +9,7 @@ import click
 
 from ldapslam.cli.console import json_option, put, put_json
 from ldapslam.cli.measure.new_job import new_command
-from ldapslam.jobs.describe import describe, job_schema_text
+from ldapslam.jobs.describe import describe
 from ldapslam.jobs.fields.sections import fields_of
 from ldapslam.jobs.operations import OPERATIONS
 from ldapslam.jobs.types import job_types
@@ -19,12 +19,6 @@ from ldapslam.jobs.types.base import JobType
 @click.group("job", commands=[new_command])
 def job_command() -> None:
     """Make a first job file, and say what a job file can have."""
-
-
-@job_command.command("schema")
-def schema_command() -> None:
-    """Print the JSON Schema of job files, for editors."""
-    put(job_schema_text().rstrip("\n"))
 
 
 @job_command.command("describe")

@@ -40,7 +40,7 @@ def test_completion_completes_commands() -> None:
 
 
 def test_the_job_file_documents_itself() -> None:
-    schema = json.loads(ldapslam("job", "schema").stdout)
+    schema = json.loads(ldapslam("schema", "job").stdout)
     assert {"job", "targets", "run", "streams"} <= set(schema["else"]["properties"])
     assert "in_flight" in ldapslam("job", "describe", "streams.load.open").stdout
     document = json.loads(ldapslam("job", "types", "--json").stdout)

@@ -13,10 +13,11 @@ import pytest
 import yaml
 
 from ldapslam.base.errors import ConfigError
-from ldapslam.jobs.describe import describe, job_schema, job_schema_text
+from ldapslam.jobs.describe import describe
 from ldapslam.jobs.fields.sections import Section, fields_of, sections_in
 from ldapslam.jobs.load import load_job
 from ldapslam.jobs.model import Job
+from ldapslam.jobs.schema import job_schema
 
 READY_JOBS = sorted((Path(__file__).parents[3] / "configs" / "jobs").glob("*.yaml"))
 BAD_JOBS = Path(__file__).with_name("bad_jobs")
@@ -128,7 +129,3 @@ def test_schema_has_defaults_in_the_notation_of_the_file() -> None:
     assert definitions["Run"]["properties"]["interval"]["default"] == "1s"
     assert definitions["Validity"]["properties"]["busy_share"]["default"] == "95%"
     assert definitions["Open"]["properties"]["max_backlog"]["default"] == "10s"
-
-
-def test_schema_text_is_the_schema() -> None:
-    assert json.loads(job_schema_text()) == job_schema()
