@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 from ldapslam.base.errors import JobErrors
-from ldapslam.jobs.schema import job_schema
 from ldapslam.jobs.load import load_job, load_job_text
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.reading.variables import override_of
+from ldapslam.jobs.schema import job_schema
 
 JOB = """
 vars:
