@@ -17,16 +17,24 @@ from pathlib import Path
 import pytest
 
 from support.command_line import COMMAND, environment
-from support.fake_ldap import FakeLdap, answer
+from support.fake_ldap import FakeLdap, Peer, Request, answer, result
 
 BLOCKS = set("▁▂▃▄▅▆▇█")
 #: Select Graphic Rendition with a colour.
 COLOUR = re.compile(r"\x1b\[[0-9;]*3[0-7]m")
 
+COMPARE_REQUEST, BUSY = 0x6E, 51
+
+
+def busy_to_compare(peer: Peer, request: Request) -> bool:
+    if request.tag == COMPARE_REQUEST:
+        return peer.send(result(request, BUSY))
+    return answer(peer, request)
+
 
 def screen_of(folder: Path, **variables: str) -> str:
     """What a run of two seconds writes to a terminal of 100 columns."""
-    with FakeLdap(answer) as server:
+    with FakeLdap(busy_to_compare) as server:
         job = {
             "job": "seen",
             "targets": {"directory": server.uri},
@@ -37,7 +45,15 @@ def screen_of(folder: Path, **variables: str) -> str:
                     "target": "directory",
                     "load": {"closed": {"clients": 1, "think_time": "5ms"}},
                     "operations": [{"search": {"base": "", "scope": "base"}}],
-                }
+                },
+                {
+                    "name": "failing",
+                    "target": "directory",
+                    "load": {"closed": {"clients": 1, "think_time": "50ms"}},
+                    "operations": [
+                        {"compare": {"dn": "cn=a", "attribute": "cn", "value": "a"}}
+                    ],
+                },
             ],
         }
         (folder / "job.yaml").write_text(json.dumps(job))
@@ -68,7 +84,7 @@ def test_a_run_is_a_live_table_with_curves(tmp_path: Path) -> None:
     assert rows, screen
     drawn = [set(row) & BLOCKS for row in rows]
     assert any(drawn), rows
-    assert COLOUR.search(screen) is None  # nothing failed
+    assert COLOUR.search(screen) is not None  # of errors
     # the table goes, the news and the files stay
     assert screen.count("\x1b[?25l") == screen.count("\x1b[?25h") == 1
     left = screen.rpartition("\x1b[?25h")[2]

@@ -38,6 +38,7 @@ class FakeLink:
         self.is_open = threading.Event()
         self.is_open.set()
         self.times_ns: list[tuple[int, int]] = []
+        self.names: list[set[str]] = []
         self.spans: list[str] = []
 
     def send_figures(
@@ -45,6 +46,7 @@ class FakeLink:
     ) -> str:
         self.is_open.wait()
         self.times_ns.append((start_ns, time_ns))
+        self.names.append({one.name for one in families if one.samples})
         return self.why
 
     def send_span(self, record: RunRecord) -> str:
@@ -99,6 +101,21 @@ def test_each_interval_is_sent_once_at_its_end_and_the_run_as_a_span() -> None:
         assert link.times_ns == [(from_ns, T0_NS + 2 * S), (from_ns, T0_NS + 3 * S)]
         assert link.spans == ["r1"]
         assert coordinator.events == []
+
+    asyncio.run(run())
+
+
+def test_a_verdict_is_a_figure_of_the_runs_end() -> None:
+    async def run() -> None:
+        link = FakeLink()
+        otlp, _ = await started(link)
+        otlp.interval_measured("r1", interval(0), ())
+        judged(otlp, "PASS")
+        await otlp.stop()
+        record = run_record(Scenario(run={"run_id": "r1"}))
+        assert record.finished_utc is not None
+        assert link.times_ns[-1] == (T0_NS, unix_ns(record.finished_utc))
+        assert "ldapslam_run_verdict" in link.names[-1]
 
     asyncio.run(run())
 
