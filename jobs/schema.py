@@ -7,6 +7,7 @@ configs/schema has them; `ldapslam schema` prints them.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from pydantic.json_schema import GenerateJsonSchema
@@ -14,6 +15,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from ldapslam.jobs.fields.sections import Section
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.reading import extension, variables
+from ldapslam.jobs.types import job_types
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -57,6 +59,7 @@ def job_schema() -> dict[str, Any]:
     definitions = whole.pop("$defs")
     # a job type may set it: wait_for_directory does
     definitions["Stream"]["required"].remove("load")
+    definitions["Stream"].setdefault("allOf", []).extend(_options(definitions))
     before = {
         variables.KEY: {
             "description": "variables and their defaults: `job describe vars`",
@@ -82,6 +85,19 @@ def job_schema() -> dict[str, Any]:
         "else": whole,
         "$defs": definitions,
     }
+
+
+def _options(definitions: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """What each job type asks for; their sections are added to the definitions."""
+    for name, job_type in job_types().items():
+        schema = section_schema(job_type.Options)
+        definitions |= schema.pop("$defs", {})
+        definitions[job_type.Options.__name__] = schema
+        reference = {"$ref": f"#/$defs/{job_type.Options.__name__}"}
+        yield {
+            "if": {"properties": {"type": {"const": name}}, "required": ["type"]},
+            "then": {"properties": {"options": reference}},
+        }
 
 
 def _with_references(schema: Any) -> Any:

@@ -16,6 +16,7 @@ from ldapslam.jobs.fields.connection import HostFile, absolute
 from ldapslam.jobs.fields.context import Reading
 from ldapslam.jobs.fields.result_codes import NAMES, ResultCode
 from ldapslam.jobs.fields.sections import (
+    NAME_PATTERN,
     Count,
     FileName,
     Flag,
@@ -27,6 +28,7 @@ from ldapslam.jobs.fields.sections import (
     Text,
     checked,
     one_or_more,
+    one_or_more_schema,
 )
 from ldapslam.jobs.fields.texts import AttributeName, AttributeSelector, FilterText
 from ldapslam.jobs.fields.texts import Values as AttributeValues
@@ -293,7 +295,10 @@ class ReplicationProbeOptions(Section):
     """What is written, and who is to have it."""
 
     replicas: Annotated[
-        list[Name], Field(min_length=1), BeforeValidator(one_or_more)
+        list[Name],
+        Field(min_length=1),
+        BeforeValidator(one_or_more),
+        one_or_more_schema({"type": "string", "pattern": NAME_PATTERN}, minItems=1),
     ] = Field(examples=["replica"])
     """roles of `targets` whose servers are watched; one name, or a list"""
     dn: Annotated[Text, AfterValidator(_named_by_cn), Kind("DN")] = Field(
@@ -411,6 +416,7 @@ class BulkLoadOptions(Section):
             Field(min_length=1),
             BeforeValidator(one_or_more),
             AfterValidator(_of_a_program),
+            one_or_more_schema({"type": "string"}, minItems=1),
         ]
         | None
     ) = Field(default=None, examples=["[/usr/local/sbin/fresh-filesystem, xfs]"])
