@@ -95,6 +95,44 @@ def test_what_searches_find_is_told_and_what_others_do_is_not() -> None:
     assert stream.completed == 40
 
 
+def test_a_stream_has_figures_of_each_operation_and_of_its_plan() -> None:
+    plan = {
+        "streams": [
+            {
+                "name": "readers",
+                "connections": 8,
+                "clients": 4,
+                "operations": [{"name": "search", "kind": "search"}],
+            },
+            {"name": "arrivals", "connections": 2, "clients": None},
+        ]
+    }
+    live = LiveStatistics(["a", "b"], plan)
+    for agent, times_ns in (("a", (1_000_000,) * 600), ("b", (3_000_000,) * 500)):
+        reported = snapshot(0, completed=10, times_ns=times_ns)
+        reported.operations[0].entries = 35
+        compare = reported.operations.add()
+        compare.CopyFrom(reported.operations[0])
+        compare.operation = "compare"
+        arrivals = reported.operations.add()
+        arrivals.CopyFrom(compare)
+        arrivals.stream = "arrivals"
+        measured = live.add(agent, reported)
+    ((figures, snapshots),) = measured
+    assert len(snapshots) == 2
+    readers, arrivals_of = figures.streams
+    assert (readers.connections, readers.clients) == (8, 4)
+    assert (arrivals_of.connections, arrivals_of.HasField("clients")) == (2, False)
+    search, other = readers.operations
+    assert (search.operation, search.entries, search.errors) == ("search", 70, 12)
+    assert (other.operation, other.entries) == ("compare", 0)
+    assert (search.completed, search.throughput_per_s) == (20, 20.0)
+    assert search.response_time_p99_us == pytest.approx(3000, rel=0.001)
+    # of both
+    assert (readers.completed, readers.errors) == (40, 24)
+    assert readers.response_time_p50_us == pytest.approx(1000, rel=0.001)
+
+
 def test_a_rate_is_over_the_time_of_one_agent_not_from_first_start_to_last_end() -> (
     None
 ):
