@@ -133,14 +133,14 @@ def test_a_coordinator_shows_what_the_dashboard_asks_for(
         running.wait_for_text("coordinator on ")
         scraped = Scraped(url_in(running.stderr))
         fleet.start_agent("a")
-        fleet.wait_for_agents("a")
+        fleet.wait_for_agents("a", timeout_s=90)
         fleet.submit(job_of(lab, "5s"))
 
         def is_complete() -> bool:
             scraped.again()
             return not scraped.missing()
 
-        fleet.wait_until(is_complete, "all that the dashboard asks for", 90)
+        fleet.wait_until(is_complete, "all that the dashboard asks for", 180)
         check_histograms(scraped)
 
 
