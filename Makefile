@@ -4,7 +4,8 @@
 # A Python of 3.11 or later; name another one with `make PYTHON=/path/to/python3`.
 PYTHON ?= $(firstword $(foreach name,python3 python3.14 python3.13 python3.12 python3.11,\
 	$(shell $(name) -c 'import sys; sys.version_info >= (3, 11) and print("$(name)")' 2>/dev/null)))
-# editable: changes of Python code need no installation. CI tests what users install.
+# editable: changes of Python code need no installation. CI tests what users install, with
+# the versions of the lock files.
 INSTALL ?= $(if $(CI),plain,editable)
 # Executions of each fuzzer in `make check-full`: sixteen million in all, fifteen of them
 # of what reads responses (pdu, content), patterns and templates (template, ldif and PARSERS,
@@ -31,13 +32,23 @@ c_build = cmake -S agent/csrc -B build/c/$(1) -DENGINE_TESTS=ON $(2) >/dev/null 
 c_tests = $(call c_build,$(1),$(2)) && \
 	ctest --test-dir build/c/$(1) --output-on-failure --no-tests=error
 
+# Of images; a podman of this host, if nothing else is said.
+BUILDER ?= podman
+REGISTRY ?= localhost
+BASE ?= docker.io/library/debian:bookworm-slim
+VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+
+# One lock for all versions of Python, with hashes: --universal.
+LOCK = $(BIN)/uv pip compile -q --universal --generate-hashes --upgrade \
+	--python-version 3.11 --custom-compile-command "make lock" -o
+
 # Tests start Python hundreds of times: it is to find its modules compiled.
 export PYTHONDONTWRITEBYTECODE :=
 export PYTHONPYCACHEPREFIX := $(CURDIR)/build/pycache
 
 .DELETE_ON_ERROR:
 .PHONY: help setup demo test check check-full ctest mutate bench bench-fleet proto format \
-	clean
+	lock wheel bundle image clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /    make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -80,6 +91,7 @@ check-full: test ## also sanitizers, fuzzing, accuracy, leaks, faults
 	        -artifact_prefix=build/c/fuzz/ -print_final_stats=1 || exit 1; \
 	done
 	$(BIN)/python tests/engine/fuzz_parsers.py --runs $(FUZZ_PARSERS)
+	$(MAKE) bundle
 	$(BIN)/pytest -m "(accuracy or long) and not chaos"
 	$(BIN)/pytest -n $(CHAOS) --dist worksteal -m chaos
 
@@ -102,6 +114,38 @@ format: setup $(STAMPS)/dev ## rewrite Python and C in the house's format
 proto: setup $(STAMPS)/dev ## generate the protobuf modules
 	$(BIN)/python proto/generate.py
 
+lock: $(STAMPS)/release ## pin the newest versions of all dependencies, with hashes
+	$(LOCK) requirements.lock pyproject.toml
+	$(LOCK) requirements-dev.lock pyproject.toml -c requirements.lock --all-extras \
+	    --group dev --group release
+
+# Built once more, a release is the same, byte for byte.
+wheel bundle: export SOURCE_DATE_EPOCH := $(shell git log -1 --format=%ct 2>/dev/null)
+
+# python-ldap too: its project has no wheels. Both bring libldap with them.
+wheel: $(STAMPS)/release ## dist/: the sdist, and wheels for hosts without a compiler
+	rm -rf dist build/wheels
+	$(BIN)/python -m build -q --no-isolation -o build/wheels .
+	$(BIN)/python -m pip wheel -q --no-cache-dir --no-deps -w build/wheels \
+	    "$$(sed -n 's/^\(python-ldap==[^ ]*\).*/\1/p' requirements.lock)"
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/auditwheel repair -w dist build/wheels/*.whl
+	mv build/wheels/*.tar.gz dist
+
+bundle: wheel ## dist/: what installs ldapslam without a network and a compiler
+	rm -rf build/release && $(PYTHON) -m venv build/release
+	build/release/bin/python -m pip install -q --no-deps dist/*.whl
+	build/release/bin/python -m pip install -q --only-binary :all: --require-hashes \
+	    -r requirements.lock
+	build/release/bin/python -m pip check
+	build/release/bin/ldapslam bundle dist
+
+image: bundle ## the images of coordinator and agent; BUILDER=, REGISTRY=, BASE=
+	for target in agent coordinator; do \
+	    $(BUILDER) build -f Containerfile --target $$target \
+	        --build-arg BASE=$(BASE) --build-arg VERSION=$(VERSION) \
+	        -t $(REGISTRY)/ldapslam-$$target:$(VERSION) . || exit 1; \
+	done
+
 # -- set-up ---------------------------------------------------------------------------
 
 $(STAMPS)/system: .ci/system-packages
@@ -120,7 +164,8 @@ $(STAMPS)/venv: $(STAMPS)/system
 $(STAMPS)/dependencies: $(STAMPS)/venv pyproject.toml
 	@$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", \
 	    "rb"))["project"]["dependencies"], sep="\n")' >$(STAMPS)/requirements.txt
-	$(BIN)/python -m pip install -q -r $(STAMPS)/requirements.txt
+	$(BIN)/python -m pip install -q \
+	    -r $(if $(CI),requirements.lock,$(STAMPS)/requirements.txt)
 	@touch $@
 
 # Not isolated: an isolated build would start from nothing each time.
@@ -130,7 +175,11 @@ $(STAMPS)/ldapslam-$(INSTALL): $(STAMPS)/dependencies $(INPUTS)
 	@rm -f $(STAMPS)/ldapslam-* && touch $@
 
 $(STAMPS)/dev: $(STAMPS)/venv pyproject.toml
-	$(BIN)/python -m pip install -q --group dev
+	$(BIN)/python -m pip install -q $(if $(CI),-r requirements-dev.lock,--group dev)
+	@touch $@
+
+$(STAMPS)/release: $(STAMPS)/ldapslam-$(INSTALL) pyproject.toml
+	$(BIN)/python -m pip install -q $(if $(CI),-r requirements-dev.lock,--group release)
 	@touch $@
 
 clean: ## remove what was built, not the runs

@@ -94,6 +94,7 @@ _GROUPS = {
         "audit": "fleet.schedule",
         "health": "fleet.operate",
         "pki": "serve.pki",
+        "bundle": "serve.bundle",
     },
     "The shell": {
         "completion": "main",

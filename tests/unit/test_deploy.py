@@ -21,6 +21,7 @@ from ldapslam.cli.serve.serve import agent_command, coordinator_command
 
 DEPLOY = Path(__file__).resolve().parents[2] / "configs" / "deploy"
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
+CONTAINERFILE = DEPLOY.parents[1] / "Containerfile"
 COMMANDS: dict[str, click.Command] = {
     "agent": agent_command,
     "coordinator": coordinator_command,
@@ -184,6 +185,13 @@ def test_pods_are_closed_and_refer_to_what_there_is(
     assert services[one["spec"]["serviceName"]] == labels
 
     pod = template["spec"]
+    # not a name as it stands: nobody else's image can be pulled by it
+    targets = re.findall(r"AS (agent|coordinator)$", CONTAINERFILE.read_text(), re.M)
+    for each in (*pod.get("initContainers", ()), *pod["containers"]):
+        place, name = each["image"].split("/")
+        assert place == "REGISTRY"
+        assert name in [f"ldapslam-{target}:VERSION" for target in targets]
+
     assert pod["securityContext"]["runAsNonRoot"] is True
     assert pod["terminationGracePeriodSeconds"] >= 90
     (container,) = pod["containers"]
@@ -232,6 +240,25 @@ def test_the_playbook_copies_what_there_is() -> None:
                 assert (folder / source).exists(), source
 
 
+def test_the_playbook_installs_a_bundle_and_nothing_by_its_name_alone() -> None:
+    (first, *_) = yaml.safe_load((DEPLOY / "ansible" / "fleet.yaml").read_text())
+    tasks = {task["name"]: task for task in first["tasks"]}
+    packages = [
+        task["ansible.builtin.package"]["name"]
+        for task in tasks.values()
+        if "ansible.builtin.package" in task
+    ]
+    assert packages == ["{{ ldapslam_python }}"]
+    modules = {key for task in tasks.values() for key in task}
+    assert "ansible.builtin.pip" not in modules
+    assert "ldapslam_bundle" not in first["vars"]
+    unpacked = tasks["Unpack the bundle"]["ansible.builtin.unarchive"]
+    assert unpacked["src"] == "{{ ldapslam_bundle }}"
+    installed = tasks["Install ldapslam"]["ansible.builtin.shell"]
+    assert installed["cmd"].startswith("./install.sh ")
+    assert (DEPLOY / "bundle" / "install.sh").stat().st_mode & 0o111
+
+
 def test_the_inventory_has_the_playbooks_groups() -> None:
     inventory = configparser.ConfigParser(
         allow_no_value=True, delimiters=("\0",), comment_prefixes=(";",)
@@ -255,3 +282,45 @@ def test_the_agents_template_gives_settings_that_are_taken(tmp_path: Path) -> No
     path = tmp_path / "agent.toml"
     path.write_text(text)
     assert parsed("agent", ["--config", str(path)])["labels"] == {"site": "a"}
+
+
+# -- images ----------------------------------------------------------------------------
+
+
+def stages() -> dict[str, list[tuple[str, str]]]:
+    """Stage of the Containerfile -> its instructions."""
+    text = re.sub(r"^#.*\n|\\\n", "", CONTAINERFILE.read_text(), flags=re.M)
+    found: dict[str, list[tuple[str, str]]] = {}
+    for instruction, rest in re.findall(r"^([A-Z]+) +(.*)$", text, re.M):
+        if instruction == "FROM":
+            found[rest.split(" AS ")[1]] = []
+        if found:
+            next(reversed(found.values())).append((instruction, rest))
+    return found
+
+
+@pytest.mark.parametrize("name", ["agent", "coordinator"])
+def test_an_image_starts_its_command_without_root(name: str, tmp_path: Path) -> None:
+    own = dict(stages()[name])
+    base = dict(stages()["base"])
+    assert own["FROM"] == f"base AS {name}"
+    assert base["USER"] == "65532:65532"  # of the manifests, too
+    assert base["ENTRYPOINT"] == '["ldapslam"]'
+    command, *arguments = yaml.safe_load(own["CMD"])
+    assert (command, arguments[0]) == (name, "--config")
+    settings = tmp_path / "settings.toml"
+    settings.write_text((DEPLOY / f"{name}.toml").read_text())
+    assert parsed(command, ["--config", str(settings)])
+
+
+def test_an_image_has_what_the_bundle_is_made_of() -> None:
+    copied = [
+        rest
+        for instructions in stages().values()
+        for instruction, rest in instructions
+        if instruction == "COPY" and "--from" not in rest
+    ]
+    assert copied == ["dist/ldapslam-*-python*.tar.gz /tmp/bundle/"]
+    ignored = (CONTAINERFILE.parent / ".containerignore").read_text().split()
+    assert ignored == ["*", "!" + copied[0].split()[0]]
+    assert "ldapslam bundle dist" in (CONTAINERFILE.parent / "Makefile").read_text()

@@ -184,9 +184,11 @@ def test_each_option_for_those_who_come_from_other_tools_exists() -> None:
     assert named <= known
 
 
-#: Of dsctl, pytest and searchrate; and click's own.
+#: Of dsctl, pytest, searchrate, pip and podman; and click's own.
 OTHERS_OPTIONS = {
-    *("--generic", "--chaos-seed", "--update-golden", "--variableRateData", "--help")
+    *("--generic", "--chaos-seed", "--update-golden", "--variableRateData", "--help"),
+    *("--no-deps", "--no-binary", "--only-binary", "--require-hashes"),
+    *("--network", "--ulimit"),
 }
 
 

@@ -21,6 +21,7 @@
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -403,7 +404,9 @@ run(void *arg)
                 timeout_or_none = &timeout;
             }
         }
-        int n = epoll_pwait2(r->epoll_fd, events, EVENTS_MAX, timeout_or_none, NULL);
+        /* epoll_pwait2(), which glibc has since 2.35 only */
+        int n = (int)syscall(SYS_epoll_pwait2, r->epoll_fd, events, EVENTS_MAX,
+                             timeout_or_none, NULL, 0);
         for (int i = 0; i < n && !atomic_load(&r->paused); i++) {
             void *ptr = events[i].data.ptr;
             struct client *c = ptr;

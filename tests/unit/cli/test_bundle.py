@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A bundle's files, and what its install.sh refuses before it installs anything."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ldapslam.cli.serve.bundle import _glibc, _pack, _write_texts
+from support.wheels import fake_distribution
+
+HERE = {
+    "VERSION": "1.5",
+    "PYTHON": "{}.{}".format(*sys.version_info),
+    "MACHINE": os.uname().machine,
+    "GLIBC": "2.5",
+    "NATIVE": "none",
+}
+Installer = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def installer(tmp_path: Path) -> Installer:
+    """install.sh in a folder without wheels, into ./installed."""
+
+    def run(
+        folder: str = "installed", change: str = "", **values: str
+    ) -> subprocess.CompletedProcess[str]:
+        _write_texts(tmp_path, {**HERE, **values})
+        if change:
+            (tmp_path / change).write_text("changed")
+        return subprocess.run(
+            [tmp_path / "install.sh", folder],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHON": sys.executable},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"change": "README.txt"}, "this bundle is not as it was made"),
+        ({"PYTHON": "3.99"}, f"for Python 3.99 on {HERE['MACHINE']}"),
+        ({"MACHINE": "s390x"}, f"says: {HERE['PYTHON']} {HERE['MACHINE']}"),
+        ({"GLIBC": "2.999"}, "needs glibc 2.999 or later; this host has: glibc 2."),
+        ({"folder": "/proc/none"}, "no virtual environment in /proc/none"),
+    ],
+)
+def test_what_cannot_work_is_refused_with_its_remedy(
+    how: dict[str, str], message: str, installer: Installer, tmp_path: Path
+) -> None:
+    ended = installer(**how)
+    assert ended.returncode == 1
+    assert message in ended.stderr
+    assert "\nhint: " in ended.stderr
+    assert not (tmp_path / "installed").exists()
+
+
+def test_the_texts_have_no_place_left_open(tmp_path: Path) -> None:
+    _write_texts(tmp_path, HERE)
+    texts = [(tmp_path / name).read_text() for name in ("README.txt", "install.sh")]
+    assert not any(f"@{key}@" in text for key in HERE for text in texts)
+    assert f"Python {HERE['PYTHON']} on {HERE['MACHINE']} with glibc 2.5" in texts[0]
+
+
+@pytest.mark.parametrize(
+    ("tag", "glibc"),
+    [
+        ("py3-none-any", 0),
+        ("cp311-abi3-manylinux_2_34_x86_64", 34),
+        ("cp311-cp311-manylinux2014_x86_64.manylinux_2_28_x86_64", 17),
+    ],
+)
+def test_a_wheels_tag_says_the_glibc_that_it_needs(
+    tag: str, glibc: int, tmp_path: Path
+) -> None:
+    assert _glibc(fake_distribution(tmp_path, tag)) == glibc
+
+
+def test_a_wheel_for_this_host_alone_needs_its_glibc(tmp_path: Path) -> None:
+    one = fake_distribution(tmp_path, "cp311-cp311-linux_x86_64")
+    assert f"glibc 2.{_glibc(one)}" == os.confstr("CS_GNU_LIBC_VERSION")
+
+
+def test_the_same_files_are_the_same_archive(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    _write_texts(folder, HERE)
+    digests = {_pack(folder, "it", tmp_path / f"{name}.tar.gz") for name in "ab"}
+    os.utime(folder / "README.txt", (1, 1))
+    assert digests == {_pack(folder, "it", tmp_path / "c.tar.gz")}
+    with tarfile.open(tmp_path / "c.tar.gz") as archive:
+        members = {member.name: member.mode for member in archive}
+    assert members == {
+        "it": 0o755,
+        "it/README.txt": 0o644,
+        "it/SHA256SUMS": 0o644,
+        "it/install.sh": 0o755,
+    }
