@@ -47,7 +47,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export PYTHONPYCACHEPREFIX := $(CURDIR)/build/pycache
 
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test check check-full ctest mutate bench bench-fleet proto format \
+.PHONY: help setup demo test check check-full ctest mutate bench bench-fleet proto man format \
 	lock wheel bundle image clean
 
 help: ## this list
@@ -67,7 +67,7 @@ check: setup $(STAMPS)/dev ## formatting, lint, types, architecture, generated c
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy $(PACKAGES:%=-p ldapslam.%)
-	$(BIN)/mypy tests benchmarks
+	$(BIN)/mypy tests benchmarks man
 	$(BIN)/lint-imports
 	$(BIN)/clang-format --dry-run -Werror $(C_SOURCES)
 	$(BIN)/python proto/generate.py --check
@@ -113,6 +113,9 @@ format: setup $(STAMPS)/dev ## rewrite Python and C in the house's format
 
 proto: setup $(STAMPS)/dev ## generate the protobuf modules
 	$(BIN)/python proto/generate.py
+
+man: setup ## generate the manual pages
+	$(BIN)/python man/generate.py
 
 lock: $(STAMPS)/release ## pin the newest versions of all dependencies, with hashes
 	$(LOCK) requirements.lock pyproject.toml

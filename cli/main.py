@@ -43,7 +43,7 @@ from ldapslam.cli.console import (
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 # Heading -> command -> module of cli/ that has it, in the order of `ldapslam --help`.
-_GROUPS = {
+GROUPS = {
     "Measure": {
         "demo": "measure.demo",
         "run": "measure.run",
@@ -101,7 +101,7 @@ _GROUPS = {
     },
 }
 _COMMANDS = {
-    name: module for group in _GROUPS.values() for name, module in group.items()
+    name: module for group in GROUPS.values() for name, module in group.items()
 }
 
 #: What others call it -> our command.
@@ -162,7 +162,7 @@ class Commands(click.Group):
     ) -> None:
         """As click does, with what `short_help` finds: no command is imported."""
         width = max(map(len, _COMMANDS))
-        for heading, commands in _GROUPS.items():
+        for heading, commands in GROUPS.items():
             with formatter.section(heading):
                 formatter.write_dl(
                     [(name.ljust(width), short_help(name)) for name in commands]
