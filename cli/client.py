@@ -9,13 +9,18 @@ from __future__ import annotations
 import getpass
 import os
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import click
 
 from ldapslam.base.errors import ConfigError, LdapSlamError, RunNotFound
-from ldapslam.cli.options import COORDINATOR_VARIABLE, DEFAULT_COORDINATOR
+from ldapslam.cli.options import (
+    COORDINATOR_VARIABLE,
+    DEFAULT_COORDINATOR,
+    RUNS_FOLDER,
+    STORE_NAME,
+)
 from ldapslam.cli.security import operator_files
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto import schedule_pb2 as spb
@@ -137,11 +142,13 @@ class Client:
             for chunk in self._stub.FetchRun(pb.FetchRunRequest(run_id=run_id)):
                 yield chunk.content
 
+    def schedules(self) -> list[spb.ScheduleStatus]:
+        request = spb.ListSchedulesRequest()
+        return list(self.schedule_call("ListSchedules", request).schedules)
+
     def schedule(self, name: str) -> spb.ScheduleStatus:
         """One schedule by id, name, or the beginning of an id."""
-        found: list[spb.ScheduleStatus] = list(
-            self.schedule_call("ListSchedules", spb.ListSchedulesRequest()).schedules
-        )
+        found = self.schedules()
         matching = [one for one in found if name in (one.schedule_id, one.name)] or [
             one for one in found if one.schedule_id.startswith(name)
         ]
@@ -156,22 +163,47 @@ class Client:
         )
 
 
-def _complete_run(
-    context: click.Context, _: click.Parameter, incomplete: str
+def completed_by(
+    names: Callable[[Client], Iterable[str]],
+) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    """For the shell's completion: names that a coordinator has; none without one."""
+
+    def complete(
+        context: click.Context, _: click.Parameter, incomplete: str
+    ) -> list[str]:
+        address = (
+            context.params.get("coordinator")
+            or os.environ.get(COORDINATOR_VARIABLE)
+            or DEFAULT_COORDINATOR
+        )
+        try:
+            with Client(address) as client:
+                return [one for one in names(client) if one.startswith(incomplete)]
+        except LdapSlamError:
+            return []
+
+    return complete
+
+
+def _recent_runs(client: Client) -> list[str]:
+    return ["latest", *(status.run_id for status in client.runs(limit=50))]
+
+
+_complete_run = completed_by(_recent_runs)
+
+
+def complete_any_run(
+    context: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[str]:
-    """Ids of runs for the shell's completion; none without a coordinator."""
-    address = (
-        context.params.get("coordinator")
-        or os.environ.get(COORDINATOR_VARIABLE)
-        or DEFAULT_COORDINATOR
-    )
-    try:
-        with Client(address) as client:
-            runs = [status.run_id for status in client.runs(limit=50)]
-    except LdapSlamError:
-        return []
-    return [run for run in ("latest", *runs) if run.startswith(incomplete)]
+    """Runs of the current folder, newest first, and of a coordinator."""
+    stores = RUNS_FOLDER.glob(f"{incomplete}*/{STORE_NAME}")
+    runs = sorted((store.parent.name for store in stores), reverse=True)
+    return [*runs, *_complete_run(context, parameter, incomplete)]
 
 
 #: RUN: an id, the beginning of one, or `latest`.
 run_argument = click.argument("run_id", metavar="RUN", shell_complete=_complete_run)
+#: The same, or a run of the current folder.
+any_run_argument = click.argument(
+    "run_id", metavar="RUN", shell_complete=complete_any_run
+)

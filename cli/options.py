@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import click
 
 from ldapslam.base.address import DEFAULT_PORT
-from ldapslam.base.errors import ConfigError
+from ldapslam.base.errors import ConfigError, LdapSlamError
 from ldapslam.base.fault import Fault
 from ldapslam.base.log_format import without_passwords
 from ldapslam.jobs.reading.variables import override_of
@@ -147,6 +147,22 @@ set_option = option(
 )
 
 
+def _complete_variable(
+    context: click.Context, _: click.Parameter, incomplete: str
+) -> list[str]:
+    """Variables of the job that stands on the line before, with their values."""
+    from ldapslam.jobs.load import variable_values
+
+    # click leaves a line that ends in an option as it is
+    job = next(filter(Path.is_file, map(Path, context.args)), None)
+    try:
+        values = {} if job is None else variable_values(job)
+    except LdapSlamError:
+        return []
+    texts = [f"{name}={value}" for name, value in values.items()]
+    return [text for text in texts if text.startswith(incomplete)]
+
+
 def change_options(command: Any) -> Any:
     """`--set` and `--var`, both as `overrides`."""
 
@@ -160,6 +176,7 @@ def change_options(command: Any) -> Any:
         "Give a variable of the job (its `vars`) another value; repeatable.",
         multiple=True,
         parse=parse_pair,
+        shell_complete=_complete_variable,
     )
     return set_option(var_option(merged))
 

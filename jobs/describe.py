@@ -49,10 +49,20 @@ NOTATIONS = {
 }
 
 
+def topics() -> list[str]:
+    """What `describe` takes."""
+    paths = [path.replace("[]", "") for path in _described() if path]
+    return sorted({*paths, TYPES, *NOTATIONS})
+
+
+def _described() -> dict[str, type[Section]]:
+    types_ = {f"{TYPES}.{name}": one.Options for name, one in job_types().items()}
+    return {**dict(_sections(Job, "")), **types_}
+
+
 def describe(topic: str | None = None) -> str:
     """All sections, types and notations, or those of a topic (`streams.load`)."""
-    sections = dict(_sections(Job, ""))
-    sections |= {f"{TYPES}.{name}": one.Options for name, one in job_types().items()}
+    sections = _described()
     if topic is None:
         chosen = sections
     else:
@@ -62,11 +72,10 @@ def describe(topic: str | None = None) -> str:
             for path, section in sections.items()
             if wanted and f"{path.replace('[]', '')}.".startswith(f"{wanted}.")
         }
-        known = [path.replace("[]", "") for path in sections if path] + [TYPES]
         if not chosen and wanted not in NOTATIONS:
             raise ConfigError(
                 f"the job file has no section {topic!r}",
-                hint=did_you_mean(wanted, {*known, *NOTATIONS}, "sections"),
+                hint=did_you_mean(wanted, topics(), "sections"),
             )
     parts = [_section_text(path, section) for path, section in _once(chosen)]
     for name, doc in NOTATIONS.items():

@@ -137,8 +137,15 @@ def lab_up_command(
         say(f"`ldapslam run {write_job(job, description)}` measures it")
 
 
+def _complete_lab(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    from ldapslam.lab.standing import descriptions
+
+    names = [description["name"] for description in descriptions()]
+    return [name for name in names if name.startswith(incomplete)]
+
+
 @lab_command.command("status")
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=_complete_lab)
 @json_option
 def lab_status_command(name: str | None, as_json: bool) -> None:
     """List the labs and their servers: which run, and which are in sync."""
@@ -160,7 +167,7 @@ def lab_status_command(name: str | None, as_json: bool) -> None:
 
 
 @lab_command.command("down")
-@click.argument("name", default=DEFAULT_NAME)
+@click.argument("name", default=DEFAULT_NAME, shell_complete=_complete_lab)
 @json_option
 def lab_down_command(name: str, as_json: bool) -> None:
     """End all servers of the lab NAME ('lab' without one) and remove its folder."""

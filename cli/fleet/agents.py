@@ -12,7 +12,7 @@ import click
 from ldapslam.agent.admission.limits import describe_limits
 from ldapslam.base.errors import FleetError
 from ldapslam.base.units import format_size
-from ldapslam.cli.client import Client
+from ldapslam.cli.client import Client, completed_by
 from ldapslam.cli.console import put_json, put_result
 from ldapslam.cli.fleet.operate import document, put_table
 from ldapslam.cli.security import client_options
@@ -23,7 +23,12 @@ _NS_PER_MS = 1e6
 
 
 @click.command("agents")
-@click.argument("name", metavar="[NAME]", required=False)
+@click.argument(
+    "name",
+    metavar="[NAME]",
+    required=False,
+    shell_complete=completed_by(lambda client: [one.name for one in client.agents()]),
+)
 @client_options
 def agents_command(name: str | None, coordinator: str, as_json: bool) -> None:
     """List the agents that the coordinator knows, or all about NAME."""

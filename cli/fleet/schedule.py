@@ -12,7 +12,7 @@ import click
 from ldapslam.base.errors import ConfigError
 from ldapslam.base.units import format_duration
 from ldapslam.base.uri import check_uri
-from ldapslam.cli.client import Client, operator_name
+from ldapslam.cli.client import Client, completed_by, operator_name
 from ldapslam.cli.console import put_json, put_result
 from ldapslam.cli.fleet.operate import document, field_lines, put_table
 from ldapslam.cli.fleet.times import (
@@ -38,7 +38,13 @@ _CHANGES = {
     "resume": "Go on after a pause, or start a disabled schedule.",
     "disable": "Keep the schedule, without effect and without a record of its times.",
 }
-_schedule_argument = click.argument("name", metavar="SCHEDULE")
+_schedule_argument = click.argument(
+    "name",
+    metavar="SCHEDULE",
+    shell_complete=completed_by(
+        lambda client: [one.name or one.schedule_id for one in client.schedules()]
+    ),
+)
 
 
 def _asked(coordinator: str, method: str, request: Any) -> Any:

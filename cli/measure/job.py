@@ -9,7 +9,7 @@ import click
 
 from ldapslam.cli.console import json_option, put, put_json
 from ldapslam.cli.measure.new_job import new_command
-from ldapslam.jobs.describe import describe
+from ldapslam.jobs.describe import describe, topics
 from ldapslam.jobs.fields.sections import fields_of
 from ldapslam.jobs.operations import OPERATIONS
 from ldapslam.jobs.types import job_types
@@ -21,8 +21,14 @@ def job_command() -> None:
     """Make a first job file, and say what a job file can have."""
 
 
+def _complete_topic(
+    _: click.Context, __: click.Parameter, incomplete: str
+) -> list[str]:
+    return [topic for topic in topics() if topic.startswith(incomplete)]
+
+
 @job_command.command("describe")
-@click.argument("topic", required=False)
+@click.argument("topic", required=False, shell_complete=_complete_topic)
 def describe_command(topic: str | None) -> None:
     """Explain the job file, or one section of it, such as streams.load."""
     put(describe(topic).rstrip("\n"))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ldapslam.base.errors import ConfigError, ExitCode
+from ldapslam.cli.client import complete_any_run
 from ldapslam.cli.console import put_result, say
 from ldapslam.cli.options import option, store_option
 from ldapslam.cli.results.report import store_of
@@ -32,7 +33,9 @@ _JOURNAL = "runs.jsonl"
 
 
 @click.command("compare")
-@click.argument("sides", metavar="SIDE SIDE...", nargs=-1)
+@click.argument(
+    "sides", metavar="SIDE SIDE...", nargs=-1, shell_complete=complete_any_run
+)
 @option(
     "--include-invalid",
     "Compare INVALID runs too; they are left out of the statistics otherwise.",

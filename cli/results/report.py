@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 from ldapslam.base.errors import CoordinatorUnreachable, RunNotFound
-from ldapslam.cli.client import Client, run_argument
+from ldapslam.cli.client import Client, any_run_argument
 from ldapslam.cli.console import put_result, say
 from ldapslam.cli.options import (
     FOLDER,
@@ -28,7 +28,7 @@ from ldapslam.results.store import Store
 
 
 @click.command("report")
-@run_argument
+@any_run_argument
 @format_option
 @option(
     "--out DIR", f"Where to write; {RUNS_FOLDER}/RUN_ID when left out.", type=FOLDER

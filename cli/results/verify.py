@@ -22,7 +22,7 @@ from ldapslam.base.errors import (
     NotAsJudged,
     RunNotFound,
 )
-from ldapslam.cli.client import run_argument
+from ldapslam.cli.client import any_run_argument
 from ldapslam.cli.console import error_document, exit_code_of, put_result
 from ldapslam.cli.options import FILE, STORE_NAME, option, store_option
 from ldapslam.cli.results.report import store_of
@@ -45,7 +45,7 @@ _CHANGED = (
 
 
 @click.command("verify")
-@run_argument
+@any_run_argument
 @option(
     "--ca FILE",
     "Certificate of the fleet's authority (PEM): the run must be signed by one of its "

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ldapslam.base.errors import ConfigError
-from ldapslam.cli.client import operator_name
+from ldapslam.cli.client import complete_any_run, operator_name
 from ldapslam.cli.console import json_option, put_result
 from ldapslam.cli.options import FILE, STORE_NAME, flag, store_option
 from ldapslam.cli.results.report import store_of
@@ -35,7 +35,13 @@ def baseline_command() -> None:
 
 @baseline_command.command("save")
 @click.argument("file", metavar="FILE", type=FILE)
-@click.argument("runs", metavar="RUN...", nargs=-1, required=True)
+@click.argument(
+    "runs",
+    metavar="RUN...",
+    nargs=-1,
+    required=True,
+    shell_complete=complete_any_run,
+)
 @flag("--promote", "Take the place of the baseline that FILE has; it is remembered.")
 @store_option
 @client_options
