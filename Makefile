@@ -57,10 +57,12 @@ setup: $(STAMPS)/ldapslam-$(INSTALL) ## system packages, .venv, the engine's bui
 	@echo "ready: $(BIN)/ldapslam --help"
 
 demo: setup ## a real measurement of a temporary slapd, and its report
+	.ci/system-packages $(PYTHON) demo
 	$(BIN)/ldapslam demo
 
 # Three at a time, by file: most of the time of most tests is waiting.
 test: check ctest ## the checkers and the tests; what CI runs
+	.ci/system-packages $(PYTHON) test
 	$(BIN)/pytest -n 3 --dist loadfile -m "not accuracy and not long"
 
 check: setup $(STAMPS)/dev ## formatting, lint, types, architecture, generated code
