@@ -134,6 +134,7 @@ wheel: $(STAMPS)/release ## dist/: the sdist, and wheels for hosts without a com
 	$(BIN)/python -m pip wheel -q --no-cache-dir --no-deps -w build/wheels \
 	    "$$(sed -n 's/^\(python-ldap==[^ ]*\).*/\1/p' requirements.lock)"
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/auditwheel repair -w dist build/wheels/*.whl
+	.ci/add-licences $(BIN)/python dist/*.whl
 	mv build/wheels/*.tar.gz dist
 
 bundle: wheel ## dist/: what installs ldapslam without a network and a compiler

@@ -85,6 +85,8 @@ def test_the_wheels_bring_libldap_for_a_glibc_of_2021() -> None:
             names = wheel.namelist()
         libraries = [name for name in names if ".libs/libldap" in name]
         assert len(libraries) == 1, names
+        licences = {Path(name).name for name in names if "/licenses/libraries/" in name}
+        assert {"libgmp10", "libgnutls30", "libsasl2-2"} <= licences
     with zipfile.ZipFile(made("ldapslam-*-cp311-abi3-*.whl")) as wheel:
         names = wheel.namelist()
     assert "ldapslam/agent/_engine.abi3.so" in names
