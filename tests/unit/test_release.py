@@ -24,10 +24,7 @@ from ldapslam.cli.serve.installed_wheels import closure
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-PACKAGES = {
-    folder: name
-    for name, folder in PROJECT["tool"]["scikit-build"]["wheel"]["packages"].items()
-}
+PACKAGES = {path.parent.name for path in ROOT.glob("*/__init__.py")}
 #: Of a checkout alone.
 NOT_RELEASED = re.compile(
     r"\.|tests/|benchmarks/|(Containerfile|Makefile|requirements-dev\.lock)$"
@@ -99,7 +96,7 @@ def test_a_wheel_out_of_the_sdist_has_every_file_of_the_packages(
     with zipfile.ZipFile(wheel) as content:
         names = {one for one in content.namelist() if not one.endswith("/")}
     packaged = {
-        f"{PACKAGES[folder]}/{rest}"
+        f"ldapslam/{folder}/{rest}"
         for folder, _, rest in (name.partition("/") for name in tracked())
         if folder in PACKAGES and not (folder == "agent" and rest.startswith("csrc/"))
     }
@@ -112,7 +109,7 @@ def test_a_wheel_out_of_the_sdist_has_every_file_of_the_packages(
         "ldapslam/results/migrations/env.py",
         "ldapslam/configs/jobs/demo.yaml",
         "ldapslam/agent/_engine.pyi",
-        *(f"{package}/py.typed" for package in PACKAGES.values()),
+        *(f"ldapslam/{package}/py.typed" for package in PACKAGES),
     } <= names
 
 
