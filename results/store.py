@@ -712,7 +712,7 @@ def _server_engine(address: URL, shown: str) -> Engine:
     except ModuleNotFoundError as error:
         raise NoStore(
             f"store {shown!r} needs the Python package {error.name!r}",
-            hint="pip install 'ldapslam[postgresql]'",
+            hint="pip install 'psycopg[binary]>=3.1'",
         ) from error
 
     @event.listens_for(engine, "connect")

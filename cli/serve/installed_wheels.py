@@ -172,8 +172,7 @@ def _files(one: Distribution, stem: str) -> Iterator[tuple[str, bytes, int]]:
 def _changed(one: Distribution, path: Path, how: str) -> ConfigError:
     return ConfigError(
         f"{path}, of {one.name}: {how}",
-        hint=f"{sys.executable} -m pip install --force-reinstall --no-deps "
-        f"{one.name}=={one.version}",
+        hint=f"install {one.name} {one.version} again, with pip's --force-reinstall",
     )
 
 

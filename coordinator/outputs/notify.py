@@ -132,7 +132,7 @@ class Notifier(Extension):
         if importlib.util.find_spec("apprise") is None:
             raise ConfigError(
                 "notification channels need the library apprise, which is not there",
-                hint="pip install 'ldapslam[notify]'",
+                hint="pip install 'apprise>=1.9'",
             )
         try:
             urls = {name: settings.url(name) for name in settings.channels}

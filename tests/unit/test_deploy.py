@@ -324,3 +324,26 @@ def test_an_image_has_what_the_bundle_is_made_of() -> None:
     ignored = (CONTAINERFILE.parent / ".containerignore").read_text().split()
     assert ignored == ["*", "!" + copied[0].split()[0]]
     assert "ldapslam bundle dist" in (CONTAINERFILE.parent / "Makefile").read_text()
+
+
+# -- names -----------------------------------------------------------------------------
+
+
+BY_NAME = re.compile(r"pip install\b.*[ '\"]ldapslam(?:[\[=<>'\" ]|$)", re.M)
+
+
+def test_nobody_is_told_to_install_ldapslam_by_its_name() -> None:
+    """Whoever registers the name on an index would be installed."""
+    root = CONTAINERFILE.parent
+    for folder in ("agent", "cli", "configs", "coordinator", "docs", "results"):
+        for path in (root / folder).rglob("*"):
+            if path.suffix not in (".pyc", ".png") and path.is_file():
+                found = BY_NAME.search(path.read_text("utf-8", "replace"))
+                assert found is None, f"{path}: {found[0]}"
+
+
+def test_a_name_is_told_from_a_file() -> None:
+    for text in ("ldapslam", "-q 'ldapslam[notify]'", "ldapslam==0.1.0"):
+        assert BY_NAME.search(f"pip install {text}\n")
+    for text in ("./ldapslam", "dist/ldapslam-0.1.0.whl", "--no-binary ldapslam,x ."):
+        assert not BY_NAME.search(f"pip install {text}\n")

@@ -293,7 +293,7 @@ def test_channels_need_the_library_and_say_how_to_get_it(
     check(NotifySettings())
     with pytest.raises(ConfigError, match="apprise") as refused:
         check(settings())
-    assert refused.value.hint == "pip install 'ldapslam[notify]'"
+    assert refused.value.hint == "pip install 'apprise>=1.9'"
 
 
 def test_a_channel_without_its_secret_is_refused() -> None:
