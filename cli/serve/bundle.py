@@ -18,7 +18,7 @@ from pathlib import Path
 import click
 
 from ldapslam.base.files import errors_of
-from ldapslam.cli.console import json_option, put_result
+from ldapslam.cli.console import json_option, put_result, say
 from ldapslam.cli.serve.installed_wheels import closure, tags, write_wheel
 
 #: A platform tag of PyPI's -> the glibc 2.N that it needs.
@@ -52,6 +52,7 @@ def bundle_command(out: Path, as_json: bool) -> None:
         "GLIBC": f"2.{max(map(_glibc, needed))}",
         "NATIVE": ", ".join(one.name for one in needed if _is_native(one)) or "none",
     }
+    say(f"packing {len(needed)} wheels for Python {python} on {machine}")
     with tempfile.TemporaryDirectory(prefix="ldapslam-") as scratch:
         folder = Path(scratch)
         (folder / "wheels").mkdir()
@@ -105,7 +106,8 @@ def sha256_of(path: Path) -> str:
 
 
 def _pack(folder: Path, name: str, out: Path) -> str:
-    """Write the archive; its SHA-256. The same files are the same archive."""
+    """Write the archive, whole or not at all; its SHA-256. The same files are the same
+    archive."""
 
     def plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
         member.uid = member.gid = member.mtime = 0
@@ -113,13 +115,18 @@ def _pack(folder: Path, name: str, out: Path) -> str:
         member.mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
         return member
 
-    with (
-        out.open("wb") as file,
-        gzip.GzipFile("", "wb", 6, file, mtime=0) as packed,
-        tarfile.open(fileobj=packed, mode="w") as archive,
-    ):
-        archive.add(folder, name, recursive=False, filter=plain)
-        for path in sorted(folder.rglob("*")):
-            member = f"{name}/{path.relative_to(folder)}"
-            archive.add(path, member, recursive=False, filter=plain)
+    aside = out.with_name(f".{out.name}.new")
+    try:
+        with (
+            aside.open("wb") as file,
+            gzip.GzipFile("", "wb", 6, file, mtime=0) as packed,
+            tarfile.open(fileobj=packed, mode="w") as archive,
+        ):
+            archive.add(folder, name, recursive=False, filter=plain)
+            for path in sorted(folder.rglob("*")):
+                member = f"{name}/{path.relative_to(folder)}"
+                archive.add(path, member, recursive=False, filter=plain)
+        aside.replace(out)
+    finally:
+        aside.unlink(missing_ok=True)
     return sha256_of(out)

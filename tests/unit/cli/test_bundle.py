@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -109,3 +110,22 @@ def test_the_same_files_are_the_same_archive(tmp_path: Path) -> None:
         "it/SHA256SUMS": 0o644,
         "it/install.sh": 0o755,
     }
+
+
+def test_a_bundle_is_whole_or_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    _write_texts(folder, HERE)
+    out = tmp_path / "out.tar.gz"
+    out.write_text("of yesterday")
+
+    def add(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(tarfile.TarFile, "add", add)
+    with pytest.raises(OSError, match="No space left"):
+        _pack(folder, "it", out)
+    assert out.read_text() == "of yesterday"
+    assert {path.name for path in tmp_path.iterdir()} == {"folder", "out.tar.gz"}
