@@ -27,7 +27,10 @@ from support.store import Scenario, fill
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS_PAGE = ROOT / "docs" / "reference" / "commands.md"
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+DOCUMENTS = [
+    *(ROOT / "README.md", ROOT / "CONTRIBUTING.md"),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 STUDIES = sorted((ROOT / "configs" / "studies").glob("*.yaml"))
 JOBS = sorted((ROOT / "configs" / "jobs").glob("*.yaml"))
 
