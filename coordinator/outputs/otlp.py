@@ -64,7 +64,7 @@ def check_installed() -> None:
     if is_there is None:
         raise ConfigError(
             "--otlp needs OpenTelemetry's exporter, which is not there",
-            hint="pip install 'ldapslam[otlp]'",
+            hint="pip install 'opentelemetry-exporter-otlp-proto-http>=1.30'",
         )
 
 
