@@ -144,7 +144,7 @@ def test_a_sample_that_promises_trouble_is_told(
         met("modify", {18: 5, 19: 5}),
         met("search", {0: 5, 4: 5}, success=(0, 4)),
     ],
-    ids=str,
+    ids=("found", "half", "slow", "none to delete", "no value", "types", "expected"),
 )
 def test_nothing_is_said_of_one_that_does_not(sample: Met) -> None:
     assert warnings(sample) == []
