@@ -127,6 +127,8 @@ class Store:
         self.store_id = ""
         #: How the writing goes.
         self.writes = WriteLog()
+        #: Of a file that is read without a lock, as nobody writes to it: its state.
+        self._settled: tuple[int, int] | None = None
 
     @classmethod
     def open(cls, url: str | Path, *, read_only: bool = False) -> Store:
@@ -136,14 +138,17 @@ class Store:
         """
         address = _address(url)
         shown = address.render_as_string(hide_password=True)
-        path = None
+        path, settled = None, None
         if address.get_backend_name() == "sqlite":
             if address.database and address.database != ":memory:":
                 path = Path(address.database).resolve()
-            engine = _sqlite_engine(path, shown, read_only)
+                if read_only:
+                    settled = _settled(path)
+            engine = _sqlite_engine(path, shown, read_only, settled is not None)
         else:
             engine = _server_engine(address, shown)
         store = cls(engine, shown, path)
+        store._settled = settled
         try:
             with store.transaction(writes=not read_only) as connection:
                 migrate(connection, shown, may_write=not read_only)
@@ -572,11 +577,20 @@ class Store:
                     yield connection
                 if writes:
                     self.writes.note_commit(time.monotonic() - begun_s)
+                self._check_settled()
         except DBAPIError as error:
+            self._check_settled()
             failure = self._store_error(error)
             if writes:
                 self.writes.note_failure(str(failure))
             raise failure from error
+
+    def _check_settled(self) -> None:
+        if self._settled is not None and self._settled != _settled(self.path):
+            raise StoreError(
+                f"store {self.url!r}: another process has written to it meanwhile",
+                hint="call the command again",
+            )
 
     def _store_error(self, error: DBAPIError) -> StoreError:
         detail = str(error.orig or error).strip()
@@ -628,8 +642,27 @@ def _address(url: str | Path) -> URL:
     return address
 
 
-def _sqlite_engine(path: Path | None, shown: str, read_only: bool) -> Engine:
+def _settled(path: Path | None) -> tuple[int, int] | None:
+    """The state of a file that no process has open to write, and so without what would
+    have to be read beside it; None: there is none."""
+    if path is None or any(
+        path.with_name(path.name + end).exists() for end in ("-wal", "-journal")
+    ):
+        return None
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size
+
+
+def _sqlite_engine(
+    path: Path | None, shown: str, read_only: bool, is_settled: bool
+) -> Engine:
     uri = _sqlite_uri(path, shown, read_only) if path else "file::memory:"
+    if is_settled:
+        # otherwise SQLite makes files beside it, which who only reads cannot remove
+        uri += "&immutable=1"
 
     def connect() -> sqlite3.Connection:
         try:

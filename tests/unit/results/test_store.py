@@ -502,3 +502,32 @@ def test_what_a_store_will_never_take_is_refused_and_not_tried_again(
         pytest.raises(StoreRefused, match="readonly database"),
     ):
         store.create_run(run_record(SMALL))
+
+
+def test_reading_a_store_leaves_nothing_beside_it(tmp_path: Path) -> None:
+    with Store.open(tmp_path) as store:
+        fill(store, SMALL)
+    with Store.open(tmp_path, read_only=True) as store:
+        assert stored_intervals(store, RUN_ID)
+        assert [path.name for path in tmp_path.iterdir()] == [FOLDER_STORE]
+    assert [path.name for path in tmp_path.iterdir()] == [FOLDER_STORE]
+
+
+def test_a_store_that_is_written_to_is_read_with_what_was_written(
+    tmp_path: Path,
+) -> None:
+    with Store.open(tmp_path) as writer:
+        fill(writer, SMALL)
+        with Store.open(tmp_path, read_only=True) as reader:
+            writer.set_run_state(RUN_ID, "failed")
+            assert reader.run(RUN_ID).state == "failed"
+
+
+def test_a_reader_is_told_of_a_writer_that_came_later(tmp_path: Path) -> None:
+    with Store.open(tmp_path) as store:
+        fill(store, SMALL)
+    with Store.open(tmp_path, read_only=True) as reader:
+        with Store.open(tmp_path) as writer:
+            writer.set_run_state(RUN_ID, "failed")
+        with pytest.raises(StoreError, match="has written to it meanwhile"):
+            reader.run(RUN_ID)
