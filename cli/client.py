@@ -15,12 +15,7 @@ from typing import Any, Self
 import click
 
 from ldapslam.base.errors import ConfigError, LdapSlamError, RunNotFound
-from ldapslam.cli.options import (
-    COORDINATOR_VARIABLE,
-    DEFAULT_COORDINATOR,
-    RUNS_FOLDER,
-    STORE_NAME,
-)
+from ldapslam.cli.options import COORDINATOR_VARIABLE, DEFAULT_COORDINATOR
 from ldapslam.cli.security import operator_files
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto import schedule_pb2 as spb
@@ -183,27 +178,3 @@ def completed_by(
             return []
 
     return complete
-
-
-def _recent_runs(client: Client) -> list[str]:
-    return ["latest", *(status.run_id for status in client.runs(limit=50))]
-
-
-_complete_run = completed_by(_recent_runs)
-
-
-def complete_any_run(
-    context: click.Context, parameter: click.Parameter, incomplete: str
-) -> list[str]:
-    """Runs of the current folder, newest first, and of a coordinator."""
-    stores = RUNS_FOLDER.glob(f"{incomplete}*/{STORE_NAME}")
-    runs = sorted((store.parent.name for store in stores), reverse=True)
-    return [*runs, *_complete_run(context, parameter, incomplete)]
-
-
-#: RUN: an id, the beginning of one, or `latest`.
-run_argument = click.argument("run_id", metavar="RUN", shell_complete=_complete_run)
-#: The same, or a run of the current folder.
-any_run_argument = click.argument(
-    "run_id", metavar="RUN", shell_complete=complete_any_run
-)

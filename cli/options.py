@@ -27,6 +27,8 @@ DEFAULT_COORDINATOR = f"127.0.0.1:{DEFAULT_PORT}"
 #: Where the results of local runs go, and the store in the folder of each.
 RUNS_FOLDER = Path("ldapslam-runs")
 STORE_NAME = "results.sqlite"
+#: While a local run is under way: a link to the socket of its coordinator.
+SOCKET_NAME = "coordinator"
 #: Formats of a report, in the order in which they are made.
 FORMATS = ("html", "pdf", "text", "json", "csv", "hlog")
 FILE = click.Path(path_type=Path, dir_okay=False)
@@ -179,12 +181,6 @@ def change_options(command: Any) -> Any:
         shell_complete=_complete_variable,
     )
     return set_option(var_option(merged))
-
-
-store_option = option(
-    "--store URL",
-    "Read this results store (URL, file or run folder), not a coordinator's.",
-)
 
 
 def parse_formats(

@@ -8,18 +8,16 @@ import contextlib
 from collections.abc import AsyncGenerator, Collection
 from datetime import UTC, datetime
 
-from ldapslam.base.errors import LdapSlamError
 from ldapslam.coordinator.active_fleet import ActiveFleet
 from ldapslam.coordinator.bounds import Bound, note_exceeded
 from ldapslam.coordinator.run_queue import RunQueue
-from ldapslam.coordinator.runs.controller import status_message
+from ldapslam.coordinator.runs.status import stored_status
 from ldapslam.coordinator.runs.submission import check_channels, load_submission
 from ldapslam.coordinator.security.access import caller_name
 from ldapslam.coordinator.security.audit_log import AuditLog, note_of_caller
 from ldapslam.coordinator.security.guard import Context
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto.operator_pb2_grpc import OperatorServiceServicer
-from ldapslam.results.records import RunRecord
 from ldapslam.transport.messages import facts_json
 
 #: Of runs, or entries of the audit log, in one answer.
@@ -71,7 +69,7 @@ class OperatorService(OperatorServiceServicer):
             note_exceeded(Bound.RECORDS)
         live = self._fleet.runs
         runs = [
-            live[one.run_id].status() if one.run_id in live else _stored_status(one)
+            live[one.run_id].status() if one.run_id in live else stored_status(one)
             for one in records
         ]
         return pb.ListRunsReply(runs=runs)
@@ -86,10 +84,8 @@ class OperatorService(OperatorServiceServicer):
             return run.status()
         store = self._writer.store
         record = await self._writer.call(store.run, run_id)
-        status = _stored_status(record)
-        for event in await self._writer.call(store.events, run_id):
-            status.events.add(at_utc=event.at_utc, kind=event.kind, text=event.text)
-        return status
+        events = await self._writer.call(store.events, run_id)
+        return stored_status(record, events)
 
     async def WatchRun(
         self, request: pb.WatchRunRequest, context: Context
@@ -169,9 +165,3 @@ class OperatorService(OperatorServiceServicer):
     async def _full_id(self, name: str) -> str:
         record = await self._writer.call(self._writer.store.run, name)
         return record.run_id
-
-
-def _stored_status(record: RunRecord) -> pb.RunStatus:
-    failure = record.manifest.get("failure")
-    error = LdapSlamError.from_dict(failure) if failure else None
-    return status_message(record, [], error, record.planned_ns)

@@ -54,6 +54,15 @@ _SIGNS = {
     "onnect": "no connection could be made",
 }
 
+#: How a call ends that has not failed in our code -> what it means.
+_ENDS = {
+    grpc.StatusCode.DEADLINE_EXCEEDED: "no answer in time",
+    grpc.StatusCode.CANCELLED: "the call was ended",
+    grpc.StatusCode.UNIMPLEMENTED: "it does not know this call: it is of another "
+    "version, or no coordinator",
+    grpc.StatusCode.RESOURCE_EXHAUSTED: "a message was larger than may be sent",
+}
+
 #: The call was ended, or its client has gone.
 CallEnded = grpc.aio.BaseError
 
@@ -129,10 +138,8 @@ def error_of_rpc(error: grpc.RpcError, address: str) -> LdapSlamError:
 
 def _in_words(code: grpc.StatusCode, details: str) -> str:
     """Why a call did not arrive: gRPC's own texts are for those who know its code."""
-    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
-        return "no answer in time"
     if code is not grpc.StatusCode.UNAVAILABLE:
-        return details or code.name
+        return _ENDS.get(code, "it failed to answer; its log may say more")
     reason = details.rpartition(": ")[2]
     if reason in _SYSTEM_ERRORS:
         return reason[0].lower() + reason[1:]

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands for a running coordinator: list, show, watch, cancel, health."""
+"""The commands for runs that are under way or over: list, show, watch, cancel; and
+health."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -13,12 +15,30 @@ from google.protobuf.message import Message
 from rich.console import Console
 from rich.table import Table
 
-from ldapslam.base.errors import ExitCode
+from ldapslam.base.errors import (
+    ConfigError,
+    CoordinatorUnreachable,
+    ExitCode,
+    RunAborted,
+)
 from ldapslam.base.inert import inert
-from ldapslam.cli.client import Client, run_argument
+from ldapslam.cli import outcome
+from ldapslam.cli.client import Client
 from ldapslam.cli.console import json_option, put, put_json, put_result, say
 from ldapslam.cli.options import option
-from ldapslam.cli.security import client_options, coordinator_option
+from ldapslam.cli.runs import (
+    Place,
+    asked,
+    run_argument,
+    runs_options,
+    status,
+    statuses,
+    store_of,
+)
+from ldapslam.cli.security import coordinator_option
+from ldapslam.proto import operator_pb2 as pb
+from ldapslam.results.records import FINAL_STATES
+from ldapslam.results.store import Store
 
 _NS_PER_S = 1e9
 #: A coordinator that is started again within it takes its runs up.
@@ -27,75 +47,99 @@ _PATIENCE_S = 60.0
 
 @click.command("watch")
 @run_argument
-@client_options
-def watch_command(run_id: str, coordinator: str, as_json: bool) -> ExitCode:
+@runs_options
+def watch_command(run_id: str, place: Place, as_json: bool) -> ExitCode:
     """Show RUN until it ends, then its result; exit with its verdict."""
-    with Client(coordinator) as client:
-        return watch_run(client, client.run(run_id).run_id, as_json=as_json)
+    with asked(place, run_id) as (client, name, folder):
+        if client is not None:
+            run_id = client.run(name).run_id
+            if folder is None:
+                return watch_run(client, run_id, as_json=as_json)
+            with contextlib.suppress(CoordinatorUnreachable):  # it ends with the run
+                outcome.raise_if_never_started(_followed(client, run_id))
+    if folder is not None:
+        run_id = str(folder) if folder.exists() else run_id
+    with store_of(run_id, place) as (results, full_id, _):
+        return _shown(results, full_id, as_json=as_json)
 
 
 def watch_run(client: Client, run_id: str, *, as_json: bool) -> ExitCode:
     """Show a run until it ends, then its result; the exit code of its verdict."""
-    from ldapslam.cli import outcome
+    outcome.raise_if_never_started(_followed(client, run_id, _PATIENCE_S))
+    with outcome.fetched_store(client, run_id) as store:
+        return _shown(store, run_id, as_json=as_json)
+
+
+def _followed(client: Client, run_id: str, patience_s: float = 0) -> pb.RunStatus:
     from ldapslam.cli.follow import follow
     from ldapslam.cli.progress import Progress
-    from ldapslam.reports.summarise import summarise
 
     with Progress() as progress:
-        status = follow(client, run_id, progress, patience_s=_PATIENCE_S)
-    outcome.raise_if_never_started(status)
-    with outcome.fetched_store(client, run_id) as store:
-        return outcome.show_outcome(summarise(store, run_id), as_json=as_json)
+        return follow(client, run_id, progress, patience_s=patience_s)
+
+
+def _shown(store: Store, run_id: str, *, as_json: bool) -> ExitCode:
+    from ldapslam.reports.summarise import summarise
+
+    state = store.run(run_id).state
+    if state not in FINAL_STATES:
+        raise RunAborted(
+            f"run {run_id} was left in state {state!r}: nobody carries it out any more",
+            hint=f"`ldapslam report {run_id}` reports what it has measured",
+        )
+    return outcome.show_outcome(summarise(store, run_id), as_json=as_json)
 
 
 @click.command("list")
 @option("-n --limit", "0 for all.", type=click.IntRange(min=0), default=20)
-@client_options
-def list_command(limit: int, coordinator: str, as_json: bool) -> None:
-    """List the runs, newest first."""
-    with Client(coordinator) as client:
-        runs = client.runs(limit)
+@runs_options
+def list_command(limit: int, place: Place, as_json: bool) -> None:
+    """List the runs, newest first: a coordinator's, or those of this folder."""
+    runs = statuses(place, limit)
     if as_json:
-        put_json([document(status) for status in runs])
+        put_json([document(one) for one in runs])
         return
     names = ("run_id", "job_name", "state", "verdict", "submitted_utc", "submitted_by")
     rows = [[getattr(run, name) or "–" for name in names] for run in runs]
     header = ("run", "job", "state", "verdict", "submitted (UTC)", "by")
-    put_table(header, rows, "no runs yet")
+    put_table(header, rows, "no runs yet: `ldapslam run JOB` makes one")
 
 
 @click.command("show")
 @run_argument
-@client_options
-def show_command(run_id: str, coordinator: str, as_json: bool) -> None:
+@runs_options
+def show_command(run_id: str, place: Place, as_json: bool) -> None:
     """Show what is known of RUN: state, times, agents, log."""
-    with Client(coordinator) as client:
-        status = client.run(run_id)
+    run = status(place, run_id)
     fields = {
-        "run": status.run_id,
-        "job": status.job_name,
-        "state": status.state,
-        "because": status.state_detail,
-        "verdict": status.verdict,
-        "submitted": f"{status.submitted_utc} by {status.submitted_by}",
-        "T0": status.t0_utc,
-        "finished": status.finished_utc,
-        "planned": f"{status.planned_ns / _NS_PER_S:g} s",
-        "agents": ", ".join(status.agents),
+        "run": run.run_id,
+        "job": run.job_name,
+        "state": run.state,
+        "because": run.state_detail,
+        "verdict": run.verdict,
+        "submitted": f"{run.submitted_utc} by {run.submitted_by}",
+        "T0": run.t0_utc,
+        "finished": run.finished_utc,
+        "planned": f"{run.planned_ns / _NS_PER_S:g} s",
+        "agents": ", ".join(run.agents),
     }
-    events = [f"{one.at_utc}  {one.kind}: {one.text}" for one in status.events]
-    put_result(document(status), [*field_lines(fields), *events], as_json=as_json)
+    events = [f"{one.at_utc}  {one.kind}: {one.text}" for one in run.events]
+    put_result(document(run), [*field_lines(fields), *events], as_json=as_json)
 
 
 @click.command("cancel")
 @run_argument
-@client_options
-def cancel_command(run_id: str, coordinator: str, as_json: bool) -> None:
+@runs_options
+def cancel_command(run_id: str, place: Place, as_json: bool) -> None:
     """End RUN early; what it measured is kept."""
-    with Client(coordinator) as client:
-        status = client.cancel(client.run(run_id).run_id)
-    said = f"run {status.run_id} is {status.state}"
-    put_result(document(status), as_json=as_json, said=said)
+    with asked(place, run_id) as (client, name, _):
+        if client is None:
+            raise ConfigError(
+                f"run {run_id!r} is not under way", hint="`ldapslam list` shows states"
+            )
+        run = client.cancel(client.run(name).run_id)
+    said = f"run {run.run_id} is {run.state}"
+    put_result(document(run), as_json=as_json, said=said)
 
 
 @click.command("health")

@@ -25,6 +25,7 @@ from ldapslam.base.errors import FleetError
 from ldapslam.base.process import Fork, has_threads
 from ldapslam.cli.client import Client
 from ldapslam.cli.fork import fork_command
+from ldapslam.cli.options import SOCKET_NAME
 from ldapslam.cli.scratch import scratch_folder
 from ldapslam.jobs.model import Agents
 
@@ -135,7 +136,7 @@ def local_fleet(
     options of the coordinator for its figures."""
     logs, spools = folder / "logs", folder / SPOOLS
     logs.mkdir(parents=True, exist_ok=True)
-    with scratch_folder() as scratch:
+    with scratch_folder() as scratch, _socket_named(scratch / "coordinator", folder):
         address = f"unix:{scratch}/coordinator"
         fleet = LocalFleet(address, logs)
         try:
@@ -161,6 +162,18 @@ def local_fleet(
         finally:
             fleet.stop()
             _remove(spools)
+
+
+@contextlib.contextmanager
+def _socket_named(path: Path, folder: Path) -> Iterator[None]:
+    """Within, others find the coordinator of the run in `folder`."""
+    link = folder / SOCKET_NAME
+    link.unlink(missing_ok=True)  # of a run that was killed
+    link.symlink_to(path)
+    try:
+        yield
+    finally:
+        link.unlink(missing_ok=True)
 
 
 def _import_coordinator() -> None:

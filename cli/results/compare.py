@@ -14,9 +14,8 @@ import click
 from ldapslam.base.errors import ConfigError, ExitCode
 from ldapslam.cli.client import complete_any_run
 from ldapslam.cli.console import put_result, say
-from ldapslam.cli.options import option, store_option
-from ldapslam.cli.results.report import store_of
-from ldapslam.cli.security import client_options
+from ldapslam.cli.options import option
+from ldapslam.cli.runs import Place, runs_options, store_of
 from ldapslam.reports.comparing.comparison import Side, compare_sides
 from ldapslam.reports.comparing.tables import document_of, tables_of
 from ldapslam.reports.document import Table, column, table
@@ -41,13 +40,11 @@ _JOURNAL = "runs.jsonl"
     "Compare INVALID runs too; they are left out of the statistics otherwise.",
     is_flag=True,
 )
-@store_option
-@client_options
+@runs_options
 def compare_command(
     sides: Sequence[str],
     include_invalid: bool,
-    store: str | None,
-    coordinator: str,
+    place: Place,
     as_json: bool,
 ) -> ExitCode:
     """Compare runs: how they were made, and whether their figures differ.
@@ -67,14 +64,12 @@ def compare_command(
     if len(sides) < 2:
         raise ConfigError(
             f"two sides are needed to compare, got {len(sides)}",
-            hint="`ldapslam list` shows the runs of a coordinator; "
-            "runs joined by commas are one side",
+            hint="`ldapslam list` shows the runs; runs joined by commas are one side",
         )
     if all(os.path.isfile(os.path.join(side, _JOURNAL)) for side in sides):
         return _studies(sides, include_invalid=include_invalid, as_json=as_json)
     made = [
-        Side(_name(place), _runs(runs, store, coordinator))
-        for place, runs in enumerate(sides)
+        Side(_name(number), _runs(runs, place)) for number, runs in enumerate(sides)
     ]
     ids = [run.run.run_id for side in made for run in side.runs]
     if twice := next((one for one in ids if ids.count(one) > 1), None):
@@ -104,7 +99,7 @@ def _studies(
             "a study is named twice",
             hint="a study tells nothing when it is compared with itself",
         )
-    named = {_name(place): Path(folder) for place, folder in enumerate(folders)}
+    named = {_name(number): Path(folder) for number, folder in enumerate(folders)}
     found = compared_studies(named, include_invalid=include_invalid)
     points = [
         {"values": one.values, **document_of(one.comparison)} for one in found.made
@@ -140,13 +135,13 @@ def _left_out(points: Sequence[LeftOut]) -> Table:
     )
 
 
-def _name(place: int) -> str:
+def _name(number: int) -> str:
     """A to Z, then AA, AB and so on."""
-    before, letter = divmod(place, _LETTERS)
+    before, letter = divmod(number, _LETTERS)
     return (_name(before - 1) if before else "") + chr(ord("A") + letter)
 
 
-def _runs(runs: str, store: str | None, coordinator: str) -> tuple[Summary, ...]:
+def _runs(runs: str, place: Place) -> tuple[Summary, ...]:
     summaries = []
     for run in runs.split(","):
         if not run:
@@ -154,6 +149,6 @@ def _runs(runs: str, store: str | None, coordinator: str) -> tuple[Summary, ...]
                 f"a run is missing in {runs!r}", hint="commas stand between runs"
             )
         with ExitStack() as stack:
-            results, run_id, _ = stack.enter_context(store_of(run, store, coordinator))
+            results, run_id, _ = stack.enter_context(store_of(run, place))
             summaries.append(summarise(results, run_id))
     return tuple(summaries)

@@ -14,7 +14,7 @@ import click
 
 from ldapslam.base.errors import ConfigError
 from ldapslam.cli.console import json_option, say
-from ldapslam.cli.options import FOLDER, RUNS_FOLDER, option, store_option
+from ldapslam.cli.options import FOLDER, RUNS_FOLDER, option
 from ldapslam.cli.outcome import make_folder, put_report
 from ldapslam.results.store import Store
 
@@ -29,7 +29,7 @@ _RESULT = "result.json"
     "places", metavar="[PLACE...]", nargs=-1, type=click.Path(path_type=Path)
 )
 @option("--job jobs NAME", "Only runs of this job; repeatable.", multiple=True)
-@store_option
+@option("--store URL", "Runs of a store: its file, URL, or a run's folder.")
 @option("--out DIR", "Folder of the reports.", type=FOLDER, default=Path("history"))
 @json_option
 def history_command(

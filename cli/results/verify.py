@@ -22,11 +22,10 @@ from ldapslam.base.errors import (
     NotAsJudged,
     RunNotFound,
 )
-from ldapslam.cli.client import any_run_argument
 from ldapslam.cli.console import error_document, exit_code_of, put_result
-from ldapslam.cli.options import FILE, STORE_NAME, option, store_option
-from ldapslam.cli.results.report import store_of
-from ldapslam.cli.security import client_options, current_security
+from ldapslam.cli.options import FILE, STORE_NAME, option
+from ldapslam.cli.runs import Place, run_argument, runs_options, store_of
+from ldapslam.cli.security import current_security
 from ldapslam.transport.messages import build_version
 
 if TYPE_CHECKING:
@@ -52,10 +51,9 @@ _CHANGED = (
     "coordinators. Without it, that of your own certificate, if there is one.",
     type=FILE,
 )
-@store_option
-@client_options
+@runs_options
 def verify_command(
-    run_id: str, ca: Path | None, store: str | None, coordinator: str, as_json: bool
+    run_id: str, ca: Path | None, place: Place, as_json: bool
 ) -> ExitCode:
     """Check that RUN is what its verdict was given for, and who signed it.
 
@@ -67,8 +65,8 @@ def verify_command(
     authorities = _authorities(ca)
     many = _runs_of(Path(run_id))
     if many is not None:
-        return _verify_all(many, authorities, coordinator, as_json=as_json)
-    found = _verified(run_id, store, coordinator, authorities)
+        return _verify_all(many, authorities, as_json=as_json)
+    found = _verified(run_id, place, authorities)
     put_result(
         found,
         [
@@ -114,14 +112,13 @@ def _of_gate(path: Path) -> list[str]:
 def _verify_all(
     runs: Sequence[tuple[str, str | None]],
     authorities: Sequence[x509.Certificate],
-    coordinator: str,
     *,
     as_json: bool,
 ) -> ExitCode:
     documents, lines, worst = [], [], 0
     for run, store in runs:
         try:
-            found = _verified(run, store, coordinator, authorities)
+            found = _verified(run, Place(store=store), authorities)
         except LdapSlamError as error:
             documents.append({"run": run, **error_document(error)})
             text, is_missing = str(error), isinstance(error, RunNotFound)
@@ -138,18 +135,17 @@ def _verify_all(
 
 def _verified(
     run: str,
-    store: str | None,
-    coordinator: str,
+    place: Place,
     authorities: Sequence[x509.Certificate],
 ) -> dict[str, Any]:
     """What a run was judged as, and by whom it is signed; NotAsJudged."""
-    place = Path(run)
-    result_file = place if place.is_file() else place / _RESULT_FILE
-    if result_file.is_file() and not (place / STORE_NAME).is_file():
+    named = Path(run)
+    result_file = named if named.is_file() else named / _RESULT_FILE
+    if result_file.is_file() and not (named / STORE_NAME).is_file():
         digest, problems = _of_file(result_file)
         checked = [_RESULT_FILE]
     else:
-        digest, problems, checked = _of_store(run, store, coordinator)
+        digest, problems, checked = _of_store(run, place)
     document = digest["document"]
     if problems:
         raise NotAsJudged(
@@ -166,13 +162,11 @@ def _verified(
     }
 
 
-def _of_store(
-    run: str, store: str | None, coordinator: str
-) -> tuple[Mapping[str, Any], list[str], list[str]]:
+def _of_store(run: str, place: Place) -> tuple[Mapping[str, Any], list[str], list[str]]:
     """The digest, what is wrong, and what was looked at."""
     from ldapslam.reports.digest import RESULT, altered_of, checked_document, parts_in
 
-    with store_of(run, store, coordinator) as (results, full_id, folder):
+    with store_of(run, place) as (results, full_id, folder):
         record = results.run(full_id)
         if record.digest is None:
             raise NotAsJudged(

@@ -15,9 +15,8 @@ import click
 from ldapslam.base.errors import ConfigError
 from ldapslam.cli.client import complete_any_run, operator_name
 from ldapslam.cli.console import json_option, put_result
-from ldapslam.cli.options import FILE, STORE_NAME, flag, store_option
-from ldapslam.cli.results.report import store_of
-from ldapslam.cli.security import client_options
+from ldapslam.cli.options import FILE, STORE_NAME, flag
+from ldapslam.cli.runs import Place, runs_options, store_of
 from ldapslam.results.records import utc_text
 from ldapslam.results.store import Store
 
@@ -43,14 +42,12 @@ def baseline_command() -> None:
     shell_complete=complete_any_run,
 )
 @flag("--promote", "Take the place of the baseline that FILE has; it is remembered.")
-@store_option
-@client_options
+@runs_options
 def save_command(
     file: Path,
     runs: Sequence[str],
     promote: bool,
-    store: str | None,
-    coordinator: str,
+    place: Place,
     as_json: bool,
 ) -> None:
     """Save runs that were good as a baseline; five that PASS at least. Others are named
@@ -72,7 +69,7 @@ def save_command(
             hint="--promote puts the new baseline in its place, and remembers it",
         )
     before = _loaded(file) if promote else None
-    summaries = [one for run in runs for one in _summaries(run, store, coordinator)]
+    summaries = [one for run in runs for one in _summaries(run, place)]
     ids = [one.run.run_id for one in summaries]
     if twice := next((one for one in ids if ids.count(one) > 1), None):
         raise ConfigError(f"the run {twice!r} is named twice", hint="name it once")
@@ -117,7 +114,7 @@ def _loaded(file: Path) -> Baseline:
     return load_baseline(file)
 
 
-def _summaries(run: str, store: str | None, coordinator: str) -> Iterator[Summary]:
+def _summaries(run: str, place: Place) -> Iterator[Summary]:
     from ldapslam.reports.summarise import summarise
 
     gate = Path(run) / _GATE
@@ -129,5 +126,5 @@ def _summaries(run: str, store: str | None, coordinator: str) -> Iterator[Summar
                     yield summarise(results, one["run_id"])
         return
     with ExitStack() as stack:
-        results, run_id, _ = stack.enter_context(store_of(run, store, coordinator))
+        results, run_id, _ = stack.enter_context(store_of(run, place))
         yield summarise(results, run_id)

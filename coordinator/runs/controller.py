@@ -35,13 +35,13 @@ from ldapslam.coordinator.runs.crash_recovery import Resume, ending_document
 from ldapslam.coordinator.runs.ingest import SERVER_FACTS, merged
 from ldapslam.coordinator.runs.live import LiveStatistics, Measured
 from ldapslam.coordinator.runs.run import Run, RunState
+from ldapslam.coordinator.runs.status import event_message, status_message
 from ldapslam.coordinator.runs.submission import Submission
 from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.proto import agent_pb2
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto.common_pb2 import RunAssignment, Snapshot
 from ldapslam.results.records import EventRecord, RunRecord, utc_text
-from ldapslam.transport.messages import failure_message
 
 _log = logging.getLogger(__name__)
 
@@ -563,32 +563,3 @@ class ActiveRun:
 
     def _put_agent(self, agent: str, facts: Mapping[str, Any]) -> None:
         self._writer.post(self._writer.store.put_agent, self.run_id, agent, dict(facts))
-
-
-def status_message(
-    record: RunRecord,
-    events: list[EventRecord],
-    error: LdapSlamError | None,
-    planned_ns: int,
-) -> pb.RunStatus:
-    return pb.RunStatus(
-        run_id=record.run_id,
-        job_name=record.job_name,
-        state=record.state,
-        state_detail=record.state_detail,
-        failure=failure_message(error) if error is not None else None,
-        submitted_utc=record.submitted_utc,
-        submitted_by=record.submitted_by,
-        t0_utc=record.t0_utc or "",
-        finished_utc=record.finished_utc or "",
-        agents=record.agents,
-        planned_ns=planned_ns,
-        events=[event_message(event) for event in events],
-        verdict=record.verdict or "",
-        priority=record.priority,
-        schedule_id=record.schedule_id or "",
-    )
-
-
-def event_message(event: EventRecord) -> pb.RunEvent:
-    return pb.RunEvent(at_utc=event.at_utc, kind=event.kind, text=event.text)

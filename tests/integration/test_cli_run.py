@@ -101,6 +101,13 @@ def test_a_good_run_ends_with_0_and_all_reports(lab: Lab, tmp_path: Path) -> Non
     assert ended.stdout.startswith("PASS  lookups")
     [folder] = (tmp_path / "ldapslam-runs").iterdir()
     assert {path.name for path in folder.iterdir()} == REPORTS
+    # other commands find it, and leave nothing beside it
+    [listed] = json.loads(ldapslam("list", "--local", "--json", cwd=tmp_path).stdout)
+    assert (listed["run_id"], listed["verdict"]) == (folder.name, "PASS")
+    watched = ldapslam("watch", folder.name[:15], "--local", cwd=tmp_path)
+    assert watched.stdout == ended.stdout
+    assert ldapslam("verify", "latest", "--local", cwd=tmp_path).returncode == 0
+    assert {path.name for path in folder.iterdir()} == REPORTS
     assert str(Path("ldapslam-runs") / folder.name / "report.html") in ended.stderr
     logs = {path.stem for path in (folder / "logs").iterdir()}
     assert logs >= {"coordinator", "local-1", "local-2"}

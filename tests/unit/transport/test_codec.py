@@ -201,9 +201,15 @@ def test_no_text_of_grpc_says_why_nobody_answered(details: str, words: str) -> N
     assert error.hint
 
 
-def test_a_call_without_answer_says_so() -> None:
-    error = error_of_rpc(RefusedCall(grpc.StatusCode.DEADLINE_EXCEEDED, "x"), "a")
-    assert "no answer in time" in str(error)
+@pytest.mark.parametrize("code", grpc.StatusCode)
+def test_a_call_that_ends_otherwise_is_told_without_texts_of_grpc(
+    code: grpc.StatusCode,
+) -> None:
+    text = f"{error_of_rpc(RefusedCall(code, 'Method not found!'), 'a')}"
+    assert "Method" not in text
+    assert code.name not in text
+    no_answer = code is grpc.StatusCode.DEADLINE_EXCEEDED
+    assert ("no answer in time" in text) == no_answer
 
 
 BAD_FAILURES = [

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where commands find runs, and what they say of one that has not ended."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from ldapslam.base.errors import (
+    CoordinatorUnreachable,
+    LdapSlamError,
+    RunNotFound,
+)
+from ldapslam.cli.console import Invocation
+from ldapslam.cli.main import cli
+from ldapslam.results.store import FOLDER_STORE, Store
+from support.store import Scenario, fill, run_record
+
+SMALL = Scenario(measure_s=2, searches_per_s=20)
+NOBODY = "127.0.0.1:1"
+FIRST, SECOND = "20260301-120000-aaaaaa", "20260301-130000-bbbbbb"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with two runs of `ldapslam run`, one of which was killed."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("LDAPSLAM_COORDINATOR", raising=False)
+    monkeypatch.setattr("ldapslam.cli.runs._listens", lambda _: False)
+    for run_id, state in ((FIRST, "finished"), (SECOND, "running")):
+        path = tmp_path / "ldapslam-runs" / run_id / FOLDER_STORE
+        scenario = replace(SMALL, run={"state": state, "run_id": run_id})
+        with Store.open(path) as store:
+            store.create_run(run_record(scenario))
+    unfinished = tmp_path / "ldapslam-runs" / "unfinished-1" / FOLDER_STORE
+    with Store.open(unfinished):
+        pass
+    return tmp_path
+
+
+def call(*arguments: str) -> Result:
+    return ended("report", *arguments, "--format", "json", "--json")
+
+
+def ended(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, arguments, obj=Invocation())
+
+
+def reported(*arguments: str) -> tuple[str, bool, str]:
+    """Run, whether it is partial, and what was said about it."""
+    result = call(*arguments)
+    assert result.exit_code == 0, result.exception
+    document = json.loads(result.stdout)
+    [file] = document["files"]
+    assert json.loads(Path(file).read_text())["run_id"] == document["run_id"]
+    return document["run_id"], document["partial"], result.stderr
+
+
+def test_a_run_of_this_folder_is_found_by_the_beginning_of_its_id() -> None:
+    assert reported(FIRST[:11]) == (FIRST, False, "")
+    assert Path(f"ldapslam-runs/{FIRST}/result.json").is_file()
+
+
+def test_a_run_that_has_not_ended_has_a_partial_report() -> None:
+    run_id, is_partial, said = reported(f"ldapslam-runs/{SECOND}")
+    assert (run_id, is_partial) == (SECOND, True)
+    assert "has not ended (it is running): its report is partial" in said
+
+
+def test_without_a_coordinator_the_latest_is_the_latest_of_this_folder() -> None:
+    run_id, _, said = reported("latest")
+    assert run_id == SECOND
+    assert "the latest run of ldapslam-runs: no coordinator is named" in said
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["list", "show latest", f"watch {FIRST}", "report latest", f"verify {FIRST}"],
+)
+def test_a_coordinator_that_is_named_is_asked_and_nobody_else(command: str) -> None:
+    result = ended(*command.split(), "--coordinator", NOBODY)
+    assert isinstance(result.exception, CoordinatorUnreachable)
+
+
+def test_runs_of_this_folder_are_listed_newest_first() -> None:
+    result = ended("list", "--json")
+    listed = [(one["run_id"], one["state"]) for one in json.loads(result.stdout)]
+    assert listed == [(SECOND, "running"), (FIRST, "finished")]
+    [newest] = json.loads(ended("list", "--json", "--local", "-n", "1").stdout)
+    assert newest["run_id"] == SECOND
+
+
+def test_a_listening_coordinator_of_this_host_has_the_runs_unless_local(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ldapslam.cli.runs._listens", lambda _: True)
+    monkeypatch.setattr("ldapslam.cli.runs.Client.runs", lambda *_: [])
+    assert json.loads(ended("list", "--json").stdout) == []
+    assert len(json.loads(ended("list", "--json", "--local").stdout)) == 2
+
+
+@pytest.mark.parametrize("run", ["latest", SECOND[:11], f"ldapslam-runs/{SECOND}"])
+def test_a_run_of_this_folder_is_shown(run: str) -> None:
+    result = ended("show", run, "--json")
+    assert json.loads(result.stdout)["run_id"] == SECOND
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (f"watch {SECOND}", "was left in state 'running'"),
+        (f"cancel {FIRST}", "is not under way"),
+        ("show 1999", "`ldapslam list` shows the runs of ldapslam-runs"),
+        ("show somewhere/else", "name one that `ldapslam run` or"),
+        ("show latest --local --store x", "--store and --local name different"),
+    ],
+)
+def test_what_cannot_be_done_with_a_run_is_explained(command: str, said: str) -> None:
+    error = ended(*command.split()).exception
+    assert isinstance(error, LdapSlamError)
+    assert said in f"{error}: {error.hint}"
+
+
+def test_a_variable_says_whose_latest_run_is_meant_and_no_id_needs_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("LDAPSLAM_COORDINATOR", NOBODY)
+    assert isinstance(call("latest").exception, CoordinatorUnreachable)
+    assert reported(FIRST)[0] == FIRST
+
+
+def test_the_beginning_of_several_ids_is_none() -> None:
+    result = call("20260301")
+    assert isinstance(result.exception, RunNotFound)
+    assert FIRST in str(result.exception.hint)
+    assert SECOND in str(result.exception.hint)
+
+
+def test_a_store_that_is_named_is_read_and_no_folder(folder: Path) -> None:
+    path = folder / "all.sqlite"
+    with Store.open(path) as store:
+        run_id = fill(store, SMALL)
+    assert reported("latest", "--store", str(path))[0] == run_id
+    assert reported(run_id[:10], "--store", str(path))[0] == run_id
+    assert isinstance(call(FIRST, "--store", str(path)).exception, RunNotFound)
