@@ -68,6 +68,7 @@ GROUPS = {
         "baseline": "study.baseline",
     },
     "Results": {
+        "open": "results.open",
         "report": "results.report",
         "compare": "results.compare",
         "history": "results.history",
@@ -122,6 +123,9 @@ _SAME_AS = {
     "ldclt": "mix",
     "lb": "search",
     "diff": "compare",
+    "view": "open",
+    "examples": "job examples",
+    "new": "job new",
 }
 
 _PACKAGE = "ldapslam.cli"

@@ -29,6 +29,8 @@ from ldapslam.cli.options import (
     RUNS_FOLDER,
     SOCKET_NAME,
     STORE_NAME,
+    Command,
+    Decorator,
     add_options,
     flag,
     option,
@@ -80,7 +82,7 @@ class Place:
             say(f"the latest run of {RUNS_FOLDER}: no coordinator is named")
 
 
-def runs_options(command: Any) -> Any:
+def runs_options(command: Command) -> Command:
     """The options that say where runs are, as `place`, and --json."""
 
     @functools.wraps(command)
@@ -106,7 +108,7 @@ def runs_options(command: Any) -> Any:
         flag("--local", f"Runs of `ldapslam run`, in {RUNS_FOLDER}."),
         option("--store URL", "Runs of a store: its file, URL, or a run's folder."),
         client_options,
-    )(with_place)
+    )(with_place)  # type: ignore[return-value]
 
 
 def _complete_run(
@@ -124,8 +126,15 @@ def _complete_run(
     return [run for run in (LATEST, *runs) if run.startswith(incomplete)]
 
 
-#: RUN: an id, the beginning of one, `latest`, or the folder of a run.
-run_argument = click.argument("run_id", metavar="RUN", shell_complete=_complete_run)
+def run_argument_of(**settings: Any) -> Decorator:
+    """RUN: an id, the beginning of one, `latest`, or the folder of a run."""
+    metavar = "[RUN]" if "default" in settings else "RUN"
+    return click.argument(
+        "run_id", metavar=metavar, shell_complete=_complete_run, **settings
+    )
+
+
+run_argument = run_argument_of()
 
 
 def statuses(place: Place, limit: int) -> list[pb.RunStatus]:

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from ldapslam.cli.console import json_option, put, put_json
+from ldapslam.cli.measure.examples import examples_command
 from ldapslam.cli.measure.new_job import new_command
 from ldapslam.jobs.describe import describe, topics
 from ldapslam.jobs.fields.sections import fields_of
@@ -16,7 +17,7 @@ from ldapslam.jobs.types import job_types
 from ldapslam.jobs.types.base import JobType
 
 
-@click.group("job", commands=[new_command])
+@click.group("job", commands=[new_command, examples_command])
 def job_command() -> None:
     """Make a first job file, and say what a job file can have."""
 

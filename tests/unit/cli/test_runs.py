@@ -147,3 +147,51 @@ def test_a_store_that_is_named_is_read_and_no_folder(folder: Path) -> None:
     assert reported("latest", "--store", str(path))[0] == run_id
     assert reported(run_id[:10], "--store", str(path))[0] == run_id
     assert isinstance(call(FIRST, "--store", str(path)).exception, RunNotFound)
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the browser was told to open; there is a display, and no ssh."""
+    for name in ("BROWSER", "SSH_CONNECTION"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("DISPLAY", ":0")
+    found: list[str] = []
+
+    def open_page(uri: str) -> bool:
+        found.append(uri)
+        return True
+
+    monkeypatch.setattr("webbrowser.open", open_page)
+    return found
+
+
+def test_the_report_of_a_run_is_written_and_opened(
+    folder: Path, opened: list[str]
+) -> None:
+    page = folder / "ldapslam-runs" / FIRST / "report.html"
+    result = ended("open", FIRST)
+    assert result.stdout == f"{page.relative_to(folder)}\n"
+    assert page.is_file()
+    assert opened == [page.as_uri()]
+
+
+def test_the_page_of_a_study_is_opened(folder: Path, opened: list[str]) -> None:
+    page = folder / "mine" / "study.html"
+    page.parent.mkdir()
+    page.touch()
+    ended("open", "mine")
+    assert opened == [page.as_uri()]
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [("DISPLAY", ""), ("SSH_CONNECTION", "10.0.0.1 1 10.0.0.2 22")],
+)
+def test_where_there_is_no_display_the_path_is_all(
+    opened: list[str], monkeypatch: pytest.MonkeyPatch, variable: str, value: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    result = ended("open", FIRST)
+    assert opened == []
+    assert result.stdout.endswith("report.html\n")
+    assert "no display" in result.stderr

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`open`: the HTML report of a run, in the browser."""
+
+from __future__ import annotations
+
+import os
+import sys
+import webbrowser
+from pathlib import Path
+
+import click
+
+from ldapslam.cli.console import put_result, say
+from ldapslam.cli.options import RUNS_FOLDER
+from ldapslam.cli.outcome import report
+from ldapslam.cli.runs import LATEST, Place, run_argument_of, runs_options, store_of
+
+#: What `run`, `study`, `capacity`, `gate` and `history` write into their folders.
+_PAGES = ("report.html", "study.html", "capacity.html", "gate.html", "history.html")
+_DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY")
+
+
+@click.command("open")
+@run_argument_of(default=LATEST)
+@runs_options
+def open_command(run_id: str, place: Place, as_json: bool) -> None:
+    """Open the HTML report of RUN in the browser; of the latest run without RUN.
+
+    RUN may be the folder of a study, a search for capacity, a gate or a history, too.
+    Its path is printed; only that where there is no display, as over ssh.
+    """
+    page = _written(Path(run_id)) or _made(run_id, place)
+    put_result({"file": str(page)}, [str(page)], as_json=as_json)
+    if not _has_display():
+        say("there is no display here: open this file where there is a browser")
+    elif not webbrowser.open(page.resolve().as_uri()):
+        say("no browser was found: open this file in one, or set BROWSER")
+
+
+def _written(folder: Path) -> Path | None:
+    return next((folder / name for name in _PAGES if (folder / name).is_file()), None)
+
+
+def _made(run: str, place: Place) -> Path:
+    with store_of(run, place) as (results, run_id, folder):
+        where = folder or RUNS_FOLDER / run_id
+        page = _written(where)
+        if page is None:
+            _, [page] = report(results, run_id, out=where, formats=("html",))
+    return page
+
+
+def _has_display() -> bool:
+    """Whether a browser can show itself to the user."""
+    if os.environ.get("BROWSER"):
+        return True
+    if os.environ.get("SSH_CONNECTION"):
+        return False
+    return sys.platform == "darwin" or any(map(os.environ.get, _DISPLAYS))
