@@ -39,6 +39,12 @@ def grpc_target(address: str) -> str:
 
 def split_host_port(address: str) -> tuple[str, int]:
     """Host without brackets, and port; the default port may be left out."""
+    if "://" in address:
+        bare = address.partition("://")[2].rstrip("/")
+        raise ConfigError(
+            f"address {address!r}: expected HOST:PORT or unix:/PATH",
+            hint=f"write {bare}: it is no URL",
+        )
     host, colon, port = address.rpartition(":")
     if not colon or port.endswith("]") or (":" in host and not host.endswith("]")):
         host, port = address, str(DEFAULT_PORT)

@@ -391,6 +391,8 @@ class RunNotFound(StoreError):
 
 
 class SchemaTooNew(StoreError):
+    exit_code = ExitCode.USAGE
+
     def __init__(self, url: str, found: str, known: str) -> None:
         super().__init__(
             f"store {url!r} has schema {found}, this ldapslam knows up to {known}",

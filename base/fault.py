@@ -19,8 +19,12 @@ _SHOWN_CHARACTERS = 60
 SAME_AS = {
     "avg": "mean",
     "average": "mean",
+    "base_object": "base",
     "latency": "response_time",
     "median": "p50",
+    "onelevel": "one",
+    "single": "one",
+    "subtree": "sub",
     "threads": "clients",
     "users": "clients",
     "vus": "clients",

@@ -46,6 +46,15 @@ DURATION_PATTERN = rf"^(?:{_NUMBER}(?:d|h|m|s|ms|us|ns))+$"
 RATE_PATTERN = rf"^{_RATE_NUMBER}[kM]?/(?:s|m|h)$"
 RATIO_PATTERN = rf"^{_NUMBER}%$"
 
+#: Units as others write them -> ours.
+_SPELT = {
+    **dict.fromkeys(("sec", "secs", "second", "seconds"), "s"),
+    **dict.fromkeys(("min", "mins", "minute", "minutes"), "m"),
+    **dict.fromkeys(("hr", "hrs", "hour", "hours"), "h"),
+    **dict.fromkeys(("day", "days"), "d"),
+    **dict.fromkeys(("msec", "msecs", "millis", "milliseconds"), "ms"),
+}
+_PER_SECOND = ("tps", "qps", "rps", "ops", "ops/s", "req/s", "/sec", "/second", "ps")
 _DURATION_PART = re.compile(rf"({_NUMBER})(ms|us|ns|d|h|m|s)", re.ASCII)
 _RATE = re.compile(rf"({_RATE_NUMBER})([kM]?)/([smh])", re.ASCII)
 _BARE_NUMBER = re.compile(_NUMBER, re.ASCII)
@@ -99,6 +108,10 @@ def parse_duration(value: Any) -> int:
             hint = "a duration cannot be negative"
         elif re.fullmatch(r"[\d.]+", text):
             hint = f"write the unit: {text}s, {text}ms or {text}us"
+        elif spelt := re.fullmatch(rf"({_NUMBER}) ?([a-z]+)", text.lower()):
+            unit = _SPELT.get(spelt[2], spelt[2])
+            if unit in DURATION_UNITS:
+                hint = f"write {spelt[1]}{unit}"
         raise expected(what, value, hint)
     if total.denominator != 1:
         raise expected("whole nanoseconds", value, "nothing is finer than 1ns")
@@ -129,6 +142,9 @@ def parse_rate(value: Any) -> Rate:
             hint = "a rate cannot be negative"
         elif re.fullmatch(r"[\d.]+[kM]?", text):
             hint = f"write the unit: {text}/s"
+        elif spelt := re.fullmatch(rf"({_RATE_NUMBER}[kM]?) ?(\D+)", text):
+            if spelt[2].lower() in _PER_SECOND:
+                hint = f"write {spelt[1]}/s"
         raise expected(what, value, hint)
     number, multiple, period = match.groups()
     per_ns = Fraction(number) * _RATE_MULTIPLES[multiple] / RATE_PERIODS[period]

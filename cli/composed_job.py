@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from ldapslam.base.errors import JobError, JobErrors
 from ldapslam.base.fault import path_text
 from ldapslam.base.yaml_text import comment_lines, tree_lines
-from ldapslam.jobs.load import load_job_text
+from ldapslam.jobs.load import changed_tree, load_job_text
 from ldapslam.jobs.model import Job
 
 
@@ -71,6 +71,13 @@ class ComposedJob:
             raise JobErrors(
                 [self._of_option(fault) for fault in error.faults]
             ) from None
+
+    def printed(self, overrides: Sequence[str]) -> str:
+        """The job file that would run, with comments, changed by overrides."""
+        if not overrides:
+            return self.text().rstrip("\n")
+        tree = changed_tree(self.text(), "", Path.cwd(), overrides)
+        return replace(self, tree=tree).text().rstrip("\n")
 
     def content(self) -> bytes:
         return self.text().encode()

@@ -25,6 +25,8 @@ class Invocation:
 
     #: The words after `ldapslam`.
     arguments: tuple[str, ...] = ()
+    #: `--quiet` was given: only results and errors are printed.
+    quiet: bool = False
     #: `--json` was given: stdout is one JSON document, also when the command fails.
     json: bool = False
 
@@ -47,7 +49,20 @@ json_option = click.option(
 
 
 def say(text: str) -> None:
-    """Text for people; if it cannot be written, the command goes on."""
+    """Text for people, unless they want none; if it cannot be written, the command goes
+    on."""
+    if not is_quiet():
+        _write(text)
+
+
+def is_quiet() -> bool:
+    """Whether `ldapslam --quiet` was called."""
+    context = click.get_current_context(silent=True)
+    found = context.obj if context is not None else None
+    return isinstance(found, Invocation) and found.quiet
+
+
+def _write(text: str) -> None:
     with contextlib.suppress(OSError, ValueError):  # no reader, disk full; closed
         click.echo(inert(text), err=True)
 
@@ -57,7 +72,7 @@ def announce(text: str) -> None:
     if is_json():
         logging.getLogger("ldapslam").info("%s", text)
     else:
-        say(text)
+        _write(text)
 
 
 def put(text: str, *, is_styled: bool = False) -> None:
@@ -92,11 +107,11 @@ def complain(error: LdapSlamError) -> None:
     """An error and its hint. It may come from another host: never raises."""
     faults = _faults(error)
     for fault in faults:
-        say(str(fault))
+        _write(str(fault))
         if hint := _hint(fault):
-            say(f"hint: {hint}")
+            _write(f"hint: {hint}")
     if len(faults) > 1:
-        say(f"{len(faults)} faults")
+        _write(f"{len(faults)} faults")
 
 
 def error_document(error: LdapSlamError) -> dict[str, Any]:

@@ -37,6 +37,7 @@ from ldapslam.cli.console import (
     put,
     put_json,
 )
+from ldapslam.cli.foreign_options import meant
 
 # Read when gRPC is loaded, with the first command that needs it: its core would print
 # lines of its own, about failed handshakes among others.
@@ -207,8 +208,17 @@ def _exit_codes() -> str:
 )
 @click.version_option(package_name="ldapslam")
 @click.option("-v", "--verbose", count=True, help="Log more; twice for everything.")
-def cli(verbose: int) -> None:
+@click.option(
+    "-q",
+    "--quiet",
+    is_flag=True,
+    help="Results and errors alone: no progress, no notes.",
+)
+@click.pass_obj
+def cli(invocation: Invocation | None, verbose: int, quiet: bool) -> None:
     """Put load on LDAP directories and report numbers you can sign."""
+    if invocation is not None:
+        invocation.quiet = quiet
     level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]
     logging.basicConfig(level=level, format=_LOG_FORMAT)
 
@@ -272,6 +282,9 @@ def _run(arguments: Sequence[str] | None) -> int:
             put_json(error_document(error))
         return exit_code_of(error)
     except click.ClickException as error:
+        if isinstance(error, click.NoSuchOption) and (written := meant(error)):
+            what = f"{error.format_message()} Here: {written}"
+            error = click.UsageError(what, error.ctx)
         error.show()
         return ExitCode.USAGE
     except click.Abort:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
+from weakref import WeakKeyDictionary
 
 import click
 
@@ -86,6 +87,49 @@ def add_options(*options: Decorator) -> Callable[[Command], Command]:
     return add
 
 
+def grouped(heading: str, *options: Decorator) -> Callable[[Command], Command]:
+    """`add_options` below a heading of the help (OptionGroups)."""
+
+    def add(command: Command) -> Command:
+        before = _parameters(command)
+        command = add_options(*options)(command)
+        for parameter in _parameters(command):
+            if parameter not in before:
+                _HEADINGS.setdefault(parameter, heading)
+        return command
+
+    return add
+
+
+#: Option -> the heading of the help that it stands below.
+_HEADINGS: WeakKeyDictionary[click.Parameter, str] = WeakKeyDictionary()
+
+
+def _parameters(command: Any) -> list[click.Parameter]:
+    return list(getattr(command, "__click_params__", ()))
+
+
+class OptionGroups(click.Command):
+    """A command whose help has its options below headings."""
+
+    def format_options(
+        self, ctx: click.Context, formatter: click.HelpFormatter
+    ) -> None:
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None and isinstance(parameter, click.Option):
+                heading = _HEADINGS.get(parameter, _OTHERS)
+                groups.setdefault(heading, []).append(record)
+        others = groups.pop(_OTHERS, [])
+        for heading, records in (*groups.items(), (_OTHERS, others)):
+            with formatter.section(heading):
+                formatter.write_dl(records)
+
+
+_OTHERS = "Other options"
+
+
 def parse_text(value: str) -> str:
     """A text that is not empty."""
     if not value.strip():
@@ -141,6 +185,12 @@ otlp_option = option(
 )
 job_argument = click.argument("job_file", metavar="JOB", type=FILE)
 
+
+#: Of every command that runs a job.
+print_job_option = flag(
+    "--print-job",
+    "Print the job file that would run, with --set and --var, and run nothing.",
+)
 
 set_option = option(
     "--set overrides PATH=VALUE",

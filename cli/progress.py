@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.text import Text
 
 from ldapslam.base.inert import inert
-from ldapslam.cli.console import say, us_text
+from ldapslam.cli.console import is_quiet, say, us_text
 from ldapslam.cli.live_view import (
     LastMinute,
     clock,
@@ -29,14 +29,17 @@ class Progress:
     """Shows the updates of one run; a context manager that ends the live table."""
 
     def __init__(self, console: Console | None = None) -> None:
-        self._console = console or Console(stderr=True, highlight=False)
+        self._console = console or Console(
+            stderr=True, highlight=False, quiet=is_quiet()
+        )
         self._live: Live | None = None
         self._status = pb.RunStatus()
         self._figures: pb.IntervalFigures | None = None
         self._past = LastMinute()
 
     def __enter__(self) -> Self:
-        if self._console.is_terminal and not self._console.is_dumb_terminal:
+        is_shown = not (self._console.is_dumb_terminal or self._console.quiet)
+        if self._console.is_terminal and is_shown:
             self._live = Live(
                 console=self._console, refresh_per_second=4, transient=True
             )

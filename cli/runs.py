@@ -33,6 +33,7 @@ from ldapslam.cli.options import (
     Decorator,
     add_options,
     flag,
+    grouped,
     option,
 )
 from ldapslam.cli.outcome import fetched_store
@@ -105,13 +106,16 @@ def runs_options(command: Command) -> Command:
         return command(*arguments, place=place, **given)
 
     return add_options(
-        flag("--local", f"Runs of `ldapslam run`, in {RUNS_FOLDER}."),
-        option("--store URL", "Runs of a store: its file, URL, or a run's folder."),
+        grouped(
+            "Where the run is",
+            flag("--local", f"Runs of `ldapslam run`, in {RUNS_FOLDER}."),
+            option("--store URL", "Runs of a store: its file, URL, or a run's folder."),
+        ),
         client_options,
     )(with_place)  # type: ignore[return-value]
 
 
-def _complete_run(
+def complete_run(
     context: click.Context, _: click.Parameter, incomplete: str
 ) -> list[str]:
     """Ids of runs for the shell's completion."""
@@ -130,7 +134,7 @@ def run_argument_of(**settings: Any) -> Decorator:
     """RUN: an id, the beginning of one, `latest`, or the folder of a run."""
     metavar = "[RUN]" if "default" in settings else "RUN"
     return click.argument(
-        "run_id", metavar=metavar, shell_complete=_complete_run, **settings
+        "run_id", metavar=metavar, shell_complete=complete_run, **settings
     )
 
 

@@ -28,6 +28,7 @@ from ldapslam.cli.options import (
     Command,
     add_options,
     flag,
+    grouped,
     option,
 )
 from ldapslam.transport.pki.certificate import (
@@ -137,7 +138,8 @@ def security_options(command: Command) -> Command:
 
 
 #: --coordinator, and what a connection to it may need; client.py uses it.
-coordinator_option = add_options(
+coordinator_option = grouped(
+    "Coordinator",
     option(
         "--coordinator HOST:PORT",
         "Where the coordinator listens; also unix:PATH.",

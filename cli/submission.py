@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from ldapslam.base.errors import ConfigError
-from ldapslam.cli.console import say
+from ldapslam.base.errors import ConfigError, ExitCode
+from ldapslam.base.yaml_text import tree_lines
+from ldapslam.cli.console import put, say
 from ldapslam.jobs.doubts import doubts
-from ldapslam.jobs.load import load_job
+from ldapslam.jobs.load import changed_tree, load_job
 from ldapslam.jobs.model import Job
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.transport.messages import MAX_MESSAGE_BYTES
@@ -78,7 +79,20 @@ class JobFile:
     def load(self, overrides: Sequence[str] = ()) -> Job:
         return load_job(self.path, overrides)
 
+    def printed(self, overrides: Sequence[str]) -> str:
+        """The job file that would run, with all that changes it."""
+        tree = changed_tree(self.content(), self.name, self.path.parent, overrides)
+        return "\n".join(tree_lines(tree))
+
 
 #: A job as it is submitted: its name in the run's manifest, its text, and the same text
 #: checked.
 JobSource: TypeAlias = "JobFile | ComposedJob"
+
+
+def print_job(source: JobSource, overrides: Sequence[str]) -> ExitCode:
+    """What --print-job does: the job that would run, checked, on stdout."""
+    for doubt in doubts(source.load(overrides)):
+        say(f"warning: {doubt}")
+    put(source.printed(overrides))
+    return ExitCode.PASS

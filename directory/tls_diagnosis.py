@@ -58,7 +58,13 @@ def explain_tls_failure(
         )
     try:
         with socket.create_connection((address or host, port), timeout_s) as raw:
-            if tls.start_tls and not _start_tls(raw):
+            if tls.start_tls and not (answer := _start_tls(raw)):
+                if answer is None:
+                    return (
+                        "the server closed the connection when asked for StartTLS",
+                        f"is it a port for TLS from the first byte? write ldaps://{host}:"
+                        f"{port} and leave StartTLS out",
+                    )
                 return "StartTLS was refused", "the server has no TLS set up"
             with context.wrap_socket(raw, server_hostname=host):
                 return "", None
@@ -86,9 +92,12 @@ def explain_tls_failure(
         )
 
 
-def _start_tls(raw: socket.socket) -> bool:
+def _start_tls(raw: socket.socket) -> bool | None:
+    """Whether it is granted; None: there is no answer."""
     raw.sendall(START_TLS_REQUEST)
     response = raw.recv(_MAX_RESPONSE_BYTES)
+    if not response:
+        return None
     # LDAPMessage, messageID 1, extendedResponse 0x78 whose resultCode is 0
     head, _, body = response.partition(b"\x02\x01\x01\x78")
     return head.startswith(b"\x30") and b"\x0a\x01\x00" in body[:8]

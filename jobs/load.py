@@ -68,7 +68,11 @@ def load_section(
     tree = read_tree(_text_of(path), str(path))
     if tree.data is None:
         tree.data = {}
-    if isinstance(tree.data, dict):
+    if isinstance(tree.data, dict) and "streams" in tree.data:
+        hint = f"`ldapslam run {path}` runs it; a study names it: `job: {path.name}`"
+        fault = Fault("it is a job, not a study", hint)
+        tree.findings.append(Finding(("streams",), fault, at_key=True))
+    elif isinstance(tree.data, dict):
         defaults = defaults_of(tree)
         apply_overrides(tree, overrides)
         if changes := _overrides_at(tree, own):
@@ -163,7 +167,14 @@ def load_job_text(
     read."""
     tree = read_tree(text, file)
     job: Job | None = None
-    if isinstance(tree.data, dict):
+    if (
+        isinstance(tree.data, dict)
+        and "study" in tree.data
+        and "targets" not in tree.data
+    ):
+        fault = Fault("it is a study, not a job", f"`ldapslam study {file}` runs it")
+        tree.findings.append(Finding(("study",), fault, at_key=True))
+    elif isinstance(tree.data, dict):
         reading = Reading(files or {}, base)
         if extend(tree, reading):
             defaults = defaults_of(tree)
@@ -181,6 +192,20 @@ def load_job_text(
     if tree.findings or job is None:
         raise JobErrors(_sorted_errors(tree))
     return job
+
+
+def changed_tree(
+    text: bytes | str, file: str, base: Path, overrides: Sequence[str]
+) -> dict[str, Any]:
+    """What a job file says once it has what it extends, its variables and overrides;
+    JobErrors."""
+    tree = read_tree(text, file)
+    if isinstance(tree.data, dict) and extend(tree, Reading({}, base)):
+        defaults = defaults_of(tree)
+        apply_overrides(tree, overrides)
+        if replace_variables(tree, defaults) is not None:
+            return dict(tree.data)
+    raise JobErrors(_sorted_errors(tree))
 
 
 def _checked_job(tree: Tree, reading: Reading) -> Job | None:
@@ -300,7 +325,8 @@ def _key(container: Any, step: str, path: FieldPath) -> Any:
         if int(step) < len(container):
             return int(step)
         raise Fault(
-            f"{where} has {len(container)} items, numbered from 0: there is no {step}"
+            f"{where} has {len(container)} items, numbered from 0: there is no {step}",
+            f"the last one is {len(container) - 1}",
         )
     names = [item.get("name") if isinstance(item, dict) else None for item in container]
     if step in names:

@@ -718,7 +718,7 @@ def _sqlite_uri(path: Path, shown: str, read_only: bool) -> str:
             # SQLite gives the files beside it the same mode
             path.touch(mode=0o600)
         except OSError as error:
-            raise NoStore(f"store {shown!r}: {error}") from error
+            raise NoStore(f"store {shown!r}: {error.strerror}") from error
     return path.as_uri() + ("?mode=ro" if read_only else "")
 
 

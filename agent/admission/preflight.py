@@ -225,11 +225,12 @@ class _Attempt:
             return self._tls_failed(error)
         if isinstance(error, ldap.TIMEOUT):
             text = f"the bind was not answered within {self.timeout_s:g} s"
+        tls_uri = uri.replace("ldap://", "ldaps://")
         return TargetUnreachable(
             uri,
             text or "the server closed the connection during the bind",
-            hint="is it an LDAP server that listens there? ldaps:// has a port of its "
-            "own",
+            hint="is it an LDAP server that listens there? If the port is for TLS, "
+            f"write {tls_uri}",
         )
 
     def _tls_failed(self, error: BaseException) -> TlsHandshakeFailed:

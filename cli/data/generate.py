@@ -42,18 +42,18 @@ def _filters(
 @click.command("generate")
 @click.argument("template")
 @option(
-    "-n --entries N",
+    "--entries N",
     "Entries of the template's first counted kind, such as persons of `people`.",
     type=click.IntRange(0, _MAX_ENTRIES),
 )
 @option(
-    "-o --output FILE",
+    "-o --out output FILE",
     "Where the LDIF goes, over what is there; stdout when left out.",
     type=FILE,
     default=STDOUT,
 )
 @option(
-    "--seed",
+    "--seed N",
     "The same seed makes the same bytes.",
     type=click.IntRange(0, (1 << 63) - 1),
     default=1,
@@ -102,7 +102,7 @@ def _filters(
     is_eager=True,
 )
 @option(
-    "--filter filters ATTRIBUTE:TYPE,…",
+    "--filter-types filters ATTRIBUTE:TYPE,…",
     "For each entry that has it, filters of these types: eq, subInitial, "
     "subAny, subFinal; sub is all three. Repeatable.",
     multiple=True,
@@ -119,9 +119,9 @@ def generate_command(as_json: bool, **given: Any) -> None:
     `ldapslam data load`. `ldapslam job describe templates` explains the notation.
 
     \b
-      ldapslam data generate people -n 6000000 -o people.ldif
-      ldapslam data generate people -n 1000 --dn-file dns.txt --bind-file binds.txt \\
-          --filter-file filters.txt --filter uid:eq --filter cn:sub -o people.ldif
+      ldapslam data generate people --entries 6000000 -o people.ldif
+      ldapslam data generate people --entries 1000 --dn-file dns.txt -o people.ldif \\
+          --filter-file filters.txt --filter-types uid:eq --filter-types cn:sub
       ldapslam data generate my.template --max-per-template 2
     """
     del given["substring_length"]  # in `filters` by now
@@ -148,8 +148,8 @@ def _check(wanted: Generation, *, as_json: bool) -> None:
         raise ConfigError("--json and the LDIF both want stdout", hint="add -o FILE")
     if bool(wanted.filters) != (wanted.filter_file is not None):
         raise ConfigError(
-            "--filter and --filter-file go together",
-            hint="such as --filter-file filters.txt --filter uid:eq",
+            "--filter-types and --filter-file go together",
+            hint="such as --filter-file filters.txt --filter-types uid:eq",
         )
     if len(wanted.csv_delimiter) != 1:
         raise ConfigError(

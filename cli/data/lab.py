@@ -68,14 +68,14 @@ def lab_command() -> None:
     type=click.Path(path_type=Path),
 )
 @option(
-    "--set settings NAME=VALUE",
+    "--setting settings NAME=VALUE",
     "A setting of all servers, such as threads=8; repeatable. docs/how-to/labs.md has "
     "the names.",
     multiple=True,
     parse=parse_pair,
 )
 @option("--backend", "The servers' database.", type=click.Choice(["mdb", "bdb"]))
-@flag("--tls", "Servers replicate over TLS; the targets are ldaps://.")
+@flag("--ldaps tls", "Servers replicate over TLS; the targets are ldaps://.")
 @flag("--delta", "slapd: delta-syncrepl.")
 @option("--name", "What the lab is called.", default=DEFAULT_NAME)
 @option(

@@ -32,7 +32,7 @@ from ldapslam.dataset.load_state import Progress
 from ldapslam.dataset.offline import OfflineResult, import_task, ldif2db, slapadd
 from ldapslam.directory.entry_digest import Fingerprint, fingerprint
 
-#: Way of --offline -> whether it needs --config (else a URI).
+#: Way of --offline -> whether it needs --server-config (else a URI).
 _OFFLINE = {"slapadd": True, "ldif2db": True, "import-task": False}
 _PARTLY = "the database may have a part of the entries"
 _BY_ITSELF = "the server goes on with an import that it has begun"
@@ -78,13 +78,13 @@ _BY_ITSELF = "the server goes on with an import that it has begun"
     type=click.Choice(tuple(_OFFLINE)),
 )
 @option(
-    "--config PATH",
+    "--server-config config PATH",
     "With --offline: slapd.conf or the folder slapd.d; 389-DS: the instance's "
     "folder with dse.ldif.",
     type=click.Path(path_type=Path, exists=True),
 )
 @flag(
-    "-q --quick",
+    "--quick",
     "With --offline slapadd: without checks; an interrupted database is lost.",
 )
 @flag(
@@ -102,7 +102,8 @@ def load_command(ldif: Path, uri: str | None, as_json: bool, **given: Any) -> Ex
 
     \b
       ldapslam data load people.ldif ldap://ds1 -D cn=admin,dc=example,dc=com -y pw
-      ldapslam data load people.ldif --offline slapadd --config /etc/ldap/slapd.d -q
+      ldapslam data load people.ldif --offline slapadd --quick
+          --server-config /etc/ldap/slapd.d
     """
     how = given["offline"]
     _check(how, uri, given)
@@ -118,13 +119,15 @@ def _check(how: str | None, uri: str | None, given: dict[str, Any]) -> None:
         if uri is not None:
             raise click.UsageError(f"--offline {how} takes no URI: it asks no server")
         if given["config"] is None:
-            raise click.UsageError(f"--offline {how} needs --config")
+            raise click.UsageError(f"--offline {how} needs --server-config")
     else:
         check_uri(uri)
         if given["config"] is not None:
-            raise click.UsageError("--config is for --offline slapadd and ldif2db")
+            raise click.UsageError(
+                "--server-config is for --offline slapadd and ldif2db"
+            )
     if given["quick"] and how != "slapadd":
-        raise click.UsageError("-q is for --offline slapadd")
+        raise click.UsageError("--quick is for --offline slapadd")
     if given["continue_on_error"] and how in ("ldif2db", "import-task"):
         raise click.UsageError(
             f"--continue-on-error: {how} always goes on after an entry it leaves out"

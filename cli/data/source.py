@@ -35,7 +35,7 @@ source_options = add_options(
         "context of a server that has one.",
     ),
     option(
-        "-n --entries N",
+        "--entries N",
         "With a template: as in `data generate`.",
         type=click.IntRange(min=0),
     ),

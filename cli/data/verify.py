@@ -72,7 +72,7 @@ def verify_command(
 
     \b
       ldapslam data verify people.ldif ldap://ds1 -D cn=admin,dc=example,dc=com -y pw
-      ldapslam data verify people ldap://ds1 -n 10000 -D … -y …
+      ldapslam data verify people ldap://ds1 --entries 10000 -D … -y …
       ldapslam data verify ldap://supplier ldap://replica -b dc=example,dc=com
     """
     check_uri(uri)
@@ -236,7 +236,7 @@ def fingerprint_command(source: str, as_json: bool, **given: Any) -> ExitCode:
 
     \b
       ldapslam data fingerprint people.ldif --save people.population
-      ldapslam data fingerprint people -n 10000
+      ldapslam data fingerprint people --entries 10000
       ldapslam data fingerprint ldap://ds1 -D cn=admin,dc=example,dc=com -y password.txt
     """
     with (

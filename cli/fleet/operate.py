@@ -25,7 +25,8 @@ from ldapslam.base.inert import inert
 from ldapslam.cli import outcome
 from ldapslam.cli.client import Client
 from ldapslam.cli.console import json_option, put, put_json, put_result, say
-from ldapslam.cli.options import option
+from ldapslam.cli.fleet.times import positive_duration
+from ldapslam.cli.options import OptionGroups, option
 from ldapslam.cli.runs import (
     Place,
     asked,
@@ -45,7 +46,7 @@ _NS_PER_S = 1e9
 _PATIENCE_S = 60.0
 
 
-@click.command("watch")
+@click.command("watch", cls=OptionGroups)
 @run_argument
 @runs_options
 def watch_command(run_id: str, place: Place, as_json: bool) -> ExitCode:
@@ -90,8 +91,10 @@ def _shown(store: Store, run_id: str, *, as_json: bool) -> ExitCode:
     return outcome.show_outcome(summarise(store, run_id), as_json=as_json)
 
 
-@click.command("list")
-@option("-n --limit", "0 for all.", type=click.IntRange(min=0), default=20)
+@click.command("list", cls=OptionGroups)
+@option(
+    "--limit N", "This many at most; 0 for all.", type=click.IntRange(min=0), default=20
+)
 @runs_options
 def list_command(limit: int, place: Place, as_json: bool) -> None:
     """List the runs, newest first: a coordinator's, or those of this folder."""
@@ -105,7 +108,7 @@ def list_command(limit: int, place: Place, as_json: bool) -> None:
     put_table(header, rows, "no runs yet: `ldapslam run JOB` makes one")
 
 
-@click.command("show")
+@click.command("show", cls=OptionGroups)
 @run_argument
 @runs_options
 def show_command(run_id: str, place: Place, as_json: bool) -> None:
@@ -127,7 +130,7 @@ def show_command(run_id: str, place: Place, as_json: bool) -> None:
     put_result(document(run), [*field_lines(fields), *events], as_json=as_json)
 
 
-@click.command("cancel")
+@click.command("cancel", cls=OptionGroups)
 @run_argument
 @runs_options
 def cancel_command(run_id: str, place: Place, as_json: bool) -> None:
@@ -145,19 +148,19 @@ def cancel_command(run_id: str, place: Place, as_json: bool) -> None:
 @click.command("health")
 @coordinator_option
 @option(
-    "--timeout timeout_s SECONDS",
+    "--timeout timeout_ns DURATION",
     "How long to wait for the answer.",
-    type=click.FloatRange(min=0, min_open=True),
-    default=5.0,
+    parse=positive_duration,
+    default="5s",
 )
 @json_option
-def health_command(coordinator: str, timeout_s: float, as_json: bool) -> ExitCode:
+def health_command(coordinator: str, timeout_ns: int, as_json: bool) -> ExitCode:
     """Ask the coordinator whether it serves: its store takes writes.
 
     Exit code 0 when it does, 5 when it does not or cannot be reached.
     """
     with Client(coordinator) as client:
-        status = client.health(timeout_s)
+        status = client.health(timeout_ns / _NS_PER_S)
     put_result(
         {"coordinator": coordinator, "status": status}, [status], as_json=as_json
     )

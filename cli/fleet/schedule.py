@@ -17,6 +17,7 @@ from ldapslam.cli.console import put_json, put_result
 from ldapslam.cli.fleet.operate import document, field_lines, put_table
 from ldapslam.cli.fleet.times import (
     moment,
+    parse_cron,
     positive_duration,
     shown,
     shown_twice,
@@ -190,7 +191,7 @@ def maintenance_command() -> None:
 @maintenance_command.command("add")
 @option("--from begin TIME", "Begin of the one window.", parse=parse_text)
 @option("--until TIME", "End of the one window.", parse=parse_text)
-@option("--cron EXPR", "Begins of a regular window.", parse=parse_text)
+@option("--cron EXPR", "Begins of a regular window.", parse=parse_cron)
 @option(
     "--for length_ns DURATION",
     "Length of a regular window, or of one that has a --from.",
@@ -281,7 +282,9 @@ def _window_text(window: pb.MaintenanceWindow) -> str:
 
 
 @click.command("audit")
-@option("-n --limit", "0 for all.", type=click.IntRange(min=0), default=50)
+@option(
+    "--limit N", "This many at most; 0 for all.", type=click.IntRange(min=0), default=50
+)
 @client_options
 def audit_command(limit: int, coordinator: str, as_json: bool) -> None:
     """List who submitted, cancelled or scheduled what, and who was refused."""

@@ -18,11 +18,13 @@ from ldapslam.cli.fleet.operate import watch_run
 from ldapslam.cli.fleet.schedule import MISFIRES, OVERLAPS, schedule_document
 from ldapslam.cli.fleet.times import (
     moment,
+    parse_cron,
     positive_duration,
     shown_twice,
     time_zone_option,
 )
 from ldapslam.cli.options import (
+    OptionGroups,
     add_options,
     change_options,
     flag,
@@ -147,7 +149,10 @@ class Timing:
         """When the run may begin; None: at once."""
         at = self._moment("--at", self.at, now)
         if at is not None and at < now:
-            raise ConfigError(f"--at: {shown_twice(at, self.time_zone)} has passed")
+            raise ConfigError(
+                f"--at: {shown_twice(at, self.time_zone)} has passed",
+                hint="leave --at out to run now, or give a time to come, such as +30m",
+            )
         return at
 
 
@@ -176,7 +181,7 @@ _timing_options = add_options(
     option(
         "--cron EXPR",
         "Run often: minute, hour, day of month, month, day of week, as in crontab(5).",
-        parse=parse_text,
+        parse=parse_cron,
     ),
     option(
         "--every every_ns PERIOD",
@@ -213,7 +218,7 @@ _timing_options = add_options(
 )
 
 
-@click.command("submit")
+@click.command("submit", cls=OptionGroups)
 @job_argument
 @change_options
 @_timing_options

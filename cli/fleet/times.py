@@ -10,7 +10,7 @@ from ldapslam.base.errors import ConfigError
 from ldapslam.base.fault import Fault
 from ldapslam.base.time_zone import first_instant, parse_utc, reading_exists, zone_named
 from ldapslam.base.units import parse_duration
-from ldapslam.cli.options import option
+from ldapslam.cli.options import option, parse_text
 
 _HINT = (
     "write 22:30, 2026-03-01T22:30, 2026-03-01T22:30:00Z or +30m; times without an "
@@ -35,6 +35,14 @@ def positive_duration(value: str) -> int:
             "write a time such as 6h, or leave the option out",
         )
     return found
+
+
+def parse_cron(value: str) -> str:
+    """An expression of five fields, as the coordinator takes it."""
+    from ldapslam.coordinator.schedules.recurrence import check_cron
+
+    check_cron(parse_text(value))
+    return value
 
 
 def moment(option: str, text: str, zone_name: str, now: datetime) -> datetime:

@@ -12,6 +12,7 @@ from ldapslam.base.errors import ConfigError, ExitCode
 from ldapslam.base.files import write_private
 from ldapslam.cli.console import put, say
 from ldapslam.cli.measure.one_line_options import (
+    check_uri,
     compose_head,
     connection_options,
     in_words_of_options,
@@ -60,8 +61,7 @@ def new_command(uri: str, file: Path, **given: Any) -> ExitCode:
                 f"the file {str(one)!r} is there already",
                 hint="remove it, or name another one",
             )
-    if "://" not in uri:
-        raise click.UsageError(f"expected a URI such as ldap://{uri}, got {uri!r}")
+    check_uri(uri)
     job = compose_head(file.stem, [uri], given, "URI")
     stream, search = ("streams", 0), ("streams", 0, "operations", 0, "search")
     for path, value, words in (

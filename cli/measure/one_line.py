@@ -18,15 +18,15 @@ import click
 
 from ldapslam.base.errors import ExitCode
 from ldapslam.cli.composed_job import ComposedJob
-from ldapslam.cli.console import put
 from ldapslam.cli.measure.one_line_options import (
     Options,
-    common_options,
     compose,
     in_words_of_options,
+    one_line_options,
     option_of,
 )
-from ldapslam.cli.options import add_options, flag, option
+from ldapslam.cli.options import OptionGroups, flag, option
+from ldapslam.cli.submission import print_job
 from ldapslam.jobs.operations.controls import BARE_CONTROLS, CONTROLS
 
 _PATTERNS = "patterns such as uid=user.[0-9999],ou=people,…."
@@ -44,9 +44,7 @@ def run_composed(job: ComposedJob, given: Options) -> ExitCode:
         "`ldapslam run` takes this file; `ldapslam job describe` explains it.",
     )
     if given["print_job"]:
-        job.load(overrides)
-        put(job.text().rstrip("\n"))
-        return ExitCode.PASS
+        return print_job(job, overrides)
     from ldapslam.cli.measure.local_run import run_locally
 
     return run_locally(
@@ -131,7 +129,7 @@ def _search(op: _Operation) -> None:
 def _modify(op: _Operation) -> None:
     """The changes in the order of the job file's keys."""
     given = op.given
-    op.set("dn", "-b", given["entry"])
+    op.set("dn", "-e", given["entry"])
     replaced = [(name, given["value"]) for name in _names(given["attributes"])]
     replaced += [_pair("--replace", text) for text in given["replace"]]
     increments = [_pair("--increment", text) for text in given["increment"]]
@@ -141,18 +139,23 @@ def _modify(op: _Operation) -> None:
                 f"--increment: expected NAME=N, got {f'{name}={value}'!r}"
             )
     changes = {
-        "add": _grouped(_pair("--add", text) for text in given["add"]),
-        "delete": _grouped(text.partition("=")[::2] for text in given["delete"]),
+        "add": _grouped(_pair("--add-value", text) for text in given["add_value"]),
+        "delete": _grouped(text.partition("=")[::2] for text in given["delete_value"]),
         "replace": _grouped(replaced),
         "increment": {name: int(value) for name, value in increments},
     }
-    for text in given["delete"]:
+    for text in given["delete_value"]:
         if "=" not in text:  # the whole attribute
             changes["delete"][text].remove("")
     if not any(changes.values()):
         raise click.UsageError("say what to modify: -a NAME, or --replace NAME=TEXT")
     for change, attributes in changes.items():
-        words = "-a" if change == "replace" and not given["replace"] else f"--{change}"
+        words = {
+            "add": "--add-value",
+            "delete": "--delete-value",
+            "replace": "--replace" if given["replace"] else "-a",
+            "increment": "--increment",
+        }[change]
         if attributes:
             op.set(change, words, attributes)
 
@@ -169,23 +172,22 @@ def _put_entry(op: _Operation) -> None:
     entry = given["entry"] if has_entry else None
     if given["template"] is not None:
         if entry is not None:
-            raise click.UsageError("-b and --template: give one of them")
+            raise click.UsageError("-e and --template: give one of them")
         op.need("under")
         op.take("template", "under")
         return
     if entry is None or not given["attributes"]:
-        needed = "-b DN and -e NAME=TEXT, or " * has_entry
+        needed = "-e DN and -a NAME=TEXT, or " * has_entry
         raise click.UsageError(f"adds need {needed}--template FILE and --under DN")
-    values = _grouped(_pair("-e", text) for text in given["attributes"])
-    op.set("dn", "-b", entry)
+    values = _grouped(_pair("-a", text) for text in given["attributes"])
+    op.set("dn", "-e", entry)
     flat = {name: v[0] if len(v) == 1 else v for name, v in values.items()}
-    op.set("entry", "-e", flat)
+    op.set("entry", "-a", flat)
 
 
 def _bind(op: _Operation) -> None:
     given = op.given
-    name, words = ("entry", "-e") if "entry" in given else ("base", "-b")
-    dn, password = given[name], given["credentials"]
+    dn, password, words = given["entry"], given["credentials"], "-e"
     if given.get("anonymous"):
         op.take("anonymous")
     elif given.get("mechanism") is not None:
@@ -265,7 +267,7 @@ _filter_option = option(
     default="(objectClass=*)",
 )
 _scope_option = option("-s --scope SCOPE", "base, one, sub (the default), children.")
-_entry_option = option("-b --entry DN", f"The entry; {_PATTERNS}", required=True)
+_entry_option = option("-e --entry DN", f"The entry; {_PATTERNS}", required=True)
 _attributes_option = option(
     "-a --attribute attributes NAME,…",
     "Attributes to return; repeatable.",
@@ -281,8 +283,8 @@ _credentials_option = option(
 )
 
 
-@click.command("search")
-@add_options(
+@click.command("search", cls=OptionGroups)
+@one_line_options(
     _base_option,
     _scope_option,
     _filter_option,
@@ -293,14 +295,13 @@ _credentials_option = option(
     flag("--types-only", "Names without values."),
     option("--page-size N", "Page through all of the result.", type=int),
     option("--sort KEY,…", "Sorted by the server: sn,-givenName:rule."),
-    common_options,
 )
 def search_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
     """Search, as searchrate and lb do.
 
     \b
       ldapslam search ldap://ds1 -b dc=example,dc=com -f '(uid=user.[0-9999])'
-      ldapslam search ldap://ds1 -b ou=people,… -r 500 -d 60s --threshold 'p99 < 20ms'
+      ldapslam search ldap://ds1 -b ou=people,… -r 500/s -d 60s --threshold 'p99 < 20ms'
       ldapslam search ldap://ds1 ldap://ds2 -b … -c 64 -D cn=admin,… -y FILE --print-job
     """
     job = compose("search", uris, given)
@@ -313,73 +314,69 @@ def search_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
     return run_composed(job, given)
 
 
-@click.command("modify")
-@add_options(
+@click.command("modify", cls=OptionGroups)
+@one_line_options(
     _entry_option,
     option(
-        "-a --attribute attributes NAME",
+        "-a --attribute attributes NAME,…",
         "Replaced by the value of --value; repeatable.",
         multiple=True,
     ),
     _value_option,
     option("--replace NAME=TEXT", "Replace by a value.", multiple=True),
-    option("--add NAME=TEXT", "Add a value.", multiple=True),
-    option("--delete NAME[=TEXT]", "Delete it or a value.", multiple=True),
+    option("--add-value NAME=TEXT", "Add a value.", multiple=True),
+    option("--delete-value NAME[=TEXT]", "Delete it or a value.", multiple=True),
     option("--increment NAME=N", "Increment (RFC 4525).", multiple=True),
-    common_options,
 )
 def modify_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
     """Modify entries, as modrate does.
 
     \b
-      ldapslam modify ldap://ds1 -b uid=user.[0-9999],ou=people,… -a description
-      ldapslam modify ldap://ds1 -b … --replace 'mail=[random:8]@example.com' -r 50
+      ldapslam modify ldap://ds1 -e uid=user.[0-9999],ou=people,… -a description
+      ldapslam modify ldap://ds1 -e … --replace 'mail=[random:8]@example.com' -r 50/s
     """
     return _run_one("modify", _modify, uris, given)
 
 
-@click.command("add")
-@add_options(
-    option("-b --entry DN", "The new entry; patterns."),
+@click.command("add", cls=OptionGroups)
+@one_line_options(
+    option("-e --entry DN", "The new entry; patterns."),
     option(
-        "-e --set-attribute attributes NAME=TEXT",
-        "With -b: an attribute of it; repeatable, also for further values.",
+        "-a --attribute attributes NAME=TEXT",
+        "With -e: an attribute of it; repeatable, also for further values.",
         multiple=True,
     ),
     option("--template FILE", "Entries of a template (MakeLDIF's tags)."),
     option("--under DN", "With --template: their parent."),
     flag("--keep", "Leave the entries there afterwards."),
-    common_options,
 )
 def add_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
     """Add entries, as addrate does; they are removed at the end.
 
     \b
       ldapslam add ldap://ds1 --template person.template --under ou=people,… -n 10000
-      ldapslam add ldap://ds1 -b cn=[unique],ou=people,… -e objectClass=person -e sn=x
+      ldapslam add ldap://ds1 -e cn=[unique],ou=people,… -a objectClass=person -a sn=x
     """
     return _run_one("add", _add, uris, given)
 
 
-@click.command("delete")
-@add_options(_entry_option, common_options)
+@click.command("delete", cls=OptionGroups)
+@one_line_options(_entry_option)
 def delete_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
     """Delete entries that are there; nothing brings them back.
 
     \b
-      ldapslam delete ldap://ds1 -b uid=user.[0:9999],ou=people,… -n 10000
+      ldapslam delete ldap://ds1 -e uid=user.[0:9999],ou=people,… -n 10000
     """
     return _run_one(
-        "delete", lambda op: op.set("dn", "-b", given["entry"]), uris, given
+        "delete", lambda op: op.set("dn", "-e", given["entry"]), uris, given
     )
 
 
-@click.command("bind")
-@add_options(
-    option(
-        "-b --base DN",
-        "The DN that binds; patterns. With -f: the base of the searches before.",
-    ),
+@click.command("bind", cls=OptionGroups)
+@one_line_options(
+    option("-e --entry DN", "The DN that binds; patterns."),
+    option("-b --base DN", "With -f: the base of the searches before."),
     option(
         "-f --filter FILTER",
         "Search first, then bind as the entry found, as authrate does.",
@@ -387,14 +384,13 @@ def delete_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
     _scope_option,
     _credentials_option,
     flag("--anonymous", "Bind anonymously."),
-    option("--mechanism MECH", "SASL binds; -b is then the authcid."),
-    common_options,
+    option("--mechanism MECH", "SASL binds; -e is then the authcid."),
 )
 def bind_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
     """Measure binds, or a search and then a bind, as authrate does.
 
     \b
-      ldapslam bind ldap://ds1 -b uid=user.[0-9999],ou=people,… --credentials password
+      ldapslam bind ldap://ds1 -e uid=user.[0-9999],ou=people,… --credentials password
       ldapslam bind ldap://ds1 -b ou=people,… -f '(uid=user.[0-9999])' --credentials …
     """
     if given["filter"] is None:
@@ -430,8 +426,8 @@ def _run_one(
     return run_composed(job, given)
 
 
-@click.command("mix")
-@add_options(
+@click.command("mix", cls=OptionGroups)
+@one_line_options(
     *(
         option(
             f"--{kind.replace('_', '-')} W",
@@ -455,7 +451,6 @@ def _run_one(
     _credentials_option,
     option("--template FILE", "Template of the entries of adds."),
     option("--under DN", "Parent of the entries of adds."),
-    common_options,
 )
 def mix_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
     """Mix operations by weight, as SLAMD's MixedLoad does.

@@ -7,8 +7,7 @@ Names are those of ldapsearch and of the rate tools where those agree (-b, -s, -
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,16 @@ from ldapslam.base.errors import LdapSlamError
 from ldapslam.cli.composed_job import ComposedJob
 from ldapslam.cli.console import json_option
 from ldapslam.cli.measure.run import agents_option, out_option
-from ldapslam.cli.options import add_options, flag, option, set_option
+from ldapslam.cli.options import (
+    Command,
+    Decorator,
+    add_options,
+    flag,
+    grouped,
+    option,
+    print_job_option,
+    set_option,
+)
 
 Options = dict[str, Any]
 
@@ -38,16 +46,20 @@ def _no_password(_: click.Context, __: click.Parameter, value: str | None) -> No
 def _uris(
     _: click.Context, __: click.Parameter, value: tuple[str, ...]
 ) -> tuple[str, ...]:
-    strangers = [uri for uri in value if "://" not in uri]
-    if strangers:
-        raise click.UsageError(
-            f"expected URIs such as ldap://ds1.example.com, got {strangers[0]!r}"
-        )
+    for uri in value:
+        check_uri(uri)
     return value
 
 
+def check_uri(uri: str) -> None:
+    """UsageError for a host that is written without a scheme."""
+    if "://" not in uri:
+        raise click.UsageError(f"expected a URI, got {uri!r}: write ldap://{uri}")
+
+
 #: The bind of connections, and TLS.
-connection_options = add_options(
+authentication_options = grouped(
+    "Authentication",
     option("-D --bind-dn DN", "Bind connections as this DN."),
     option(
         "-y --password-file FILE",
@@ -59,14 +71,21 @@ connection_options = add_options(
     option("-U --authcid ID", "SASL: the identity that authenticates."),
     option("-X --authzid ID", "SASL: the identity to act as."),
     option("--realm REALM", "SASL: the realm."),
-    flag("-Z --start-tls", "StartTLS before the bind."),
-    option("--ca-file FILE", "PEM file of the trusted authorities."),
-    option("--cert-file FILE", "PEM file of our certificate."),
-    option("--key-file FILE", "PEM file of its key."),
-    flag("--no-verify", "Do not check the server's certificate and name."),
+)
+connection_options = add_options(
+    authentication_options,
+    grouped(
+        "Connection",
+        flag("-Z --start-tls", "StartTLS before the bind."),
+        option("--ca-file FILE", "PEM file of the trusted authorities."),
+        option("--cert-file FILE", "PEM file of our certificate."),
+        option("--key-file FILE", "PEM file of its key."),
+        flag("--no-verify", "Do not check the server's certificate and name."),
+    ),
 )
 #: What `run` has too, and --print-job.
-run_options = add_options(
+run_options = grouped(
+    "Run and output",
     option("--seed N", "Seed of all random values.", type=int),
     option(
         "--threshold thresholds EXPR",
@@ -74,23 +93,14 @@ run_options = add_options(
         "Repeatable.",
         multiple=True,
     ),
-    flag("--print-job", "Print the job file and run nothing."),
+    print_job_option,
     agents_option,
     set_option,
     out_option,
     json_option,
 )
-#: URI… and the options of every one-line command.
-common_options = add_options(
-    click.argument(
-        *("uris",),
-        metavar="URI…",
-        nargs=-1,
-        required=True,
-        is_eager=True,
-        callback=_uris,
-    ),
-    connection_options,
+load_options = grouped(
+    "Load",
     option(
         "-c --clients N",
         "Clients, each with a connection; with -r: connections.",
@@ -99,7 +109,7 @@ common_options = add_options(
     ),
     option(
         "-r --rate RATE",
-        "Open loop: arrivals per second (500, 2k/s, 90/m), whether or not the server "
+        "Open loop: arrivals (500/s, 2k/s, 90/m), whether or not the server "
         "keeps up. Without it, closed loop: each client sends its next request after "
         "the response to the previous one.",
     ),
@@ -126,25 +136,52 @@ common_options = add_options(
     option("--warm-up TIME", "Full load before the measurement."),
     option("--cool-down TIME", "Full load after it."),
     option("--interval TIME", "Length of a line of figures: 1s."),
-    option(
-        "--reconnect-every N|TIME",
-        "A new connection after this many operations, or this time.",
+)
+#: URI… and the options of every one-line command.
+common_options = add_options(
+    click.argument(
+        *("uris",),
+        metavar="URI…",
+        nargs=-1,
+        required=True,
+        is_eager=True,
+        callback=_uris,
     ),
-    option("--connect-timeout TIME", "Longest set-up of a connection."),
-    option("--request-timeout TIME", "Longest wait for an answer."),
-    option(
-        "--expect CODE,…",
-        "Result codes that are no failures, such as noSuchObject.",
-        multiple=True,
+    load_options,
+    connection_options,
+    grouped(
+        "Connection",
+        option(
+            "--reconnect-every N|TIME",
+            "A new connection after this many operations, or this time.",
+        ),
+        option("--connect-timeout TIME", "Longest set-up of a connection."),
+        option("--request-timeout TIME", "Longest wait for an answer."),
     ),
-    option(
-        "-J --control controls OID[:critical[:value]]",
-        "A request control, or its name (manage_dsa_it); ::base64 for a binary value. "
-        "Repeatable.",
-        multiple=True,
+    grouped(
+        "Requests",
+        option(
+            "--expect CODE,…",
+            "Result codes that are no failures, such as noSuchObject.",
+            multiple=True,
+        ),
+        option(
+            "-J --control controls CONTROL",
+            "A request control: OID[:critical[:value]], ::base64 for a binary value; "
+            "or its name (manage_dsa_it). Repeatable.",
+            multiple=True,
+        ),
     ),
     run_options,
 )
+
+
+def one_line_options(*own: Decorator) -> Callable[[Command], Command]:
+    """The options of a one-line command: those of its operation, then the common
+    ones."""
+    return add_options(grouped("Operation", *own), common_options)
+
+
 #: Short options of fields; that of another one is its name.
 _SHORT = {
     **{"authcid": "-U", "authzid": "-X", "clients": "-c", "count": "-n"},
@@ -194,7 +231,7 @@ def put_tail(job: ComposedJob, given: Options) -> None:
     """The fields of --seed and --threshold."""
     _put_given(job, (), given, "seed")
     for number, threshold in enumerate(given["thresholds"]):
-        job.put(("thresholds", number), _threshold(threshold), "--threshold")
+        job.put(("thresholds", number), threshold, "--threshold")
 
 
 def _put_given(
@@ -256,25 +293,12 @@ def _put_load(job: ComposedJob, given: Options) -> None:
     why = "is for a closed loop: with -r, arrivals do not wait"
     _refuse(given, ("think_time",), why)
     if (rate := given["rate"]) is not None:
-        # a bare number is per second, as it is for every rate tool
-        per_s = f"{rate}/s" if re.fullmatch(r"[\d.]+[kM]?", rate) else rate
-        job.put((*load, "open", "rate"), per_s, "-r")
+        job.put((*load, "open", "rate"), rate, "-r")
     if given["rate_file"] is not None:
         job.put((*load, "open", "stages", "file"), given["rate_file"], "--rate-file")
     _put_given(job, (*load, "open"), given, "arrivals")
     job.put((*load, "open", "connections"), given["clients"], "-c")
     _put_given(job, (*load, "open"), given, "in_flight")
-
-
-def _threshold(text: str) -> str:
-    """`p99 < 5ms` is a response time's, of every operation."""
-    given = re.split(r"(?=[<>=])", text, maxsplit=1)[0]
-    subject = given.strip()
-    if re.fullmatch(r"(p\d+(_\d+)?|mean|min|max)", subject):
-        subject = f"response_time.{subject}"
-    if subject.count(".") < 2:
-        subject = f"*.*.{subject}"
-    return f"{subject} {text[len(given) :]}".strip()
 
 
 _WORDS = (

@@ -24,7 +24,7 @@ from ldapslam.cli.measure.one_line_options import (
     put_tail,
     run_options,
 )
-from ldapslam.cli.options import FILE, flag, option, parse_pair
+from ldapslam.cli.options import FILE, OptionGroups, flag, option, parse_pair
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.plan import agent_plan
 from ldapslam.jobs.rates.arrivals import AS_FAST_AS_POSSIBLE
@@ -71,7 +71,7 @@ _credentials_option = option(
     default="description",
 )
 @option(
-    "-o --output FILE",
+    "-o --out output FILE",
     "The job file; stdout when left out. Its feeds and rates go to the same folder.",
     type=FILE,
 )
@@ -114,7 +114,7 @@ def analyse_command(
         say(f"hint: the job's target is {_EXAMPLE_URI}; name yours with -H URI")
 
 
-@replay_command.command("run")
+@replay_command.command("run", cls=OptionGroups)
 @_logs_argument
 @_target_option
 @option(
@@ -126,9 +126,11 @@ def analyse_command(
 @option("-d --duration TIME", "End after this time; without it, with the log.")
 @_credentials_option
 @flag("--bind-as-configured", "Bind as -D, not as the log's DNs.")
-@option("--modify NAME", "Modifies replace this attribute by random text.")
 @option(
-    "--add NAME=TEXT",
+    "--modify-attribute modify NAME", "Modifies replace this attribute by random text."
+)
+@option(
+    "--add-attribute add NAME=TEXT",
     "Adds add entries with these attributes; repeatable.",
     multiple=True,
     parse=parse_pair,
@@ -145,8 +147,8 @@ def run_command(logs: tuple[Path, ...], **given: Any) -> ExitCode:
 
     \b
       ldapslam replay run slapd.log -H ldap://test1
-      ldapslam replay run access* -H ldap://test1 --speed 10x --modify description
-          -D cn=admin,… -y FILE
+      ldapslam replay run access* -H ldap://test1 --speed 10x -D cn=admin,… -y FILE
+          --modify-attribute description
     """
     if not given["uris"]:
         raise click.UsageError("name the directory: -H URI")
@@ -184,8 +186,8 @@ def _put_options(job: ComposedJob, logs: Sequence[Path], given: dict[str, Any]) 
         (("skip",), given["skip"], "--skip"),
         (("binds", "as_configured"), as_configured, "--bind-as-configured"),
         (("binds", "password"), given["credentials"], "--credentials"),
-        (("modifies", "attribute"), given["modify"], "--modify"),
-        (("adds", "entry"), entry or None, "--add"),
+        (("modifies", "attribute"), given["modify"], "--modify-attribute"),
+        (("adds", "entry"), entry or None, "--add-attribute"),
         (("deletes",), given["deletes"], "--deletes"),
         (("renames",), given["renames"], "--renames"),
     ):

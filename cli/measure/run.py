@@ -17,6 +17,7 @@ from ldapslam.cli.options import (
     metrics_option,
     option,
     otlp_option,
+    print_job_option,
 )
 
 #: What every command that runs a job here has.
@@ -26,7 +27,7 @@ agents_option = option(
     type=click.IntRange(1, 256),
 )
 out_option = option(
-    "--out DIR",
+    "-o --out DIR",
     f"Folder of the results; {RUNS_FOLDER}/RUN_ID when left out.",
     type=FOLDER,
 )
@@ -41,6 +42,7 @@ out_option = option(
 )
 @agents_option
 @change_options
+@print_job_option
 @out_option
 @metrics_option
 @otlp_option
@@ -63,6 +65,7 @@ def run_command(
     out: Path | None,
     metrics: tuple[str, int] | None,
     otlp: str | None,
+    print_job: bool,
     cleanup: str | None,
     spool: Path | None,
     as_json: bool,
@@ -82,11 +85,15 @@ def run_command(
         raise click.UsageError("give a JOB to run, or --cleanup RUN")
     if spool is not None:
         raise click.UsageError("--spool goes with --cleanup")
+    from ldapslam.cli import submission
+
+    source = submission.JobFile(job_file)
+    if print_job:
+        return submission.print_job(source, overrides)
     from ldapslam.cli.measure.local_run import run_locally
-    from ldapslam.cli.submission import JobFile
 
     return run_locally(
-        *(JobFile(job_file), agents, overrides, out),
+        *(source, agents, overrides, out),
         as_json=as_json,
         metrics=metrics,
         otlp=otlp,

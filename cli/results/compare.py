@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING
 import click
 
 from ldapslam.base.errors import ConfigError, ExitCode
-from ldapslam.cli.client import complete_any_run
 from ldapslam.cli.console import put_result, say
-from ldapslam.cli.options import option
-from ldapslam.cli.runs import Place, runs_options, store_of
+from ldapslam.cli.options import OptionGroups, option
+from ldapslam.cli.runs import Place, complete_run, runs_options, store_of
 from ldapslam.reports.comparing.comparison import Side, compare_sides
 from ldapslam.reports.comparing.tables import document_of, tables_of
 from ldapslam.reports.document import Table, column, table
@@ -31,9 +30,9 @@ _LETTERS = 26
 _JOURNAL = "runs.jsonl"
 
 
-@click.command("compare")
+@click.command("compare", cls=OptionGroups)
 @click.argument(
-    "sides", metavar="SIDE SIDE...", nargs=-1, shell_complete=complete_any_run
+    "sides", metavar="SIDE SIDE...", nargs=-1, shell_complete=complete_run
 )
 @option(
     "--include-invalid",

@@ -28,7 +28,7 @@ _RESULT = "result.json"
 @click.argument(
     "places", metavar="[PLACE...]", nargs=-1, type=click.Path(path_type=Path)
 )
-@option("--job jobs NAME", "Only runs of this job; repeatable.", multiple=True)
+@option("--only-job jobs NAME", "Only runs of this job; repeatable.", multiple=True)
 @option("--store URL", "Runs of a store: its file, URL, or a run's folder.")
 @option("--out DIR", "Folder of the reports.", type=FOLDER, default=Path("history"))
 @json_option

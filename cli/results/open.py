@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from ldapslam.cli.console import put_result, say
-from ldapslam.cli.options import RUNS_FOLDER
+from ldapslam.cli.options import RUNS_FOLDER, OptionGroups
 from ldapslam.cli.outcome import report
 from ldapslam.cli.runs import LATEST, Place, run_argument_of, runs_options, store_of
 
@@ -20,7 +20,7 @@ _PAGES = ("report.html", "study.html", "capacity.html", "gate.html", "history.ht
 _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY")
 
 
-@click.command("open")
+@click.command("open", cls=OptionGroups)
 @run_argument_of(default=LATEST)
 @runs_options
 def open_command(run_id: str, place: Place, as_json: bool) -> None:

@@ -8,14 +8,20 @@ from pathlib import Path
 import click
 
 from ldapslam.cli.console import put_result, say
-from ldapslam.cli.options import FOLDER, RUNS_FOLDER, format_option, option
+from ldapslam.cli.options import (
+    FOLDER,
+    RUNS_FOLDER,
+    OptionGroups,
+    format_option,
+    option,
+)
 from ldapslam.cli.outcome import report
 from ldapslam.cli.runs import Place, run_argument, runs_options, store_of
 from ldapslam.results.records import FINAL_STATES
 
 
-@click.command("report")
-@any_run_argument
+@click.command("report", cls=OptionGroups)
+@run_argument
 @format_option
 @option(
     "--out DIR", f"Where to write; {RUNS_FOLDER}/RUN_ID when left out.", type=FOLDER

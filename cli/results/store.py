@@ -121,7 +121,7 @@ def vacuum_command(url: str, as_json: bool) -> None:
 
 @store_command.command("prune")
 @option(
-    "--keep before_utc AGE",
+    "--keep-for before_utc AGE",
     "Keep runs that ended within this time, such as 90d, 12w or 36h.",
     parse=_parse_age,
 )
@@ -144,13 +144,14 @@ def prune_command(
 ) -> None:
     """Remove old runs, with all that was measured in them.
 
-    With both --keep and --keep-runs a run goes that neither of them keeps. Runs that
-    have not ended stay, and those that another one waits for. The record of a
+    With both --keep-for and --keep-runs a run goes that neither of them keeps. Runs
+    that have not ended stay, and those that another one waits for. The record of a
     schedule's times goes with them, except its latest 1,000.
     """
     if before_utc is None and keep_runs is None and audit_utc is None:
         raise ConfigError(
-            "nothing says which runs to keep", hint="give --keep 90d or --keep-runs 100"
+            "nothing says which runs to keep",
+            hint="give --keep-for 90d or --keep-runs 100",
         )
     runs: list[RunRecord] = []
     times = entries = 0

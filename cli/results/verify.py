@@ -23,7 +23,7 @@ from ldapslam.base.errors import (
     RunNotFound,
 )
 from ldapslam.cli.console import error_document, exit_code_of, put_result
-from ldapslam.cli.options import FILE, STORE_NAME, option
+from ldapslam.cli.options import FILE, STORE_NAME, OptionGroups, option
 from ldapslam.cli.runs import Place, run_argument, runs_options, store_of
 from ldapslam.cli.security import current_security
 from ldapslam.transport.messages import build_version
@@ -43,8 +43,8 @@ _CHANGED = (
 )
 
 
-@click.command("verify")
-@any_run_argument
+@click.command("verify", cls=OptionGroups)
+@run_argument
 @option(
     "--ca FILE",
     "Certificate of the fleet's authority (PEM): the run must be signed by one of its "
@@ -237,10 +237,16 @@ def _of_file(path: Path) -> tuple[Mapping[str, Any], list[str]]:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
     except (ValueError, KeyError, TypeError) as error:
         raise NotAsJudged(
-            f"{path} is no result of a judged run: {error}",
+            f"{path} is no result of a judged run: {_why(error)}",
             hint="give the folder of a run, or its result.json, as `ldapslam run` and "
             "`ldapslam report` write them",
         ) from error
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, json.JSONDecodeError | UnicodeDecodeError):
+        return "it is not JSON"
+    return f"{error}"
 
 
 def _authorities(ca: Path | None) -> Sequence[x509.Certificate]:

@@ -28,6 +28,7 @@ from ldapslam.base.process import leave_no_core_dump
 from ldapslam.cli.console import announce, put
 from ldapslam.cli.options import (
     FOLDER,
+    OptionGroups,
     add_options,
     flag,
     metrics_option,
@@ -99,7 +100,7 @@ def _parse_scratch(value: Path) -> Path:
     return value
 
 
-@click.command("coordinator")
+@click.command("coordinator", cls=OptionGroups)
 @option(
     "--listen HOST:PORT",
     "Where agents and operators connect; also unix:PATH; repeatable.",
@@ -308,7 +309,7 @@ _limit_options = add_options(
 _OWN_SETTINGS = ("labels", "workers", "realtime", "max_runs", "restricted")
 
 
-@click.command("agent")
+@click.command("agent", cls=OptionGroups)
 @coordinator_option
 @option(
     "--name",

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import click
 
 from ldapslam.base.errors import ConfigError
-from ldapslam.cli.client import complete_any_run, operator_name
+from ldapslam.cli.client import operator_name
 from ldapslam.cli.console import json_option, put_result
 from ldapslam.cli.options import FILE, STORE_NAME, flag
-from ldapslam.cli.runs import Place, runs_options, store_of
+from ldapslam.cli.runs import Place, complete_run, runs_options, store_of
 from ldapslam.results.records import utc_text
 from ldapslam.results.store import Store
 
@@ -39,7 +39,7 @@ def baseline_command() -> None:
     metavar="RUN...",
     nargs=-1,
     required=True,
-    shell_complete=complete_any_run,
+    shell_complete=complete_run,
 )
 @flag("--promote", "Take the place of the baseline that FILE has; it is remembered.")
 @runs_options

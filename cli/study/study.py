@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _NS_PER_S = 10**9
 
 coordinator_option = option(
-    "--coordinator ADDRESS",
+    "--coordinator HOST:PORT",
     "Have the fleet of this coordinator make the runs; on this host when left out.",
 )
 

@@ -85,6 +85,8 @@ class Section(BaseModel):
     at_least_one: ClassVar[tuple[str, ...]] = ()
     #: Key -> another one that must be given with it.
     needs: ClassVar[Mapping[str, str]] = {}
+    #: The key that has attributes of an entry below it, if there is one.
+    attributes_key: ClassVar[str] = ""
     #: What the keys of `exactly_one` are called in messages.
     choice_noun: ClassVar[str] = "key"
     #: The methods marked with @checked.

@@ -244,7 +244,9 @@ def parts_of(text: str) -> tuple[str, str, str]:
         raise wrong(text, "it has no comparison")
     about, comparison, value = match.groups()
     if comparison not in COMPARISONS:
-        raise wrong(text, f"unknown comparison {comparison!r}", _known(COMPARISONS))
+        meant = comparison[::-1]
+        hint = f"write {meant}" if meant in COMPARISONS else _known(COMPARISONS)
+        raise wrong(text, f"unknown comparison {comparison!r}", hint)
     return about, comparison, value
 
 
@@ -306,6 +308,8 @@ def parse_subject(text: str) -> Subject:
             raise Fault(f"{got(name)} is not a name")
     if metric not in METRICS:
         hint = did_you_mean(metric, METRICS, "metrics")
+        if re.fullmatch(r"p\d+(_\d+)?", metric):
+            hint = _known(STATISTICS)
         raise Fault(f"unknown metric {metric!r}", hint)
     if metric in STREAM_METRICS and operation != "*":
         raise Fault(
@@ -333,7 +337,7 @@ def _whole(text: str) -> list[str]:
     """Stream, operation, metric and statistics of a subject, of which the first may be
     left out, and `response_time` before its statistic."""
     parts = text.split(".")
-    if "_".join(parts[-2:]) in STATISTICS:  # p99.9, as reports have it
+    if re.fullmatch(r"p\d+_\d+", "_".join(parts[-2:])):  # p99.9, as reports have it
         parts[-2:] = ["_".join(parts[-2:])]
     if len(parts) > 2 and parts[2] in METRICS:
         return parts
@@ -347,6 +351,8 @@ def _whole(text: str) -> list[str]:
         tail.insert(0, "response_time")
     elif len(parts) > 2:
         return parts
+    elif len(parts) == 1 and re.fullmatch(r"p\d+(_\d+)?", parts[0]):
+        raise Fault(f"unknown statistic {parts[-1]!r}", _known(STATISTICS))
     else:
         problem = f"{text!r} does not name a stream, operation and metric"
         raise Fault(problem, _in_our_words(parts))
@@ -366,6 +372,9 @@ def _statistic_meant(word: str, statistics: tuple[str, ...]) -> str:
 
 def _in_our_words(parts: list[str]) -> str | None:
     """A hint, where a word of other tools stands for a metric or a statistic."""
+    parts = [re.sub(r"^p\((\d+)\)$", r"p\1", part) for part in parts]
+    if parts[-1] in STATISTICS:
+        return f"write {parts[-1]!r}"
     meant = [SAME_AS.get(part, part) for part in parts]
     if meant != parts and (meant[0] in METRICS or meant[-1] in STATISTICS):
         return f"write {'.'.join(meant)!r}"

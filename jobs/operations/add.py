@@ -328,6 +328,7 @@ class Add(OperationBody):
     kind: ClassVar[str] = "add"
     response_tag: ClassVar[int] = 0x69
     is_needed_done: ClassVar[bool] = True
+    attributes_key: ClassVar[str] = "entry"
     exactly_one: ClassVar[tuple[str, ...]] = ("dn", "template")
     needs: ClassVar[Mapping[str, str]] = {"dn": "entry", "template": "under"}
 

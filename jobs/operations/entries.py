@@ -109,6 +109,7 @@ class Modify(_EntryWrite):
 
     kind: ClassVar[str] = "modify"
     response_tag: ClassVar[int] = 0x67
+    attributes_key: ClassVar[str] = "replace"
     at_least_one: ClassVar[tuple[str, ...]] = tuple(_CHANGES)
 
     add: dict[AttributeName, SomeValues] = Field(default_factory=dict)

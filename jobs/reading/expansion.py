@@ -18,13 +18,22 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from ldapslam.base.fault import Fault, expected, got, one_of, unknown
+from ldapslam.base.fault import (
+    SAME_AS,
+    Fault,
+    did_you_mean,
+    expected,
+    got,
+    one_of,
+    unknown,
+)
 from ldapslam.jobs.fields.context import Reading
 from ldapslam.jobs.fields.sections import (
     UNION_TAG,
     Section,
     field_of,
     field_text,
+    fields_of,
     keys_of,
     section_in,
 )
@@ -52,7 +61,12 @@ def explain(detail: ErrorDetails, root: type[Section] = Job) -> Finding:
     raised = context.get("error")
     if isinstance(raised, Fault):
         return Finding(path, raised, at_key)
-    return Finding(path, _fault(kind, value, context, detail["msg"]), at_key)
+    fault = _fault(kind, value, context, detail["msg"])
+    if isinstance(value, int) and kind.startswith(("model", "dict")):
+        section = _section_at(path, root)
+        if section and field_of(section, "count"):
+            fault.hint = f"write {path[-1]}: {{count: {value}}}"
+    return Finding(path, fault, at_key)
 
 
 #: What was wanted, by pydantic's type of an error.
@@ -72,7 +86,10 @@ _WANTED = {
 def _fault(kind: str, value: Any, context: Mapping[str, Any], message: str) -> Fault:
     hint: str | None = None
     if kind == "literal_error":
-        return expected(context["expected"].replace("'", "").lower(), value)
+        words = context["expected"].replace("'", "").lower()
+        meant = SAME_AS.get(value.lower()) if isinstance(value, str) else None
+        hint = f"write {meant}" if meant and meant in words.split() else None
+        return expected(words.removesuffix(" "), value, hint)
     if kind == "string_pattern_mismatch":
         hint = "letters, digits, - and _, beginning with a letter or digit; at most 64"
         return expected("a name", value, hint)
@@ -85,7 +102,10 @@ def _fault(kind: str, value: Any, context: Mapping[str, Any], message: str) -> F
             hint = f"write [{', '.join(words)}]" if are_plain else "write [ ] around it"
         return expected("a list", value, hint)
     if kind.startswith("int_"):
-        hint = "without quotes" if isinstance(value, str) and value.isdigit() else None
+        number = (
+            re.match(r"\s*(\d+)(?![\d.])", value) if isinstance(value, str) else None
+        )
+        hint = f"write {number[1]}, without quotes or a unit" if number else None
         return expected("a whole number", value, hint)
     return expected(message[:1].lower() + message[1:], value)
 
@@ -100,7 +120,28 @@ def _unknown_key(path: Path, value: Any, root: type[Section]) -> Fault:
             f"unknown key {key!r}",
             "quote a DN within { }, where a comma ends a value that is not quoted",
         )
-    return unknown("key", key, known)
+    fault = unknown("key", key, known)
+    if section and (meant := SAME_AS.get(key.lower(), key)) not in known:
+        if inner := _key_below(section, meant):
+            fault.hint = f"it is a key of `{inner}`: {inner}: {{{meant}: …}}"
+            if len(path) == 1:
+                fault.hint += f", or --set {inner}.{meant}=…"
+        elif section.attributes_key:
+            holder = section.attributes_key
+            fault.hint = (
+                f"attributes stand below `{holder}`: {holder}: {{{key}: …}}; "
+                f"{did_you_mean(key, known)}"
+            )
+    return fault
+
+
+def _key_below(section: type[Section], key: str) -> str | None:
+    """The first section below this one that has the key."""
+    for name, info in fields_of(section):
+        inner = section_in(info.annotation)
+        if inner and key in keys_of(inner):
+            return name
+    return None
 
 
 def field_hint(path: Path, root: type[Section] = Job) -> str | None:

@@ -313,9 +313,22 @@ def _syntax_fault(
         hint = "quote a text with ': ' in it, and indent the keys of a mapping alike"
     elif "tab character" in problem or _is_tab(text, position):
         return Fault("a tab where YAML wants spaces", "indent with spaces")
+    elif before := _without_space(text, position):
+        key, value = before
+        hint = f"write a space after the colon: {key}: {value}"
+    elif "expected ',' or" in problem:
+        hint = "close the [ or {, and quote a text that has one of [ ] { } , in it"
     elif "cannot start any token" in problem:
         hint = "quote a text that begins with a special character"
     return Fault(f"not YAML: {problem}", hint)
+
+
+def _without_space(text: bytes | str, position: Position) -> tuple[str, str] | None:
+    """Key and value of the line before, where nothing parts them."""
+    content = text if isinstance(text, str) else text.decode("utf-8", "replace")
+    lines = content.splitlines()[: (position.line or 1) - 1]
+    match = re.fullmatch(r"[\s-]*([a-z_]+):([^\s/].*)", lines[-1]) if lines else None
+    return match and (match[1], match[2])
 
 
 def _is_tab(text: bytes | str, position: Position) -> bool:

@@ -182,7 +182,7 @@ def test_runs_are_listed_newest_first_and_shown_by_prefix_or_latest(
     assert runs[0]["state"] == "finished"
     assert isinstance(runs[0]["planned_ns"], int)
 
-    code, out, _ = fleet.call("list", "-n", "1")
+    code, out, _ = fleet.call("list", "--limit", "1")
     assert code == 0
     assert run_id in out
     for name in (run_id, run_id[:-1], "latest"):

@@ -63,7 +63,7 @@ def offline(program: str, conf: Path, *arguments: str | Path) -> str:
 
 def test_command_writes_the_file_and_says_what_it_made(tmp_path: Path) -> None:
     done = ldapslam(
-        *("data", "generate", "people", "-n", "2000", "-o", "p.ldif", "--json"),
+        *("data", "generate", "people", "--entries", "2000", "-o", "p.ldif", "--json"),
         *("--dn-file", "dns", "--bind-file", "binds", "--filter-file", "filters"),
         *("--filter", "uid:eq", "--constant", "suffix=o=test", "--seed", "7"),
         cwd=tmp_path,
@@ -92,14 +92,14 @@ def test_files_with_passwords_are_their_owners_alone(tmp_path: Path) -> None:
 
 
 def test_without_a_file_the_entries_go_to_stdout(tmp_path: Path) -> None:
-    done = ldapslam("data", "generate", "people", "-n", "5", "--threads", "2")
+    done = ldapslam("data", "generate", "people", "--entries", "5", "--threads", "2")
     assert done.returncode == 0
     assert len(parse_ldif(done.stdout.encode())) == 7
     assert "7 entries" in done.stderr
 
 
 def test_reader_of_stdout_may_leave(tmp_path: Path) -> None:
-    arguments = [*COMMAND, "data", "generate", "people", "-n", "100000000"]
+    arguments = [*COMMAND, "data", "generate", "people", "--entries", "100000000"]
     with subprocess.Popen(
         arguments,
         stdout=subprocess.PIPE,
@@ -116,7 +116,7 @@ def test_reader_of_stdout_may_leave(tmp_path: Path) -> None:
 
 
 def test_no_file_is_made_when_the_reader_of_stdout_leaves(tmp_path: Path) -> None:
-    arguments = ["data", "generate", "people", "-n", "200000"]
+    arguments = ["data", "generate", "people", "--entries", "200000"]
     with subprocess.Popen(
         [*COMMAND, *arguments, "--dn-file", "dns", "--bind-file", "binds"],
         stdout=subprocess.PIPE,
@@ -135,7 +135,7 @@ def test_no_file_is_made_when_the_reader_of_stdout_leaves(tmp_path: Path) -> Non
 
 
 def test_interrupt_leaves_no_file_behind(tmp_path: Path) -> None:
-    arguments = ("data", "generate", "people", "-n", "900000000", "-o", "p.ldif")
+    arguments = ("data", "generate", "people", "--entries", "900000000", "-o", "p.ldif")
     (tmp_path / "out").mkdir()
     with Running(
         *arguments, "--dn-file", tmp_path / "out" / "dns", cwd=tmp_path
@@ -160,7 +160,7 @@ def test_a_reader_that_reads_nothing_holds_no_interrupt_up(
     writer = os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
     try:
         with Running(
-            *("data", "generate", "people", "-n", "900000000", "-o", "entries"),
+            *("data", "generate", "people", "--entries", "900000000", "-o", "entries"),
             cwd=tmp_path,
         ) as command:
             while select.select([], [writer], [], 0.05)[1]:
@@ -178,7 +178,7 @@ def test_a_reader_that_reads_nothing_holds_no_interrupt_up(
         (["poeple"], "there is no template file 'poeple'"),
         (["people", "--constant", "x"], "--constant: expected NAME=VALUE"),
         (["people", "--constant", "x=1"], "unknown constant 'x'"),
-        (["people", "--filter", "uid:eq"], "--filter and --filter-file go together"),
+        (["people", "--filter-types", "uid:eq"], "--filter-types and --filter-file go together"),
         (["people", "--filter", "uid:is"], "--filter: unknown type of filter 'is'"),
         (["people", "--json"], "--json and the LDIF both want stdout"),
         (["people", "-o", "x", "--dn-file", "x"], "two outputs go to 'x'"),

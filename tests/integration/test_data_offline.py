@@ -51,13 +51,13 @@ def spoilt(text: str) -> str:
 def test_slapadd(slapd: Lab, tmp_path: Path) -> None:
     ldif = tmp_path / "people.ldif.gz"
     ldif.write_bytes(gzip.compress(population(PEOPLE).encode()))
-    offline = ("--offline", "slapadd", "--config", slapd.supplier.folder / "slapd.conf")
+    offline = ("--offline", "slapadd", "--server-config", slapd.supplier.folder / "slapd.conf")
     refused = load(ldif, *offline)
     assert refused["exit_code"] == 6
     pid = slapd.supplier.pid
     assert f"the database of '{SUFFIX}' is open in process {pid}" in refused["stderr"]
     slapd.stop(slapd.supplier)
-    result = load(ldif, *offline, "-q")
+    result = load(ldif, *offline, "--quick")
     assert (result["exit_code"], result["is_success"]) == (0, True)
     assert result["entries_in_file"] == ENTRIES
     assert result["entries_per_s"] > 0
@@ -76,7 +76,7 @@ def test_slapadd_goes_on(slapd: Lab, tmp_path: Path) -> None:
     ldif.write_text(spoilt(population(PEOPLE).replace("loaded", "more")))
     slapd.stop(slapd.supplier)
     config = slapd.supplier.folder / "slapd.conf"
-    offline = ("--offline", "slapadd", "--config", config)
+    offline = ("--offline", "slapadd", "--server-config", config)
     result = load(ldif, *offline, "--continue-on-error")
     assert result["exit_code"] == 1
     assert (result["entries_in_file"], result["skipped"]) == (ENTRIES + 1, 1)
@@ -100,7 +100,7 @@ def test_import_task_and_ldif2db(ds389: Lab, tmp_path: Path) -> None:
     assert (found["is_equal"], found["compared"]) == (True, ENTRIES + 1)
     assert found["found"]["fingerprint"] == result["fingerprint"]["sha256"]
 
-    offline = ("--offline", "ldif2db", "--config", ds389.supplier.folder / "config")
+    offline = ("--offline", "ldif2db", "--server-config", ds389.supplier.folder / "config")
     refused = load(ldif, *offline)
     assert refused["exit_code"] == 6
     assert f"runs as process {ds389.supplier.pid}" in refused["stderr"]

@@ -196,10 +196,10 @@ def test_a_template_is_compared(slapd_directory: Directory, tmp_path: Path) -> N
     remove_branch(slapd_directory)
     template, ldif = tmp_path / "workers.template", tmp_path / "workers.ldif"
     template.write_text(TEMPLATE)
-    made = data("generate", template, "-n", "30", "--seed", "5", "-o", ldif)
+    made = data("generate", template, "--entries", "30", "--seed", "5", "-o", ldif)
     assert made.returncode == 0, made.stderr
     _load(slapd_directory, ldif)
-    target = (slapd_directory.uri, *as_admin(slapd_directory), "-n", "30")
+    target = (slapd_directory.uri, *as_admin(slapd_directory), "--entries", "30")
     same = verify(template, *target, "--seed", "5")
     assert (same["exit_code"], same["compared"]) == (0, 31)
     other = verify(template, *target, "--seed", "6")

@@ -107,7 +107,7 @@ def test_a_lab_stays_until_it_is_taken_down(shell: Shell) -> None:
 def test_what_is_printed_is_the_beginning_of_a_job(shell: Shell) -> None:
     fixed = ("--entries", "10", "--folder", str(shell.data))
     done = ldapslam(
-        *("lab", "up", *fixed, "--replicas", "1", "--tls", "--name", "tls"),
+        *("lab", "up", *fixed, "--replicas", "1", "--ldaps", "--name", "tls"),
         variables=shell.variables,
     )
     assert done.returncode == 0, done.stderr
@@ -227,7 +227,7 @@ def test_wrong_usage_starts_nothing(
 
 
 def test_a_lab_that_cannot_start_leaves_its_name_free(shell: Shell) -> None:
-    error = shell("up", "--set", "threads=many", expected=6)["error"]
+    error = shell("up", "--setting", "threads=many", expected=6)["error"]
     assert "ended with" in error["message"]
     assert shell.trace() == []
 

@@ -105,7 +105,7 @@ def test_a_stopped_coordinator_does_not_answer_within_the_time(
     running = start()
     running.process.send_signal(signal.SIGSTOP)
     try:
-        ended = ldapslam("health", "--coordinator", fleet.address, "--timeout", "0.5")
+        ended = ldapslam("health", "--coordinator", fleet.address, "--timeout", "500ms")
     finally:
         running.process.send_signal(signal.SIGCONT)
     assert ended.returncode == 5

@@ -79,9 +79,9 @@ def test_a_run_is_for_the_population_that_it_names(lab: Lab, tmp_path: Path) -> 
 
 def test_a_template_and_what_it_makes_have_one_fingerprint(tmp_path: Path) -> None:
     ldif = tmp_path / "people.ldif"
-    made = ldapslam("data", "generate", "people", "-n", "300", "-o", ldif)
+    made = ldapslam("data", "generate", "people", "--entries", "300", "-o", ldif)
     assert made.returncode == 0, made.stderr
-    one = ldapslam("data", "fingerprint", "people", "-n", "300")
+    one = ldapslam("data", "fingerprint", "people", "--entries", "300")
     other = ldapslam("data", "fingerprint", ldif)
     assert one.stdout == other.stdout
     assert one.stdout.startswith("fingerprint ")

@@ -87,7 +87,7 @@ def test_the_analysis_of_a_runs_log_finds_its_mix_and_its_rate(
     uri = logging_lab.supplier.uri
     with LogSlice(slapd_log(logging_lab), tmp_path / "slapd.log") as logged:
         result = result_of(
-            *("mix", uri, "--search", "3", "--modify", "1", "-r", "200"),
+            *("mix", uri, "--search", "3", "--modify", "1", "-r", "200/s"),
             *("-b", PEOPLE, "-f", "(uid=user.[0-999])"),
             *("-e", f"uid=user.[0-999],{PEOPLE}", "-a", "cn,mail", "--seed", "1"),
             *("-c", "4", "-d", f"{SECONDS}s", "--arrivals", "poisson"),
@@ -144,7 +144,7 @@ def recorded(
     with LogSlice(slapd_log(logging_lab), folder / "slapd.log") as logged:
         result = result_of(
             *("search", logging_lab.supplier.uri, "-b", PEOPLE, "-s", "base"),
-            *("-f", "(cn=u[unique])", "-r", "200", "--arrivals", "poisson"),
+            *("-f", "(cn=u[unique])", "-r", "200/s", "--arrivals", "poisson"),
             *("-c", "4", "-d", f"{SECONDS}s", "--seed", "1"),
             cwd=folder,
         )
@@ -212,7 +212,7 @@ def found(logging_lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Path:
     with LogSlice(slapd_log(logging_lab), folder / "slapd.log") as logged:
         result_of(
             *("search", logging_lab.supplier.uri, "-b", PEOPLE),
-            *("-f", "(uid=user.[0-999])", "-r", "200", "-c", "4", "-d", "3s"),
+            *("-f", "(uid=user.[0-999])", "-r", "200/s", "-c", "4", "-d", "3s"),
             cwd=folder,
         )
     return logged.path
@@ -270,7 +270,7 @@ def test_what_a_replay_leaves_out_is_in_its_result(
 def test_the_log_of_389_ds_is_read_and_replayed(ds389: Ds389, tmp_path: Path) -> None:
     with LogSlice(ds389.folder / "log" / "access", tmp_path / "access") as logged:
         result = result_of(
-            *("mix", ds389.uri, "--search", "2", "--compare", "1", "-r", "150"),
+            *("mix", ds389.uri, "--search", "2", "--compare", "1", "-r", "150/s"),
             *("-b", PEOPLE, "-f", "(uid=user.[0-999])"),
             *("-e", f"uid=user.[0-999],{PEOPLE}", "--compare-with", "sn=x"),
             *("-c", "3", "-d", "2s", "--seed", "1"),

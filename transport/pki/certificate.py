@@ -241,7 +241,10 @@ def read_pem(path: Path) -> bytes:
         with path.open("rb") as file:
             content = file.read(_MAX_PEM_BYTES + 1)
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+        raise ConfigError(
+            f"{path}: cannot be read: {error.strerror}",
+            hint="`ldapslam pki issue` makes a folder with cert.pem, key.pem and ca.pem",
+        ) from error
     if len(content) > _MAX_PEM_BYTES:
         raise ConfigError(f"{path}: is too large for a certificate or key")
     return content

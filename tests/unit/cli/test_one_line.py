@@ -16,7 +16,7 @@ from ldapslam.jobs.model import Job
 
 URI = "ldap://ds1.example.com"
 BASE = "-b dc=example,dc=com"
-ENTRY = "-b uid=user.[0-999],dc=example,dc=com"
+ENTRY = "-e uid=user.[0-999],dc=example,dc=com"
 
 
 @pytest.fixture(autouse=True)
@@ -94,7 +94,7 @@ def test_a_closed_loop_is_the_default(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 @pytest.mark.parametrize(
-    ("rate", "per_s"), [("500", 500), ("2k", 2000), ("1.5k/s", 1500), ("90/m", 1.5)]
+    ("rate", "per_s"), [("500/s", 500), ("2k/s", 2000), ("1.5k/s", 1500), ("90/m", 1.5)]
 )
 def test_a_rate_makes_an_open_loop(
     rate: str, per_s: float, capsys: pytest.CaptureFixture[str]
@@ -119,7 +119,7 @@ def test_multiples_in_a_file_of_rates_are_of_the_rate(
 ) -> None:
     rates = tmp_path / "rates"
     rates.write_text("format=rate-and-duration\nEND HEADER\n50,1s\n1.5x,9s\n")
-    job = job_of(f"search {URI} {BASE} --rate-file {rates} -r 100", capsys)
+    job = job_of(f"search {URI} {BASE} --rate-file {rates} -r 100/s", capsys)
     opened = job.streams[0].load.open
     assert opened is not None
     assert opened.rate is not None
@@ -177,21 +177,10 @@ def test_everything_of_a_search_can_be_said(capsys: pytest.CaptureFixture[str]) 
     assert job.run.warm_up_ns == 1_000_000_000
 
 
-@pytest.mark.parametrize(
-    ("text", "expression"),
-    [
-        ("p99 < 20ms", "*.*.response_time.p99 < 20ms"),
-        ("service_time.p99_9<=5ms", "*.*.service_time.p99_9 <=5ms"),
-        ("errors < 0.1%", "*.*.errors < 0.1%"),
-        ("throughput > 500/s", "*.*.throughput > 500/s"),
-        ("load.search.errors < 1%", "load.search.errors < 1%"),
-    ],
-)
-def test_thresholds_may_be_short(
-    text: str, expression: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.parametrize("text", ["p99 < 20ms", "load.search.errors < 1%"])
+def test_a_threshold_is_the_jobs(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     job = job_of(f"search {URI} {BASE} --threshold '{text}'", capsys)
-    assert job.thresholds == [expression]
+    assert job.thresholds == [text]
 
 
 @pytest.mark.parametrize(
@@ -203,8 +192,8 @@ def test_thresholds_may_be_short(
             {"replace": {"description": ["x"], "title": ["x"]}},
         ),
         (
-            f"modify {URI} {ENTRY} --replace mail=[random:8]@x --add title=a "
-            "--add title=b --delete sn --increment uidNumber=1",
+            f"modify {URI} {ENTRY} --replace mail=[random:8]@x --add-value title=a "
+            "--add-value title=b --delete-value sn --increment uidNumber=1",
             "modify",
             {
                 "add": {"title": ["a", "b"]},
@@ -214,8 +203,8 @@ def test_thresholds_may_be_short(
             },
         ),
         (
-            f"add {URI} -b cn=[unique],dc=x -e objectClass=top -e objectClass=person "
-            "-e sn=x --keep",
+            f"add {URI} -e cn=[unique],dc=x -a objectClass=top -a objectClass=person "
+            "-a sn=x --keep",
             "add",
             {"clean_up": False},
         ),
@@ -232,7 +221,7 @@ def test_thresholds_may_be_short(
         (f"bind {URI} {ENTRY} --credentials pw", "bind", {"password": "pw"}),
         (f"bind {URI} --anonymous", "bind", {"anonymous": True}),
         (
-            f"bind {URI} -b user.[0-9] --mechanism PLAIN --credentials pw",
+            f"bind {URI} -e user.[0-9] --mechanism PLAIN --credentials pw",
             "bind",
             {"sasl": {"mechanism": "PLAIN", "authcid": "user.[0-9]", "password": "pw"}},
         ),
@@ -272,7 +261,9 @@ def test_a_mix_has_its_weights(capsys: pytest.CaptureFixture[str]) -> None:
 def test_binds_of_a_mix_have_their_part_of_the_rate(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    line = f"mix {URI} --search 2 --bind 1 {BASE} -e uid=a,dc=x --credentials pw -r 100"
+    line = (
+        f"mix {URI} --search 2 --bind 1 {BASE} -e uid=a,dc=x --credentials pw -r 100/s"
+    )
     load, binds = job_of(f"{line} -n 10", capsys).streams
     assert load.load.open is not None
     assert binds.load.open is not None
@@ -326,15 +317,15 @@ USAGE = [
     (f"search {URI} {BASE} -Y EXTERNAL -D cn=a -y f", "-D is for a simple bind"),
     (f"search {URI} {BASE} --arrivals poisson", "it needs -r"),
     (f"search {URI} {BASE} --in-flight 2", "it needs -r"),
-    (f"search {URI} {BASE} -r 5 --think-time 1s", "closed loop"),
+    (f"search {URI} {BASE} -r 5/s --think-time 1s", "closed loop"),
     (f"search {URI} {BASE} -J x:true", "-J: expected OID"),
     (f"search {URI} {BASE} -J paged", "by name: subentries"),
     (f"modify {URI} {ENTRY}", "say what to modify"),
     (f"modify {URI} {ENTRY} --replace mail", "--replace: expected NAME=TEXT"),
     (f"modify {URI} {ENTRY} --increment n=x", "--increment: expected NAME=N"),
-    (f"add {URI} -b cn=a,dc=x", "adds need -b DN and -e NAME=TEXT"),
+    (f"add {URI} -e cn=a,dc=x", "adds need -e DN and -a NAME=TEXT"),
     (f"add {URI} --template person.template", "add needs --under"),
-    (f"bind {URI} {ENTRY}", "binds need -b DN and --credentials"),
+    (f"bind {URI} {ENTRY}", "binds need -e DN and --credentials"),
     (f"bind {URI} -f '(a=b)'", "-f needs -b DN and --credentials"),
     (f"mix {URI}", "give weights"),
     (f"mix {URI} --bind 1", "`ldapslam bind`"),

@@ -30,8 +30,13 @@ def ldapslam(line: str) -> int:
 def test_a_time_true_job_is_printed_with_what_it_needs(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    line = f"replay run slapd-2.5.log -H {URI} --credentials pw --modify title"
-    assert ldapslam(f"{line} --deletes --add objectClass=person --print-job") == 0
+    line = (
+        f"replay run slapd-2.5.log -H {URI} --credentials pw --modify-attribute title"
+    )
+    assert (
+        ldapslam(f"{line} --deletes --add-attribute objectClass=person --print-job")
+        == 0
+    )
     captured = capsys.readouterr()
     job = load_job_text(captured.out, file="printed", base=Path.cwd())
     [stream] = job.streams
@@ -101,7 +106,10 @@ def test_check_says_what_of_a_log_is_replayed(
             f"replay run slapd-2.5.log -H {URI} --bind-as-configured",
             "--bind-as-configured needs -D",
         ),
-        (f"replay run slapd-2.5.log -H {URI} --add x", "--add: expected NAME=VALUE"),
+        (
+            f"replay run slapd-2.5.log -H {URI} --add-attribute x",
+            "--add-attribute: expected NAME=VALUE",
+        ),
         ("replay analyse job.txt", "expected a log of OpenLDAP"),
         ("replay analyse slapd-2.5.log -o /none/x.yaml", "cannot be written"),
     ],

@@ -90,7 +90,7 @@ def test_runs_of_this_folder_are_listed_newest_first() -> None:
     result = ended("list", "--json")
     listed = [(one["run_id"], one["state"]) for one in json.loads(result.stdout)]
     assert listed == [(SECOND, "running"), (FIRST, "finished")]
-    [newest] = json.loads(ended("list", "--json", "--local", "-n", "1").stdout)
+    [newest] = json.loads(ended("list", "--json", "--local", "--limit", "1").stdout)
     assert newest["run_id"] == SECOND
 
 

@@ -76,12 +76,12 @@ def test_info_says_how_large_it_is_and_what_is_in_it(path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "gone"),
     [
-        (["--keep", "90d"], {"run-100"}),
-        (["--keep", "36h"], {"run-10", "run-100"}),
-        (["--keep", "1w"], {"run-10", "run-100"}),
+        (["--keep-for", "90d"], {"run-100"}),
+        (["--keep-for", "36h"], {"run-10", "run-100"}),
+        (["--keep-for", "1w"], {"run-10", "run-100"}),
         (["--keep-runs", "1"], {"run-10", "run-100"}),
         (["--keep-runs", "0"], {"run-1", "run-10", "run-100"}),
-        (["--keep", "5d", "--keep-runs", "2"], {"run-100"}),
+        (["--keep-for", "5d", "--keep-runs", "2"], {"run-100"}),
     ],
 )
 def test_prune_removes_what_is_not_kept_and_never_a_live_run(
@@ -97,7 +97,7 @@ def test_prune_removes_what_is_not_kept_and_never_a_live_run(
 
 
 def test_prune_says_what_goes_and_how_the_space_comes_back(path: Path) -> None:
-    ended = call("prune", "--keep", "5d", "--store", path)
+    ended = call("prune", "--keep-for", "5d", "--store", path)
     assert [line.split()[0] for line in ended.stdout.splitlines()] == [
         "run-100",
         "run-10",
@@ -106,7 +106,7 @@ def test_prune_says_what_goes_and_how_the_space_comes_back(path: Path) -> None:
 
 
 def test_a_dry_prune_does_not_speak_of_space_that_it_did_not_free(path: Path) -> None:
-    said = call("prune", "--keep", "5d", "--dry-run", "--store", path).stderr
+    said = call("prune", "--keep-for", "5d", "--dry-run", "--store", path).stderr
     assert "2 runs would be removed; the store has " in said
     assert "now" not in said
 
@@ -134,7 +134,13 @@ def test_prune_shortens_the_audit_log_only_when_told_to_and_leaves_a_trace(
 
 @pytest.mark.parametrize(
     "options",
-    [[], ["--keep", "90"], ["--keep-audit", "90"], ["--keep", "3m"], ["--keep", "-1d"]],
+    [
+        [],
+        ["--keep-for", "90"],
+        ["--keep-audit", "90"],
+        ["--keep-for", "3m"],
+        ["--keep-for", "-1d"],
+    ],
 )
 def test_prune_without_a_rule_it_understands_removes_nothing(
     path: Path, options: list[str]
@@ -166,14 +172,14 @@ def test_backup_and_prune_work_while_a_coordinator_has_the_store(
     path: Path, tmp_path: Path
 ) -> None:
     with Store.open(path) as store, owned_store(store):
-        result("prune", "--keep", "90d", "--store", path)
+        result("prune", "--keep-for", "90d", "--store", path)
         copy = tmp_path / "copy.sqlite"
         assert result("backup", copy, "--store", path)["file"] == str(copy)
     assert ids(copy) == {"run-1", "run-10", "live"}
 
 
 @pytest.mark.parametrize(
-    "command", [["info"], ["vacuum"], ["prune", "--keep", "1d"], ["backup", "x"]]
+    "command", [["info"], ["vacuum"], ["prune", "--keep-for", "1d"], ["backup", "x"]]
 )
 @pytest.mark.parametrize("form", ["{}", "sqlite:///{}"])
 def test_a_store_that_is_not_there_is_not_made(

@@ -170,7 +170,7 @@ def test_the_command_reads_the_results_below_a_folder(
     ]
     assert found["runs"][1]["report"] == "../kept/1/report.html"
     assert "is left out" in said.err
-    assert main.run([*arguments, "--job", "other"]) == 2
+    assert main.run([*arguments, "--only-job", "other"]) == 2
     assert "there are no runs" in capsys.readouterr().err
 
 

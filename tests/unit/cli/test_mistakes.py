@@ -1,0 +1,327 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mistakes that people make, and the remedy that each is answered with.
+
+Those of people who know ldapsearch, searchrate, ldclt, SLAMD, k6 and wrk among them. No
+server is needed for these; tests/integration/test_mistakes.py has the others.
+"""
+
+from __future__ import annotations
+
+import shlex
+import socket
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ldapslam.cli import main
+from ldapslam.results.store import Store
+
+JOB = """\
+job: lookups
+targets: {directory: "ldap://ds1.example.com"}
+run: {duration: 1s}
+streams:
+  - name: readers
+    target: directory
+    load: {closed: {clients: 2}}
+    operations:
+      - search: {base: "dc=example,dc=com", filter: "(uid=user.[0-9])"}
+"""
+SEARCH = 'search: {base: "dc=example,dc=com", filter: "(uid=user.[0-9])"}'
+CLOSED = "{closed: {clients: 2}}"
+NO_COORDINATOR = "--coordinator 127.0.0.1:1"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for name in ("LDAPSLAM_COORDINATOR", "LDAPSLAM_TLS_CERT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setattr("ldapslam.cli.runs._listens", lambda _: False)
+    Path("good.yaml").write_text(JOB)
+    return tmp_path
+
+
+def answer(capsys: pytest.CaptureFixture[str], command: str) -> tuple[int, str]:
+    """The exit code, and what was said in one line: no matter where lines end."""
+    code = main.run(shlex.split(command))
+    return code, " ".join(capsys.readouterr().err.split())
+
+
+def changed(old: str, new: str) -> str:
+    assert old in JOB
+    return JOB.replace(old, new)
+
+
+JOB_FILES = {
+    "a tab": (changed("    target:", "\ttarget:"), "indent with spaces"),
+    "no space after a colon": (
+        changed("target: directory", "target:directory"),
+        "write a space after the colon: target: directory",
+    ),
+    "a DN without quotes": (
+        changed('"dc=example,dc=com"', "dc=example,dc=com"),
+        "quote a DN within { }",
+    ),
+    "braces without quotes": (
+        changed('"(uid=user.[0-9])"', "(uid={0})"),
+        "quote a text",
+    ),
+    "a key twice": (JOB + "run: {duration: 2s}\n", "first in line 3"),
+    "yes for true": (JOB + "tls: {start_tls: yes}\n", "write true, without quotes"),
+    "no unit of time": (changed("1s", "30"), "write the unit: 30s"),
+    "a long unit": (changed("1s", "30 sec"), "write 30s"),
+    "minutes": (changed("1s", "5min"), "write 5m"),
+    "no unit of a rate": (
+        changed(CLOSED, "{open: {rate: 500}}"),
+        "write the unit: 500/s",
+    ),
+    "tps": (changed(CLOSED, "{open: {rate: 500tps}}"), "write 500/s"),
+    "a rate without a loop": (
+        changed(CLOSED, "{rate: 500/s}"),
+        "it is a key of `open`: open: {rate: …}",
+    ),
+    "clients without a loop": (
+        changed(CLOSED, "{clients: 5}"),
+        "it is a key of `closed`: closed: {clients: …}",
+    ),
+    "k6's users": (changed("clients: 2", "vus: 2"), "did you mean 'clients'?"),
+    "wrk's threads": (changed("clients: 2", "threads: 2"), "did you mean 'clients'?"),
+    "a number with a word": (changed("clients: 2", "clients: 2 users"), "write 2,"),
+    "both loops": (
+        changed(CLOSED, "{closed: {clients: 2}, open: {rate: 5/s}}"),
+        "keep one",
+    ),
+    "an attribute to modify": (
+        changed(SEARCH, 'modify: {dn: "cn=x,dc=y", description: z}'),
+        "replace: {description: …}",
+    ),
+    "an attribute to add": (
+        changed(SEARCH, 'add: {dn: "cn=x,dc=y", entry: {cn: x}, sn: z}'),
+        "entry: {sn: …}",
+    ),
+    "attributes in one text": (
+        changed('filter: "', 'attributes: "cn mail", filter: "'),
+        "write [cn, mail]",
+    ),
+    "ldapsearch's scope": (
+        changed('filter: "', 'scope: subtree, filter: "'),
+        "write sub",
+    ),
+    "an operation mistyped": (
+        changed("search: {", "serach: {"),
+        "did you mean 'search'?",
+    ),
+    "a filter without parentheses": (
+        changed("(uid=user.[0-9])", "uid=user.[0-9]"),
+        "a '(' is missing",
+    ),
+    "a filter not closed": (
+        changed("(uid=user.[0-9])", "(&(uid=a)(cn=b)"),
+        "the '(' of character 1 is not closed",
+    ),
+    "a range backwards": (changed("[0-9]", "[9-0]"), "write [0-9]"),
+    "a file of values that is missing": (
+        changed("user.[0-9]", "[file:users.txt]"),
+        "paths are relative to the job file",
+    ),
+    "a host without a scheme": (
+        changed("ldap://ds1.example.com", "ds1.example.com:389"),
+        "write 'ldap://ds1.example.com:389'",
+    ),
+    "a URI with a base": (
+        changed("example.com", "example.com/dc=example"),
+        "the base DN belongs to the operation",
+    ),
+    "a web address": (changed("ldap://", "https://"), "schemes: ldap, ldaps, ldapi"),
+    "StartTLS on ldaps": (
+        changed("ldap://", "ldaps://") + "tls: {start_tls: true}\n",
+        "leave start_tls out",
+    ),
+    "a role mistyped": (
+        changed("target: dir", "target: repl"),
+        "did you mean 'directory'?",
+    ),
+    "a password in the file": (
+        JOB + 'bind: {dn: "cn=admin", password: secret}\n',
+        "write {env: NAME} or {file: /absolute/path}",
+    ),
+    "two sources of a password": (
+        JOB + 'bind: {dn: "cn=admin", password: {env: A, file: /b}}\n',
+        "keep one",
+    ),
+    "a bind name that is no DN": (
+        JOB + "bind: {dn: admin@example.com, password: {env: A}}\n",
+        "such as 'uid=user.1,ou=people",
+    ),
+    "k6's percentile": (JOB + "thresholds: ['p(99) < 5ms']\n", "write 'p99'"),
+    "an average": (JOB + "thresholds: ['avg < 5ms']\n", "write 'mean'"),
+    "latency": (JOB + "thresholds: ['latency < 5ms']\n", "write 'response_time'"),
+    "a comparison backwards": (JOB + "thresholds: ['p99 =< 5ms']\n", "write <="),
+    "a percentile that is not kept": (
+        JOB + "thresholds: ['p99.5 < 5ms']\n",
+        "known: mean, min, p50",
+    ),
+    "a limit without a unit": (
+        JOB + "thresholds: ['p99 < 5']\n",
+        "write the unit: 5s, 5ms or 5us",
+    ),
+    "a share without a unit": (
+        JOB + "thresholds: ['errors < 1']\n",
+        "write the unit: 1%",
+    ),
+    "a stream mistyped": (
+        JOB + "thresholds: ['reader.search.p99 < 5ms']\n",
+        "did you mean 'readers'?",
+    ),
+    "a number of agents": (JOB + "agents: 3\n", "write agents: {count: 3}"),
+    "a key at the wrong level": (
+        JOB + "duration: 5s\n",
+        "it is a key of `run`: run: {duration: …}",
+    ),
+    "a study": ("study: x\naxes: {a: [1]}\n", "`ldapslam study job.yaml` runs it"),
+    "an empty file": ("", "`ldapslam job describe` explains"),
+}
+
+
+@pytest.mark.parametrize("name", JOB_FILES)
+def test_a_mistake_in_a_job_file(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    text, remedy = JOB_FILES[name]
+    Path("job.yaml").write_text(text)
+    code, said = answer(capsys, "check job.yaml --offline")
+    assert code == 2
+    assert remedy in said
+
+
+COMMANDS = {
+    # the options of others
+    "search ldap://ds1 -p 389 -b dc=x": "Here: ldap://HOST:PORT, an argument",
+    "search -H ldap://ds1 -b dc=x": "Here: ldap://HOST:PORT, an argument",
+    "search ldap://ds1 -b dc=x -t 16": "Here: -c N: clients",
+    "search ldap://ds1 -b dc=x -x": "Here: leave it out",
+    "search ldap://ds1 -b dc=x -D cn=a -W": "-y FILE or --password-env NAME",
+    "search ldap://ds1 -b dc=x -D cn=a -w b": "use -y FILE or --password-env NAME",
+    "search ldap://ds1 -b dc=x -D cn=a": "-D needs its password: -y FILE",
+    "run good.yaml -d 30s": "Here: --set run.duration=30s",
+    "run good.yaml --rate 500/s": "Here: --set streams.NAME.load.open.rate=500/s",
+    "run good.yaml --vus 5": "Here: --set streams.NAME.load.closed.clients=16",
+    "run good.yaml -e users=5": "Here: --var NAME=VALUE",
+    "run good.yaml -v": "Here: `ldapslam -v run`",
+    "search ds1 -b dc=x": "write ldap://ds1",
+    # numbers
+    "search ldap://ds1 -b dc=x -r 500": "-r: expected a rate such as '500/s' or",
+    "search ldap://ds1 -b dc=x -d 30": "write the unit: 30s, 30ms or 30us",
+    "search ldap://ds1 -b dc=x -l 5min": "write 5m",
+    "search ldap://ds1 -b dc=x --threshold 'p(99) < 5ms'": "write 'p99'",
+    "search ldap://ds1 -b dc=x -r 5/s --think-time 5ms": "is for a closed loop",
+    f"submit good.yaml --every 6 {NO_COORDINATOR}": "write the unit: 6s, 6ms or 6us",
+    f"health {NO_COORDINATOR} --timeout 5": "write the unit: 5s, 5ms or 5us",
+    "store prune --keep-for 90": "the units are h, d and w",
+    # changes of a job
+    "check good.yaml --offline --set duration=5s": "--set run.duration=…",
+    "check good.yaml --offline --set run.durration=5s": "did you mean 'duration'?",
+    "check good.yaml --offline --set streams.9.target=x": "the last one is 0",
+    "check good.yaml --offline --set streams.writers.target=x": "known names: readers",
+    "check good.yaml --offline --set run.duration": "such as --set run.duration=30s",
+    "check good.yaml --offline --var users=5": "there are no variables here",
+    # files and places
+    "check god.yaml": "did you mean 'good.yaml'?",
+    "run good.yaml --out /proc/nothing": "name another one with --out",
+    "study good.yaml": "`ldapslam run good.yaml` runs it",
+    "show latest": "`ldapslam list` shows the runs of ldapslam-runs",
+    "report nowhere/run": "name one that `ldapslam run`",
+    "report latest --store good.yaml": "is not a results store",
+    "report latest --store none.sqlite": "does not exist",
+    "report newer": "use the ldapslam that wrote it, or a newer one",
+    "verify good.yaml": "it is not JSON hint: give the folder of a run",
+    "report latest --local --format docx": "the formats are html, pdf",
+    "compare latest": "two sides are needed",
+    "job examples nothing": "`ldapslam job examples` lists them",
+    # fleets
+    f"list {NO_COORDINATOR}": "is `ldapslam coordinator` running there",
+    "list --coordinator http://ds1:7400": "write ds1:7400: it is no URL",
+    "list --coordinator ds1:port": "for example 127.0.0.1:7400",
+    "list --coordinator 10.0.0.1:7400": "make certificates with `ldapslam pki`",
+    "list --coordinator 10.0.0.1:7400 --tls .": "`ldapslam pki issue` makes",
+    "agent --coordinator 10.0.0.1:7400": "make certificates with `ldapslam pki`",
+    f"submit good.yaml {NO_COORDINATOR} --at 2020-01-01T00:00": "leave --at out to run",
+    f"submit good.yaml {NO_COORDINATOR} --at tomorrow": "write 22:30, 2026-03-01T22:30",
+    f"submit good.yaml {NO_COORDINATOR} --at 22:30 --tz CEST": "such as Europe/Berlin",
+    f"submit good.yaml {NO_COORDINATOR} --cron '* * * *'": "expected 5 fields, got 4",
+    f"submit good.yaml {NO_COORDINATOR} --cron '61 * * * *'": "five fields as in",
+    f"submit good.yaml {NO_COORDINATOR} --cron '@daily' --every 6h": "give one of them",
+    "coordinator --store good.yaml": "is not a results store",
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_mistake_in_a_command(
+    command: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if "newer" in command:
+        _store_of_a_later_version(folder / "newer")
+    code, said = answer(capsys, command)
+    assert code == (
+        5 if command == f"list {NO_COORDINATOR}" else _CODES.get(command, 2)
+    )
+    assert COMMANDS[command] in said
+
+
+_CODES = {"verify good.yaml": 3}
+
+
+def _store_of_a_later_version(folder: Path) -> None:
+    Store.open(folder / "results.sqlite").close()
+    with sqlite3.connect(folder / "results.sqlite") as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '0999'")
+    connection.close()
+
+
+@pytest.fixture
+def port_in_use() -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+def test_a_port_in_use(port_in_use: int, capsys: pytest.CaptureFixture[str]) -> None:
+    command = f"coordinator --listen 127.0.0.1:{port_in_use} --store c.sqlite"
+    code, said = answer(capsys, command)
+    assert code == 2
+    assert "the address is in use" in said
+    assert "--listen names another port" in said
+    assert "GRPC" not in said
+
+
+WARNINGS = {
+    "OpenDJ's placeholder": (
+        changed("[0-9]", "{}"),
+        "'{}' in its filter is sent as it is",
+    ),
+    "ldclt's placeholder": (changed("[0-9]", "XXXX"), "'XXXX' in its filter is sent"),
+    "the port of ldaps": (
+        changed("example.com", "example.com:636"),
+        "write ldaps://ds1.example.com:636",
+    ),
+    "fewer operations than clients": (
+        changed("target: directory\n", "target: directory\n    count: 1\n"),
+        "is less than its 2 clients",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WARNINGS)
+def test_what_is_no_fault_but_hardly_meant_is_warned_of(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text, warning = WARNINGS[name]
+    Path("job.yaml").write_text(text)
+    code, said = answer(capsys, "check job.yaml --offline")
+    assert code == 0
+    assert warning in said
+
+
+def test_a_good_job_has_no_warning(capsys: pytest.CaptureFixture[str]) -> None:
+    assert answer(capsys, "check good.yaml --offline") == (0, "")

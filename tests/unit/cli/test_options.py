@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One name for one thing: an option means the same in every command that has it."""
+
+from __future__ import annotations
+
+import shlex
+from collections import defaultdict
+from collections.abc import Iterator
+
+import click
+import pytest
+
+from ldapslam.cli import main
+from ldapslam.cli.options import OptionGroups
+
+#: More options than this are below headings.
+MANY = 16
+#: Options whose values are written in several ways, and what they mean in all of them.
+SEVERAL_FORMS = {
+    "--add": "weight of adds",
+    "--attribute": "attribute; with its value where there is no other place for it",
+    "--bind": "weight of binds",
+    "--from": "begin of a range",
+    "--lab": "measure servers brought up for that",
+    "--notify": "channel that is told; the coordinator's has its URL too",
+    "--offline": "without a running server; with which program, where there are several",
+    "--out": "where the result goes: a folder, or the one file",
+    "--target": "server",
+}
+
+
+def commands(
+    group: click.Group, prefix: str = ""
+) -> Iterator[tuple[str, click.Command]]:
+    context = click.Context(group)
+    for word in group.list_commands(context):
+        command = group.get_command(context, word)
+        assert command is not None
+        if isinstance(command, click.Group):
+            yield from commands(command, f"{prefix}{word} ")
+        else:
+            yield f"{prefix}{word}", command
+
+
+COMMANDS = dict(commands(main.cli))
+
+
+def options(command: click.Command) -> list[click.Option]:
+    return [one for one in command.params if isinstance(one, click.Option)]
+
+
+def form(option: click.Option) -> str:
+    """What its value is; empty: it has none."""
+    if option.is_flag:
+        return ""
+    if isinstance(option.type, click.Choice):
+        return "|".join(map(str, option.type.choices))
+    return option.metavar or option.type.name
+
+
+FORMS: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+LONG_OF: dict[str, set[str]] = defaultdict(set)
+for _name, _command in COMMANDS.items():
+    for _option in (*options(_command), *options(main.cli)):
+        long = max(_option.opts, key=len)
+        FORMS[long][form(_option)].append(_name)
+        for short in _option.opts:
+            LONG_OF[short].add(long)
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_the_value_of_an_option_is_written_in_one_way(name: str) -> None:
+    forms = FORMS[name]
+    assert (len(forms) > 1) == (name in SEVERAL_FORMS), dict(forms)
+
+
+@pytest.mark.parametrize("short", [name for name in LONG_OF if len(name) == 2])
+def test_a_short_option_stands_for_one_long_one(short: str) -> None:
+    assert len(LONG_OF[short]) == 1
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_many_options_are_below_headings(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = COMMANDS[name]
+    shown = [one for one in options(command) if not one.hidden]
+    if len(shown) <= MANY:
+        return
+    assert isinstance(command, OptionGroups)
+    main.run([*shlex.split(name), "--help"])
+    groups: dict[str, int] = {}
+    for line in capsys.readouterr().out.splitlines():
+        if line.endswith(":") and not line.startswith(" "):
+            heading = line
+            groups[heading] = 0
+        elif line.startswith("  -"):
+            groups[heading] += 1
+    assert len(groups) > 1
+    assert sum(groups.values()) == len(shown) + 1  # --help
