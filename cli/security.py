@@ -99,7 +99,8 @@ def _variable(name: str) -> str:
     return f"LDAPSLAM_{name.upper()}"
 
 
-_add_security = add_options(
+_add_security = grouped(
+    "Certificates",
     option(
         "--tls DIR",
         "Folder with cert.pem, key.pem and ca.pem, as `ldapslam pki issue` makes "

@@ -12,7 +12,7 @@ from ldapslam.base.errors import ConfigError
 from ldapslam.base.fault import Fault
 from ldapslam.cli.console import json_option, put_result
 from ldapslam.cli.data.load_progress import EntryProgress, told_if_interrupted
-from ldapslam.cli.options import FILE, flag, option, parse_pair
+from ldapslam.cli.options import FILE, OptionGroups, flag, grouped, option, parse_pair
 from ldapslam.dataset.generate import (
     STDOUT,
     Generated,
@@ -39,7 +39,7 @@ def _filters(
         raise ConfigError(f"--filter: {fault.reason}", hint=fault.hint) from None
 
 
-@click.command("generate")
+@click.command("generate", cls=OptionGroups)
 @click.argument("template")
 @option(
     "--entries N",
@@ -79,38 +79,46 @@ def _filters(
 @flag("--skip-branches", "Leave the entries of branches out.")
 @option("--first-names FILE", "A first name on each line.", type=FILE)
 @option("--last-names FILE", "A last name on each line.", type=FILE)
-@option(
-    "--dn-file FILE",
-    "Also write the DNs, without those of branches, one on each line.",
-    type=FILE,
+@grouped(
+    "Lists for load generators",
+    option(
+        "--dn-file FILE",
+        "Also write the DNs, without those of branches, one on each line.",
+        type=FILE,
+    ),
+    option(
+        "--bind-file FILE",
+        "Also write DN, tab and userPassword of each entry that has one.",
+        type=FILE,
+    ),
+    option(
+        "--filter-file FILE",
+        "Also write the filters of --filter, one on each line.",
+        type=FILE,
+    ),
+    option(
+        "--substring-length N",
+        "Characters in each substring of --filter.",
+        type=click.IntRange(1, 1000),
+        default=3,
+        is_eager=True,
+    ),
+    option(
+        "--filter-types filters ATTRIBUTE:TYPE,…",
+        "For each entry that has it, filters of these types: eq, subInitial, "
+        "subAny, subFinal; sub is all three. Repeatable.",
+        multiple=True,
+        callback=_filters,
+    ),
 )
-@option(
-    "--bind-file FILE",
-    "Also write DN, tab and userPassword of each entry that has one.",
-    type=FILE,
+@grouped(
+    "Table of values",
+    option(
+        "--csv FILE", "The rows that <csvfield:N> takes its values from.", type=FILE
+    ),
+    option("--csv-delimiter", "Between its fields.", default=","),
+    flag("--csv-header csv_has_header", "Its first line names the fields."),
 )
-@option(
-    "--filter-file FILE",
-    "Also write the filters of --filter, one on each line.",
-    type=FILE,
-)
-@option(
-    "--substring-length N",
-    "Characters in each substring of --filter.",
-    type=click.IntRange(1, 1000),
-    default=3,
-    is_eager=True,
-)
-@option(
-    "--filter-types filters ATTRIBUTE:TYPE,…",
-    "For each entry that has it, filters of these types: eq, subInitial, "
-    "subAny, subFinal; sub is all three. Repeatable.",
-    multiple=True,
-    callback=_filters,
-)
-@option("--csv FILE", "The rows that <csvfield:N> takes its values from.", type=FILE)
-@option("--csv-delimiter", "Between its fields.", default=",")
-@flag("--csv-header csv_has_header", "Its first line names the fields.")
 @json_option
 def generate_command(as_json: bool, **given: Any) -> None:
     """Make the entries of TEMPLATE, a file or the name of an example template.

@@ -53,7 +53,7 @@ def lab_command() -> None:
 )
 @flag("--hub has_hub", "Replicas follow a hub, the hub suppliers.")
 @option(
-    "--entries",
+    "--entries N",
     f"People in the tree, user.0 and so on.  [default: {DEFAULT_ENTRIES}]",
     type=click.IntRange(0, 100_000_000),
 )

@@ -17,7 +17,7 @@ from ldapslam.cli.measure.one_line_options import (
     connection_options,
     in_words_of_options,
 )
-from ldapslam.cli.options import FILE, flag, option
+from ldapslam.cli.options import FILE, OptionGroups, flag, option
 from ldapslam.dataset.ldif import entry_count, ldif_entries
 from ldapslam.dataset.load import (
     ALREADY_EXISTS,
@@ -38,7 +38,7 @@ _PARTLY = "the database may have a part of the entries"
 _BY_ITSELF = "the server goes on with an import that it has begun"
 
 
-@click.command("load")
+@click.command("load", cls=OptionGroups)
 @click.argument("ldif", metavar="FILE", type=FILE)
 @click.argument("uri", metavar="[URI]", required=False)
 @connection_options

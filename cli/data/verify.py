@@ -22,7 +22,7 @@ from ldapslam.cli.data.source import (
     source_tree,
 )
 from ldapslam.cli.measure.one_line_options import in_words_of_options
-from ldapslam.cli.options import FILE, flag, option
+from ldapslam.cli.options import FILE, OptionGroups, flag, option
 from ldapslam.directory.comparison import NAMED, Comparison, EntryDifference, compare
 from ldapslam.directory.entry_digest import AttributeDifference, Fingerprint, Rules
 from ldapslam.directory.fingerprint import SAMPLE, record_of
@@ -34,7 +34,7 @@ _SHOWN_CHARACTERS = 60
 _PASSWORD = "userpassword"
 
 
-@click.command("verify")
+@click.command("verify", cls=OptionGroups)
 @click.argument("expected", metavar="EXPECTED")
 @click.argument("uri", metavar="URI")
 @source_options
@@ -212,7 +212,7 @@ def _document(result: Comparison, sides: _Sides, base: str) -> dict[str, Any]:
     }
 
 
-@click.command("fingerprint")
+@click.command("fingerprint", cls=OptionGroups)
 @click.argument("source", metavar="SOURCE")
 @source_options
 @option(

@@ -25,9 +25,9 @@ from ldapslam.cli.fleet.times import (
 )
 from ldapslam.cli.options import (
     OptionGroups,
-    add_options,
     change_options,
     flag,
+    grouped,
     job_argument,
     option,
     parse_text,
@@ -165,7 +165,8 @@ def _utc_text(instant: datetime | None) -> str:
     return "" if instant is None else utc_text(instant)
 
 
-_timing_options = add_options(
+_timing_options = grouped(
+    "When",
     option(
         "--at TIME",
         "Run then: 22:30, 2026-03-01T22:30, …T22:30:00Z, or +30m from now.",

@@ -31,6 +31,7 @@ from ldapslam.cli.options import (
     OptionGroups,
     add_options,
     flag,
+    grouped,
     metrics_option,
     option,
     otlp_option,
@@ -125,18 +126,24 @@ def _parse_scratch(value: Path) -> Path:
 @log_format_option
 @metrics_option
 @otlp_option
-@option(
-    "--notify channels NAME=URL",
-    "Name a channel for notifications of ended runs: a URL of apprise, or the "
-    "reference {env: NAME} or {file: PATH} to one; repeatable.",
-    multiple=True,
-    callback=_channels,
-)
-@option(
-    "--notify-always NAME", "Tell this channel of every run; repeatable.", multiple=True
-)
-@option(
-    "--notify-link URL", "Link to give in notifications; {run_id} in it is the run's."
+@grouped(
+    "Notifications",
+    option(
+        "--notify channels NAME=URL",
+        "Name a channel for notifications of ended runs: a URL of apprise, or the "
+        "reference {env: NAME} or {file: PATH} to one; repeatable.",
+        multiple=True,
+        callback=_channels,
+    ),
+    option(
+        "--notify-always NAME",
+        "Tell this channel of every run; repeatable.",
+        multiple=True,
+    ),
+    option(
+        "--notify-link URL",
+        "Link to give in notifications; {run_id} in it is the run's.",
+    ),
 )
 @config_option
 def coordinator_command(

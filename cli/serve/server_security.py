@@ -11,7 +11,7 @@ from typing import Any
 
 from ldapslam.base.address import is_unix, split_host_port
 from ldapslam.base.errors import ConfigError
-from ldapslam.cli.options import FILE, FOLDER, Command, add_options, option
+from ldapslam.cli.options import FILE, FOLDER, Command, grouped, option
 from ldapslam.cli.security import (
     Security,
     current_security,
@@ -40,7 +40,8 @@ class ServerSecurity:
     insecure: bool
 
 
-_add_server_options = add_options(
+_add_server_options = grouped(
+    "Certificates",
     option(
         "--pki DIR",
         "The authority's folder (`ldapslam pki init`): takes from it the "

@@ -21,8 +21,10 @@ from ldapslam.cli.options import (
     FILE,
     FOLDER,
     RUNS_FOLDER,
+    OptionGroups,
     change_options,
     flag,
+    grouped,
     job_argument,
     option,
 )
@@ -34,72 +36,84 @@ if TYPE_CHECKING:
     from ldapslam.studies.gate import Tolerances
 
 
-@click.command("gate")
+@click.command("gate", cls=OptionGroups)
 @job_argument
-@option(
-    "--old CHANGE",
-    "What the old side is: PATH, URI or NAME=VALUE, as below; repeatable.",
-    multiple=True,
+@grouped(
+    "Sides",
+    option(
+        "--old CHANGE",
+        "What the old side is: PATH, URI or NAME=VALUE, as below; repeatable.",
+        multiple=True,
+    ),
+    option("--new CHANGE", "What the new side is.", multiple=True),
+    option(
+        "--baseline FILE",
+        "Take the runs of this file for the old side (`ldapslam baseline`).",
+        type=FILE,
+    ),
+    flag(
+        "--although-different",
+        "Compare with a baseline that was made in another way; the report says how.",
+    ),
+    option(
+        "--lab",
+        "Run on throw-away servers of this kind on this host, one set for each side.",
+        type=click.Choice(["slapd", "389ds"]),
+    ),
+    option(
+        "--entries N",
+        "People in each lab, and the value of the job's variable `users`. That of the "
+        "variable when left out; 1000 without one.",
+        type=click.IntRange(1),
+    ),
 )
-@option("--new CHANGE", "What the new side is.", multiple=True)
-@option(
-    "--baseline FILE",
-    "Take the runs of this file for the old side (`ldapslam baseline`).",
-    type=FILE,
+@grouped(
+    "Judgement",
+    option(
+        "--tolerance tolerances SHARE",
+        "How much worse a time or a rate may be, such as 5%; METRIC=SHARE for one "
+        "metric alone, such as p99=10%. Errors may be 1 percentage point more. "
+        "Repeatable.",
+        multiple=True,
+    ),
+    option(
+        "--metric metrics NAME",
+        "Judge this metric: throughput, goodput, mean, p50, p95, p99, errors; "
+        "repeatable. throughput, p50, p99 and errors when left out.",
+        multiple=True,
+    ),
+    option(
+        "--time limit_ns DURATION",
+        "How long the gate may take.",
+        parse=parse_duration,
+        default="5m",
+    ),
+    option(
+        "--seed N",
+        "Of the order of the sides.",
+        type=click.IntRange(0),
+        default=1,
+    ),
+    flag(
+        "--aa is_aa",
+        "Take the old side for both, until the time is over, and tell how often this "
+        "gate would find which change here.",
+    ),
+    flag(
+        "--no-restart", "Do not restart the servers of a lab before each pair of runs."
+    ),
 )
-@flag(
-    "--although-different",
-    "Compare with a baseline that was made in another way; the report says how.",
+@grouped(
+    "Run and output",
+    agents_option,
+    change_options,
+    option(
+        "--out DIR",
+        f"Folder of the results; {RUNS_FOLDER}/gate-JOB-TIME when left out.",
+        type=FOLDER,
+    ),
+    json_option,
 )
-@option(
-    "--lab",
-    "Run on throw-away servers of this kind on this host, one set for each side.",
-    type=click.Choice(["slapd", "389ds"]),
-)
-@option(
-    "--entries N",
-    "People in each lab, and the value of the job's variable `users`. That of the "
-    "variable when left out; 1000 without one.",
-    type=click.IntRange(1),
-)
-@option(
-    "--tolerance tolerances SHARE",
-    "How much worse a time or a rate may be, such as 5%; METRIC=SHARE for one metric "
-    "alone, such as p99=10%. Errors may be 1 percentage point more. Repeatable.",
-    multiple=True,
-)
-@option(
-    "--metric metrics NAME",
-    "Judge this metric: throughput, goodput, mean, p50, p95, p99, errors; repeatable. "
-    "throughput, p50, p99 and errors when left out.",
-    multiple=True,
-)
-@option(
-    "--time limit_ns DURATION",
-    "How long the gate may take.",
-    parse=parse_duration,
-    default="5m",
-)
-@option(
-    "--seed N",
-    "Of the order of the sides.",
-    type=click.IntRange(0),
-    default=1,
-)
-@flag(
-    "--aa is_aa",
-    "Take the old side for both, until the time is over, and tell how often this gate "
-    "would find which change here.",
-)
-@flag("--no-restart", "Do not restart the servers of a lab before each pair of runs.")
-@agents_option
-@change_options
-@option(
-    "--out DIR",
-    f"Folder of the results; {RUNS_FOLDER}/gate-JOB-TIME when left out.",
-    type=FOLDER,
-)
-@json_option
 def gate_command(
     job_file: Path,
     old: tuple[str, ...],

@@ -178,7 +178,10 @@ def test_a_reader_that_reads_nothing_holds_no_interrupt_up(
         (["poeple"], "there is no template file 'poeple'"),
         (["people", "--constant", "x"], "--constant: expected NAME=VALUE"),
         (["people", "--constant", "x=1"], "unknown constant 'x'"),
-        (["people", "--filter-types", "uid:eq"], "--filter-types and --filter-file go together"),
+        (
+            ["people", "--filter-types", "uid:eq"],
+            "--filter-types and --filter-file go together",
+        ),
         (["people", "--filter", "uid:is"], "--filter: unknown type of filter 'is'"),
         (["people", "--json"], "--json and the LDIF both want stdout"),
         (["people", "-o", "x", "--dn-file", "x"], "two outputs go to 'x'"),

@@ -286,7 +286,10 @@ def test_a_bind_that_is_refused_is_told_in_the_words_of_options(
     [
         (["f"], "expected a URI such as ldap://ds1.example.com, got nothing"),
         (["f", "--offline", "slapadd"], "needs --server-config"),
-        (["f", "ldap://x", "--offline", "ldif2db", "--server-config", "/"], "takes no URI"),
+        (
+            ["f", "ldap://x", "--offline", "ldif2db", "--server-config", "/"],
+            "takes no URI",
+        ),
         (["f", "ldap://x", "--server-config", "/"], "--server-config is for --offline"),
         (["f", "ldap://x", "--quick"], "--quick is for --offline slapadd"),
         (["f", "ldap://x", "--realm", "R"], "--realm is for load"),

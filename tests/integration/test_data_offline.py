@@ -51,7 +51,12 @@ def spoilt(text: str) -> str:
 def test_slapadd(slapd: Lab, tmp_path: Path) -> None:
     ldif = tmp_path / "people.ldif.gz"
     ldif.write_bytes(gzip.compress(population(PEOPLE).encode()))
-    offline = ("--offline", "slapadd", "--server-config", slapd.supplier.folder / "slapd.conf")
+    offline = (
+        "--offline",
+        "slapadd",
+        "--server-config",
+        slapd.supplier.folder / "slapd.conf",
+    )
     refused = load(ldif, *offline)
     assert refused["exit_code"] == 6
     pid = slapd.supplier.pid
@@ -100,7 +105,12 @@ def test_import_task_and_ldif2db(ds389: Lab, tmp_path: Path) -> None:
     assert (found["is_equal"], found["compared"]) == (True, ENTRIES + 1)
     assert found["found"]["fingerprint"] == result["fingerprint"]["sha256"]
 
-    offline = ("--offline", "ldif2db", "--server-config", ds389.supplier.folder / "config")
+    offline = (
+        "--offline",
+        "ldif2db",
+        "--server-config",
+        ds389.supplier.folder / "config",
+    )
     refused = load(ldif, *offline)
     assert refused["exit_code"] == 6
     assert f"runs as process {ds389.supplier.pid}" in refused["stderr"]

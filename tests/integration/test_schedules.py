@@ -404,7 +404,10 @@ def test_what_waits_and_what_is_scheduled_survives_the_end_of_the_coordinator(
         [run_id] = fire["run_ids"]
         status = fleet.wait_for(run_id, "finished", timeout_s=_PATIENCE_S)
         assert status.schedule_id == schedule_id
-    did = {(one["action"], one["subject"]) for one in operator.read("audit", "--limit", "0")}
+    did = {
+        (one["action"], one["subject"])
+        for one in operator.read("audit", "--limit", "0")
+    }
     assert {("submit", first), ("schedule", schedule_id), ("submit", run_id)} <= did
 
 
