@@ -254,7 +254,7 @@ def _listen(
             port = server.add_secure_port(target, credentials)
     except RuntimeError as error:
         raise ConfigError(
-            f"cannot listen on {address!r}: the address is in use, or none of this host",
+            f"cannot listen on {address!r}: it is in use, or no address of this host",
             hint="is another coordinator running there? --listen names another port",
         ) from error
     return address if is_unix(address) else f"{target.rpartition(':')[0]}:{port}"

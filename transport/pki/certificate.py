@@ -243,7 +243,7 @@ def read_pem(path: Path) -> bytes:
     except OSError as error:
         raise ConfigError(
             f"{path}: cannot be read: {error.strerror}",
-            hint="`ldapslam pki issue` makes a folder with cert.pem, key.pem and ca.pem",
+            hint="`ldapslam pki issue` makes a folder with cert.pem, key.pem, ca.pem",
         ) from error
     if len(content) > _MAX_PEM_BYTES:
         raise ConfigError(f"{path}: is too large for a certificate or key")

@@ -290,7 +290,7 @@ def test_a_port_in_use(port_in_use: int, capsys: pytest.CaptureFixture[str]) -> 
     command = f"coordinator --listen 127.0.0.1:{port_in_use} --store c.sqlite"
     code, said = answer(capsys, command)
     assert code == 2
-    assert "the address is in use" in said
+    assert "it is in use" in said
     assert "--listen names another port" in said
     assert "GRPC" not in said
 
