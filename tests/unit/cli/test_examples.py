@@ -58,7 +58,9 @@ def test_a_study_is_written_with_its_jobs(name: str, tmp_path: Path) -> None:
 def test_a_file_of_the_user_is_left_alone(tmp_path: Path) -> None:
     mine = tmp_path / "search.yaml"
     mine.write_text("job: mine\n")
-    result = CliRunner().invoke(cli, ["job", "examples", "search", "--out", tmp_path])
+    result = CliRunner().invoke(
+        cli, ["job", "examples", "search", "--out", str(tmp_path)]
+    )
     assert isinstance(result.exception, ConfigError)
     assert mine.read_text() == "job: mine\n"
 
