@@ -49,6 +49,12 @@ def doubts(job: Job) -> Iterator[str]:
     yield from _ports(job)
     for stream in job.streams:
         yield from _literal_patterns(stream)
+        closed = stream.load.closed
+        if closed and stream.count and stream.count < closed.clients:
+            yield (
+                f"stream {stream.name}: a count of {stream.count} is less than its "
+                f"{closed.clients} clients, of which some send nothing"
+            )
         if change := job.identity_change(stream):
             yield (
                 f"stream {stream.name}: {change}; give binds a stream of their own, or "
