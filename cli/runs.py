@@ -22,7 +22,7 @@ from click.core import ParameterSource
 
 from ldapslam.base.address import split_host_port
 from ldapslam.base.errors import ConfigError, LdapSlamError, RunNotFound
-from ldapslam.cli.client import Client
+from ldapslam.cli.client import Client, completed_by
 from ldapslam.cli.console import say
 from ldapslam.cli.options import (
     DEFAULT_COORDINATOR,
@@ -115,19 +115,17 @@ def runs_options(command: Command) -> Command:
     )(with_place)  # type: ignore[return-value]
 
 
+_of_coordinator = completed_by(lambda client: [one.run_id for one in client.runs(50)])
+
+
 def complete_run(
-    context: click.Context, _: click.Parameter, incomplete: str
+    context: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[str]:
-    """Ids of runs for the shell's completion."""
-    address = context.params.get("coordinator") or DEFAULT_COORDINATOR
-    is_named = address != DEFAULT_COORDINATOR
-    store, local = context.params.get("store"), bool(context.params.get("local"))
-    try:
-        place = Place(address, False, is_named, store, local)
-        runs = [status.run_id for status in statuses(place, 50)]
-    except LdapSlamError:
-        return []
-    return [run for run in (LATEST, *runs) if run.startswith(incomplete)]
+    """For the shell's completion: runs of this folder, and of a coordinator."""
+    local = [run_id for run_id, _ in _local_runs()]
+    others = _of_coordinator(context, parameter, incomplete)
+    names = dict.fromkeys((LATEST, *local, *others))
+    return [name for name in names if name.startswith(incomplete)]
 
 
 def run_argument_of(**settings: Any) -> Decorator:

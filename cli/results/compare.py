@@ -31,9 +31,7 @@ _JOURNAL = "runs.jsonl"
 
 
 @click.command("compare", cls=OptionGroups)
-@click.argument(
-    "sides", metavar="SIDE SIDE...", nargs=-1, shell_complete=complete_run
-)
+@click.argument("sides", metavar="SIDE SIDE...", nargs=-1, shell_complete=complete_run)
 @option(
     "--include-invalid",
     "Compare INVALID runs too; they are left out of the statistics otherwise.",

@@ -48,7 +48,10 @@ class FakeClient:
 
 @pytest.fixture(autouse=True)
 def _coordinator(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(client, "Client", FakeClient)
+    # its methods: modules that are imported meanwhile keep the class
+    for name, method in vars(FakeClient).items():
+        if callable(method):
+            monkeypatch.setattr(client.Client, name, method)
     monkeypatch.setenv("LDAPSLAM_COORDINATOR", "there:1")
     monkeypatch.chdir(tmp_path)
 
