@@ -47,8 +47,8 @@ export PYTHONDONTWRITEBYTECODE :=
 export PYTHONPYCACHEPREFIX := $(CURDIR)/build/pycache
 
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test check check-full ctest mutate bench bench-fleet proto man format \
-	lock wheel bundle image clean
+.PHONY: help setup demo test check check-full ctest mutate bench bench-fleet proto man pages \
+	site format lock wheel bundle image clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /    make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -61,7 +61,7 @@ demo: setup ## a real measurement of a temporary slapd, and its report
 	$(BIN)/ldapslam demo
 
 # Three at a time, by file: most of the time of most tests is waiting.
-test: check ctest ## the checkers and the tests; what CI runs
+test: check ctest site ## the checkers and the tests; what CI runs
 	.ci/system-packages $(PYTHON) test
 	$(BIN)/pytest -n 3 --dist loadfile -m "not accuracy and not long"
 
@@ -69,10 +69,11 @@ check: setup $(STAMPS)/dev ## formatting, lint, types, architecture, generated c
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy $(PACKAGES:%=-p ldapslam.%)
-	$(BIN)/mypy tests benchmarks man
+	$(BIN)/mypy tests benchmarks docs man
 	$(BIN)/lint-imports
 	$(BIN)/clang-format --dry-run -Werror $(C_SOURCES)
 	$(BIN)/python proto/generate.py --check
+	$(BIN)/python docs/generate.py --check
 
 ctest: $(STAMPS)/system ## the tests of the engine in C
 	$(call c_tests,plain)
@@ -112,6 +113,13 @@ format: setup $(STAMPS)/dev ## rewrite Python and C in the house's format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/clang-format -i $(C_SOURCES)
+
+pages: setup $(STAMPS)/dev ## write the pages of docs/reference that the code has
+	$(BIN)/python docs/generate.py
+
+site: setup $(STAMPS)/dev ## the documents as a site, build/site; fails on a dead link
+	rm -rf build/site
+	$(BIN)/sphinx-build -q -W --keep-going -d build/site.cache docs build/site
 
 proto: setup $(STAMPS)/dev ## generate the protobuf modules
 	$(BIN)/python proto/generate.py

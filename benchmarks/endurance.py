@@ -4,7 +4,7 @@
 python benchmarks/endurance.py [--intervals 43200] [--out DIR]
 
 The same program as tests/chaos/test_endurance.py, without limits: it prints the figures
-that docs/explanation/measuring.md has. Best on a machine that does nothing else.
+that docs/explanation/statistics.md has. Best on a machine that does nothing else.
 """
 
 from __future__ import annotations

@@ -51,18 +51,13 @@ NOTATIONS = {
 
 def topics() -> list[str]:
     """What `describe` takes."""
-    paths = [path.replace("[]", "") for path in _described() if path]
+    paths = [path.replace("[]", "") for path in sections_of_jobs() if path]
     return sorted({*paths, TYPES, *NOTATIONS})
-
-
-def _described() -> dict[str, type[Section]]:
-    types_ = {f"{TYPES}.{name}": one.Options for name, one in job_types().items()}
-    return {**dict(_sections(Job, "")), **types_}
 
 
 def describe(topic: str | None = None) -> str:
     """All sections, types and notations, or those of a topic (`streams.load`)."""
-    sections = _described()
+    sections = sections_of_jobs()
     if topic is None:
         chosen = sections
     else:
@@ -77,20 +72,28 @@ def describe(topic: str | None = None) -> str:
                 f"the job file has no section {topic!r}",
                 hint=did_you_mean(wanted, topics(), "sections"),
             )
-    parts = [_section_text(path, section) for path, section in _once(chosen)]
+    parts = [_section_text(path, section) for path, section in once(chosen)]
     for name, doc in NOTATIONS.items():
         if topic in (None, name):
             parts.append(f"{name}\n{'-' * len(name)}\n{doc}")
     return "\n".join(parts)
 
 
+def sections_of_jobs() -> dict[str, type[Section]]:
+    """Every section of a job file, and the options of each type, by path."""
+    types_of_jobs = {
+        f"{TYPES}.{name}": one.Options for name, one in job_types().items()
+    }
+    return dict(_sections(Job, "")) | types_of_jobs
+
+
 def describe_section(section: type[Section], title: str) -> str:
     """A section and those inside it, such as the study file."""
     found = dict(_sections(section, ""))
-    return "\n".join(_section_text(path or title, one) for path, one in _once(found))
+    return "\n".join(_section_text(path or title, one) for path, one in once(found))
 
 
-def _once(
+def once(
     sections: Mapping[str, type[Section]],
 ) -> Iterator[tuple[str, type[Section]]]:
     """Each section where it stands highest, in their order."""
@@ -125,7 +128,7 @@ def _section_text(path: str, section: type[Section]) -> str:
     if section.at_least_one:
         lines += _wrap(f"Give at least one of {', '.join(section.at_least_one)}.", "")
     for key, info in fields_of(section):
-        lines += ["", f"  {key}: {_kind(info)}{_default(info)}"]
+        lines += ["", f"  {key}: {kind_text(info)}{default_text(info)}"]
         lines += _wrap(info.description or "", _INDENT)
         if info.examples and section_in(info.annotation) is None:
             lines.append(f"{_INDENT}such as {info.examples[0]}")
@@ -143,7 +146,8 @@ def _wrap(text: str, indent: str) -> list[str]:
     )
 
 
-def _kind(info: FieldInfo) -> str:
+def kind_text(info: FieldInfo) -> str:
+    """What a value is, for people."""
     kind = kind_of(info)
     return kind.name if kind else _kind_of(info.annotation)
 
@@ -171,7 +175,8 @@ def _plural(noun: str) -> str:
     return noun if noun.endswith(("s", "text")) else f"{noun}s"
 
 
-def _default(info: FieldInfo) -> str:
+def default_text(info: FieldInfo) -> str:
+    """What follows the kind: whether the key must be there, or its default."""
     if info.is_required():
         return ", required"
     value = default_in_file(info)
