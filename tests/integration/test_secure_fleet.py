@@ -9,12 +9,9 @@ from __future__ import annotations
 import ipaddress
 import json
 import os
-import re
-import shlex
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -26,7 +23,7 @@ import pytest
 
 from ldapslam.lab import Lab
 from ldapslam.results.digest import sha256_of
-from support.command_line import Running, environment, ldapslam
+from support.command_line import Running, ldapslam
 
 BIN = Path(sys.executable).parent
 
@@ -281,41 +278,3 @@ def test_who_is_revoked_is_out_within_seconds(fleet: SecureFleet) -> None:
     assert code == 0
     actions = {(entry["action"], entry["who"]) for entry in json.loads(out)}
     assert {("enrol", "joined"), ("refuse", "gone")} <= actions
-
-
-def test_the_five_minutes_work_as_they_are_written(tmp_path: Path) -> None:
-    """docs/how-to/security.md, with this host's address and free ports."""
-    page = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "security.md"
-    blocks = re.findall(r"^```sh\n(.*?)^```", page.read_text(), re.M | re.S)
-    host = own_address()
-    ports = {port: str(free_port(host)) for port in ("7400", "7401")}
-    for name, value in {"load.example.com": host, **ports}.items():
-        blocks = [block.replace(name, value) for block in blocks]
-    on_coordinator, on_agent, as_alice = blocks
-    *preparing, serving = on_coordinator.strip().splitlines()
-    variables = {"HOME": str(tmp_path), "PATH": f"{BIN}:{os.environ['PATH']}"}
-
-    def shell(script: str) -> str:
-        ended = subprocess.run(
-            ["bash", "-euc", script],
-            cwd=tmp_path,
-            env=environment(variables),
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
-        assert ended.returncode == 0, ended.stderr
-        return ended.stdout
-
-    def start(name: str, line: str) -> Running:
-        words = shlex.split(line.replace("~", str(tmp_path)))
-        assert words[0] == "ldapslam"
-        return Running(*words[1:], cwd=tmp_path, name=name, variables=variables)
-
-    shell("\n".join(preparing))
-    assert (tmp_path / "load1.join").stat().st_mode & 0o777 == 0o600
-    with start("coordinator", serving) as coordinator:
-        coordinator.wait_for_text("coordinator on ")
-        with start("agent", on_agent) as agent:
-            agent.wait_for_text("registered with")
-            assert re.search(r"^load1 +idle", shell(as_alice), re.M)
