@@ -249,7 +249,7 @@ class Host:
 
 def serve_directory(host: Host) -> None:
     """A lab of the host, at the ports that directories have, for other hosts too."""
-    up = f"ldapslam lab up --entries {ENTRIES} --set sizelimit=unlimited --json"
+    up = f"ldapslam lab up --entries {ENTRIES} --setting sizelimit=unlimited --json"
     code, output = host.run(f"{up} 2>/dev/null")
     assert code == 0, output
     lab = json.loads(output)
