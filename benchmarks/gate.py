@@ -2,13 +2,14 @@
 """How often gates are right, and how long they take: servers of known differences.
 
 python benchmarks/gate.py [--server canned] [--gates 20] [--slower 0 2 5 10 20]
-                          [--time 2m] [--noise]
+                          [--time 2m] [--noise] [--metric p99]
 
 For each slowdown in %, so many gates of a server against one that is slower by it: how
 many call a regression, no regression, or cannot tell, and their time. Beside it what a
 plain script would say that runs each side once and compares means: worse by more than
 the tolerance, of throughput or p99, or not. With --noise, a process takes a core of
-this machine at random times.
+this machine at random times. With --metric, that figure alone is judged: without it, a
+gate ends with the first figure that tells.
 
 Servers: `canned` answers after a fixed time; `slapd` gets half a core by a control
 group, the slower one so much less (as root); `index` is a slapd whose slower side has
@@ -203,6 +204,7 @@ def measure(server: str, slower: float, gates: int, limit: str) -> dict[str, flo
         folder = Path(name)
         (folder / "job.yaml").write_text(JOB)
         with SERVERS[server](slower, folder) as sides:
+            sides += metrics
             for seed in range(gates):
                 found, lasted_s = gate(folder, sides, limit, seed)
                 answers[found["answer"]] += 1
@@ -231,10 +233,12 @@ def main() -> None:
     parser.add_argument("--slower", type=float, nargs="+", default=[0, 2, 5, 10, 20])
     parser.add_argument("--time", default="2m", help="what each gate may take")
     parser.add_argument("--noise", action="store_true")
+    parser.add_argument("--metric", action="append", default=[])
     chosen = parser.parse_args()
+    metrics = [text for one in chosen.metric for text in ("--metric", one)]
     with noise(chosen.noise):
         rows = [
-            measure(chosen.server, one, chosen.gates, chosen.time)
+            measure(chosen.server, one, chosen.gates, chosen.time, metrics)
             for one in chosen.slower
         ]
     for name in rows[0]:
