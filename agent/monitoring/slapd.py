@@ -116,7 +116,7 @@ _QUERIES = (
     Query(_START, ldap.SCOPE_BASE, ("monitorTimestamp",)),
     Query(
         f"cn=Operations,{_BASE}",
-        ldap.SCOPE_ONELEVEL,
+        ldap.SCOPE_SUBTREE,
         ("monitorOpInitiated", "monitorOpCompleted"),
     ),
     Query(f"cn=Current,cn=Connections,{_BASE}", ldap.SCOPE_BASE, ("monitorCounter",)),
@@ -141,13 +141,16 @@ def _facts(directory: Directory) -> dict[str, Any]:
 def _operations() -> list[Source]:
     return [
         source(
-            f"cn={name},cn=Operations,{_BASE}",
+            f"{rdn}cn=Operations,{_BASE}",
             f"monitorOp{word}",
             f"{kind}_{word.lower()}",
             "operations",
             "counter",
         )
-        for name, kind in _OPERATIONS.items()
+        for rdn, kind in (
+            ("", "operations"),
+            *((f"cn={name},", kind) for name, kind in _OPERATIONS.items()),
+        )
         for word in ("Initiated", "Completed")
     ]
 

@@ -75,10 +75,10 @@ is a number, or one of:
 A role of several servers meets it when each of them does. `throughput` is the
 job's, on all of its servers: process(supplier).cpu / throughput is the CPU time
 of an operation only where all load is on that one server. With several, divide
-by what the server counts: process(supplier).cpu /
-directory(supplier).operations_completed < 200us (389-DS), or search_completed
-and so on (slapd, for a load of one kind). The value is a
-number, a percentage, a duration, a rate, a size, or a size per second: 10MB/s.
+by what the server counts, the readings of monitors among them:
+process(supplier).cpu / directory(supplier).operations_completed < 200us. The
+value is a number, a percentage, a duration, a rate, a size, or a size per
+second: 10MB/s.
 What could not be read is never met.
 """
 

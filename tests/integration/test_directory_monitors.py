@@ -100,6 +100,13 @@ def test_slapd_counts_what_a_client_did(lab: Lab) -> None:
     assert rises["bind_initiated"] == 1 + _FAILED_BINDS
     # of a reading's own searches, those behind the operations' are in the next one's
     assert rises["search_initiated"] == _SEARCHES + own["search"]
+    of_kinds = (
+        rise
+        for name, rise in rises.items()
+        if name.endswith("_initiated") and name != "operations_initiated"
+    )
+    assert rises["operations_initiated"] == sum(of_kinds)
+    assert rises["operations_initiated"] >= _SEARCHES + _COMPARES + 1 + _FAILED_BINDS
     assert rises["connects"] == 1
     assert rises["bytes_sent"] > 0
     assert after["entries_sent"] - before["entries_sent"] >= _SEARCHES

@@ -186,6 +186,7 @@ QUICK = {
         thresholds=(
             "host(server).cpu <= 100%",
             "process(server).cpu / throughput < 20ms",
+            "process(server).cpu / directory(server).operations_completed < 20ms",
             "process(server).memory_resident.max < 2GiB",
             "directory(server).threads_max > 1",
             "directory(server).search_completed / throughput > 90%",

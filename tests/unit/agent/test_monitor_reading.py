@@ -143,7 +143,10 @@ _SLAPD: dict[str, dict[str, str | list[str]]] = {
     "dc=com": {},
     "cn=Monitor": {"cn": "Monitor", "monitoredInfo": "OpenLDAP: slapd 2.6.9"},
     "cn=Start,cn=Time,cn=Monitor": {"monitorTimestamp": "20261121120000Z"},
-    "cn=Operations,cn=Monitor": {},
+    "cn=Operations,cn=Monitor": {
+        "monitorOpInitiated": "15",
+        "monitorOpCompleted": "13",
+    },
     "cn=Search,cn=Operations,cn=Monitor": {
         "monitorOpInitiated": "12",
         "monitorOpCompleted": "10",
@@ -181,6 +184,8 @@ def test_slapd_says_what_it_does() -> None:
     assert table.facts["server"] == "slapd"
     assert table.facts["version"] == "OpenLDAP: slapd 2.6.9"
     found = values_of(table, directory)
+    assert found["operations_initiated"] == 15
+    assert found["operations_completed"] == 13
     assert found["search_initiated"] == 12
     assert found["search_completed"] == 10
     assert found["modify_dn_initiated"] == 3
