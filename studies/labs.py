@@ -18,12 +18,17 @@ from pydantic import ValidationError
 from ldapslam.base.errors import ConfigError
 from ldapslam.jobs.connection_settings import ConnectionSettings
 from ldapslam.jobs.fields.connection import Bind, Tls
+from ldapslam.jobs.load import variable_values, variables_of, written_in
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.plan import connection_settings
+from ldapslam.jobs.reading.variables import KEY as VARIABLES
+from ldapslam.jobs.reading.variables import override_of
 from ldapslam.lab import Choices, Lab, Server
 from ldapslam.studies.points import Point
 from ldapslam.studies.study_file import StudyLab
 
+#: The variable of jobs that says how many people there are; and a lab's key.
+_USERS, _ENTRIES = "users", "entries"
 #: How long replicas may take to have what the run before has written.
 _IN_SYNC_S = 60.0
 
@@ -49,6 +54,26 @@ class Servers:
                 hint=f"it has {', '.join(self.targets)}",
             )
         return self.targets[role]
+
+
+def with_users(point: Point, path: Path, section: StudyLab) -> Point:
+    """The point whose lab has as many people as its job has users; `path` is of the
+    job's file. Where the lab's entries are given, the job's users are as many, unless
+    the point gives them, too. JobErrors."""
+    if _USERS not in variables_of(path):
+        return point
+    given = any(one.startswith(f"{VARIABLES}.{_USERS}=") for one in point.overrides)
+    if _ENTRIES in point.lab or _ENTRIES in section.model_fields_set:
+        entries = str(point.lab.get(_ENTRIES, section.entries))
+        # what is so already would be a difference from runs without it
+        if given or str(written_in(path, VARIABLES)[_USERS]) == entries:
+            return point
+        overrides = override_of(_USERS, entries), *point.overrides
+        return replace(point, overrides=overrides)
+    users = variable_values(path, point.overrides)[_USERS]
+    if not isinstance(users, int) or users < 1:
+        return point
+    return replace(point, lab={**point.lab, _ENTRIES: users})
 
 
 class Labs:

@@ -42,6 +42,8 @@ class Point:
     job: str = ""
     #: Keys of the study's lab that are others here.
     lab: Mapping[str, Value] = field(default_factory=dict)
+    #: What its servers were made of, where a lab has them: for the run's manifest.
+    made_of: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def label(self) -> str:

@@ -232,7 +232,11 @@ class Runner:
         """The point as it is to be run."""
         if self.labs is not None:
             servers = self.labs.servers(point, self.jobs[turn.point])
-            point = replace(point, overrides=(*point.overrides, *servers.overrides))
+            point = replace(
+                point,
+                overrides=(*point.overrides, *servers.overrides),
+                made_of=servers.made_of,
+            )
         elif point.settings:
             servers = Servers(self.jobs[turn.point].targets, self.access)
         if point.settings:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -40,12 +40,13 @@ def run_locally(
     overrides: Sequence[str],
     out: Path | None,
     *,
+    made_of: Mapping[str, str] | None = None,
     as_json: bool,
     metrics: tuple[str, int] | None = None,
     otlp: str | None = None,
 ) -> ExitCode:
-    """Run a job on this host; the exit code. Figures are at `metrics` for Prometheus,
-    and go to the collector `otlp`."""
+    """Run a job on this host; the exit code. `made_of`: what its lab's servers are.
+    Figures are at `metrics` for Prometheus, and go to the collector `otlp`."""
     if agents is not None:
         overrides = [*overrides, f"agents={{count: {agents}}}"]
     with one_blas_thread():  # a job type of the user's may import numpy
@@ -59,7 +60,7 @@ def run_locally(
             rest_removed(results.folder / SPOOLS),
             local_fleet(names, labels, store_file, results.folder, outputs) as fleet,
         ):
-            status, is_interrupted = _run_on(fleet, source, overrides)
+            status, is_interrupted = _run_on(fleet, source, overrides, made_of)
         if is_interrupted and not outcome.has_started(status):
             say("interrupted before any load; there is nothing to report")
             return ExitCode.INTERRUPTED
@@ -97,7 +98,10 @@ def _output_options(place: tuple[str, int] | None, otlp: str | None) -> list[str
 
 
 def _run_on(
-    fleet: LocalFleet, source: JobSource, overrides: Sequence[str]
+    fleet: LocalFleet,
+    source: JobSource,
+    overrides: Sequence[str],
+    made_of: Mapping[str, str] | None,
 ) -> tuple[pb.RunStatus, bool]:
     """Submit and watch; the final status, and whether Ctrl-C ended it."""
     is_interrupted = False
@@ -109,7 +113,7 @@ def _run_on(
         client.cancel(run_id)
 
     with Client(fleet.address) as client, Progress() as progress:
-        run_id = client.submit(checked_request(source, overrides))
+        run_id = client.submit(checked_request(source, overrides, made_of))
         status = follow(client, run_id, progress, on_interrupt=cancel)
     return status, is_interrupted
 

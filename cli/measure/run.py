@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import click
@@ -57,6 +58,7 @@ out_option = option(
     "and this user's agents are found without.",
     type=FOLDER,
 )
+@option("--made-of JSON", parse=json.loads, hidden=True)
 @json_option
 def run_command(
     job_file: Path | None,
@@ -68,6 +70,7 @@ def run_command(
     print_job: bool,
     cleanup: str | None,
     spool: Path | None,
+    made_of: dict[str, str] | None,
     as_json: bool,
 ) -> ExitCode:
     """Run JOB here and now: a coordinator and N agents on this host.
@@ -94,6 +97,7 @@ def run_command(
 
     return run_locally(
         *(source, agents, overrides, out),
+        made_of=made_of,
         as_json=as_json,
         metrics=metrics,
         otlp=otlp,

@@ -22,15 +22,13 @@ from ldapslam.cli.measure.local_fleet import agent_names, local_fleet
 from ldapslam.cli.options import STORE_NAME, parse_pair
 from ldapslam.cli.progress import Progress
 from ldapslam.cli.submission import JobFile, checked_request
-from ldapslam.jobs.load import variable_values, variables_of, written_in
 from ldapslam.jobs.model import Job
-from ldapslam.jobs.reading.variables import KEY as VARIABLES
 from ldapslam.jobs.reading.variables import override_of
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.reports.rules.rules import Cause
 from ldapslam.results.store import Store
 from ldapslam.studies.gate import Made
-from ldapslam.studies.labs import Labs
+from ldapslam.studies.labs import Labs, with_users
 from ldapslam.studies.points import Point
 from ldapslam.studies.study_file import StudyLab
 
@@ -39,8 +37,6 @@ if TYPE_CHECKING:
 
 _LAB = "lab."
 _BINARY = "binary"
-#: The job's variable that has the number of people.
-_USERS = "users"
 #: Where a server's program is below the folder that it is installed in.
 _ROOTS = ("", "usr/", "usr/local/", "opt/openldap/", "opt/dirsrv/")
 _PROGRAMS = {
@@ -92,34 +88,13 @@ def side_of(
             f"--{name}: {next(iter(of_lab))} is of a lab's server, and there is no lab",
             hint="add --lab slapd or --lab 389ds",
         )
-    if lab is not None and _USERS in variables_of(source.path):
-        lab = _with_users(name, source, given, of_lab, lab)
-    job = source.load(given)
     point = Point({"side": name}, tuple(given), job=source.name, lab=of_lab)
-    return Side(job, point, lab)
-
-
-def _with_users(
-    name: str,
-    source: JobFile,
-    given: list[str],
-    of_lab: Mapping[str, str],
-    lab: StudyLab,
-) -> StudyLab:
-    """The lab with as many people as the job has users. Where its entries are given,
-    the job's users are as many, unless `given` says otherwise."""
-    key = "entries"
-    if key in of_lab or key in lab.model_fields_set:
-        entries = of_lab.get(key, lab.entries)
-        # what is so already would be a difference from runs without it
-        if str(written_in(source.path, VARIABLES)[_USERS]) != str(entries):
-            given.insert(0, override_of(_USERS, str(entries)))
-        return lab
-    users = variable_values(source.path, given)[_USERS]
-    if not isinstance(users, int) or users < 1:
-        return lab
-    say(f"{name}: the lab has {users:,} people, as the job's variable {_USERS} has it")
-    return lab.model_copy(update={key: users})
+    if lab is not None:
+        point = with_users(point, source.path, lab)
+        if point.lab != of_lab:
+            entries = point.lab["entries"]
+            say(f"{name}: the lab has {entries:,} people, as many as the job's users")
+    return Side(source.load(point.overrides), point, lab)
 
 
 def _target(name: str, uri: str, job: Job) -> str:

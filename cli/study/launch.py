@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Callable, Sequence
@@ -24,6 +25,8 @@ def local_runs(base: Path) -> Launch:
         arguments = ["run", job, *_changes(point), "--out", str(folder)]
         if point.agents is not None:
             arguments += ["--agents", str(point.agents)]
+        if point.made_of:
+            arguments += ["--made-of", json.dumps(point.made_of)]
         return _run(arguments, Path(os.devnull), log)
 
     return launch

@@ -93,6 +93,12 @@ def study_command(
         given = [override_of(*one) for one in variables]
         study = load_study(file, [*changes, *given], in_lab=in_lab)
         points = load_points(study, file)
+        if in_lab and study.lab is not None:
+            from ldapslam.studies.labs import with_users
+
+            points = [
+                with_users(one, file.parent / one.job, study.lab) for one in points
+            ]
         jobs = _jobs(file, points)
     _check_lab(study, in_lab, coordinator)
     check_points(points, in_lab=in_lab)

@@ -136,3 +136,42 @@ def test_capacity_is_the_highest_load_that_holds(lab: Lab, tmp_path: Path) -> No
     assert found["above_verdict"] in ("FAIL", "INVALID")
     (confirmed,) = [one for one in found["runs"] if one["confirms"]]
     assert (confirmed["load"], confirmed["verdict"]) == (found["capacity"], "PASS")
+
+
+MANY = """
+vars: {users: 100000}
+job: lookups
+targets: {directory: "ldap://127.0.0.1"}
+run: {duration: 1s, interval: 250ms}
+validity: {disturbed_intervals: 100%, send_lag_share: 100%}
+streams:
+  - name: readers
+    target: directory
+    load: {closed: {clients: 2, think_time: 5ms}}
+    operations:
+      - search: {base: "dc=example,dc=com", filter: "(uid=user.[0-${users - 1}])"}
+"""
+
+
+def test_a_study_in_a_lab_looks_for_the_people_that_there_are(
+    slapd_installed: None, tmp_path: Path
+) -> None:
+    (tmp_path / "job.yaml").write_text(MANY)
+    (tmp_path / "study.yaml").write_text(
+        "study: lab\njob: job.yaml\naxes: {threads: {field: lab.settings.threads, "
+        "values: [4]}}\nlab: {entries: 300}\n"
+    )
+    done = ldapslam("study", "study.yaml", "--lab", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    result = read(tmp_path, "study-lab/runs/001-1-1/result.json")
+    assert result["verdict"] == "PASS"
+    lab = result["manifest"]["lab"]
+    assert lab.pop("version").startswith("OpenLDAP")
+    assert lab == {
+        "server": "slapd",
+        "backend": "mdb",
+        "entries": "300",
+        "replicas": "0",
+        "settings · threads": "4",
+    }
+    assert 'vars.users="300"' in result["manifest"]["overrides"]
