@@ -7,16 +7,17 @@ many intervals at once. One window is in memory, whatever the run's length.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import sqlalchemy as sa
-from google.protobuf.message import Message
 
-from ldapslam.proto.common_pb2 import HostInterval, Snapshot
+from ldapslam.base.errors import StoreError
 from ldapslam.proto.fields import (
     METRICS,
     OPERATION_COUNTERS,
@@ -26,33 +27,58 @@ from ldapslam.proto.fields import (
     WORKER_COUNTERS,
 )
 from ldapslam.results import schema
-from ldapslam.results.packing import unpack
+from ldapslam.results.histogram import Block, block_at
+from ldapslam.results.packing import inflated, unpack
 from ldapslam.results.rows import by_bytes
 from ldapslam.results.store import Store
+from ldapslam.results.tables import Integers, Places, Table, tables_of
 
-#: Packed reports in a window, about: some ten MB unpacked.
-_WINDOW_BYTES = 3 << 20
+#: Packed reports in a window, about: its tables stay in memory that is used again.
+_WINDOW_BYTES = 2 << 20
 _MOST_INTERVALS = 512
 #: Reports whose size is looked at to know that of all.
 _SAMPLE = 256
 
-#: Column -> its values, one for each row. In those of operations, streams and workers
-#: `report` is the place of the row's report in the window's reports.
-Columns = Mapping[str, Sequence[Any]]
+#: Column -> its values, one for each row: arrays of numbers, lists of texts. In those
+#: of operations, streams and workers `report` is the place of the row's report in the
+#: window's reports.
+Columns = Mapping[str, Any]
 
-#: (metric, outcome) -> column of packed histograms.
-HISTOGRAM_COLUMNS = {
-    (metric, outcome): f"{metric}_{outcome}"
-    for metric in METRICS
-    for outcome in OUTCOMES
-}
-#: The same, as messages have metric and outcome.
-_HISTOGRAM_NAMES = {
-    (metric, outcome): HISTOGRAM_COLUMNS[METRICS[metric - 1], OUTCOMES[outcome - 1]]
-    for metric in range(1, len(METRICS) + 1)
-    for outcome in range(1, len(OUTCOMES) + 1)
-}
-_HOST = tuple(field.name for field in HostInterval.DESCRIPTOR.fields)
+#: Stream, operation, and whether its requests are measured ones.
+Key = tuple[str, str, bool]
+
+
+@dataclass(frozen=True, slots=True)
+class PackedHistograms:
+    """Those that some rows have, not read yet."""
+
+    #: The row of each, ascending.
+    rows: Places
+    #: Where each one begins in `_content`, and its length.
+    _spans: Integers
+    _content: bytes
+
+    def read(self, chosen: npt.NDArray[Any] | slice = slice(None)) -> Block:
+        """Some of them, or all; StoreError when one is damaged."""
+        return block_at(self._content, self._spans[chosen])
+
+    def each(self) -> Iterator[tuple[int, bytes]]:
+        """Rows, and what they have as it is packed."""
+        for row, (start, length) in zip(
+            self.rows.tolist(), self._spans.tolist(), strict=True
+        ):
+            yield row, self._content[start : start + length]
+
+
+@dataclass(frozen=True, slots=True)
+class OperationRows:
+    """One for each report, and server where there are several."""
+
+    columns: Columns
+    #: (metric, outcome) -> histograms of the rows; without those that none has.
+    histograms: Mapping[tuple[str, str], PackedHistograms]
+    #: LDAP result code -> responses in all rows.
+    result_codes: Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +89,11 @@ class Window:
     indexes: tuple[int, ...]
     #: By interval, then agent.
     reports: Columns
-    #: (stream, operation, measured) -> rows, one for each server where there are
-    #: several; histograms packed, None where there is none.
-    operations: Mapping[tuple[str, str, bool], Columns]
-    #: The same -> LDAP result code -> responses in all rows.
-    result_codes: Mapping[tuple[str, str, bool], Mapping[int, int]]
+    #: In the order of the keys.
+    operations: Mapping[Key, OperationRows]
     streams: Columns
+    #: Name in SET_UP_TIMES -> histograms of rows of streams.
+    set_ups: Mapping[str, PackedHistograms]
     workers: Columns
 
 
@@ -164,100 +189,127 @@ def _window(store: Store, run_id: str, indexes: tuple[int, ...]) -> Window:
         agent = by_bytes(connection, table.agent)
         query = query.order_by(table.interval_index, agent, table.final)
         rows = connection.execute(query).all()
-    agents = [agent for agent, _ in rows]
-    snapshots = [unpack(packed) for _, packed in rows]
-    operations: dict[tuple[str, str, bool], _Children] = defaultdict(_Children)
-    streams, workers = _Children(), _Children()
-    for report, snapshot in enumerate(snapshots):
-        for one in snapshot.operations:
-            found = operations[one.stream, one.operation, one.measured]
-            found.reports.append(report)
-            found.messages.append(one)
-        streams.extend(report, snapshot.streams)
-        workers.extend(report, snapshot.workers)
+    contents = [inflated(packed) for _, packed in rows]
+    content = b"".join(contents)
+    tables = tables_of(content, list(map(len, contents)))
+    streams, workers = tables["streams"], tables["workers"]
     return Window(
         indexes=indexes,
-        reports=_reports(agents, snapshots),
-        operations={
-            key: _of_operations(found) for key, found in sorted(operations.items())
-        },
-        result_codes={
-            key: _added(one.result_codes for one in found.messages)
-            for key, found in operations.items()
-        },
+        reports=_reports([agent for agent, _ in rows], tables),
+        operations=_operations(tables, content),
         streams={
-            **_columns(streams, ("stream", *STREAM_COUNTERS)),
-            **_optional(streams.messages, ("last_done_ns",)),
-            **{
-                name: [getattr(one, name) or None for one in streams.messages]
-                for name in SET_UP_TIMES
-            },
+            "report": streams.parent,
+            "stream": streams.texts_of("stream"),
+            **{name: streams.integers(name) for name in STREAM_COUNTERS},
+            "last_done_ns": streams.optional("last_done_ns"),
         },
-        workers=_columns(workers, ("worker", "model", *WORKER_COUNTERS)),
+        set_ups={name: _set_ups(streams, name, content) for name in SET_UP_TIMES},
+        workers={
+            "report": workers.parent,
+            "model": workers.texts_of("model"),
+            **{name: workers.integers(name) for name in ("worker", *WORKER_COUNTERS)},
+        },
     )
 
 
-class _Children:
-    """Messages within reports, and the place of each one's report."""
-
-    # no object for each pair: the garbage collector would look at all of them
-
-    def __init__(self) -> None:
-        self.reports: list[int] = []
-        self.messages: list[Any] = []
-
-    def extend(self, report: int, messages: Sequence[Message]) -> None:
-        self.reports += [report] * len(messages)
-        self.messages += messages
+def _set_ups(streams: Table, name: str, content: bytes) -> PackedHistograms:
+    spans = streams.spans(name)
+    rows = np.flatnonzero(spans[:, 1])
+    return PackedHistograms(rows, spans[rows], content)
 
 
-def _added(of_rows: Iterable[Mapping[int, int]]) -> Counter[int]:
-    sums: Counter[int] = Counter()
-    for amounts in of_rows:
-        for key in amounts:
-            sums[key] += amounts[key]
-    return sums
-
-
-def _columns(children: _Children, names: Sequence[str]) -> dict[str, Sequence[Any]]:
-    # all fields of a message at once, which is quicker
-    values = zip(*map(attrgetter(*names), children.messages), strict=True)
-    columns: dict[str, Sequence[Any]] = dict.fromkeys(names, ())
-    columns.update(zip(names, values, strict=False))
-    columns["report"] = children.reports
+def _reports(agents: Sequence[str], tables: Mapping[str, Table]) -> Columns:
+    """Of the host's figures those that are absent are NaN."""
+    reports, host = tables["snapshots"], tables["host"]
+    columns: dict[str, Any] = {
+        "agent": agents,
+        "phase": reports.texts_of("phase"),
+        "interval_index": reports.integers("index"),
+        "final": reports.integers("final") != 0,
+        **{
+            name: reports.integers(name)
+            for name in ("start_ns", "end_ns", "clock_step_ns")
+        },
+    }
+    for name in ("cpu_utilisation", "steal_share"):
+        columns[name] = np.full(len(agents), np.nan)
+        columns[name][host.parent] = host.floats(name)
+    for name in ("throttled_ns", "hiccup_max_ns", "stalled_ns"):
+        columns[name] = np.full(len(agents), np.nan)
+        values = np.where(host.has(name), host.integers(name), np.nan)
+        columns[name][host.parent] = values
     return columns
 
 
-def _optional(messages: Sequence[Message], names: Iterable[str]) -> Columns:
-    """None where a field is absent."""
-    return {
-        name: [getattr(one, name) if one.HasField(name) else None for one in messages]
-        for name in names
-    }
+def _operations(
+    tables: Mapping[str, Table], content: bytes
+) -> dict[Key, OperationRows]:
+    table = tables["operations"]
+    texts = table.texts
+    numbers = table.integers("stream") * len(texts) + table.integers("operation")
+    numbers = numbers * 2 + table.integers("measured")
+    found, group = np.unique(numbers, return_inverse=True)
+    rows_of = _split(group, found.size)
+    place = np.zeros(group.size, np.intp)  # of each row in its group
+    for rows in rows_of:
+        place[rows] = np.arange(rows.size)
+    columns = {name: table.integers(name) for name in OPERATION_COUNTERS}
+    columns["report"] = table.parent
+    servers = np.array(table.texts_of("server"), object)
+    histograms = _histograms(tables["histograms"], group, place, found.size, content)
+    result_codes = _result_codes(tables["result_codes"], group, found.size)
+    operations = {}
+    for of, rows in enumerate(rows_of):
+        pair, is_measured = divmod(int(found[of]), 2)
+        stream, operation = divmod(pair, len(texts))
+        operations[texts[stream], texts[operation], bool(is_measured)] = OperationRows(
+            {
+                **{name: values[rows] for name, values in columns.items()},
+                "server": servers[rows].tolist(),
+            },
+            histograms[of],
+            result_codes[of],
+        )
+    return dict(sorted(operations.items(), key=lambda one: one[0]))
 
 
-def _reports(agents: Sequence[str], snapshots: Sequence[Snapshot]) -> Columns:
-    names = ("phase", "start_ns", "end_ns", "final", "clock_step_ns")
-    return {
-        "agent": agents,
-        "interval_index": [one.index for one in snapshots],
-        **{name: [getattr(one, name) for one in snapshots] for name in names},
-        "has_host": [one.HasField("host") for one in snapshots],
-        **_optional([one.host for one in snapshots], _HOST),
-    }
+_KINDS = [(metric, outcome) for metric in METRICS for outcome in OUTCOMES]
 
 
-def _of_operations(children: _Children) -> Columns:
-    columns = _columns(children, ("server", *OPERATION_COUNTERS))
-    none: Sequence[Any] = [None] * len(children.messages)
-    packed: dict[tuple[int, int], list[bytes | None]]
-    packed = defaultdict(lambda: list(none))
-    values_of = attrgetter("metric", "outcome", "packed")
-    for row, one in enumerate(children.messages):
-        for metric, outcome, histogram in map(values_of, one.histograms):
-            packed[metric, outcome][row] = histogram
-    return {
-        **dict.fromkeys(HISTOGRAM_COLUMNS.values(), none),
-        **columns,
-        **{_HISTOGRAM_NAMES[one]: column for one, column in packed.items()},
-    }
+def _histograms(
+    table: Table, group: Places, place: Places, groups: int, content: bytes
+) -> list[dict[tuple[str, str], PackedHistograms]]:
+    """By group; `group` and `place` are of each row of the operations."""
+    metric, outcome = (table.integers(one) - 1 for one in ("metric", "outcome"))
+    for numbers, names in ((metric, METRICS), (outcome, OUTCOMES)):
+        if ((numbers < 0) | (numbers >= len(names))).any():
+            raise StoreError("an interval's report has histograms of unknown kind")
+    kind = metric * len(OUTCOMES) + outcome
+    spans, rows = table.spans("packed"), place[table.parent]
+    found: list[dict[tuple[str, str], PackedHistograms]] = [{} for _ in range(groups)]
+    parts = _split(group[table.parent] * len(_KINDS) + kind, groups * len(_KINDS))
+    for number, chosen in enumerate(parts):
+        if chosen.size:
+            of, name = divmod(number, len(_KINDS))
+            one = PackedHistograms(rows[chosen], spans[chosen], content)
+            found[of][_KINDS[name]] = one
+    return found
+
+
+def _result_codes(table: Table, group: Places, groups: int) -> list[Counter[int]]:
+    codes, counts = table.integers("key"), table.integers("value")
+    found: list[Counter[int]] = []
+    for chosen in _split(group[table.parent], groups):
+        of_group, amounts = codes[chosen], counts[chosen]
+        sums: Counter[int] = Counter()
+        for code in np.unique(of_group).tolist():
+            sums[code] = sum(amounts[of_group == code].tolist())
+        found.append(sums)
+    return found
+
+
+def _split(groups: Places, count: int) -> list[Places]:
+    """The places of each group, ascending."""
+    order = np.argsort(groups, kind="stable")
+    ends = np.cumsum(np.bincount(groups, minlength=count)).tolist()
+    return [order[start:end] for start, end in pairwise([0, *ends])]

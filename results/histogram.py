@@ -26,7 +26,7 @@ import base64
 import math
 import struct
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -36,6 +36,7 @@ import numpy.typing as npt
 
 from ldapslam.base.errors import StoreError
 from ldapslam.jobs.fields.thresholds import samples_needed
+from ldapslam.results import _columns
 
 BUCKETS = 23 * 1024
 HEADER = struct.Struct("<4sIQQQQQ")
@@ -91,6 +92,45 @@ class Block:
     indexes: npt.NDArray[np.uint16]
     counts: npt.NDArray[np.uint32]
 
+    def used(self) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.uint16]]:
+        """The buckets that hold any value, ascending; and the place of each of all
+        buckets among them."""
+        buckets, columns = _columns.used(self.indexes)
+        return np.frombuffer(buckets, np.intp), np.frombuffer(columns, np.uint16)
+
+    def table(
+        self,
+        rows: npt.NDArray[np.intp],
+        height: int,
+        columns: npt.NDArray[np.uint16],
+        width: int,
+    ) -> Counts:
+        """Values by row and column: `rows` has the row of each histogram, -1 of one
+        that is left out, `columns` the column of each bucket."""
+        lengths = np.ascontiguousarray(self.headers["n"])
+        table = _columns.add(
+            lengths, self.indexes, self.counts, rows, columns, width, height
+        )
+        return np.frombuffer(table, np.int64).reshape(height, width)
+
+    def add_each(
+        self,
+        groups: npt.NDArray[np.integer[Any]],
+        histogram_of: Callable[[int], Histogram],
+    ) -> None:
+        """Adds each histogram to that of its group; group -1: it is left out."""
+        ends = np.cumsum(self.headers["n"], dtype=np.intp).tolist()
+        fields = self.headers.tolist()
+        for group, end, (_, n, *sums) in zip(
+            groups.tolist(), ends, fields, strict=True
+        ):
+            if group < 0:
+                continue
+            where = slice(end - n, end)
+            histogram_of(group).add_counts(
+                self.indexes[where], self.counts[where], Sums(*sums)
+            )
+
 
 def sums_of(headers: Headers) -> Sums:
     """Over all these histograms, exact."""
@@ -118,36 +158,24 @@ def header_of(packed: bytes) -> tuple[int, Sums]:
     return n, Sums(*sums)
 
 
-def headers_of(packed: Sequence[bytes]) -> Headers:
-    """The headers of many, checked; StoreError as `header_of`."""
-    size = HEADER.size
-    joined = b"".join([one[:size] for one in packed])
-    lengths = np.fromiter(map(len, packed), np.int64, len(packed))
-    if len(joined) == size * len(packed):
-        headers = np.frombuffer(joined, _FIELDS)
-        if (
-            (headers["magic"] == MAGIC).all()
-            and (lengths == size + 6 * headers["n"].astype(np.int64)).all()
-            and not ((headers["total"] != 0) & (headers["n"] == 0)).any()
-        ):
-            return headers
-    for one in packed:
-        header_of(one)  # says what is wrong with it
-    raise StoreError("packed histogram: damaged")
-
-
 def block_of(packed: Sequence[bytes]) -> Block:
     """The histograms as columns, checked; StoreError when one is damaged."""
-    headers = headers_of(packed)
-    cuts = (HEADER.size + 2 * headers["n"].astype(np.int64)).tolist()
-    cut = list(zip(packed, cuts, strict=True))
-    start = HEADER.size
-    indexes = np.frombuffer(b"".join([one[start:end] for one, end in cut]), "<u2")
-    counts = np.frombuffer(b"".join([one[end:] for one, end in cut]), "<u4")
-    filled = headers[headers["n"] != 0]
-    if filled.size:
-        _check(filled, indexes, counts)
-    return Block(headers, indexes, counts)
+    lengths = np.fromiter(map(len, packed), np.int64, len(packed))
+    spans = np.stack([np.cumsum(lengths) - lengths, lengths], axis=1)
+    return block_at(b"".join(packed), spans)
+
+
+def block_at(content: bytes, spans: Counts) -> Block:
+    """The same of histograms within `content`; `spans` has start and length of each."""
+    try:
+        headers, indexes, counts = _columns.block(content, spans)
+    except ValueError as error:
+        raise StoreError(str(error)) from error
+    return Block(
+        np.frombuffer(headers, _FIELDS),
+        np.frombuffer(indexes, "<u2"),
+        np.frombuffer(counts, "<u4"),
+    )
 
 
 def joined(blocks: Sequence[Block]) -> Block:
@@ -159,23 +187,6 @@ def joined(blocks: Sequence[Block]) -> Block:
         np.concatenate([one.indexes for one in blocks]),
         np.concatenate([one.counts for one in blocks]),
     )
-
-
-def _check(
-    headers: Headers,
-    indexes: npt.NDArray[np.uint16],
-    counts: npt.NDArray[np.uint32],
-) -> None:
-    """Headers that have buckets, and those buckets."""
-    lengths = headers["n"].astype(np.int64)
-    starts = np.cumsum(lengths) - lengths
-    rises = indexes[1:] > indexes[:-1]
-    rises[starts[1:] - 1] = True  # from one histogram to the next
-    if indexes.max() >= BUCKETS or not rises.all():
-        raise StoreError("packed histogram: bucket indexes are not ascending")
-    totals = np.add.reduceat(counts, starts, dtype=np.uint64)
-    if not np.array_equal(totals, headers["total"]):
-        raise StoreError("packed histogram: counts do not add up to the total")
 
 
 @dataclass(frozen=True, slots=True)
@@ -491,11 +502,17 @@ def order_statistic_ranks(total: int, q: float) -> tuple[int, int] | None:
     return low, high
 
 
+#: Each bucket's column is its own.
+_ITSELF = np.arange(BUCKETS, dtype=np.uint16)
+
+
 def _added_up(block: Block) -> Counts:
-    """Values by bucket; as floats on the way, exact up to 2^53."""
-    # cast at once: bincount would do it piece by piece
-    indexes, weights = block.indexes.astype(np.intp), block.counts.astype(np.float64)
-    return np.bincount(indexes, weights=weights).astype(np.int64)
+    """Values by bucket."""
+    if not block.indexes.size:
+        return np.zeros(0, np.int64)
+    last = int(block.indexes.max())
+    rows = np.zeros(block.headers.size, np.intp)
+    return block.table(rows, 1, np.minimum(_ITSELF, last), last + 1).reshape(-1)
 
 
 @lru_cache(maxsize=1)

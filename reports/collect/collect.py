@@ -32,12 +32,12 @@ from ldapslam.proto.fields import (
     CONNECTION_COUNTERS,
     GAUGES,
     OPERATION_COUNTERS,
-    SET_UP_TIMES,
 )
 from ldapslam.reports.collect.intervals import (
     SHOWN,
     AgentSlots,
     Durations,
+    Flags,
     Floats,
     Integers,
     MemberSlots,
@@ -69,14 +69,14 @@ from ldapslam.reports.collect.totals import (
 )
 from ldapslam.reports.uncertainty import BATCHES
 from ldapslam.results.columns import (
-    HISTOGRAM_COLUMNS,
     Columns,
     Extent,
+    OperationRows,
     Window,
     streams_of,
     windows,
 )
-from ldapslam.results.histogram import Block, block_of, headers_of, joined
+from ldapslam.results.histogram import Block, joined
 from ldapslam.results.records import RunRecord
 from ldapslam.results.store import Store
 
@@ -139,25 +139,30 @@ class _Collector:
         reports = reports_of(window, self._ends_ns)
         self._add_reports(window.reports, reports)
         servers = {
-            name or "" for rows in window.operations.values() for name in rows["server"]
+            name
+            for rows in window.operations.values()
+            for name in rows.columns["server"]
         }
         slots = Slots(
             reports,
+            self._timeline.points_of(reports),
+            self._timeline.complete_of(reports),
             self._add_workers(window, reports),
             MemberSlots.of(reports.agents * self._has_agents, len(reports.indexes)),
             MemberSlots.of(sorted(servers) * (servers != {""}), len(reports.indexes)),
         )
         lags_ns = np.zeros(reports.slot.size, np.uint64)
-        by_operation: dict[tuple[str, str], dict[bool, Columns]] = defaultdict(dict)
+        by_operation: dict[tuple[str, str], dict[bool, OperationRows]]
+        by_operation = defaultdict(dict)
         for (stream, operation, measured), rows in window.operations.items():
             by_operation[stream, operation][measured] = rows
         for key, groups in by_operation.items():
             totals = self._operations.setdefault(key, OperationTotals())
             for measured, rows in groups.items():
-                self._add_rows(key, totals, rows, slots, measured)
+                self._add_rows(key, totals, rows.columns, slots, measured)
                 if measured:
-                    totals.result_codes.update(window.result_codes[*key, True])
-                for server in set(filter(None, rows["server"])):
+                    totals.result_codes.update(rows.result_codes)
+                for server in set(filter(None, rows.columns["server"])):
                     self._add_server(key, totals, server, rows, reports, measured)
             slots.operations[key] = self._add_times(key, totals, groups, slots, lags_ns)
         slots.streams = self._add_streams(window, reports)
@@ -189,22 +194,20 @@ class _Collector:
             end_ns = int(reports.end_ns[in_measure].max())
             self._measure_start_ns = known(min, self._measure_start_ns, start_ns)
             self._measure_end_ns = known(max, self._measure_end_ns, end_ns)
-        numbers = np.array(columns["interval_index"])
+        numbers = columns["interval_index"]
         for code, name in enumerate(reports.agents):
             agent = self._agents.setdefault(name, AgentTotals())
             theirs = reports.agent == code
             agent.seen.update(numbers[theirs & ~reports.is_final].tolist())
             for place in np.flatnonzero(theirs & reports.is_final).tolist():
-                agent.final_index = columns["interval_index"][place]
+                agent.final_index = int(numbers[place])
             for place in np.flatnonzero(theirs & reports.is_cut).tolist():
-                agent.cut = columns["interval_index"][place], columns["end_ns"][place]
+                agent.cut = int(numbers[place]), int(columns["end_ns"][place])
+            _add_host(agent, columns, np.flatnonzero(theirs & in_measure))
         self._add_clock_steps(columns)
-        for place in np.flatnonzero(in_measure).tolist():
-            if columns["has_host"][place]:
-                _add_host(self._agents[columns["agent"][place]], columns, place)
 
     def _add_clock_steps(self, columns: Columns) -> None:
-        steps_ns = np.array(columns["clock_step_ns"])
+        steps_ns = columns["clock_step_ns"]
         for place in np.flatnonzero(steps_ns).tolist():
             agent, step_ns = self._agents[columns["agent"][place]], int(steps_ns[place])
             if abs(step_ns) > abs(agent.clock_step_ns):
@@ -212,39 +215,36 @@ class _Collector:
             if abs(step_ns) > CLOCK_STEP_LIMIT_NS:
                 agent.stepped += 1
                 if len(agent.clock_steps_ns) < STEPS_KEPT:
-                    agent.clock_steps_ns[columns["interval_index"][place]] = step_ns
+                    index = int(columns["interval_index"][place])
+                    agent.clock_steps_ns[index] = step_ns
 
     def _add_workers(self, window: Window, reports: Reports) -> AgentSlots:
         rows = window.workers
         busy, waited = worker_shares(rows)
         self._add_measured_workers(rows, reports, busy, waited)
         every = np.arange(reports.slot.size)
-        cpu = np.array(window.reports["cpu_utilisation"], np.float64)  # None is NaN
         return AgentSlots(
             wall_ns=reports.sum(every, reports.end_ns - reports.start_ns),
             completed=reports.sum((), ()),
             busy_share=reports.largest(rows["report"], busy),
             run_queue_share=reports.largest(rows["report"], waited),
-            cpu_utilisation=reports.largest(every, cpu),
+            cpu_utilisation=reports.largest(every, window.reports["cpu_utilisation"]),
         )
 
     def _add_measured_workers(
         self, rows: Columns, reports: Reports, busy: Floats, waited: Floats
     ) -> None:
-        places = np.array(rows["report"], np.intp)
+        agents = reports.agent[rows["report"]].tolist()
+        numbers, models = rows["worker"].tolist(), rows["model"]
         groups: defaultdict[tuple[str, str, int], list[int]] = defaultdict(list)
-        for row in np.flatnonzero(reports.in_measure[places]).tolist():
-            name = reports.agents[reports.agent[places[row]]]
-            groups[name, rows["model"][row], rows["worker"][row]].append(row)
-        columns = {
-            name: np.array(rows[name], np.int64)
-            for name in ("wall_ns", "busy_ns", "cpu_ns")
-        }
+        for row in np.flatnonzero(reports.in_measure[rows["report"]]).tolist():
+            name = reports.agents[agents[row]]
+            groups[name, models[row], numbers[row]].append(row)
         for (name, model, worker), members in groups.items():
             agent, chosen = self._agents[name], np.array(members)
-            wall_ns = columns["wall_ns"][chosen]
-            agent.worker_cpu_ns += int(columns["cpu_ns"][chosen].sum())
-            agent.worker_busy_ns += int(columns["busy_ns"][chosen].sum())
+            wall_ns = rows["wall_ns"][chosen]
+            agent.worker_cpu_ns += int(rows["cpu_ns"][chosen].sum())
+            agent.worker_busy_ns += int(rows["busy_ns"][chosen].sum())
             agent.worker_wall_ns += int(wall_ns.sum())
             totals = agent.workers[model, worker]
             totals.wall_ns += int(wall_ns.sum())
@@ -267,7 +267,7 @@ class _Collector:
         measured: bool,
     ) -> None:
         """The counters of an operation, measured ones or others."""
-        reports, places = slots.reports, np.array(rows["report"], np.intp)
+        reports, places = slots.reports, rows["report"]
         by_agent = reports.agent[places]
         counted = np.array([rows[name] for name in OPERATION_COUNTERS])
         _add_counters(totals.whole, rows, counted)
@@ -300,15 +300,15 @@ class _Collector:
         key: tuple[str, str],
         totals: OperationTotals,
         server: str,
-        rows: Columns,
+        of_all: OperationRows,
         reports: Reports,
         measured: bool,
     ) -> None:
         """One server's part of an operation."""
-        of_server = totals.servers[server]
+        of_server, rows = totals.servers[server], of_all.columns
         chosen = np.array(rows["server"]) == server
-        within = chosen & reports.in_measure[np.array(rows["report"], np.intp)]
-        completed = np.array(rows["completed"])[within]
+        within = chosen & reports.in_measure[rows["report"]]
+        completed = rows["completed"][within]
         of_server.completed_in_measure += int(completed.sum())
         if not measured:
             return
@@ -316,15 +316,15 @@ class _Collector:
         sums = counted[:, chosen].sum(axis=1).tolist()
         of_server.measured.update(dict(zip(OPERATION_COUNTERS, sums, strict=True)))
         for metric in UNANSWERED_METRICS:
-            column = rows[HISTOGRAM_COLUMNS[metric, self._plan.wanted_of(key)]]
-            if some := list(filter(None, compress(column, chosen))):
-                of_server.times[metric].add_block(block_of(some))
+            packed = of_all.histograms.get((metric, self._plan.wanted_of(key)))
+            if packed and (theirs := chosen[packed.rows]).any():
+                of_server.times[metric].add_block(packed.read(theirs))
 
     def _add_times(
         self,
         key: tuple[str, str],
         totals: OperationTotals,
-        groups: Mapping[bool, Columns],
+        groups: Mapping[bool, OperationRows],
         window: Slots,
         lags_ns: Unsigned,
     ) -> OperationSlots:
@@ -336,55 +336,51 @@ class _Collector:
         servers = {name: code for code, name in enumerate(by_server.names)}
         slots = OperationSlots.of(len(reports.indexes))
         blocks: dict[str, list[Block]] = {metric: [] for metric in SHOWN}
-        places: dict[str, list[int]] = {metric: [] for metric in SHOWN}
-        measured: list[bool] = []
-        of_servers: list[int] = []
-        for is_measured, rows in groups.items():
+        places: dict[str, list[Places]] = {metric: [] for metric in SHOWN}
+        measured: list[Flags] = []
+        of_servers: list[Places] = []
+        for is_measured, found in groups.items():
+            rows = found.columns
             slots.add_counters(reports, rows)
-            codes = [servers.get(name or "", 0) for name in rows["server"]]
+            codes = np.array([servers.get(name, 0) for name in rows["server"]], np.intp)
             if by_agent.names:
-                agent = reports.agent[np.array(rows["report"], np.intp)]
-                by_agent.add_counters(reports, rows, agent)
+                by_agent.add_counters(reports, rows, reports.agent[rows["report"]])
             if servers:
-                by_server.add_counters(reports, rows, np.array(codes, np.intp))
-            for one, column in HISTOGRAM_COLUMNS.items():
-                some = list(filter(None, rows[column]))
-                if not some:
-                    continue
+                by_server.add_counters(reports, rows, codes)
+            for one, packed in found.histograms.items():
                 metric, outcome = one
-                is_shown = metric in SHOWN and (
-                    metric in GENERATOR_LAGS or outcome == wanted
-                )
-                if not is_measured:
-                    over = headers_of(some)["overflow"]
-                    totals.unmeasured_overflow += sum(over.tolist())
-                    if not is_shown:
-                        continue
-                block = block_of(some)
+                block, where = packed.read(), rows["report"][packed.rows]
                 if is_measured:
                     totals.histograms[one].add_block(block)
-                if is_shown:
-                    blocks[metric].append(block)
-                    places[metric] += _where(rows[column], rows["report"])
-                if metric == "response_time" and is_shown:
-                    measured += [is_measured] * len(some)
-                    of_servers += compress(codes, rows[column])
+                else:
+                    over = block.headers["overflow"].tolist()
+                    totals.unmeasured_overflow += sum(over)
                 if is_measured and metric in GENERATOR_LAGS:
-                    where = _where(rows[column], rows["report"])
                     np.maximum.at(lags_ns, where, block.headers["max_ns"])
-        for metric, found in blocks.items():
-            if not found:
+                if metric in SHOWN and (metric in GENERATOR_LAGS or outcome == wanted):
+                    blocks[metric].append(block)
+                    places[metric].append(where)
+                    if metric == "response_time":
+                        measured.append(np.full(where.size, is_measured))
+                        of_servers.append(codes[packed.rows])
+        for metric, some in blocks.items():
+            if not some:
                 continue
-            durations = Durations(joined(found), np.array(places[metric], np.intp))
-            slots.times[metric] = durations.times(reports)
+            durations = Durations(joined(some), np.concatenate(places[metric]), reports)
+            slots.times[metric] = durations
+            points = int(window.point[-1]) + 1
+            point = window.point[durations.slot]
+            complete = np.where(window.complete[durations.slot], point, -1)
+            slots.points[metric] = durations.by(complete, points)
             if metric == "response_time":
-                for members, member in (
-                    (by_agent, reports.agent[np.array(places[metric], np.intp)]),
-                    (by_server, np.array(of_servers, np.intp)),
-                ):
-                    if number := len(members.names):
-                        members.times.append(durations.times(reports, member, number))
-                chosen = np.array(measured)
+                if number := len(by_agent.names):
+                    place = reports.agent[durations.where] * points + point
+                    by_agent.times.append(durations.by(place, number * points))
+                if number := len(by_server.names):
+                    place = np.concatenate(of_servers) * points + point
+                    place = np.where(complete < 0, -1, place)
+                    by_server.times.append(durations.by(place, number * points))
+                chosen = np.concatenate(measured)
                 durations.add_by(
                     self._batch_of(reports),
                     lambda number: totals.batches[number].times,
@@ -425,33 +421,28 @@ class _Collector:
         """The streams by interval."""
         rows = window.streams
         slots: dict[str, StreamSlots] = {}
-        members: defaultdict[str, list[int]] = defaultdict(list)
-        for row, name in enumerate(rows["stream"]):
-            members[name].append(row)
-        for name, numbers in members.items():
-            totals = self._streams[name]
+        names = np.array(rows["stream"], object)
+        for name in dict.fromkeys(rows["stream"]):
+            totals, is_theirs = self._streams[name], names == name
+            theirs = np.flatnonzero(is_theirs)
             for counter in CONNECTION_COUNTERS:
-                values = rows[counter]
-                if number := sum([values[row] for row in numbers]):
+                if number := sum(rows[counter][theirs].tolist()):
                     totals.counters[counter] += number
-            places, downs_ns = rows["report"], rows["down_ns"]
-            for row in (one for one in numbers if downs_ns[one]):
+            places, downs_ns = rows["report"][theirs], rows["down_ns"][theirs]
+            for row in np.flatnonzero(downs_ns).tolist():
                 if reports.in_measure[place := places[row]]:
-                    totals.down_in_measure_ns += downs_ns[row]
+                    totals.down_in_measure_ns += int(downs_ns[row])
                     index = reports.indexes[reports.slot[place]]
-                    totals.down_ns[index] += downs_ns[row]
-            for time in SET_UP_TIMES:
-                values = rows[time]
-                if some := [one for row in numbers if (one := values[row]) is not None]:
-                    totals.set_up[time].add_block(block_of(some))
-            for row in numbers:
-                last_ns = rows["last_done_ns"][row]
+                    totals.down_ns[index] += int(downs_ns[row])
+            for time, packed in window.set_ups.items():
+                if (chosen := is_theirs[packed.rows]).any():
+                    totals.set_up[time].add_block(packed.read(chosen))
+            for last_ns in compress(rows["last_done_ns"], is_theirs):
                 totals.last_done_ns = known(max, totals.last_done_ns, last_ns)
-            of_reports = np.array(rows["report"], np.intp)[numbers]
-            for code in set(reports.agent[of_reports]):
+            for code in np.unique(reports.agent[places]).tolist():
                 self._agents[reports.agents[code]].streams.add(name)
             slots[name] = {
-                gauge: reports.sum(of_reports, np.array(rows[gauge])[numbers]).sum(0)
+                gauge: reports.sum(places, rows[gauge][theirs]).sum(0)
                 for gauge in GAUGES
             }
         return slots
@@ -489,13 +480,12 @@ class _Collector:
         lengths_ns = np.maximum(reports.end_ns - reports.start_ns, 1)
         busy, waited = np.zeros(lengths_ns.size), np.zeros(lengths_ns.size)
         shares = worker_shares(window.workers)
-        whole = np.array(window.workers["wall_ns"], np.int64) >= self._fragment_ns
-        where = np.array(window.workers["report"], np.intp)[whole]
+        whole = window.workers["wall_ns"] >= self._fragment_ns
+        where = window.workers["report"][whole]
         np.maximum.at(busy, where, shares[0][whole])
         np.maximum.at(waited, where, shares[1][whole])
-        throttled = np.array(columns["throttled_ns"], np.float64) / lengths_ns
-        steal = np.array(columns["steal_share"], np.float64)  # None is NaN
-        hiccups_ns = np.array(columns["hiccup_max_ns"], np.float64)
+        throttled, steal = columns["throttled_ns"] / lengths_ns, columns["steal_share"]
+        hiccups_ns = columns["hiccup_max_ns"]
         found = (
             (lags_ns > limits.stall_ns) | (hiccups_ns > limits.stall_ns),
             busy > limits.busy_share,
@@ -506,14 +496,13 @@ class _Collector:
         every = np.logical_or.reduce(found)
         slots.disturbed = np.zeros(len(reports.indexes), np.bool_)
         slots.disturbed[reports.slot[every]] = True
-        for (stream, operation, measured), rows in window.operations.items():
+        for (stream, operation, measured), found_rows in window.operations.items():
             if measured:
-                of_rows = (every & reports.in_measure)[
-                    np.array(rows["report"], np.intp)
-                ]
+                rows = found_rows.columns
+                of_rows = (every & reports.in_measure)[rows["report"]]
                 totals = self._operations[stream, operation]
                 for name in IN_DOUBT:
-                    totals.disturbed[name] += int(np.array(rows[name])[of_rows].sum())
+                    totals.disturbed[name] += int(rows[name][of_rows].sum())
         stalls_ns = np.fmax(np.fmax(lags_ns, hiccups_ns), self._late_ns(reports))
         for place in np.flatnonzero(reports.in_measure).tolist():
             agent = self._agents[reports.agents[reports.agent[place]]]
@@ -546,18 +535,34 @@ class _Collector:
         return starts_ns
 
 
-def _add_host(agent: AgentTotals, columns: Columns, place: int) -> None:
-    length_ns = columns["end_ns"][place] - columns["start_ns"][place]
-    if (utilisation := columns["cpu_utilisation"][place]) is not None:
-        agent.cpu_utilisation_ns += utilisation * length_ns
-        agent.cpu_utilisation_wall_ns += length_ns
-    if (steal := columns["steal_share"][place]) is not None:
-        agent.highest_steal_share = known(max, agent.highest_steal_share, steal)
-    agent.throttled_ns += columns["throttled_ns"][place] or 0
-    if (hiccup_ns := columns["hiccup_max_ns"][place]) is not None:
-        agent.longest_hiccup_ns = known(max, agent.longest_hiccup_ns, hiccup_ns)
-        agent.stalled_ns += columns["stalled_ns"][place] or 0
-        agent.hiccups_wall_ns += length_ns
+def _add_host(agent: AgentTotals, columns: Columns, places: Places) -> None:
+    """The agent's reports at these places."""
+    lengths_ns = (columns["end_ns"] - columns["start_ns"])[places]
+    used, steal, throttled_ns, hiccups_ns, stalled_ns = (
+        columns[name][places]
+        for name in (
+            "cpu_utilisation",
+            "steal_share",
+            "throttled_ns",
+            "hiccup_max_ns",
+            "stalled_ns",
+        )
+    )
+    there = ~np.isnan(used)
+    # one after the other: a sum of floats depends on their order
+    parts = np.append(agent.cpu_utilisation_ns, (used * lengths_ns)[there])
+    agent.cpu_utilisation_ns = float(np.cumsum(parts)[-1])
+    agent.cpu_utilisation_wall_ns += int(lengths_ns[there].sum())
+    if not np.isnan(steal).all():
+        highest = float(np.nanmax(steal))
+        agent.highest_steal_share = known(max, agent.highest_steal_share, highest)
+    agent.throttled_ns += int(np.nansum(throttled_ns))
+    there = ~np.isnan(hiccups_ns)
+    if there.any():
+        longest_ns = int(hiccups_ns[there].max())
+        agent.longest_hiccup_ns = known(max, agent.longest_hiccup_ns, longest_ns)
+        agent.stalled_ns += int(np.nansum(stalled_ns[there]))
+        agent.hiccups_wall_ns += int(lengths_ns[there].sum())
 
 
 def _add_counters(counters: Counter[str], rows: Columns, counted: Integers) -> None:
@@ -565,7 +570,7 @@ def _add_counters(counters: Counter[str], rows: Columns, counted: Integers) -> N
     if counted.size == 0 or counted.max() < _MOST_EXACT:
         sums = counted.sum(axis=1).tolist()
     else:
-        sums = [sum(rows[name]) for name in OPERATION_COUNTERS]
+        sums = [sum(rows[name].tolist()) for name in OPERATION_COUNTERS]
     for name, number in zip(OPERATION_COUNTERS, sums, strict=True):
         if number:
             counters[name] += number
@@ -578,13 +583,6 @@ def _by_group(groups: Places, amounts: Integers) -> list[tuple[int, int]]:
     sums = np.zeros(int(groups.max()) + 1, np.int64)
     np.add.at(sums, groups, amounts)
     return [(int(group), int(sums[group])) for group in np.flatnonzero(sums)]
-
-
-def _where(values: Sequence[object], places: Sequence[int]) -> list[int]:
-    """The places of the values that there are."""
-    return [
-        place for value, place in zip(values, places, strict=True) if value is not None
-    ]
 
 
 # A run as a whole.

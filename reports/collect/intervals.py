@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,6 @@ import numpy.typing as npt
 from ldapslam.jobs.fields.thresholds import SHARES, samples_needed
 from ldapslam.results.columns import Columns, Window
 from ldapslam.results.histogram import (
-    BUCKETS,
     EMPTY_MIN_NS,
     Block,
     Histogram,
@@ -75,18 +75,17 @@ def reports_of(window: Window, planned_ends_ns: Integers) -> Reports:
     columns = window.reports
     agents = tuple(dict.fromkeys(columns["agent"]))
     codes = {agent: code for code, agent in enumerate(agents)}
-    slots = {index: slot for slot, index in enumerate(window.indexes)}
-    numbers = np.array(columns["interval_index"], np.intp)
-    end_ns = np.array(columns["end_ns"], np.int64)
-    is_final = np.array(columns["final"], np.bool_)
+    numbers, end_ns, is_final = (
+        columns[name] for name in ("interval_index", "end_ns", "final")
+    )
     is_cut = ~is_final & (numbers < planned_ends_ns.size)
     is_cut[is_cut] = end_ns[is_cut] < planned_ends_ns[numbers[is_cut]]
     return Reports(
         indexes=window.indexes,
         agents=agents,
         agent=np.array([codes[agent] for agent in columns["agent"]], np.intp),
-        slot=np.array([slots[index] for index in columns["interval_index"]], np.intp),
-        start_ns=np.array(columns["start_ns"], np.int64),
+        slot=np.searchsorted(np.array(window.indexes), numbers),
+        start_ns=columns["start_ns"],
         end_ns=end_ns,
         is_final=is_final,
         is_cut=is_cut,
@@ -96,12 +95,12 @@ def reports_of(window: Window, planned_ends_ns: Integers) -> Reports:
 
 @dataclass(slots=True)
 class Times:
-    """Durations of one operation, all agents together, by slot."""
+    """Durations of one operation by row: a slot, a point, or that of one member."""
 
     #: The buckets that hold any value, ascending; columns of `counts`.
     buckets: Places
-    #: Values by slot and bucket. Floats hold them exactly up to 2^53.
-    counts: Floats
+    #: Values by row and bucket.
+    counts: Integers
     total: Integers
     overflow: Integers
     min_ns: Unsigned
@@ -109,7 +108,7 @@ class Times:
     _ranks: Integers | None = None
 
     def percentile(self, p: float, unanswered: Integers) -> Floats:
-        """By slot, in ns: `Histogram.reliable_percentile` with this number of
+        """By row, in ns: `Histogram.reliable_percentile` with this number of
         requests without an answer; NaN where they are too few, and infinite above the
         values counted."""
         sample = self.total + self.overflow + unanswered
@@ -120,8 +119,7 @@ class Times:
         values = np.where(is_enough, np.inf, np.nan)
         if self.buckets.size and known.any():
             if self._ranks is None:
-                # sums of integers do not wait for each other
-                self._ranks = np.cumsum(self.counts.astype(np.int64), axis=1)
+                self._ranks = np.cumsum(self.counts, axis=1)
             chosen = slice(None) if known.all() else known
             below = self._ranks[chosen] < rank[chosen, np.newaxis]
             places = np.count_nonzero(below, axis=1)
@@ -130,19 +128,16 @@ class Times:
             values[known] = np.minimum(np.maximum(middles, low), high)
         return values
 
-    def add_to(self, histogram: Histogram, slots: Places) -> None:
-        """Adds what these slots counted, in their order; not the sum of the values."""
-        chosen: Places | slice = slots
-        if slots.size and slots[-1] - slots[0] + 1 == slots.size:
-            chosen = slice(int(slots[0]), int(slots[-1]) + 1)  # copies no row
+    def add_to(self, histogram: Histogram, row: int) -> None:
+        """Adds what a row counted; not the sum of the values."""
         sums = Sums(
-            total=int(self.total[slots].sum()),
-            overflow=int(self.overflow[slots].sum()),
+            total=int(self.total[row]),
+            overflow=int(self.overflow[row]),
             sum_ns=0,
-            min_ns=int(self.min_ns[slots].min(initial=EMPTY_MIN_NS)),
-            max_ns=int(self.max_ns[slots].max(initial=0)),
+            min_ns=int(self.min_ns[row]),
+            max_ns=int(self.max_ns[row]),
         )
-        histogram.add_counts(self.buckets, self.counts[chosen].sum(axis=0), sums)
+        histogram.add_counts(self.buckets, self.counts[row], sums)
 
 
 #: Metrics that are shown over time.
@@ -163,7 +158,9 @@ class OperationSlots:
     #: Requests without an answer.
     unanswered: Integers
     #: Name in SHOWN -> durations; without those that there are none of.
-    times: dict[str, Times] = field(default_factory=dict)
+    times: dict[str, Durations] = field(default_factory=dict)
+    #: The same by point, of the slots that are complete.
+    points: dict[str, Times] = field(default_factory=dict)
     _percentiles_us: dict[tuple[str, float], Floats] = field(default_factory=dict)
 
     @classmethod
@@ -175,14 +172,14 @@ class OperationSlots:
 
     def add_counters(self, reports: Reports, rows: Columns) -> None:
         """Takes the rows of an operation, measured or not."""
-        slot = reports.slot[np.array(rows["report"], np.intp)]
-        lost = np.array(rows["timed_out"]) + np.array(rows["unresolved"])
-        np.add.at(self.scheduled, slot, np.array(rows["scheduled"]))
-        np.add.at(self.completed, slot, np.array(rows["completed"]))
-        np.add.at(self.errors, slot, np.array(rows["failed"]) + lost)
+        slot = reports.slot[rows["report"]]
+        lost = rows["timed_out"] + rows["unresolved"]
+        np.add.at(self.scheduled, slot, rows["scheduled"])
+        np.add.at(self.completed, slot, rows["completed"])
+        np.add.at(self.errors, slot, rows["failed"] + lost)
         for sums, names in zip((self.missed, self.due), SHARES["errors"], strict=True):
             for name in names:
-                np.add.at(sums, slot, np.array(rows[name]))
+                np.add.at(sums, slot, rows[name])
         np.add.at(self.unanswered, slot, lost)
 
     def percentile_of_all_us(self, p: float, metric: str) -> Floats:
@@ -190,7 +187,7 @@ class OperationSlots:
         too."""
         outside = self.missed.astype(np.int64)
         if times := self.times.get(metric):
-            return times.percentile(p, outside) / 1000
+            return times.by_slot.percentile(p, outside) / 1000
         return np.where(outside < samples_needed(p), np.nan, np.inf)
 
     @property
@@ -199,14 +196,14 @@ class OperationSlots:
         lags = self.times.get("send_lag")
         if lags is None:
             return np.zeros(self.scheduled.size)
-        return lags.max_ns / 1000
+        return lags.by_slot.max_ns / 1000
 
     def percentile_us(self, p: float, metric: str = "response_time") -> Floats:
         """Of a metric in which requests without an answer are above every value: those
         among them are infinite, and NaN those with too few requests."""
         if (metric, p) not in self._percentiles_us:
             if times := self.times.get(metric):
-                values = times.percentile(p, self.unanswered) / 1000
+                values = times.by_slot.percentile(p, self.unanswered) / 1000
             else:
                 few = self.unanswered < samples_needed(p)
                 values = np.where(few, np.nan, np.inf)
@@ -222,7 +219,7 @@ class MemberSlots:
     completed: Floats
     #: Requests without an answer.
     unanswered: Integers
-    #: Response times of each operation, by member * number of slots + slot.
+    #: Response times of each operation, by member * number of points + point.
     times: list[Times] = field(default_factory=list)
 
     @classmethod
@@ -233,16 +230,19 @@ class MemberSlots:
 
     def add_counters(self, reports: Reports, rows: Columns, member: Places) -> None:
         """Takes the rows of an operation; `member` has the place of each."""
-        where = member, reports.slot[np.array(rows["report"], np.intp)]
-        lost = np.array(rows["timed_out"]) + np.array(rows["unresolved"])
-        np.add.at(self.completed, where, np.array(rows["completed"]))
+        where = member, reports.slot[rows["report"]]
+        lost = rows["timed_out"] + rows["unresolved"]
+        np.add.at(self.completed, where, rows["completed"])
         np.add.at(self.unanswered, where, lost)
 
-    def add_to(self, histogram: Histogram, member: int, slots: Places) -> None:
-        """Adds what a member counted in these slots."""
+    def add_to(
+        self, histogram: Histogram, member: int, slots: Places, point: int
+    ) -> None:
+        """Adds what a member counted in a point; `slots` are those of the point."""
         histogram.unanswered += int(self.unanswered[member, slots].sum())
         for times in self.times:
-            times.add_to(histogram, member * self.completed.shape[1] + slots)
+            points = times.total.size // len(self.names)
+            times.add_to(histogram, member * points + point)
 
 
 #: Gauge -> its sum over the agents at each slot's end.
@@ -266,6 +266,9 @@ class Slots:
     """A window as the timeline takes it."""
 
     reports: Reports
+    #: By slot: which of the window's points it is of, and whether it counts there.
+    point: Places
+    complete: Flags
     agents: AgentSlots
     #: The load of each; without members where there is only one.
     by_agent: MemberSlots
@@ -293,35 +296,34 @@ _FEW = 4
 class Durations:
     """Histograms of one metric of one operation in a window."""
 
-    def __init__(self, block: Block, reports: Places) -> None:
-        """`reports`: which report each histogram is of."""
+    def __init__(self, block: Block, where: Places, reports: Reports) -> None:
         self._block = block
-        self._reports = reports
-        indexes = block.indexes.astype(np.intp)  # casts at once, not piece by piece
-        self.buckets: Places = np.flatnonzero(np.bincount(indexes, minlength=BUCKETS))
-        places = np.zeros(BUCKETS, np.intp)
-        places[self.buckets] = np.arange(self.buckets.size)
-        #: Of each bucket of each histogram.
-        self._column = places[indexes]
-        self._weights = self._block.counts.astype(np.float64)
+        #: Which report each histogram is of.
+        self.where = where
+        self._slots = len(reports.indexes)
+        #: Of each histogram.
+        self.slot = reports.slot[where]
+        #: `_columns` has the place of each bucket among them.
+        self._buckets, self._columns = block.used()
 
-    def times(
-        self, reports: Reports, member: Places | int = 0, members: int = 1
-    ) -> Times:
-        """By slot; with the member that each histogram is of, by member * number of
-        slots + slot."""
-        slots, headers = len(reports.indexes) * members, self._block.headers
-        slot = reports.slot[self._reports] + member * len(reports.indexes)
-        filled = (headers["total"] | headers["overflow"]) != 0
-        lowest = np.full(slots, EMPTY_MIN_NS, np.uint64)
-        highest = np.zeros(slots, np.uint64)
-        np.minimum.at(lowest, slot[filled], headers["min_ns"][filled])
-        np.maximum.at(highest, slot[filled], headers["max_ns"][filled])
+    @cached_property
+    def by_slot(self) -> Times:
+        return self.by(self.slot, self._slots)
+
+    def by(self, rows: Places, count: int) -> Times:
+        """By row; `rows` has that of each histogram, -1 of one that is left out."""
+        block, headers = self._block, self._block.headers
+        filled = ((headers["total"] | headers["overflow"]) != 0) & (rows >= 0)
+        where, found = rows[filled], headers[filled]
+        lowest = np.full(count, EMPTY_MIN_NS, np.uint64)
+        highest = np.zeros(count, np.uint64)
+        np.minimum.at(lowest, where, found["min_ns"])
+        np.maximum.at(highest, where, found["max_ns"])
         return Times(
-            buckets=self.buckets,
-            counts=self._table(slot, slots),
-            total=_added(slot, headers["total"], slots),
-            overflow=_added(slot, headers["overflow"], slots),
+            buckets=self._buckets,
+            counts=block.table(rows, count, self._columns, self._buckets.size),
+            total=_added(where, found["total"], count),
+            overflow=_added(where, found["overflow"], count),
             min_ns=lowest,
             max_ns=highest,
         )
@@ -334,43 +336,17 @@ class Durations:
     ) -> None:
         """Adds the chosen histograms to those of their groups; `groups` has the group
         of each report."""
-        group = groups[self._reports]
+        group = np.where(chosen, groups[self.where], -1)
         numbers = np.unique(group[chosen]).tolist()
         if np.count_nonzero(chosen) <= _FEW * len(numbers):
-            self._add_each(group, histogram_of, chosen)
+            # a table of many groups would be nearly empty
+            self._block.add_each(group, histogram_of)
             return
-        table = self._table(group, numbers[-1] + 1, chosen)
+        height, width = numbers[-1] + 1, self._buckets.size
+        table = self._block.table(group, height, self._columns, width)
         for number in numbers:
-            headers = self._block.headers[chosen & (group == number)]
-            histogram_of(number).add_counts(
-                self.buckets, table[number], sums_of(headers)
-            )
-
-    def _add_each(
-        self, group: Places, histogram_of: Callable[[int], Histogram], chosen: Flags
-    ) -> None:
-        """A table of many groups would be nearly empty."""
-        block, ends = self._block, np.cumsum(self._block.headers["n"], dtype=np.intp)
-        for place in np.flatnonzero(chosen).tolist():
-            _, n, *sums = block.headers[place].tolist()
-            where = slice(int(ends[place]) - n, int(ends[place]))
-            histogram_of(int(group[place])).add_counts(
-                block.indexes[where], block.counts[where], Sums(*sums)
-            )
-
-    def _table(self, rows: Places, count: int, chosen: Flags | None = None) -> Floats:
-        """Values by row and bucket, of the chosen histograms; `rows` has the row of
-        each histogram."""
-        width, lengths = self.buckets.size, self._block.headers["n"]
-        cells = np.repeat(rows * width, lengths)
-        cells += self._column
-        weights = self._weights
-        if chosen is not None and not chosen.all():
-            of_bucket = np.repeat(chosen, lengths)
-            cells, weights = cells[of_bucket], weights[of_bucket]
-        table = np.bincount(cells, weights=weights, minlength=count * width)
-        floats: Floats = table.astype(np.float64, copy=False).reshape(count, width)
-        return floats
+            sums = sums_of(self._block.headers[group == number])
+            histogram_of(number).add_counts(self._buckets, table[number], sums)
 
 
 def _added(where: Places, amounts: Unsigned, size: int) -> Integers:

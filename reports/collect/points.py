@@ -25,6 +25,7 @@ from ldapslam.reports.collect.intervals import (
     Floats,
     OperationSlots,
     Places,
+    Reports,
     Slots,
 )
 from ldapslam.reports.collect.timeline import (
@@ -81,18 +82,18 @@ class TimelineBuilder:
 
     def add(self, slots: Slots) -> None:
         indexes = slots.reports.indexes
-        complete = self._completeness(slots)
+        complete = slots.complete
         for slot in np.flatnonzero(complete).tolist():
             if indexes[slot] < len(self.complete):
                 self.complete[indexes[slot]] = 1
         if self._thresholds:
             measured = [self._plan.phase_of(index) == "measure" for index in indexes]
             self._add_states(slots, complete & np.array(measured))
-        for number, places in self._points_of(indexes):
+        for place, (number, places) in enumerate(self._slots_of_points(indexes)):
             if self._point is None or number != self._point.number:
                 self._close_point()
                 self._point = _Point(number, self._plan.intervals_per_point > 1)
-            self._point.add(slots, places, places[complete[places]])
+            self._point.add(slots, place, places, places[complete[places]])
 
     def _add_states(self, slots: Slots, chosen: Flags) -> None:
         places = np.flatnonzero(chosen)
@@ -138,9 +139,9 @@ class TimelineBuilder:
             padded(series, len(timeline.start_s))
         return timeline
 
-    def _completeness(self, slots: Slots) -> Flags:
-        """By slot."""
-        reports, planned = slots.reports, len(self._plan.intervals)
+    def complete_of(self, reports: Reports) -> Flags:
+        """By slot: has every agent reported all of it?"""
+        planned = len(self._plan.intervals)
         numbers = np.array(reports.indexes)
         present = np.zeros((len(reports.agents), numbers.size), np.bool_)
         counted = np.array([agent in self._ended for agent in reports.agents], bool)
@@ -162,7 +163,12 @@ class TimelineBuilder:
             complete &= excused
         return complete
 
-    def _points_of(self, indexes: Sequence[int]) -> Iterator[tuple[int, Places]]:
+    def points_of(self, reports: Reports) -> Places:
+        """By slot: which of the window's points it is of."""
+        numbers = [self._plan.point(index) for index in reports.indexes]
+        return np.unique(numbers, return_inverse=True)[1]
+
+    def _slots_of_points(self, indexes: Sequence[int]) -> Iterator[tuple[int, Places]]:
         """Number of each point, and its slots."""
         numbered = (
             (self._plan.point(index), slot) for slot, index in enumerate(indexes)
@@ -278,8 +284,9 @@ class _Point:
         self.agents: dict[str, _AgentPoint] = {}
         self.servers: dict[str, _ServerPoint] = {}
 
-    def add(self, slots: Slots, places: Places, complete: Places) -> None:
-        """`places` are slots of the point, `complete` those that count."""
+    def add(self, slots: Slots, point: int, places: Places, complete: Places) -> None:
+        """`places` are slots of the point, which is the window's `point`-th, and
+        `complete` those that count."""
         reports = slots.reports
         chosen = (reports.slot >= places[0]) & (reports.slot <= places[-1])
         self.start_ns = min(self.start_ns, int(reports.start_ns[chosen].min()))
@@ -290,26 +297,27 @@ class _Point:
         self.length_ns += int(lengths_ns.sum())
         for key, operation in slots.operations.items():
             done = self.operations.setdefault(key, _OperationPoint())
-            self._add_operation(done, operation, complete, lengths_ns)
+            self._add_operation(done, operation, point, complete, lengths_ns)
         for name, gauges in slots.streams.items():
             stream = self.streams.setdefault(name, _StreamPoint())
             for gauge, values in gauges.items():
                 stream.sums[gauge] += int(values[complete].sum())
                 if self._is_merged:
                     stream.widen(gauge, values[complete])
-        self._add_agents(slots, places)
+        self._add_agents(slots, point, places)
         for code, uri in enumerate(slots.by_server.names):
             if uri:
                 server = self.servers.setdefault(uri, _ServerPoint())
                 server.completed += float(
                     slots.by_server.completed[code, complete].sum()
                 )
-                slots.by_server.add_to(server.times, code, complete)
+                slots.by_server.add_to(server.times, code, complete, point)
 
     def _add_operation(
         self,
         done: _OperationPoint,
         operation: OperationSlots,
+        point: int,
         complete: Places,
         lengths_ns: Floats,
     ) -> None:
@@ -321,8 +329,8 @@ class _Point:
         for metric in UNANSWERED_METRICS:
             lost = operation.unanswered[complete]
             done.times[metric].unanswered += int(lost.sum())
-        for metric, times in operation.times.items():
-            times.add_to(done.times[metric], complete)
+        for metric, times in operation.points.items():
+            times.add_to(done.times[metric], point)
         if not self._is_merged:
             return
         for name, amounts in (
@@ -334,7 +342,7 @@ class _Point:
             values_us = operation.percentile_us(p)[complete]
             done.widen(name, np.where(np.isinf(values_us), np.nan, values_us))
 
-    def _add_agents(self, slots: Slots, places: Places) -> None:
+    def _add_agents(self, slots: Slots, point: int, places: Places) -> None:
         found, first, last = slots.agents, places[0], places[-1] + 1
         for code, agent in enumerate(slots.reports.agents):
             wall_ns = float(found.wall_ns[code, first:last].sum())
@@ -344,7 +352,7 @@ class _Point:
             seen.wall_ns += wall_ns
             seen.completed += float(found.completed[code, first:last].sum())
             if slots.by_agent.names:
-                slots.by_agent.add_to(seen.times, code, places)
+                slots.by_agent.add_to(seen.times, code, places, point)
             for name in ("busy_share", "run_queue_share", "cpu_utilisation"):
                 values = getattr(found, name)[code, first:last]
                 there = values[~np.isnan(values)]

@@ -21,14 +21,14 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import TextIO
 
 from ldapslam.base.inert import inert_cell
 from ldapslam.proto.fields import OPERATION_COUNTERS
 from ldapslam.reports.collect.totals import UNANSWERED, UNANSWERED_METRICS
-from ldapslam.results.columns import HISTOGRAM_COLUMNS, Columns, Window
+from ldapslam.results.columns import Columns, Window
 from ldapslam.results.histogram import Histogram
 from ldapslam.results.records import MonitorSeries
 
@@ -68,7 +68,9 @@ def write_intervals(windows: Iterable[Window], out: TextIO) -> None:
     for window in windows:
         reports = window.reports
         rows: list[list[tuple[object, ...]]] = [[] for _ in reports["agent"]]
-        for (stream, operation, measured), columns in window.operations.items():
+        for (stream, operation, measured), found in window.operations.items():
+            columns = {name: list(values) for name, values in found.columns.items()}
+            packed = {one: dict(them.each()) for one, them in found.histograms.items()}
             for row, report in enumerate(columns["report"]):
                 rows[report].append(
                     (
@@ -77,7 +79,7 @@ def write_intervals(windows: Iterable[Window], out: TextIO) -> None:
                         inert_cell(columns["server"][row]),
                         int(measured),
                         *(columns[name][row] for name in OPERATION_COUNTERS),
-                        *_times_of(columns, row),
+                        *_times_of(columns, packed, row),
                     )
                 )
         for report, of_report in enumerate(rows):
@@ -91,13 +93,17 @@ def write_intervals(windows: Iterable[Window], out: TextIO) -> None:
             writer.writerows((*key, *row) for row in of_report)
 
 
-def _times_of(columns: Columns, row: int) -> list[str]:
+def _times_of(
+    columns: Columns,
+    packed: Mapping[tuple[str, str], Mapping[int, bytes]],
+    row: int,
+) -> list[str]:
     values: list[str] = []
     for metric, percentiles in _TIMES.items():
-        packed = columns[HISTOGRAM_COLUMNS[metric, "succeeded"]][row]
-        histogram = Histogram.merge([packed] if packed else [])
+        one = packed.get((metric, "succeeded"), {}).get(row)
+        histogram = Histogram.merge([one] if one else [])
         if metric in UNANSWERED_METRICS:
-            histogram.unanswered = sum(columns[name][row] for name in UNANSWERED)
+            histogram.unanswered = sum(int(columns[name][row]) for name in UNANSWERED)
         values += [_us(histogram.reliable_percentile(p)) for p in percentiles]
         values.append(_us(histogram.percentile(100)))
     return values
@@ -165,14 +171,14 @@ def write_hlog(windows: Iterable[Window], out: TextIO, *, started_utc: str) -> N
 def _hlog_lines(window: Window) -> Iterator[str]:
     # packed, as a histogram takes 190 kB
     merged: dict[int, dict[str, list[bytes]]] = {one: {} for one in window.indexes}
-    numbers = window.reports["interval_index"]
-    for (stream, operation, _), columns in window.operations.items():
+    numbers = window.reports["interval_index"].tolist()
+    for (stream, operation, _), found in window.operations.items():
+        reports = found.columns["report"].tolist()
         for metric in UNANSWERED_METRICS:
             tag = f"{stream}.{operation}.{metric}"
-            of_rows = columns[HISTOGRAM_COLUMNS[metric, "succeeded"]]
-            for report, packed in zip(columns["report"], of_rows, strict=True):
-                if packed is not None:
-                    merged[numbers[report]].setdefault(tag, []).append(packed)
+            if packed := found.histograms.get((metric, "succeeded")):
+                for row, one in packed.each():
+                    merged[numbers[reports[row]]].setdefault(tag, []).append(one)
     places_of: dict[int, list[int]] = {}
     for place, number in enumerate(numbers):
         places_of.setdefault(number, []).append(place)

@@ -4,7 +4,8 @@
     LD_PRELOAD=libasan.so python tests/engine/sanitized.py MODULE
 
 `make check-full` calls it: hostile servers, TLS and the Python boundary under ASan and
-UBSan. Python's own memory is not watched for leaks; tests/leaks does that.
+UBSan; and the module beside it, which reads reports. Python's own memory is not watched
+for leaks; tests/leaks does that.
 """
 
 from __future__ import annotations
@@ -15,17 +16,25 @@ from pathlib import Path
 
 import pytest
 
-_NAME = "ldapslam.agent._engine"
+_ENGINE = "ldapslam.agent._engine"
+_COLUMNS = "ldapslam.results._columns"
 
 
-def main() -> int:
-    spec = importlib.util.spec_from_file_location(_NAME, sys.argv[1])
+def _load(name: str, path: Path) -> None:
+    spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[_NAME] = module
+    sys.modules[name] = module
     spec.loader.exec_module(module)
-    return pytest.main(["-q", "-p", "no:cacheprovider", str(Path(__file__).parent)])
+
+
+def main() -> int:
+    engine, here = Path(sys.argv[1]), Path(__file__).parent
+    _load(_ENGINE, engine)
+    _load(_COLUMNS, engine.with_name(engine.name.replace("_engine", "_columns")))
+    tables = here.parent / "unit" / "results" / "test_tables.py"
+    return pytest.main(["-q", "-p", "no:cacheprovider", str(here), str(tables)])
 
 
 if __name__ == "__main__":
