@@ -142,7 +142,17 @@ def capacity_document(answer: CapacityAnswer) -> Document:
             ("Objective", " and ".join(answer.objectives) or "the job's thresholds"),
             ("Runs", str(len(answer.runs))),
         ),
-        sections=(Section("runs", "Runs", (_table(answer), place)),),
+        sections=(
+            Section("runs", "Runs", (_table(answer), *[place] * _is_drawn(answer))),
+        ),
+    )
+
+
+def _is_drawn(answer: CapacityAnswer) -> bool:
+    return any(
+        one.probe.verdict != INVALID and metrics.get("throughput_per_s") is not None
+        for one in answer.runs
+        for metrics in one.operations.values()
     )
 
 
@@ -187,7 +197,7 @@ def _table(answer: CapacityAnswer) -> Table:
         "capacity-runs",
         "Runs by their load",
         rows,
-        number(answer.load, lambda row: count(round(row[0].probe.load))),
+        column(answer.load, lambda row: count(round(row[0].probe.load))),
         column("Run", lambda row: _kind(row[0].probe)),
         column("Verdict", lambda row: verdict_cell(row[0].probe.verdict)),
         column("Operation", lambda row: row[1]),

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ldapslam.base.errors import ConfigError
@@ -30,6 +30,7 @@ NOTATION = """\
                                           whole run, with pre-flight and clean-up,
                                           without replication: bind, search, modify …
     agents.KIND                           requests that agents have sent in it
+    one + another                         their sum
 
 Of several streams or operations, rates and counts are added up, means and shares
 are those of all of their requests; a percentile is of one operation.
@@ -52,10 +53,15 @@ class Figure:
     books: tuple[str, str] | None = None
     #: Counter, in place of the subject's metric.
     counter: str = ""
+    #: What is added to it.
+    plus: Figure | None = None
 
     @classmethod
     def of(cls, text: str) -> Figure:
         """Parsed; Fault."""
+        first, _, rest = text.partition(" + ")
+        if rest:
+            return replace(cls.of(first.strip()), plus=cls.of(rest.strip()))
         if found := _BOOKS.fullmatch(text):
             return cls(_ALL, (found[1], found[2]))
         subject, _, last = text.rpartition(".")
@@ -66,6 +72,8 @@ class Figure:
 
     def read(self, result: Result) -> float | None:
         """Its value; None where the run does not have it."""
+        if self.plus is not None:
+            return _sum([replace(self, plus=None).read(result), self.plus.read(result)])
         if self.books is not None:
             return requests_of(result, *self.books)
         found = [statistics for *_, statistics in matching(self.about, result)]
@@ -95,7 +103,8 @@ _ALL = parse_subject("throughput")
 def check_figures(figures: Mapping[str, Figure], jobs: Iterable[Job]) -> None:
     """ConfigError for a column of which no job has the stream and the operation."""
     streams = [stream for job in jobs for stream in job.streams]
-    for name, one in figures.items():
+    terms = [(name, term) for name, one in figures.items() for term in _terms(one)]
+    for name, one in terms:
         about = one.about
         if not any(
             about.stream in ("*", stream.name)
@@ -107,6 +116,12 @@ def check_figures(figures: Mapping[str, Figure], jobs: Iterable[Job]) -> None:
                 "job of the study has",
                 hint="`ldapslam job describe thresholds` explains the names",
             )
+
+
+def _terms(one: Figure | None) -> Iterator[Figure]:
+    while one is not None:
+        yield one
+        one = one.plus
 
 
 def _worst(values: Sequence[float | None], scale: float) -> float | None:

@@ -98,7 +98,9 @@ class GateAnswer:
     @property
     def statement(self) -> str:
         """The answer in a sentence."""
-        made = f"{self.answer.pairs} pairs of runs"
+        made = "one pair of runs"
+        if self.answer.pairs != 1:
+            made = f"{self.answer.pairs} pairs of runs"
         if self.baseline is not None:
             made = (
                 f"{self.answer.pairs} runs against the {len(self.baseline.runs)} of "
@@ -441,7 +443,7 @@ def _figures(answer: Answer) -> Table:
         number("tolerance", _tolerance_text),
         column("Answer", lambda one: Cell(one.answer, _TONES[one.answer])),
         number(
-            "would be found",
+            "detectable",
             lambda one: (
                 Cell(NOT_AVAILABLE, MUTED)
                 if one.found is None
@@ -450,8 +452,8 @@ def _figures(answer: Answer) -> Table:
         ),
         notes=(
             _method(answer),
-            "would be found: a change of this size, in 80 % of gates with this many "
-            "runs and this spread.",
+            "detectable: a change of this size is found in 80 % of gates with this "
+            "many runs and this spread.",
             *(
                 f"{one.metric.words} of {one.operation}: {_last_text(one)}."
                 for one in answer.figures
@@ -582,7 +584,8 @@ def _unit(one: Figure) -> str:
 
 
 def _tolerance_text(one: Figure) -> str:
-    return f"{one.tolerance * 100:g} {_unit(one)}"
+    text = f"{one.tolerance * 100:g} {_unit(one)}"
+    return "1 point" if text == "1 points" else text
 
 
 def _runs(answer: GateAnswer) -> Table:

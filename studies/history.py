@@ -12,6 +12,7 @@ the cause.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -55,10 +56,9 @@ _FIGURES: Mapping[str, Metric] = {
 #: Of runs before the last ones, which a table does not show.
 _SHOWN = 30
 _DAY_S = 86_400.0
-_METHOD = (
-    "By ranks, and by the gap where levels do not overlap, at a level that all series "
-    "share: of figures that never change, one history in twenty shows one."
-)
+_METHOD = "Of histories in which nothing changes, one in twenty shows a change."
+#: Steps of an axis of less than a day.
+_STEPS_MIN = (1, 2, 5, 10, 20, 30, 60, 120, 240)
 
 
 @dataclass(frozen=True)
@@ -215,21 +215,34 @@ def history_document(runs: Sequence[Run], series: Sequence[Series]) -> Document:
     return Document(
         title=f"History of {len(runs)} runs",
         verdict="",
-        statement=(
-            f"Jobs: {len(jobs)}; changes of a figure: {len(changes)}, for the worse: "
-            f"{len(worse)}."
-        ),
+        statement=_statement(len(jobs), len(changes), len(worse)),
         reasons=(),
         glance=(),
         facts=(
             ("First run", f"{minute_utc(times[0])} UTC"),
             ("Last run", f"{minute_utc(times[-1])} UTC"),
+            ("Verdicts", _verdicts(runs)),
         ),
         sections=(
             Section("changes", "Changes", (_change_block(changes),)),
             *(_job(place, name, runs, series) for place, name in enumerate(jobs)),
         ),
     )
+
+
+def _statement(jobs: int, changes: int, worse: int) -> str:
+    of = "1 job" if jobs == 1 else f"{jobs} jobs"
+    if not changes:
+        return f"{of}; no figure changed."
+    found = "1 change of a figure" if changes == 1 else f"{changes} changes of figures"
+    is_all = worse == changes
+    which = "" if is_all else "none " if not worse else f"{worse} of them "
+    return f"{of}; {found}, {which}for the worse."
+
+
+def _verdicts(runs: Sequence[Run]) -> str:
+    counts = Counter(one.verdict or "none" for one in runs)
+    return ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
 
 
 def _changes(series: Sequence[Series]) -> list[tuple[Series, Change]]:
@@ -285,11 +298,7 @@ def _job(
 ) -> Section:
     ours = sorted((one for one in runs if one.job == name), key=lambda one: one.at_s)
     of_job = [one for one in series if one.job == name]
-    title = f"{name} over time"
-    place = ChartPlace(
-        f"history-{number}", title, "each valid run, by the day it began"
-    )
-    shown = (place,) if of_job else ()
+    shown = [place for place, _ in _charts(number, of_job)]
     # a table for each operation: all of them beside each other are too wide
     operations = dict.fromkeys(one.operation for one in of_job) or [""]
     tables = [
@@ -373,38 +382,60 @@ def write_history(
 ) -> list[Path]:
     """Write history.html, .pdf, .txt and .json; their paths."""
     content = history_document(runs, series)
-    jobs = sorted({one.job for one in runs})
     drawn = {
-        place.name: _chart(
-            [one for one in series if place.name == f"history-{jobs.index(one.job)}"],
-            place,
-        )
-        for place in content.charts()
+        place.name: _chart(of_metric, place)
+        for number, name in enumerate(sorted({one.job for one in runs}))
+        for place, of_metric in _charts(number, [s for s in series if s.job == name])
     }
     found = history_json(runs, series)
     last_utc = latest(one.t0_utc for one in runs)
     return write_reports(folder, HISTORY, content, drawn, found, last_utc)
 
 
+def _charts(
+    number: int, series: Sequence[Series]
+) -> Iterator[tuple[ChartPlace, list[Series]]]:
+    """Of one job: a chart for each metric, unless it was 0 throughout."""
+    by_metric: dict[Metric, list[Series]] = {}
+    for one in series:
+        by_metric.setdefault(one.metric, []).append(one)
+    for metric, found in by_metric.items():
+        if any(value for one in found for value in one.values):
+            of = found[0].operation if len(found) == 1 else "each operation"
+            name = f"history-{number}-{metric.name}"
+            yield ChartPlace(name, metric.title, f"{of} in each valid run"), found
+
+
 def _chart(series: Sequence[Series], place: ChartPlace) -> str:
-    """Of one job: a panel for each metric, a line for each operation."""
+    """A line for each operation."""
     from ldapslam.reports.charts.charts import Line, draw_lines
 
     first_s = min(run.at_s for one in series for run in one.runs)
-    panels: dict[str, list[Line]] = {}
-    for one in series:
-        marks = [
-            ((run.at_s - first_s) / _DAY_S, value * one.metric.scale, None, None)
-            for run, value in zip(one.runs, one.values, strict=True)
-        ]
-        panels.setdefault(one.metric.title, []).append(Line(one.operation, marks))
-    days = [(run.at_s - first_s) / _DAY_S for one in series for run in one.runs]
-    return draw_lines(place, panels, dict(_ticks(first_s, max(days))), "")
+    last_s = max(run.at_s for one in series for run in one.runs)
+    lines = [
+        Line(
+            one.operation,
+            [
+                ((run.at_s - first_s) / _DAY_S, value * one.metric.scale, None, None)
+                for run, value in zip(one.runs, one.values, strict=True)
+            ],
+        )
+        for one in series
+    ]
+    return draw_lines(place, {"": lines}, dict(_ticks(first_s, last_s)), "")
 
 
-def _ticks(first_s: float, days: float) -> Iterator[tuple[float, str]]:
-    """At most seven days, by their date in UTC."""
-    step = max(1, math.ceil(days / 6))
-    for day in range(0, int(days) + 1, step):
-        at = datetime.fromtimestamp(first_s + day * _DAY_S, UTC)
-        yield float(day), at.strftime("%Y-%m-%d")
+def _ticks(first_s: float, last_s: float) -> Iterator[tuple[float, str]]:
+    """At most seven days by their date, or seven times of less than a day; in UTC."""
+    span_s = last_s - first_s
+    step_s, form = _DAY_S * max(1, math.ceil(span_s / _DAY_S / 6)), "%Y-%m-%d"
+    if span_s < _DAY_S:
+        steps_s = (60.0 * one for one in _STEPS_MIN)
+        step_s = next(one for one in steps_s if one * 6 >= span_s)
+        form = "%H:%M"
+    early_s = first_s % 60  # to the first run, from the minute that its label says
+    for place in range(int((span_s + early_s) / step_s) + 1):
+        after_s = place * step_s - early_s
+        at = datetime.fromtimestamp(first_s + after_s, UTC)
+        date = f"{at:%Y-%m-%d} " if form == "%H:%M" and not place else ""
+        yield after_s / _DAY_S, date + at.strftime(form)

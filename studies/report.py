@@ -36,11 +36,12 @@ from ldapslam.reports.typeset import (
 )
 from ldapslam.studies.answer import Answer, Estimate, PointAnswer, Run, curve
 from ldapslam.studies.points import files_of
+from ldapslam.studies.study_file import JOB
 
 if TYPE_CHECKING:
     from ldapslam.reports.charts.charts import Line
     from ldapslam.studies.comparisons import Compared, Comparisons
-    from ldapslam.studies.study_file import StudyTable, Value
+    from ldapslam.studies.study_file import Published, StudyTable, Value
 
 _TONES = {"PASS": GOOD, "FAIL": BAD, "INVALID": BAD, "": MUTED}
 _CHART = "study-curve"
@@ -67,14 +68,18 @@ def study_document(answer: Answer, compared: Comparisons | None = None) -> Docum
         glance=_glance(answer),
         facts=(
             ("Study", answer.study.description or answer.study.name),
-            ("Job", ", ".join(files_of(answer.study))),
+            ("Job", ", ".join(dict.fromkeys(files_of(answer.study)))),
             ("Axes", ", ".join(answer.study.labels)),
-            ("Points", f"{len(answer.points)}, {answer.study.repeats} runs of each"),
+            ("Points", f"{len(answer.points)}, {_of_each(answer.study.repeats)}"),
             ("Order", f"{answer.study.order}, seed {answer.study.seed}"),
             ("Runs made", str(len(made)) + _until(_ended_utc(answer))),
         ),
         sections=tuple(sections),
     )
+
+
+def _of_each(repeats: int) -> str:
+    return f"{repeats} runs of each" if repeats > 1 else "one run of each"
 
 
 def write_study(
@@ -154,11 +159,14 @@ def _until(ended_utc: str | None) -> str:
 
 #: More of them would push the answer off its page.
 _MOST_REASONS = 10
+#: With more, each is told in short: the runs have them in full.
+_MOST_IN_FULL = 2
 
 
 def _reasons(answer: Answer) -> tuple[str, ...]:
     """Why points lack a valid run, which is decisive, and why others fail."""
-    lacking, failing = [], []
+    lacking: list[tuple[str, Run]] = []
+    failing: list[tuple[str, Run]] = []
     for one in answer.points:
         label, valid = one.point.label, {run.ended.repeat for run in one.valid}
         # the last attempt of each
@@ -167,17 +175,23 @@ def _reasons(answer: Answer) -> tuple[str, ...]:
         if lacks:
             last = [run for run in one.runs if run.ended.repeat in lacks][-1]
             count = f"{len(lacks)} of {answer.study.repeats} runs"
-            lacking.append(f"{label}: {count} without a valid result: {_why(last)}")
+            lacking.append((f"{label}: {count} without a valid result", last))
         if failed:
             count = f"{len(failed)} of {len(valid)} runs"
-            failing.append(f"{label}: {count} FAIL: {_why(failed[-1])}")
-    reasons = lacking + failing
+            failing.append((f"{label}: {count} FAIL", failed[-1]))
+    found = lacking + failing
+    is_short = len(found) > _MOST_IN_FULL
+    reasons = [f"{what}: {_why(run, is_short=is_short)}" for what, run in found]
     if (more := len(reasons) - _MOST_REASONS) > 0:
         reasons[_MOST_REASONS:] = [f"and {more} more: see the runs"]
     return tuple(reasons)
 
 
-def _why(run: Run) -> str:
+def _why(run: Run, *, is_short: bool) -> str:
+    """Short: the first reason, without its limit and remedy."""
+    if is_short and not run.ended.error and run.reasons:
+        first, more = run.reasons[0].partition(" (limit")[0], len(run.reasons) - 1
+        return f"{first}; and {more} more" if more else first
     return run.ended.error or "; ".join(run.reasons) or "no result"
 
 
@@ -277,7 +291,17 @@ def _points(answer: Answer) -> tuple[Block, ...]:
     )
     title = "Throughput and response time of each point"
     place = ChartPlace(_CHART, title, "mean over valid runs, with the 95 % interval")
-    return (points, place) if titles else (points,)
+    drawn = [
+        one
+        for one in answer.points
+        if any("throughput_per_s" in metrics for metrics in one.operations.values())
+    ]
+    return (points, place) if len(drawn) > 1 and _drawn_axes(answer) else (points,)
+
+
+def _drawn_axes(answer: Answer) -> dict[str, Sequence[Value]]:
+    """Several jobs are no axis: each has operations of its own."""
+    return {one: of for one, of in answer.study.labels.items() if one != JOB}
 
 
 #: Most figures of a table that has the published ones beside them.
@@ -288,9 +312,9 @@ _SIDE_BY_SIDE = 3
 class _Row:
     """A line of the study's table: a point, what was published of it, or both."""
 
-    values: Mapping[str, Value]
+    values: Mapping[str, Published]
     point: PointAnswer | None
-    published: Mapping[str, Value]
+    published: Mapping[str, Published]
 
 
 def _rows(answer: Answer, of: StudyTable) -> list[_Row]:
@@ -303,8 +327,9 @@ def _rows(answer: Answer, of: StudyTable) -> list[_Row]:
         values = one.point.values
         row = published.pop(tuple(values[name] for name in axes), {})
         rows.append(_Row(values, one, row))
-    others = published.items()
-    return rows + [_Row(dict(zip(axes, at, strict=True)), None, r) for at, r in others]
+    for row in published.values():
+        rows.append(_Row({name: row[name] for name in axes}, None, row))
+    return rows
 
 
 def _table(answer: Answer, of: StudyTable) -> Table:
@@ -377,6 +402,9 @@ def _each(row: _Row, name: str) -> str:
 
 def _published(row: _Row, name: str) -> str:
     found = row.published.get(name, NOTHING)
+    if isinstance(found, list):
+        each = ", ".join(map(figure_text, found))
+        return f"{figure_text(math.fsum(found) / len(found))} ({each})"
     return figure_text(found) if isinstance(found, (int, float)) else str(found)
 
 
@@ -416,6 +444,8 @@ def verdict_cell(verdict: str) -> Cell:
 
 def _runs(answer: Answer) -> Table:
     rows = [(one, run) for one in answer.points for run in one.runs]
+    # of several, the points have them by their names
+    has_one = all(len(run.operations) < 2 for _, run in rows)
     return table(
         "study-runs",
         "All runs, in the order of the points",
@@ -424,24 +454,28 @@ def _runs(answer: Answer) -> Table:
         number("repeat", lambda row: str(row[1].ended.repeat)),
         number("attempt", lambda row: str(row[1].ended.attempt)),
         column("Verdict", lambda row: verdict_cell(row[1].ended.verdict or "INVALID")),
-        column("Throughput (/s)", lambda row: _throughputs(row[1].operations)),
+        *([column("Throughput (/s)", _throughput)] if has_one else []),
         column("Folder", lambda row: f"runs/{row[1].ended.folder}"),
         column("Why", lambda row: row[1].ended.error or "; ".join(row[1].reasons)),
         limit=500,
     )
 
 
-def _throughputs(operations: Mapping[str, Mapping[str, float | None]]) -> str:
-    found = [one["throughput_per_s"] for one in operations.values()]
-    return ", ".join(decimal(one) for one in found if one is not None) or NOTHING
+def _throughput(row: tuple[PointAnswer, Run]) -> str:
+    """Of a run of one operation."""
+    for one in row[1].operations.values():
+        if (found := one["throughput_per_s"]) is not None:
+            return decimal(found)
+    return NOTHING
 
 
 def _chart(answer: Answer, place: ChartPlace) -> str:
     """Throughput above, p99 below, along the axis that has most values."""
     from ldapslam.reports.charts.charts import draw_lines
 
-    axis = max(answer.study.labels, key=lambda one: len(answer.study.labels[one]))
-    labels = answer.study.labels[axis]
+    axes = _drawn_axes(answer)
+    axis = max(axes, key=lambda one: len(axes[one]))
+    labels = axes[axis]
     numbers = [one for one in labels if type(one) in (int, float)]
     is_number = len(numbers) == len(labels) > 2
     places: dict[Value, float] = {
@@ -484,7 +518,8 @@ def _lines(
                 )
                 for at, one in found
             ]
-            lines.append(Line(" ".join(words), marks))
+            if marks:
+                lines.append(Line(" ".join(words), marks))
     return lines
 
 

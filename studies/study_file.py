@@ -141,6 +141,10 @@ class StudyLab(Section):
     """begin each run with new servers, else when the lab of the next point differs"""
 
 
+#: A figure, or those of several runs.
+Published = Value | list[float]
+
+
 class StudyTable(Section):
     """Figures of each point, beside published ones. The columns are names with the
     figure that each shows."""
@@ -151,8 +155,9 @@ class StudyTable(Section):
     """where the published figures are from"""
     columns: dict[Text, Text] = Field(min_length=1)
     """names and the figure of each, such as {searches/s: readers.search.throughput}"""
-    published: list[dict[Text, Value]] = Field(default_factory=list)
-    """rows: values of axes, which name the point, and values of columns"""
+    published: list[dict[Text, Published]] = Field(default_factory=list)
+    """rows: values of axes, which name the point, and values of columns; a list is of
+    the original's runs"""
 
     @checked
     def _columns_are_figures(self) -> Iterator[Found]:
@@ -240,13 +245,16 @@ class Study(Section):
             for name in columns:
                 if name in axes:
                     yield ("table", "columns", name), Fault("an axis has this name", "")
-            seen: list[list[Value | None]] = []
+            seen: list[list[Published | None]] = []
             for index, row in enumerate(known(shown, "published") or ()):
                 where = ("table", "published", index)
-                for name in row:
+                for name, value in row.items():
                     if name not in (*axes, *columns):
                         known_names = [*axes, *columns]
                         yield where, unknown("axis or column", name, known_names)
+                    elif isinstance(value, list) and (name in axes or not value):
+                        fault = Fault("a list has figures of runs", "give one value")
+                        yield (*where, name), fault
                 if missing := [name for name in axes if name not in row]:
                     reason = f"it does not say of which {missing[0]}"
                     yield where, Fault(reason, "a row names a point by all of its axes")

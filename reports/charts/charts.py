@@ -404,7 +404,9 @@ def draw_lines(
     ticks: Mapping[float, str],
     axis: str,
 ) -> str:
-    """SVG of a panel for each title, one below the other, over one axis."""
+    """SVG of a panel for each title that has lines, one below the other, over one
+    axis."""
+    panels = {title: lines for title, lines in panels.items() if lines}
 
     def figure() -> Figure:
         figure = new_figure(1.9 * len(panels) + 0.5)
@@ -413,7 +415,8 @@ def draw_lines(
             for number, line in enumerate(lines):
                 _draw_line(axes, line, number)
             axes.set_title(title)
-            axes.set_ylim(bottom=0)
+            # the highest mark is not cut
+            axes.set_ylim(0, 1.06 * axes.dataLim.y1 or None)
             axes.grid(axis="y")
             axes.yaxis.set_major_formatter(grouped_number)
             if len(lines) > 1:

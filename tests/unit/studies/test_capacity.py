@@ -300,6 +300,7 @@ def test_the_limit_of_the_generator_is_no_capacity_of_the_directory(
         "not be certified: clients waited for the generator: 55%."
     )
     assert content.reasons == ("clients=23: and more",)
+    assert len(list(content.charts())) == 1
     write_capacity(answer, tmp_path)
     for name in ("capacity.txt", "capacity.html"):
         text = (tmp_path / name).read_text()
@@ -308,6 +309,12 @@ def test_the_limit_of_the_generator_is_no_capacity_of_the_directory(
     written = json.loads((tmp_path / "capacity.json").read_text())
     assert (written["verdict"], written["is_lower_bound"]) == ("INVALID", True)
     assert (written["above_verdict"], written["above_reasons"]) == ("INVALID", reasons)
+
+
+def test_a_search_without_a_valid_run_draws_no_chart() -> None:
+    runs = (_tried(1, "INVALID", 900), _tried(1, "INVALID", 900))
+    answer = CapacityAnswer("search", "clients", [], Found(None, 1, "INVALID"), runs)
+    assert not list(capacity_document(answer).charts())
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,8 @@ RESULT = {
     ("text", "value"),
     [
         ("readers.search.throughput", 90.0),
+        ("agents.bind + agents.add + readers.search.completed", 920.0),
+        ("agents.bind + search.p99", None),
         ("*.search.throughput", 100.0),
         ("*.*.completed", 1050.0),
         ("mix.search.errors", 100 * 32 / 125),

@@ -15,6 +15,7 @@ from ldapslam.cli import main
 from ldapslam.reports.formats.text import render_text
 from ldapslam.studies.history import (
     Run,
+    _ticks,
     by_load,
     history_document,
     history_json,
@@ -145,7 +146,7 @@ def test_the_page_has_all_jobs_the_changes_first_and_links(tmp_path: Path) -> No
     page = (tmp_path / "history.html").read_text()
     assert '<a href="runs/1/report.html">' in page
     assert "<b>../x" not in page
-    assert "Jobs: 2; changes of a figure: 1, for the worse: 1." in page
+    assert "2 jobs; 1 change of a figure, for the worse." in page
     text = (tmp_path / "history.txt").read_text()
     assert text.startswith("History of 31 runs\n")
     assert "2.6.7 → 2.6.8" in page
@@ -253,3 +254,21 @@ def test_a_history_without_a_change_says_so_and_fits_a_page() -> None:
     text = render_text(content)
     assert "No change was found" in text
     assert max(map(len, text.splitlines())) <= 100
+
+
+def test_a_history_of_minutes_has_times_and_of_weeks_days() -> None:
+    noon_s = datetime(2026, 9, 1, 12, 0, 30, tzinfo=UTC).timestamp()
+    minutes = dict(_ticks(noon_s, noon_s + 100))
+    assert list(minutes.values()) == ["2026-09-01 12:00", "12:01", "12:02"]
+    assert [round(day * 86_400) for day in minutes] == [-30, 30, 90]
+    weeks = list(_ticks(noon_s, noon_s + 20 * 86_400))
+    assert [label for _, label in weeks] == [
+        f"2026-09-{day:02d}" for day in (1, 5, 9, 13, 17, 21)
+    ]
+
+
+def test_a_figure_that_is_always_0_has_no_chart() -> None:
+    runs = [run for n in range(3) if (run := run_of(result(n, 900.0, 2000.0)))]
+    charts = [place.title for place in history_document(runs, series_of(runs)).charts()]
+    assert "throughput (/s)" in charts
+    assert "errors (%)" not in charts

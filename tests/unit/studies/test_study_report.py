@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -107,3 +108,13 @@ def test_the_date_of_a_report_is_that_of_its_last_run(tmp_path: Path) -> None:
 def test_a_report_without_a_run_has_no_date(tmp_path: Path) -> None:
     write_study(Answer(STUDY, (point(ONE),), missing=0, waiting=2), tmp_path)
     assert b"/CreationDate" not in (tmp_path / "study.pdf").read_bytes()
+
+
+def test_reasons_of_many_points_are_short() -> None:
+    late = "a stream sent too late: 12 ms, limit 2 ms (limit ≤ 1 ms; give agents CPUs)"
+    made = [replace(run("INVALID", 1), reasons=(late, "and another"))]
+    for count, is_short in ((2, False), (3, True)):
+        points = tuple(point(ONE, *made) for _ in range(count))
+        reason = study_document(Answer(STUDY, points, count, 0)).reasons[0]
+        assert ("limit ≤" in reason) != is_short
+        assert reason.endswith("limit 2 ms; and 1 more") == is_short
