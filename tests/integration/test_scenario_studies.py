@@ -194,7 +194,7 @@ def test_two_servers_side_by_side(slapd_installed: None, tmp_path: Path) -> None
     assert len(found[2, "old"]["measured"]["operations/s"]["runs"]) == 2
     assert found[50, "new"]["published"]["operations/s"] == [32092, 32169, 32008]
     page = tmp_path / "ldapslam-runs" / "study-side-by-side" / "study.txt"
-    assert "32 090 (32 092, 32 169, 32 008)" in page.read_text()
+    assert "32,089.7 (32,092, 32,169, 32,008)" in page.read_text()
     # each run began with new servers
     folder = tmp_path / "ldapslam-runs" / "study-side-by-side" / "runs"
     results = [json.loads(one.read_text()) for one in folder.glob("*/result.json")]
