@@ -196,7 +196,9 @@ def noise(wanted: bool) -> Iterator[None]:
             process.join()
 
 
-def measure(server: str, slower: float, gates: int, limit: str) -> dict[str, float]:
+def measure(
+    server: str, slower: float, gates: int, limit: str, metrics: Sequence[str]
+) -> dict[str, float]:
     """A column of the table; each gate is a line of JSON on stderr."""
     answers: Counter[str] = Counter()
     took_s, plain = [], 0

@@ -50,8 +50,8 @@ GROUPS = {
         "run": "measure.run",
         "check": "measure.check",
         "replay": "measure.replay",
-        "job": "measure.job",
-        "schema": "measure.schema",
+        "job": "job_files.job",
+        "schema": "job_files.schema",
         "selfcheck": "measure.selfcheck",
     },
     "Measure without a job file": {

@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from ldapslam.cli.console import json_option, put, put_json
-from ldapslam.cli.measure.examples import examples_command
-from ldapslam.cli.measure.new_job import new_command
+from ldapslam.cli.job_files.examples import examples_command
+from ldapslam.cli.job_files.new_job import new_command
 from ldapslam.jobs.describe import describe, topics
 from ldapslam.jobs.fields.sections import fields_of
 from ldapslam.jobs.operations import OPERATIONS
