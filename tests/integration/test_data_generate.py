@@ -65,7 +65,7 @@ def test_command_writes_the_file_and_says_what_it_made(tmp_path: Path) -> None:
     done = ldapslam(
         *("data", "generate", "people", "--entries", "2000", "-o", "p.ldif", "--json"),
         *("--dn-file", "dns", "--bind-file", "binds", "--filter-file", "filters"),
-        *("--filter", "uid:eq", "--constant", "suffix=o=test", "--seed", "7"),
+        *("--filter-types", "uid:eq", "--constant", "suffix=o=test", "--seed", "7"),
         cwd=tmp_path,
     )
     assert done.returncode == 0, done.stderr
@@ -182,7 +182,7 @@ def test_a_reader_that_reads_nothing_holds_no_interrupt_up(
             ["people", "--filter-types", "uid:eq"],
             "--filter-types and --filter-file go together",
         ),
-        (["people", "--filter", "uid:is"], "--filter: unknown type of filter 'is'"),
+        (["people", "--filter-types", "uid:is"], "--filter-types: unknown type of filter 'is'"),
         (["people", "--json"], "--json and the LDIF both want stdout"),
         (["people", "-o", "x", "--dn-file", "x"], "two outputs go to 'x'"),
         (["people", "--first-names", "none"], "cannot read 'none'"),

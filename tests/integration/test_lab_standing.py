@@ -84,7 +84,7 @@ def wait_until(is_so: Callable[[], bool]) -> None:
 
 
 def test_a_lab_stays_until_it_is_taken_down(shell: Shell) -> None:
-    made = shell.up("--replicas", "1", "--set", "threads=4")
+    made = shell.up("--replicas", "1", "--setting", "threads=4")
     pids = [server["pid"] for server in made["servers"]]
     connection = ldap.initialize(made["servers"][1]["uri"])
     password = Path(made["admin_password_file"]).read_text()
@@ -210,8 +210,8 @@ def test_a_name_has_one_lab(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--set", "treads=8"), "no setting of this name"),
-        (("--set", "threads"), "expected NAME=VALUE"),
+        (("--setting", "treads=8"), "no setting of this name"),
+        (("--setting", "threads"), "expected NAME=VALUE"),
         (("--name", "../x"), "expected letters"),
         (("--hub",), "--hub without replicas"),
         (("--server", "389ds", "--delta"), "no delta-syncrepl"),

@@ -167,9 +167,11 @@ def test_a_folder_is_one_that_a_server_is_installed_in(
     program.parent.mkdir(parents=True)
     program.touch()
     lab = StudyLab.model_validate({"server": kind})
-    assert side(job, "installed", lab=lab).point.lab == {"binary": str(program)}
+    # as many people as the job's users
+    expected = {"binary": str(program), "entries": 10}
+    assert side(job, "installed", lab=lab).point.lab == expected
     named = side(job, str(program), "lab.settings.threads=2", lab=lab)
-    assert named.point.lab == {"binary": str(program), "settings.threads": "2"}
+    assert named.point.lab == {**expected, "settings.threads": "2"}
 
 
 def people(job: Path, *changes: str, entries: int | None = None) -> tuple[int, object]:
