@@ -40,7 +40,7 @@ def placed(
         name = names.get(given.lower())
         if name is None:
             raise ConfigError(
-                f"--set {given}: {server} has no setting of this name in a lab",
+                f"--setting {given}: {server} has no setting of this name in a lab",
                 hint=_ABSENT.get((server, given.lower()))
                 or did_you_mean(given, table, "settings"),
             )
@@ -54,17 +54,17 @@ def placed(
 def _value(name: str, text: str, option: Option) -> str | None:
     if not text or not text.isprintable():
         raise ConfigError(
-            f"--set {name}: expected a value in one line, got {text!r}",
-            hint=f"--set {name}=VALUE",
+            f"--setting {name}: expected a value in one line, got {text!r}",
+            hint=f"--setting {name}=VALUE",
         )
     if option.kind == "size" and not text.isdecimal():
         try:
             return str(parse_size(text))
         except Fault as fault:
-            raise ConfigError(f"--set {name}: {fault}", hint=fault.hint) from None
+            raise ConfigError(f"--setting {name}: {fault}", hint=fault.hint) from None
     if option.kind == "flag":
         if text not in ("on", "off"):
-            raise ConfigError(f"--set {name}: expected 'on' or 'off', got {text!r}")
+            raise ConfigError(f"--setting {name}: expected 'on' or 'off', got {text!r}")
         return "" if text == "on" else None
     return text
 

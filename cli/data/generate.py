@@ -36,7 +36,7 @@ def _filters(
             for attribute, kind in parse_filter_types(value)
         )
     except Fault as fault:
-        raise ConfigError(f"--filter: {fault.reason}", hint=fault.hint) from None
+        raise ConfigError(f"--filter-types: {fault.reason}", hint=fault.hint) from None
 
 
 @click.command("generate", cls=OptionGroups)

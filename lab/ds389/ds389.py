@@ -92,7 +92,7 @@ class Ds389Servers:
         for other in {"bdb", "mdb"} - {self.backend}:
             if foreign := self._chosen.get(f"cn={other},{LDBM}"):
                 raise ConfigError(
-                    f"--set {foreign[0][0]}: it is a setting of {other}, the servers' "
+                    f"--setting {foreign[0][0]}: it is a setting of {other}, the servers' "
                     f"back end is {self.backend}",
                     hint=f"--backend {other}, or leave it out",
                 )

@@ -182,7 +182,10 @@ def test_a_reader_that_reads_nothing_holds_no_interrupt_up(
             ["people", "--filter-types", "uid:eq"],
             "--filter-types and --filter-file go together",
         ),
-        (["people", "--filter-types", "uid:is"], "--filter-types: unknown type of filter 'is'"),
+        (
+            ["people", "--filter-types", "uid:is"],
+            "--filter-types: unknown type of filter 'is'",
+        ),
         (["people", "--json"], "--json and the LDIF both want stdout"),
         (["people", "-o", "x", "--dn-file", "x"], "two outputs go to 'x'"),
         (["people", "--first-names", "none"], "cannot read 'none'"),
