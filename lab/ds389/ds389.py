@@ -92,8 +92,8 @@ class Ds389Servers:
         for other in {"bdb", "mdb"} - {self.backend}:
             if foreign := self._chosen.get(f"cn={other},{LDBM}"):
                 raise ConfigError(
-                    f"--setting {foreign[0][0]}: it is a setting of {other}, the servers' "
-                    f"back end is {self.backend}",
+                    f"--setting {foreign[0][0]}: it is a setting of {other}, the "
+                    f"servers' back end is {self.backend}",
                     hint=f"--backend {other}, or leave it out",
                 )
 
