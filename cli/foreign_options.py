@@ -10,6 +10,10 @@ import click
 _SERVER = "ldap://HOST:PORT, an argument"
 _CLIENTS = "-c N: clients, each with a connection"
 _COUNT = "-n N: operations of all clients together"
+_JOB_CLIENTS = (
+    "--set streams.NAME.load.closed.clients=16, or in an open loop "
+    "--set streams.NAME.load.open.connections=16"
+)
 _PASSWORD = "-y FILE or --password-env NAME: a password is no argument"
 
 _CLIENT_WORDS = ("-c", "--clients", "-t", "--threads", "--numThreads", "-u", "--vus")
@@ -26,7 +30,7 @@ _ONE_LINE: Mapping[str, str] = {
     "-x": "leave it out: without -Y a bind is simple",
     "--baseDN": "-b DN",
     "--bindDN": "-D DN",
-    "--ratePerSecond": "-r 500/s",
+    **dict.fromkeys(("-R", "--rate", "--ratePerSecond"), "-r 500/s"),
     "--useSSL": "an ldaps:// URI",
     "--useStartTLS": "-Z",
 }
@@ -34,7 +38,7 @@ _ONE_LINE: Mapping[str, str] = {
 _JOB: Mapping[str, str] = {
     **dict.fromkeys(("-d", "--duration"), "--set run.duration=30s"),
     **dict.fromkeys(("-r", "--rate"), "--set streams.NAME.load.open.rate=500/s"),
-    **dict.fromkeys(_CLIENT_WORDS, "--set streams.NAME.load.closed.clients=16"),
+    **dict.fromkeys(_CLIENT_WORDS, _JOB_CLIENTS),
     **dict.fromkeys(_COUNT_WORDS, "--set streams.NAME.count=10000"),
     **dict.fromkeys(_SERVER_WORDS, "--set targets.ROLE=ldap://HOST:PORT"),
     **dict.fromkeys(_BIND_WORDS, "the job's `bind`, or --set bind.dn=DN"),

@@ -54,9 +54,12 @@ def sample_of(
             if found is not None:
                 return found
     except ldap.LDAPError as error:
+        hint = "it may need an identity: -D DN and -y FILE"
+        if isinstance(error, ldap.CONFIDENTIALITY_REQUIRED):
+            # a password that is sent now is sent in the clear
+            hint = "the server wants TLS first: -Z with --ca-file, or an ldaps:// URI"
         raise TargetError(
-            f"server {uri!r} does not answer a search: {error_text(error)}",
-            hint="it may need an identity: -D DN and -y FILE",
+            f"server {uri!r} does not answer a search: {error_text(error)}", hint=hint
         ) from error
     finally:
         connection.unbind_s()

@@ -51,6 +51,7 @@ def new_command(uri: str, file: Path, **given: Any) -> ExitCode:
       ldapslam job new ldap://ds1.example.com first.yaml
       ldapslam job new ldaps://ds1 first.yaml -D uid=me,… -y FILE --ca-file ca.pem
     """
+    from ldapslam.agent.admission.preflight import preflight, probes
     from ldapslam.directory.sample import sample_of
     from ldapslam.jobs.plan import agent_plan
 
@@ -76,8 +77,11 @@ def new_command(uri: str, file: Path, **given: Any) -> ExitCode:
     ):
         job.put(path, value, words)
     # its connections are those of a run
-    [planned] = agent_plan(job.load(), agent_index=0, agent_count=1, seed=0).streams
+    plan = agent_plan(job.load(), agent_index=0, agent_count=1, seed=0)
+    [planned] = plan.streams
     access = planned.connection.resolved()
+    for probe in probes(plan):
+        preflight(probe)  # which says best why a server cannot be used
     found = sample_of(uri, access, given["base"], given["sample"])
     wanted = f"({found.attribute}=[file:{values_file.name}])"
     job.put((*search, "base"), found.base, "-b")
@@ -96,7 +100,7 @@ def new_command(uri: str, file: Path, **given: Any) -> ExitCode:
     if found.is_limited:
         say(
             f"the server's limit ended the sample at {found.entries:,} entries of "
-            f"{given['sample']:,}; -D may read more"
+            f"{given['sample']:,}; another identity (-D) may read more"
         )
     say(
         f"read {found.entries:,} entries below {found.base!r}; their {found.attribute} "

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from ldapslam.base.errors import ExitCode
+from ldapslam.base.fault import Fault, got
 from ldapslam.cli.console import json_option
 from ldapslam.cli.options import (
     FILE,
@@ -27,9 +28,23 @@ agents_option = option(
     "Local agents; when left out, as many as the job wants, else one.",
     type=click.IntRange(1, 256),
 )
+
+
+def _folder(path: Path) -> Path:
+    kind, _, name = str(path).partition("=")
+    if name and kind in ("csv", "json"):
+        raise Fault(
+            f"expected a folder, got {got(str(path))}",
+            f"leave it out, or name a folder: {kind} is among what it gets; --json "
+            "prints result.json",
+        )
+    return path
+
+
 out_option = option(
     "-o --out DIR",
     f"Folder of the results; {RUNS_FOLDER}/RUN_ID when left out.",
+    parse=_folder,
     type=FOLDER,
 )
 

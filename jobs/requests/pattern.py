@@ -168,6 +168,7 @@ class _Found:
         """Least number of digits: the zeros after '%'."""
         zeros = self.match["format"]
         if zeros is None:
+            self.refuse_zeros()
             return 0
         if not re.fullmatch("0+", zeros):
             raise self.fault("a number format of zeros after '%'", "four digits: %0000")
@@ -177,6 +178,22 @@ class _Found:
                 "such as %0000",
             )
         return len(zeros)
+
+    def refuse_zeros(self) -> None:
+        """In front of a bound: they are no format."""
+        ends = self.match.groupdict()
+        texts = [ends[end] for end in ("lo", "hi") if ends.get(end)]
+        if not any(re.match("-?0[0-9]", text) for text in texts):
+            return
+        width = max(len(text.lstrip("-")) for text in texts)
+        plain = self.shown
+        for text in texts:
+            plain = plain.replace(text, re.sub("^(-?)0+(?=[0-9])", r"\1", text), 1)
+        padded = plain.replace("]", f"%{'0' * width}]", 1)
+        raise self.fault(
+            "a range without leading zeros",
+            f"write {padded} for numbers of {width} digits, or {plain}",
+        )
 
     def bounds(self) -> tuple[int, int]:
         lo, hi = _integer(self["lo"]), _integer(self["hi"])

@@ -198,6 +198,9 @@ def test_a_mistake_in_a_job_file(name: str, capsys: pytest.CaptureFixture[str]) 
 
 COMMANDS = {
     # the options of others
+    "search ldap://ds1 -R100": "Here: -r 500/s",
+    "run good.yaml --out json=out.json": "--json prints result.json",
+    "search ldap://ds1 -b dc=x -f (uid=e[001-050])": "[1-50%000] for numbers of 3",
     "search ldap://ds1 -p 389 -b dc=x": "Here: ldap://HOST:PORT, an argument",
     "search -H ldap://ds1 -b dc=x": "Here: ldap://HOST:PORT, an argument",
     "search ldap://ds1 -b dc=x -t 16": "Here: -c N: clients",
