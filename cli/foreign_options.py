@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import click
 
 _SERVER = "ldap://HOST:PORT, an argument"
-_CLIENTS = "-c N: clients, each with a connection"
+_CLIENTS = "-c N: clients, each with a connection; a time-out is --request-timeout"
 _COUNT = "-n N: operations of all clients together"
 _JOB_CLIENTS = (
     "--set streams.NAME.load.closed.clients=16, or in an open loop "
@@ -26,7 +26,17 @@ _ONE_LINE: Mapping[str, str] = {
     **dict.fromkeys(_SERVER_WORDS, _SERVER),
     **dict.fromkeys(_CLIENT_WORDS, _CLIENTS),
     **dict.fromkeys(_COUNT_WORDS, _COUNT),
-    **dict.fromkeys(("-W", "--password", "--bindPassword"), _PASSWORD),
+    **dict.fromkeys(("--password", "--bindPassword"), _PASSWORD),
+    "-W": f"{_PASSWORD}; a pause between requests is --think-time",
+    # ldclt's
+    "-N": "-d TIME: how long; --interval TIME: of the figures",
+    "-T": _COUNT,
+    "-E": "--threshold 'errors < 1%'",
+    "-I": "--expect CODE: a result code that is no failure",
+    "-P": "`verify.replication` of a job file",
+    "-S": "`verify.replication` of a job file",
+    "-Q": "--json",
+    "-V": "`ldapslam -v {command}`",
     "-x": "leave it out: without -Y a bind is simple",
     "--baseDN": "-b DN",
     "--bindDN": "-D DN",
@@ -54,6 +64,9 @@ _GLOBAL: Mapping[str, str] = {
     **dict.fromkeys(("-q", "--quiet", "--silent"), "`ldapslam -q {command}`"),
 }
 
+#: A dash and a letter.
+_SHORT = 2
+
 
 def meant(error: click.NoSuchOption) -> str | None:
     """What to write in place of the option."""
@@ -64,4 +77,6 @@ def meant(error: click.NoSuchOption) -> str | None:
     if "job_file" in names:
         known = _JOB
     text = known.get(error.option_name) or _GLOBAL.get(error.option_name)
+    if text is None and known is _ONE_LINE and len(error.option_name) == _SHORT:
+        text = "docs/how-to/coming-from.md has the options of other tools"
     return text and text.format(command=error.ctx.info_name)

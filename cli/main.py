@@ -121,7 +121,7 @@ _SAME_AS = {
     "authrate": "bind",
     "delrate": "delete",
     "mixedload": "mix",
-    "ldclt": "mix",
+    "ldclt": "search",
     "lb": "search",
     "diff": "compare",
     "view": "open",

@@ -233,7 +233,7 @@ def test_grpc_prints_nothing_of_its_own_unless_it_is_asked_to(
     [
         ("validate", "check"),
         ("searchrate", "search"),
-        ("ldclt", "mix"),
+        ("ldclt", "search"),
         ("init", "job new"),
         ("studdy", "study"),
         ("frobnicate", "--help"),
