@@ -9,7 +9,7 @@ and the gate ends when the answer is clear, or its time is over:
 - a *regression*: a figure is worse, by Holm over all figures, and by more than its
   tolerance; or more runs of the new side FAIL;
 - *no regression*: the 95 % interval of every figure's loss lies below its tolerance,
-  and no run FAILs;
+  and no run of the new side FAILs;
 - else the gate *cannot tell*, and says which loss it would have found. So it does where
   an error ended it, or too many runs were left out.
 
@@ -347,9 +347,9 @@ class Gate:
         return found
 
     def _judged_failed(self, level: float) -> str:
-        """A gate passes when its runs do. That the new side has more that FAIL is a
+        """A gate passes when the new side's runs do. That it has more that FAIL is a
         regression, by Fisher's exact test."""
-        if not any(self.failed.values()):
+        if not self.failed[NEW]:
             return NO_REGRESSION
         table = [
             [self.failed[one], self.made[one] - self.failed[one]] for one in (NEW, OLD)

@@ -9,6 +9,7 @@
 #   LAB        slapd or 389ds: throw-away servers; empty: those that the job names
 #   TIME       the most that it may take (5m)
 #   TOLERANCE  such as 5%, or one a line: p99=10%
+#   METRIC     what is judged, one a line: p50 (throughput, p50, p99 and errors)
 #   OUT        folder of the results (gate)
 #   LDAPSLAM   the program (ldapslam)
 set -eu
@@ -50,6 +51,7 @@ while IFS= read -r line; do
 done <<EOF
 $(printf '%s\n' "${OLD:-}" | sed -n 's/^[[:space:]]*\(..*\)$/--old \1/p')
 $(printf '%s\n' "${NEW:-}" | sed -n 's/^[[:space:]]*\(..*\)$/--new \1/p')
+$(printf '%s\n' "${METRIC:-}" | sed -n 's/^[[:space:]]*\(..*\)$/--metric \1/p')
 $(printf '%s\n' "${TOLERANCE:-}" | sed -n 's/^[[:space:]]*\(..*\)$/--tolerance \1/p')
 EOF
 
