@@ -26,10 +26,7 @@ from ldapslam.jobs.load import load_job
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.operations.sequence import sessions_of
 from ldapslam.jobs.plan import AgentPlan, agent_plan
-from ldapslam.jobs.requests.dn import plain_dn
-
-#: Trees of the server itself, which it need not name among its own.
-_OWN_TREES = ("cn=monitor", "cn=config", "cn=schema", "cn=subschema")
+from ldapslam.jobs.requests.dn import is_of_server, plain_dn
 
 
 @click.command("check")
@@ -121,10 +118,10 @@ def _strange_bases(job: Job, facts: Document) -> Iterator[str]:
         for request in (one for session in sessions for one in session.requests):
             body = request.step.body
             dn = getattr(body, "base", None) or getattr(body, "dn", None) or ""
+            if is_of_server(dn) is not False:
+                continue
             # what follows the last pattern is the same in every request
             tail = plain_dn(dn.rpartition("]")[2])
-            if tail.startswith(_OWN_TREES) or not tail:
-                continue
             if not any(tail == one or tail.endswith(f",{one}") for one in contexts):
                 yield (
                     f"{stream.name}.{request.name}: {dn!r} lies in none of the trees "

@@ -14,9 +14,11 @@ from ldapslam.jobs.fields.formulas import parse_criterion
 from ldapslam.jobs.fields.result_codes import code_title
 from ldapslam.jobs.fields.thresholds import PERCENTILES
 from ldapslam.jobs.model import Job, Stream
+from ldapslam.jobs.operations.controls import UPDATES
 from ldapslam.jobs.operations.search import Search
 from ldapslam.jobs.operations.sequence import Request, sessions_of
 from ldapslam.jobs.plan import measure_span
+from ldapslam.jobs.requests.dn import is_of_server
 from ldapslam.reports.uncertainty import FEWEST_BATCHES
 
 #: Of the successful searches.
@@ -25,6 +27,7 @@ _EMPTY_SHARE = 0.5
 _SLOW_US = 100_000.0
 _FEW_ENTRIES = 100.0
 
+_SUCCESS = 0
 _NO_SUCH_OBJECT, _REFERRAL, _INSUFFICIENT_ACCESS = 32, 10, 50
 #: How servers refuse the value of a rehearsal before they look who writes it.
 _UNTOLD = (18, 19, 21)
@@ -93,6 +96,11 @@ def _bad_codes(about: str, met: Sequence[Met], who: str) -> Iterator[str]:
         if is_rehearsal and code in _UNTOLD:
             continue
         remedy = _REMEDIES.get(code, "")
+        if is_rehearsal and code == _SUCCESS:
+            remedy = (
+                "the server takes modifies that delete what is not there, so it may "
+                "have noted a change; try no writes (--samples 0)"
+            )
         if is_rehearsal and code == _INSUFFICIENT_ACCESS and kind != "modify":
             remedy = (
                 "{who} may not modify them, so perhaps not " + kind + " either: "
@@ -172,8 +180,12 @@ def untried(stream: Stream, names: Iterable[str]) -> dict[str, str]:
     for request in _requests(stream):
         if request.name in tried:
             continue
+        body = request.step.body
+        dn = getattr(body, "dn", None) or getattr(body, "under", None)
         if request.kind == "extended":
             reason = "it may change something"
+        elif request.kind in UPDATES and dn and is_of_server(dn):
+            reason = "its entry is the server's own, where no modify is safe"
         elif request.of is not None and request.kind != "abandon":
             reason = "its entries are those that the run adds"
         else:

@@ -11,6 +11,7 @@ from ldapslam.jobs.fields.result_codes import code_name, code_title
 from ldapslam.reports.document import Field, Table, column, number, table
 from ldapslam.reports.typeset import NOTHING, count, decimal
 
+_SUCCESS = 0
 _REFUSED_LATE = (16, 18)
 #: What it says of an operation that its rehearsal got past access control.
 _REHEARSED = {"modify": "may be modified", "add": "parents are there"}
@@ -24,8 +25,12 @@ def samples_table(stream: str, met: Sequence[Met], untried: Mapping[str, str]) -
     notes = [f"{name} was not tried: {why}." for name, why in untried.items()]
     if rehearsed:
         notes.append(
-            f"Rehearsed, not sent: {', '.join(rehearsed)}: by a modify that cannot "
-            "succeed. Nothing was changed."
+            f"Rehearsed, not sent: {', '.join(rehearsed)}: by a modify that "
+            + (
+                "should fail. A server took it: see the warnings."
+                if any(one.is_rehearsal and one.codes[_SUCCESS] for one in met)
+                else "cannot succeed. Nothing was changed."
+            )
         )
     return table(
         f"samples-{stream}",

@@ -46,7 +46,7 @@ from ldapslam.jobs.operations.body import (
 )
 from ldapslam.jobs.operations.entries import refused_modify, rehearsal
 from ldapslam.jobs.requests import ber
-from ldapslam.jobs.requests.dn import parse_dn, split_rdn
+from ldapslam.jobs.requests.dn import is_of_server, parse_dn, split_rdn
 from ldapslam.jobs.requests.pattern import MASK_CLASS
 from ldapslam.jobs.requests.scope import Let, Scope
 from ldapslam.jobs.requests.template import (
@@ -386,8 +386,12 @@ class Add(OperationBody):
         request = add_request((variable(entry.dn),), entry.attributes)
         return self.planned(request, controls, lets=entry.lets, ledger_put=entry.dn)
 
-    def rehearse(self, scope: Scope, controls: Sequence[Node] = ()) -> OperationPlan:
+    def rehearse(
+        self, scope: Scope, controls: Sequence[Node] = ()
+    ) -> OperationPlan | None:
         """On the entry's parent."""
+        if is_of_server(self.dn or self.under or ""):
+            return None
         entry = self._composed(scope)
         request = refused_modify((ValueSource(PARENT, lo=entry.dn),))
         return rehearsal(self.planned(request, controls, lets=entry.lets))

@@ -37,7 +37,7 @@ from ldapslam.jobs.operations.body import (
     variable,
 )
 from ldapslam.jobs.requests import ber
-from ldapslam.jobs.requests.dn import parse_dn, split_rdn
+from ldapslam.jobs.requests.dn import is_of_server, parse_dn, split_rdn
 from ldapslam.jobs.requests.scope import Scope
 from ldapslam.jobs.requests.template import PARENT, UUID, Node, ValueSource
 
@@ -75,9 +75,12 @@ class _EntryWrite(EntryBody):
     def rehearse(
         self, scope: Scope, controls: Sequence[Node] = ()
     ) -> OperationPlan | None:
-        if self.of is not None:
+        of_server = is_of_server(self.dn or "")
+        if self.of is not None or of_server:
             return None
-        request = refused_modify(dn_nodes(self.dn or "", scope), self._written())
+        # a DN that is drawn may turn out to be of the server
+        attributes = self._written() if of_server is False else (_ANY_ATTRIBUTE,)
+        request = refused_modify(dn_nodes(self.dn or "", scope), attributes)
         return rehearsal(self.planned(request, controls))
 
     def _written(self) -> Iterable[str]:
@@ -184,8 +187,10 @@ _NO_SUCH_ATTRIBUTE = 16
 def refused_modify(
     entry: Iterable[Node], attributes: Iterable[str] = (_ANY_ATTRIBUTE,)
 ) -> Node:
-    """A modify that cannot succeed: it deletes values that no entry has. A server that
-    would let the attributes of an entry be written answers noSuchAttribute."""
+    """A modify that cannot succeed on an entry of a directory's data: it deletes values
+    that no entry has. A server that would let the attributes be written answers
+    noSuchAttribute. Not for a server's own entries: below cn=config, 389-DS 2.3 answers
+    so and has set the attribute to the value, or ends."""
     nobodys = (b"ldapslam-check-", ValueSource(UUID))
     return modify_request(
         entry, (("delete", attribute, [nobodys]) for attribute in attributes)

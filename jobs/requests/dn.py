@@ -31,6 +31,9 @@ _WHOLE_RDNS = (VARIABLE, PARENT, *FILES)
 _PART = re.compile(r"[ ]*([^=+]+?)[ ]*=[ ]*((?:[^\\+]|\\.)*)", re.DOTALL)
 _ESCAPES = re.compile(r"((?:\\[0-9A-Fa-f]{2})+)|\\(.)", re.DOTALL)
 _SPECIAL = frozenset(b',+"\\<>;=#\0')
+#: The RDNs of trees that are the server itself.
+_COMMON_NAME = ("cn", "commonname", "2.5.4.3")
+_OWN_TREES = ("config", "monitor", "schema", "subschema")
 
 
 def check_dn(text: str) -> str:
@@ -77,6 +80,24 @@ def split_rdn(dn: str) -> tuple[str, str]:
     match = re.match(r"(?:[^\\,]|\\.)*", dn, re.DOTALL)
     end = match.end() if match else 0
     return dn[:end], dn[end + 1 :]
+
+
+def is_of_server(dn: str) -> bool | None:
+    """Whether a DN that may have patterns names an entry of the server itself, not of
+    its data: configuration, schema, figures, root DSE. None: the patterns decide."""
+    if not dn.strip():
+        return True
+    last, rest = "", dn.rpartition("]")[2]
+    is_whole = rest == dn
+    while rest:
+        last, rest = split_rdn(rest)
+        is_whole |= bool(rest)
+    if not (is_whole and (values := rdn_values(last))):
+        return None
+    return any(
+        name.lower() in _COMMON_NAME and value.lower() in _OWN_TREES
+        for name, value in values
+    )
 
 
 def rdn_values(dn: str) -> list[tuple[str, str]]:

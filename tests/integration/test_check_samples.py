@@ -156,6 +156,28 @@ def test_writes_are_rehearsed_and_change_nothing(trio: Lab, tmp_path: Path) -> N
     assert found["after"]["untried"] == "it follows what was not done"
 
 
+CONFIGURATION = """\
+- modify: {dn: cn=config, replace: {nsslapd-localhost: a}}
+- modify: {dn: "[dn]", replace: {nsslapd-localhost: a}}
+  name: drawn
+  let: {dn: cn=config}
+- delete: {dn: "cn=[0-9],cn=tasks,cn=config"}
+"""
+
+
+def test_the_configuration_of_a_server_stays(ds389_trio: Lab, tmp_path: Path) -> None:
+    def configuration() -> Any:
+        with supplier_of(ds389_trio) as connection:
+            return connection.search_s("cn=config", ldap.SCOPE_BASE)
+
+    before = configuration()
+    document, _ = check(ds389_trio, tmp_path, CONFIGURATION)
+    assert configuration() == before
+    found = by_name(document)
+    for name in ("modify", "delete"):
+        assert "the server's own" in found[name]["untried"]
+
+
 def test_a_replica_that_takes_no_writes_is_told(trio: Lab, tmp_path: Path) -> None:
     document, warnings = check(trio, tmp_path, WRITES, target="replica")
     found = by_name(document)

@@ -113,6 +113,11 @@ def warnings(*samples: Met) -> list[str]:
         (met("bind", {49: 10}), "invalidCredentials (49)", "`password`"),
         (met("search", {13: 10}), "confidentialityRequired", "tls: {start_tls: true}"),
         (met("search", {80: 10}), "10 of 10 requests ended with other (80)", ""),
+        (
+            met("modify", {0: 10}, success=(16,)),
+            "10 of 10 requests ended with success (0)",
+            "--samples 0",
+        ),
         (met("search", timed_out=3), "3 requests had no response in time", "index"),
         (
             met("search", ms=101, entries=10),
@@ -259,3 +264,11 @@ def test_a_table_has_a_row_for_each_operation_and_server() -> None:
     assert "ldap://" not in text
     two = text_of(met("search"), met("search", server="ldap://b"))
     assert [line.split()[1] for line in _rows(two)] == ["ldap://a", "ldap://b"]
+
+
+def test_a_server_that_takes_a_rehearsal_may_have_changed_something() -> None:
+    """As slapd does with the overlay translucent."""
+    assert "Nothing was changed" in "\n".join(text_of(met("modify", {16: 10})))
+    text = "\n".join(text_of(met("modify", {0: 1, 16: 9}, success=(16,))))
+    assert "Nothing was changed" not in text
+    assert "A server took it" in text

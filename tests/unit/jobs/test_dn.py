@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ldapslam.base.fault import Fault
-from ldapslam.jobs.requests.dn import check_dn, parse_dn
+from ldapslam.jobs.requests.dn import check_dn, is_of_server, parse_dn
 from ldapslam.jobs.requests.template import (
     FILE_RANDOM,
     PARENT,
@@ -119,3 +119,25 @@ def test_other_patterns_stand_for_no_rdn(text: str) -> None:
 def test_pattern_that_draws_what_needs_escaping_is_refused(kind: str) -> None:
     with pytest.raises(Fault, match="cannot be drawn into a DN unescaped"):
         parse_dn(f"cn=[{kind}],dc=com")
+
+
+@pytest.mark.parametrize(
+    ("dn", "expected"),
+    [
+        ("", True),
+        ("cn=config", True),
+        ("cn=encryption, CN = Config", True),
+        ("commonName=conf\\69g", True),
+        ("2.5.4.3=monitor", True),
+        ("cn=[0-9],cn=schema", True),
+        ("cn=config,dc=com", False),
+        ("o=config", False),
+        ("uid=user.[0-9],ou=people,dc=com", False),
+        ("[dn]", None),
+        ("cn=a,[parent]", None),
+        ("cn=a,cn=[name]", None),
+        ("cn=a,cn=con[name]ig", None),
+    ],
+)
+def test_entries_of_the_server_itself_are_known(dn: str, expected: bool | None) -> None:
+    assert is_of_server(dn) is expected

@@ -184,6 +184,31 @@ def test_controls_that_say_whose_entry_it_is_stay() -> None:
     assert {oid: program.count(oid) for oid in kept | left} == kept | left
 
 
+@pytest.mark.parametrize(
+    "operation",
+    [
+        "{modify: {dn: cn=config, replace: {nsslapd-localhost: a}}}",
+        '{modify: {dn: "cn=a,CN = Config", delete: {cn: []}}}',
+        '{delete: {dn: "cn=[0-9],cn=tasks,cn=config"}}',
+        '{modify_dn: {dn: "cn=a,cn=monitor", new_rdn: cn=b}}',
+        '{add: {dn: "cn=[unique],cn=tasks,cn=config", entry: {objectClass: top}}}',
+    ],
+)
+def test_writes_to_the_server_itself_are_not_rehearsed(operation: str) -> None:
+    """389-DS sets an attribute of cn=config to a value that is to be deleted."""
+    (plan,) = plans(f"[{operation}]")
+    assert plan.streams[0].name == "readers"
+
+
+def test_a_drawn_entry_may_be_the_servers() -> None:
+    found = "{search: {base: cn=config, scope: base}, capture: dn}"
+    modify = '{modify: {dn: "[dn]", replace: {nsslapd-localhost: a}}}'
+    (stream,) = writers(f"[{{sequence: [{found}, {modify}]}}]")
+    program = stream.operations[1].template.program
+    assert b"nsslapd-localhost" not in program
+    assert b"description" in program
+
+
 def test_a_stream_that_can_send_nothing_has_no_plan() -> None:
     (plan,) = plans("[{extended: {oid: 1.2.3}}]")
     assert plan.streams[0].name == "readers"
