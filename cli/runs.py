@@ -236,16 +236,18 @@ def _where(place: Place) -> str:
     )
 
 
-def _local_runs() -> Iterator[tuple[str, Path]]:
+def _local_runs() -> list[tuple[str, Path]]:
     """Ids and folders of the runs of `ldapslam run`, newest first: ids begin with the
     time, and a folder gets its run's id when that has ended."""
-    folders = [path.parent for path in RUNS_FOLDER.glob(f"*/{STORE_NAME}")]
-    for folder in sorted(folders, reverse=True):
-        if folder.name.startswith(_UNFINISHED) and (run_id := _id_in(folder)):
-            yield run_id, folder
-    for folder in sorted(folders, reverse=True):
+    found: list[tuple[str, Path]] = []
+    for path in RUNS_FOLDER.glob(f"*/{STORE_NAME}"):
+        folder = path.parent
         if folder.name[0].isdigit():
-            yield folder.name, folder
+            found.append((folder.name, folder))
+        # that of a killed run keeps this name, and newer runs follow
+        elif folder.name.startswith(_UNFINISHED) and (run_id := _id_in(folder)):
+            found.append((run_id, folder))
+    return sorted(found, reverse=True)
 
 
 def _id_in(folder: Path) -> str:

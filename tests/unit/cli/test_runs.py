@@ -77,6 +77,17 @@ def test_without_a_coordinator_the_latest_is_the_latest_of_this_folder() -> None
     assert "the latest run of ldapslam-runs: no coordinator is named" in said
 
 
+def test_a_killed_run_is_not_the_latest_for_ever(folder: Path) -> None:
+    killed = folder / "ldapslam-runs" / "unfinished-2" / FOLDER_STORE
+    between = "20260301-123000-cccccc"
+    with Store.open(killed) as store:
+        scenario = replace(SMALL, run={"state": "running", "run_id": between})
+        store.create_run(run_record(scenario))
+    listed = [one["run_id"] for one in json.loads(ended("list", "--json").stdout)]
+    assert listed == [SECOND, between, FIRST]
+    assert reported("latest")[0] == SECOND
+
+
 @pytest.mark.parametrize(
     "command",
     ["list", "show latest", f"watch {FIRST}", "report latest", f"verify {FIRST}"],
