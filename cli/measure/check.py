@@ -42,7 +42,7 @@ from ldapslam.jobs.requests.dn import is_of_server, plain_dn
 @flag(
     "--write",
     "Add entries too, do with them what the job does with its own (`of`), and delete "
-    "them. Without it, nothing is changed.",
+    "them. Without it, no entry is changed.",
 )
 @json_option
 def check_command(

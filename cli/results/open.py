@@ -14,6 +14,7 @@ from ldapslam.cli.console import put_result, say
 from ldapslam.cli.options import RUNS_FOLDER, OptionGroups
 from ldapslam.cli.outcome import report
 from ldapslam.cli.runs import LATEST, Place, run_argument_of, runs_options, store_of
+from ldapslam.results.records import FINAL_STATES
 
 #: What `run`, `study`, `capacity`, `gate` and `history` write into their folders.
 _PAGES = ("report.html", "study.html", "capacity.html", "gate.html", "history.html")
@@ -43,11 +44,15 @@ def _written(folder: Path) -> Path | None:
 
 def _made(run: str, place: Place) -> Path:
     with store_of(run, place) as (results, run_id, folder):
+        if folder is not None and (page := _written(folder)):
+            return page
+        # of a coordinator's run a page may be there that was made while it ran
         where = folder or RUNS_FOLDER / run_id
-        page = _written(where)
-        if page is None:
-            _, [page] = report(results, run_id, out=where, formats=("html",))
-    return page
+        state = results.run(run_id).state
+        _, [made] = report(results, run_id, out=where, formats=("html",))
+    if state not in FINAL_STATES:
+        say(f"run {run_id} has not ended (it is {state}): its report is partial")
+    return made
 
 
 def _has_display() -> bool:

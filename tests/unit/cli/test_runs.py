@@ -186,6 +186,22 @@ def test_the_report_of_a_run_is_written_and_opened(
     assert opened == [page.as_uri()]
 
 
+def test_a_page_that_was_made_while_the_run_went_on_is_made_again(
+    folder: Path, opened: list[str]
+) -> None:
+    path, run_id = folder / "all.sqlite", "20260401-120000-dddddd"
+    with Store.open(path) as store:
+        scenario = replace(SMALL, run={"state": "running", "run_id": run_id})
+        store.create_run(run_record(scenario))
+    first = ended("open", run_id, "--store", str(path))
+    assert "its report is partial" in first.stderr
+    page = folder / "ldapslam-runs" / run_id / "report.html"
+    page.write_text("partial")
+    ended("open", run_id, "--store", str(path))
+    assert page.read_text() != "partial"
+    assert opened == [page.as_uri()] * 2
+
+
 def test_the_page_of_a_study_is_opened(folder: Path, opened: list[str]) -> None:
     page = folder / "mine" / "study.html"
     page.parent.mkdir()
