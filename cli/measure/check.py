@@ -151,7 +151,7 @@ def _sample(job: Job, each: int, write: bool, faults: Faults) -> list[Document]:
         too_few_intervals,
         untried,
     )
-    from ldapslam.cli.measure.check_samples import Samples, sample
+    from ldapslam.cli.measure.check_samples import Samples, left_before, sample
     from ldapslam.cli.measure.check_tables import samples_table
     from ldapslam.jobs.sampling import sample_plans
     from ldapslam.jobs.scripts import Writes
@@ -163,7 +163,7 @@ def _sample(job: Job, each: int, write: bool, faults: Faults) -> list[Document]:
         plan.streams[0].name: plan for plan in sample_plans(job, each, writes, unusable)
     }
     documents: list[Document] = []
-    for warning in too_few_intervals(job):
+    for warning in (*left_before(), *too_few_intervals(job)):
         faults.warn(warning)
     for stream in job.streams:
         if unusable.issuperset(job.targets[stream.target]):

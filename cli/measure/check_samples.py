@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from ldapslam.agent.engine.process import typed_error
 from ldapslam.agent.engine.setup import add_streams
 from ldapslam.agent.ledgers.cleanup import run_ledgers
-from ldapslam.agent.ledgers.folder import run_folder
+from ldapslam.agent.ledgers.folder import folders_left, locked, run_folder
+from ldapslam.base.errors import ConfigError
 from ldapslam.base.files import state_folder
 from ldapslam.coordinator.runs.submission import new_run_id
 from ldapslam.jobs.operations.body import OperationPlan
@@ -98,12 +101,30 @@ class Samples:
     left: str = ""
 
 
+def left_before() -> Iterator[str]:
+    """Earlier samples whose process was killed before it deleted its entries."""
+    for folder in folders_left(_spool()):
+        try:
+            with locked(folder):
+                pass
+        except ConfigError:
+            continue  # they are being sent
+        yield (
+            "an earlier check was killed, and entries that it added may be left: "
+            f"`ldapslam run --cleanup {folder.name}` deletes them"
+        )
+
+
+def _spool() -> Path:
+    return state_folder() / "spool" / "check"
+
+
 def sample(plan: AgentPlan) -> Samples:
     """Send what a plan of jobs/sampling.py has. TargetError: no connection."""
     from ldapslam.agent._engine import Engine
 
     run_id = new_run_id(datetime.now(UTC))
-    folder = run_folder(state_folder() / "spool" / "check", run_id)
+    folder = run_folder(_spool(), run_id)
     with run_ledgers(str(folder), run_id, plan) as ledgers:
         with closing(Engine(plan, workers=1, realtime=False)) as engine:
             add_streams(engine, plan, ledger_folder=ledgers.folder)
