@@ -29,6 +29,20 @@ libc=$(getconf GNU_LIBC_VERSION 2>&1) || :
     fail "this bundle needs glibc @GLIBC@ or later; this host has: $libc" \
         "make a bundle on a host as old as this one"
 
+# a folder of something else would be mixed with it, and removed with it
+if [ ! -e "$folder/pyvenv.cfg" ]; then
+    for one in "$folder"/* "$folder"/.[!.]*; do
+        [ ! -e "$one" ] || fail "$folder holds something that is not ldapslam's: $one" \
+            "name a folder that is empty or not there: ./install.sh FOLDER"
+    done
+elif [ ! -x "$folder/bin/python@PYTHON@" ]; then
+    # venv leaves the links of another Python in place, which the host may have no more
+    [ -e "$folder/bin/ldapslam" ] ||
+        fail "$folder is a virtual environment of another Python, without ldapslam" \
+            "name a folder that is empty or not there: ./install.sh FOLDER"
+    rm -rf -- "$folder"/bin/python* "$folder"/lib/python*
+fi
+
 # pip is one of the wheels: Debian's Python has none without python3-venv
 "$python" -m venv --without-pip "$folder" ||
     fail "no virtual environment in $folder" \

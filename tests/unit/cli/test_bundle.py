@@ -69,6 +69,44 @@ def test_what_cannot_work_is_refused_with_its_remedy(
     assert not (tmp_path / "installed").exists()
 
 
+def test_an_upgrade_may_be_for_another_python(
+    installer: Installer, tmp_path: Path
+) -> None:
+    """As after an upgrade of the host: the Python of the installation is gone."""
+    programs = tmp_path / "installed" / "bin"
+    packages = tmp_path / "installed" / "lib" / "python3.99"
+    for folder in (programs, packages):
+        folder.mkdir(parents=True)
+    (tmp_path / "installed" / "pyvenv.cfg").write_text("home = /none\n")
+    (tmp_path / "installed" / "agent.toml").write_text("the operator's")
+    (programs / "ldapslam").touch()
+    for name, place in (("python3.99", "/none/python"), ("python", "python3.99")):
+        (programs / name).symlink_to(place)
+    installer()  # there are no wheels, so it gets no further
+    subprocess.run([programs / "python", "-c", ""], check=True)
+    assert not packages.exists()
+    assert (tmp_path / "installed" / "agent.toml").read_text() == "the operator's"
+
+
+@pytest.mark.parametrize(
+    ("there", "message"),
+    [
+        (".profile", "holds something that is not ldapslam's: "),
+        ("pyvenv.cfg", "is a virtual environment of another Python, without ldapslam"),
+    ],
+)
+def test_a_folder_of_something_else_is_left_alone(
+    there: str, message: str, installer: Installer, tmp_path: Path
+) -> None:
+    (tmp_path / "installed").mkdir()
+    (tmp_path / "installed" / there).write_text("of somebody")
+    ended = installer()
+    assert ended.returncode == 1
+    assert message in ended.stderr
+    assert "\nhint: name a folder that is empty" in ended.stderr
+    assert [path.name for path in (tmp_path / "installed").iterdir()] == [there]
+
+
 def test_the_texts_have_no_place_left_open(tmp_path: Path) -> None:
     _write_texts(tmp_path, HERE)
     texts = [(tmp_path / name).read_text() for name in ("README.txt", "install.sh")]
