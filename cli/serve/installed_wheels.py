@@ -98,11 +98,14 @@ def tags(one: Distribution) -> frozenset[Tag]:
             hint=f"`make bundle` in {source['url'].removeprefix('file://')} makes one",
         )
     if not found or one.files is None:
-        raise ConfigError(
-            f"{one.name} was not installed from a wheel",
-            hint="install ldapslam with pip into a virtual environment of its own",
-        )
+        raise _no_wheel(f"{one.name} was not installed from a wheel")
     return found
+
+
+def _no_wheel(why: str) -> ConfigError:
+    return ConfigError(
+        why, hint="install ldapslam with pip into a virtual environment of its own"
+    )
 
 
 def write_wheel(one: Distribution, folder: Path) -> Path:
@@ -151,6 +154,8 @@ def _files(one: Distribution, stem: str) -> Iterator[tuple[str, bytes, int]]:
         is_script = False
         if name.parts[0] == "..":
             # below the environment: scripts, and data such as manual pages
+            if not path.is_relative_to(sys.prefix):  # pip's --user
+                raise _no_wheel(f"{path}, of {one.name}, is outside {sys.prefix}")
             name = PurePosixPath(path.relative_to(sys.prefix))
             is_script = name.parts[0] == "bin"
             if is_script and name.name in scripts:

@@ -80,6 +80,18 @@ def test_a_missing_file_is_named_with_the_remedy(tmp_path: Path) -> None:
     assert caught.value.hint == hint
 
 
+def test_a_users_own_installation_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    """Its scripts are below ~/.local, so nothing tells where they belong in a wheel."""
+    one = fake_distribution(tmp_path)
+    (tmp_path / "script").write_text("#!/bin/sh\n")
+    record = tmp_path / "site-packages" / "some_thing-1.5.dist-info" / "RECORD"
+    record.write_text(f"{record.read_text()}\n../script,,")
+    with pytest.raises(ConfigError, match=r"script, of some-thing, is outside") as caught:
+        write_wheel(one, tmp_path)
+    assert caught.value.hint is not None
+    assert "virtual environment of its own" in caught.value.hint
+
+
 def test_an_editable_checkout_is_no_wheel(tmp_path: Path) -> None:
     source = {"url": "file:///src/it", "dir_info": {"editable": True}}
     with pytest.raises(ConfigError, match="editable checkout") as caught:
