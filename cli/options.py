@@ -168,11 +168,20 @@ metrics_option = option(
 
 
 def _parse_collector(value: str) -> str:
-    parts = urlsplit(value)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    try:
+        parts = urlsplit(value)
+        is_url = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:  # its port, or the brackets of IPv6
+        is_url = False
+    if not is_url:
         raise Fault(
             f"expected a URL of http or https, got {without_passwords(value)!r}",
             "that of the collector, such as http://127.0.0.1:4318",
+        )
+    if parts.query or parts.fragment:
+        raise Fault(
+            "expected a URL that paths can be added to, without a '?' or '#'",
+            "give a token as a header: OTEL_EXPORTER_OTLP_HEADERS='api-key=TOKEN'",
         )
     return value
 

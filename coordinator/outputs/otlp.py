@@ -35,6 +35,8 @@ _log = logging.getLogger(__name__)
 
 #: Exports that wait.
 MOST_WAITING = 100
+#: Characters of why something was lost.
+_MAX_REASON = 300
 #: At the end, for what waits.
 _STOP_GRACE_S = 5.0
 
@@ -178,6 +180,8 @@ class Otlp(ShownRuns, Extension):
             self._conclude(run_id)
 
     def _lose(self, run_id: str, why: str, count: int = 1) -> None:
+        # a library's words, or the collector's: they may quote the URL
+        why = without_passwords(why)[:_MAX_REASON]
         if self._is_taken:
             _log.warning("%s does not take figures: %s", self._shown_url, why)
         self._is_taken = False

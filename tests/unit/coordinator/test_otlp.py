@@ -133,6 +133,20 @@ def test_what_a_collector_does_not_take_is_counted_and_said() -> None:
     asyncio.run(run())
 
 
+def test_why_something_was_lost_is_short_and_without_passwords() -> None:
+    async def run() -> None:
+        why = "redirected to http://me:hunter2@c:4318" + "x" * 10_000
+        otlp, coordinator = await started(FakeLink(why))
+        otlp.interval_measured("r1", interval(0), ())
+        judged(otlp)
+        await otlp.stop()
+        [(_, _, text)] = coordinator.events
+        assert "redirected to http://me:***@c:4318" in text
+        assert len(text) < 400
+
+    asyncio.run(run())
+
+
 def test_a_collector_that_hangs_holds_nothing_up_and_little_waits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
