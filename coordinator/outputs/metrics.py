@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The coordinator's metrics for Prometheus, at an address of their own.
 
-Made on the event loop at each scrape: a run or an agent that is gone has no series.
+Made at each scrape of what the event loop has then: a run or an agent that is gone has
+no series.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -67,22 +69,26 @@ class Metrics(ShownRuns, Extension):
             # it waits for answers that need this loop
             await asyncio.to_thread(self._exposed.__exit__, None, None, None)
 
-    def _families(self, coordinator: Coordinator) -> list[Metric]:
-        return [
+    def _families(self, coordinator: Coordinator) -> Iterator[Metric]:
+        """On the loop; those of runs, which may be many, are made where they are read."""
+        fleet_and_store = [
             *build_families(),
             *fleet_families(coordinator.operators.agents()),
             *state_families(self),
-            *run_families(list(self.shown())),
             *store_families(coordinator.writer.store),
-            *bound_families(coordinator.bounds, exceeded()),
         ]
+        runs = [run.copy() for run in self.shown()]
+        bounds = list(bound_families(coordinator.bounds, exceeded()))
+        return itertools.chain(fleet_and_store, run_families(runs), bounds)
 
 
 class _OnLoop(Collector):
-    """Collects on the loop, from the thread of the scrape."""
+    """Asks the loop, from the thread of the scrape."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, families: Callable[[], list[Metric]]
+        self,
+        loop: asyncio.AbstractEventLoop,
+        families: Callable[[], Iterator[Metric]],
     ) -> None:
         self._loop = loop
         self._families = families
@@ -92,7 +98,7 @@ class _OnLoop(Collector):
         return []
 
     def collect(self) -> Iterator[Metric]:
-        async def ask() -> list[Metric]:
+        async def ask() -> Iterator[Metric]:
             return self._families()
 
         asked = asyncio.run_coroutine_threadsafe(ask(), self._loop)

@@ -35,6 +35,8 @@ _log = logging.getLogger(__name__)
 
 #: Exports that wait.
 MOST_WAITING = 100
+#: A verdict that comes later after a run's end is not sent.
+_KEPT_S = 3600.0
 #: Characters of why something was lost.
 _MAX_REASON = 300
 #: At the end, for what waits.
@@ -86,7 +88,7 @@ class Otlp(ShownRuns, Extension):
         *,
         new_link: Callable[[str], Link] = _new_link,
     ) -> None:
-        super().__init__(now_s)
+        super().__init__(now_s, _KEPT_S)
         self._url = url
         self._shown_url = without_passwords(url)
         self._new_link = new_link
@@ -152,12 +154,17 @@ class Otlp(ShownRuns, Extension):
             self._put_figures(run, unix_ns(record.finished_utc))
         self._put(record.run_id, lambda link: link.send_span(record))
         self._judged.add(record.run_id)
+        self._conclude_judged(record.run_id)  # nothing of it may have found room
 
     def _put_figures(self, run: RunFigures, time_ns: int) -> None:
         start_ns = unix_ns(run.t0_utc) + run.totals_from_ns
-        families = list(run_families([run]))
+        # families are made by the thread, one export at a time: they are large
+        now = run.copy()
         self._put(
-            run.run_id, lambda link: link.send_figures(families, start_ns, time_ns)
+            run.run_id,
+            lambda link: link.send_figures(
+                list(run_families([now])), start_ns, time_ns
+            ),
         )
 
     def _put(self, run_id: str, export: _Export) -> None:
@@ -175,9 +182,7 @@ class Otlp(ShownRuns, Extension):
         elif not self._is_taken:
             _log.info("%s takes figures again", self._shown_url)
             self._is_taken = True
-        if run_id in self._judged and not self._waiting[run_id]:
-            self._judged.discard(run_id)
-            self._conclude(run_id)
+        self._conclude_judged(run_id)
 
     def _lose(self, run_id: str, why: str, count: int = 1) -> None:
         # a library's words, or the collector's: they may quote the URL
@@ -187,6 +192,11 @@ class Otlp(ShownRuns, Extension):
         self._is_taken = False
         self._why.setdefault(run_id, why)
         self._lost[run_id] += count
+
+    def _conclude_judged(self, run_id: str) -> None:
+        if run_id in self._judged and not self._waiting[run_id]:
+            self._judged.discard(run_id)
+            self._conclude(run_id)
 
     def _conclude(self, run_id: str) -> None:
         """Say what was lost of a run, and forget it."""

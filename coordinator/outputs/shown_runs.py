@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ldapslam.coordinator.observer import Observer
 from ldapslam.coordinator.outputs.time_buckets import TimeBuckets
@@ -80,6 +80,14 @@ class OperationTotals:
         for key, histograms in packed.items():
             self.times.setdefault(key, TimeBuckets()).add(histograms)
 
+    def copy(self) -> OperationTotals:
+        return replace(
+            self,
+            outcomes=self.outcomes.copy(),
+            result_codes=self.result_codes.copy(),
+            times={key: times.copy() for key, times in self.times.items()},
+        )
+
     def _count(self, name: str, count: int) -> None:
         is_kept = name in self.result_codes or len(self.result_codes) < MAX_CODES
         self.result_codes[name if is_kept else OTHER_CODES] += count
@@ -134,6 +142,18 @@ class RunFigures:
         for key, of in rows.items():
             self.operations.setdefault(key, OperationTotals()).add(of)
 
+    def copy(self) -> RunFigures:
+        """As it is now, for another thread: families of many operations take a second,
+        which the event loop has not."""
+        return replace(
+            self,  # its messages are replaced, never changed
+            streams={
+                name: replace(stream, connections=stream.connections.copy())
+                for name, stream in self.streams.items()
+            },
+            operations={key: one.copy() for key, one in self.operations.items()},
+        )
+
     def _add_generator(self, snapshots: Sequence[Snapshot]) -> None:
         lag = Histogram.merge(
             one.packed
@@ -154,8 +174,12 @@ class RunFigures:
 
 
 class ShownRuns(Observer):
-    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, now_s: Callable[[], float] = time.monotonic, kept_s: float = KEPT_S
+    ) -> None:
+        """`kept_s`: how long a run stays after its end or its verdict."""
         self._now_s = now_s
+        self._kept_s = kept_s
         self._runs: dict[str, RunFigures] = {}
         #: (state, verdict or "none") -> runs that ended since the start.
         self.ended: Counter[tuple[str, str]] = Counter()
@@ -178,6 +202,7 @@ class ShownRuns(Observer):
         if run is None:
             if is_over:
                 return
+            self._forget()  # perhaps nobody asks for what is shown
             run = RunFigures(status.run_id, status.job_name, status.state)
             self._runs[status.run_id] = run
         run.state, run.agents = status.state, len(status.agents)
@@ -219,7 +244,7 @@ class ShownRuns(Observer):
             yield run
 
     def _forget(self) -> None:
-        before_s = self._now_s() - KEPT_S
+        before_s = self._now_s() - self._kept_s
         gone = [
             run_id
             for run_id, run in self._runs.items()

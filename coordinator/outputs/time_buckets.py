@@ -55,6 +55,11 @@ class TimeBuckets:
         self._counts[-1] += sums.overflow
         self._sum_ns += sums.sum_ns
 
+    def copy(self) -> TimeBuckets:
+        copy = TimeBuckets()
+        copy._counts, copy._sum_ns = self._counts.copy(), self._sum_ns
+        return copy
+
     @property
     def counts(self) -> list[int]:
         """Of each bucket by itself; the last one is above all borders."""

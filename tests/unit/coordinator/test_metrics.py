@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from ldapslam.coordinator.control import Coordinator
 from ldapslam.coordinator.outputs.families import run_families
+from ldapslam.coordinator.outputs.metrics import Metrics
 from ldapslam.coordinator.outputs.shown_runs import (
     KEPT_S,
     MAX_CODES,
@@ -93,6 +96,49 @@ def test_an_ended_run_is_shown_a_while_and_then_forgotten() -> None:
     clock.now_s += 0.1
     assert list(runs.shown()) == []
     assert runs._runs == {}
+
+
+def test_ended_runs_are_forgotten_though_nobody_looks() -> None:
+    runs, clock = new_runs()
+    for number in range(5):
+        runs.run_changed(status(f"r{number}", "running"))
+        runs.run_changed(status(f"r{number}", "finished"))
+        clock.now_s += KEPT_S + 1
+    assert list(runs._runs) == ["r4"]
+
+
+def test_families_of_runs_are_made_off_the_loop_and_are_of_one_moment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    outputs = "ldapslam.coordinator.outputs.metrics"
+    monkeypatch.setattr(f"{outputs}.store_families", lambda store: ())
+    metrics = Metrics(("127.0.0.1", 0))
+    coordinator = SimpleNamespace(
+        operators=SimpleNamespace(agents=pb.ListAgentsReply),
+        writer=SimpleNamespace(store=None),
+        bounds={},
+    )
+    metrics.run_changed(status("r1", "running"))
+    first, later = [
+        common_pb2.Snapshot(operations=[operation("search", (MS,), succeeded=count)])
+        for count in (1, 100)
+    ]
+    metrics.interval_measured("r1", figures(0, "readers"), [first])
+    families = metrics._families(cast(Coordinator, coordinator))
+    # on the loop only what is few is made; a run goes on meanwhile
+    assert not isinstance(families, list)
+    metrics.interval_measured("r1", figures(1, "readers"), [later])
+    found = {
+        (one.name, one.labels.get("outcome"), one.labels.get("le")): one.value
+        for family in families
+        for one in family.samples
+        if "run" in one.labels
+    }
+    name = "ldapslam_operation_response_time_seconds_bucket"
+    assert found["ldapslam_run_interval", None, None] == 0
+    assert found["ldapslam_stream_completed_total", None, None] == 100
+    assert found["ldapslam_operation_requests_total", "succeeded", None] == 1
+    assert found[name, "succeeded", "+Inf"] == 1
 
 
 def test_intervals_of_a_run_that_nobody_told_of_are_ignored() -> None:

@@ -21,6 +21,7 @@ from prometheus_client.metrics_core import Metric
 from ldapslam.coordinator.control import Coordinator
 from ldapslam.coordinator.outputs.otlp import MOST_WAITING, Otlp
 from ldapslam.coordinator.outputs.otlp_link import _metric
+from ldapslam.coordinator.outputs.shown_runs import RunFigures
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.results.records import RunRecord, unix_ns
 from support.store import Scenario, run_record
@@ -167,6 +168,47 @@ def test_a_collector_that_hangs_holds_nothing_up_and_little_waits(
         # five and the span found no room, the others were never taken
         assert text.startswith(f"{MOST_WAITING + 6} exports ")
         assert text.endswith(f"{MOST_WAITING} exports wait already")
+
+    asyncio.run(run())
+
+
+def test_what_waits_is_made_into_families_when_it_is_sent_and_is_of_its_interval(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[tuple[str, int]] = []
+
+    def families(runs: Sequence[RunFigures]) -> list[Metric]:
+        [run] = runs
+        assert run.interval is not None
+        made.append((threading.current_thread().name, run.interval.index))
+        return []
+
+    monkeypatch.setattr("ldapslam.coordinator.outputs.otlp.run_families", families)
+
+    async def run() -> None:
+        otlp, _ = await started(FakeLink())
+        for index in range(3):
+            otlp.interval_measured("r1", interval(index), ())
+        await otlp.stop()
+        assert made == [("otlp", 0), ("otlp", 1), ("otlp", 2)]
+
+    asyncio.run(run())
+
+
+def test_a_run_of_which_nothing_found_room_is_concluded_at_its_end() -> None:
+    async def run() -> None:
+        link = FakeLink()
+        link.is_open.clear()
+        otlp, coordinator = await started(link)
+        for index in range(MOST_WAITING):
+            otlp.interval_measured("r1", interval(index), ())
+        otlp.run_changed(pb.RunStatus(run_id="r2", state="running", t0_utc=T0))
+        otlp.interval_measured("r2", interval(0), ())
+        otlp.run_judged(run_record(Scenario(run={"run_id": "r2"})), (), 7.0)
+        [(run_id, _, text)] = coordinator.events
+        assert (run_id, text.partition(" ")[0]) == ("r2", "2")
+        link.is_open.set()
+        await otlp.stop()
 
     asyncio.run(run())
 
