@@ -170,7 +170,9 @@ metrics_option = option(
 def _parse_collector(value: str) -> str:
     try:
         parts = urlsplit(value)
-        is_url = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        is_url = (
+            parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        )
     except ValueError:  # its port, or the brackets of IPv6
         is_url = False
     if not is_url:

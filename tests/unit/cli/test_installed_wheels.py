@@ -86,7 +86,9 @@ def test_a_users_own_installation_is_refused_with_the_remedy(tmp_path: Path) -> 
     (tmp_path / "script").write_text("#!/bin/sh\n")
     record = tmp_path / "site-packages" / "some_thing-1.5.dist-info" / "RECORD"
     record.write_text(f"{record.read_text()}\n../script,,")
-    with pytest.raises(ConfigError, match=r"script, of some-thing, is outside") as caught:
+    with pytest.raises(
+        ConfigError, match=r"script, of some-thing, is outside"
+    ) as caught:
         write_wheel(one, tmp_path)
     assert caught.value.hint is not None
     assert "virtual environment of its own" in caught.value.hint
