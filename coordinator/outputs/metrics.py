@@ -70,7 +70,7 @@ class Metrics(ShownRuns, Extension):
             await asyncio.to_thread(self._exposed.__exit__, None, None, None)
 
     def _families(self, coordinator: Coordinator) -> Iterator[Metric]:
-        """On the loop; those of runs, which may be many, are made where they are read."""
+        """On the loop, but for those of runs: many, and made where they are read."""
         fleet_and_store = [
             *build_families(),
             *fleet_families(coordinator.operators.agents()),
