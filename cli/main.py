@@ -122,6 +122,8 @@ _SAME_AS = {
     "delrate": "delete",
     "mixedload": "mix",
     "ldclt": "search",
+    "optimize": "capacity",
+    "optimise": "capacity",
     "lb": "search",
     "diff": "compare",
     "view": "open",

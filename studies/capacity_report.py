@@ -85,19 +85,20 @@ class CapacityAnswer:
     def statement(self) -> str:
         """The answer in a sentence."""
         found = self.found
-        above = f"{self._at(found.above)} is {found.above_verdict}."
-        if found.verdict == INVALID:
-            why = "".join(f": {one}" for one in self.reasons[:1])
-            above = f"{self._at(found.above)} could not be certified{why}."
-        if found.capacity is None:
-            return f"No capacity: {above}"
         if found.above is None:
             above = "All of the range holds: raise --to to find the limit."
+        elif found.verdict == INVALID:
+            why = "".join(f": {one}" for one in self.reasons[:1])
+            above = f"{self._at(found.above)} could not be certified{why}."
+        else:
+            above = f"{self._at(found.above)} is {found.above_verdict}."
+        if found.capacity is None:
+            return f"No capacity: {above}"
         bound = "at least up to" if found.is_lower_bound else "up to"
         held = f"{bound} {self._at(found.capacity)}, confirmed by a longer run"
         return f"Holds {held}. {above}"
 
-    def _at(self, load: float | None) -> str:
+    def _at(self, load: float) -> str:
         return f"{self.load}={load:.0f}"
 
 

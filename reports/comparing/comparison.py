@@ -40,6 +40,8 @@ from ldapslam.reports.uncertainty import Estimate
 
 HIGHER, LOWER = "higher", "lower"
 NO_DIFFERENCE, CANNOT_TELL = "no difference seen", "cannot tell"
+#: Changes below are shown as 0.00 %.
+_FINEST = 0.00005
 BY_RUNS, BY_BATCHES = "runs", "batches"
 
 _ABOVE_0 = "values above 0 in every run"
@@ -183,9 +185,17 @@ def _finding(
     if not metric.is_ratio and not any((*values[0].of_runs, *values[1].of_runs)):
         return replace(finding, verdict=NO_DIFFERENCE)
     before, after = ([one for one in side if one is not None] for side in readings)
-    if sample == BY_RUNS:
-        return _by_runs(finding, before, after)
-    return _by_batches(finding, before, after)
+    judge = _by_runs if sample == BY_RUNS else _by_batches
+    found = judge(finding, before, after)
+    if found.change and _is_none(found.change):
+        # an open loop's rate that both sides held: nothing to test
+        return replace(finding, verdict=NO_DIFFERENCE)
+    return found
+
+
+def _is_none(change: Change) -> bool:
+    """Whether the whole interval is finer than what is shown."""
+    return change.is_ratio and 1 - _FINEST < change.low <= change.high < 1 + _FINEST
 
 
 def _needs_value(readings: list[list[Reading | None]]) -> str:

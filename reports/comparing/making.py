@@ -31,8 +31,8 @@ READ = "was read"
 #: Metadata that differs between any two runs.
 _OF_THE_RUN = frozenset(
     """
-    run_id job_file job_hash seed submitted_utc submitted_by t0_utc started_utc finished_utc
-    state state_detail t0 ending adopted agents control_operations observations
+    run_id job_file job_hash seed submitted_utc submitted_by t0_utc started_utc
+    finished_utc state state_detail t0 ending adopted agents control_operations observations
     observer_cost replication planned_agents phases job_text files_written servers
     """.split()
 )

@@ -312,7 +312,7 @@ def sentence_of(finding: Finding, tests: int) -> str:
         return f"{what}: n/a; needs {finding.needs}"
     change = finding.change
     if change is None:
-        return f"{what}: none on either side"
+        return f"{what}: {'the same' if finding.old.value else 'none'} on either side"
     unit = _unit(change)
     value, low, high = _amounts(change, change.value, change.low, change.high)
     is_rise = value.startswith("+")

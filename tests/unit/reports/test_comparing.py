@@ -179,6 +179,16 @@ def test_repeats_that_differ_are_told(summary: Summary) -> None:
     assert sentence_of(errors, 9).endswith("none on either side")
 
 
+def test_a_rate_that_both_sides_held_is_the_same_and_no_test(summary: Summary) -> None:
+    """Without a spread, the smallest change would be significant."""
+    new = side("B", summary, 1.00001, 1.00001001)
+    comparison = compare_sides([side("A", summary, 1.0, 1.00000001), new])
+    throughput = found(comparison, "readers.search", "throughput")
+    assert (throughput.verdict, throughput.change) == ("no difference seen", None)
+    assert comparison.tests < len(comparison.findings)
+    assert sentence_of(throughput, 9).endswith("the same on either side")
+
+
 def test_goodput_is_compared_where_it_is_not_throughput(summary: Summary) -> None:
     """Only the writers' modifies fail at times."""
     comparison = compare_sides(

@@ -311,6 +311,17 @@ def test_the_limit_of_the_generator_is_no_capacity_of_the_directory(
     assert (written["above_verdict"], written["above_reasons"]) == ("INVALID", reasons)
 
 
+def test_a_range_that_holds_as_a_whole_is_told_as_a_lower_bound(tmp_path: Path) -> None:
+    runs = (_tried(16, "PASS", 900), _tried(16, "PASS", 900, confirms=True))
+    answer = CapacityAnswer("search", "clients", ["p99 < 2ms"], Found(16, None), runs)
+    assert capacity_document(answer).statement == (
+        "Holds at least up to clients=16, confirmed by a longer run. All of the range "
+        "holds: raise --to to find the limit."
+    )
+    write_capacity(answer, tmp_path)
+    assert "raise --to" in (tmp_path / "capacity.txt").read_text()
+
+
 def test_a_search_without_a_valid_run_draws_no_chart() -> None:
     runs = (_tried(1, "INVALID", 900), _tried(1, "INVALID", 900))
     answer = CapacityAnswer("search", "clients", [], Found(None, 1, "INVALID"), runs)

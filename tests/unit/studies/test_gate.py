@@ -251,7 +251,9 @@ def test_a_figure_that_is_missing_never_passes() -> None:
         (0, 6, REGRESSION),
     ],
 )
-def test_a_gate_passes_only_when_the_new_sides_runs_do(old: int, new: int, answer: str) -> None:
+def test_a_gate_passes_only_when_the_new_sides_runs_do(
+    old: int, new: int, answer: str
+) -> None:
     rng = np.random.default_rng(1)
     gate = Gate(DEFAULT_METRICS, Tolerances())
     for number in range(1, 7):
