@@ -32,7 +32,8 @@ READ = "was read"
 _OF_THE_RUN = frozenset(
     """
     run_id job_file job_hash seed submitted_utc submitted_by t0_utc started_utc
-    finished_utc state state_detail t0 ending adopted agents control_operations observations
+    finished_utc state state_detail t0 ending adopted agents control_operations
+    observations
     observer_cost replication planned_agents phases job_text files_written servers
     """.split()
 )
