@@ -56,7 +56,8 @@ def check_command(
     """Check JOB before it runs: what it would do, and what a few of its requests meet.
 
     Writes are rehearsed by modifies that cannot succeed. Ends with 0 where the run
-    would begin, whatever the warnings.
+    would begin, whatever the warnings; with 1 where no sampled request of an operation
+    succeeded.
     """
     job = load_job(job_file, overrides)
     check_size_of_files(job)
@@ -75,7 +76,16 @@ def check_command(
         plan = plan_document(job)
         told = {"warnings": faults.warnings}
         put_json({"job": job.name, "plan": plan, **found, **told})
+    if faults.exit_code is ExitCode.PASS and any(map(_is_hopeless, found["samples"])):
+        return ExitCode.FAIL
     return faults.exit_code
+
+
+def _is_hopeless(sample: Document) -> bool:
+    """Whether requests were sent, and none succeeded. A rehearsal never does."""
+    if sample.get("rehearsal") or not sample.get("sent"):
+        return False
+    return not sample["succeeded"] and not sample["expected"]
 
 
 def _ask_all(job: Job, faults: Faults) -> Document:
