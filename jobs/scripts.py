@@ -20,6 +20,7 @@ from ldapslam.jobs.operations.connection import UNBIND
 from ldapslam.jobs.operations.controls import UPDATES
 from ldapslam.jobs.operations.sequence import ENTRY_DN, Request, Session, sessions_of
 from ldapslam.jobs.replay.options import KINDS
+from ldapslam.jobs.requests.dn import is_of_server
 from ldapslam.jobs.requests.pattern import parse_pattern
 from ldapslam.jobs.requests.scope import Let, Scope, with_bounds
 from ldapslam.jobs.requests.template import (
@@ -118,6 +119,9 @@ class _Stream:
         self._sessions = [] if stream.python else sessions_of(stream.operations)
         self._operations: list[OperationPlan] = []
         self._variables = 0
+        if writes is Writes.OWN and _adds_to_server(self._sessions):
+            # an add below cn=tasks starts a task, which no delete ends
+            writes = Writes.NONE
         self._writes = writes
         self._ledgers = _ledgers(self._sessions, writes)
 
@@ -212,6 +216,13 @@ def _replayed() -> Scripts:
 
 
 _REPLAYED = _replayed()
+
+
+def _adds_to_server(sessions: Sequence[Session]) -> bool:
+    """Whether an entry may be one of the server's own: of its configuration."""
+    bodies = [one.step.body for session in sessions for one in session.requests]
+    dns = [body.dn or body.under or "" for body in bodies if isinstance(body, Add)]
+    return any(is_of_server(dn) is not False for dn in dns)
 
 
 def _ledgers(sessions: Sequence[Session], writes: Writes) -> dict[str, bool]:

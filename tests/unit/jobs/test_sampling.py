@@ -165,6 +165,13 @@ def test_what_is_sent(
     assert sent(writers(operations, writes)) == expected
 
 
+def test_nothing_is_added_to_a_servers_own_entries() -> None:
+    """An entry below cn=tasks,cn=config starts a task."""
+    task = ADD.replace("dc=com", "cn=tasks,cn=config")
+    both = f"[{task}, {ADD[:-1]}, name: other}}]"
+    assert sent(writers(both, Writes.OWN)) == [("other", True)]
+
+
 def test_what_is_added_is_cleaned_up_whatever_the_job_says() -> None:
     kept = ADD.replace("entry:", "clean_up: false, entry:")
     (stream,) = writers(f"[{kept}]", Writes.OWN)
