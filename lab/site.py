@@ -35,8 +35,11 @@ _VERSION_TIMEOUT_S = 10.0
 _MARKED = " - (?:ERR|WARN) - "
 _HINTS = (
     ("No space left", "make room on the disk of the lab's folder, or name another"),
-    ("MDB_MAP_FULL", "the database is larger than its maxsize: --set maxsize=SIZE"),
-    ("bad configuration", "this slapd does not take one of the --set, or their value"),
+    ("MDB_MAP_FULL", "the database is larger than its maxsize: --setting maxsize=SIZE"),
+    (
+        "bad configuration",
+        "this slapd does not take one of the --setting, or its value",
+    ),
 )
 
 
@@ -52,7 +55,7 @@ class Choices:
     has_delta: bool = False
     #: Servers replicate over TLS.
     has_tls: bool = False
-    #: `--set` of all servers, see options.py.
+    #: `--setting` of all servers, see options.py.
     options: Options = ()
 
 

@@ -125,7 +125,7 @@ class BulkLoad(PythonJob):
             lab.find()
         except LdapSlamError as error:
             # as the job has it
-            text = re.sub("^--set ", "settings: ", str(error))
+            text = re.sub("^--setting ", "settings: ", str(error))
             raise ConfigError(text, hint=error.hint) from error
         return lab.version()
 

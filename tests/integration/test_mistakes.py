@@ -156,7 +156,7 @@ def test_a_base_that_is_not_there(
     base: str, warning: str, lab: Lab, checked: Callable[..., tuple[int, str]]
 ) -> None:
     code, said = checked(lab.supplier.uri, base=base)
-    assert code == 0
+    assert code == 1
     assert warning in said
 
 

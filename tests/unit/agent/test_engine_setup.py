@@ -20,7 +20,7 @@ from support.fleet import job_text
 NOT_THE_ENGINES = {"name", "target", "clean_up", "python", "watched", "replay"}
 #: Of an operation's; of a connection's, whose addresses the stream has for each URI.
 NOT_THE_ENGINES |= {"operations[].name", "operations[].kind", "operations[].ledger_of"}
-NOT_THE_ENGINES |= {"operations[].template.constant_bytes"}
+NOT_THE_ENGINES |= {"operations[].template.constant_bytes", "operations[].is_rehearsal"}
 NOT_THE_ENGINES |= {"operations[].template.base64s", "connection.addresses"}
 
 
