@@ -108,6 +108,7 @@ def test_a_missing_baseline_is_never_green(job: Path) -> None:
     assert (ended.returncode, "no baseline" in ended.stderr) == (4, True)
 
 
+@pytest.mark.long
 def test_labs_of_two_settings_that_do_not_matter_are_no_regression(job: Path) -> None:
     code, found, out = gate(
         job,

@@ -157,6 +157,7 @@ def test_a_killed_study_of_a_cache_can_be_put_back(
     assert cache_size(ds389_trio) == before
 
 
+@pytest.mark.long
 def test_file_systems_under_the_database(slapd_installed: None, tmp_path: Path) -> None:
     with (
         tempfile.TemporaryDirectory(dir="/dev/shm") as memory,
@@ -182,6 +183,7 @@ def test_file_systems_under_the_database(slapd_installed: None, tmp_path: Path) 
     assert found["search", "xfs"]["published"]["search (s)"] == 30
 
 
+@pytest.mark.long
 def test_two_servers_side_by_side(slapd_installed: None, tmp_path: Path) -> None:
     content = study(
         tmp_path,
