@@ -165,6 +165,9 @@ class GateAnswer:
         found = []
         if not self.answer.is_select:
             found += [f"{one}." for one in self.left_out()]
+        if self.answer.answer == NO_REGRESSION:
+            # of the old side: the new one's have an answer of their own
+            found += [f"{one}." for one in self.failed()]
         if self.baseline is not None:
             found.append(_WEAKER)
         if self.differences:

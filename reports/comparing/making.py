@@ -33,8 +33,8 @@ _OF_THE_RUN = frozenset(
     """
     run_id job_file job_hash seed submitted_utc submitted_by t0_utc started_utc
     finished_utc state state_detail t0 ending adopted agents control_operations
-    observations
-    observer_cost replication planned_agents phases job_text files_written servers
+    observations observer_cost replication planned_agents phases job_text files_written
+    servers
     """.split()
 )
 #: Metadata of agents' hosts that affects the statistics.
