@@ -28,9 +28,10 @@ BORDERS_S = [border_ns / _NS_PER_S for border_ns in BORDERS_NS]
 
 
 @lru_cache(maxsize=1)
-def _places() -> npt.NDArray[np.intp]:
+def _places() -> npt.NDArray[np.uint16]:
     """The place in `TimeBuckets` of each of the engine's buckets."""
-    return np.searchsorted(np.array(BORDERS_NS), middles_ns(), side="right")
+    places = np.searchsorted(np.array(BORDERS_NS), middles_ns(), side="right")
+    return places.astype(np.uint16)
 
 
 class TimeBuckets:
@@ -46,11 +47,8 @@ class TimeBuckets:
     def add(self, packed: Sequence[bytes]) -> None:
         """Packed histograms; StoreError when one is damaged."""
         block = block_of(packed)
-        places = _places()[block.indexes]
-        # cast at once: bincount would do it piece by piece
-        weights = block.counts.astype(np.float64)
-        counts = np.bincount(places, weights, self._counts.size)
-        self._counts += counts.astype(np.int64)
+        one_row = np.zeros(len(packed), np.intp)
+        self._counts += block.table(one_row, 1, _places(), self._counts.size)[0]
         sums = sums_of(block.headers)
         self._counts[-1] += sums.overflow
         self._sum_ns += sums.sum_ns
@@ -63,7 +61,7 @@ class TimeBuckets:
     @property
     def counts(self) -> list[int]:
         """Of each bucket by itself; the last one is above all borders."""
-        return [int(count) for count in self._counts]
+        return self._counts.tolist()
 
     @property
     def sum_s(self) -> float:
