@@ -98,7 +98,6 @@ class RunFigures:
     run_id: str
     job_name: str
     state: str
-    agents: int = 0
     t0_utc: str = ""
     #: Since T0: later than 0 where another coordinator began the run.
     totals_from_ns: int = 0
@@ -205,8 +204,7 @@ class ShownRuns(Observer):
             self._forget()  # perhaps nobody asks for what is shown
             run = RunFigures(status.run_id, status.job_name, status.state)
             self._runs[status.run_id] = run
-        run.state, run.agents = status.state, len(status.agents)
-        run.t0_utc = status.t0_utc
+        run.state, run.t0_utc = status.state, status.t0_utc
         if is_over and run.ended_s is None:
             run.ended_s = self._now_s()
 
