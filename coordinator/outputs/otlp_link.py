@@ -9,9 +9,10 @@ an extra. Everything here may block: not for the event loop.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.metrics.export import (
@@ -126,6 +127,8 @@ class _Reasons(logging.Handler):
 
 def _metric(family: Family, start_ns: int, time_ns: int) -> Metric | None:
     """A family of metrics of Prometheus; None when it is empty."""
+    if not family.samples:
+        return None
     name, unit = family.name, ""
     for suffix, of in _UNITS.items():
         if name.endswith(suffix):
@@ -143,8 +146,6 @@ def _metric(family: Family, start_ns: int, time_ns: int) -> Metric | None:
             data = Sum(points, _CUMULATIVE, is_monotonic=True)
         case _:
             data = Histogram(_histograms(family, start_ns, time_ns), _CUMULATIVE)
-    if not family.samples:
-        return None
     # its first parts are what it is of
     return Metric(name.replace("_", ".", 2), family.documentation, unit, data)
 
@@ -177,15 +178,8 @@ def _histogram(
         time_unix_nano=time_ns,
         count=counts[-1],
         sum=of["sum"],
-        bucket_counts=list(_differences(counts)),
+        bucket_counts=np.diff(counts, prepend=0).tolist(),
         explicit_bounds=borders[:-1],  # the last is infinity
         min=unknown,
         max=unknown,
     )
-
-
-def _differences(counts: Iterable[int]) -> Iterable[int]:
-    before = 0
-    for count in counts:
-        yield count - before
-        before = count
