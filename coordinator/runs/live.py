@@ -9,7 +9,7 @@ behind that too much would have to be kept.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -22,6 +22,7 @@ from ldapslam.proto.common_pb2 import (
     OUTCOME_SUCCEEDED,
     OperationInterval,
     Snapshot,
+    StreamInterval,
 )
 from ldapslam.proto.operator_pb2 import (
     IntervalFigures,
@@ -102,16 +103,16 @@ class LiveStatistics:
         return measured
 
     def _merge(self, index: int, snapshots: list[Snapshot]) -> IntervalFigures:
-        names = dict.fromkeys(
-            row.stream for snapshot in snapshots for row in snapshot.operations
-        )
+        rows: dict[str, list[OperationInterval]] = defaultdict(list)
+        gauges: dict[str, list[StreamInterval]] = defaultdict(list)
+        for snapshot in snapshots:
+            for row in snapshot.operations:
+                rows[row.stream].append(row)
+            for gauge in snapshot.streams:
+                gauges[gauge.stream].append(gauge)
         # streams without connections send nothing
-        names |= dict.fromkeys(
-            row.stream
-            for snapshot in snapshots
-            for row in snapshot.streams
-            if row.down_ns
-        )
+        down = [name for name, of in gauges.items() if any(one.down_ns for one in of)]
+        length_s = _length_s(snapshots)
         return IntervalFigures(
             index=index,
             phase=snapshots[0].phase,
@@ -119,9 +120,13 @@ class LiveStatistics:
             end_ns=max(snapshot.end_ns for snapshot in snapshots),
             streams=[
                 _stream_figures(
-                    name, self._streams.get(name, {}), snapshots, _length_s(snapshots)
+                    name,
+                    self._streams.get(name, {}),
+                    rows[name],
+                    gauges[name],
+                    length_s,
                 )
-                for name in names
+                for name in dict.fromkeys([*rows, *down])
             ],
             agents_reported=len(snapshots),
             agents_planned=self._planned,
@@ -145,20 +150,19 @@ def _length_s(snapshots: list[Snapshot]) -> float:
 
 
 def _stream_figures(
-    name: str, plan: Mapping[str, Any], snapshots: Sequence[Snapshot], length_s: float
+    name: str,
+    plan: Mapping[str, Any],
+    rows_of_stream: Sequence[OperationInterval],
+    gauges: Sequence[StreamInterval],
+    length_s: float,
 ) -> StreamFigures:
     """`plan` is the stream's part of the run's."""
-    operations: dict[str, list[OperationInterval]] = {}
-    for snapshot in snapshots:
-        for row in snapshot.operations:
-            if row.stream == name:
-                operations.setdefault(row.operation, []).append(row)
-    gauges = [
-        row for snapshot in snapshots for row in snapshot.streams if row.stream == name
-    ]
+    operations: dict[str, list[OperationInterval]] = defaultdict(list)
+    for row in rows_of_stream:
+        operations[row.operation].append(row)
     figures = StreamFigures(
         stream=name,
-        dropped=sum(row.dropped for rows in operations.values() for row in rows),
+        dropped=sum(row.dropped for row in rows_of_stream),
         in_flight=sum(row.in_flight for row in gauges),
         backlog=sum(row.backlog for row in gauges),
         connections=plan.get("connections") or 0,
