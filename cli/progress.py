@@ -95,13 +95,10 @@ def _stream_text(stream: pb.StreamFigures) -> str:
     parts = [
         f"{stream.stream} {stream.throughput_per_s:,.0f}/s",
         *_times(stream),
-        *(
-            [f"entries per search {entries_per_search(stream)}"]
-            if stream.searches
-            else []
-        ),
-        f"errors {stream.errors}",
     ]
+    if found := entries_per_search(stream):
+        parts.append(f"entries per search {found}")
+    parts.append(f"errors {stream.errors}")
     if down := stream.connections_down:
         parts.append(f"{down:.2g} connections down")
     parts += [f"dropped {stream.dropped}"] if stream.dropped else []
