@@ -287,10 +287,11 @@ fits(const struct slam_block *block, const int64_t *rows, size_t height,
         sum += block->lengths[i];
         is_so = is_so && rows[i] >= -1 && rows[i] < (int64_t)height;
     }
-    for (size_t i = 0; i < SLAM_HISTOGRAM_BUCKETS; i++)
-        is_so = is_so && columns[i] < width;
-    for (size_t i = 0; i < buckets; i++)
-        is_so &= block->indexes[i] < SLAM_HISTOGRAM_BUCKETS;
+    for (size_t i = 0; i < buckets && is_so; i++) {
+        const uint16_t index = block->indexes[i];
+
+        is_so = index < SLAM_HISTOGRAM_BUCKETS && columns[index] < width;
+    }
     return is_so && sum == buckets;
 }
 

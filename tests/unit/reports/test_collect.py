@@ -476,6 +476,17 @@ def test_rates_do_not_depend_on_how_late_agents_close_their_intervals() -> None:
     assert rates == [pytest.approx(3_000, abs=4)] * len(planned)
 
 
+def test_a_run_with_all_values_above_one_hour_is_collected() -> None:
+    records = _records(6)
+    for one in (one for record in records for one in record.operations):
+        for histogram in one.histograms:
+            histogram.packed = packed_of([4_000 * NS_PER_S])
+    with Store.open("sqlite://") as store:
+        collected = _collect(store, _filled(store, records))
+    expected = by_record(records, WANTED, VALIDITY, fragment_ns=NS_PER_S / 10)
+    _check_totals(collected, expected)
+
+
 def test_a_run_collected_in_parts_is_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
