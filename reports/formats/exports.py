@@ -70,7 +70,11 @@ def write_intervals(windows: Iterable[Window], out: TextIO) -> None:
         rows: list[list[tuple[object, ...]]] = [[] for _ in reports["agent"]]
         for (stream, operation, measured), found in window.operations.items():
             columns = {name: list(values) for name, values in found.columns.items()}
-            packed = {one: dict(them.each()) for one, them in found.histograms.items()}
+            packed = {
+                metric: dict(them.each())
+                for (metric, outcome), them in found.histograms.items()
+                if outcome == "succeeded"
+            }
             for row, report in enumerate(columns["report"]):
                 rows[report].append(
                     (
@@ -94,13 +98,11 @@ def write_intervals(windows: Iterable[Window], out: TextIO) -> None:
 
 
 def _times_of(
-    columns: Columns,
-    packed: Mapping[tuple[str, str], Mapping[int, bytes]],
-    row: int,
+    columns: Columns, packed: Mapping[str, Mapping[int, bytes]], row: int
 ) -> list[str]:
     values: list[str] = []
     for metric, percentiles in _TIMES.items():
-        one = packed.get((metric, "succeeded"), {}).get(row)
+        one = packed.get(metric, {}).get(row)
         histogram = Histogram.merge([one] if one else [])
         if metric in UNANSWERED_METRICS:
             histogram.unanswered = sum(int(columns[name][row]) for name in UNANSWERED)
