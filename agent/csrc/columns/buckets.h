@@ -6,9 +6,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Magic and number of buckets, then total, overflow, lowest, highest and sum. */
-#define SLAM_PACKED_HEADER 48
-
 /* Looks at one packed histogram. Returns its number of buckets, or -1 where the bytes
  * are none: a length that does not fit, buckets that do not ascend or do not exist,
  * counts that do not add up to the total. */

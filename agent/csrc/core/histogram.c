@@ -4,7 +4,6 @@
 #include <string.h>
 
 #define NS_PER_US 1000u
-#define PACKED_HEADER_BYTES 48u
 #define PACKED_BUCKET_BYTES 6u
 
 /* HdrHistogram's counts index: values below 2048 us have a bucket each; above, each
@@ -99,7 +98,7 @@ slam_histogram_packed_size(const struct slam_histogram *h)
     uint32_t first, end;
 
     used_range(h, &first, &end);
-    return PACKED_HEADER_BYTES +
+    return SLAM_PACKED_HEADER +
            (size_t)used_buckets(h, first, end) * PACKED_BUCKET_BYTES;
 }
 

@@ -35,6 +35,8 @@ void slam_histogram_merge(struct slam_histogram *dst, const struct slam_histogra
 
 size_t slam_histogram_packed_size(const struct slam_histogram *h);
 
+#define SLAM_PACKED_HEADER 48 /* bytes before the buckets */
+
 /* Writes slam_histogram_packed_size(h) bytes, little-endian: "SLH1", u32 n, u64 total,
  * overflow, min_ns, max_ns, sum_ns, n * u16 bucket index (ascending), n * u32 count. */
 size_t slam_histogram_pack(const struct slam_histogram *h, uint8_t *buf);
