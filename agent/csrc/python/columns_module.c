@@ -9,19 +9,9 @@
 #include "core/histogram.h"
 #include "core/slam_err.h"
 
-#include <limits.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-
-static PyObject *
-status(int rc, const char *reason)
-{
-    if (rc == SLAM_ENOMEM)
-        return PyErr_NoMemory();
-    PyErr_SetString(PyExc_ValueError, reason);
-    return NULL;
-}
 
 /* Number of elements of a buffer, or -1 with an exception. */
 static Py_ssize_t
@@ -32,8 +22,6 @@ elements(const Py_buffer *view, size_t size)
     PyErr_SetString(PyExc_ValueError, "not an array of such elements");
     return -1;
 }
-
-/* -- messages as tables ------------------------------------------------------------ */
 
 /* One field of a table: number, kind, and its cell or its table. */
 static int
@@ -145,17 +133,18 @@ columns_tables(PyObject *Py_UNUSED(module), PyObject *args)
             goto out;
     }
     rc = slam_tables_read(&tables, content.buf, ends.buf, (size_t)count);
-    result = rc == SLAM_OK ? results_of(&tables, content.buf)
-                           : status(rc, "it is no message of its type");
+    if (rc == SLAM_OK)
+        result = results_of(&tables, content.buf);
+    else if (rc == SLAM_ENOMEM)
+        PyErr_NoMemory();
+    else
+        PyErr_SetString(PyExc_ValueError, "it is no message of its type");
 out:
     slam_tables_release(&tables);
     PyBuffer_Release(&content);
     PyBuffer_Release(&ends);
     return result;
 }
-
-/* -- histograms ----------------------------------------------------------------------
- */
 
 /* Buckets of all histograms, or -1: one is damaged or lies outside the content. */
 static int64_t
