@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
@@ -89,7 +89,9 @@ class TimelineBuilder:
         if self._thresholds:
             measured = [self._plan.phase_of(index) == "measure" for index in indexes]
             self._add_states(slots, complete & np.array(measured))
-        for place, (number, places) in enumerate(self._slots_of_points(indexes)):
+        for place in range(int(slots.point[-1]) + 1):
+            places = np.flatnonzero(slots.point == place)
+            number = self._plan.point(indexes[places[0]])
             if self._point is None or number != self._point.number:
                 self._close_point()
                 self._point = _Point(number, self._plan.intervals_per_point > 1)
@@ -167,14 +169,6 @@ class TimelineBuilder:
         """By slot: which of the window's points it is of."""
         numbers = [self._plan.point(index) for index in reports.indexes]
         return np.unique(numbers, return_inverse=True)[1]
-
-    def _slots_of_points(self, indexes: Sequence[int]) -> Iterator[tuple[int, Places]]:
-        """Number of each point, and its slots."""
-        numbered = (
-            (self._plan.point(index), slot) for slot, index in enumerate(indexes)
-        )
-        for number, group in groupby(numbered, key=lambda one: one[0]):
-            yield number, np.array([slot for _, slot in group], np.intp)
 
     def _close_point(self) -> None:
         point, timeline = self._point, self._timeline
