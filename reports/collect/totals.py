@@ -52,7 +52,6 @@ IN_DOUBT = ("completed", "dropped", "timed_out", "unresolved")
 
 #: How two parts of a run are added up; numbers without it are summed.
 _HIGHEST = {"add": partial(known, max)}
-_LOWEST = {"add": partial(known, min)}
 _FURTHEST = {"add": lambda one, other: max(one, other, key=abs)}
 _FIRST_STEPS = {
     "add": lambda one, other: dict(sorted({**one, **other}.items())[:STEPS_KEPT])
