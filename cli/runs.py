@@ -211,18 +211,15 @@ def folder_of(run: str, place: Place) -> Path | None:
         )
     if place.store is not None or place.is_named:
         return None
-    if run != LATEST:
-        # an id tells which run is meant, whatever coordinator a variable names
-        if folder := _named(run):
-            return folder
-        if not place.is_folders:
-            return None
-        raise RunNotFound(run, hint=_where(place))
+    # an id tells which run is meant, whatever coordinator a variable names
+    if run != LATEST and (folder := _named(run)):
+        return folder
     if not place.is_folders:
         return None
-    place.note_if_chosen()
-    for _, folder in _local_runs():
-        return folder
+    if run == LATEST:
+        place.note_if_chosen()
+        for _, folder in _local_runs():
+            return folder
     raise RunNotFound(run, hint=_where(place))
 
 
