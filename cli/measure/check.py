@@ -191,10 +191,9 @@ def _sample(job: Job, each: int, write: bool, faults: Faults) -> list[Document]:
         else:
             reasons = ", ".join(dict.fromkeys(why.values()))
             faults.put(f"\n{stream.name} has no samples: {reasons}")
-        for warning in findings(stream, met, identity(job, stream)):
-            faults.warn(warning)
+        found = findings(stream, met, identity(job, stream))
         expected = expected_requests(job, stream, met)
-        for warning in unsupported_thresholds(job, expected) if expected else ():
+        for warning in (*found, *unsupported_thresholds(job, expected)):
             faults.warn(warning)
         if samples.left:
             faults.warn(samples.left)
