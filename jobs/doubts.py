@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from urllib.parse import urlsplit
 
 from ldapslam.base.units import NS_PER_S, format_duration
@@ -19,7 +19,7 @@ from ldapslam.jobs.fields.thresholds import (
     samples_needed,
 )
 from ldapslam.jobs.model import Job, Stream
-from ldapslam.jobs.operations.sequence import sessions_of
+from ldapslam.jobs.operations.sequence import Request, sessions_of
 from ldapslam.jobs.plan import measure_span, planned_arrivals
 
 #: What other tools draw a value by, what it is there, and how it is written here.
@@ -185,14 +185,11 @@ def requests_per_session(stream: Stream) -> dict[str, float]:
     }
 
 
-def pause_ns(stream: Stream) -> float:
-    """Average time that a session waits between its requests."""
+def per_session(stream: Stream, figure: Callable[[Request], int]) -> float:
+    """Average over the sessions of a figure that its requests add up."""
     sessions = sessions_of(stream.operations)
-    pauses = (
-        session.weight * sum(one.pause_ns for one in session.requests)
-        for session in sessions
-    )
-    return sum(pauses) / sum(session.weight for session in sessions)
+    sums = (one.weight * sum(map(figure, one.requests)) for one in sessions)
+    return sum(sums) / sum(one.weight for one in sessions)
 
 
 def planned_requests(job: Job, stream: Stream) -> Mapping[str, float]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from ldapslam.cli.console import us_text
 from ldapslam.cli.measure.check_samples import Met
-from ldapslam.jobs.doubts import pause_ns, requests_per_session
+from ldapslam.jobs.doubts import per_session, requests_per_session
 from ldapslam.jobs.fields.formulas import parse_criterion
 from ldapslam.jobs.fields.result_codes import code_title
 from ldapslam.jobs.fields.thresholds import PERCENTILES
@@ -223,7 +223,7 @@ def expected_requests(
     shares = requests_per_session(stream)
     if not shares or not shares.keys() <= medians_us.keys():
         return {}
-    session_ns = closed.think_time_ns + pause_ns(stream)
+    session_ns = closed.think_time_ns + per_session(stream, lambda one: one.pause_ns)
     session_ns += sum(
         share * 1e3 * sum(medians_us[name]) / len(medians_us[name])
         for name, share in shares.items()

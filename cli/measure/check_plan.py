@@ -9,8 +9,8 @@ from dataclasses import asdict
 from typing import Any
 
 from ldapslam.base.units import NS_PER_S, format_duration, format_rate
+from ldapslam.jobs.doubts import per_session
 from ldapslam.jobs.model import Job, Stream
-from ldapslam.jobs.operations.sequence import sessions_of
 from ldapslam.jobs.plan import (
     measure_span,
     phase_spans,
@@ -128,23 +128,14 @@ def _part(job: Job, stream: Stream, parts: int, index: int) -> dict[str, Any]:
     rate_per_s = None
     if stream.load.open is not None and stream.load.open.is_known:
         sessions_per_s = _peak_per_s(job, stream) * connections / total
-        rate_per_s = sessions_per_s * _session_length(stream)
+        # of paged searches, the first page; a job type says nothing of its requests
+        length = per_session(stream, lambda one: one.repeat) if stream.operations else 1
+        rate_per_s = sessions_per_s * length
     return {
         "stream": stream.name,
         "clients" if stream.load.closed else "connections": connections,
         "requests_per_s": rate_per_s,
     }
-
-
-def _session_length(stream: Stream) -> float:
-    """Average number of requests in a session; of paged searches, the first page."""
-    sessions = sessions_of(stream.operations)
-    weights = sum(session.weight for session in sessions)
-    requests = (
-        session.weight * sum(one.repeat for one in session.requests)
-        for session in sessions
-    )
-    return sum(requests) / weights if weights else 1.0
 
 
 def _load_lines(job: Job) -> Iterator[str]:
