@@ -71,19 +71,18 @@ def _ports(job: Job) -> Iterator[str]:
 
 def _literal_patterns(stream: Stream) -> Iterator[str]:
     """Texts that are sent as they are, and that other tools draw values by."""
-    for session in sessions_of(stream.operations):
-        for request in session.requests:
-            for name in _FIELDS:
-                text = getattr(request.step.body, name, None)
-                plain = _PLACEHOLDER.sub("", text) if isinstance(text, str) else ""
-                for form, what, instead in _FOREIGN:
-                    if found := re.search(form, plain):
-                        yield (
-                            f"{stream.name}.{request.name}: {found[0]!r} in "
-                            f"`{name}: {text}` is sent as it is. Where it is meant as "
-                            f"{what}, write a value pattern, such as {instead}"
-                        )
-                        break
+    for request in stream.requests:
+        for name in _FIELDS:
+            text = getattr(request.step.body, name, None)
+            plain = _PLACEHOLDER.sub("", text) if isinstance(text, str) else ""
+            for form, what, instead in _FOREIGN:
+                if found := re.search(form, plain):
+                    yield (
+                        f"{stream.name}.{request.name}: {found[0]!r} in "
+                        f"`{name}: {text}` is sent as it is. Where it is meant as "
+                        f"{what}, write a value pattern, such as {instead}"
+                    )
+                    break
 
 
 def _idle_thresholds(job: Job) -> Iterator[str]:

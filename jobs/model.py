@@ -61,6 +61,7 @@ from ldapslam.jobs.fields.sections import (
 from ldapslam.jobs.fields.validity import Validity
 from ldapslam.jobs.operations.sequence import (
     Operation,
+    Request,
     check_length,
     check_names,
     check_others,
@@ -214,17 +215,19 @@ class Stream(Section):
     timed out"""
 
     @property
+    def requests(self) -> Iterator[Request]:
+        """Those of all sessions, in their order."""
+        for session in sessions_of(self.operations):
+            yield from session.requests
+
+    @property
     def request_names(self) -> list[tuple[str, str]]:
         """Name and kind of each request, in the order of the engine's numbers."""
         if self.python is not None:
             return [(name, PYTHON_KIND) for name in self.python.operations]
         if self.replay is not None:
             return [(kind, kind) for kind in KINDS]
-        names = {
-            request.name: request.kind
-            for session in sessions_of(self.operations)
-            for request in session.requests
-        }
+        names = {request.name: request.kind for request in self.requests}
         return list(names.items())
 
     @property

@@ -24,7 +24,6 @@ from ldapslam.cli.submission import check_size_of_files
 from ldapslam.jobs.doubts import doubts, unsupported_thresholds
 from ldapslam.jobs.load import load_job
 from ldapslam.jobs.model import Job
-from ldapslam.jobs.operations.sequence import sessions_of
 from ldapslam.jobs.plan import AgentPlan, agent_plan
 from ldapslam.jobs.requests.dn import is_of_server, plain_dn
 
@@ -124,8 +123,7 @@ def _strange_bases(job: Job, facts: Document) -> Iterator[str]:
     for stream in job.streams:
         if facts["uri"] not in job.targets[stream.target]:
             continue
-        sessions = sessions_of(stream.operations)
-        for request in (one for session in sessions for one in session.requests):
+        for request in stream.requests:
             body = request.step.body
             dn = getattr(body, "base", None) or getattr(body, "dn", None) or ""
             if is_of_server(dn) is not False:

@@ -16,7 +16,6 @@ from ldapslam.jobs.fields.thresholds import PERCENTILES
 from ldapslam.jobs.model import Job, Stream
 from ldapslam.jobs.operations.controls import UPDATES
 from ldapslam.jobs.operations.search import Search
-from ldapslam.jobs.operations.sequence import Request, sessions_of
 from ldapslam.jobs.plan import measure_span
 from ldapslam.jobs.requests.dn import is_of_server
 from ldapslam.reports.uncertainty import FEWEST_BATCHES
@@ -152,7 +151,7 @@ def _slow(about: str, met: Sequence[Met], stream: Stream) -> Iterator[str]:
     ]
     if slow:
         name = about.partition(".")[2]
-        bodies = (one.step.body for one in _requests(stream) if one.name == name)
+        bodies = (one.step.body for one in stream.requests if one.name == name)
         filters = "".join(one.filter for one in bodies if isinstance(one, Search))
         names = dict.fromkeys(re.findall(r"\(([\w;.-]+)[~<>:]?=", filters))
         longest_us = max(one.median_us or 0 for one in slow)
@@ -161,11 +160,6 @@ def _slow(about: str, met: Sequence[Met], stream: Stream) -> Iterator[str]:
             f"{_where(slow, met)}, for few entries: has the server an index of "
             f"{', '.join(names) or 'what is searched by'}?"
         )
-
-
-def _requests(stream: Stream) -> Iterator[Request]:
-    for session in sessions_of(stream.operations):
-        yield from session.requests
 
 
 def untried(stream: Stream, names: Iterable[str]) -> dict[str, str]:
@@ -177,7 +171,7 @@ def untried(stream: Stream, names: Iterable[str]) -> dict[str, str]:
         return {"replay": "the requests are a log's"}
     tried = set(names)
     reasons: dict[str, str] = {}
-    for request in _requests(stream):
+    for request in stream.requests:
         if request.name in tried:
             continue
         body = request.step.body
