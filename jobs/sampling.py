@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 from itertools import groupby, product
+from operator import itemgetter
 
 from ldapslam.base.units import NS_PER_S
 from ldapslam.jobs.model import Job
@@ -51,7 +52,8 @@ def sample_plans(
 
 def _parts(stream: StreamPlan, each: int) -> Iterator[StreamPlan]:
     scripts = [
-        ScriptPlan(1, tuple((number, 0) for number, _ in groupby(_numbers(script))))
+        # neither pauses nor repeats
+        ScriptPlan(1, tuple((n, 0) for n, _ in groupby(script.steps, itemgetter(0))))
         for script in stream.scripts
         if script.steps
     ]
@@ -81,7 +83,3 @@ def _parts(stream: StreamPlan, each: int) -> Iterator[StreamPlan]:
                 end_ns=0,
                 scripts=tuple(group),
             )
-
-
-def _numbers(script: ScriptPlan) -> Iterator[int]:
-    return (number for number, _ in script.steps)
