@@ -1,18 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Generate the manual pages beside this file from the commands' own help.
 
-    python man/generate.py            write them
-    python man/generate.py --check    exit 1 when a committed page is not up to date
-
 A page for `ldapslam`, and one for each of its commands, with those below it.
+tests/unit/test_man.py finds a committed page that is not up to date.
 """
 
 from __future__ import annotations
 
-import argparse
 import inspect
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -133,23 +129,14 @@ def stale_pages(made: dict[str, str]) -> list[str]:
     return sorted(name for name in names if committed.get(name) != made.get(name))
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--check", action="store_true", help="compare, write nothing")
-    options = parser.parse_args(arguments)
+def main() -> None:
     made = pages()
-    stale = stale_pages(made)
-    if options.check:
-        for name in stale:
-            sys.stderr.write(f"man/{name} is not up to date: `make man` writes it\n")
-        return 1 if stale else 0
-    for name in stale:
+    for name in stale_pages(made):
         if name in made:
             (MAN_DIR / name).write_text(made[name], "utf-8")
         else:
             (MAN_DIR / name).unlink()
-    return 0
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()
