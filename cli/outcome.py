@@ -14,8 +14,6 @@ from ldapslam.base.errors import ConfigError, ExitCode, RunAborted
 from ldapslam.cli.client import Client
 from ldapslam.cli.console import put, put_json, say
 from ldapslam.proto import operator_pb2 as pb
-from ldapslam.results.digest import stored_digest
-from ldapslam.results.store import Store
 from ldapslam.transport.messages import error_of
 
 if TYPE_CHECKING:
@@ -23,6 +21,7 @@ if TYPE_CHECKING:
 
     from ldapslam.reports.document import Document
     from ldapslam.reports.model import Summary
+    from ldapslam.results.store import Store
 
 EXIT_OF_VERDICT: Mapping[str, ExitCode] = {
     "PASS": ExitCode.PASS,
@@ -79,6 +78,7 @@ def report(
 def judged(store: Store, summary: Summary) -> Summary:
     """The summary, once its verdict is stored with its digest."""
     from ldapslam.reports.digest import digest_document
+    from ldapslam.results.digest import stored_digest
 
     digest = stored_digest(digest_document(store, summary), None)
     store.set_verdict(summary.run.run_id, summary.verdict, digest)
@@ -136,6 +136,8 @@ def name_files(out: Path, files: Sequence[Path]) -> None:
 @contextlib.contextmanager
 def fetched_store(client: Client, run_id: str) -> Iterator[Store]:
     """A temporary store with one run of a coordinator."""
+    from ldapslam.results.store import Store
+
     with tempfile.TemporaryDirectory(prefix="ldapslam-report-") as folder:
         with Store.open(Path(folder) / "results.sqlite") as store:
             store.import_run(client.fetch(run_id))

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -39,7 +39,9 @@ from ldapslam.cli.options import (
 from ldapslam.cli.outcome import fetched_store
 from ldapslam.cli.security import client_options
 from ldapslam.proto import operator_pb2 as pb
-from ldapslam.results.store import Store
+
+if TYPE_CHECKING:
+    from ldapslam.results.store import Store
 
 LATEST = "latest"
 _UNFINISHED = "unfinished-"
@@ -195,7 +197,7 @@ def store_of(run: str, place: Place) -> Iterator[tuple[Store, str, Path | None]]
             with fetched_store(client, full_id) as results:
                 yield results, full_id, None
         return
-    with Store.open(where, read_only=True) as results:
+    with _opened(where) as results:
         yield results, _find(results, LATEST if folder else run), folder
 
 
@@ -248,7 +250,7 @@ def _local_runs() -> list[tuple[str, Path]]:
 
 
 def _id_in(folder: Path) -> str:
-    with contextlib.suppress(LdapSlamError), Store.open(folder, read_only=True) as one:
+    with contextlib.suppress(LdapSlamError), _opened(folder) as one:
         return next((run.run_id for run in one.runs(1)), "")
     return ""
 
@@ -278,8 +280,15 @@ def _asked(folder: Path) -> Iterator[Client | None]:
 def _stored(url: str | Path, limit: int) -> list[pb.RunStatus]:
     from ldapslam.coordinator.runs.status import stored_status
 
-    with Store.open(url, read_only=True) as store:
+    with _opened(url) as store:
         return [stored_status(run) for run in store.runs(limit)]
+
+
+def _opened(url: str | Path) -> Store:
+    # what asks a coordinator alone need not wait until SQLAlchemy is loaded
+    from ldapslam.results.store import Store
+
+    return Store.open(url, read_only=True)
 
 
 def _find(store: Store, run: str) -> str:

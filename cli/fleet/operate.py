@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from google.protobuf.json_format import MessageToDict
@@ -39,7 +39,9 @@ from ldapslam.cli.runs import (
 from ldapslam.cli.security import coordinator_option
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.results.records import FINAL_STATES
-from ldapslam.results.store import Store
+
+if TYPE_CHECKING:
+    from ldapslam.results.store import Store
 
 _NS_PER_S = 1e9
 #: A coordinator that is started again within it takes its runs up.

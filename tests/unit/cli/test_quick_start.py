@@ -46,6 +46,17 @@ def test_short_commands_import_nothing_heavy(arguments: tuple[str, ...]) -> None
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("command", ["health", "list", "submit"])
+def test_what_asks_a_coordinator_imports_no_database(command: str) -> None:
+    program = _PROGRAM.replace(repr(_HEAVY), repr(_HEAVY[1:]))  # gRPC it needs
+    done = subprocess.run(
+        [sys.executable, "-c", program, command, "--help"],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_the_list_of_commands_says_what_their_help_says() -> None:
     context = click.Context(cli)
     for name in cli.list_commands(context):
