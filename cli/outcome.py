@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ldapslam.base.errors import ConfigError, ExitCode, RunAborted
-from ldapslam.cli.client import Client
 from ldapslam.cli.console import put, put_json, say
-from ldapslam.proto import operator_pb2 as pb
-from ldapslam.transport.messages import error_of
 
 if TYPE_CHECKING:
     from typing import Any
 
+    from ldapslam.cli.client import Client
+    from ldapslam.proto import operator_pb2 as pb
     from ldapslam.reports.document import Document
     from ldapslam.reports.model import Summary
     from ldapslam.results.store import Store
@@ -40,6 +39,8 @@ def raise_if_never_started(status: pb.RunStatus) -> None:
     if has_started(status):
         return
     if status.HasField("failure"):
+        from ldapslam.transport.messages import error_of
+
         raise error_of(status.failure)
     raise RunAborted(status.state_detail or f"it was {status.state} before its start")
 

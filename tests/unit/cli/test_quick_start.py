@@ -36,6 +36,7 @@ _JOB = Path(__file__).parents[3] / "configs" / "jobs" / "search.yaml"
         ("check", "--offline", str(_JOB)),
         ("search", "--help"),
         ("replay", "run", "--help"),
+        ("job", "describe", "run"),
     ],
     ids=" ".join,
 )
