@@ -208,6 +208,25 @@ def format_size(size_bytes: int) -> str:
     return f"{size_bytes} B"
 
 
+def parse_cpus(value: Any) -> frozenset[int]:
+    """The numbers of a list such as '0-3,8', as of taskset(1)."""
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return frozenset([value])
+    what = "CPUs such as '2' or '0-3,8'"
+    if not isinstance(value, str):
+        raise expected(what, value)
+    found: set[int] = set()
+    for part in value.split(","):
+        match = re.fullmatch(r"\s*(\d{1,4})(?:-(\d{1,4}))?\s*", part, re.ASCII)
+        if match is None:
+            raise expected(what, value)
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last < first:
+            raise expected(what, value, f"{last} comes before {first}")
+        found.update(range(first, last + 1))
+    return frozenset(found)
+
+
 def _is_number(value: Any) -> bool:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return False

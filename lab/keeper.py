@@ -30,8 +30,11 @@ _ASK_TIMEOUT_S = 10.0
 class Keeper:
     """One keeper process, its folder and the servers started through it."""
 
-    def __init__(self, base: Path | None = None) -> None:
-        """Start the keeper; its folder is made below `base`, else below TMPDIR."""
+    def __init__(
+        self, base: Path | None = None, cpus: frozenset[int] | None = None
+    ) -> None:
+        """Start the keeper; its folder is made below `base`, else below TMPDIR. What it
+        starts runs on `cpus`, else on those of this process."""
         script = Path(__file__).with_name("keeper_process.py")
         self._process = subprocess.Popen(
             [sys.executable, "-I", str(script), str(os.getpid()), str(base or "")],
@@ -39,6 +42,8 @@ class Keeper:
             stdout=subprocess.PIPE,
             start_new_session=True,
         )
+        if cpus is not None:
+            os.sched_setaffinity(self._process.pid, cpus)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._requests, self._replies = self._process.stdin, self._process.stdout

@@ -11,6 +11,7 @@ all this is in slapd/ and ds389/: a `Product`.
 
 from __future__ import annotations
 
+import os
 import secrets
 import socket
 import tempfile
@@ -21,7 +22,7 @@ from pathlib import Path
 from typing import Literal, Self
 from urllib.parse import quote
 
-from ldapslam.base.errors import TargetUnreachable
+from ldapslam.base.errors import ConfigError, TargetUnreachable
 from ldapslam.dataset.ldif import entry_count
 from ldapslam.dataset.offline import IsStopping, OfflineResult
 from ldapslam.directory.replication_state import State, latest, state
@@ -95,6 +96,7 @@ class Lab:
             raise LabError("Ds389Settings are for 389-DS, slapd has SlapdSettings")
         else:
             self._product = OpenLdap(choices, settings, server_settings)
+        self._cpus = choices.cpus
         self._certificate_lifetime = certificate_lifetime
         self._base = base
         self._keeper: Keeper | None = None
@@ -129,13 +131,19 @@ class Lab:
     def find(self) -> None:
         """Find the programs, and see that there can be a folder; nothing is made."""
         self._product.find()
+        usable = os.sched_getaffinity(0)
+        if missing := sorted((self._cpus or usable) - usable):
+            raise ConfigError(
+                f"the lab cannot run on CPU {missing[0]}",
+                hint=f"there are {', '.join(map(str, sorted(usable)))}",
+            )
         base = self._base or Path(tempfile.gettempdir())
         check_folder(base.absolute(), self.topology.roles())
 
     def prepare(self) -> None:
         """Configure all servers; they have no data, and none is started."""
         self.find()
-        self._keeper = Keeper(self._base)
+        self._keeper = Keeper(self._base, self._cpus)
         try:
             self._make_files()
         except BaseException:

@@ -57,6 +57,8 @@ class Choices:
     has_tls: bool = False
     #: `--setting` of all servers, see options.py.
     options: Options = ()
+    #: CPUs that the servers run on; None: those of this process.
+    cpus: frozenset[int] | None = None
 
 
 @dataclass(frozen=True)

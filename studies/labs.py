@@ -16,6 +16,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from ldapslam.base.errors import ConfigError
+from ldapslam.base.units import parse_cpus
 from ldapslam.jobs.connection_settings import ConnectionSettings
 from ldapslam.jobs.fields.connection import Bind, Tls
 from ldapslam.jobs.load import variable_values, variables_of, written_in
@@ -156,6 +157,7 @@ def _lab_of(section: StudyLab) -> Lab:
         choices=Choices(
             binary=None if section.binary is None else Path(section.binary),
             options=options,
+            cpus=None if section.cpus is None else parse_cpus(section.cpus),
         ),
         base=None if section.folder is None else Path(section.folder).absolute(),
     )
@@ -175,6 +177,7 @@ def _facts(section: StudyLab, lab: Lab) -> dict[str, str]:
         "backend": lab.backend,
         "entries": str(section.entries),
         "replicas": str(section.replicas),
+        **({} if section.cpus is None else {"cpus": str(section.cpus)}),
         **settings,
     }
 

@@ -14,6 +14,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field
 
 from ldapslam.base.fault import Fault, unknown
+from ldapslam.base.units import parse_cpus
 from ldapslam.jobs.fields.connection import Bind, Tls
 from ldapslam.jobs.fields.sections import (
     Count,
@@ -132,6 +133,8 @@ class StudyLab(Section):
     """settings of all servers, such as {threads: 8}"""
     binary: Text | None = None
     """slapd or ns-slapd of a build under test"""
+    cpus: Annotated[Text | int, Kind("value")] | None = Field(None, examples=["0-3"])
+    """CPUs that the servers run on, so that others are left for agents on this host"""
     folder: Text | None = None
     """where the data are; TMPDIR when left out"""
     changes: dict[Text, Anything] = Field(default_factory=dict)
@@ -139,6 +142,13 @@ class StudyLab(Section):
     as {vars.users: 1000, repeats: 1}"""
     every_run: Flag = False
     """begin each run with new servers, else when the lab of the next point differs"""
+
+    @checked
+    def _cpus_are_a_list(self) -> Iterator[Found]:
+        try:
+            parse_cpus(known(self, "cpus") or 0)
+        except Fault as fault:
+            yield ("cpus",), fault
 
 
 #: A figure, or those of several runs.

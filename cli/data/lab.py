@@ -12,6 +12,7 @@ import yaml
 
 from ldapslam.base.errors import ConfigError
 from ldapslam.base.files import errors_of
+from ldapslam.base.units import parse_cpus
 from ldapslam.cli.console import json_option, put_result, say
 from ldapslam.cli.options import flag, option, parse_pair
 
@@ -74,6 +75,12 @@ def lab_command() -> None:
     multiple=True,
     parse=parse_pair,
 )
+@option(
+    "--cpus LIST",
+    "The CPUs that the servers run on, such as 0-3,8, so that others are left for "
+    "agents on this host.",
+    parse=parse_cpus,
+)
 @option("--backend", "The servers' database.", type=click.Choice(["mdb", "bdb"]))
 @flag("--ldaps tls", "Servers replicate over TLS; the targets are ldaps://.")
 @flag("--delta", "slapd: delta-syncrepl.")
@@ -119,6 +126,7 @@ def lab_up_command(
         has_delta=given.pop("delta"),
         has_tls=tls,
         options=given.pop("settings"),
+        cpus=given.pop("cpus"),
     )
     lab = Lab(
         server=server,

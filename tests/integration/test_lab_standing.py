@@ -84,8 +84,10 @@ def wait_until(is_so: Callable[[], bool]) -> None:
 
 
 def test_a_lab_stays_until_it_is_taken_down(shell: Shell) -> None:
-    made = shell.up("--replicas", "1", "--setting", "threads=4")
+    cpu = max(os.sched_getaffinity(0))
+    made = shell.up("--replicas", "1", "--setting", "threads=4", "--cpus", f"{cpu}")
     pids = [server["pid"] for server in made["servers"]]
+    assert [os.sched_getaffinity(pid) for pid in pids] == [{cpu}, {cpu}]
     connection = ldap.initialize(made["servers"][1]["uri"])
     password = Path(made["admin_password_file"]).read_text()
     connection.simple_bind_s(made["admin_dn"], password)
@@ -214,6 +216,8 @@ def test_a_name_has_one_lab(shell: Shell) -> None:
         (("--setting", "threads"), "expected NAME=VALUE"),
         (("--name", "../x"), "expected letters"),
         (("--hub",), "--hub without replicas"),
+        (("--cpus", "0-"), "expected CPUs such as '2' or '0-3,8'"),
+        (("--cpus", "0,9999"), "the lab cannot run on CPU 9999"),
         (("--server", "389ds", "--delta"), "no delta-syncrepl"),
         (("--binary", "/dev/null"), "is no program"),
     ],

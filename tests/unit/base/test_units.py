@@ -18,6 +18,7 @@ from ldapslam.base.units import (
     format_rate,
     format_ratio,
     format_size,
+    parse_cpus,
     parse_duration,
     parse_rate,
     parse_ratio,
@@ -191,3 +192,16 @@ def test_formatted_share_parses_as_itself(millionths_of_a_percent: int) -> None:
 )
 def test_sizes_are_shown_in_their_unit(size_bytes: int, text: str) -> None:
     assert format_size(size_bytes) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "cpus"), [("2", {2}), ("0-3,8", {0, 1, 2, 3, 8}), (0, {0}), ("1, 1", {1})]
+)
+def test_cpus_are_numbers_and_ranges(text: str | int, cpus: set[int]) -> None:
+    assert parse_cpus(text) == cpus
+
+
+@pytest.mark.parametrize("value", ["", "1-", "3-1", "1;2", "-1", -1, True, 1.0, None])
+def test_what_is_no_list_of_cpus_is_a_fault(value: Any) -> None:
+    with pytest.raises(Fault):
+        parse_cpus(value)
