@@ -1,82 +1,249 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What to write in place of options that other tools have."""
+"""What to write in place of options that a command does not have: other tools', or
+those of our one-line commands where a job file says it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import importlib.resources
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 
 import click
 
-_SERVER = "ldap://HOST:PORT, an argument"
-_CLIENTS = "-c N: clients, each with a connection; a time-out is --request-timeout"
-_COUNT = "-n N: operations of all clients together"
-_JOB_CLIENTS = (
-    "--set streams.NAME.load.closed.clients=16, or in an open loop "
-    "--set streams.NAME.load.open.connections=16"
-)
-_PASSWORD = "-y FILE or --password-env NAME: a password is no argument"
-
-_CLIENT_WORDS = ("-c", "--clients", "-t", "--threads", "--numThreads", "-u", "--vus")
-_COUNT_WORDS = ("-n", "--count", "-m", "--maxIterations", "--iterations")
-_SERVER_WORDS = ("-H", "-p", "--port", "--host", "--hostname", "--uri", "--target")
-_BIND_WORDS = ("-D", "-y", "--bind-dn", "--bindDN", "--password-file")
-
-#: For commands that take a server: option of others -> what to write.
-_ONE_LINE: Mapping[str, str] = {
-    **dict.fromkeys(_SERVER_WORDS, _SERVER),
-    **dict.fromkeys(_CLIENT_WORDS, _CLIENTS),
-    **dict.fromkeys(_COUNT_WORDS, _COUNT),
-    **dict.fromkeys(("--password", "--bindPassword"), _PASSWORD),
-    "-W": f"{_PASSWORD}; a pause between requests is --think-time",
-    # ldclt's
-    "-N": "-d TIME: how long; --interval TIME: of the figures",
-    "-T": _COUNT,
-    "-E": "--threshold 'errors < 1%'",
-    "-I": "--expect CODE: a result code that is no failure",
-    "-P": "`verify.replication` of a job file",
-    "-S": "`verify.replication` of a job file",
-    "-Q": "--json",
-    "-V": "`ldapslam -v {command}`",
-    "-x": "leave it out: without -Y a bind is simple",
-    "--baseDN": "-b DN",
-    "--bindDN": "-D DN",
-    **dict.fromkeys(("-R", "--rate", "--ratePerSecond"), "-r 500/s"),
-    "--useSSL": "an ldaps:// URI",
-    "--useStartTLS": "-Z",
+_DATA = "other_tools.toml"
+#: Table of the data -> whose options it has, in the order of the hints.
+TOOLS = {
+    "ldapsearch": "ldapsearch",
+    "searchrate": "searchrate",
+    "ldclt": "ldclt",
+    "lb": "lb",
+    "opendj": "OpenDJ",
+    "slamd": "SLAMD",
+    "makeldif": "MakeLDIF",
+    "k6": "k6",
+    "wrk": "wrk",
+    "ab": "ab",
+    "vegeta": "vegeta",
 }
-#: For commands that take a job file: the field of the job.
-_JOB: Mapping[str, str] = {
-    **dict.fromkeys(("-d", "--duration"), "--set run.duration=30s"),
-    **dict.fromkeys(("-r", "--rate"), "--set streams.NAME.load.open.rate=500/s"),
-    **dict.fromkeys(_CLIENT_WORDS, _JOB_CLIENTS),
-    **dict.fromkeys(_COUNT_WORDS, "--set streams.NAME.count=10000"),
-    **dict.fromkeys(_SERVER_WORDS, "--set targets.ROLE=ldap://HOST:PORT"),
-    **dict.fromkeys(_BIND_WORDS, "the job's `bind`, or --set bind.dn=DN"),
-    **dict.fromkeys(("-e", "--env"), "--var NAME=VALUE"),
-    "--output": "--out DIR",
-    "--seed": "--set seed=1",
-    "--threshold": "--set 'thresholds=[p99 < 20ms]'",
-    "--warm-up": "--set run.warm_up=10s",
+#: Of them, that of the command that makes LDIF; the others are load generators.
+_OF_GENERATE = "makeldif"
+_NOTHING = "–"
+_NO_OPTION = "no option"
+
+#: Parameter of the one-line commands -> where a job has it.
+_JOB_FIELDS: Mapping[str, str] = {
+    "uris": "--set targets.ROLE=ldap://HOST:PORT",
+    "clients": "--set streams.NAME.load.closed.clients=16, or in an open loop "
+    "--set streams.NAME.load.open.connections=16",
+    "rate": "--set streams.NAME.load.open.rate=500/s",
+    "arrivals": "--set streams.NAME.load.open.arrivals=poisson",
+    "rate_file": "--set streams.NAME.load.open.stages.file=FILE",
+    "in_flight": "--set streams.NAME.load.open.in_flight=8",
+    "think_time": "--set streams.NAME.load.closed.think_time=100ms",
+    "count": "--set streams.NAME.count=10000",
+    "reconnect_every": "--set streams.NAME.connection.reconnect_every=100",
+    "connect_timeout": "--set streams.NAME.connection.connect_timeout=5s",
+    "request_timeout": "--set streams.NAME.request_timeout=5s",
+    **{
+        name: f"--set run.{name}=30s"
+        for name in ("duration", "ramp_up", "warm_up", "cool_down")
+    },
+    "interval": "--set run.interval=1s",
+    "seed": "--set seed=1",
+    "thresholds": "--set 'thresholds=[p99 < 20ms]'",
+    "start_tls": "--set tls.start_tls=true",
+    "no_verify": "--set tls.verify=false",
+    **{name: f"--set tls.{name}=FILE" for name in ("ca_file", "cert_file", "key_file")},
+    "bind_dn": "--set bind.dn=DN, or the job's `bind`",
+    "password_file": "--set bind.password.file=FILE, or the job's `bind`",
+    "password_env": "--set bind.password.env=NAME, or the job's `bind`",
+    "no_password": "--set bind.password.file=FILE: a password is no argument",
+    "sasl": "--set bind.sasl.mechanism=MECH, or the job's `bind`",
+    **{
+        name: f"--set bind.sasl.{name}=TEXT" for name in ("authcid", "authzid", "realm")
+    },
 }
+_OPERATIONS = "the `operations` of the job's streams: `ldapslam job describe search`"
+
 #: For all commands.
 _GLOBAL: Mapping[str, str] = {
     **dict.fromkeys(("-v", "--verbose"), "`ldapslam -v {command}`"),
     **dict.fromkeys(("-q", "--quiet", "--silent"), "`ldapslam -q {command}`"),
 }
+_ONE_LINE = ("search", "modify", "add", "delete", "bind", "mix")
+_LONG_BY_ONE_DASH = re.compile(r"-([A-Za-z][\w-]{2,})(?:=.*)?", re.ASCII)
 
-#: A dash and a letter.
-_SHORT = 2
+
+@dataclass(frozen=True)
+class Row:
+    """Options of another tool, and what stands for them here."""
+
+    names: str
+    here: str
+    remarks: str
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """The options, as `_key` has them."""
+        found = set()
+        before = ""
+        for name in re.split(r"[,;] *", re.sub(r" *\(.*?\)", "", self.names)):
+            option, _, word = name.partition(" ")
+            if option.startswith("-"):
+                before = option if word else ""
+            elif before:  # a further word of ldclt's -e
+                option, word = before, name
+            elif word:
+                continue  # it is said in words
+            if re.fullmatch(r"-*[A-Za-z][\w-]*", option, re.ASCII):
+                found.add(_key(option, word.partition("=")[0]))
+        return frozenset(found)
 
 
-def meant(error: click.NoSuchOption) -> str | None:
-    """What to write in place of the option."""
+def _key(option: str, word: str = "") -> str:
+    """Long names are alike however their words are joined."""
+    name = option.lstrip("-")
+    if len(name) == 1:
+        return f"-{name} {word}".rstrip()
+    return re.sub("[-_]", "", name.lower())
+
+
+@cache
+def tables() -> Mapping[str, Sequence[Row]]:
+    text = importlib.resources.files(__package__).joinpath(_DATA).read_text("utf-8")
+    return {
+        name: [Row(*row) for row in table["rows"]]
+        for name, table in tomllib.loads(text).items()
+    }
+
+
+def refuse_one_dash(context: click.Context, words: Sequence[str]) -> None:
+    """NoSuchOption for a long option with one dash, as Go's tools have them: click
+    would take its first letter for an option."""
+    for word in words:
+        if word == "--":
+            return
+        found = _LONG_BY_ONE_DASH.fullmatch(word)
+        if found is not None and (
+            f"--{found[1]}" in _options(context.command)
+            or any(
+                re.search(rf"(?<![\w-])-{re.escape(found[1])}\b", row.names)
+                for row in tables()["vegeta"]
+            )
+        ):
+            raise click.NoSuchOption(f"-{found[1]}", ctx=context)
+
+
+def meant(error: click.NoSuchOption, arguments: Sequence[str] = ()) -> str | None:
+    """What to write in place of the option; `arguments` are those of the line."""
     if error.ctx is None:
         return None
-    names = {parameter.name for parameter in error.ctx.command.params}
-    known = _ONE_LINE if "uris" in names or "uri" in names else {}
-    if "job_file" in names:
-        known = _JOB
-    text = known.get(error.option_name) or _GLOBAL.get(error.option_name)
-    if text is None and known is _ONE_LINE and len(error.option_name) == _SHORT:
-        text = "docs/how-to/coming-from.md has the options of other tools"
-    return text and text.format(command=error.ctx.info_name)
+    context, command, option = error.ctx, error.ctx.command, error.option_name
+    general = _GLOBAL.get(option, "").format(command=context.info_name)
+    if f"-{option}" in _options(command):
+        return f"-{option}"
+    is_job = "job_file" in _names(command)
+    if not (is_job or _is_generate(command) or _names(command) & {"uris", "uri"}):
+        return general or None
+    parameter, _ = _one_line_options(context).get(option, (None, ""))
+    if is_job and parameter is not None and parameter.name in _JOB_FIELDS:
+        return _JOB_FIELDS[parameter.name]
+    answer = _of_other_tools(context, _rows(command, option, arguments))
+    if general:
+        is_more = answer and not answer.startswith(_NO_OPTION)
+        return f"{answer}; {general}" if is_more else general
+    if is_job and parameter is not None:
+        answer = answer or _OPERATIONS
+    return answer or "docs/how-to/coming-from.md has the options of other tools"
+
+
+def _is_generate(command: click.Command) -> bool:
+    return command.name == "generate"
+
+
+def _names(command: click.Command) -> set[str | None]:
+    return {parameter.name for parameter in command.params}
+
+
+def _options(command: click.Command) -> dict[str, click.Parameter]:
+    return {name: one for one in command.params for name in one.opts}
+
+
+def _one_line_options(
+    context: click.Context,
+) -> Mapping[str, tuple[click.Parameter, str]]:
+    """Option -> it, and the first of the one-line commands that have it."""
+    root = context.find_root()
+    assert isinstance(root.command, click.Group)
+    found: dict[str, tuple[click.Parameter, str]] = {}
+    for word in _ONE_LINE:
+        command = root.command.get_command(root, word)
+        assert command is not None
+        for name, parameter in _options(command).items():
+            found.setdefault(name, (parameter, word))
+    return found
+
+
+def _rows(
+    command: click.Command, option: str, arguments: Sequence[str]
+) -> Iterator[tuple[str, Row]]:
+    """Tool and row of each meaning that the option has elsewhere."""
+    tools = [name for name in TOOLS if (name == _OF_GENERATE) == _is_generate(command)]
+    following = arguments[arguments.index(option) + 1 :] if option in arguments else ()
+    words = re.split("[,=]", following[0]) if following else []
+    for keys in ({_key(option, word) for word in words if word}, {_key(option)}):
+        found = [
+            (TOOLS[name], row)
+            for name in tools
+            for row in tables()[name]
+            if keys & row.keys
+        ]
+        yield from found
+        if found:
+            return
+
+
+def _of_other_tools(
+    context: click.Context, rows: Iterator[tuple[str, Row]]
+) -> str | None:
+    """Each meaning once, with its tools where there are several."""
+    meanings: dict[str, tuple[list[str], str]] = {}
+    for tool, row in rows:
+        tools, remarks = meanings.setdefault(_here(context, row), ([], row.remarks))
+        tools.append(tool)
+    if len(meanings) == 1:
+        [(here, (_, remarks))] = meanings.items()
+        return f"{here}: {remarks}" if remarks else here
+    meanings.pop(_NO_OPTION, None)
+    return "; ".join(
+        f"{here} ({', '.join(dict.fromkeys(tools))})"
+        for here, (tools, _) in meanings.items()
+    )
+
+
+def _here(context: click.Context, row: Row) -> str:
+    """A row's second column in the words of a command."""
+    if row.here == _NOTHING:
+        return _NO_OPTION
+    if row.here.startswith("ldap") and "job_file" in _names(context.command):
+        return _JOB_FIELDS["uris"]
+    codes = re.split("`(-[^`]*)`", row.here)
+    codes[1::2] = [_written(context, option) for option in codes[1::2]]
+    parts = dict.fromkeys("".join(codes).split(", "))
+    return ", ".join(parts)
+
+
+def _written(context: click.Context, option: str) -> str:
+    """An option of ours as it is typed, or what stands for it in a job."""
+    own = _options(context.command).get(option)
+    if own is not None:
+        return f"{option} {own.metavar or ''}".rstrip()
+    parameter, word = _one_line_options(context).get(option, (None, ""))
+    if parameter is None:
+        return option  # of another command, which the remarks name
+    if "job_file" in _names(context.command):
+        return _JOB_FIELDS.get(str(parameter.name), _OPERATIONS)
+    return f"{option} of `ldapslam {word}`"

@@ -37,7 +37,7 @@ from ldapslam.cli.console import (
     put,
     put_json,
 )
-from ldapslam.cli.foreign_options import meant
+from ldapslam.cli.foreign_options import meant, refuse_one_dash
 
 # Read when gRPC is loaded, with the first command that needs it: its core would print
 # lines of its own, about failed handshakes among others.
@@ -122,6 +122,13 @@ _SAME_AS = {
     "delrate": "delete",
     "mixedload": "mix",
     "ldclt": "search",
+    "ldapsearch": "search",
+    "ldapmodify": "modify",
+    "ldapadd": "add",
+    "ldapdelete": "delete",
+    "ldapwhoami": "check",
+    "ldapcompare": "mix",
+    "attack": "search",
     "optimize": "capacity",
     "optimise": "capacity",
     "lb": "search",
@@ -154,7 +161,10 @@ class Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if name in _COMMANDS or name.startswith("-"):
-            return super().resolve_command(ctx, args)
+            name_of, command, rest = super().resolve_command(ctx, args)
+            if command is not None:
+                refuse_one_dash(click.Context(command, ctx, name_of), rest)
+            return name_of, command, rest
         close = difflib.get_close_matches(name, _COMMANDS, 1)
         meant = _SAME_AS.get(name.lower()) or "".join(close)
         hint = "see `ldapslam --help`"
@@ -284,9 +294,11 @@ def _run(arguments: Sequence[str] | None) -> int:
             put_json(error_document(error))
         return exit_code_of(error)
     except click.ClickException as error:
-        if isinstance(error, click.NoSuchOption) and (written := meant(error)):
-            what = f"{error.format_message()} Here: {written}"
-            error = click.UsageError(what, error.ctx)
+        if isinstance(error, click.NoSuchOption):
+            written = meant(error, invocation.arguments)
+            if written is not None:
+                what = f"{error.message} Here: {written}"
+                error = click.UsageError(what, error.ctx)
         error.show()
         return ExitCode.USAGE
     except click.Abort:

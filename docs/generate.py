@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write the pages of docs/reference/ that the code knows better than people.
+"""Write the pages and tables that the code knows better than people.
 
 python docs/generate.py             write them
 python docs/generate.py --check     exit 1 when a committed page is not up to date
@@ -20,6 +20,7 @@ import click
 from prometheus_client.metrics_core import Metric
 
 from ldapslam.base.errors import EXIT_CODE_MEANING, ExitCode
+from ldapslam.cli.foreign_options import tables
 from ldapslam.cli.main import GROUPS, cli
 from ldapslam.coordinator.outputs import families
 from ldapslam.coordinator.outputs.shown_runs import ShownRuns
@@ -40,6 +41,8 @@ sys.path.insert(0, str(_ROOT / "tests"))
 from support.store import Scenario, fill  # noqa: E402
 
 _REFERENCE = _ROOT / "docs" / "reference"
+#: Its tables are of the product's data.
+_COMING_FROM = _ROOT / "docs" / "how-to" / "coming-from.md"
 _NOTE = "<!-- Written by docs/generate.py: change the code, then `make pages`. -->"
 #: More than `ldapslam --help` has room for.
 _EXIT_CODES = {
@@ -51,8 +54,8 @@ _EXIT_CODES = {
 }
 
 
-def pages() -> dict[str, str]:
-    """Name in docs/reference/ -> text."""
+def pages() -> dict[Path, str]:
+    """File -> text."""
     made = {
         "commands.md": _commands(),
         "job.md": _job(),
@@ -61,9 +64,14 @@ def pages() -> dict[str, str]:
         "metrics.md": _metrics(),
         "result.md": _result(),
     }
-    return {
-        name: re.sub(r"\n{3,}", "\n\n", "\n".join((_NOTE, "", *lines))).rstrip() + "\n"
+    texts = {
+        _REFERENCE / name: "\n".join((_NOTE, "", *lines))
         for name, lines in made.items()
+    }
+    texts[_COMING_FROM] = _coming_from()
+    return {
+        path: re.sub(r"\n{3,}", "\n\n", text).rstrip() + "\n"
+        for path, text in texts.items()
     }
 
 
@@ -91,6 +99,21 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str
 
 def _fenced(text: str) -> Iterator[str]:
     yield from ("```text", *text.rstrip().splitlines(), "```", "")
+
+
+# -- options of other tools ------------------------------------------------------------
+
+
+def _coming_from() -> str:
+    """The page as it is, with a table below each of its marks."""
+
+    def filled(mark: re.Match[str]) -> str:
+        rows = tables()[mark[2]]
+        cells = [(row.names, row.here, row.remarks) for row in rows]
+        return "\n".join((mark[1], "", *_table(("argument", "here", "remarks"), cells)))
+
+    mark = r"(<!-- options: (\w+) -->)\n(?:\n?\|.*)*"
+    return re.sub(mark, filled, _COMING_FROM.read_text())
 
 
 # -- commands --------------------------------------------------------------------------
@@ -345,10 +368,9 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="write nothing")
     is_check = parser.parse_args().check
     stale = []
-    for name, text in pages().items():
-        path = _REFERENCE / name
+    for path, text in pages().items():
         if not path.exists() or path.read_text() != text:
-            stale.append(name)
+            stale.append(path.name)
             if not is_check:
                 path.write_text(text)
     if is_check and stale:

@@ -54,7 +54,12 @@ def _uris(
 def check_uri(uri: str) -> None:
     """UsageError for a host that is written without a scheme."""
     if "://" not in uri:
-        raise click.UsageError(f"expected a URI, got {uri!r}: write ldap://{uri}")
+        remedy = f"write ldap://{uri}"
+        if uri.startswith("("):
+            remedy = f"write -f {uri!r} if it is a filter"
+        elif uri.isalpha():
+            remedy += f", or -a {uri} where it is an attribute"
+        raise click.UsageError(f"expected a URI, got {uri!r}: {remedy}")
 
 
 #: The bind of connections, and TLS.
