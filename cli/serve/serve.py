@@ -174,14 +174,18 @@ def coordinator_command(
         announce(f"coordinator on {', '.join(addresses)}, store {shown}")
 
     extensions: list[Extension] = [Health()]
+    if metrics is not None or otlp is not None:
+        from ldapslam.coordinator.outputs.shown_runs import ShownRuns
+
+        extensions.append(runs := ShownRuns())
     if metrics is not None:
         from ldapslam.coordinator.outputs.metrics import Metrics
 
-        extensions.append(Metrics(metrics))
+        extensions.append(Metrics(metrics, runs))
     if otlp is not None:
         from ldapslam.coordinator.outputs.otlp import Otlp
 
-        extensions.append(Otlp(otlp))
+        extensions.append(Otlp(otlp, runs))
     # the command that made a local fleet judges its run
     is_served = scratch is None
     if is_served:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
@@ -40,20 +39,17 @@ from ldapslam.transport.metrics_server import exposed
 _ANSWER_TIMEOUT_S = 5.0
 
 
-class Metrics(ShownRuns, Extension):
-    def __init__(
-        self,
-        place: tuple[str, int],
-        now_s: Callable[[], float] = time.monotonic,
-    ) -> None:
-        super().__init__(now_s)
+class Metrics(Extension):
+    def __init__(self, place: tuple[str, int], runs: ShownRuns) -> None:
         self._place = place
+        self._runs = runs
         self._exposed: AbstractContextManager[object] | None = None
 
     async def start(self, coordinator: Coordinator, server: Any) -> None:
+        runs = self._runs
         coordinator.bounds |= {
-            "shown_streams": (lambda: self.stream_count, MAX_STREAMS),
-            "shown_operations": (lambda: self.operation_count, MAX_OPERATIONS),
+            "shown_streams": (lambda: runs.stream_count, MAX_STREAMS),
+            "shown_operations": (lambda: runs.operation_count, MAX_OPERATIONS),
         }
         registry = CollectorRegistry()
         ProcessCollector(registry=registry)
@@ -74,10 +70,10 @@ class Metrics(ShownRuns, Extension):
         fleet_and_store = [
             *build_families(),
             *fleet_families(coordinator.operators.agents()),
-            *state_families(self),
+            *state_families(self._runs),
             *store_families(coordinator.writer.store),
         ]
-        runs = [run.copy() for run in self.shown()]
+        runs = [run.copy() for run in self._runs.shown()]
         bounds = list(bound_families(coordinator.bounds, exceeded()))
         return itertools.chain(fleet_and_store, run_families(runs), bounds)
 

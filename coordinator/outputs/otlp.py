@@ -11,7 +11,6 @@ import asyncio
 import importlib.util
 import logging
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -78,18 +77,19 @@ def _new_link(url: str) -> Link:
     return OtlpLink(url)
 
 
-class Otlp(ShownRuns, Extension):
+class Otlp(Extension):
     """All but the sending is on the event loop."""
 
     def __init__(
         self,
         url: str,
-        now_s: Callable[[], float] = time.monotonic,
+        runs: ShownRuns,
         *,
         new_link: Callable[[str], Link] = _new_link,
     ) -> None:
-        super().__init__(now_s, _KEPT_S)
         self._url = url
+        self._runs = runs
+        runs.keep_for(_KEPT_S)
         self._shown_url = without_passwords(url)
         self._new_link = new_link
         self._link: Link | None = None
@@ -138,16 +138,14 @@ class Otlp(ShownRuns, Extension):
     def interval_measured(
         self, run_id: str, figures: pb.IntervalFigures, snapshots: Sequence[Snapshot]
     ) -> None:
-        super().interval_measured(run_id, figures, snapshots)
-        run = self.run(run_id)
+        run = self._runs.run(run_id)
         if run is not None and run.t0_utc:
             self._put_figures(run, unix_ns(run.t0_utc) + figures.end_ns)
 
     def run_judged(
         self, record: RunRecord, reasons: Sequence[str], ended_s: float | None
     ) -> None:
-        super().run_judged(record, reasons, ended_s)
-        run = self.run(record.run_id)
+        run = self._runs.run(record.run_id)
         if run is None or not run.t0_utc:
             return
         if record.verdict is not None and record.finished_utc:

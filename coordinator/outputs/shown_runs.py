@@ -2,17 +2,19 @@
 """What is shown of runs while they go: the last interval, and totals since the start.
 
 Ended runs stay for a while, so that a scrape sees their last values; of very many
-streams only the newest runs' are shown.
+streams only the newest runs' are shown. Kept once for all outputs, which stand after it
+among the coordinator's extensions: they are told of an interval when it is in.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from ldapslam.coordinator.observer import Observer
+from ldapslam.coordinator.extension import Extension
 from ldapslam.coordinator.outputs.time_buckets import TimeBuckets
 from ldapslam.jobs.fields.result_codes import code_name
 from ldapslam.jobs.plan import DRAIN
@@ -22,6 +24,8 @@ from ldapslam.proto.common_pb2 import OperationInterval, Snapshot
 from ldapslam.proto.fields import OUTCOMES
 from ldapslam.results.histogram import Histogram
 from ldapslam.results.records import FINAL_STATES, RunRecord
+
+_log = logging.getLogger(__name__)
 
 #: How long an ended run is shown.
 KEPT_S = 60.0
@@ -172,16 +176,19 @@ class RunFigures:
         )
 
 
-class ShownRuns(Observer):
-    def __init__(
-        self, now_s: Callable[[], float] = time.monotonic, kept_s: float = KEPT_S
-    ) -> None:
-        """`kept_s`: how long a run stays after its end or its verdict."""
+class ShownRuns(Extension):
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s
-        self._kept_s = kept_s
+        self._kept_s = KEPT_S
         self._runs: dict[str, RunFigures] = {}
+        #: Those that did not fit when they were to be shown.
+        self._left_out: set[str] = set()
         #: (state, verdict or "none") -> runs that ended since the start.
         self.ended: Counter[tuple[str, str]] = Counter()
+
+    def keep_for(self, kept_s: float) -> None:
+        """`run` is to know a run so long after its end or its verdict."""
+        self._kept_s = max(self._kept_s, kept_s)
 
     @property
     def stream_count(self) -> int:
@@ -230,23 +237,37 @@ class ShownRuns(Observer):
         return Counter(run.state for run in self._runs.values() if run.ended_s is None)
 
     def shown(self) -> Iterator[RunFigures]:
-        """The runs with statistics, the newest first, up to the limits."""
+        """The runs with statistics that fit the limits, the newest first. One that does
+        not is left out, and the log says so once."""
         self._forget()
         streams, shown = 0, 0
+        after_s = self._now_s() - KEPT_S
         for run in reversed(self._runs.values()):
-            if run.interval is None:
+            if run.interval is None or _ended_before(run, after_s):
+                continue
+            if shown == MAX_RUNS or streams + len(run.streams) > MAX_STREAMS:
+                self._leave_out(run)
                 continue
             streams, shown = streams + len(run.streams), shown + 1
-            if streams > MAX_STREAMS or shown > MAX_RUNS:
-                return
             yield run
+
+    def _leave_out(self, run: RunFigures) -> None:
+        if run.run_id not in self._left_out:
+            self._left_out.add(run.run_id)
+            _log.warning(
+                "run %s is not shown: it has %d streams, and %d of the newest runs are",
+                run.run_id,
+                len(run.streams),
+                MAX_STREAMS,
+            )
 
     def _forget(self) -> None:
         before_s = self._now_s() - self._kept_s
-        gone = [
-            run_id
-            for run_id, run in self._runs.items()
-            if run.ended_s is not None and run.ended_s < before_s
-        ]
+        gone = [one for one, run in self._runs.items() if _ended_before(run, before_s)]
         for run_id in gone:
             del self._runs[run_id]
+            self._left_out.discard(run_id)
+
+
+def _ended_before(run: RunFigures, time_s: float) -> bool:
+    return run.ended_s is not None and run.ended_s < time_s

@@ -112,22 +112,23 @@ def test_families_of_runs_are_made_off_the_loop_and_are_of_one_moment(
 ) -> None:
     outputs = "ldapslam.coordinator.outputs.metrics"
     monkeypatch.setattr(f"{outputs}.store_families", lambda store: ())
-    metrics = Metrics(("127.0.0.1", 0))
+    runs, _ = new_runs()
+    metrics = Metrics(("127.0.0.1", 0), runs)
     coordinator = SimpleNamespace(
         operators=SimpleNamespace(agents=pb.ListAgentsReply),
         writer=SimpleNamespace(store=None),
         bounds={},
     )
-    metrics.run_changed(status("r1", "running"))
+    runs.run_changed(status("r1", "running"))
     first, later = [
         common_pb2.Snapshot(operations=[operation("search", (MS,), succeeded=count)])
         for count in (1, 100)
     ]
-    metrics.interval_measured("r1", figures(0, "readers"), [first])
+    runs.interval_measured("r1", figures(0, "readers"), [first])
     families = metrics._families(cast(Coordinator, coordinator))
     # on the loop only what is few is made; a run goes on meanwhile
     assert not isinstance(families, list)
-    metrics.interval_measured("r1", figures(1, "readers"), [later])
+    runs.interval_measured("r1", figures(1, "readers"), [later])
     found = {
         (one.name, one.labels.get("outcome"), one.labels.get("le")): one.value
         for family in families
@@ -155,6 +156,31 @@ def test_of_very_many_streams_those_of_the_newest_runs_are_shown() -> None:
         runs.run_changed(status(run_id, "running"))
         runs.interval_measured(run_id, figures(0, *names), ())
     assert [run.run_id for run in runs.shown()] == ["r3", "r2"]
+
+
+def test_a_run_of_too_many_streams_is_left_out_and_the_others_are_shown(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    runs, _ = new_runs()
+    for run_id, count in (("r1", 3), ("r2", MAX_STREAMS + 1), ("r3", 5)):
+        names = [f"s{number}" for number in range(count)]
+        runs.run_changed(status(run_id, "running"))
+        runs.interval_measured(run_id, figures(0, *names), ())
+    for _ in range(2):  # said once
+        assert [run.run_id for run in runs.shown()] == ["r3", "r1"]
+    [said] = caplog.messages
+    assert f"run r2 is not shown: it has {MAX_STREAMS + 1} streams" in said
+
+
+def test_a_run_that_another_output_keeps_for_longer_is_not_shown_for_longer() -> None:
+    runs, clock = new_runs()
+    runs.keep_for(10 * KEPT_S)
+    runs.run_changed(status("r1", "running"))
+    runs.interval_measured("r1", figures(0, "readers"), ())
+    runs.run_changed(status("r1", "finished"))
+    clock.now_s += 2 * KEPT_S
+    assert list(runs.shown()) == []
+    assert runs.run("r1") is not None
 
 
 def test_ended_runs_are_counted_by_state_and_verdict() -> None:

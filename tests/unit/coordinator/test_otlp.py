@@ -21,7 +21,7 @@ from prometheus_client.metrics_core import Metric
 from ldapslam.coordinator.control import Coordinator
 from ldapslam.coordinator.outputs.otlp import MOST_WAITING, Otlp
 from ldapslam.coordinator.outputs.otlp_link import _metric
-from ldapslam.coordinator.outputs.shown_runs import RunFigures
+from ldapslam.coordinator.outputs.shown_runs import RunFigures, ShownRuns
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.results.records import RunRecord, unix_ns
 from support.store import Scenario, run_record
@@ -70,11 +70,28 @@ class FakeCoordinator:
         )
 
 
+class Told(Otlp):
+    """Told of runs after the figures, as a coordinator tells its extensions."""
+
+    def __init__(self, link: FakeLink) -> None:
+        self.figures = ShownRuns()
+        super().__init__("http://c:4318", self.figures, new_link=lambda _: link)
+
+    def run_changed(self, *of: Any) -> None:
+        self.figures.run_changed(*of)
+        super().run_changed(*of)
+
+    def interval_measured(self, *of: Any) -> None:
+        self.figures.interval_measured(*of)
+        super().interval_measured(*of)
+
+    def run_judged(self, *of: Any) -> None:
+        self.figures.run_judged(*of)
+        super().run_judged(*of)
+
+
 async def started(link: FakeLink) -> tuple[Otlp, FakeCoordinator]:
-    otlp, coordinator = (
-        Otlp("http://c:4318", new_link=lambda _: link),
-        FakeCoordinator(),
-    )
+    otlp, coordinator = Told(link), FakeCoordinator()
     await otlp.start(cast(Coordinator, coordinator), None)
     otlp.run_changed(pb.RunStatus(run_id="r1", state="running", t0_utc=T0))
     return otlp, coordinator
@@ -168,6 +185,8 @@ def test_a_collector_that_hangs_holds_nothing_up_and_little_waits(
         # five and the span found no room, the others were never taken
         assert text.startswith(f"{MOST_WAITING + 6} exports ")
         assert text.endswith(f"{MOST_WAITING} exports wait already")
+        assert otlp._thread is not None
+        otlp._thread.join()  # it has what waited yet
 
     asyncio.run(run())
 
