@@ -192,11 +192,11 @@ class ShownRuns(Extension):
 
     @property
     def stream_count(self) -> int:
-        return sum(len(run.streams) for run in self._runs.values())
+        return sum(len(run.streams) for run in self._newest())
 
     @property
     def operation_count(self) -> int:
-        return sum(len(run.operations) for run in self._runs.values())
+        return sum(len(run.operations) for run in self._newest())
 
     def run(self, run_id: str) -> RunFigures | None:
         """None: its end was before anyone looked, or long ago."""
@@ -241,15 +241,20 @@ class ShownRuns(Extension):
         not is left out, and the log says so once."""
         self._forget()
         streams, shown = 0, 0
-        after_s = self._now_s() - KEPT_S
-        for run in reversed(self._runs.values()):
-            if run.interval is None or _ended_before(run, after_s):
+        for run in self._newest():
+            if run.interval is None:
                 continue
             if shown == MAX_RUNS or streams + len(run.streams) > MAX_STREAMS:
                 self._leave_out(run)
                 continue
             streams, shown = streams + len(run.streams), shown + 1
             yield run
+
+    def _newest(self) -> Iterator[RunFigures]:
+        after_s = self._now_s() - KEPT_S
+        for run in reversed(self._runs.values()):
+            if not _ended_before(run, after_s):
+                yield run
 
     def _leave_out(self, run: RunFigures) -> None:
         if run.run_id not in self._left_out:

@@ -180,6 +180,7 @@ def test_a_run_that_another_output_keeps_for_longer_is_not_shown_for_longer() ->
     runs.run_changed(status("r1", "finished"))
     clock.now_s += 2 * KEPT_S
     assert list(runs.shown()) == []
+    assert runs.stream_count == 0
     assert runs.run("r1") is not None
 
 
