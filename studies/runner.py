@@ -25,13 +25,12 @@ from ldapslam.base.files import errors_of
 from ldapslam.base.units import format_duration
 from ldapslam.jobs.connection_settings import ConnectionSettings
 from ldapslam.jobs.model import Job
+from ldapslam.results.study_folder import JOURNAL, RUNS
 from ldapslam.studies.labs import Labs, Servers
 from ldapslam.studies.points import Point, Turn
 from ldapslam.studies.server_settings import ChangedSettings, Place, change
 from ldapslam.studies.study_file import Hook
 
-JOURNAL = "runs.jsonl"
-RUNS = "runs"
 RESULT = "result.json"
 
 #: Runs a job: point, folder of the results, file for what it says. The exit code.

@@ -8,6 +8,7 @@ reported; a second Ctrl-C ends at once.
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import time
 from collections.abc import Mapping, Sequence
@@ -32,6 +33,7 @@ from ldapslam.cli.progress import Progress
 from ldapslam.cli.submission import JobSource, checked_request
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.results.store import Store
+from ldapslam.results.study_folder import is_run_of_study
 
 
 def run_locally(
@@ -119,12 +121,16 @@ def _run_on(
 
 
 class _Results:
-    """The folder that results go to: the user's, or one that gets the run's name."""
+    """The folder that results go to: the user's, or one that gets the run's name.
+
+    A run of the user's folder has a link in `ldapslam-runs`: there commands look for
+    what was run from here.
+    """
 
     def __init__(self, out: Path | None) -> None:
-        self._is_named = out is not None
-        #: Until the run's id is known, a name that says so.
-        self.folder = out or RUNS_FOLDER / f"unfinished-{time.time_ns()}"
+        #: In the folder of runs; until the run's id is known, a name that says so.
+        self._entry = RUNS_FOLDER / f"unfinished-{time.time_ns()}"
+        self.folder = out or self._entry
         self._has_existed = self.folder.exists()
         self._is_kept = False
         if (self.folder / STORE_NAME).exists():
@@ -134,12 +140,19 @@ class _Results:
             )
         # Logs and results name entries and hosts: for their owner, who may share them.
         outcome.make_folder(self.folder, 0o700)
+        if out is not None and not is_run_of_study(out):
+            with contextlib.suppress(OSError):  # it is of use, and not needed
+                RUNS_FOLDER.mkdir(0o700, exist_ok=True)
+                self._entry.symlink_to(_seen_from(RUNS_FOLDER, out))
 
     def keep(self, run_id: str) -> None:
-        """There are results: give the folder its name."""
+        """There are results: give the folder, or the link to it, the run's name."""
         self._is_kept = True
-        if not self._is_named:
-            self.folder = self.folder.rename(RUNS_FOLDER / run_id)
+        named = RUNS_FOLDER / run_id
+        if self.folder == self._entry:
+            self.folder = self._entry.rename(named)
+        elif self._entry.is_symlink():
+            self._entry.rename(named)
 
     def __enter__(self) -> Self:
         return self
@@ -153,11 +166,13 @@ class _Results:
                 f"what was measured is in {self.folder}; "
                 f"`ldapslam report {self.folder}` reports it"
             )
-        elif not self._has_existed:
+            return
+        if not self._has_existed:
             shutil.rmtree(self.folder, ignore_errors=True)
-            if not self._is_named:
-                with contextlib.suppress(OSError):  # other runs are there
-                    RUNS_FOLDER.rmdir()
+        with contextlib.suppress(OSError):
+            if self._entry.is_symlink():
+                self._entry.unlink()
+            RUNS_FOLDER.rmdir()  # unless other runs are there
 
     def _has_load(self) -> bool:
         """Whether the store has a run that had begun."""
@@ -166,3 +181,10 @@ class _Results:
                 return any(run.t0_utc for run in store.runs())
         except LdapSlamError:
             return False
+
+
+def _seen_from(folder: Path, path: Path) -> Path:
+    """The target of a link: both may be moved together where the path is relative."""
+    if path.is_absolute():
+        return path
+    return Path(os.path.relpath(path, folder.resolve()))

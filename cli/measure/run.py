@@ -43,7 +43,8 @@ def _folder(path: Path) -> Path:
 
 out_option = option(
     "-o --out DIR",
-    f"Folder of the results; {RUNS_FOLDER}/RUN_ID when left out.",
+    f"Folder of the results, with a link in {RUNS_FOLDER}; {RUNS_FOLDER}/RUN_ID when "
+    "left out.",
     parse=_folder,
     type=FOLDER,
 )

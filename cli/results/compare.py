@@ -21,13 +21,12 @@ from ldapslam.reports.document import Table, column, table
 from ldapslam.reports.formats.text import render_table
 from ldapslam.reports.model import Summary
 from ldapslam.reports.summarise import summarise
+from ldapslam.results.study_folder import JOURNAL
 
 if TYPE_CHECKING:
     from ldapslam.studies.comparisons import LeftOut
 
 _LETTERS = 26
-#: In the folder of a study.
-_JOURNAL = "runs.jsonl"
 
 
 @click.command("compare", cls=OptionGroups)
@@ -63,7 +62,7 @@ def compare_command(
             f"two sides are needed to compare, got {len(sides)}",
             hint="`ldapslam list` shows the runs; runs joined by commas are one side",
         )
-    if all(os.path.isfile(os.path.join(side, _JOURNAL)) for side in sides):
+    if all(os.path.isfile(os.path.join(side, JOURNAL)) for side in sides):
         return _studies(sides, include_invalid=include_invalid, as_json=as_json)
     made = [
         Side(_name(number), _runs(runs, place)) for number, runs in enumerate(sides)

@@ -17,11 +17,14 @@ from ldapslam.cli.console import json_option, say
 from ldapslam.cli.options import FOLDER, RUNS_FOLDER, option
 from ldapslam.cli.outcome import make_folder, put_report
 from ldapslam.results.store import Store
+from ldapslam.results.study_folder import is_run_of_study
 
 if TYPE_CHECKING:
     from ldapslam.studies.history import Run
 
 _RESULT = "result.json"
+#: Parts of the path of a result in the folder of a study.
+_OF_A_STUDY = 3
 
 
 @click.command("history")
@@ -89,8 +92,10 @@ def _of_files(places: Sequence[Path], out: Path) -> Iterator[Run]:
                 hint=f"name a {_RESULT}, or a folder with some below it",
             )
         of_searches = 0
-        for path in sorted(place.rglob(_RESULT)) if place.is_dir() else [place]:
-            if _is_of_a_study(path, place):
+        for path in _results_in(place) if place.is_dir() else [place]:
+            # a study that is itself named is to be seen
+            is_below = len(path.relative_to(place).parts) > _OF_A_STUDY
+            if is_below and is_run_of_study(path.parent):
                 of_searches += 1
                 continue
             try:
@@ -110,14 +115,10 @@ def _of_files(places: Sequence[Path], out: Path) -> Iterator[Run]:
             )
 
 
-def _is_of_a_study(result: Path, place: Path) -> bool:
-    """Whether a study or a search below the place has made this run, as one of many."""
-    from ldapslam.studies.runner import JOURNAL, RUNS
-
-    if len(parts := result.relative_to(place).parts) < 4:
-        return False
-    study = result.parents[2]
-    return parts[-3] == RUNS and (study / JOURNAL).exists()
+def _results_in(folder: Path) -> list[Path]:
+    """Each once; those of runs whose results went elsewhere are behind links."""
+    found = (*folder.rglob(_RESULT), *folder.glob(f"*/{_RESULT}"))
+    return sorted({path.resolve(): path for path in found}.values())
 
 
 def _of_store(url: str) -> Iterator[Run]:

@@ -84,7 +84,8 @@ def verify_command(
 def _runs_of(folder: Path) -> list[tuple[str, str | None]] | None:
     """The runs of a study, a search or a gate, each with its store, or in a folder of
     its own; None: it is the folder of none of these."""
-    from ldapslam.studies.runner import JOURNAL, RUNS, journal_in
+    from ldapslam.results.study_folder import JOURNAL, RUNS
+    from ldapslam.studies.runner import journal_in
 
     judged: list[tuple[str, str | None]]
     if (folder / _GATE_FILE).is_file():

@@ -17,7 +17,9 @@ from ldapslam.base.errors import (
 )
 from ldapslam.cli.console import Invocation
 from ldapslam.cli.main import cli
+from ldapslam.cli.measure.local_run import _Results
 from ldapslam.results.store import FOLDER_STORE, Store
+from ldapslam.results.study_folder import JOURNAL, RUNS
 from support.store import Scenario, fill, run_record
 
 SMALL = Scenario(measure_s=2, searches_per_s=20)
@@ -222,3 +224,36 @@ def test_where_there_is_no_display_the_path_is_all(
     assert opened == []
     assert result.stdout.endswith("report.html\n")
     assert "no display" in result.stderr
+
+
+def test_a_run_whose_results_went_elsewhere_is_the_latest_of_this_folder(
+    folder: Path,
+) -> None:
+    last = "20260301-140000-dddddd"
+    results = _Results(Path("elsewhere"))
+    with Store.open(results.folder / FOLDER_STORE) as store:
+        scenario = replace(SMALL, run={"state": "finished", "run_id": last})
+        store.create_run(run_record(scenario))
+    listed = [one["run_id"] for one in json.loads(ended("list", "--json").stdout)]
+    assert listed[0] == last  # also while it goes
+    results.keep(last)
+    assert reported("latest")[0] == last
+    assert Path("elsewhere/result.json").is_file()
+    (folder / "elsewhere").rename(folder / "moved")
+    assert reported("latest")[0] == SECOND
+
+
+def test_a_run_that_did_not_begin_leaves_neither_folder_nor_link(folder: Path) -> None:
+    before = sorted(folder.rglob("*"))
+    with _Results(folder / "elsewhere") as results:
+        assert results.folder.is_dir()
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_a_run_of_a_study_is_the_studys(folder: Path) -> None:
+    study = folder / "study"
+    (study / RUNS).mkdir(parents=True)
+    (study / JOURNAL).touch()
+    before = sorted((folder / "ldapslam-runs").iterdir())
+    _Results(study / RUNS / "0001").keep("20260301-140000-dddddd")
+    assert sorted((folder / "ldapslam-runs").iterdir()) == before
