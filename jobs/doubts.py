@@ -4,6 +4,7 @@ Pure."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -130,9 +131,6 @@ def unsupported_thresholds(
     """A warning for each threshold on a percentile that will have too few values, and
     so fails. The requests of open loops and of counts are known beforehand; with
     `expected`, of stream and operation, those alone are looked at."""
-    measure = measure_span(job.run)
-    measured_ns = measure.end_ns - measure.start_ns
-    share = min(1.0, job.run.interval_ns / measured_ns)
     if expected is None:
         requests = {
             (stream.name, name): most
@@ -142,28 +140,47 @@ def unsupported_thresholds(
         comes = "are planned"
     else:
         requests, comes = dict(expected), "are expected by the times of the samples"
+    for threshold in percentile_thresholds(job):
+        yield from unsupported(job, threshold, requests, comes)
+
+
+def percentile_thresholds(job: Job) -> Iterator[Threshold]:
     for threshold in map(parse_criterion, job.thresholds):
-        if not isinstance(threshold, Threshold):
-            continue
-        p = PERCENTILES.get(threshold.statistic or "")
-        if p is None or threshold.metric not in TIME_METRICS:
-            continue
-        for (stream_name, name), most in requests.items():
-            if threshold.hold_ns:
-                most *= share
-            if threshold.matches(stream_name, name) and most < samples_needed(p):
-                yield _text(threshold, f"{stream_name}.{name}", most, p, comes)
+        if isinstance(threshold, Threshold) and threshold.metric in TIME_METRICS:
+            if threshold.statistic in PERCENTILES:
+                yield threshold
 
 
-def _text(threshold: Threshold, of: str, most: float, p: float, comes: str) -> str:
-    where, remedy = f" {comes}", "measure for longer"
+def unsupported(
+    job: Job,
+    threshold: Threshold,
+    requests: Mapping[tuple[str, str], float],
+    comes: str,
+) -> Iterator[str]:
+    """A warning for each of the operations that has too few requests for a threshold on
+    a percentile; `comes` says how so many come."""
+    p = PERCENTILES[threshold.statistic or ""]
+    measure = measure_span(job.run)
+    length_ns, field = measure.end_ns - measure.start_ns, "run.duration"
+    share = 1.0
     if threshold.hold_ns:
-        where, remedy = " come in an interval", "make `run.interval` longer"
-    return (
-        f"threshold {threshold.expression!r} may be uncertain: "
-        f"p{p:g} needs {samples_needed(p):,} requests, and about {most:,.0f} of {of}"
-        f"{where}; {remedy}, or take a lower percentile"
-    )
+        share = min(1.0, job.run.interval_ns / length_ns)
+        length_ns, field = job.run.interval_ns, "run.interval"
+        comes = "come in an interval"
+    counts = {stream.name for stream in job.streams if stream.count}
+    for (stream, name), planned in requests.items():
+        most = planned * share
+        if not threshold.matches(stream, name) or most >= samples_needed(p):
+            continue
+        longer_s = math.ceil(length_ns * samples_needed(p) / max(most, 1) / NS_PER_S)
+        remedy = f"--set {field}={longer_s}s"
+        if stream in counts:
+            remedy = f"a larger `count` of {stream}"
+        yield (
+            f"threshold {threshold.expression!r} may be uncertain: p{p:g} needs "
+            f"{samples_needed(p):,} requests, and about {most:,.0f} of {stream}.{name} "
+            f"{comes}; {remedy}, or a lower percentile, helps"
+        )
 
 
 def requests_per_session(stream: Stream) -> dict[str, float]:

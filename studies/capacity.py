@@ -20,17 +20,23 @@ be certified. Where that ends the search, what held is only a lower bound.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ldapslam.base.units import NS_PER_S
+from ldapslam.jobs.doubts import (
+    percentile_thresholds,
+    requests_per_session,
+    unsupported,
+)
 from ldapslam.jobs.model import Job, Stream
 from ldapslam.jobs.operations.sequence import sessions_of
 from ldapslam.jobs.plan import measure_span, planned_arrivals
 
 PASS, FAIL, INVALID = "PASS", "FAIL", "INVALID"
 
+_NS_PER_US = 1e3
 _GROWTH = 4.0
 #: A run that achieved less than this share of its load was overloaded.
 _OVERLOADED = 0.98
@@ -205,6 +211,31 @@ def rates_of(limits: Range, lowest: Job, highest: Job) -> Mapping[str, float]:
         ):
             return {}
     return rates
+
+
+def short_runs(job: Job) -> Iterator[str]:
+    """Warnings where runs of a closed loop may be too short for the objective: one that
+    just holds the limit of a percentile may have no more requests than the clients
+    make when each takes as long as the limit."""
+    measure = measure_span(job.run)
+    for threshold in percentile_thresholds(job):
+        limit_ns = threshold.limit * _NS_PER_US
+        for stream in job.streams:
+            closed = stream.load.closed
+            if (
+                closed is None
+                or stream.count
+                or not threshold.comparison.startswith("<")
+            ):
+                continue
+            shares = requests_per_session(stream)
+            session_ns = limit_ns * math.fsum(shares.values()) + closed.think_time_ns
+            sessions = closed.clients * (measure.end_ns - measure.start_ns) / session_ns
+            requests = {
+                (stream.name, name): sessions * share for name, share in shares.items()
+            }
+            comes = "come if each takes as long as the limit"
+            yield from unsupported(job, threshold, requests, comes)
 
 
 def _rate_per_s(job: Job, stream: Stream) -> float:

@@ -4,14 +4,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ldapslam.base.errors import ConfigError, ExitCode
-from ldapslam.base.units import parse_duration
+from ldapslam.base.fault import Fault, expected, unknown
+from ldapslam.base.units import NS_PER_S, parse_duration, parse_rate
 from ldapslam.cli.console import json_option, say
 from ldapslam.cli.measure.local_fleet import one_blas_thread
 from ldapslam.cli.options import (
@@ -25,6 +29,7 @@ from ldapslam.cli.outcome import EXIT_OF_VERDICT, put_report
 from ldapslam.cli.study.study import coordinator_option
 
 if TYPE_CHECKING:
+    from ldapslam.jobs.model import Job, Stream
     from ldapslam.studies.capacity import Found, Probe, Range
     from ldapslam.studies.runner import Ended, Journal
 
@@ -33,16 +38,13 @@ if TYPE_CHECKING:
 @job_argument
 @option(
     "--load NAME",
-    "The variable or field of the job that is the load, such as clients, or "
-    "streams.readers.load.open.rate.",
+    "The variable or field of the job that is the load, such as "
+    "streams.readers.load.open.rate; rate or clients is that of the job's only stream "
+    "with such a load.",
     required=True,
 )
-@option(
-    "--from lowest N", "The lowest load.", type=click.IntRange(min=1), required=True
-)
-@option(
-    "--to highest N", "The highest load.", type=click.IntRange(min=1), required=True
-)
+@option("--from lowest N|RATE", "The lowest load: 16, or 50/s.", required=True)
+@option("--to highest N|RATE", "The highest load.", required=True)
 @option(
     "--objective objectives THRESHOLD",
     "What must hold, such as 'search.p99 < 10ms and errors < 1%'; "
@@ -72,8 +74,8 @@ if TYPE_CHECKING:
 def capacity_command(
     job_file: Path,
     load: str,
-    lowest: int,
-    highest: int,
+    lowest: str,
+    highest: str,
     objectives: tuple[str, ...],
     precision: float,
     confirm_ns: int | None,
@@ -86,28 +88,32 @@ def capacity_command(
 
     The load is raised until a run does not hold, the gap is narrowed, and the highest
     load that held is confirmed by a longer run. Every run has a folder with its report.
-    Loads are whole numbers.
+    Loads are whole numbers, those of rates per second.
     """
     # runs are forked from here: no threads before them
     with one_blas_thread():
+        from ldapslam.jobs.doubts import doubts
         from ldapslam.jobs.load import load_job
-        from ldapslam.studies.capacity import Range, rates_of
+        from ldapslam.studies.capacity import Range, rates_of, short_runs
         from ldapslam.studies.runner import alone_in
 
-    if lowest >= highest:
-        raise ConfigError(
-            f"expected --from below --to, got {lowest} and {highest}",
-            hint="such as --from 1 --to 1000",
-        )
     if thresholds := [one for text in objectives for one in text.split(" and ")]:
         overrides = (*overrides, f"thresholds={json.dumps(thresholds)}")
     with one_blas_thread():
+        raised = _load(load, job_file, overrides)
+        bounds = _bounds(raised, {"--from": lowest, "--to": highest})
         job, at_highest = (
-            load_job(job_file, (*overrides, _set(load, one)))
-            for one in (lowest, highest)
+            load_job(job_file, (*overrides, raised.override(one))) for one in bounds
         )
-    limits = Range(lowest, highest, precision)
+    limits = Range(*bounds, precision)
     rates = rates_of(limits, job, at_highest)
+    if "/" in lowest + highest and not raised.is_per_s(rates):
+        raise ConfigError(
+            f"{load!r} is no rate per second, got --from {lowest} --to {highest}",
+            hint="write numbers without a unit",
+        )
+    for doubt in (*doubts(job), *short_runs(job)):
+        say(f"warning: at {raised.name}={bounds[0]}: {doubt}")
     confirm_ns = confirm_ns or 3 * job.run.duration_ns
     folder = out or RUNS_FOLDER / f"capacity-{job.name}"
     with alone_in(folder):
@@ -116,7 +122,8 @@ def capacity_command(
             folder,
             limits,
             rates,
-            {"load": load, "overrides": overrides, "confirm_ns": confirm_ns},
+            {"load": raised.name, "overrides": overrides, "confirm_ns": confirm_ns},
+            raised,
             coordinator,
             job.canonical_hash(),
         )
@@ -133,7 +140,7 @@ def capacity_command(
         Tried(probe, ended.folder, journal.result(ended) or {})
         for probe, ended in zip(made, _with_result(journal), strict=True)
     ]
-    answer = CapacityAnswer(job.name, load, job.thresholds, found, runs)
+    answer = CapacityAnswer(job.name, raised.name, job.thresholds, found, runs)
     files = write_capacity(answer, folder)
     put_report(
         capacity_document(answer), capacity_json(answer) if as_json else None, files
@@ -141,14 +148,84 @@ def capacity_command(
     return EXIT_OF_VERDICT[found.verdict]
 
 
-def _set(load: str, value: float) -> str:
-    """The override that sets the load; a rate is a number per second."""
-    from ldapslam.jobs.reading.variables import override_of
+@dataclass(frozen=True)
+class _Load:
+    """What of the job is raised: a variable, or the path of a field."""
 
-    number = f"{value:.0f}"
-    if "." not in load:
-        return override_of(load, number)
-    return f"{load}={number}/s" if load.endswith("rate") else f"{load}={number}"
+    name: str
+    #: Its value is a rate with its unit, not a number.
+    is_rate: bool
+
+    def override(self, value: float) -> str:
+        from ldapslam.jobs.reading.variables import override_of
+
+        text = f"{value:.0f}/s" if self.is_rate else f"{value:.0f}"
+        return (
+            f"{self.name}={text}" if "." in self.name else override_of(self.name, text)
+        )
+
+    def is_per_s(self, rates: Mapping[str, float]) -> bool:
+        """Whether a load of 1 is one arrival a second: `${rate}/s` has the unit."""
+        per_load = math.fsum(rates.values())
+        return self.is_rate or math.isclose(per_load, 1, rel_tol=1e-6)
+
+
+def _load(name: str, job_file: Path, overrides: Sequence[str]) -> _Load:
+    """What --load names: a field, a variable, or the load of the only stream."""
+    from ldapslam.jobs.load import load_job, variable_values
+
+    if "." in name:
+        return _Load(name, name.endswith(("rate", "ramp_to")))
+    values = variable_values(job_file, overrides)
+    if name in values:
+        return _Load(name, "/" in str(values[name]))
+    fields = {
+        kind: [f"streams.{one.name}.load.{loop}.{kind}" for one in streams]
+        for kind, loop, streams in _kinds_of_load(load_job(job_file, overrides))
+    }
+    if len(found := fields.get(name, [])) == 1:
+        return _Load(found[0], name == "rate")
+    if found:
+        raise ConfigError(
+            f"--load {name}: {len(found)} streams have one",
+            hint=f"name one: {', '.join(found)}; or all by a variable of `vars`",
+        )
+    fault = unknown("variable", name, [*values, *(k for k in fields if fields[k])])
+    raise ConfigError(f"--load: {fault}", hint=fault.hint)
+
+
+def _kinds_of_load(job: Job) -> Sequence[tuple[str, str, Sequence[Stream]]]:
+    opened = [one for one in job.streams if one.load.open and one.load.open.rate]
+    closed = [one for one in job.streams if one.load.closed]
+    return ("rate", "open", opened), ("clients", "closed", closed)
+
+
+def _bounds(load: _Load, given: Mapping[str, str]) -> tuple[int, int]:
+    """The ends of the range; a rate has its unit."""
+    found = []
+    for option_name, text in given.items():
+        try:
+            found.append(_bound(load, text))
+        except Fault as fault:
+            raise ConfigError(f"{option_name}: {fault}", hint=fault.hint) from fault
+    lowest, highest = found
+    if lowest >= highest:
+        raise ConfigError(
+            f"expected --from below --to, got {' and '.join(given.values())}",
+            hint="such as --from 1 --to 1000",
+        )
+    return lowest, highest
+
+
+def _bound(load: _Load, text: str) -> int:
+    if load.is_rate or "/" in text:
+        rate = parse_rate(text)
+        if rate.events * NS_PER_S % rate.per_ns:
+            raise expected("a whole number per second", text, "such as 50/s")
+        return rate.events * NS_PER_S // rate.per_ns
+    if not re.fullmatch("[1-9][0-9]{0,8}", text):
+        raise expected("a whole number above zero", text, "such as 16; of a rate 50/s")
+    return int(text)
 
 
 def _search(
@@ -157,6 +234,7 @@ def _search(
     limits: Range,
     rates: Mapping[str, float],
     given: dict[str, Any],
+    raised: _Load,
     coordinator: str | None,
     job_hash: str,
 ) -> tuple[Journal, Found, list[Probe]]:
@@ -175,7 +253,7 @@ def _search(
     runner = Runner(journal, launch, say)
     made = [_probe(journal, one, rates) for one in _with_result(journal)]
     while not isinstance(wanted := next_probe(limits, made), Found):
-        changes = [*given["overrides"], _set(given["load"], wanted.load)]
+        changes = [*given["overrides"], raised.override(wanted.load)]
         if wanted.is_confirmation:
             changes.append(f"run.duration={given['confirm_ns']}ns")
         values = {"load": wanted.load, "confirms": wanted.is_confirmation}

@@ -42,6 +42,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.setattr("ldapslam.cli.runs._listens", lambda _: False)
     Path("good.yaml").write_text(JOB)
+    head, _, stream = JOB.replace(CLOSED, "{open: {rate: 50/s}}").partition("  - ")
+    Path("open.yaml").write_text(f"{head}  - {stream}")
+    two = f"{head}  - {stream}  - {stream.replace('readers', 'others')}"
+    Path("two.yaml").write_text(two)
     return tmp_path
 
 
@@ -229,6 +233,14 @@ COMMANDS = {
     f"submit good.yaml --every 6 {NO_COORDINATOR}": "write the unit: 6s, 6ms or 6us",
     f"health {NO_COORDINATOR} --timeout 5": "write the unit: 5s, 5ms or 5us",
     "store prune --keep-for 90": "the units are h, d and w",
+    "capacity good.yaml --load rate --from 5/s --to 9/s": "known variables: clients",
+    "capacity good.yaml --load user --from 5 --to 9": "known variables: clients",
+    "capacity good.yaml --load clients --from 5/s --to 9/s": "without a unit",
+    "capacity good.yaml --load clients --from 5 --to 9x": "such as 16; of a rate 50/s",
+    "capacity open.yaml --load rate --from 50 --to 60/s": "write the unit: 50/s",
+    "capacity open.yaml --load rate --from 90/m --to 60/s": "a whole number per second",
+    "capacity open.yaml --load rate --from 6/s --to 5/s": "expected --from below --to",
+    "capacity two.yaml --load rate --from 5/s --to 9/s": "streams.others.load.open",
     # changes of a job
     "check good.yaml --offline --set duration=5s": "--set run.duration=…",
     "check good.yaml --offline --set run.durration=5s": "did you mean 'duration'?",

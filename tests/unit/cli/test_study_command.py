@@ -10,6 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from ldapslam.cli.study.capacity import _bounds, _load
+from ldapslam.jobs.load import load_job
+from ldapslam.studies.capacity import Range, rates_of
+
 JOB = """\
 job: one
 vars: {clients: 1}
@@ -21,6 +25,10 @@ streams:
     load: {closed: {clients: "${clients}"}}
     operations: [{search: {base: "dc=example,dc=com"}}]
 """
+CLOSED = '{closed: {clients: "${clients}"}}'
+OPEN = "{open: {rate: "
+FIELD = "streams.readers.load.closed.clients="
+RATE = "streams.readers.load.open.rate="
 PROGRAM = """
 import sys
 from ldapslam.base.process import has_threads
@@ -57,3 +65,42 @@ def test_there_are_no_threads_before_the_first_run(
         timeout=120,
     )
     assert done.stdout.splitlines()[-1:] == [f"{code} False"], done.stderr
+
+
+@pytest.mark.parametrize(
+    ("value", "in_stream", "load", "given", "override"),
+    [
+        ("1", CLOSED, "clients", ("1", "9"), 'vars.clients="9"'),
+        ("1", CLOSED.replace('"${clients}"', "3"), "clients", ("1", "9"), FIELD + "9"),
+        ("1", OPEN + '"${clients}/s"}}', "clients", ("5/s", "9/s"), 'vars.clients="9"'),
+        (
+            "5/s",
+            OPEN + '"${clients}"}}',
+            "clients",
+            ("1/s", "9/s"),
+            'vars.clients="9/s"',
+        ),
+        ("1", OPEN + "5/s}}", "rate", ("1/s", "9/s"), RATE + "9/s"),
+        ("1", OPEN + "5/s}}", RATE[:-1], ("60/m", "9/s"), RATE + "9/s"),
+    ],
+)
+def test_the_load_is_a_variable_or_a_field_and_a_rate_has_its_unit(
+    value: str,
+    in_stream: str,
+    load: str,
+    given: tuple[str, str],
+    override: str,
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "job.yaml"
+    variable = "clients" if "${clients}" in in_stream else "other"
+    text = JOB.replace("{clients: 1}", f"{{{variable}: {value}}}")
+    path.write_text(text.replace(CLOSED, in_stream))
+    raised = _load(load, path, ())
+    bounds = _bounds(raised, dict(zip(("--from", "--to"), given, strict=True)))
+    assert raised.override(bounds[1]) == override
+    rates = rates_of(
+        Range(*bounds),
+        *(load_job(path, (raised.override(one),)) for one in bounds),
+    )
+    assert ("/" in "".join(given)) <= raised.is_per_s(rates)

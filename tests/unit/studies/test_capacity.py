@@ -20,6 +20,7 @@ from ldapslam.studies.capacity import (
     achieved_load,
     next_probe,
     rates_of,
+    short_runs,
 )
 from ldapslam.studies.capacity_report import (
     CapacityAnswer,
@@ -342,3 +343,37 @@ def test_a_search_is_pass_where_its_limit_is_known(
     found: Found, verdict: str, is_lower_bound: bool
 ) -> None:
     assert (found.verdict, found.is_lower_bound) == (verdict, is_lower_bound)
+
+
+@pytest.mark.parametrize(
+    ("threshold", "duration", "said"),
+    [
+        # one client: 3 s / 10 ms
+        ("p99 < 10ms", "3s", "about 300 of readers.search come if each takes as long"),
+        ("p99 < 10ms", "3s", "--set run.duration=10s"),
+        ("p99 < 10ms", "10s", ""),
+        ("p99 < 3ms", "3s", ""),
+        ("p99 > 10ms", "3s", ""),
+        ("mean < 10ms", "3s", ""),
+    ],
+)
+def test_runs_of_a_closed_loop_that_may_be_too_short_for_a_percentile_are_told(
+    threshold: str, duration: str, said: str
+) -> None:
+    job = load_job_text(
+        f"""\
+job: short
+targets: {{server: "ldap://one"}}
+run: {{duration: {duration}}}
+thresholds: ["{threshold}"]
+streams:
+  - name: readers
+    target: server
+    load: {{closed: {{clients: 1}}}}
+    operations: [{{search: {{base: "dc=example,dc=com"}}}}]
+""",
+        file="short.yaml",
+        base=Path(),
+    )
+    assert bool(list(short_runs(job))) == bool(said)
+    assert said in "".join(short_runs(job))
