@@ -22,7 +22,10 @@ pytestmark = pytest.mark.long
 
 DIST = Path(__file__).resolve().parents[2] / "dist"
 #: What install.sh calls.
-TOOLS = ("sh", "dirname", "realpath", "sha256sum", "getconf", "sort", "head", "rm")
+TOOLS = (
+    *("sh", "dirname", "realpath", "sha256sum", "getconf", "sort", "head"),
+    *("readlink", "ln", "mv", "rm"),
+)
 #: A host of its own, which has its loopback alone.
 ALONE = ("unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
 

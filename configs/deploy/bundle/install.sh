@@ -5,7 +5,8 @@
 #     ./install.sh [FOLDER]
 #
 # FOLDER gets a virtual environment; left out, it is /opt/ldapslam. One that is there is
-# upgraded. PYTHON=/path/to/python@PYTHON@ names the Python.
+# upgraded: the new one takes its place when it is good, else the old one stays.
+# PYTHON=/path/to/python@PYTHON@ names the Python.
 set -eu
 
 fail() { # what, remedy
@@ -30,27 +31,47 @@ libc=$(getconf GNU_LIBC_VERSION 2>&1) || :
         "make a bundle on a host as old as this one"
 
 # a folder of something else would be mixed with it, and removed with it
-if [ ! -e "$folder/pyvenv.cfg" ]; then
+if [ -e "$folder/pyvenv.cfg" ]; then
+    [ -e "$folder/bin/ldapslam" ] || [ -L "$folder/current" ] ||
+        fail "$folder is a virtual environment without ldapslam" \
+            "name a folder that is empty or not there: ./install.sh FOLDER"
+elif [ ! -L "$folder/current" ]; then
     for one in "$folder"/* "$folder"/.[!.]*; do
-        [ ! -e "$one" ] || fail "$folder holds something that is not ldapslam's: $one" \
-            "name a folder that is empty or not there: ./install.sh FOLDER"
+        [ ! -e "$one" ] || [ "${one##*/}" = .venv-a ] ||
+            fail "$folder holds something that is not ldapslam's: $one" \
+                "name a folder that is empty or not there: ./install.sh FOLDER"
     done
-elif [ ! -x "$folder/bin/python@PYTHON@" ]; then
-    # venv leaves the links of another Python in place, which the host may have no more
-    [ -e "$folder/bin/ldapslam" ] ||
-        fail "$folder is a virtual environment of another Python, without ldapslam" \
-            "name a folder that is empty or not there: ./install.sh FOLDER"
-    rm -rf -- "$folder"/bin/python* "$folder"/lib/python*
 fi
 
+# The new one is made beside the one in use, which stays as it is unless all goes well.
+used=$(readlink "$folder/current" || :)
+new=.venv-a
+[ "$used" != "$new" ] || new=.venv-b
+trap 'rm -rf -- "$folder/$new"' EXIT
+trap 'exit 1' HUP INT TERM
+rm -rf -- "${folder:?}/$new"
+
 # pip is one of the wheels: Debian's Python has none without python3-venv
-"$python" -m venv --without-pip "$folder" ||
+"$python" -m venv --without-pip "$folder/$new" ||
     fail "no virtual environment in $folder" \
         "name a folder that you may write: ./install.sh FOLDER"
-"$folder/bin/python" "$(echo wheels/pip-*.whl)/pip" --isolated \
+"$folder/$new/bin/python" "$(echo wheels/pip-*.whl)/pip" --isolated \
     --disable-pip-version-check install --quiet --no-index --no-cache-dir --no-deps \
-    --force-reinstall wheels/*.whl
-"$folder/bin/python" -c 'import ldap, ldapslam.agent._engine' ||
-    fail "installed, but the engine cannot be loaded" \
+    wheels/*.whl ||
+    fail "the wheels cannot be installed" "is there room in $folder?"
+"$folder/$new/bin/python" -c 'import ldap, ldapslam.agent._engine' ||
+    fail "the engine cannot be loaded" \
         "the wheels that README.txt lists use this host's libldap: install its package"
+
+# one rename switches
+ln -s "$new" "$folder/$new/current"
+mv -T -- "$folder/$new/current" "$folder/current"
+trap - EXIT
+for one in bin include lib lib64 share pyvenv.cfg; do
+    [ -L "$folder/$one" ] && [ "$(readlink "$folder/$one")" = "current/$one" ] || {
+        rm -rf -- "${folder:?}/$one" # of an installation without `current`
+        ln -s "current/$one" "$folder/$one"
+    }
+done
+[ -z "$used" ] || rm -rf -- "${folder:?}/$used"
 echo "installed: $folder/bin/ldapslam" >&2

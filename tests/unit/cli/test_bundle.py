@@ -5,15 +5,19 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
+import zipfile
 from collections.abc import Callable
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
 
 from ldapslam.cli.serve.bundle import _glibc, _pack, _write_texts
+from ldapslam.cli.serve.installed_wheels import write_wheel
 from support.wheels import fake_distribution
 
 HERE = {
@@ -28,16 +32,19 @@ Installer = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture
 def installer(tmp_path: Path) -> Installer:
-    """install.sh in a folder without wheels, into ./installed."""
+    """install.sh of ./bundle, which has no wheels yet, into ./installed."""
+    bundle = tmp_path / "bundle"
+    bundle.mkdir()
 
     def run(
         folder: str = "installed", change: str = "", **values: str
     ) -> subprocess.CompletedProcess[str]:
-        _write_texts(tmp_path, {**HERE, **values})
+        (bundle / "SHA256SUMS").unlink(missing_ok=True)
+        _write_texts(bundle, {**HERE, **values})
         if change:
-            (tmp_path / change).write_text("changed")
+            (bundle / change).write_text("changed")
         return subprocess.run(
-            [tmp_path / "install.sh", folder],
+            [bundle / "install.sh", folder],
             cwd=tmp_path,
             env={**os.environ, "PYTHON": sys.executable},
             capture_output=True,
@@ -69,30 +76,108 @@ def test_what_cannot_work_is_refused_with_its_remedy(
     assert not (tmp_path / "installed").exists()
 
 
-def test_an_upgrade_may_be_for_another_python(
-    installer: Installer, tmp_path: Path
-) -> None:
-    """As after an upgrade of the host: the Python of the installation is gone."""
-    programs = tmp_path / "installed" / "bin"
-    packages = tmp_path / "installed" / "lib" / "python3.99"
-    for folder in (programs, packages):
-        folder.mkdir(parents=True)
-    (tmp_path / "installed" / "pyvenv.cfg").write_text("home = /none\n")
-    (tmp_path / "installed" / "agent.toml").write_text("the operator's")
-    (programs / "ldapslam").touch()
+#: A wheel's name -> its modules, and what they have.
+MODULES = {
+    "ldap": {"ldap.py": ""},
+    "ldapslam": {
+        "ldapslam/agent/_engine.py": "",
+        "ldapslam/start.py": "def start():\n    print('version', 1)\n",
+    },
+}
+
+
+def write_wheels(folder: Path, version: int) -> None:
+    """pip's, and stand-ins for the others."""
+    folder.mkdir(exist_ok=True)
+    write_wheel(distribution("pip"), folder)
+    for name, files in MODULES.items():
+        info = f"{name}-{version}.dist-info"
+        metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+        notes = {
+            "METADATA": metadata,
+            "WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+            "RECORD": "",
+            "entry_points.txt": "",
+        }
+        if name == "ldapslam":
+            script = "[console_scripts]\nldapslam = ldapslam.start:start\n"
+            notes["entry_points.txt"] = script
+        path = folder / f"{name}-{version}-py3-none-any.whl"
+        with zipfile.ZipFile(path, "w") as wheel:
+            for file, text in files.items():
+                wheel.writestr(file, text.replace("1)", f"{version})"))
+            for file, text in notes.items():
+                wheel.writestr(f"{info}/{file}", text)
+
+
+def said(program: Path) -> str:
+    return subprocess.run(
+        [program], capture_output=True, text=True, check=True, env={}, timeout=60
+    ).stdout
+
+
+@pytest.fixture
+def earlier(tmp_path: Path) -> Path:
+    """An installation of an install.sh that upgraded in place, of a Python that the
+    host has no more, and a file of the operator's."""
+    folder = tmp_path / "installed"
+    packages = folder / "lib" / "python3.99"
+    for one in (folder / "bin", packages):
+        one.mkdir(parents=True)
+    (folder / "pyvenv.cfg").write_text("home = /none\n")
+    (folder / "agent.toml").write_text("the operator's")
+    (folder / "bin" / "ldapslam").touch()
     for name, place in (("python3.99", "/none/python"), ("python", "python3.99")):
-        (programs / name).symlink_to(place)
-    installer()  # there are no wheels, so it gets no further
-    subprocess.run([programs / "python", "-c", ""], check=True)
-    assert not packages.exists()
-    assert (tmp_path / "installed" / "agent.toml").read_text() == "the operator's"
+        (folder / "bin" / name).symlink_to(place)
+    return folder
+
+
+def files_in(folder: Path) -> dict[Path, bytes]:
+    return {one: one.read_bytes() for one in folder.rglob("*") if one.is_file()}
+
+
+def test_an_upgrade_that_fails_leaves_what_was_installed(
+    installer: Installer, earlier: Path, tmp_path: Path
+) -> None:
+    before, wheels = files_in(earlier), tmp_path / "bundle" / "wheels"
+    assert "the wheels cannot be installed" in installer().stderr  # there are none
+    assert files_in(earlier) == before
+    write_wheels(wheels, 1)
+    ended = installer()
+    assert ended.returncode == 0, ended.stderr
+    before = files_in(earlier)
+    write_wheels(wheels, 2)
+    for one in (wheels).glob("ldap*-1-*"):
+        one.unlink()
+    (wheels / "ldap-2-py3-none-any.whl").write_text("of a full disk")
+    ended = installer()
+    assert ended.returncode == 1
+    assert "the wheels cannot be installed" in ended.stderr
+    assert files_in(earlier) == before
+    assert said(earlier / "bin" / "ldapslam") == "version 1\n"
+
+
+def test_an_upgrade_takes_the_place_of_what_was_installed(
+    installer: Installer, earlier: Path, tmp_path: Path
+) -> None:
+    wheels = tmp_path / "bundle" / "wheels"
+    for version in (1, 2, 3):
+        shutil.rmtree(wheels, ignore_errors=True)
+        write_wheels(wheels, version)
+        ended = installer()
+        assert ended.returncode == 0, ended.stderr
+        assert said(earlier / "bin" / "ldapslam") == f"version {version}\n"
+        subprocess.run([earlier / "bin" / "python", "-c", "import ldap"], check=True)
+    assert (earlier / "agent.toml").read_text() == "the operator's"
+    assert not (earlier / "lib" / "python3.99").exists()
+    assert [one.name for one in earlier.glob(".venv-*")] == [".venv-a"]
 
 
 @pytest.mark.parametrize(
     ("there", "message"),
     [
         (".profile", "holds something that is not ldapslam's: "),
-        ("pyvenv.cfg", "is a virtual environment of another Python, without ldapslam"),
+        ("pyvenv.cfg", "is a virtual environment without ldapslam"),
     ],
 )
 def test_a_folder_of_something_else_is_left_alone(
