@@ -52,7 +52,7 @@ _REMEDIES = {
     _NO_SUCH_OBJECT: "{what} is not there, or {who} may not see it: draw DNs that the "
     "directory has",
     49: "wrong passwords, or entries that do not exist: check the bind's `dn` and "
-    "`password`",
+    "`password`; no more of these binds were tried, as servers lock accounts",
     _INSUFFICIENT_ACCESS: "{who} may not do that: change the server's access rules, or "
     "`bind` as somebody else",
     53: "the server refuses: it may be read-only, ask for an index "

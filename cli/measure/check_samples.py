@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,13 +24,15 @@ from ldapslam.base.errors import ConfigError
 from ldapslam.base.files import state_folder
 from ldapslam.coordinator.runs.submission import new_run_id
 from ldapslam.jobs.operations.body import OperationPlan
-from ldapslam.jobs.plan import AgentPlan
+from ldapslam.jobs.plan import AgentPlan, StreamPlan
+from ldapslam.jobs.scripts import ScriptPlan
 from ldapslam.proto.fields import METRICS, OPERATION_COUNTERS
 from ldapslam.results.histogram import Histogram
 
 _START_LEAD_NS = 10_000_000
 #: The engine sees at each look whether all is sent.
 _LOOK_NS = 10_000_000
+_INVALID_CREDENTIALS = 49
 
 
 @dataclass
@@ -120,7 +122,50 @@ def _spool() -> Path:
 
 
 def sample(plan: AgentPlan) -> Samples:
-    """Send what a plan of jobs/sampling.py has. TargetError: no connection."""
+    """Send what a plan of jobs/sampling.py has. TargetError: no connection.
+
+    Binds go one after the other, and the first that is refused is the last of its kind
+    of session, on all servers: enough wrong passwords lock an account.
+    """
+    sent: list[tuple[AgentPlan, Sent]] = []
+    plain = tuple(one for one in plan.streams if not _binds(one))
+    if plain:
+        alone = replace(plan, streams=plain)
+        sent.append((alone, _send(alone)))
+    refused: set[tuple[ScriptPlan, ...]] = set()
+    for part in (one for one in plan.streams if _binds(one)):
+        sessions = len(part.scripts) * len(part.uris)
+        for number in range(part.total_operations // sessions):
+            if part.scripts in refused:
+                break
+            once = replace(part, total_operations=sessions)
+            alone = replace(plan, streams=(once,), seed=plan.seed + number)
+            sent.append((alone, _send(alone)))
+            if any(map(_is_refusal, sent[-1][1].rows)):
+                refused.add(part.scripts)
+    return Samples(
+        _met(plan, sent), next((one.left for _, one in sent if one.left), "")
+    )
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What the engine counted, and what is to be known of entries that are left."""
+
+    rows: list[dict[str, Any]]
+    left: str
+
+
+def _binds(part: StreamPlan) -> bool:
+    steps = (part.operations[step] for one in part.scripts for step, _ in one.steps)
+    return any(one.kind == "bind" for one in steps)
+
+
+def _is_refusal(row: dict[str, Any]) -> bool:
+    return _INVALID_CREDENTIALS in row["result_codes"]
+
+
+def _send(plan: AgentPlan) -> Sent:
     from ldapslam.agent._engine import Engine
 
     run_id = new_run_id(datetime.now(UTC))
@@ -136,7 +181,7 @@ def sample(plan: AgentPlan) -> Samples:
             engine.start(time.monotonic_ns() + _START_LEAD_NS)
             rows = _rows(engine)
         cleaned = ledgers.clean_up(lambda left: None).get("clean_up", {})
-    return Samples(_met(plan, rows), _left(cleaned, run_id))
+    return Sent(rows, _left(cleaned, run_id))
 
 
 def _left(cleaned: dict[str, Any], run_id: str) -> str:
@@ -156,7 +201,7 @@ def _rows(engine: Any) -> list[dict[str, Any]]:
     return rows
 
 
-def _met(plan: AgentPlan, rows: list[dict[str, Any]]) -> list[Met]:
+def _met(plan: AgentPlan, sent: list[tuple[AgentPlan, Sent]]) -> list[Met]:
     """In the order of the operations, and of the servers for each."""
     first = plan.streams[0]
     found = {
@@ -166,8 +211,8 @@ def _met(plan: AgentPlan, rows: list[dict[str, Any]]) -> list[Met]:
         for number, operation in enumerate(first.operations)
         for uri in dict.fromkeys(uri for part in plan.streams for uri in part.uris)
     }
-    for row in rows:
-        uris, number = plan.streams[row["stream"]].uris, row["operation"]
+    for part, row in ((part, row) for part, one in sent for row in one.rows):
+        uris, number = part.streams[row["stream"]].uris, row["operation"]
         # of several servers the first is number 1; 0 is what no connection had yet
         if len(uris) == 1 or row["server"] > 0:
             uri = uris[max(0, row["server"] - 1)]

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +155,35 @@ def test_writes_are_rehearsed_and_change_nothing(trio: Lab, tmp_path: Path) -> N
     assert "the entry is not there" in warning
     assert found["delete"]["untried"] == "its entries are those that the run adds"
     assert found["after"]["untried"] == "it follows what was not done"
+
+
+def test_the_first_bind_that_is_refused_is_the_last_of_its_kind(
+    trio: Lab, tmp_path: Path
+) -> None:
+    """Whatever the job expects: servers count wrong passwords."""
+    document, (warning,) = check(
+        trio,
+        tmp_path,
+        f"""\
+- bind: {{dn: "uid=user.[0-9],{PEOPLE}", password: password}}
+- bind: {{dn: "uid=user.11,{PEOPLE}", password: wrong}}
+  name: wrong
+- bind: {{dn: "uid=user.12,{PEOPLE}", password: wrong}}
+  name: meant
+  expect: [invalidCredentials]
+""",
+        target="replica",
+        ends=ExitCode.FAIL,  # nothing of `wrong` succeeds
+    )
+    codes: dict[str, Counter[str]] = defaultdict(Counter)
+    for one in document["samples"]:
+        codes[one["operation"]].update(one["result_codes"])
+    assert codes == {
+        "bind": {"0": SAMPLES * len(trio.replicas)},
+        "wrong": {"49": 1},
+        "meant": {"49": 1},
+    }
+    assert "no more of these binds were tried, as servers lock accounts" in warning
 
 
 CONFIGURATION = """\
