@@ -9,25 +9,48 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 _SHOWN_CHARACTERS = 60
 
-#: What others call it -> our word.
-SAME_AS = {
-    "avg": "mean",
-    "average": "mean",
-    "base_object": "base",
-    "latency": "response_time",
-    "median": "p50",
-    "onelevel": "one",
-    "single": "one",
-    "subtree": "sub",
-    "threads": "clients",
-    "users": "clients",
-    "vus": "clients",
+#: What others call it -> our words, of which a place has one.
+_SAME_AS = {
+    "attributes": ("entry",),
+    "avg": ("mean",),
+    "average": ("mean",),
+    "base_object": ("base",),
+    "bind_dn": ("dn",),
+    "binddn": ("dn",),
+    "ca": ("ca_file",),
+    "cacert": ("ca_file",),
+    "connections": ("clients",),
+    "duration": ("for",),
+    "error_rate": ("errors",),
+    "failures": ("errors",),
+    "host": ("targets",),
+    "hosts": ("targets",),
+    "insecure": ("verify",),
+    "latency": ("response_time",),
+    "median": ("p50",),
+    "onelevel": ("one",),
+    "qps": ("throughput",),
+    "rps": ("throughput",),
+    "server": ("targets",),
+    "servers": ("targets",),
+    "single": ("one",),
+    "subtree": ("sub",),
+    "target": ("targets", "ramp_to"),
+    "threads": ("clients",),
+    "tps": ("throughput",),
+    "uri": ("targets",),
+    "uris": ("targets",),
+    "url": ("targets",),
+    "user": ("dn",),
+    "username": ("dn",),
+    "users": ("clients",),
+    "vus": ("clients",),
 }
 
 
@@ -114,14 +137,20 @@ def got(value: Any) -> str:
     return text
 
 
+def our_word(word: str, known: Collection[str]) -> str | None:
+    """What a word of others is here, among those that are known."""
+    meant = _SAME_AS.get(word.lower(), ())
+    return next((one for one in meant if one in known), None)
+
+
 def did_you_mean(word: str, known: Iterable[str], noun: str = "keys") -> str:
     """A hint with the nearest known word, or with all of them."""
     words = sorted(known)
     if not words:
         return f"there are no {noun} here: leave it out"
     folded = {other.lower().replace("-", "_"): other for other in words}
-    if SAME_AS.get(word.lower()) in words:
-        return f"did you mean {SAME_AS[word.lower()]!r}?"
+    if (meant := our_word(word, words)) is not None:
+        return f"did you mean {meant!r}?"
     close = difflib.get_close_matches(
         word.lower().replace("-", "_"), folded, n=1, cutoff=0.6
     )

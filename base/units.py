@@ -108,6 +108,9 @@ def parse_duration(value: Any) -> int:
             hint = "a duration cannot be negative"
         elif re.fullmatch(r"[\d.]+", text):
             hint = f"write the unit: {text}s, {text}ms or {text}us"
+        elif clock := re.fullmatch(r"(?:(\d+):)?(\d+):(\d\d)", text):
+            hours = f"{clock[1]}h" if clock[1] else ""
+            hint = f"write {hours}{clock[2]}m{clock[3]}s"
         elif spelt := re.fullmatch(rf"({_NUMBER}) ?([a-z]+)", text.lower()):
             unit = _SPELT.get(spelt[2], spelt[2])
             if unit in DURATION_UNITS:

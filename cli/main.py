@@ -299,6 +299,10 @@ def _run(arguments: Sequence[str] | None) -> int:
             if written is not None:
                 what = f"{error.message} Here: {written}"
                 error = click.UsageError(what, error.ctx)
+        if isinstance(error, click.MissingParameter) and error.param is not None:
+            about = getattr(error.param, "help", None) or ""
+            what = f"{error.format_message()} {about}".rstrip()
+            error = click.UsageError(what, error.ctx)
         error.show()
         return ExitCode.USAGE
     except click.Abort:

@@ -25,10 +25,14 @@ from ldapslam.jobs.plan import measure_span, planned_arrivals
 
 #: What other tools draw a value by, what it is there, and how it is written here.
 _FOREIGN = (
+    (
+        r"(?<![A-Za-z])\$\{?[A-Za-z_]\w*\}?",
+        "a variable",
+        "[name], or give the job `vars`",
+    ),
     (r"\{[\w.:,-]*\}", "a placeholder of OpenDJ's tools", "[0-999]"),
     (r"<[A-Za-z]\w*(?::[\w.:,-]*)?>", "a tag of MakeLDIF", "[0-999]"),
     (r"%0?\d*[dsu]\b", "a format of printf", "[0-999%000]"),
-    (r"(?<![A-Za-z])\$\{?[A-Za-z_]\w*\}?", "a variable of the shell", "[name]"),
     (r"X{3,}", "a random number of ldclt", "[0-999%000]"),
 )
 _PLACEHOLDER = re.compile(r"\[\[|\]\]|\[[^\]]*\]")

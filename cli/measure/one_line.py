@@ -130,6 +130,11 @@ def _modify(op: _Operation) -> None:
     """The changes in the order of the job file's keys."""
     given = op.given
     op.set("dn", "-e", given["entry"])
+    for text in given["attributes"]:
+        if "=" in text:
+            raise click.UsageError(
+                f"-a is a name, whose value is --value: write --replace {text!r}"
+            )
     replaced = [(name, given["value"]) for name in _names(given["attributes"])]
     replaced += [_pair("--replace", text) for text in given["replace"]]
     increments = [_pair("--increment", text) for text in given["increment"]]

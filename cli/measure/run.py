@@ -31,12 +31,12 @@ agents_option = option(
 
 
 def _folder(path: Path) -> Path:
-    kind, _, name = str(path).partition("=")
-    if name and kind in ("csv", "json"):
+    kind, _, value = str(path).partition("=")
+    if value and "/" not in kind:
         raise Fault(
             f"expected a folder, got {got(str(path))}",
-            f"leave it out, or name a folder: {kind} is among what it gets; --json "
-            "prints result.json",
+            "leave it out, or name a folder, which gets result.json and CSV files; "
+            f"--json prints result.json; ./{path} is a folder of that name",
         )
     return path
 

@@ -53,9 +53,11 @@ class Secret(Section):
 def _no_literal(value: Any) -> Any:
     if isinstance(value, (str, int, float)):
         # The value itself stays out of the message: it may be a real password.
+        variable = re.fullmatch(r"\$\{?(\w+)\}?", str(value), re.ASCII)
         raise Fault(
             "expected a reference to the password, got a literal",
-            "write {env: NAME} or {file: /absolute/path}",
+            f"write {{env: {variable[1] if variable else 'NAME'}}} or "
+            "{file: /absolute/path}",
         )
     return value
 

@@ -195,7 +195,9 @@ class Section(BaseModel):
             )
             # Without any, an unknown key is likely the one that is meant.
             if given:
-                yield (), Fault(reason, "keep one")
+                is_item = cls.choice_noun != "key"
+                more = ", or give each an item, with a dash, of its own" * is_item
+                yield (), Fault(reason, f"keep one{more}")
             elif has_known_keys:
                 yield (), Fault(reason, f"add {one_of(cls.exactly_one)}")
         for key, other in cls.needs.items() if len(given) < 2 else ():

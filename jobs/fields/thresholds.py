@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ldapslam.base import units
-from ldapslam.base.fault import SAME_AS, Fault, did_you_mean, got
+from ldapslam.base.fault import Fault, did_you_mean, got, our_word
 
 TIME_METRICS = (
     "response_time",
@@ -243,9 +243,13 @@ def parts_of(text: str) -> tuple[str, str, str]:
     if match is None:
         raise wrong(text, "it has no comparison")
     about, comparison, value = match.groups()
+    if re.search(" (and|&&) .*[<>]", value):
+        raise wrong(text, "it has two comparisons", "write each as an item of the list")
     if comparison not in COMPARISONS:
         meant = comparison[::-1]
         hint = f"write {meant}" if meant in COMPARISONS else _known(COMPARISONS)
+        if comparison in ("=", "=="):
+            hint = f"write <= {value}, or >= {value}"
         raise wrong(text, f"unknown comparison {comparison!r}", hint)
     return about, comparison, value
 
@@ -347,7 +351,7 @@ def _whole(text: str) -> list[str]:
         tail = [names.pop()]
     if names and names[-1] in METRICS:
         tail.insert(0, names.pop())
-    elif tail and not any(SAME_AS.get(name) in METRICS for name in names):
+    elif tail and not any(our_word(name, METRICS) for name in names):
         tail.insert(0, "response_time")
     elif len(parts) > 2:
         return parts
@@ -366,16 +370,17 @@ def _whole(text: str) -> list[str]:
 def _statistic_meant(word: str, statistics: tuple[str, ...]) -> str:
     """A hint. No other percentile is near enough to be meant."""
     bare = re.sub("[()]", "", word)
-    meant = SAME_AS.get(bare, bare)
-    return f"did you mean {meant!r}?" if meant in statistics else _known(statistics)
+    meant = bare if bare in statistics else our_word(bare, statistics)
+    return f"did you mean {meant!r}?" if meant else _known(statistics)
 
 
 def _in_our_words(parts: list[str]) -> str | None:
     """A hint, where a word of other tools stands for a metric or a statistic."""
-    parts = [re.sub(r"^p\((\d+)\)$", r"p\1", part) for part in parts]
+    parts = [re.sub(r"^(?:p\((\d+)\)|(\d+)th)$", r"p\1\2", part) for part in parts]
     if parts[-1] in STATISTICS:
         return f"write {parts[-1]!r}"
-    meant = [SAME_AS.get(part, part) for part in parts]
+    known = (*METRICS, *STATISTICS)
+    meant = [our_word(part, known) or part for part in parts]
     if meant != parts and (meant[0] in METRICS or meant[-1] in STATISTICS):
         return f"write {'.'.join(meant)!r}"
     return None

@@ -19,12 +19,12 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from ldapslam.base.fault import (
-    SAME_AS,
     Fault,
     did_you_mean,
     expected,
     got,
     one_of,
+    our_word,
     unknown,
 )
 from ldapslam.jobs.fields.context import Reading
@@ -87,8 +87,9 @@ def _fault(kind: str, value: Any, context: Mapping[str, Any], message: str) -> F
     hint: str | None = None
     if kind == "literal_error":
         words = context["expected"].replace("'", "").lower()
-        meant = SAME_AS.get(value.lower()) if isinstance(value, str) else None
-        hint = f"write {meant}" if meant and meant in words.split() else None
+        known = re.findall(r"\w+", words)
+        meant = our_word(value, known) if isinstance(value, str) else None
+        hint = f"write {meant}" if meant else None
         return expected(words.removesuffix(" "), value, hint)
     if kind == "string_pattern_mismatch":
         hint = "letters, digits, - and _, beginning with a letter or digit; at most 64"
@@ -121,11 +122,15 @@ def _unknown_key(path: Path, value: Any, root: type[Section]) -> Fault:
             "quote a DN within { }, where a comma ends a value that is not quoted",
         )
     fault = unknown("key", key, known)
-    if section and (meant := SAME_AS.get(key.lower(), key)) not in known:
-        if inner := _key_below(section, meant):
+    if section and our_word(key, known) is None:
+        above = _section_at(path[:-2], root) if len(path) > 2 else None
+        if found := _key_below(section, key):
+            inner, meant = found
             fault.hint = f"it is a key of `{inner}`: {inner}: {{{meant}: …}}"
             if len(path) == 1:
                 fault.hint += f", or --set {inner}.{meant}=…"
+        elif above and field_of(above, key):
+            fault.hint = f"it is a key of what is above: beside `{path[-2]}`, not in it"
         elif section.attributes_key:
             holder = section.attributes_key
             fault.hint = (
@@ -135,12 +140,13 @@ def _unknown_key(path: Path, value: Any, root: type[Section]) -> Fault:
     return fault
 
 
-def _key_below(section: type[Section], key: str) -> str | None:
-    """The first section below this one that has the key."""
-    for name, info in fields_of(section):
-        inner = section_in(info.annotation)
-        if inner and key in keys_of(inner):
-            return name
+def _key_below(section: type[Section], key: str) -> tuple[str, str] | None:
+    """The first section below this one that has the key, and the key."""
+    inner = [(name, section_in(info.annotation)) for name, info in fields_of(section)]
+    for name, one in inner:
+        known = keys_of(one) if one else {}
+        if meant := key if key in known else our_word(key, known):
+            return name, meant
     return None
 
 

@@ -94,7 +94,10 @@ class _Parser:
             if self.masked[end] == ")":
                 return end
             if self.masked[end] == "(":
-                raise self.fault(end, "a '(' inside a value is written \\28")
+                why = "a '(' inside a value is written \\28"
+                if end == at:
+                    why = "'((' is not of a filter: write one '(', or (&(…)(…))"
+                raise self.fault(end, why)
         raise self.fault(len(self.masked), "a ')' is missing here")
 
     def item(self, item: str, at: int) -> Node:

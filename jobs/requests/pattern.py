@@ -417,7 +417,9 @@ def parse_placeholder(
             return numbers.make(_Found(shown, match, names, before))
     word = _WORD.match(body)
     if word is None:
-        raise Fault(f"expected a pattern, got {got(shown)}", _HINT)
+        bounds = re.fullmatch(r"(-?\d+) ?(?:\.\.|,|;) ?(-?\d+)", body)
+        hint = f"write [{bounds[1]}-{bounds[2]}]" if bounds else _HINT
+        raise Fault(f"expected a pattern, got {got(shown)}", hint)
     kind = _KINDS.get(word[0])
     if kind is None:
         raise _unknown(word[0], shown, names)

@@ -122,7 +122,8 @@ def test_json_makes_stdout_one_document(lab: Lab, tmp_path: Path) -> None:
     assert result["verdict"] == "PASS"
     assert "PASS  lookups" in ended.stderr  # for a log without stdout
     assert result == json.loads((tmp_path / "here" / "result.json").read_text())
-    assert not (tmp_path / "ldapslam-runs").exists()
+    link = tmp_path / "ldapslam-runs" / result["run_id"]
+    assert link.readlink() == Path("../here")
 
 
 def test_plain_progress_has_one_line_per_interval(lab: Lab, tmp_path: Path) -> None:

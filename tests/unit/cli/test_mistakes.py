@@ -187,6 +187,50 @@ JOB_FILES = {
         "it is a key of `run`: run: {duration: …}",
     ),
     "a study": ("study: x\naxes: {a: [1]}\n", "`ldapslam study job.yaml` runs it"),
+    "target for targets": (
+        changed("targets:", "target:"),
+        "unknown key 'target' hint: did you mean 'targets'?",
+    ),
+    "a server's key": (changed("targets:", "server:"), "did you mean 'targets'?"),
+    "k6's stages": (
+        changed(CLOSED, "{open: {stages: [{duration: 5s, target: 5/s}]}}"),
+        "did you mean 'ramp_to'?",
+    ),
+    "two operations in one item": (
+        changed(SEARCH, f"{SEARCH}\n        unbind: {{}}"),
+        "give each an item, with a dash, of its own",
+    ),
+    "a weight within the operation": (
+        changed("search: {", "search: {weight: 2, "),
+        "beside `search`, not in it",
+    ),
+    "a shell's variable for a password": (
+        JOB + 'bind: {dn: "cn=admin", password: "${LDAP_PW}"}\n',
+        "write {env: LDAP_PW}",
+    ),
+    "a user for a DN": (
+        JOB + 'bind: {user: "cn=admin", password: {env: A}}\n',
+        "did you mean 'dn'?",
+    ),
+    "curl's authority": (JOB + "tls: {cacert: x.pem}\n", "did you mean 'ca_file'?"),
+    "ldapsearch's long scope": (
+        changed('filter: "', 'scope: onelevel, filter: "'),
+        "write one",
+    ),
+    "two parentheses": (
+        changed("(uid=user.[0-9])", "((uid=user.[0-9]))"),
+        "write one '(', or (&(…)(…))",
+    ),
+    "a range with dots": (changed("[0-9]", "[0..9]"), "write [0-9]"),
+    "a time of a clock": (changed("1s", "1:30"), "write 1m30s"),
+    "requests per second": (JOB + "thresholds: ['rps > 5/s']\n", "write 'throughput'"),
+    "an error rate": (JOB + "thresholds: ['error_rate < 1%']\n", "write 'errors'"),
+    "a percentile in words": (JOB + "thresholds: ['95th < 5ms']\n", "write 'p95'"),
+    "equal to": (JOB + "thresholds: ['errors == 0%']\n", "write <= 0%"),
+    "two comparisons": (
+        JOB + "thresholds: ['p99 < 5ms and errors < 1%']\n",
+        "write each as an item of the list",
+    ),
     "an empty file": ("", "`ldapslam job describe` explains"),
 }
 
@@ -224,6 +268,9 @@ COMMANDS = {
     "run good.yaml -e users=5": "--var NAME=VALUE (k6)",
     "run good.yaml -v": "Here: `ldapslam -v run`",
     "search ds1 -b dc=x": "write ldap://ds1",
+    "search ldap://ds1": "'--base'. Where to search",
+    "search ldap://ds1 -b dc=x -o nettimeout=5": "./nettimeout=5 is a folder",
+    "modify ldap://ds1 -e cn=x -a description=y": "write --replace 'description=y'",
     # numbers
     "search ldap://ds1 -b dc=x -r 500": "-r: expected a rate such as '500/s' or",
     "search ldap://ds1 -b dc=x -d 30": "write the unit: 30s, 30ms or 30us",
@@ -315,6 +362,10 @@ def test_a_port_in_use(port_in_use: int, capsys: pytest.CaptureFixture[str]) -> 
 
 
 WARNINGS = {
+    "a variable without vars": (
+        changed("[0-9]", "${number}"),
+        "write a value pattern, such as [name], or give the job `vars`",
+    ),
     "OpenDJ's placeholder": (
         changed("[0-9]", "{}"),
         "write a value pattern, such as [0-999]",

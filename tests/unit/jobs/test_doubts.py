@@ -137,7 +137,7 @@ streams:
         ("(uid=user.<sequential:0>)", "'<sequential:0>'", "[0-999]"),
         ("(uid=user.%d)", "'%d'", "[0-999%000]"),
         ("(uid=user.%06d)", "'%06d'", "[0-999%000]"),
-        ("(uid=$USER)", "'$USER'", "[name]"),
+        ("(uid=$USER)", "'$USER'", "[name], or give the job `vars`"),
         ("(uid=user.XXXXX)", "'XXXXX'", "[0-999%000]"),
     ],
 )
