@@ -40,7 +40,9 @@ def check_uri(text: str) -> str:
     host_port = _HOST_PORT.fullmatch(rest)
     if host_port is None:
         hint = "host and port, such as ldap://ds1.example.com:389 or ldap://[::1]:389"
-        if "/" in rest or "?" in rest:
+        if "://" in rest:
+            hint = "each URI is an argument, or an item of the list, of its own"
+        elif "/" in rest or "?" in rest:
             hint = "give host and port only; the base DN belongs to the operation"
         raise expected(what, text, hint)
     if host_port[2] and not 1 <= int(host_port[2]) <= 65535:

@@ -9,6 +9,7 @@ itself where its run is, and so does the id of one in those folders.
 from __future__ import annotations
 
 import contextlib
+import difflib
 import functools
 import socket
 from collections.abc import Iterator
@@ -222,10 +223,13 @@ def folder_of(run: str, place: Place) -> Path | None:
         place.note_if_chosen()
         for _, folder in _local_runs():
             return folder
-    raise RunNotFound(run, hint=_where(place))
+    raise RunNotFound(run, hint=_where(run, place))
 
 
-def _where(place: Place) -> str:
+def _where(run: str, place: Place) -> str:
+    meant = difflib.get_close_matches(run, (LATEST, "last", "newest"), 1)
+    if meant and run != LATEST:
+        return f"did you mean `{LATEST}`?"
     other = (
         "" if place.local else f", and no coordinator listens at {place.coordinator}"
     )

@@ -93,7 +93,9 @@ def _local_tree(
 
 def check_uri(uri: str | None) -> None:
     """UsageError for what is not a URI."""
-    if uri is None or "://" not in uri:
+    if uri is None:
+        raise click.UsageError("give a URI too, such as ldap://ds1.example.com")
+    if "://" not in uri:
         raise click.UsageError(
             f"expected a URI such as ldap://ds1.example.com, got {got(uri)}"
         )

@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from ldapslam.base.errors import LdapSlamError
+from ldapslam.base.units import DURATION_UNITS
 from ldapslam.cli.composed_job import ComposedJob
 from ldapslam.cli.console import json_option
 from ldapslam.cli.measure.run import agents_option, out_option
@@ -54,9 +55,13 @@ def _uris(
 def check_uri(uri: str) -> None:
     """UsageError for a host that is written without a scheme."""
     if "://" not in uri:
-        remedy = f"write ldap://{uri}"
+        remedy = f"write ldap://{uri.rpartition(':/')[2].lstrip('/')}"
         if uri.startswith("("):
             remedy = f"write -f {uri!r} if it is a filter"
+        elif uri.removeprefix("/") in DURATION_UNITS:
+            remedy = "a number and its unit are one word"
+        elif uri.endswith((".yaml", ".yml")):
+            remedy = "`ldapslam run` takes a job file, and this command none"
         elif uri.isalpha():
             remedy += f", or -a {uri} where it is an attribute"
         raise click.UsageError(f"expected a URI, got {uri!r}: {remedy}")
