@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from ldapslam.base.errors import ExitCode
+from ldapslam.cli.foreign_options import _JOB_FIELDS
 from ldapslam.cli.main import cli, run
 from ldapslam.jobs.fields.sections import Section, field_of, sections_in
 from ldapslam.jobs.load import load_job, load_job_text
@@ -286,3 +287,13 @@ def test_each_key_for_those_who_come_from_other_tools_exists() -> None:
             assert len(path) == 2 or has_field(options, path[2:]), path
         else:
             assert has_field(Job, path), path
+
+
+def test_each_field_that_an_option_is_answered_with_exists() -> None:
+    answers = "\n".join(_JOB_FIELDS.values())
+    paths = re.findall(r"--set '?([\w.]+)=", answers)
+    assert len(paths) >= len(_JOB_FIELDS)
+    for path in (one.split(".") for one in paths):
+        if path[0] == "targets":
+            path = path[:1]
+        assert has_field(Job, [step for step in path if step != "NAME"]), path

@@ -159,6 +159,10 @@ def test_the_command_reads_the_results_below_a_folder(
         folder = tmp_path / "kept" / str(night)
         folder.mkdir(parents=True)
         (folder / "result.json").write_text(json.dumps(result(night, 1e3, 3e3)))
+    # one went elsewhere, and one is there twice
+    (tmp_path / "kept" / "0").rename(tmp_path / "elsewhere")
+    (tmp_path / "kept" / "0").symlink_to(Path("../elsewhere"))
+    (tmp_path / "kept" / "2-too").symlink_to(Path("2"))
     (tmp_path / "kept" / "1" / "report.html").touch()
     (tmp_path / "kept" / "result.json").write_text("[]")
     out = tmp_path / "pages"
