@@ -34,6 +34,8 @@ class Progress:
         )
         self._live: Live | None = None
         self._status = pb.RunStatus()
+        #: What the last event said, which the state need not say again.
+        self._told = ""
         self._figures: pb.IntervalFigures | None = None
         self._past = LastMinute()
 
@@ -62,6 +64,7 @@ class Progress:
                     say(interval_line(update.figures))
                 self._refresh()
             case "event":
+                self._told = update.event.text
                 self._line(f"{update.event.kind}: {update.event.text}")
 
     def _show_status(self, status: pb.RunStatus) -> None:
@@ -69,6 +72,8 @@ class Progress:
         self._status = status
         if is_news:
             detail = f": {status.state_detail}" if status.state_detail else ""
+            if self._told.endswith(detail):
+                detail = ""
             self._line(f"run {status.run_id} is {status.state}{detail}")
         self._refresh()
 

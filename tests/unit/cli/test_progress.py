@@ -127,3 +127,19 @@ def test_on_a_terminal_that_cannot_move_its_cursor_intervals_are_lines(
         for update in updates():
             progress.show(update)
     assert capsys.readouterr().err.splitlines() == [interval_line(figures())]
+
+
+def test_what_an_event_has_said_the_state_does_not_say_again() -> None:
+    out = io.StringIO()
+    with Progress(Console(file=out)) as progress:
+        for event, state in (("agent 'a': it is full", "failed"), ("other", "ended")):
+            told = pb.RunEvent(kind="agent_failed", text=event)
+            progress.show(pb.RunUpdate(event=told))
+            status = pb.RunStatus(run_id="r1", state=state, state_detail="it is full")
+            progress.show(pb.RunUpdate(status=status))
+    assert out.getvalue().splitlines() == [
+        "agent_failed: agent 'a': it is full",
+        "run r1 is failed",
+        "agent_failed: other",
+        "run r1 is ended: it is full",
+    ]
