@@ -640,6 +640,22 @@ class Job(Section):
             return any(one.host == role and one.processes for one in self.monitors)
         return any(getattr(one, kind) == role for one in self.monitors)
 
+    def identity(self, stream: Stream) -> str:
+        """Who a stream's connections are bound as."""
+        bind = stream.bind or self.bind
+        return bind.identity if bind else "anonymous"
+
+    def tls_text(self, stream: Stream) -> str:
+        """How a stream's connections are protected."""
+        tls, uris = stream.tls or self.tls, self.targets[stream.target]
+        schemes = {uri.partition(":")[0] for uri in uris}
+        if schemes == {"ldapi"}:
+            return "Unix socket"
+        if not tls.start_tls and "ldaps" not in schemes:
+            return "no TLS"
+        checked = "" if tls.verify else ", certificates not checked"
+        return f"{'StartTLS' if tls.start_tls else 'TLS'}{checked}"
+
     def identity_change(self, stream: Stream) -> str:
         """Requests that a stream makes as somebody else than whom it binds as, in
         words; empty without."""

@@ -16,7 +16,7 @@ import click
 from ldapslam.base.errors import ExitCode, LdapSlamError
 from ldapslam.cli.console import json_option, put_json
 from ldapslam.cli.measure import check_servers
-from ldapslam.cli.measure.check_plan import explain, identity, plan_document
+from ldapslam.cli.measure.check_plan import explain, plan_document
 from ldapslam.cli.measure.check_servers import Document, Faults
 from ldapslam.cli.measure.replay import explain_replays
 from ldapslam.cli.options import change_options, flag, job_argument, option
@@ -144,11 +144,18 @@ def _server_line(facts: Document) -> str:
     vendor = [facts.get("vendor_name"), facts.get("vendor_version")]
     server = " ".join(filter(None, vendor)) or version or "unknown"
     if not version:
-        server += ", version not readable: -D, or the job's `bind`, may read it"
+        server += f", version not readable: {_who_may_read(facts)}"
     line = f"{facts['uri']}: ready, as {who}, {transport}; server: {server}"
     if population := facts.get("population"):
         line += f"; population: all {population['sampled']:,} sampled entries are there"
     return line
+
+
+def _who_may_read(facts: Document) -> str:
+    """What to do about a version that is in none of the usual places."""
+    if who := facts.get("bind_dn"):
+        return f"{who} may read it neither in the root DSE nor in cn=Monitor"
+    return "-D, or the job's `bind`, may read it"
 
 
 def _sample(job: Job, each: int, write: bool, faults: Faults) -> list[Document]:
@@ -189,7 +196,7 @@ def _sample(job: Job, each: int, write: bool, faults: Faults) -> list[Document]:
         else:
             reasons = ", ".join(dict.fromkeys(why.values()))
             faults.put(f"\n{stream.name} has no samples: {reasons}")
-        found = findings(stream, met, identity(job, stream))
+        found = findings(stream, met, job.identity(stream))
         expected = expected_requests(job, stream, met)
         for warning in (*found, *unsupported_thresholds(job, expected)):
             faults.warn(warning)

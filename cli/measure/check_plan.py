@@ -63,19 +63,8 @@ def _stream_line(job: Job, stream: Stream) -> str:
     servers = ", ".join(job.targets[stream.target])
     count = f", {stream.count:,} in all" if stream.count else ""
     load = _load_text(job, stream)
-    who = identity(job, stream)
+    who = job.identity(stream)
     return f"stream {stream.name}: {operations} on {servers}, as {who}; {load}{count}"
-
-
-def identity(job: Job, stream: Stream) -> str:
-    """Who a stream's connections are bound as."""
-    bind = stream.bind or job.bind
-    if bind is None:
-        return "anonymous"
-    if bind.sasl is None:
-        return str(bind.dn)
-    parts = [f"SASL {bind.sasl.mechanism}", bind.sasl.authcid, bind.sasl.authzid]
-    return " ".join(filter(None, parts))
 
 
 def _load_text(job: Job, stream: Stream) -> str:
@@ -185,7 +174,7 @@ def plan_document(job: Job) -> dict[str, Any]:
             {
                 "name": stream.name,
                 "servers": list(job.targets[stream.target]),
-                "identity": identity(job, stream),
+                "identity": job.identity(stream),
                 "load": stream.load.model_dump(
                     mode="json", by_alias=True, exclude_none=True
                 ),

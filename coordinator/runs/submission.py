@@ -302,6 +302,7 @@ def _document(section: BaseModel) -> dict[str, Any]:
 
 def _stream(job: Job, stream: Stream, planned: StreamPlan) -> dict[str, Any]:
     change = job.identity_change(stream)
+    about = {request.name: request.step.body.about for request in stream.requests}
     compiled = {operation.name: operation for operation in planned.operations}
     #: Operation that begins a session -> its number in one.
     first: dict[str, int] = {}
@@ -317,8 +318,11 @@ def _stream(job: Job, stream: Stream, planned: StreamPlan) -> dict[str, Any]:
         "engine": planned.engine,
         # a replay may not send every operation
         "is_replay": planned.replay is not None,
+        "identity": job.identity(stream),
+        "tls": job.tls_text(stream),
         **({"identity_change": change} if change else {}),
         "model": planned.model,
+        "arrivals": stream.load.open.arrivals if stream.load.open else None,
         **_rates(job, stream, planned),
         # after the last phase nothing is due
         "profile": [
@@ -331,7 +335,12 @@ def _stream(job: Job, stream: Stream, planned: StreamPlan) -> dict[str, Any]:
         "start_ns": planned.start_ns,
         "end_ns": planned.end_ns or None,
         "operations": [
-            {"name": name, "kind": kind, **_operation(compiled.get(name), first)}
+            {
+                "name": name,
+                "kind": kind,
+                "about": about.get(name, ""),
+                **_operation(compiled.get(name), first),
+            }
             for name, kind in stream.request_names
         ],
     }

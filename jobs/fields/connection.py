@@ -110,6 +110,14 @@ class Bind(Section):
             )
 
     @property
+    def identity(self) -> str:
+        """The DN, or the SASL mechanism and its identities."""
+        if self.sasl is None:
+            return str(self.dn)
+        parts = [f"SASL {self.sasl.mechanism}", self.sasl.authcid, self.sasl.authzid]
+        return " ".join(filter(None, parts))
+
+    @property
     def secret(self) -> SecretRef | None:
         """Of either kind of bind; some SASL mechanisms have none."""
         password = self.sasl.password if self.sasl else self.password

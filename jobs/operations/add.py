@@ -381,6 +381,10 @@ class Add(OperationBody):
         elif "entry" in self.model_fields_set and not self.entry:
             raise Fault("expected attributes in `entry`, got none", "add objectClass")
 
+    @property
+    def about(self) -> str:
+        return self.dn or f"entries of {self.template} under {self.under}"
+
     def compile(self, scope: Scope, controls: Sequence[Node] = ()) -> OperationPlan:
         entry = self._composed(scope)
         request = add_request((variable(entry.dn),), entry.attributes)

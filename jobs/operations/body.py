@@ -92,6 +92,11 @@ class OperationBody(Section):
     #: Later steps of a session need what it has changed.
     is_needed_done: ClassVar[bool] = False
 
+    @property
+    def about(self) -> str:
+        """Which entries it is about, in the words of the job file, for reports."""
+        return ""
+
     def request(self, scope: Scope) -> Node:
         """The protocolOp."""
         raise NotImplementedError
@@ -143,6 +148,10 @@ class EntryBody(OperationBody):
     that no other session works on"""
     order: Order = "fifo"
     """which of the entries of `of`: the oldest, the newest or any"""
+
+    @property
+    def about(self) -> str:
+        return self.dn or f"entries of {self.of}"
 
     def request_for(self, entry: tuple[Node, ...], scope: Scope) -> Node:
         """The protocolOp on the entry of this DN."""

@@ -97,6 +97,10 @@ class BindOperation(OperationBody):
                 "a password belongs to a simple bind", "give `dn` too, or leave it out"
             )
 
+    @property
+    def about(self) -> str:
+        return f"SASL {self.sasl.mechanism}" if self.sasl else self.dn or "anonymous"
+
     def request(self, scope: Scope) -> Node:
         if self.sasl is not None:
             return _sasl(self.sasl.mechanism, _credentials(self.sasl, scope))

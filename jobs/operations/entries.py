@@ -159,6 +159,11 @@ class Modify(_EntryWrite):
             ),
         )
 
+    @property
+    def about(self) -> str:
+        changes = (f"{one} {' '.join(getattr(self, one))}" for one in self._order)
+        return f"{super().about}: {', '.join(changes)}"
+
     def _written(self) -> Iterable[str]:
         changes = (getattr(self, change) for change in self._order)
         return dict.fromkeys(attribute for change in changes for attribute in change)

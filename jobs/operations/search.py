@@ -68,6 +68,14 @@ class Search(OperationBody):
     """entries of a page (RFC 2696): the search is repeated until the last page has
     come, each page being one request"""
 
+    @property
+    def about(self) -> str:
+        returned = f", attributes {' '.join(self.attributes)}" * bool(self.attributes)
+        return (
+            f"base {self.base or 'empty'}, scope {self.scope}, filter {self.filter}"
+            f"{returned}"
+        )
+
     def compile(self, scope: Scope, controls: Sequence[Node] = ()) -> OperationPlan:
         if self.page_size is None:
             return super().compile(scope, controls)

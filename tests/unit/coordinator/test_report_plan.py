@@ -53,7 +53,10 @@ def test_a_closed_stream() -> None:
         "uris": ["ldap://ds2.example.com", "ldap://ds3.example.com"],
         "engine": "native",
         "is_replay": False,
+        "identity": "anonymous",
+        "tls": "no TLS",
         "model": "closed",
+        "arrivals": None,
         "rate_per_s": None,
         "peak_rate_per_s": None,
         "profile": [],
@@ -66,6 +69,7 @@ def test_a_closed_stream() -> None:
             {
                 "name": "search",
                 "kind": "search",
+                "about": "base dc=example,dc=com, scope sub, filter (uid=a)",
                 "success_codes": [0],
                 "expected_codes": [32],
                 "is_first": True,
@@ -74,6 +78,65 @@ def test_a_closed_stream() -> None:
             }
         ],
     }
+
+
+def test_it_says_what_each_operation_is_about() -> None:
+    dn = "uid=[0-9],dc=example,dc=com"
+    operations = {
+        "search: {base: '', scope: base, attributes: [cn, sn]}": "base empty, scope "
+        "base, filter (objectClass=*), attributes cn sn",
+        "add: {template: person.template, under: dc=com}": "entries of person.template "
+        "under dc=com",
+        f"modify: {{dn: '{dn}', replace: {{sn: a}}, add: {{l: b, cn: c}}}}": f"{dn}: "
+        "replace sn, add l cn",
+        "delete: {of: add}": "entries of add",
+        f"bind: {{dn: '{dn}', password: a}}": dn,
+        "bind: {anonymous: true}": "anonymous",
+        "extended: {who_am_i: true}": "",
+    }
+    for text, about in operations.items():
+        before = "" if "of: add" not in text else "{add: {dn: cn=a, entry: {sn: a}}}, "
+        one = planned(
+            f"""
+- name: writers
+  target: supplier
+  load: {{closed: {{clients: 2}}}}
+  operations: [{before}{{{text}}}]
+"""
+        )
+        assert one["operations"][-1]["about"] == about
+
+
+@pytest.mark.parametrize(
+    ("given", "uri", "told"),
+    [
+        ("", "ldap://a", ("anonymous", "no TLS")),
+        (
+            "bind: {dn: cn=admin, password: {env: A}}, tls: {start_tls: true}",
+            "ldap://a",
+            ("cn=admin", "StartTLS"),
+        ),
+        (
+            "bind: {sasl: {mechanism: EXTERNAL}}, tls: {verify: false}",
+            "ldaps://a",
+            ("SASL EXTERNAL", "TLS, certificates not checked"),
+        ),
+        ("", "ldapi://%2Fa", ("anonymous", "Unix socket")),
+    ],
+)
+def test_it_says_as_whom_and_how_protected(
+    given: str, uri: str, told: tuple[str, str]
+) -> None:
+    text = f"""
+job: who
+targets: {{a: "{uri}"}}
+run: {{duration: 10s}}
+streams:
+  - {{name: one, target: a, load: {{closed: {{clients: 1}}}},
+     operations: [{{search: {{base: ""}}}}], {given}}}
+"""
+    (one,) = report_plan(load_job_text(text, file="job.yaml", base=None))["streams"]
+    assert (one["identity"], one["tls"]) == told
 
 
 def test_a_rate_is_that_of_the_measure_phase() -> None:
