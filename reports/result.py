@@ -74,7 +74,11 @@ def result_of(summary: Summary) -> dict[str, Any]:
         "thresholds": [
             {
                 "expression": one.expression,
+                "of": one.of,
                 "value": _rounded(one.value, 6),
+                "unit": one.unit,
+                "comparison": one.comparison,
+                "limit": _rounded(one.limit, 6),
                 "range": one.range,
                 "passed": one.passed,
                 "outcome": one.outcome,

@@ -102,15 +102,6 @@ SHOWN = ("p50", "p90", "p95", "p99", "p99_9")
 #: In those of operations that have enough requests for it.
 RARE = "p99_99"
 
-_TOO_FEW = (
-    f"{NOT_AVAILABLE}: too few values. A percentile needs ten values above it: "
-    + ", ".join(
-        f"{name.replace('_', '.')} n ≥ {count(samples_needed(PERCENTILES[name]))}"
-        for name in SHOWN
-    )
-    + "."
-)
-
 _NO_ANSWER = (
     f"{NOT_AVAILABLE} also where the statistic depends on requests that had no answer: "
     "they rank above every value."
@@ -152,6 +143,21 @@ def percentile_cell(times: Distribution, name: str) -> Cell:
     return Cell(milliseconds(value_us))
 
 
+def statistic_cell(times: Distribution, name: str) -> Cell:
+    """One of STATISTICS."""
+    if name in PERCENTILES:
+        return percentile_cell(times, name)
+    return time_cell(times, name, statistic_us(times, name))
+
+
+def statistic_us(times: Distribution, name: str) -> float | None:
+    """The same as a number."""
+    if name in PERCENTILES:
+        return times.percentiles_us[name]
+    value_us: float | None = getattr(times, f"{name}_us")
+    return value_us
+
+
 def time_cell(times: Distribution, name: str, value_us: float | None) -> Cell:
     if value_us is not None:
         return Cell(milliseconds(value_us))
@@ -160,11 +166,20 @@ def time_cell(times: Distribution, name: str, value_us: float | None) -> Cell:
     return Cell(NOTHING, MUTED)
 
 
-def missing(shown: Sequence[Distribution]) -> tuple[str, ...]:
-    """What the n/a of a table mean."""
+def missing(
+    shown: Sequence[Distribution], names: Sequence[str] = SHOWN
+) -> tuple[str, ...]:
+    """What the n/a of a table of these percentiles mean."""
     notes = []
-    if any(times.sample < samples_needed(PERCENTILES[SHOWN[-1]]) for times in shown):
-        notes.append(_TOO_FEW)
+    needed = {name: samples_needed(PERCENTILES[name]) for name in names}
+    if any(times.sample < max(needed.values()) for times in shown):
+        each = (
+            f"{name.replace('_', '.')} n ≥ {count(n)}" for name, n in needed.items()
+        )
+        notes.append(
+            f"{NOT_AVAILABLE}: too few values. A percentile needs ten values above it: "
+            f"{', '.join(each)}."
+        )
     if any(times.unanswered for times in shown):
         notes.append(_NO_ANSWER)
     return tuple(notes)

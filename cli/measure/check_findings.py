@@ -11,6 +11,7 @@ from ldapslam.cli.console import us_text
 from ldapslam.cli.measure.check_samples import Met
 from ldapslam.jobs.doubts import per_session, requests_per_session
 from ldapslam.jobs.fields.formulas import parse_criterion
+from ldapslam.jobs.fields.remedies import remedy_of
 from ldapslam.jobs.fields.result_codes import code_title
 from ldapslam.jobs.fields.thresholds import PERCENTILES
 from ldapslam.jobs.model import Job, Stream
@@ -27,42 +28,9 @@ _SLOW_US = 100_000.0
 _FEW_ENTRIES = 100.0
 
 _SUCCESS = 0
-_NO_SUCH_OBJECT, _REFERRAL, _INSUFFICIENT_ACCESS = 32, 10, 50
+_INVALID_CREDENTIALS, _INSUFFICIENT_ACCESS = 49, 50
 #: How servers refuse the value of a rehearsal before they look who writes it.
 _UNTOLD = (18, 19, 21)
-_LIMITS = (
-    "the search may have no index, or find more than the server allows {who}: index "
-    "the attributes of its filter, narrow it, or raise the limit"
-)
-#: Result code -> what to do about it; {who}: the identity.
-_REMEDIES = {
-    3: "the server's time limit, or the search's, is over: " + _LIMITS,
-    4: _LIMITS + "; with `size_limit` in the search, expect: [success, "
-    "sizeLimitExceeded]",
-    8: "the server wants TLS or a stronger bind: `tls: {{start_tls: true}}`",
-    _REFERRAL: "the server refers to another one; writes go to a supplier: choose the "
-    "stream's target",
-    11: _LIMITS,
-    12: "the server does not know a critical control of `controls`",
-    13: "the server wants TLS: `tls: {{start_tls: true}}`, or ldaps://",
-    16: "the entries do not have the attribute, or the value, that is deleted",
-    17: "the server's schema does not have an attribute of the request",
-    20: "the entries have that value already: draw another, or `replace` it",
-    21: "a value does not fit its attribute's syntax",
-    _NO_SUCH_OBJECT: "{what} is not there, or {who} may not see it: draw DNs that the "
-    "directory has",
-    49: "wrong passwords, or entries that do not exist: check the bind's `dn` and "
-    "`password`; no more of these binds were tried, as servers lock accounts",
-    _INSUFFICIENT_ACCESS: "{who} may not do that: change the server's access rules, or "
-    "`bind` as somebody else",
-    53: "the server refuses: it may be read-only, ask for an index "
-    "(nsslapd-require-index), or for TLS",
-    65: "the entry lacks an attribute that its object classes need, or has one too "
-    "many",
-    68: "entries of these DNs exist: draw others, such as [unique]",
-}
-#: What is not there.
-_WHAT = {"search": "the base", "add": "the parent"}
 
 
 def findings(stream: Stream, met: Sequence[Met], who: str) -> Iterator[str]:
@@ -94,7 +62,9 @@ def _bad_codes(about: str, met: Sequence[Met], who: str) -> Iterator[str]:
     for code, responses in totals.most_common():
         if is_rehearsal and code in _UNTOLD:
             continue
-        remedy = _REMEDIES.get(code, "")
+        remedy = remedy_of(code, kind, who)
+        if code == _INVALID_CREDENTIALS:
+            remedy += "; no more of these binds were tried, as servers lock accounts"
         if is_rehearsal and code == _SUCCESS:
             remedy = (
                 "the server takes modifies that delete what is not there, so it may "
@@ -102,11 +72,9 @@ def _bad_codes(about: str, met: Sequence[Met], who: str) -> Iterator[str]:
             )
         if is_rehearsal and code == _INSUFFICIENT_ACCESS and kind != "modify":
             remedy = (
-                "{who} may not modify them, so perhaps not " + kind + " either: "
-                "--write tries adds"
+                f"{who} may not modify them, so perhaps not {kind} either: --write "
+                "tries adds"
             )
-        what = _WHAT.get(kind, "the entry")
-        remedy = remedy.format(what=what, who=who)
         where = _where((one for one in met if one.unexpected[code]), met)
         yield (
             f"{about}: {responses} of {completed} requests ended with "

@@ -79,7 +79,7 @@ def _clean(folder: Path, write: Write) -> ExitCode:
 
 
 def _lines(name: str, report: CleanUpReport, folder: Path) -> list[str]:
-    counts = f"{report.deleted:,} deleted, {report.already_gone:,} were already gone"
+    counts = f"{report.deleted:,} deleted, {report.already_gone:,} were not there"
     lines = [f"run {name}: {report.entries:,} entries: {counts}, {report.left:,} left"]
     lines += [f"  left: {one['dn']}: {one['reason']}" for one in report.named]
     if report.left > len(report.named):

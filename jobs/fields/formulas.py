@@ -105,6 +105,14 @@ _NAMES = {
     BYTES: "a size",
     Unit(-1, 1): "a size per second",
 }
+#: As in result.json.
+_SHORT = {
+    NONE: "1",
+    SECONDS: "s",
+    RATE: "per_s",
+    BYTES: "bytes",
+    Unit(-1, 1): "bytes_per_s",
+}
 #: Statistic -> name in MetricSummary.
 READING_STATISTICS = {"mean": "mean", "min": "lowest", "max": "highest"}
 
@@ -173,6 +181,11 @@ class Formula:
     def holds(self, value: float) -> bool:
         """Does a value, in `unit`, meet the limit?"""
         return COMPARISONS[self.comparison](value, self.limit)
+
+    @property
+    def unit_name(self) -> str:
+        """Of values and the limit, for programs."""
+        return _SHORT.get(self.unit, "")
 
     def format(self, value: float | None) -> str:
         """A value with its unit, for people."""

@@ -94,6 +94,21 @@ class MonitorSummary:
     metrics: tuple[MetricSummary, ...]
 
 
+#: Of a host's CPU times, those in which no CPU was busy.
+_IDLE = ("cpu_idle", "cpu_iowait")
+
+
+def cpu_seconds(one: MonitorSummary) -> tuple[float, float]:
+    """CPU time per s of the measure phase that a host was busy, and that it had."""
+    times = {
+        each.metric.name: each.mean or 0.0
+        for each in one.metrics
+        if each.metric.name.startswith("cpu_")
+    }
+    busy = sum(value for name, value in times.items() if name not in _IDLE)
+    return busy, sum(times.values())
+
+
 def telemetry(
     series: Iterable[MonitorSeries], measure_s: tuple[float, float] | None
 ) -> tuple[MonitorSummary, ...]:

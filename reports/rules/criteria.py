@@ -53,7 +53,12 @@ class ThresholdResult:
     expression: str
     #: Of the operation or stream that is worst; None: there is none.
     value: float | None
-    #: What the value is compared with.
+    #: The operation, or part of one, or stream that it is of; of a formula its servers.
+    of: str
+    #: Of value and limit.
+    unit: str
+    #: What the value is compared with, and how.
+    comparison: str
     limit: float
     #: The value with its unit, and what it may be.
     shown: str
@@ -138,9 +143,9 @@ def _judge(
     # of a time, the longest is the worst
     is_upper = threshold.comparison.startswith("<") or bool(threshold.hold_ns)
     of = _worst(found, is_upper=is_upper)
-    named = "*" in (threshold.stream, threshold.operation) and of != threshold.stream
-    shown = of if named or threshold.per else ""
-    return _result(threshold, found[of], shown, is_default)
+    is_one_of_many = "*" in (threshold.stream, threshold.operation)
+    is_named = (is_one_of_many and of != threshold.stream) or bool(threshold.per)
+    return _result(threshold, found[of], of, is_default, is_named=is_named)
 
 
 def _worst(found: Mapping[str, Judged], *, is_upper: bool) -> str:
@@ -311,9 +316,15 @@ def _compared(formula: Formula, one: Evaluated, blamed: frozenset[str]) -> Judge
 
 
 def _result(
-    threshold: Criterion, one: Judged, of: str, is_default: bool
+    threshold: Criterion,
+    one: Judged,
+    of: str,
+    is_default: bool,
+    *,
+    is_named: bool = True,
 ) -> ThresholdResult:
-    where = f" of {of}" if of else ""
+    """`is_named`: the expression does not say which one the value is of."""
+    where = f" of {of}" if of and is_named else ""
     reason = ""
     if one.outcome is Outcome.MISSED:
         reason = f"threshold failed: {threshold.expression}, was {one.shown}{where}"
@@ -327,6 +338,9 @@ def _result(
     return ThresholdResult(
         threshold.expression,
         one.value,
+        of,
+        _unit_of(threshold),
+        threshold.comparison,
         _limit_of(threshold),
         one.shown + where,
         one.range,
@@ -334,6 +348,13 @@ def _result(
         reason,
         is_default,
     )
+
+
+def _unit_of(threshold: Criterion) -> str:
+    """A threshold that has to be missed for some time has that time's."""
+    if isinstance(threshold, Formula):
+        return threshold.unit_name
+    return "s" if threshold.hold_ns else threshold.unit
 
 
 def _limit_of(threshold: Criterion) -> float:

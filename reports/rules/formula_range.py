@@ -43,7 +43,11 @@ from ldapslam.jobs.fields.thresholds import (
     matching,
     samples_needed,
 )
-from ldapslam.reports.collect.telemetry import MetricSummary, MonitorSummary
+from ldapslam.reports.collect.telemetry import (
+    MetricSummary,
+    MonitorSummary,
+    cpu_seconds,
+)
 from ldapslam.reports.collect.timeline import NS_PER_S
 from ldapslam.reports.collect.totals import UNANSWERED_METRICS
 from ldapslam.reports.rules.evidence import Evidence
@@ -53,9 +57,6 @@ from ldapslam.reports.uncertainty import BATCHES, Estimate, ratio_interval
 #: Combinations of servers that are looked at.
 _MOST = 10_000
 _SI = {"us": 1e-6, "per_s": 1.0, "share": 1.0}
-#: Of a host's CPU times, those in which no CPU was busy.
-_IDLE = ("cpu_idle", "cpu_iowait")
-_OF_PROCESS = ("cpu_user", "cpu_system")
 
 
 class Evaluated(NamedTuple):
@@ -295,19 +296,12 @@ class _Terms:
             raise _Missing("`cpu` has a mean only")
         used = total = 0.0
         for one in monitors:
-            times = {
-                each.metric.name: each.mean or 0.0
-                for each in one.metrics
-                if each.metric.name.startswith("cpu_")
-            }
-            if not any(times.values()):
+            busy, every = cpu_seconds(one)
+            if not every:
                 raise _Missing(f"no CPU times were read of {one.name}")
-            if term.kind == "process":
-                used += sum(times[name] for name in _OF_PROCESS)
-                total = 1.0
-            else:
-                used += sum(one for name, one in times.items() if name not in _IDLE)
-                total += sum(times.values())
+            used += busy
+            # a process has no idle time
+            total = 1.0 if term.kind == "process" else total + every
         return Estimate(used / total, used / total, used / total)
 
     def _range(self, one: MetricSummary, term: Reading) -> Estimate:

@@ -23,6 +23,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from ldapslam.base.units import format_duration
+from ldapslam.jobs.fields.remedies import remedy_of
 from ldapslam.jobs.fields.result_codes import code_name
 from ldapslam.jobs.fields.thresholds import PERCENTILES, SHARES, Threshold
 from ldapslam.proto.fields import OUTCOMES
@@ -169,14 +170,14 @@ class OperationRange:
         high = share_interval(worst, sample).high
         shown = threshold.format(value)
         if value is None or outside or times.unanswered:
-            shown = f"{_percent(above / size)} above {_limit_text(threshold)}"
+            shown = f"{_percent(above / size)} {_beyond(threshold)}"
         text = (
-            f"{_percent(low)} to {_percent(high)} above {_limit_text(threshold)}, "
+            f"{_percent(low)} to {_percent(high)} {_beyond(threshold)}, "
             f"{_percent(allowed)} allowed"
         )
         detail = f"{_percent(allowed)} allowed"
         if value is not None and not outside and not times.unanswered:
-            detail = f"{_percent(above / size)} above the limit, {detail}"
+            detail = f"{_percent(above / size)} {_beyond(threshold)}, {detail}"
         elif made_of := self._made_of():
             detail = made_of
         known = Judged(Outcome.UNCERTAIN, value, shown, text, detail)
@@ -262,6 +263,8 @@ class OperationRange:
         # counted, not estimated: chance has no part in it
         text = f"{_percent(best)} to {_percent(worst)}" if reasons else ""
         detail = self._made_of() if threshold.metric == "errors" else ""
+        if remedy := detail and self._remedy():
+            detail += f"; {remedy}"
         shown = threshold.format(value)
         if threshold.metric == "empty" and value > threshold.limit:
             detail = "searches found nothing: is this the data that the job is for?"
@@ -269,15 +272,27 @@ class OperationRange:
         ends = best, worst
         return self._decide(known, ends, ends, reasons)
 
+    def _failures(self) -> Counter[int]:
+        """Responses by their unexpected result codes."""
+        planned = self._evidence.operation_plan(self._key)
+        fine = {*planned.get("success_codes", (0,)), *planned.get("expected_codes", ())}
+        codes = self._totals.result_codes
+        return Counter({code: codes[code] for code in codes if code not in fine})
+
+    def _remedy(self) -> str:
+        """Of the usual result code among the errors; empty where none is known."""
+        stream = self._evidence.streams.get(self._key[0], {})
+        kind = self._evidence.operation_plan(self._key).get("kind", "")
+        who = stream.get("identity", "the bind DN")
+        most = self._failures().most_common(1)
+        return next((remedy_of(code, kind, who) for code, _ in most), "")
+
     def _made_of(self) -> str:
         """The errors by what they were."""
         counts = self._totals.measured
         parts: Counter[str] = Counter()
-        planned = self._evidence.operation_plan(self._key)
-        fine = {*planned.get("success_codes", (0,)), *planned.get("expected_codes", ())}
-        for code, number in self._totals.result_codes.items():
-            if code not in fine:
-                parts[code_name(code)] += number
+        for code, number in self._failures().items():
+            parts[code_name(code)] += number
         for name in ("timed_out", "unresolved"):
             parts[counter_title(name)] += counts[name]
         texts = [
@@ -383,8 +398,10 @@ class OperationRange:
         return known._replace(detail=", ".join(reasons), remedy=SOONER)
 
 
-def _limit_text(threshold: Threshold) -> str:
-    return format_duration(round(threshold.limit * 1000))
+def _beyond(threshold: Threshold) -> str:
+    """Which requests miss the limit, for people."""
+    sign = "≥" if threshold.comparison == "<" else ">"
+    return f"of requests {sign} {format_duration(round(threshold.limit * 1000))}"
 
 
 def _percent(share: float) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ldapslam.reports.collect.totals import unanswered
+from ldapslam.reports.rules.busy_hosts import busy_hosts
 from ldapslam.reports.rules.criteria import ThresholdResult
 from ldapslam.reports.rules.evidence import Evidence
 from ldapslam.reports.rules.operation_range import Outcome
@@ -133,6 +134,7 @@ def notes(evidence: Evidence) -> tuple[str, ...]:
         if named:
             who = "agent" if len(named) == 1 else "agents"
             lines.append(f"{who} {', '.join(named)}: {text}")
+    lines += busy_hosts(evidence)
     lines += [
         _unanswered_note(".".join(key), number)
         for key, operation in evidence.collected.operations.items()
@@ -149,12 +151,7 @@ def notes(evidence: Evidence) -> tuple[str, ...]:
     lines += _notes_of_sessions(evidence)
     lines += _notes_of_replays(evidence)
     lines += _notes_of_reconciliation(evidence)
-    lines += [
-        f"agent {agent} left entries that the run had added: `ldapslam run --cleanup "
-        f"{evidence.run.run_id}` on its host removes them"
-        for agent, facts in sorted(evidence.facts.items())
-        if (done := facts.get("clean_up")) and (done.get("left") or done.get("error"))
-    ]
+    lines += _notes_of_clean_up(evidence)
     lines += [
         f"not in a steady state: {one.text}"
         for one in steady_findings(evidence.collected.timeline, evidence.streams)
@@ -190,6 +187,24 @@ def _notes_of_the_run(evidence: Evidence) -> list[str]:
         for agent, clock in evidence.clocks.items()
         if clock.steps
     ]
+    return lines
+
+
+def _notes_of_clean_up(evidence: Evidence) -> list[str]:
+    """What the run has left behind in the directory."""
+    lines = []
+    for agent, facts in sorted(evidence.facts.items()):
+        done = facts.get("clean_up") or {}
+        if not (done.get("left") or done.get("error")):
+            continue
+        named = done.get("left_entries") or [{}]
+        left, why = done.get("left"), done.get("error") or named[0].get("reason")
+        details = "; ".join(filter(None, (left and f"{left:,}", why)))
+        lines.append(
+            "entries that the run had added are still in the directory"
+            f"{f' ({details})' * bool(details)}: `ldapslam run --cleanup "
+            f"{evidence.run.run_id}` on the host of agent {agent} removes them"
+        )
     return lines
 
 

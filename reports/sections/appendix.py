@@ -230,25 +230,32 @@ def _events(summary: Summary) -> Table:
 
 
 def _clean_up(summary: Summary) -> list[Table]:
-    def counter(key: str) -> Field[tuple[str, Mapping[str, Any]]]:
+    def counter(key: str, title: str) -> Field[tuple[str, Mapping[str, Any]]]:
         show = counted if key == "left" else count
-        title = key.replace("_", " ")
         return number(
             title, lambda row: show(row[1][key]) if key in row[1] else NOTHING
         )
 
     made = table(
         "clean-up",
-        "Clean-up of the entries that the run had added and not deleted",
+        "Clean-up: entries that the run had added, and not deleted as far as it knew",
         [
             (agent.name, agent.facts["clean_up"])
             for agent in summary.agents
             if agent.facts.get("clean_up")
         ],
         column("Agent", lambda row: row[0]),
-        *map(counter, ("entries", "deleted", "already_gone", "left")),
+        counter("entries", "to remove"),
+        counter("deleted", "removed"),
+        counter("already_gone", "not there"),
+        counter("left", "left"),
         number("time (s)", lambda row: decimal(row[1].get("seconds"), 1)),
         column("Problem", lambda row: Cell(row[1].get("error") or "", BAD)),
+        notes=(
+            "not there: the run's own delete had removed it when the load ended before "
+            "the response, its add had not succeeded, or another client had deleted "
+            "it. left: it is still there, or may be another's.",
+        ),
     )
     return filled(made)
 
@@ -414,9 +421,19 @@ def products(manifest: Mapping[str, Any]) -> str:
             one for one in words if not any(one in w for w in words if w != one)
         )
         if named and not has_version:
-            named += ", version not readable"
+            named += f", version not readable{_reader(manifest, uri)}"
         uris.setdefault(named or "product unknown", []).append(uri)
     return "; ".join(f"{named}: {', '.join(of)}" for named, of in uris.items())
+
+
+def _reader(manifest: Mapping[str, Any], uri: str) -> str:
+    """As whom agents have asked a server; empty where that is not known."""
+    for agent in manifest.get("agents", {}).values():
+        for target in agent.get("targets", ()):
+            if target.get("uri") == uri:
+                dn = target.get("bind_dn")
+                return f" as {dn}" if dn else " anonymously"
+    return ""
 
 
 def differing(manifest: Mapping[str, Any]) -> list[Table]:

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ldapslam.jobs.fields.formulas import parse_criterion, subjects_of
+from ldapslam.jobs.fields.thresholds import PERCENTILES, STATISTICS
 from ldapslam.jobs.fields.validity import Validity
 from ldapslam.reports.charts.chart_data import PANELS, event_marks, queued, waited
 from ldapslam.reports.collect.timeline import IntervalState, Timeline
@@ -41,7 +43,6 @@ from ldapslam.reports.document import (
 )
 from ldapslam.reports.model import (
     OperationSummary,
-    StreamSummary,
     Summary,
 )
 from ldapslam.reports.result import manifest_of
@@ -50,6 +51,7 @@ from ldapslam.reports.rules.operation_range import Outcome
 from ldapslam.reports.rules.rules import Cause, Rule
 from ldapslam.reports.rules.trends import Trend
 from ldapslam.reports.sections import appendix, bulk_imports, requests, servers
+from ldapslam.reports.sections.facts import facts, number_of
 from ldapslam.reports.typeset import (
     NOT_AVAILABLE,
     NOTHING,
@@ -61,10 +63,10 @@ from ldapslam.reports.typeset import (
     milliseconds,
     missing,
     percent,
-    percentile_cell,
     seconds,
     signed,
-    time_cell,
+    statistic_cell,
+    statistic_us,
     time_of_day,
     times_columns,
 )
@@ -106,10 +108,13 @@ def _document(summary: Summary) -> Document:
         reasons=tuple(grouped(reason) for reason in summary.reasons),
         cautions=_cautions(summary),
         glance=tuple(
-            Glance(one.title, bulk_imports.glance(summary, one.stream) or _glance(one))
+            Glance(
+                one.title,
+                bulk_imports.glance(summary, one.stream) or _glance(summary, one),
+            )
             for one in summary.operations
         ),
-        facts=_facts(summary),
+        facts=facts(summary),
         sections=(
             Section("results", "Results", _results(summary)),
             *_section("imports", "Imports", bulk_imports.imports(summary)),
@@ -192,12 +197,12 @@ def _statement(summary: Summary) -> str:
     outcomes = Counter(one.outcome for one in summary.thresholds)
     missed, unsure = outcomes[Outcome.MISSED], outcomes[Outcome.UNCERTAIN]
     if summary.verdict == "INVALID":
-        what = [f"{_counted(len(failing), 'rule')} {_fail(len(failing))}"] * bool(
+        what = [f"{number_of(len(failing), 'rule')} {_fail(len(failing))}"] * bool(
             failing
         )
         if unsure:
             is_are = "is" if unsure == 1 else "are"
-            what.append(f"{_counted(unsure, 'threshold')} {is_are} uncertain")
+            what.append(f"{number_of(unsure, 'threshold')} {is_are} uncertain")
         if summary.altered:
             what.insert(0, "the stored run is not what was judged")
         return f"These numbers cannot be certified: {', '.join(what)}."
@@ -210,7 +215,7 @@ def _statement(summary: Summary) -> str:
     if summary.replication is not None:
         differ = bool(summary.replication.failures)
         text += "; replicas differ" if differ else ", replicas hold the same"
-    every = _counted(len(summary.thresholds), "threshold")
+    every = number_of(len(summary.thresholds), "threshold")
     if missed or unsure:
         text = f"{text}; {missed} of {every} {_fail(missed)}"
         return f"{text}, {unsure} uncertain." if unsure else f"{text}."
@@ -223,39 +228,6 @@ def _statement(summary: Summary) -> str:
 
 def _fail(number: int) -> str:
     return "fails" if number == 1 else "fail"
-
-
-def _facts(summary: Summary) -> tuple[tuple[str, str], ...]:
-    started = f"{summary.started_utc[:19].replace('T', ' ')} UTC"
-    length = (
-        f"{seconds(summary.measure_s)} in intervals of {seconds(summary.interval_s)}"
-    )
-    return (
-        ("Run", f"{summary.run.run_id}, started {started}"),
-        ("Measured", f"{length}, by {_counted(len(summary.run.agents), 'agent')}"),
-        ("Load", ", ".join(_load(stream) for stream in summary.streams)),
-        ("System", _system(summary)),
-        *_digest(summary),
-    )
-
-
-def _system(summary: Summary) -> str:
-    """The servers and what they hold."""
-    manifest = manifest_of(summary)
-    found = appendix.products(manifest) or "servers that nobody could ask"
-    entries = manifest.get("population", {}).get("entries")
-    return f"{found}, {count(entries)} entries" if entries else found
-
-
-def _digest(summary: Summary) -> tuple[tuple[str, str], ...]:
-    digest = summary.run.digest
-    if digest is None and summary.run.verdict is not None:
-        return (("Digest", "none"),)
-    if digest is None or summary.altered:
-        return ()
-    signature = digest.get("signature")
-    by = f", signed by {signature['signer']}" if signature else ", not signed"
-    return (("Digest", f"SHA-256 {digest['sha256']}{by}"),)
 
 
 def _changed_limits(summary: Summary) -> list[str]:
@@ -272,9 +244,28 @@ def _changed_limits(summary: Summary) -> list[str]:
 _SAME = 0.001
 
 
-def _glance(one: OperationSummary) -> tuple[tuple[str, str], ...]:
-    times = one.times["response_time"].percentiles_us
-    shown = [(name, _with_ms(times[name])) for name in ("p50", "p99")]
+def _judged_statistics(
+    summary: Summary, operations: Iterable[OperationSummary]
+) -> list[str]:
+    """Statistics of the response time that thresholds on these operations name."""
+    named = {
+        subject.statistic
+        for one in summary.thresholds
+        for subject in subjects_of(parse_criterion(one.expression))
+        if subject.metric == "response_time"
+        and any(subject.matches(each.stream, each.operation) for each in operations)
+    }
+    return [name for name in STATISTICS if name in named]
+
+
+def _glance(summary: Summary, one: OperationSummary) -> tuple[tuple[str, str], ...]:
+    names = {"p50", "p99", *_judged_statistics(summary, (one,))}
+    times = one.times["response_time"]
+    shown = [
+        (name.replace("_", "."), _with_ms(statistic_us(times, name)))
+        for name in STATISTICS
+        if name in names
+    ]
     rate = ("throughput", _per_s(one.throughput_per_s))
     if _has_goodput(one):
         rate = ("goodput", _per_s(one.goodput_per_s))
@@ -309,24 +300,6 @@ def _with_ms(value_us: float | None) -> str:
     return NOT_AVAILABLE if value_us is None else f"{milliseconds(value_us)} ms"
 
 
-def _load(stream: StreamSummary) -> str:
-    if stream.model == "open" and stream.rate_per_s is not None:
-        load = f"{_rate(stream)} open loop"
-    elif stream.clients is not None:
-        load = f"{_counted(stream.clients, 'client')} closed loop"
-    else:
-        load = stream.model
-    return grouped(f"{stream.name} ({load} on {stream.target})")
-
-
-def _rate(stream: StreamSummary) -> str:
-    rate = f"{stream.rate_per_s:,.6g}/s"
-    peak = stream.peak_rate_per_s
-    if peak is None or peak <= (stream.rate_per_s or 0) * 1.001:
-        return rate
-    return f"{rate} on average, at most {peak:,.6g}/s,"
-
-
 def _thresholds(summary: Summary) -> Table:
     missed: list[Field[ThresholdResult]] = []
     timeline = summary.timeline
@@ -347,7 +320,10 @@ def _thresholds(summary: Summary) -> Table:
         number("of limit (%)", _of_limit),
         *missed,
         column("Result", _outcome),
-        notes=[_TIME_MISSED] * len(missed),
+        notes=[
+            *[_RANGE] * any(" of requests " in one.range for one in summary.thresholds),
+            *[_TIME_MISSED] * len(missed),
+        ],
     )
 
 
@@ -363,6 +339,11 @@ def _rules(summary: Summary) -> Table:
     )
 
 
+_RANGE = (
+    "Range: where the true figure lies, by chance and by what the generator did. A "
+    "percentile is judged by the share of requests that are over its limit: a p99 "
+    "allows 1% of them. What failed, or had no answer, is over every limit."
+)
 _TIME_MISSED = (
     "Time missed: the share of the measure phase's intervals whose own figure missed "
     "the limit, of those with enough requests for one."
@@ -404,11 +385,14 @@ def _passed(rule: Rule) -> Cell:
 
 
 def _results(summary: Summary) -> tuple[Block, ...]:
-    def percentile(name: str) -> Field[OperationSummary]:
+    def statistic(name: str) -> Field[OperationSummary]:
         return number(
             f"{name.replace('_', '.')} (ms)",
-            lambda one: _if_any(one, lambda times: percentile_cell(times, name)),
+            lambda one: _if_any(one, lambda times: statistic_cell(times, name)),
         )
+
+    judged = _judged_statistics(summary, summary.operations)
+    shown = [name for name in STATISTICS if name in (*SHOWN, "max", *judged)]
 
     expected: Field[OperationSummary]
     expected = number("expected", lambda one: count(one.counts["expected"]))
@@ -429,13 +413,12 @@ def _results(summary: Summary) -> tuple[Block, ...]:
                 percent(one.error_share, 3), BAD if one.error_share else ""
             ),
         ),
-        *map(percentile, SHOWN),
-        number(
-            "max (ms)",
-            lambda one: _if_any(one, lambda t: time_cell(t, "max", t.max_us)),
-        ),
+        *map(statistic, shown),
         notes=(
-            *missing([one.times["response_time"] for one in summary.timed]),
+            *missing(
+                [one.times["response_time"] for one in summary.timed],
+                [name for name in shown if name in PERCENTILES],
+            ),
             *_expected_only(summary),
             *_of_delivered(summary),
         ),
@@ -707,10 +690,6 @@ def _interval_row(times: Distribution, names: Sequence[str]) -> tuple[Cell, ...]
             text = f"{milliseconds(interval[0])} – {milliseconds(interval[1])}"
         texts.append(text)
     return tuple(Cell(text, MUTED) for text in (*texts, ""))
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{count(number)} {noun}{'s' * (number != 1)}"
 
 
 #: More rows would hide the rest of the report; result.json has all of them.

@@ -166,7 +166,16 @@ def run_record(scenario: Scenario) -> RunRecord:
                     "model": "closed",
                     "rate_per_s": None,
                     "clients": 24,
-                    "operations": [{"name": "search", "kind": "search"}],
+                    "identity": "anonymous",
+                    "tls": "no TLS",
+                    "operations": [
+                        {
+                            "name": "search",
+                            "kind": "search",
+                            "about": "base ou=people,dc=example,dc=com, scope sub, "
+                            "filter (uid=user.[0-99999])",
+                        }
+                    ],
                     **scenario.streams.get("readers", {}),
                 },
                 {
@@ -179,7 +188,17 @@ def run_record(scenario: Scenario) -> RunRecord:
                         scenario.modifies_per_s, scenario.boundaries_ns[-1]
                     ),
                     "clients": None,
-                    "operations": [{"name": "modify", "kind": "modify"}],
+                    "arrivals": "poisson",
+                    "identity": "cn=admin,dc=example,dc=com",
+                    "tls": "StartTLS",
+                    "operations": [
+                        {
+                            "name": "modify",
+                            "kind": "modify",
+                            "about": "uid=user.[0-99999],ou=people,dc=example,dc=com: "
+                            "replace description",
+                        }
+                    ],
                     **scenario.streams.get("writers", {}),
                 },
             ],

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ldapslam.cli.measure.check import _server_line
 from ldapslam.cli.measure.check_findings import (
     expected_requests,
     findings,
@@ -86,6 +87,23 @@ def met(
 
 def warnings(*samples: Met) -> list[str]:
     return list(findings(job().streams[0], samples, WHO))
+
+
+@pytest.mark.parametrize(
+    ("bind_dn", "told"),
+    [
+        (None, "as anonymous, without TLS; server: OpenLDAP, version not readable: -D"),
+        ("cn=x", "cn=x may read it neither in the root DSE nor in cn=Monitor"),
+    ],
+)
+def test_a_hidden_version_is_told_with_who_asked(
+    bind_dn: str | None, told: str
+) -> None:
+    line = _server_line(
+        {"uri": "a", "bind_dn": bind_dn, "tls": False, "vendor_name": "OpenLDAP"}
+    )
+    assert told in line
+    assert ("-D" in line) is (bind_dn is None)
 
 
 @pytest.mark.parametrize(

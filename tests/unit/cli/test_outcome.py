@@ -71,3 +71,10 @@ def test_a_product_whose_version_is_hidden_is_named() -> None:
     assert products({"servers": servers, "observations": observed}) == (
         "OpenLDAP slapd, version not readable: a, d; V 2: b; product unknown: c"
     )
+    targets = [{"uri": "a", "bind_dn": "cn=x"}, {"uri": "d", "bind_dn": None}]
+    agents = {"one": {}, "two": {"targets": targets}}
+    told = products({"servers": servers, "observations": observed, "agents": agents})
+    assert told == (
+        "OpenLDAP slapd, version not readable as cn=x: a; V 2: b; product unknown: c; "
+        "OpenLDAP slapd, version not readable anonymously: d"
+    )

@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from jsonschema import Draft202012Validator
 
 from ldapslam.proto.common_pb2 import OperationInterval, StreamInterval
 from ldapslam.reports.model import Summary
+from ldapslam.reports.result import result_of
 from ldapslam.reports.rules.criteria import ThresholdResult
 from ldapslam.reports.rules.operation_range import Outcome
 from ldapslam.reports.summarise import summarise
@@ -25,6 +27,7 @@ from ldapslam.results.records import (
 from ldapslam.results.store import Store
 from support.histograms import histogram_messages, packed_of
 from support.intervals import Interval, add_interval
+from support.result_schema import result_schema
 from support.store import (
     NS_PER_S,
     RUN_ID,
@@ -235,7 +238,7 @@ P99, P999 = (
     ("threshold", "change", "verdict", "says"),
     [
         pytest.param(P99, None, "PASS", "", id="healthy"),
-        pytest.param(P99, slow(0.05, 6), "FAIL", "5% above the limit", id="slow"),
+        pytest.param(P99, slow(0.05, 6), "FAIL", "5% of requests ≥ 5ms", id="slow"),
         pytest.param(P99, slow(0.01, 6), "INVALID", "a longer run", id="on the edge"),
         # what the generator did
         pytest.param(P999, late(0.008, 150), "INVALID", "were sent late", id="late"),
@@ -322,6 +325,30 @@ def test_a_threshold_is_judged_over_its_range(
     summary = summary_of(threshold, change=change or (lambda _, found: found))
     assert summary.verdict == verdict, summary.reasons
     assert says in "; ".join(summary.reasons)
+
+
+@pytest.mark.parametrize(
+    ("threshold", "of", "unit", "comparison", "limit"),
+    [
+        (P99, "load.search", "us", "<", 5000),
+        ("p99 <= 5ms", "load.search", "us", "<=", 5000),
+        ("search.p99 < 5ms for 2s", "load.search", "s", "<", 2),
+        ("throughput > 1/s", "load.search", "per_s", ">", 1),
+        ("errors < 1%", "load.search", "share", "<", 0.01),
+        ("outage.total >= 0s", "load", "us", ">=", 0),
+        ("throughput / throughput < 2", "", "1", "<", 2),
+        ("search.mean * 2 < 1s", "", "s", "<", 1),
+        ("throughput * 2 < 1k/s", "", "per_s", "<", 1000),
+    ],
+)
+def test_programs_find_what_a_threshold_compares(
+    threshold: str, of: str, unit: str, comparison: str, limit: float
+) -> None:
+    found = result_of(summary_of(threshold))
+    assert not list(Draft202012Validator(result_schema()).iter_errors(found))
+    first = found["thresholds"][0]
+    names = ("of", "unit", "comparison", "limit")
+    assert tuple(first[name] for name in names) == (of, unit, comparison, limit)
 
 
 def test_missing_intervals_are_the_worst_case() -> None:

@@ -655,6 +655,76 @@ def test_the_headline_is_goodput_where_it_is_another_figure(
     assert tile.statistics[0] == shown
 
 
+def test_what_thresholds_name_is_in_the_first_tables() -> None:
+    thresholds = (
+        "readers.search.p99.99 < 1s",
+        "readers.search.response_time.p90 / writers.modify.response_time.p90 < 9",
+        "*.modify.mean < 1s",
+    )
+    with Store.open("sqlite://") as store:
+        fill(store, Scenario(thresholds=thresholds))
+        found = document(summarise(store, RUN_ID))
+    (headline,) = (
+        block
+        for block in found.sections[0].blocks
+        if isinstance(block, Table) and block.name == "headline"
+    )
+    titles = [one.title for one in headline.columns]
+    assert titles[-8:] == [
+        *("mean", "p50", "p90", "p95"),
+        *("p99", "p99.9", "p99.99", "max"),
+    ]
+    assert "p99.99 n ≥ 100\u202f000" in " ".join(headline.notes)
+    search, modify = (dict(one.statistics) for one in found.glance)
+    assert list(search)[1:5] == ["p50", "p90", "p99", "p99.99"]
+    assert [name for name in modify if name in titles[-8:]] == [
+        *("mean", "p50", "p90", "p99")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("done", "told"),
+    [
+        ({"entries": 3, "left": 0, "error": None}, True),
+        ({"entries": 0, "left": 0, "error": None}, False),
+        ({"entries": 3, "left": 1, "error": None}, False),
+        ({"error": "the server is away"}, False),
+    ],
+)
+def test_the_first_page_says_what_the_clean_up_has_left(
+    done: dict[str, Any], told: bool
+) -> None:
+    with Store.open("sqlite://") as store:
+        fill(store, Scenario(agents=("load1",), facts={"clean_up": done}))
+        found = document(summarise(store, RUN_ID))
+    assert ("Clean-up" in dict(found.facts)) is told
+    cautions = [one for one in found.cautions if "still in the directory" in one]
+    assert bool(cautions) is bool(done.get("left") or done["error"])
+
+
+def test_what_is_the_same_of_all_streams_is_told_once_and_long_lists_are_cut(
+    summary: Summary,
+) -> None:
+    (reader, writer) = summary.run.plan["streams"]
+    many = [
+        {"name": f"o{number}", "kind": "search", "about": f"{number}" * 200}
+        for number in range(6)
+    ]
+    streams = [{**reader, "operations": many}, {**writer, "identity": "anonymous"}]
+    streams[1]["tls"] = reader["tls"]
+    plan = {**summary.run.plan, "streams": streams}
+    facts = dict(document(replace(summary, run=replace(summary.run, plan=plan))).facts)
+    assert facts["Connections"] == "anonymous, no TLS"
+    assert "readers.o3: 333" in facts["Requests"]
+    assert facts["Requests"].endswith("3…; and 3 more: see the job file")
+    # a run of an earlier version does not say it
+    for one in streams:
+        one |= {"operations": []}
+        del one["identity"]
+    facts = dict(document(replace(summary, run=replace(summary.run, plan=plan))).facts)
+    assert not {"Requests", "Connections"} & facts.keys()
+
+
 def test_facts_that_agents_share_are_written_once() -> None:
     scenario = Scenario(agents=("load1", "load2", "load3"))
     with Store.open("sqlite://") as store:

@@ -493,10 +493,11 @@ def test_a_threshold_without_enough_data_is_uncertain() -> None:
     verdict, results, reasons = _threshold_run(
         "writers.modify.response_time.p99_9 < 1h"
     )
-    assert (verdict, results) == ("INVALID", [("0.209% above 1h", False)])
+    assert (verdict, results) == ("INVALID", [("0.209% of requests ≥ 1h", False)])
     assert reasons == (
-        "not certain: writers.modify.response_time.p99_9 < 1h, was 0.209% above 1h, "
-        "may be 0.0479% to 0.91% above 1h, 0.1% allowed (a longer run narrows it)",
+        "not certain: writers.modify.response_time.p99_9 < 1h, was 0.209% of "
+        "requests ≥ 1h, may be 0.0479% to 0.91% of requests ≥ 1h, 0.1% allowed (a "
+        "longer run narrows it)",
     )
 
 
@@ -593,6 +594,39 @@ def test_a_generator_at_fault_leaves_rates_open_but_not_result_codes() -> None:
     assert failing.verdict == "FAIL"
     assert "noSuchObject" in failing.reasons[0]
     assert failing.reasons[1].startswith("an agent was disturbed")
+
+
+@pytest.mark.parametrize(
+    ("codes", "remedy"),
+    [
+        ({50: 3, 51: 1}, "cn=admin,dc=example,dc=com may not do that: change"),
+        ({51: 3, 50: 1}, "the server has too much to do"),
+        ({49: 3}, "check the bind's `dn`"),
+        ({32: 3}, "the entry is not there, or cn=admin,dc=example,dc=com may not see"),
+        ({80: 3}, ""),
+    ],
+)
+def test_a_fail_by_result_codes_says_what_to_do_about_the_usual_one(
+    codes: dict[int, int], remedy: str
+) -> None:
+    def all_failed(one: OperationInterval) -> OperationInterval:
+        done, parts = one.completed, sum(codes.values())
+        counts = {code: done * part // parts for code, part in codes.items()}
+        counts[max(codes, key=codes.__getitem__)] += done - sum(counts.values())
+        return changed(one, succeeded=0, failed=done, result_codes=counts)
+
+    summary = summary_of(Scenario(failing=0), on_operations("writers", all_failed))
+    reason = next(one for one in summary.reasons if "errors" in one)
+    details = reason.partition("(")[2]
+    assert remedy in details
+    assert (";" in details) is bool(remedy)
+
+
+def test_a_busy_host_is_a_caution_and_changes_no_verdict() -> None:
+    summary = summary_of(Scenario(agents=("load1",)), on_host(cpu_utilisation=0.99))
+    assert summary.verdict == "PASS"
+    (caution,) = (one for one in document(summary).cautions if "CPUs" in one)
+    assert caution.startswith("The CPUs of the host of agent load1 were 99% busy")
 
 
 def test_a_fragment_of_an_interval_disturbs_no_agent() -> None:

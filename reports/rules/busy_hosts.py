@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hosts whose CPUs were busy all the time: a note, and no rule, as a generator that was
+held up by it has broken a rule of its own. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from ldapslam.reports.collect.telemetry import cpu_seconds
+from ldapslam.reports.rules.evidence import Evidence
+
+#: Of the measure phase, on average. Queues for a CPU are long from there on.
+_BUSY = 0.9
+
+
+@dataclass
+class _Host:
+    busy_share: float = 0.0
+    agents: list[str] = field(default_factory=list)
+    servers: list[str] = field(default_factory=list)
+    has_server: bool = False
+
+
+def busy_hosts(evidence: Evidence) -> Iterator[str]:
+    """A line for each, which says whose it is."""
+    for host in _hosts(evidence).values():
+        if host.busy_share < _BUSY:
+            continue
+        agents = f"agent{'s' * (len(host.agents) > 1)} {', '.join(host.agents)}"
+        servers = ", ".join(host.servers)
+        if host.agents and host.has_server:
+            whose = f"of the host that {agents} and {servers or 'a server'} share"
+            means = "its CPUs, not the directory's, may be the limit"
+        elif host.agents:
+            whose = f"of the host of {agents}"
+            means = "the load generator may be the limit, and not the directory"
+        else:
+            whose = f"of the host of {servers}"
+            means = "more load finds no CPU there"
+        share = f"{host.busy_share:.0%}"
+        yield f"the CPUs {whose} were {share} busy on average: {means}"
+
+
+def _hosts(evidence: Evidence) -> dict[str, _Host]:
+    """By what tells them apart: the boot, or else who has told of it."""
+    hosts: dict[str, _Host] = {}
+    for name, totals in sorted(evidence.collected.agents.items()):
+        facts = evidence.facts.get(name, {})
+        host = hosts.setdefault(_boot_of(facts.get("host"), name), _Host())
+        host.agents.append(name)
+        host.has_server |= bool(facts.get("shares_host_with_target"))
+        if totals.cpu_utilisation_wall_ns:
+            share = totals.cpu_utilisation_ns / totals.cpu_utilisation_wall_ns
+            host.busy_share = max(host.busy_share, share)
+    for one in evidence.monitors:
+        busy_s, every_s = cpu_seconds(one)
+        if one.facts.get("kind") != "host" or not every_s:
+            continue
+        host = hosts.setdefault(_boot_of(one.facts, one.name), _Host())
+        host.has_server = True
+        served = (one.facts.get("serves") or {}).values()
+        host.servers += dict.fromkeys(uri for uris in served for uri in uris)
+        host.busy_share = max(host.busy_share, busy_s / every_s)
+    return hosts
+
+
+def _boot_of(facts: Any, otherwise: str) -> str:
+    known = facts.get("boot_id") if isinstance(facts, dict) else None
+    return str(known or otherwise)

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lines below the verdict: which run, which load, which requests as whom, which
+system, and what is left of it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from ldapslam.reports.model import StreamSummary, Summary
+from ldapslam.reports.result import manifest_of
+from ldapslam.reports.sections.appendix import products
+from ldapslam.reports.typeset import count, grouped, seconds
+
+Facts = tuple[tuple[str, str], ...]
+
+#: More operations are in the job file, and longer texts too.
+_OPERATIONS = 4
+_LONGEST = 140
+#: A person's name.
+_ARRIVALS = {"poisson": "Poisson"}
+
+
+def facts(summary: Summary) -> Facts:
+    started = f"{summary.started_utc[:19].replace('T', ' ')} UTC"
+    length = (
+        f"{seconds(summary.measure_s)} in intervals of {seconds(summary.interval_s)}"
+    )
+    planned = summary.run.plan.get("streams", ())
+    arrivals = {one["name"]: one.get("arrivals") for one in planned}
+    load = (_load(stream, arrivals.get(stream.name)) for stream in summary.streams)
+    return (
+        ("Run", f"{summary.run.run_id}, started {started}"),
+        ("Measured", f"{length}, by {number_of(len(summary.run.agents), 'agent')}"),
+        ("Load", ", ".join(load)),
+        *_requests(planned),
+        *_connections(planned),
+        ("System", _system(summary)),
+        *_clean_up(summary),
+        *_digest(summary),
+    )
+
+
+def number_of(number: int, noun: str) -> str:
+    """`1 agent`, `2 agents`."""
+    return f"{count(number)} {noun}{'s' * (number != 1)}"
+
+
+def _load(stream: StreamSummary, arrivals: str | None) -> str:
+    if stream.model == "open" and stream.rate_per_s is not None:
+        load = f"{_rate(stream)} open loop"
+    elif stream.clients is not None:
+        load = f"{number_of(stream.clients, 'client')} closed loop"
+    else:
+        load = stream.model
+    how = f", {_ARRIVALS.get(arrivals, arrivals)} arrivals" if arrivals else ""
+    return grouped(f"{stream.name} ({load} on {stream.target}{how})")
+
+
+def _rate(stream: StreamSummary) -> str:
+    rate = f"{stream.rate_per_s:,.6g}/s"
+    peak = stream.peak_rate_per_s
+    if peak is None or peak <= (stream.rate_per_s or 0) * 1.001:
+        return rate
+    return f"{rate} on average, at most {peak:,.6g}/s,"
+
+
+def _requests(streams: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    """What is asked for; runs of an earlier version do not say it."""
+    found = [
+        f"{stream['name']}.{one['name']}: {_shortened(one['about'])}"
+        for stream in streams
+        for one in stream.get("operations", ())
+        if one.get("about")
+    ]
+    if found:
+        more = len(found) - _OPERATIONS
+        left_out = [f"and {more} more: see the job file"] * (more > 0)
+        yield "Requests", "; ".join((*found[:_OPERATIONS], *left_out))
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+def _connections(streams: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    """As whom, and how protected: once, where streams agree."""
+    texts = {
+        stream["name"]: f"{bound_as(stream['identity'])}, {stream['tls']}"
+        for stream in streams
+        if "identity" in stream
+    }
+    if len(set(texts.values())) == 1:
+        yield "Connections", next(iter(texts.values()))
+    elif texts:
+        every = (f"{name}: {text}" for name, text in texts.items())
+        yield "Connections", "; ".join(every)
+
+
+def bound_as(identity: str) -> str:
+    """Of a stream's identity in the plan."""
+    if identity == "anonymous":
+        return identity
+    kind = "" if identity.startswith("SASL ") else " (simple bind)"
+    return f"bound as {identity}{kind}"
+
+
+def _system(summary: Summary) -> str:
+    """The servers and what they hold."""
+    manifest = manifest_of(summary)
+    found = products(manifest) or "servers that nobody could ask"
+    entries = manifest.get("population", {}).get("entries")
+    return f"{found}, {count(entries)} entries" if entries else found
+
+
+def _clean_up(summary: Summary) -> Iterator[tuple[str, str]]:
+    """That all is removed; what is left is a caution."""
+    found = [one for agent in summary.facts.values() if (one := agent.get("clean_up"))]
+    if found and not any(one.get("left") or one.get("error") for one in found):
+        entries = sum(one.get("entries", 0) for one in found)
+        if entries:
+            yield "Clean-up", "none of the entries that the run had added is left"
+
+
+def _digest(summary: Summary) -> Iterator[tuple[str, str]]:
+    digest = summary.run.digest
+    if digest is None and summary.run.verdict is not None:
+        yield "Digest", "none"
+    if digest is None or summary.altered:
+        return
+    signature = digest.get("signature")
+    by = f", signed by {signature['signer']}" if signature else ", not signed"
+    yield "Digest", f"SHA-256 {digest['sha256']}{by}"

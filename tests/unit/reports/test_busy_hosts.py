@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which hosts a report calls busy, and whose they are."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ldapslam.reports.rules.busy_hosts import busy_hosts
+
+
+def agent(busy: float | None) -> Any:
+    wall_ns = 0 if busy is None else 100
+    return SimpleNamespace(
+        cpu_utilisation_ns=100 * (busy or 0), cpu_utilisation_wall_ns=wall_ns
+    )
+
+
+def monitor(busy: float, uri: str, boot: str = "b", kind: str = "host") -> Any:
+    means = {"cpu_user": 4 * busy, "cpu_idle": 3 * (1 - busy), "cpu_iowait": 1 - busy}
+    metrics = [
+        SimpleNamespace(metric=SimpleNamespace(name=name), mean=mean)
+        for name, mean in {**means, "memory_used": 9e9}.items()
+    ]
+    facts = {"kind": kind, "boot_id": boot, "serves": {"supplier": [uri]}}
+    return SimpleNamespace(name=uri, facts=facts, metrics=metrics)
+
+
+def lines(
+    agents: dict[str, float | None], facts: dict[str, Any], *monitors: Any
+) -> list[str]:
+    collected = SimpleNamespace(agents={name: agent(of) for name, of in agents.items()})
+    evidence: Any = SimpleNamespace(collected=collected, facts=facts, monitors=monitors)
+    return list(busy_hosts(evidence))
+
+
+def test_a_client_without_cpu_left_may_be_the_limit() -> None:
+    host = {"host": {"boot_id": "x"}}
+    facts = {"one": host, "two": host, "three": {"host": {"boot_id": "y"}}}
+    assert lines({"one": 0.97, "two": None, "three": 0.89}, facts) == [
+        "the CPUs of the host of agents one, two were 97% busy on average: the load "
+        "generator may be the limit, and not the directory"
+    ]
+
+
+def test_a_server_without_cpu_left_carries_no_more() -> None:
+    busy, idle = monitor(0.95, "ldap://a"), monitor(0.5, "ldap://b", "c")
+    process = monitor(0.99, "ldap://b", "d", kind="process")
+    assert lines({"one": 0.1}, {}, busy, idle, process) == [
+        "the CPUs of the host of ldap://a were 95% busy on average: more load finds no "
+        "CPU there"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("facts", "monitors", "server"),
+    [
+        ({"host": {"boot_id": "b"}}, [monitor(0.9, "ldap://a")], "ldap://a"),
+        ({"host": "by name", "shares_host_with_target": True}, [], "a server"),
+    ],
+)
+def test_of_a_host_that_both_share_neither_is_known_to_be_the_limit(
+    facts: dict[str, Any], monitors: list[Any], server: str
+) -> None:
+    assert lines({"one": 1.0}, {"one": facts}, *monitors) == [
+        f"the CPUs of the host that agent one and {server} share were 100% busy on "
+        "average: its CPUs, not the directory's, may be the limit"
+    ]
