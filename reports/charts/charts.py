@@ -522,10 +522,15 @@ def _throughput(summary: Summary) -> Figure:
             axes.fill_between(
                 xs, ys, step="post", color=colour, alpha=0.10, linewidth=0
             )
-        axes.set_ylim(bottom=0)
+        _from_zero(axes)
         axes.set_ylabel("completions/s")
         axes.yaxis.set_major_formatter(grouped_number)
     return figure
+
+
+def _from_zero(axes: Any) -> None:
+    """With room above: a steady line would lie on the edge of its own range."""
+    axes.set_ylim(0, 1.1 * max(axes.dataLim.y1, 0) or None)
 
 
 def _queues(summary: Summary) -> Figure:
@@ -542,7 +547,7 @@ def _queues(summary: Summary) -> Figure:
             axes.plot(
                 xs, ys, color=colour, label=label, marker=".", markevery=lonely(ys)
             )
-        axes.set_ylim(bottom=0)
+        _from_zero(axes)
         axes.set_ylabel("requests")
         axes.yaxis.set_major_formatter(grouped_number)
         legend_outside(axes)

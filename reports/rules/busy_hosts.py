@@ -12,7 +12,7 @@ from ldapslam.reports.collect.telemetry import cpu_seconds
 from ldapslam.reports.rules.evidence import Evidence
 
 #: Of the measure phase, on average. Queues for a CPU are long from there on.
-_BUSY = 0.9
+_BUSY = 0.8
 
 
 @dataclass
@@ -32,7 +32,7 @@ def busy_hosts(evidence: Evidence) -> Iterator[str]:
         servers = ", ".join(host.servers)
         if host.agents and host.has_server:
             whose = f"of the host that {agents} and {servers or 'a server'} share"
-            means = "its CPUs, not the directory's, may be the limit"
+            means = "that host may be the limit, and not the directory"
         elif host.agents:
             whose = f"of the host of {agents}"
             means = "the load generator may be the limit, and not the directory"

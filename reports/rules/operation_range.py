@@ -170,14 +170,13 @@ class OperationRange:
         high = share_interval(worst, sample).high
         shown = threshold.format(value)
         if value is None or outside or times.unanswered:
-            shown = f"{_percent(above / size)} {_beyond(threshold)}"
-        text = (
-            f"{_percent(low)} to {_percent(high)} {_beyond(threshold)}, "
-            f"{_percent(allowed)} allowed"
-        )
+            shown = f"{_percent(above / size)} {_over(threshold)}"
+        text = f"{_range(low, high)} of requests {_over(threshold)}"
+        text += f", {_percent(allowed)} allowed"
         detail = f"{_percent(allowed)} allowed"
         if value is not None and not outside and not times.unanswered:
-            detail = f"{_percent(above / size)} {_beyond(threshold)}, {detail}"
+            share = _percent(above / size)
+            detail = f"{share} of requests {_over(threshold)}, {detail}"
         elif made_of := self._made_of():
             detail = made_of
         known = Judged(Outcome.UNCERTAIN, value, shown, text, detail)
@@ -261,7 +260,7 @@ class OperationRange:
             best = counts["failed"] / size if threshold.metric == "errors" else 0.0
             reasons.append("the generator was at fault")
         # counted, not estimated: chance has no part in it
-        text = f"{_percent(best)} to {_percent(worst)}" if reasons else ""
+        text = _range(best, worst) if best < worst else ""
         detail = self._made_of() if threshold.metric == "errors" else ""
         if remedy := detail and self._remedy():
             detail += f"; {remedy}"
@@ -398,10 +397,16 @@ class OperationRange:
         return known._replace(detail=", ".join(reasons), remedy=SOONER)
 
 
-def _beyond(threshold: Threshold) -> str:
+def _over(threshold: Threshold) -> str:
     """Which requests miss the limit, for people."""
     sign = "≥" if threshold.comparison == "<" else ">"
-    return f"of requests {sign} {format_duration(round(threshold.limit * 1000))}"
+    return f"{sign} {format_duration(round(threshold.limit * 1000))}"
+
+
+def _range(low: float, high: float) -> str:
+    """Of shares, as one where they look alike."""
+    ends = dict.fromkeys((_percent(low), _percent(high)))
+    return " to ".join(ends)
 
 
 def _percent(share: float) -> str:

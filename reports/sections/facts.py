@@ -15,7 +15,7 @@ from ldapslam.reports.typeset import count, grouped, seconds
 Facts = tuple[tuple[str, str], ...]
 
 #: More operations are in the job file, and longer texts too.
-_OPERATIONS = 4
+_OPERATIONS = 5
 _LONGEST = 140
 #: A person's name.
 _ARRIVALS = {"poisson": "Poisson"}

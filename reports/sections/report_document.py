@@ -259,7 +259,9 @@ def _judged_statistics(
 
 
 def _glance(summary: Summary, one: OperationSummary) -> tuple[tuple[str, str], ...]:
-    names = {"p50", "p99", *_judged_statistics(summary, (one,))}
+    judged = _judged_statistics(summary, (one,))
+    # a card has no room for more
+    names = {"p50", *judged[-2:], *["p99"] * (not {*judged} - {"mean", "min", "p50"})}
     times = one.times["response_time"]
     shown = [
         (name.replace("_", "."), _with_ms(statistic_us(times, name)))

@@ -493,10 +493,10 @@ def test_a_threshold_without_enough_data_is_uncertain() -> None:
     verdict, results, reasons = _threshold_run(
         "writers.modify.response_time.p99_9 < 1h"
     )
-    assert (verdict, results) == ("INVALID", [("0.209% of requests ≥ 1h", False)])
+    assert (verdict, results) == ("INVALID", [("0.209% ≥ 1h", False)])
     assert reasons == (
-        "not certain: writers.modify.response_time.p99_9 < 1h, was 0.209% of "
-        "requests ≥ 1h, may be 0.0479% to 0.91% of requests ≥ 1h, 0.1% allowed (a "
+        "not certain: writers.modify.response_time.p99_9 < 1h, was 0.209% ≥ "
+        "1h, may be 0.0479% to 0.91% of requests ≥ 1h, 0.1% allowed (a "
         "longer run narrows it)",
     )
 
