@@ -4,16 +4,21 @@ every load that was tried. Pure but for the files."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ldapslam.jobs.fields.formulas import parse_criterion
+from ldapslam.jobs.fields.thresholds import Threshold
+from ldapslam.reports.collect.telemetry import cpu_seconds
 from ldapslam.reports.document import (
     MUTED,
     Cell,
     ChartPlace,
     Document,
+    Field,
     Glance,
     Section,
     Table,
@@ -21,9 +26,17 @@ from ldapslam.reports.document import (
     number,
     table,
 )
-from ldapslam.reports.typeset import NOT_AVAILABLE, count
+from ldapslam.reports.sections.appendix import products
+from ldapslam.reports.typeset import (
+    NOT_AVAILABLE,
+    count,
+    grouped,
+    minute_utc,
+    percent,
+    seconds,
+)
 from ldapslam.studies.answer import operations_of
-from ldapslam.studies.capacity import INVALID, Found, Probe
+from ldapslam.studies.capacity import FAIL, INVALID, PASS, Found, Probe
 from ldapslam.studies.figures import Figure
 from ldapslam.studies.report import figure_text, latest, verdict_cell, write_reports
 
@@ -32,12 +45,23 @@ if TYPE_CHECKING:
 
 SCHEMA = "ldapslam-capacity/1"
 _CAPACITY = "capacity"
-#: Ticks of the chart are that far from each other, as a share of the axis.
+#: Ticks of the chart are this far from each other, as a share of the axis.
 _TICK_GAP = 0.08
+_P99 = "response time p99 (ms)"
 _PANELS = {
     "throughput (/s)": ("throughput_per_s", 1.0),
-    "response time p99 (ms)": ("response_time_p99_us", 1e-3),
+    _P99: ("response_time_p99_us", 1e-3),
 }
+#: The axis of loads, where the highest is so many times the lowest.
+_LOGARITHMIC = 8
+#: Operations whose figures at the capacity have a card.
+_CARDS = 3
+_FIGURES = (
+    ("throughput", "throughput_per_s", 1.0, "/s"),
+    ("p50", "response_time_p50_us", 1e-3, " ms"),
+    ("p99", "response_time_p99_us", 1e-3, " ms"),
+    ("errors", "error_share", 100.0, "%"),
+)
 
 
 @dataclass(frozen=True)
@@ -57,6 +81,37 @@ class Tried:
         """Of all operations."""
         return Figure.of("throughput").read(self.result) if self.result else None
 
+    @property
+    def measured_s(self) -> float:
+        return self.result.get("measured_s") or 0.0
+
+    @property
+    def client_cpu(self) -> float | None:
+        """Busy share of the CPUs of the agents' hosts, of the busiest."""
+        agents = self.result.get("agents", {}).values()
+        known = [share for one in agents if (share := one["cpu_utilisation"])]
+        return max(known, default=None)
+
+    @property
+    def server_cpu(self) -> float | None:
+        """Of the servers' hosts, as far as the job has monitors of them."""
+        known = []
+        for one in self.result.get("monitors", {}).values():
+            means = {name: of["mean"] for name, of in one["metrics"].items()}
+            busy_s, every_s = cpu_seconds(means)
+            if one["facts"].get("kind") == "host" and every_s:
+                known.append(busy_s / every_s)
+        return max(known, default=None)
+
+    def p99_range_ms(self, title: str) -> tuple[float, float] | None:
+        """The 95 % interval of an operation's p99."""
+        stream, _, name = title.partition(".")
+        one = self.result.get("streams", {}).get(stream, {}).get(name, {})
+        found = one.get("response_time_us", {}).get("ci95", {}).get("p99")
+        if not found or found[1] is None:
+            return None
+        return found[0] / 1e3, found[1] / 1e3
+
 
 @dataclass(frozen=True)
 class CapacityAnswer:
@@ -71,15 +126,27 @@ class CapacityAnswer:
     runs: Sequence[Tried]
 
     @property
+    def not_held(self) -> Tried | None:
+        """The run of the load above the capacity."""
+        return self._last(self.found.above, self.found.above_verdict)
+
+    @property
+    def confirmed(self) -> Tried | None:
+        """The run that confirmed the capacity."""
+        return self._last(self.found.capacity, PASS)
+
+    def _last(self, load: float | None, verdict: str) -> Tried | None:
+        made = [
+            one
+            for one in self.runs
+            if (one.probe.load, one.probe.verdict) == (load, verdict)
+        ]
+        return made[-1] if made else None
+
+    @property
     def reasons(self) -> Sequence[str]:
         """Why the load above the capacity is not held, or not certified."""
-        made = [
-            one.result.get("reasons", ())
-            for one in self.runs
-            if one.probe.load == self.found.above
-            and one.probe.verdict == self.found.above_verdict
-        ]
-        return list((made or [()])[-1])
+        return list(self.not_held.result.get("reasons", ())) if self.not_held else []
 
     @property
     def statement(self) -> str:
@@ -121,12 +188,6 @@ def capacity_document(answer: CapacityAnswer) -> Document:
     is_invalid = found.verdict == INVALID
     held = "holds at least" if found.is_lower_bound else "capacity"
     not_held = "not certified" if is_invalid else "does not hold"
-    place = ChartPlace(
-        "capacity-curve",
-        "Throughput and response time by load",
-        "The runs of the search that are not INVALID, and those that were to confirm a "
-        "load.",
-    )
     return Document(
         title=f"capacity of {answer.job}",
         verdict=found.verdict,
@@ -136,25 +197,75 @@ def capacity_document(answer: CapacityAnswer) -> Document:
             f"{answer.load}={found.above:.0f}: {one}"
             for one in answer.reasons[is_invalid:]
         ),
-        glance=(Glance(answer.load, ((held, capacity), (not_held, above))),),
-        facts=(
-            ("Job", answer.job),
-            ("Load", answer.load),
-            ("Objective", " and ".join(answer.objectives) or "the job's thresholds"),
-            ("Runs", str(len(answer.runs))),
+        cautions=_cautions(answer),
+        glance=(
+            Glance(answer.load, ((held, capacity), (not_held, above))),
+            *_at_capacity(answer),
         ),
-        sections=(
-            Section("runs", "Runs", (_table(answer), *[place] * _is_drawn(answer))),
-        ),
+        facts=_facts(answer),
+        sections=(Section("runs", "Runs", (*_curve(answer), _table(answer))),),
     )
 
 
-def _is_drawn(answer: CapacityAnswer) -> bool:
-    return any(
-        one.probe.verdict != INVALID and metrics.get("throughput_per_s") is not None
-        for one in answer.runs
-        for metrics in one.operations.values()
+def _cautions(answer: CapacityAnswer) -> tuple[str, ...]:
+    """What has to be known with the run that the answer rests on."""
+    deciding = answer.confirmed or answer.not_held
+    notes = deciding.result.get("notes", ()) if deciding else ()
+    return tuple(f"{text[:1].upper()}{text[1:]}." for text in map(grouped, notes))
+
+
+def _at_capacity(answer: CapacityAnswer) -> Iterator[Glance]:
+    """The operations of the run that confirmed it."""
+    operations = answer.confirmed.operations if answer.confirmed else {}
+    for title, metrics in list(operations.items())[:_CARDS]:
+        figures = (
+            (name, _figure(metrics.get(metric), scale, unit))
+            for name, metric, scale, unit in _FIGURES
+        )
+        yield Glance(f"{title} at the capacity", tuple(figures))
+
+
+def _figure(value: float | None, scale: float, unit: str) -> str:
+    return NOT_AVAILABLE if value is None else f"{figure_text(value * scale)}{unit}"
+
+
+def _facts(answer: CapacityAnswer) -> tuple[tuple[str, str], ...]:
+    last = answer.runs[-1].result if answer.runs else {}
+    manifest = last.get("manifest", {})
+    system = products(manifest)
+    length = seconds(sum(one.measured_s for one in answer.runs))
+    ended = minute_utc(manifest.get("finished_utc") or "")
+    until = f", the last one ended {ended} UTC" * bool(ended)
+    return (
+        ("Job", answer.job),
+        ("Load", answer.load),
+        ("Objective", " and ".join(answer.objectives) or "the job's thresholds"),
+        *_between(answer),
+        *[("System", system)] * bool(system),
+        ("Runs", f"{len(answer.runs)}, {length} measured{until}"),
     )
+
+
+def _between(answer: CapacityAnswer) -> Iterator[tuple[str, str]]:
+    """The interval of the capacity, and of the p99 there."""
+    found, confirmed = answer.found, answer.confirmed
+    if found.capacity is None or confirmed is None:
+        return
+    low = f"{count(round(found.capacity))} held for {seconds(confirmed.measured_s)}"
+    high = "nothing above it was tried"
+    if found.above is not None:
+        # where it was not certified, the directory may hold more
+        outcome = "was not certified" if found.is_lower_bound else "did not hold"
+        high = f"{count(round(found.above))} {outcome}"
+    yield "Capacity", f"{low}; {high}"
+    ranges = {title: confirmed.p99_range_ms(title) for title in confirmed.operations}
+    known = (
+        f"{title} {figure_text(one[0])} to {figure_text(one[1])} ms"
+        for title, one in ranges.items()
+        if one
+    )
+    if text := ", ".join(known):
+        yield "p99 there", f"{text} (95% interval)"
 
 
 def capacity_json(answer: CapacityAnswer) -> dict[str, Any]:
@@ -187,6 +298,8 @@ def capacity_json(answer: CapacityAnswer) -> dict[str, Any]:
 def _table(answer: CapacityAnswer) -> Table:
     made = sorted(answer.runs, key=lambda one: one.probe.load)
     rows = [(one, title) for one in made for title in (one.operations or [""])]
+    has_several = any(len(one.operations) > 1 for one in made)
+    has_servers = any(one.server_cpu is not None for one in made)
 
     def cell(row: tuple[Tried, str], metric: str, scale: float) -> Cell:
         value = row[0].operations.get(row[1], {}).get(metric)
@@ -194,6 +307,9 @@ def _table(answer: CapacityAnswer) -> Table:
             return Cell(NOT_AVAILABLE, MUTED)
         return Cell(figure_text(value * scale))
 
+    operation: Field[tuple[Tried, str]] = column("Operation", lambda row: row[1])
+    servers: Field[tuple[Tried, str]]
+    servers = number("server CPU (%)", lambda row: percent(row[0].server_cpu, 0))
     return table(
         "capacity-runs",
         "Runs by their load",
@@ -201,17 +317,61 @@ def _table(answer: CapacityAnswer) -> Table:
         column(answer.load, lambda row: count(round(row[0].probe.load))),
         column("Run", lambda row: _kind(row[0].probe)),
         column("Verdict", lambda row: verdict_cell(row[0].probe.verdict)),
-        column("Operation", lambda row: row[1]),
+        *[operation] * has_several,
         number("throughput (/s)", lambda row: cell(row, "throughput_per_s", 1.0)),
         number("p50 (ms)", lambda row: cell(row, "response_time_p50_us", 1e-3)),
         number("p99 (ms)", lambda row: cell(row, "response_time_p99_us", 1e-3)),
         number("errors (%)", lambda row: cell(row, "error_share", 100.0)),
-        column("Folder", lambda row: f"runs/{row[0].folder}"),
+        number("client CPU (%)", lambda row: percent(row[0].client_cpu, 0)),
+        *[servers] * has_servers,
+        column("Why not", lambda row: _why(row[0])),
+        column("Folder", _folder),
+        notes=("CPU: busy share of the busiest host's CPUs. Folders are in runs/.",),
     )
+
+
+def _folder(row: tuple[Tried, str]) -> Cell:
+    folder = row[0].folder
+    return Cell(folder, link=f"runs/{folder}/report.html")
+
+
+def _why(one: Tried) -> str:
+    """The first reason, without its remedy."""
+    reasons = one.result.get("reasons", ())
+    return grouped(reasons[0].partition(" (")[0]) if reasons else ""
 
 
 def _kind(probe: Probe) -> str:
     return "confirmation" if probe.is_confirmation else "search"
+
+
+def _curve(answer: CapacityAnswer) -> list[ChartPlace]:
+    """Nothing where no run is valid."""
+    if not any(_lines(answer, metric, scale) for metric, scale in _PANELS.values()):
+        return []
+    marked = ""
+    if answer.found.capacity is not None:
+        marked = " Shaded: from the capacity to the load above it."
+    limits = " Dashed red: the objective." if _limits_ms(answer) else ""
+    return [
+        ChartPlace(
+            "capacity-curve",
+            "Throughput and response time by load",
+            "Of the runs that are not INVALID; p99 with its 95% interval. Crosses: "
+            f"runs that missed the objective.{marked}{limits}",
+        )
+    ]
+
+
+def _limits_ms(answer: CapacityAnswer) -> list[float]:
+    """Of the objectives on the p99."""
+    criteria = map(parse_criterion, answer.objectives)
+    return [
+        one.limit / 1e3
+        for one in criteria
+        if isinstance(one, Threshold)
+        and (one.metric, one.statistic) == ("response_time", "p99")
+    ]
 
 
 def _chart(answer: CapacityAnswer, place: ChartPlace) -> str:
@@ -222,32 +382,53 @@ def _chart(answer: CapacityAnswer, place: ChartPlace) -> str:
         for title, (metric, scale) in _PANELS.items()
     }
     loads = sorted({one.probe.load for one in answer.runs})
+    is_log = loads[-1] >= _LOGARITHMIC * loads[0]
+
+    def place_of(load: float) -> float:
+        return math.log(load / loads[0]) if is_log else load - loads[0]
+
     ticks: dict[float, str] = {}
     for load in loads:
-        if not ticks or load - max(ticks) >= _TICK_GAP * loads[-1]:
+        gap = place_of(load) - place_of(max(ticks, default=loads[0]))
+        if not ticks or gap >= _TICK_GAP * place_of(loads[-1]):
             ticks[load] = count(round(load))
-    return draw_lines(place, panels, ticks, answer.load)
+    found = answer.found
+    band = None
+    if found.capacity is not None:
+        band = found.capacity, found.above or found.capacity
+    return draw_lines(
+        place,
+        panels,
+        ticks,
+        answer.load,
+        is_logarithmic=is_log,
+        band=band,
+        limits={_P99: _limits_ms(answer)},
+    )
 
 
 def _lines(answer: CapacityAnswer, metric: str, scale: float) -> list[Line]:
-    """One for each operation over the runs of the search, and the confirmations."""
+    """One for each operation over the runs of the search, the confirmations, and those
+    that failed."""
     from ldapslam.reports.charts.charts import Line
 
     runs = sorted(answer.runs, key=lambda one: one.probe.load)
     valid = [one for one in runs if one.probe.verdict != INVALID]
-    searched = [one for one in valid if not one.probe.is_confirmation]
-    confirmed = [one for one in valid if one.probe.is_confirmation]
     lines = []
     for title in dict.fromkeys(title for one in runs for title in one.operations):
-        for label, some, is_joined in (
-            (title, searched, True),
-            (f"{title}, confirming", confirmed, False),
+        for label, is_joined, is_confirmation in (
+            (title, True, False),
+            (f"{title}, confirming", False, True),
         ):
-            marks = [
-                (one.probe.load, value * scale, None, None)
-                for one in some
-                if (value := one.operations.get(title, {}).get(metric)) is not None
-            ]
+            marks: list[tuple[float, float, float | None, float | None]] = []
+            failed = []
+            for one in valid:
+                value = one.operations.get(title, {}).get(metric)
+                if one.probe.is_confirmation == is_confirmation and value is not None:
+                    ends = one.p99_range_ms(title) if "p99" in metric else None
+                    low, high = ends or (None, None)
+                    marks.append((one.probe.load, value * scale, low, high))
+                    failed.append(one.probe.verdict == FAIL)
             if marks:
-                lines.append(Line(label, marks, is_joined))
+                lines.append(Line(label, marks, is_joined, failed))
     return lines

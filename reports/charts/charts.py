@@ -396,6 +396,8 @@ class Line:
     #: (place, value, lower end, upper end); the ends None without an interval.
     points: Sequence[tuple[float, float, float | None, float | None]]
     is_joined: bool = True
+    #: Of each point, where not all are alike: a cross.
+    crossed: Sequence[bool] = ()
 
 
 def draw_lines(
@@ -403,9 +405,13 @@ def draw_lines(
     panels: Mapping[str, Sequence[Line]],
     ticks: Mapping[float, str],
     axis: str,
+    *,
+    is_logarithmic: bool = False,
+    band: tuple[float, float] | None = None,
+    limits: Mapping[str, Sequence[float]] = {},
 ) -> str:
     """SVG of a panel for each title that has lines, one below the other, over one
-    axis."""
+    axis, with a part of it shaded; `limits` are of panels, by their titles."""
     panels = {title: lines for title, lines in panels.items() if lines}
 
     def figure() -> Figure:
@@ -414,14 +420,21 @@ def draw_lines(
         for (title, lines), (axes,) in zip(panels.items(), grid, strict=True):
             for number, line in enumerate(lines):
                 _draw_line(axes, line, number)
+            for limit in (limits or {}).get(title, ()):
+                axes.axhline(limit, color=ALARM, linestyle=_DASHED, linewidth=0.9)
+            if band is not None:
+                axes.axvspan(*band, color=SHADE, linewidth=1.2, zorder=0)
             axes.set_title(title)
             # the highest mark is not cut
             axes.set_ylim(0, 1.06 * axes.dataLim.y1 or None)
+            if is_logarithmic:
+                axes.set_xscale("log")
             axes.grid(axis="y")
             axes.yaxis.set_major_formatter(grouped_number)
             if len(lines) > 1:
                 legend_outside(axes)
         axes.set_xticks([*ticks], [*ticks.values()])
+        axes.set_xticks([], minor=True)
         axes.set_xlabel(axis)
         return figure
 
@@ -446,6 +459,16 @@ def _draw_line(axes: Axes, line: Line, number: int) -> None:
         capsize=2.5,
         color=SERIES[number % len(SERIES)],
         label=line.label,
+    )
+    crossed = line.crossed or [False] * len(line.points)
+    marked = [one for one, is_so in zip(line.points, crossed, strict=True) if is_so]
+    axes.plot(
+        [place for place, *_ in marked],
+        [value for _, value, *_ in marked],
+        linestyle="none",
+        marker="x",
+        markersize=7,
+        color=ALARM,
     )
 
 

@@ -93,18 +93,19 @@ class MonitorSummary:
     #: In the monitor's order, but for the time since which it has been running.
     metrics: tuple[MetricSummary, ...]
 
+    @property
+    def means(self) -> dict[str, float | None]:
+        return {each.metric.name: each.mean for each in self.metrics}
+
 
 #: Of a host's CPU times, those in which no CPU was busy.
 _IDLE = ("cpu_idle", "cpu_iowait")
 
 
-def cpu_seconds(one: MonitorSummary) -> tuple[float, float]:
-    """CPU time per s of the measure phase that a host was busy, and that it had."""
-    times = {
-        each.metric.name: each.mean or 0.0
-        for each in one.metrics
-        if each.metric.name.startswith("cpu_")
-    }
+def cpu_seconds(means: Mapping[str, float | None]) -> tuple[float, float]:
+    """CPU time per s of the measure phase that a host was busy, and that it had, by the
+    means of its monitor's metrics."""
+    times = {name: one or 0.0 for name, one in means.items() if name.startswith("cpu_")}
     busy = sum(value for name, value in times.items() if name not in _IDLE)
     return busy, sum(times.values())
 

@@ -55,7 +55,7 @@ def _hosts(evidence: Evidence) -> dict[str, _Host]:
             share = totals.cpu_utilisation_ns / totals.cpu_utilisation_wall_ns
             host.busy_share = max(host.busy_share, share)
     for one in evidence.monitors:
-        busy_s, every_s = cpu_seconds(one)
+        busy_s, every_s = cpu_seconds(one.means)
         if one.facts.get("kind") != "host" or not every_s:
             continue
         host = hosts.setdefault(_boot_of(one.facts, one.name), _Host())

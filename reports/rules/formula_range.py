@@ -296,7 +296,7 @@ class _Terms:
             raise _Missing("`cpu` has a mean only")
         used = total = 0.0
         for one in monitors:
-            busy, every = cpu_seconds(one)
+            busy, every = cpu_seconds(one.means)
             if not every:
                 raise _Missing(f"no CPU times were read of {one.name}")
             used += busy

@@ -20,12 +20,9 @@ def agent(busy: float | None) -> Any:
 
 def monitor(busy: float, uri: str, boot: str = "b", kind: str = "host") -> Any:
     means = {"cpu_user": 4 * busy, "cpu_idle": 3 * (1 - busy), "cpu_iowait": 1 - busy}
-    metrics = [
-        SimpleNamespace(metric=SimpleNamespace(name=name), mean=mean)
-        for name, mean in {**means, "memory_used": 9e9}.items()
-    ]
+    means["memory_used"] = 9e9
     facts = {"kind": kind, "boot_id": boot, "serves": {"supplier": [uri]}}
-    return SimpleNamespace(name=uri, facts=facts, metrics=metrics)
+    return SimpleNamespace(name=uri, facts=facts, means=means)
 
 
 def lines(

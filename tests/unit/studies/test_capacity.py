@@ -12,6 +12,7 @@ import pytest
 
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.model import Job
+from ldapslam.reports.document import ChartPlace, Table
 from ldapslam.reports.typeset import count
 from ldapslam.studies.capacity import (
     Found,
@@ -276,12 +277,64 @@ def test_the_report_says_which_load_failed_and_shows_every_confirming_run() -> N
     answer = CapacityAnswer("search", "rate", ["p99 < 20ms"], found, runs)
     content = capacity_document(answer)
     assert content.reasons == ("rate=2000000: threshold failed: p99 < 20ms",)
-    [glance] = content.glance
+    glance, confirmed = content.glance
     assert [value for _, value in glance.statistics] == [count(10**6), count(2 * 10**6)]
+    assert confirmed.title == "readers.search at the capacity"
+    assert dict(confirmed.statistics)["p99"] == "6 ms"
     searched, confirming = _lines(answer, "response_time_p99_us", 1e-3)
     assert [point[:2] for point in searched.points] == [(1e6, 5.0), (2e6, 8.0)]
     assert [point[:2] for point in confirming.points] == [(1e6, 6.0), (2e6, 300.0)]
     assert not confirming.is_joined
+    assert (searched.crossed, confirming.crossed) == ([False, False], [False, True])
+
+
+def test_the_first_page_has_the_interval_and_what_was_busy() -> None:
+    confirmed = _tried(16, "PASS", 6_000, confirms=True)
+    figures = confirmed.result["streams"]["readers"]["search"]
+    figures["response_time_us"]["ci95"] = {"p99": [5_500.0, 6_600.0]}
+    means = {"cpu_user": 1.9, "cpu_idle": 0.1, "memory_used": 9e9}
+    host = {
+        "facts": {"kind": "host"},
+        "metrics": {name: {"mean": mean} for name, mean in means.items()},
+    }
+    servers = {"ldap://a": {"vendor_name": "V", "vendor_version": "2"}}
+    more = {
+        "measured_s": 90.0,
+        "agents": {"one": {"cpu_utilisation": 0.25}, "two": {"cpu_utilisation": None}},
+        "monitors": {"host": host, "other": {**host, "facts": {"kind": "process"}}},
+        "manifest": {"servers": servers, "finished_utc": "2026-03-01T12:30:00Z"},
+        "notes": ["the CPUs of the host of ldap://a were 95% busy"],
+    }
+    confirmed = replace(confirmed, result={**confirmed.result, **more})
+    failed = _tried(17, "FAIL", 25_000)
+    found = Found(16, 17, "FAIL")
+    objectives = ["search.p99 < 20ms", "errors < 1%", "throughput / throughput < 2"]
+    answer = CapacityAnswer("search", "clients", objectives, found, [failed, confirmed])
+    content = capacity_document(answer)
+    facts = dict(content.facts)
+    assert facts["Capacity"] == "16 held for 90 s; 17 did not hold"
+    assert facts["p99 there"] == "readers.search 5.500 to 6.600 ms (95% interval)"
+    assert facts["System"] == "V 2: ldap://a"
+    assert facts["Runs"] == "2, 90 s measured, the last one ended 2026-03-01 12:30 UTC"
+    assert content.cautions == ("The CPUs of the host of ldap://a were 95% busy.",)
+    (section,) = content.sections
+    place, runs = section.blocks
+    assert isinstance(place, ChartPlace)
+    assert isinstance(runs, Table)
+    titles = [one.title for one in runs.columns]
+    cpu = [titles.index(f"{whose} CPU") for whose in ("client", "server")]
+    assert [[row[at].text for at in cpu] for row in runs.rows] == [
+        ["25", "95"],
+        ["–", "–"],
+    ]
+    assert [row[titles.index("Why not")].text for row in runs.rows] == [
+        "",
+        "threshold failed: p99 < 20ms",
+    ]
+    assert "Dashed red: the objective" in place.description
+    (line, crossed) = _lines(answer, "response_time_p99_us", 1e-3)[::-1]
+    assert line.points == [(16, 6.0, 5.5, 6.6)]
+    assert crossed.crossed == [True]
 
 
 def test_the_limit_of_the_generator_is_no_capacity_of_the_directory(
