@@ -336,9 +336,9 @@ def _folder(row: tuple[Tried, str]) -> Cell:
 
 
 def _why(one: Tried) -> str:
-    """The first reason, without its remedy."""
-    reasons = one.result.get("reasons", ())
-    return grouped(reasons[0].partition(" (")[0]) if reasons else ""
+    """The first reason, without its range and remedy."""
+    first = next(iter(one.result.get("reasons", ())), "")
+    return grouped(first.partition(" (")[0].partition(", may be")[0])
 
 
 def _kind(probe: Probe) -> str:

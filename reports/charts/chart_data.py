@@ -236,14 +236,19 @@ def waited(summary: Summary) -> list[OperationSummary]:
 
 
 def queued(timeline: Timeline) -> list[str]:
-    """The streams with a backlog in the measure phase, or whose number of requests in
-    flight changed in it."""
+    """The streams with a backlog in the measure phase, or whose mean number of requests
+    in flight changed by one or more in it."""
     return [
         name
         for name, series in timeline.streams.items()
         if any(series.backlog[place] for place in timeline.measured)
-        or len({series.in_flight[place] for place in timeline.measured} - {None}) > 1
+        or _spread(series.in_flight[place] for place in timeline.measured) >= 1
     ]
+
+
+def _spread(values: Iterable[float | None]) -> float:
+    known = [value for value in values if value is not None]
+    return max(known, default=0.0) - min(known, default=0.0)
 
 
 def too_few(series: Series) -> str:

@@ -400,6 +400,10 @@ class Line:
     crossed: Sequence[bool] = ()
 
 
+#: From there on a panel of lines has a logarithmic scale: the highest over the lowest.
+_MANY_TIMES = 40
+
+
 def draw_lines(
     place: ChartPlace,
     panels: Mapping[str, Sequence[Line]],
@@ -415,7 +419,7 @@ def draw_lines(
     panels = {title: lines for title, lines in panels.items() if lines}
 
     def figure() -> Figure:
-        figure = new_figure(1.9 * len(panels) + 0.5)
+        figure = new_figure(1.6 * len(panels) + 0.5)
         grid = figure.subplots(len(panels), 1, sharex=True, squeeze=False)
         for (title, lines), (axes,) in zip(panels.items(), grid, strict=True):
             for number, line in enumerate(lines):
@@ -425,12 +429,16 @@ def draw_lines(
             if band is not None:
                 axes.axvspan(*band, color=SHADE, linewidth=1.2, zorder=0)
             axes.set_title(title)
-            # the highest mark is not cut
-            axes.set_ylim(0, 1.06 * axes.dataLim.y1 or None)
+            if axes.dataLim.y1 > _MANY_TIMES * axes.dataLim.minposy:
+                axes.set_yscale("log")
+                _log_axis(axes.yaxis, axes)
+            else:
+                # the highest mark is not cut
+                axes.set_ylim(0, 1.06 * axes.dataLim.y1 or None)
+                axes.yaxis.set_major_formatter(grouped_number)
             if is_logarithmic:
                 axes.set_xscale("log")
             axes.grid(axis="y")
-            axes.yaxis.set_major_formatter(grouped_number)
             if len(lines) > 1:
                 legend_outside(axes)
         axes.set_xticks([*ticks], [*ticks.values()])

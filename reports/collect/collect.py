@@ -355,6 +355,10 @@ class _Collector:
                 else:
                     over = block.headers["overflow"].tolist()
                     totals.unmeasured_overflow += sum(over)
+                if metric == "service_time":
+                    service, slot = window.service_of(key[0]), reports.slot[where]
+                    np.add.at(service.sum_ns, slot, block.headers["sum_ns"])
+                    np.maximum.at(service.longest_ns, slot, block.headers["max_ns"])
                 if is_measured and metric in GENERATOR_LAGS:
                     np.maximum.at(lags_ns, where, block.headers["max_ns"])
                 if metric in SHOWN and (metric in GENERATOR_LAGS or outcome == wanted):

@@ -250,6 +250,27 @@ StreamSlots = Mapping[str, Floats]
 
 
 @dataclass(slots=True)
+class ServiceSlots:
+    """The service times of all requests of a stream that ended, whatever their outcome;
+    arrays by slot."""
+
+    sum_ns: Floats
+    longest_ns: Floats
+
+    def mean_in_flight(
+        self, at_end: Floats, lengths_ns: Floats, slots: Places
+    ) -> Floats:
+        """Requests in flight on average in some slots of these lengths, which by
+        Little's law is what the service times add up to over the length. It counts a
+        request where it ended: in a slot in which none did, or one that took longer
+        than the slot, the number `at_end` is nearer to the truth."""
+        sum_ns, longest_ns = self.sum_ns[slots], self.longest_ns[slots]
+        is_known = (longest_ns > 0) & (longest_ns <= lengths_ns)
+        found: Floats = np.where(is_known, sum_ns / lengths_ns, at_end)
+        return found
+
+
+@dataclass(slots=True)
 class AgentSlots:
     """The agents in a window; arrays by agent and slot."""
 
@@ -276,8 +297,15 @@ class Slots:
     by_server: MemberSlots
     operations: dict[tuple[str, str], OperationSlots] = field(default_factory=dict)
     streams: dict[str, StreamSlots] = field(default_factory=dict)
+    services: dict[str, ServiceSlots] = field(default_factory=dict)
     #: By slot: was any agent disturbed?
     disturbed: Flags = field(default_factory=lambda: np.zeros(0, np.bool_))
+
+    def service_of(self, stream: str) -> ServiceSlots:
+        size = len(self.reports.indexes)
+        return self.services.setdefault(
+            stream, ServiceSlots(np.zeros(size), np.zeros(size))
+        )
 
 
 def worker_shares(workers: Columns) -> tuple[Floats, Floats]:

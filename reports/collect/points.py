@@ -10,7 +10,7 @@ adds up its complete intervals; one without any is a gap.
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -242,7 +242,7 @@ class _OperationPoint(_Spread):
 @dataclass(slots=True)
 class _StreamPoint(_Spread):
     #: Gauge -> its sum over the intervals.
-    sums: Counter[str] = field(default_factory=Counter)
+    sums: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
 
 
 @dataclass(slots=True)
@@ -294,10 +294,16 @@ class _Point:
             self._add_operation(done, operation, point, complete, lengths_ns)
         for name, gauges in slots.streams.items():
             stream = self.streams.setdefault(name, _StreamPoint())
-            for gauge, values in gauges.items():
-                stream.sums[gauge] += int(values[complete].sum())
+            mean = slots.service_of(name).mean_in_flight(
+                gauges["in_flight"][complete], lengths_ns, complete
+            )
+            for gauge, values in (
+                ("in_flight", mean),
+                ("backlog", gauges["backlog"][complete]),
+            ):
+                stream.sums[gauge] += float(values.sum())
                 if self._is_merged:
-                    stream.widen(gauge, values[complete])
+                    stream.widen(gauge, values)
         self._add_agents(slots, point, places)
         for code, uri in enumerate(slots.by_server.names):
             if uri:

@@ -85,10 +85,12 @@ class Series:
 
 @dataclass(slots=True)
 class StreamSeries:
-    """One stream at the ends of intervals, on all agents together; the mean, where a
-    point is of several intervals."""
+    """One stream, on all agents together; the mean, where a point is of several
+    intervals."""
 
+    #: On average over each interval, see ServiceSlots.
     in_flight: Values = field(default_factory=list)
+    #: At the end of each interval.
     backlog: Values = field(default_factory=list)
     #: As those of Series.
     envelopes: dict[str, Envelope] = field(default_factory=dict)

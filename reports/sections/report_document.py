@@ -561,8 +561,10 @@ def _queues(summary: Summary) -> list[ChartPlace]:
         ChartPlace(
             "queues",
             "Backlog and requests in flight",
-            "Arrivals that waited for a connection, and requests without a response "
-            "yet, at the end of each interval.",
+            "In flight: requests without a response yet, the mean over each interval "
+            "by Little's law; where one took longer than the interval, or none ended, "
+            "those at its end. Backlog: arrivals that waited for a connection at the "
+            "end of each interval.",
         )
     ]
 

@@ -169,7 +169,7 @@ def point_of(
     groups = [
         [record for record in records if record.index == number] for number in numbers
     ]
-    lengths_ns = [_length_ns(group) for group in groups]
+    lengths_ns = [length_ns_of(group) for group in groups]
     singles = [
         _figures(group, key, outcome, length_ns / 1e9)
         for group, length_ns in zip(groups, lengths_ns, strict=True)
@@ -177,7 +177,7 @@ def point_of(
     return _figures(records, key, outcome, sum(lengths_ns) / 1e9), singles
 
 
-def _length_ns(records: Sequence[Interval]) -> int:
+def length_ns_of(records: Sequence[Interval]) -> int:
     """Of one interval: the mean of the agents that go on after it."""
     if whole := [one for one in records if not one.final]:
         return sum(one.end_ns - one.start_ns for one in whole) // len(whole)

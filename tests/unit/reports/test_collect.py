@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -34,12 +34,13 @@ from ldapslam.proto.fields import (
 from ldapslam.reports.collect import collect as collecting
 from ldapslam.reports.collect import timeline as timeline_module
 from ldapslam.reports.collect.collect import collect_run
+from ldapslam.reports.collect.intervals import ServiceSlots
 from ldapslam.reports.collect.timeline import IntervalState, Plan, Timeline
 from ldapslam.reports.collect.totals import IN_DOUBT, Collected
 from ldapslam.results import columns
-from ldapslam.results.histogram import Histogram, block_of
+from ldapslam.results.histogram import Histogram, block_of, header_of
 from ldapslam.results.store import Store
-from support.by_record import ByRecord, by_record, point_of
+from support.by_record import ByRecord, by_record, length_ns_of, point_of
 from support.histograms import histogram_messages, pack, packed_of
 from support.intervals import Interval, add_interval
 from support.store import NS_PER_S, Scenario, changed, run_record
@@ -372,6 +373,8 @@ def test_points_show_what_their_records_say(
             gauges = timeline.streams[stream]
             for name in GAUGES:
                 ends = _gauge(members, stream, name)
+                if name == "in_flight":
+                    ends = _in_flight(members, stream, ends)
                 assert getattr(gauges, name)[place] == sum(ends) / len(ends)
                 if plan.intervals_per_point > 1:
                     assert gauges.envelopes[name].low[place] == min(ends)
@@ -442,9 +445,56 @@ def test_each_interval_meets_a_threshold_on_a_percentile_or_misses_it() -> None:
     assert collected.timeline.states_of("*.*.errors < 1%") is None
 
 
-def _gauge(records: list[Interval], stream: str, name: str) -> list[int]:
+def _in_flight(
+    records: list[Interval], stream: str, at_end: list[float]
+) -> list[float]:
+    """On average, by interval, of all agents: by Little's law, if it can tell."""
+    found = []
+    indexes = dict.fromkeys(record.index for record in records)
+    for index, number in zip(indexes, at_end, strict=True):
+        members = [record for record in records if record.index == index]
+        length_ns = length_ns_of(members)
+        sums = [
+            header_of(packed)[1]
+            for record in members
+            for one in record.operations
+            if one.stream == stream
+            for (metric, _), packed in histograms_of(one).items()
+            if metric == "service_time"
+        ]
+        longest_ns = max((one.max_ns for one in sums), default=0)
+        total_ns = sum(one.sum_ns for one in sums)
+        is_known = 0 < longest_ns <= length_ns
+        found.append(total_ns / length_ns if is_known else number)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("services_ms", "at_end", "mean"),
+    [
+        # one of 4 ms every 10 ms, whatever there is when the interval ends
+        ([4] * 100, 1, 0.4),
+        ([4] * 100, 0, 0.4),
+        # nothing ends, or only what began before
+        ([], 16, 16),
+        ([3000] * 16, 2, 2),
+        # all that stood still within the interval is known
+        ([500] * 16 + [1] * 500, 0, 8.5),
+    ],
+)
+def test_requests_in_flight_are_a_mean_where_it_is_known(
+    services_ms: list[int], at_end: int, mean: float
+) -> None:
+    sum_ns = np.array([sum(services_ms) * 1e6])
+    service = ServiceSlots(sum_ns, np.array([max(services_ms, default=0) * 1e6]))
+    ends, lengths_ns = np.array([float(at_end)]), np.array([1e9])
+    found = service.mean_in_flight(ends, lengths_ns, np.array([0]))
+    assert found.tolist() == [pytest.approx(mean)]
+
+
+def _gauge(records: list[Interval], stream: str, name: str) -> list[float]:
     """Sums over the agents, by interval."""
-    sums = Counter[int]()
+    sums: dict[int, float] = defaultdict(float)
     for record in records:
         [one] = (one for one in record.streams if one.stream == stream)
         sums[record.index] += getattr(one, name)
