@@ -26,6 +26,12 @@ from ldapslam.jobs.requests.template import Node
 
 _SEARCH_REQUEST = 0x63
 _SCOPES = {"base": 0, "one": 1, "sub": 2, "children": 3}
+_SCOPE_TEXTS = {
+    "base": "at",
+    "one": "one level below",
+    "sub": "at and below",
+    "children": "below",
+}
 _DEREF = {"never": 0, "searching": 1, "finding": 2, "always": 3}
 _MAX_INT = (1 << 31) - 1
 
@@ -70,11 +76,9 @@ class Search(OperationBody):
 
     @property
     def about(self) -> str:
+        where = f"{_SCOPE_TEXTS[self.scope]} {self.base or 'the root DSE'}"
         returned = f", attributes {' '.join(self.attributes)}" * bool(self.attributes)
-        return (
-            f"base {self.base or 'empty'}, scope {self.scope}, filter {self.filter}"
-            f"{returned}"
-        )
+        return f"{self.filter} {where}{returned}"
 
     def compile(self, scope: Scope, controls: Sequence[Node] = ()) -> OperationPlan:
         if self.page_size is None:

@@ -29,18 +29,14 @@ def busy_hosts(evidence: Evidence) -> Iterator[str]:
         if host.busy_share < _BUSY:
             continue
         agents = f"agent{'s' * (len(host.agents) > 1)} {', '.join(host.agents)}"
-        servers = ", ".join(host.servers)
-        if host.agents and host.has_server:
-            whose = f"of the host that {agents} and {servers or 'a server'} share"
-            means = "that host may be the limit, and not the directory"
-        elif host.agents:
-            whose = f"of the host of {agents}"
-            means = "the load generator may be the limit, and not the directory"
+        servers = ", ".join(host.servers) or "a server"
+        if not host.agents:
+            whose, means = servers, "it carries no more"
+        elif host.has_server:
+            whose, means = f"{agents} and {servers}", "it may be the limit"
         else:
-            whose = f"of the host of {servers}"
-            means = "more load finds no CPU there"
-        share = f"{host.busy_share:.0%}"
-        yield f"the CPUs {whose} were {share} busy on average: {means}"
+            whose, means = agents, "the client may be the limit, and not the directory"
+        yield f"the host of {whose} had its CPUs {host.busy_share:.0%} busy: {means}"
 
 
 def _hosts(evidence: Evidence) -> dict[str, _Host]:

@@ -7,6 +7,7 @@ manifest; what is the same on all, a page or two of it, comes last.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -407,6 +408,9 @@ _SETTING = (Column("Setting"), Column("Value"))
 _NOTE = "Before the load, as far as the servers let the run's user read it."
 
 
+_BUILT = re.compile(r" \([A-Z][a-z]{2} [ \d]\d \d{4} [\d:]+\)$")
+
+
 def products(manifest: Mapping[str, Any]) -> str:
     """Which servers they are, by what they say of themselves."""
     uris: dict[str, list[str]] = {}
@@ -416,9 +420,11 @@ def products(manifest: Mapping[str, Any]) -> str:
         has_version = any("version" in key for key in said)
         if not has_version and said.get("kind") == "slapd":
             words.append("slapd")
-        # slapd says its vendor in its version, too
+        # slapd says its vendor in its version, too, and when it was built
         named = " ".join(
-            one for one in words if not any(one in w for w in words if w != one)
+            _BUILT.sub("", one)
+            for one in words
+            if not any(one in w for w in words if w != one)
         )
         if named and not has_version:
             named += f", version not readable{_reader(manifest, uri)}"

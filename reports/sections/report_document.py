@@ -342,9 +342,8 @@ def _rules(summary: Summary) -> Table:
 
 
 _RANGE = (
-    "Range: where the true figure lies, by chance and by what the generator did. A "
-    "percentile is judged by the share of requests that are over its limit: a p99 "
-    "allows 1% of them. What failed, or had no answer, is over every limit."
+    "Range: of a percentile, the share of requests that may be over its limit; a p99 "
+    "allows 1%. Failures are over every limit."
 )
 _TIME_MISSED = (
     "Time missed: the share of the measure phase's intervals whose own figure missed "
@@ -484,8 +483,8 @@ def _throughput(summary: Summary) -> ChartPlace:
     return ChartPlace(
         "throughput",
         "Throughput",
-        "Completions per second over the run, one panel for each operation; dashed, "
-        "where it differs: what was due. Other phases than measure are shaded."
+        "Completions per second. Dashed, where it differs: what was due. Shaded: other "
+        "phases than measure."
         f"{_merged(summary)}{marks}{_shown(summary.operations)}",
     )
 

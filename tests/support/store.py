@@ -172,8 +172,8 @@ def run_record(scenario: Scenario) -> RunRecord:
                         {
                             "name": "search",
                             "kind": "search",
-                            "about": "base ou=people,dc=example,dc=com, scope sub, "
-                            "filter (uid=user.[0-99999])",
+                            "about": "(uid=user.[0-99999]) at and below "
+                            "ou=people,dc=example,dc=com",
                         }
                     ],
                     **scenario.streams.get("readers", {}),

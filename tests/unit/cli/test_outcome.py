@@ -71,6 +71,10 @@ def test_a_product_whose_version_is_hidden_is_named() -> None:
     assert products({"servers": servers, "observations": observed}) == (
         "OpenLDAP slapd, version not readable: a, d; V 2: b; product unknown: c"
     )
+    version = "OpenLDAP: slapd 2.5.13+dfsg-5 (Feb  8 2023 01:56:12)"
+    assert products({"servers": {"e": {"monitor_version": version}}}) == (
+        "OpenLDAP: slapd 2.5.13+dfsg-5: e"
+    )
     targets = [{"uri": "a", "bind_dn": "cn=x"}, {"uri": "d", "bind_dn": None}]
     agents = {"one": {}, "two": {"targets": targets}}
     told = products({"servers": servers, "observations": observed, "agents": agents})

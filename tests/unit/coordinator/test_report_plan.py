@@ -69,7 +69,7 @@ def test_a_closed_stream() -> None:
             {
                 "name": "search",
                 "kind": "search",
-                "about": "base dc=example,dc=com, scope sub, filter (uid=a)",
+                "about": "(uid=a) at and below dc=example,dc=com",
                 "success_codes": [0],
                 "expected_codes": [32],
                 "is_first": True,
@@ -83,8 +83,9 @@ def test_a_closed_stream() -> None:
 def test_it_says_what_each_operation_is_about() -> None:
     dn = "uid=[0-9],dc=example,dc=com"
     operations = {
-        "search: {base: '', scope: base, attributes: [cn, sn]}": "base empty, scope "
-        "base, filter (objectClass=*), attributes cn sn",
+        "search: {base: '', scope: base, attributes: [cn, sn]}": "(objectClass=*) at "
+        "the root DSE, attributes cn sn",
+        "search: {base: dc=com, scope: one}": "(objectClass=*) one level below dc=com",
         "add: {template: person.template, under: dc=com}": "entries of person.template "
         "under dc=com",
         f"modify: {{dn: '{dn}', replace: {{sn: a}}, add: {{l: b, cn: c}}}}": f"{dn}: "

@@ -37,8 +37,8 @@ def test_a_client_without_cpu_left_may_be_the_limit() -> None:
     host = {"host": {"boot_id": "x"}}
     facts = {"one": host, "two": host, "three": {"host": {"boot_id": "y"}}}
     assert lines({"one": 0.97, "two": None, "three": 0.79}, facts) == [
-        "the CPUs of the host of agents one, two were 97% busy on average: the load "
-        "generator may be the limit, and not the directory"
+        "the host of agents one, two had its CPUs 97% busy: the client may be the "
+        "limit, and not the directory"
     ]
 
 
@@ -46,8 +46,7 @@ def test_a_server_without_cpu_left_carries_no_more() -> None:
     busy, idle = monitor(0.95, "ldap://a"), monitor(0.5, "ldap://b", "c")
     process = monitor(0.99, "ldap://b", "d", kind="process")
     assert lines({"one": 0.1}, {}, busy, idle, process) == [
-        "the CPUs of the host of ldap://a were 95% busy on average: more load finds no "
-        "CPU there"
+        "the host of ldap://a had its CPUs 95% busy: it carries no more"
     ]
 
 
@@ -62,6 +61,6 @@ def test_of_a_host_that_both_share_neither_is_known_to_be_the_limit(
     facts: dict[str, Any], monitors: list[Any], server: str
 ) -> None:
     assert lines({"one": 1.0}, {"one": facts}, *monitors) == [
-        f"the CPUs of the host that agent one and {server} share were 100% busy on "
-        "average: that host may be the limit, and not the directory"
+        f"the host of agent one and {server} had its CPUs 100% busy: it may be the "
+        "limit"
     ]

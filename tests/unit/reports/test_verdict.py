@@ -626,7 +626,7 @@ def test_a_busy_host_is_a_caution_and_changes_no_verdict() -> None:
     summary = summary_of(Scenario(agents=("load1",)), on_host(cpu_utilisation=0.99))
     assert summary.verdict == "PASS"
     (caution,) = (one for one in document(summary).cautions if "CPUs" in one)
-    assert caution.startswith("The CPUs of the host of agent load1 were 99% busy")
+    assert caution.startswith("The host of agent load1 had its CPUs 99% busy")
 
 
 def test_a_fragment_of_an_interval_disturbs_no_agent() -> None:
