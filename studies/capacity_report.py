@@ -241,9 +241,20 @@ def _facts(answer: CapacityAnswer) -> tuple[tuple[str, str], ...]:
         ("Load", answer.load),
         ("Objective", " and ".join(answer.objectives) or "the job's thresholds"),
         *_between(answer),
+        *_limited_by(answer),
         *[("System", system)] * bool(system),
         ("Runs", f"{len(answer.runs)}, {length} measured{until}"),
     )
+
+
+def _limited_by(answer: CapacityAnswer) -> Iterator[tuple[str, str]]:
+    """Why the load above the capacity is not held, and what was busy then."""
+    if (one := answer.not_held) is None:
+        return
+    shares = (("clients", one.client_cpu), ("servers", one.server_cpu))
+    known = [f"{whose} {percent(cpu, 0)}%" for whose, cpu in shares if cpu is not None]
+    cpu = f"; CPU busy there: {', '.join(known)}" * bool(known)
+    yield "Limited by", f"{_why(one)}{cpu}"
 
 
 def _between(answer: CapacityAnswer) -> Iterator[tuple[str, str]]:

@@ -253,9 +253,9 @@ def _clean_up(summary: Summary) -> list[Table]:
         number("time (s)", lambda row: decimal(row[1].get("seconds"), 1)),
         column("Problem", lambda row: Cell(row[1].get("error") or "", BAD)),
         notes=(
-            "not there: the run's own delete had removed it when the load ended before "
-            "the response, its add had not succeeded, or another client had deleted "
-            "it. left: it is still there, or may be another's.",
+            "not there: the load ended before the response to the run's own delete, "
+            "its add had not succeeded, or another client had deleted it. left: still "
+            "there, or perhaps not the run's.",
         ),
     )
     return filled(made)

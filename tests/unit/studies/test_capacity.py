@@ -307,6 +307,7 @@ def test_the_first_page_has_the_interval_and_what_was_busy() -> None:
     }
     confirmed = replace(confirmed, result={**confirmed.result, **more})
     failed = _tried(17, "FAIL", 25_000)
+    failed = replace(failed, result={**failed.result, "agents": more["agents"]})
     found = Found(16, 17, "FAIL")
     objectives = ["search.p99 < 20ms", "errors < 1%", "throughput / throughput < 2"]
     answer = CapacityAnswer("search", "clients", objectives, found, [failed, confirmed])
@@ -314,6 +315,9 @@ def test_the_first_page_has_the_interval_and_what_was_busy() -> None:
     facts = dict(content.facts)
     assert facts["Capacity"] == "16 held for 90 s; 17 did not hold"
     assert facts["p99 there"] == "readers.search 5.500 to 6.600 ms (95% interval)"
+    assert facts["Limited by"] == (
+        "threshold failed: p99 < 20ms; CPU busy there: clients 25%"
+    )
     assert facts["System"] == "V 2: ldap://a"
     assert facts["Runs"] == "2, 90 s measured, the last one ended 2026-03-01 12:30 UTC"
     assert content.cautions == ("The CPUs of the host of ldap://a were 95% busy.",)
@@ -325,7 +329,7 @@ def test_the_first_page_has_the_interval_and_what_was_busy() -> None:
     cpu = [titles.index(f"{whose} CPU") for whose in ("client", "server")]
     assert [[row[at].text for at in cpu] for row in runs.rows] == [
         ["25", "95"],
-        ["–", "–"],
+        ["25", "–"],
     ]
     assert [row[titles.index("Why not")].text for row in runs.rows] == [
         "",
