@@ -412,7 +412,7 @@ def draw_lines(
     *,
     is_logarithmic: bool = False,
     band: tuple[float, float] | None = None,
-    limits: Mapping[str, Sequence[float]] = {},
+    limits: Mapping[str, Sequence[float]] | None = None,
 ) -> str:
     """SVG of a panel for each title that has lines, one below the other, over one
     axis, with a part of it shaded; `limits` are of panels, by their titles."""
