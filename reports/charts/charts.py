@@ -268,7 +268,7 @@ def grouped_number(value: float, _position: float = 0) -> str:
 
 _PANEL_IN = 1.45
 #: Two of these still fit the first page.
-_LOW_PANEL_IN = 1.05
+_LOW_PANEL_IN = 0.98
 _SMALL_PANEL_IN = 0.88
 _DASHED = (0, (3, 1.6))
 #: Lines are told apart by more than their colour.
