@@ -134,7 +134,7 @@ MONITORED = {"monitors": [{"directory": "server", "every": "200ms"}]}
 QUICK = {
     "healthy, open": Situation("PASS", thresholds=(LENIENT,)),
     "healthy, closed": Situation("PASS", load=CLOSED, thresholds=(LENIENT,)),
-    "slow": Situation("FAIL", "of requests ≥ ", delays=[(1, 150)], thresholds=(FAST,)),
+    "slow": Situation("FAIL", "≥ ", delays=[(1, 150)], thresholds=(FAST,)),
     "overloaded": Situation(
         "FAIL",
         "overloaded: ",
@@ -297,13 +297,13 @@ HEALTHY = {
 
 TARGETS_FAULT = {
     "slow, closed": Situation(
-        "FAIL", "above 100ms", load=CLOSED, delays=[(1, 150)], thresholds=(FAST,)
+        "FAIL", "≥ 100ms", load=CLOSED, delays=[(1, 150)], thresholds=(FAST,)
     ),
     "slow, two agents": Situation(
-        "FAIL", "of requests ≥ ", delays=[(1, 150)], thresholds=(FAST,), agents="ab"
+        "FAIL", "≥ ", delays=[(1, 150)], thresholds=(FAST,), agents="ab"
     ),
     "a tail that is too long": Situation(
-        "FAIL", "of requests ≥ ", delays=[(19, 1), (1, 200)], thresholds=(FAST,)
+        "FAIL", "≥ ", delays=[(19, 1), (1, 200)], thresholds=(FAST,)
     ),
     "one operation of two fails": Situation(
         "FAIL", "load.modify", "slapd", operations=(PEOPLE, MODIFY_NOBODY)
@@ -353,7 +353,7 @@ TARGETS_FAULT = {
     ),
     "overloaded, waits for seconds": Situation(
         "FAIL",
-        "of requests ≥ ",
+        "≥ ",
         load=NARROW,
         delays=[(1, 10)],
         thresholds=(FAST,),
@@ -377,7 +377,7 @@ TARGETS_FAULT = {
         "FAIL", "unavailable", load=CLOSED, act=lambda s: s.hang(2.6)
     ),
     "hangs for too short a time to be an outage, but not for a p99": Situation(
-        "FAIL", "of requests ≥ ", thresholds=(FAST,), act=lambda s: s.hang(0.5)
+        "FAIL", "≥ ", thresholds=(FAST,), act=lambda s: s.hang(0.5)
     ),
     "dies": Situation("FAIL", "unavailable", act=lambda s: s.die()),
     "slapd hangs": Situation("FAIL", "unavailable", "slapd", act=lambda s: s.hang(2.6)),
@@ -486,7 +486,7 @@ NOT_THE_TARGETS = {
 MIXTURES = {
     "slow, and the generator stood still": Situation(
         "FAIL",
-        "of requests ≥ ",
+        "≥ ",
         delays=[(1, 150)],
         thresholds=("load.search.response_time.p50 < 100ms",),
         act=lambda s: s.stop_generator(0.3),
