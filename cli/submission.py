@@ -34,12 +34,30 @@ def checked_request(
 ) -> pb.SubmitJobRequest:
     """The request that has a job run, which is checked here; JobErrors, ConfigError.
     `lab`: what its servers were made of."""
+    job = source.load(overrides)
+    say_doubts(job, set())
+    return request_of(source, job, overrides, lab)
+
+
+def say_doubts(job: Job, told: set[str]) -> None:
+    """Warn of what the job may not have meant, but for what was told before."""
+    for doubt in doubts(job):
+        if doubt not in told:
+            say(f"warning: {doubt}")
+            told.add(doubt)
+
+
+def request_of(
+    source: JobSource,
+    job: Job,
+    overrides: Sequence[str],
+    lab: Mapping[str, str] | None = None,
+) -> pb.SubmitJobRequest:
+    """The request that has this job run, which the source is with the overrides;
+    ConfigError."""
     from ldapslam.cli.client import job_request
 
-    job = source.load(overrides)
     check_size_of_files(job)
-    for doubt in doubts(job):
-        say(f"warning: {doubt}")
     return job_request(
         source.content(),
         job_file=source.name,
@@ -92,7 +110,6 @@ JobSource: TypeAlias = "JobFile | ComposedJob"
 
 def print_job(source: JobSource, overrides: Sequence[str]) -> ExitCode:
     """What --print-job does: the job that would run, checked, on stdout."""
-    for doubt in doubts(source.load(overrides)):
-        say(f"warning: {doubt}")
+    say_doubts(source.load(overrides), set())
     put(source.printed(overrides))
     return ExitCode.PASS

@@ -160,11 +160,17 @@ class Document:
     description: str = ""
     #: Whole sentences that a reader of the verdict has to know, beside the reasons.
     cautions: tuple[str, ...] = ()
+    #: What the verdict is called here, where that is not its own word.
+    answer: str = ""
+
+    @property
+    def banner(self) -> str:
+        return self.answer or self.verdict
 
     @property
     def headline(self) -> str:
         """For the title of a window."""
-        return " · ".join(filter(None, (self.verdict, self.title)))
+        return " · ".join(filter(None, (self.banner, self.title)))
 
     def charts(self) -> tuple[ChartPlace, ...]:
         return tuple(

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from scipy import stats
+from scipy import special
 
 from ldapslam.studies.points import Point, Turn
 from ldapslam.studies.runner import Ended, Journal
@@ -175,7 +175,7 @@ def estimate_of(values: Sequence[float]) -> Estimate:
     if n < 2:
         return Estimate(mean, None, None, tuple(values))
     spread = math.sqrt(math.fsum((one - mean) ** 2 for one in values) / (n - 1))
-    half = float(stats.t.ppf((1 + LEVEL) / 2, n - 1)) * spread / math.sqrt(n)
+    half = float(special.stdtrit(n - 1, (1 + LEVEL) / 2)) * spread / math.sqrt(n)
     # none of the metrics can be negative
     return Estimate(mean, max(mean - half, 0.0), mean + half, tuple(values))
 

@@ -6,7 +6,7 @@ file."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -40,6 +40,10 @@ FEWEST = 5
 _UNDER_TEST = re.compile(
     r"server \d+ · (monitor |vendor )?(version|vendor)|lab · version|ldapslam"
 )
+#: Differences that an error shows.
+_MOST_SHOWN = 5
+#: Of a lab, what its program says.
+_BACKEND = "lab · backend"
 _ABSENT = "not there"
 
 
@@ -108,23 +112,61 @@ class Baseline(_Model):
     def differences(self, summary: Summary) -> Iterator[tuple[str, str, str]]:
         """Fact, what it was and what it is: what a run was made of in another way,
         beside what is under test, and what could be read on one side only."""
-        now = facts_of(summary, without_places=True)
-        was_unread, is_unread = _unread(self.facts), _unread(now)
-        for name in dict.fromkeys((*self.facts, *now)):
-            if name in was_unread or name in is_unread:
-                was, is_now = was_unread.get(name, READ), is_unread.get(name, READ)
-                differs = READ in (was, is_now)
-            else:
-                was = self.facts.get(name) or instead_of(name, was_unread) or _ABSENT
-                is_now = now.get(name) or instead_of(name, is_unread) or _ABSENT
-                differs = was != is_now and not UNREAD & {was, is_now}
-            if differs and not _UNDER_TEST.fullmatch(name):
-                yield name, was, is_now
+        return _differences(self.facts, facts_of(summary, without_places=True))
+
+    def differences_before(
+        self, planned: Mapping[str, str], areas: Sequence[str]
+    ) -> Iterator[tuple[str, str, str]]:
+        """Those that show before any run, of these areas (`facts_before`)."""
+        return _differences(
+            {
+                name: text
+                for name, text in self.facts.items()
+                if name.partition(" · ")[0] in areas and name != _BACKEND
+            },
+            planned,
+        )
+
+    def missing(self, metrics: Collection[str]) -> Iterator[tuple[str, str]]:
+        """Operations and metrics that not all of its runs have."""
+        for title, of_title in self.means().items():
+            for name, value in of_title.items():
+                if value is None and name in metrics:
+                    yield title, name
 
     def unknown(self, summary: Summary) -> dict[str, str]:
         """What of the servers could not be read, then or now, and why: whether it is
         the same is not known."""
         return _unread(self.facts) | _unread(facts_of(summary, without_places=True))
+
+
+def _differences(
+    before: Mapping[str, str | None], now: Mapping[str, str]
+) -> Iterator[tuple[str, str, str]]:
+    was_unread, is_unread = _unread(before), _unread(now)
+    for name in dict.fromkeys((*before, *now)):
+        if name in was_unread or name in is_unread:
+            was, is_now = was_unread.get(name, READ), is_unread.get(name, READ)
+            differs = READ in (was, is_now)
+        else:
+            was = before.get(name) or instead_of(name, was_unread) or _ABSENT
+            is_now = now.get(name) or instead_of(name, is_unread) or _ABSENT
+            differs = was != is_now and not UNREAD & {was, is_now}
+        if differs and not _UNDER_TEST.fullmatch(name):
+            yield name, was, is_now
+
+
+def refusal(differences: Sequence[tuple[str, str, str]]) -> ConfigError:
+    """The error of a baseline that differs so."""
+    shown = "; ".join(
+        f"{name} was {was}, is {now}" for name, was, now in differences[:_MOST_SHOWN]
+    )
+    more = len(differences) - _MOST_SHOWN
+    return ConfigError(
+        f"the baseline was made in another way: {shown}"
+        + f"; and {more} more" * (more > 0),
+        hint="save a new baseline, or give --although-different: the report says how",
+    )
 
 
 def _unread(facts: Mapping[str, str | None]) -> dict[str, str]:

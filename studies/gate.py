@@ -21,16 +21,17 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special, stats
+from scipy import special
 
 from ldapslam.base.fault import Fault, unknown
 from ldapslam.base.units import parse_ratio
+from ldapslam.jobs.fields.thresholds import PERCENTILES, samples_needed
 from ldapslam.reports.comparing.change import (
     difference_of_estimates,
     error_of_difference,
@@ -60,6 +61,10 @@ DEFAULT_METRICS = ("throughput", "p50", "p99", "errors")
 _ERRORS = "errors"
 #: As a share of a side's runs: more that are left out make the rest a selection.
 _MOST_UNSOUND = 1 / 3
+#: Runs differ: beyond what percentiles need.
+_ROOM = 1.25
+#: Pairs or runs that nobody makes.
+_MOST_NEEDED = 500
 #: Of a number that a float holds.
 _MOST_LOGARITHM = 700.0
 #: What is counted, of a gate that is paired or not.
@@ -110,6 +115,20 @@ def known_metric(name: str) -> str:
     if name not in METRICS:
         raise unknown("metric", name, METRICS)
     return name
+
+
+def times_longer(runs: Iterable[Readings], metrics: Collection[str]) -> float:
+    """How many times as long runs like these have to be, that percentiles among the
+    metrics have the requests that they need; up to 1: they are long enough."""
+    return max(
+        (
+            _ROOM * samples_needed(PERCENTILES[metric.name]) / reading.sample
+            for run in runs
+            for (_, metric), reading in run.items()
+            if metric.name in metrics and metric.name in PERCENTILES and reading.sample
+        ),
+        default=1.0,
+    )
 
 
 def order_of(seed: int) -> Iterator[tuple[str, str]]:
@@ -226,6 +245,8 @@ class Made:
     #: Whether its figures count: they are the server's.
     is_sound: bool
     ended_utc: str = ""
+    #: It was too short, and showed how long the others have to be.
+    is_pilot: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +272,7 @@ class Gate:
     ) -> None:
         """With a baseline the old side is its runs, two or more; else runs come in
         pairs."""
-        self._metrics, self._tolerances = metrics, tolerances
+        self.metrics, self._tolerances = metrics, tolerances
         self.is_paired = not baseline
         self._old, self._new = list(baseline), list[Readings]()
         #: Side -> the runs that were made of it, those that FAIL, and those that say
@@ -267,12 +288,6 @@ class Gate:
         self._last: _Look | None = None
         self._of_failed = CANNOT_TELL
         self._problem = ""
-
-    @property
-    def absent(self) -> Sequence[str]:
-        """The metrics that no operation has."""
-        found = {metric.name for _, metric in self._keys}
-        return [one for one in self._metrics if one not in found]
 
     def note(self, side: str, verdict: str, *, is_sound: bool) -> None:
         """A run was made, whether its figures count or not: a FAIL is for certain."""
@@ -292,7 +307,7 @@ class Gate:
             self._old.append(old)
         self._new.append(new)
         seen = dict.fromkeys((*self._keys, *(self._old[-1]), *new))
-        self._keys = [one for one in seen if one[1].name in self._metrics]
+        self._keys = [one for one in seen if one[1].name in self.metrics]
         if self.plan and self.size in self.plan.sizes:
             self._look(self.plan)
 
@@ -351,6 +366,8 @@ class Gate:
         regression, by Fisher's exact test."""
         if not self.failed[NEW]:
             return NO_REGRESSION
+        from scipy import stats  # slow to load
+
         table = [
             [self.failed[one], self.made[one] - self.failed[one]] for one in (NEW, OLD)
         ]
@@ -373,14 +390,30 @@ class Gate:
         """The pairs or runs after which the gate can tell in 80 % of cases that there
         is no regression, by the spread so far; None: more than there will be."""
         assert self.plan is not None
-        return {
-            key: needed_size(
-                partial(self._error_at, place),
-                self._tolerances.bound(key[1]),
-                self.plan,
-            )
-            for place, key in enumerate(self._keys)
-        }
+        return {key: self._needed(key, self.plan) for key in self._keys}
+
+    def _needed(self, key: Key, plan: Plan) -> int | None:
+        error_at = partial(self._error_at, self._keys.index(key))
+        return needed_size(error_at, self._tolerances.bound(key[1]), plan)
+
+    def would_need(self) -> int | None:
+        """The same of a longer gate, of all figures that are open; None: more than
+        anybody makes."""
+        figures = self.answer().figures
+        open_ = [
+            (one.operation, one.metric)
+            for one in figures
+            if one.answer == CANNOT_TELL and not one.needs
+        ]
+        most = FIRST_LOOK
+        while most < _MOST_NEEDED:
+            most *= 2
+            plan = Plan.of(looks(most), 1)
+            found = [self._needed(key, plan) for key in open_]
+            known = [one for one in found if one is not None]
+            if len(known) == len(found):
+                return max(known, default=0)
+        return None
 
     def _error_at(self, place: int, size: int) -> tuple[float, float]:
         """Standard error of a figure's loss after so many pairs or runs, and its

@@ -44,6 +44,7 @@ from ldapslam.studies.gate import (
 from ldapslam.studies.report import figure_text, latest, verdict_cell, write_reports
 
 SCHEMA = "ldapslam-gate/1"
+_TOO_FEW = "too few pairs of runs"
 #: By how much the new side is worse in an A/A gate's rehearsals.
 REHEARSED = (0.0, 0.02, 0.05, 0.1, 0.2)
 GATE = "gate"
@@ -90,6 +91,10 @@ class GateAnswer:
     differences: Sequence[tuple[str, str, str]] = ()
     #: What of the servers could not be read, now or for the baseline, and why.
     unknown: Mapping[str, str] = field(default_factory=dict)
+    #: How to get an answer, where there is none.
+    advice: str = ""
+    #: Sentences on how the runs were made.
+    notes: Sequence[str] = ()
 
     @property
     def verdict(self) -> str:
@@ -109,14 +114,14 @@ class GateAnswer:
         found = self.answer.answer
         if found == NO_REGRESSION:
             return (
-                f"No regression: every figure is within its tolerance, and no run "
-                f"FAILs ({made})."
+                f"The new side is not worse: every figure is within its tolerance, and "
+                f"no run FAILs ({made})."
             )
         if found == REGRESSION:
-            return f"Regression: the new side is worse ({made})."
+            return f"The new side is worse ({made})."
         if self.answer.is_select:
             made += ", chosen from too many that were left out"
-        return f"It cannot be told ({made}; {self.ended})."
+        return f"It is not clear whether the new side is worse ({made}): {self.ended}."
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -128,12 +133,19 @@ class GateAnswer:
         why = [self.answer.problem] if self.answer.problem else []
         if self.answer.is_select:
             why += self.left_out()
-        why += [sentence_of(one) for one in self.answer.figures if one.answer == found]
+        # of a gate that ended before its first look, those alone that ended it
+        why += [
+            sentence_of(one)
+            for one in self.answer.figures
+            if one.answer == found and (one.needs or one.change is not None)
+        ]
         if self.answer.of_failed == found:
             why += self.failed()
         if self.runs and not self.runs[-1].is_sound:
             last = self.runs[-1]
             why.append(f"last run of the {last.side} side: {'; '.join(last.reasons)}")
+        if not why and self.answer.figures:
+            return (_TOO_FEW,)
         return tuple(why) or ("no pair of runs has a figure to compare",)
 
     def left_out(self) -> Iterator[str]:
@@ -160,9 +172,14 @@ class GateAnswer:
                 )
 
     @property
+    def explanation(self) -> tuple[str, ...]:
+        """The reasons, and how to get an answer."""
+        return (*self.reasons, *([f"to tell: {self.advice}"] if self.advice else []))
+
+    @property
     def cautions(self) -> tuple[str, ...]:
         """What a reader has to know beside the answer."""
-        found = []
+        found = list(self.notes)
         if not self.answer.is_select:
             found += [f"{one}." for one in self.left_out()]
         if self.answer.answer == NO_REGRESSION:
@@ -190,13 +207,13 @@ def sentence_of(one: Figure) -> str:
     if one.needs:
         return f"{what}: n/a; needs {one.needs}"
     if one.change is None:
-        return f"{what}: too few pairs of runs"
+        return f"{what}: {_TOO_FEW}"
     text = (
         f"{what}: {_change_text(one)} after {one.pairs} {one.unit}, "
         f"tolerance {_tolerance_text(one)}"
     )
     if one.answer == CANNOT_TELL and one.found is not None:
-        return f"{text}; {_signed(one, one.found)} would have been found"
+        return f"{text}; only {_signed(one, one.found)} would have been found"
     if one.last is not None:
         text += f"; {_last_text(one)}"
     return text
@@ -224,8 +241,9 @@ def gate_document(answer: GateAnswer) -> Document:
         title=f"gate of {answer.job}",
         verdict=answer.verdict,
         statement=answer.statement,
-        reasons=answer.reasons,
+        reasons=answer.explanation,
         cautions=answer.cautions,
+        answer=answer.answer.answer.upper(),
         glance=(),
         facts=(
             ("Job", answer.job),
@@ -276,6 +294,7 @@ def gate_json(answer: GateAnswer) -> dict[str, Any]:
         "verdict": answer.verdict,
         "statement": answer.statement,
         "reasons": list(answer.reasons),
+        "advice": answer.advice,
         "cautions": list(answer.cautions),
         "sides": dict(answer.sides),
         "pairs": answer.answer.pairs,
@@ -307,6 +326,7 @@ def gate_json(answer: GateAnswer) -> dict[str, Any]:
                 "verdict": one.verdict,
                 "reasons": list(one.reasons),
                 "counts": one.is_sound,
+                "pilot": one.is_pilot,
             }
             for one in answer.runs
         ],
@@ -347,7 +367,7 @@ def _cases(answer: GateAnswer) -> list[_Case]:
     ended it or they would imply another answer."""
     of = answer.answer
     is_judged = of.of_failed != CANNOT_TELL
-    none_failed = "no run FAILs" if is_judged else "too few pairs of runs"
+    none_failed = "no run FAILs" if is_judged else _TOO_FEW
     failed = "; ".join(answer.failed()) or none_failed
     cases = [
         *(
@@ -385,6 +405,8 @@ def junit(answer: GateAnswer) -> str:
         if kind:
             message = inert(one.sentence)
             ElementTree.SubElement(case, kind, message=message, type=one.answer)
+    said = inert("\n".join((answer.statement, *answer.explanation, *answer.cautions)))
+    ElementTree.SubElement(suite, "system-out").text = said
     root = ElementTree.Element("testsuites")
     root.append(suite)
     ElementTree.indent(root)
@@ -394,7 +416,9 @@ def junit(answer: GateAnswer) -> str:
 def tap(answer: GateAnswer) -> str:
     """Test Anything Protocol, version 13: what cannot be told is not ok."""
     cases = _cases(answer)
-    lines = ["TAP version 13", f"1..{len(cases)}"]
+    known = (answer.statement, *answer.explanation, *answer.cautions)
+    told = (f"# {inert(one)}" for one in known)
+    lines = ["TAP version 13", f"1..{len(cases)}", *told]
     for place, one in enumerate(cases, 1):
         word = "ok" if one.answer == NO_REGRESSION else "not ok"
         # a number sign begins a directive
@@ -407,9 +431,11 @@ def markdown(answer: GateAnswer) -> str:
     """For the summary of a pipeline's step."""
     content = gate_document(answer)
     sections = [
-        f"## {_escaped(content.title)}: {content.verdict}",
+        f"## {_escaped(content.title)}: {content.banner}",
         _escaped(answer.statement),
-        "\n".join(f"- {_escaped(one)}" for one in (*answer.reasons, *answer.cautions)),
+        "\n".join(
+            f"- {_escaped(one)}" for one in (*answer.explanation, *answer.cautions)
+        ),
         "\n".join(_markdown_rows(_figures(answer.answer))),
     ]
     return "\n\n".join(filter(None, sections)) + "\n"

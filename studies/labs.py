@@ -9,7 +9,7 @@ study is killed.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -75,6 +75,15 @@ def with_users(point: Point, path: Path, section: StudyLab) -> Point:
     if not isinstance(users, int) or users < 1:
         return point
     return replace(point, lab={**point.lab, _ENTRIES: users})
+
+
+def check_lab(section: StudyLab, point: Point, job: Job) -> None:
+    """See that the point's lab has its programs, and the servers that the job wants;
+    nothing is started. ConfigError, LabError."""
+    lab = _lab_of(_changed(section, point))
+    for role in job.targets:
+        _name_of(role, lab.topology.roles())
+    lab.find()
 
 
 class Labs:
@@ -163,8 +172,18 @@ def _lab_of(section: StudyLab) -> Lab:
     )
 
 
+def planned_facts(section: StudyLab, point: Point) -> dict[str, str]:
+    """What the point's lab will be made of, but for what its program says."""
+    return _planned_facts(_changed(section, point))
+
+
 def _facts(section: StudyLab, lab: Lab) -> dict[str, str]:
     """Without where it is: of its data, of its program."""
+    of_program = {"version": lab.version(), "backend": lab.backend}
+    return {**_planned_facts(section), **of_program}
+
+
+def _planned_facts(section: StudyLab) -> dict[str, str]:
     settings = {
         f"settings · {name}": json.dumps(value)
         if isinstance(value, list)
@@ -173,8 +192,6 @@ def _facts(section: StudyLab, lab: Lab) -> dict[str, str]:
     }
     return {
         "server": section.server,
-        "version": lab.version(),
-        "backend": lab.backend,
         "entries": str(section.entries),
         "replicas": str(section.replicas),
         **({} if section.cpus is None else {"cpus": str(section.cpus)}),
@@ -222,13 +239,19 @@ def _uri(lab: Lab, role: str, uris: Sequence[str]) -> str:
 
 def _server(lab: Lab, role: str) -> Server:
     by_name = {one.name: one for one in lab.servers}
-    if role in by_name:
-        return by_name[role]
+    return by_name[_name_of(role, list(by_name))]
+
+
+def _name_of(role: str, names: Collection[str]) -> str:
+    """Of the lab's servers, the suppliers first, the one for a target role."""
+    replicas = [one for one in names if one.startswith("replica")]
+    if role in names:
+        return role
+    if role == "replica" and replicas:
+        return replicas[0]
     if role.startswith("replica"):
-        if role == "replica" and lab.replicas:
-            return lab.replicas[0]
         raise ConfigError(
             f"the lab has no server for the target role {role!r}",
-            hint=f"give the study's lab more replicas than {len(lab.replicas)}",
+            hint=f"give the lab more replicas than {len(replicas)}",
         )
-    return lab.supplier
+    return next(iter(names))

@@ -122,7 +122,7 @@ def _summaries(run: str, place: Place) -> Iterator[Summary]:
         made = json.loads(gate.read_text("utf-8"))["runs"]
         with Store.open(gate.with_name(STORE_NAME), read_only=True) as results:
             for one in made:
-                if one["side"] == "new":
+                if one["side"] == "new" and not one.get("pilot"):
                     yield summarise(results, one["run_id"])
         return
     with ExitStack() as stack:

@@ -31,8 +31,9 @@ from ldapslam.cli.options import (
 from ldapslam.cli.outcome import EXIT_OF_VERDICT, put_report
 
 if TYPE_CHECKING:
-    from ldapslam.cli.study.gate_runs import Side
+    from ldapslam.cli.study.gate_sides import Side
     from ldapslam.jobs.model import Job
+    from ldapslam.studies.baseline import Baseline
     from ldapslam.studies.gate import Tolerances
 
 
@@ -151,11 +152,42 @@ def gate_command(
       ldapslam gate search.yaml --old ldap://old --new ldap://new
       ldapslam gate search.yaml --baseline search.baseline.json
     """
+    if baseline is not None and not baseline.exists():
+        say(
+            f"there is no baseline {str(baseline)!r}\n"
+            "hint: `ldapslam baseline save` makes one of runs that were good"
+        )
+        return ExitCode.NO_BASELINE
     with one_blas_thread():  # the fleet is forked from here: no threads before it
+        from ldapslam.studies.baseline import load_baseline
+        from ldapslam.studies.gate import CANNOT_TELL, NEW, OLD, Gate
+        from ldapslam.studies.labs import check_lab
+
+        chosen, tolerated = _criteria(metrics, tolerances)
+        given = _given(old, new, is_aa=is_aa, has_baseline=baseline is not None)
+        if agents is not None:
+            overrides = (*overrides, f"agents={{count: {agents}}}")
+        sides = _sides(given, job_file, overrides, lab, entries)
+        if len(sides) == 2 and not is_aa and sides[OLD].identity == sides[NEW].identity:
+            raise ConfigError(
+                "the old side and the new one are the same",
+                hint="say with --old and --new what differs, or give --aa or "
+                "--baseline",
+            )
+        job = sides[NEW].job
+        _check_time(job, len(sides), limit_ns)
+        _check_metrics(job, chosen)
+        for one in sides.values():
+            if one.lab is not None:
+                check_lab(one.lab, one.point, one.job)
+        kept = None if baseline is None else load_baseline(baseline)
+        if kept is not None:
+            _check_baseline(
+                kept, sides[NEW], chosen, although_different=although_different
+            )
+        # slow to load: after all that can be refused
         from ldapslam.cli.study.gate_making import Making
         from ldapslam.cli.study.gate_runs import Runs
-        from ldapslam.studies.baseline import load_baseline
-        from ldapslam.studies.gate import NEW, OLD, Gate
         from ldapslam.studies.gate_report import (
             REHEARSED,
             GateAnswer,
@@ -164,34 +196,13 @@ def gate_command(
             write_gate,
         )
 
-    chosen, tolerated = _criteria(metrics, tolerances)
-    if baseline is not None and not baseline.exists():
-        say(
-            f"there is no baseline {str(baseline)!r}\n"
-            "hint: `ldapslam baseline save` makes one of runs that were good"
-        )
-        return ExitCode.NO_BASELINE
-    given = _given(old, new, is_aa=is_aa, has_baseline=baseline is not None)
-    if agents is not None:
-        overrides = (*overrides, f"agents={{count: {agents}}}")
-    with one_blas_thread():  # a job type of the user's may import numpy
-        sides = _sides(given, job_file, overrides, lab, entries)
-    if not is_aa and baseline is None and sides[OLD].identity == sides[NEW].identity:
-        raise ConfigError(
-            "the old side and the new one are the same",
-            hint="say with --old and --new what differs, or give --aa or --baseline",
-        )
-    job = sides[NEW].job
-    _check_time(job, len(sides), limit_ns)
     at = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
     folder = out or RUNS_FOLDER / f"gate-{job.name}-{at}"
-    kept = None if baseline is None else load_baseline(baseline)
     gate = Gate(chosen, tolerated, [one.readings for one in kept.runs] if kept else ())
     problem: LdapSlamError | None = None
-    until_s = time.monotonic() + limit_ns / NS_PER_S
+    begun_s = time.monotonic()
     with Runs(sides, folder, agents, restarts=not no_restart) as runs:
-        begun_s = time.monotonic()
-        making = Making(gate, runs, until_s, may_end=not is_aa)
+        making = Making(gate, runs, begun_s, limit_ns / NS_PER_S, may_end=not is_aa)
         try:
             if kept is None:
                 ended = making.pairs(seed)
@@ -202,13 +213,16 @@ def gate_command(
         except LdapSlamError as error:  # such as a server that has died
             gate.end(str(error))
             problem, ended = error, "an error ended it"
-        each_s = (time.monotonic() - begun_s) / max(gate.size, 1)
+        each_s = making.each_s
+    found = gate.answer()
     answer = GateAnswer(
         job=job.name,
         sides={side: " ".join(changes) for side, changes in given.items()},
-        answer=gate.answer(),
+        answer=found,
         runs=tuple(runs.made),
         ended=ended,
+        advice=making.advice if found.answer == CANNOT_TELL else "",
+        notes=tuple(making.cautions),
         seed=seed,
         each_s=each_s,
         rehearsed=gate.rehearse(REHEARSED) if is_aa else (),
@@ -262,7 +276,7 @@ def _sides(
     lab: str | None,
     entries: int | None,
 ) -> Mapping[str, Side]:
-    from ldapslam.cli.study.gate_runs import side_of
+    from ldapslam.cli.study.gate_sides import side_of
     from ldapslam.cli.submission import JobFile
     from ldapslam.studies.study_file import StudyLab
 
@@ -274,6 +288,51 @@ def _sides(
         name: side_of(name, changes, JobFile(job_file), overrides, servers)
         for name, changes in given.items()
     }
+
+
+def _check_metrics(job: Job, metrics: Sequence[str]) -> None:
+    """ConfigError for a metric that no operation of the job can have."""
+    from ldapslam.jobs.fields.thresholds import KINDS_WITHOUT_RESPONSE
+
+    kinds = {kind for one in job.streams for _, kind in one.request_names}
+    of_every_run = {"throughput", "goodput", "errors"}
+    for name in metrics:
+        if name == "total_time":
+            is_there = any(one.count is not None for one in job.streams)
+        else:
+            is_there = name in of_every_run or bool(kinds - set(KINDS_WITHOUT_RESPONSE))
+        if not is_there:
+            raise ConfigError(
+                f"no operation of the job has the metric {name!r}",
+                hint="choose others with --metric",
+            )
+
+
+def _check_baseline(
+    kept: Baseline, side: Side, metrics: Sequence[str], *, although_different: bool
+) -> None:
+    """ConfigError where the baseline cannot be that of the gate, as far as this can be
+    told before a run."""
+    from ldapslam.reports.comparing.making import facts_before
+    from ldapslam.studies.baseline import refusal
+    from ldapslam.studies.labs import planned_facts
+
+    for title, name in kept.missing(metrics):
+        others = [f"--metric {one}" for one in metrics if one != name]
+        raise ConfigError(
+            f"not all runs of the baseline have the {name} of {title}",
+            hint="save one of longer runs, or judge " + (" ".join(others) or "others"),
+        )
+    if although_different:
+        return
+    text, overrides = Path(side.point.job).read_bytes(), side.point.overrides
+    areas, lab = ["job file", "changes of the job", "lab"], dict[str, str]()
+    if side.lab is not None:  # which makes changes of its own
+        lab = planned_facts(side.lab, side.point)
+        areas.remove("changes of the job")
+    planned = facts_before(text, None if side.lab else overrides, lab)
+    if found := list(kept.differences_before(planned, areas)):
+        raise refusal(found)
 
 
 def _check_time(job: Job, sides: int, limit_ns: int) -> None:

@@ -3,24 +3,35 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-from ldapslam.base.errors import ConfigError
 from ldapslam.base.units import NS_PER_S, format_duration
 from ldapslam.cli.console import say
 from ldapslam.cli.study.gate_runs import Runs, is_sound
-from ldapslam.reports.comparing.readings import readings_of
+from ldapslam.reports.comparing.readings import Readings, readings_of
 from ldapslam.reports.comparing.sequential import FIRST_LOOK
 from ldapslam.reports.model import Summary
-from ldapslam.studies.baseline import Baseline
-from ldapslam.studies.gate import NEW, NO_REGRESSION, OLD, Gate, order_of
+from ldapslam.studies.baseline import Baseline, refusal
+from ldapslam.studies.gate import (
+    CANNOT_TELL,
+    NEW,
+    NO_REGRESSION,
+    OLD,
+    Answer,
+    Gate,
+    order_of,
+    times_longer,
+)
 from ldapslam.studies.gate_report import sentence_of
 
 #: Pairs in a row that do not count, which end the gate.
 _MOST_UNSOUND = 5
-#: Differences from a baseline that an error shows.
+#: Figures that a line shows.
 _MOST_SHOWN = 5
+#: Of a time that is proposed, beyond what was measured.
+_ROOM = 1.1
 
 
 class _NoMore(Exception):
@@ -32,10 +43,17 @@ class Making:
     is over."""
 
     def __init__(
-        self, gate: Gate, runs: Runs, until_s: float, *, may_end: bool
+        self, gate: Gate, runs: Runs, begun_s: float, limit_s: float, *, may_end: bool
     ) -> None:
+        """`begun_s`: since when the limit counts."""
         self._gate, self._runs, self._may_end = gate, runs, may_end
-        self._begun_s, self._until_s = time.monotonic(), until_s
+        self._begun_s, self._until_s = time.monotonic(), begun_s + limit_s
+        #: What it took until the first run that counts.
+        self._before_s = self._begun_s - begun_s
+        #: Sentences on how the runs were made.
+        self.cautions: list[str] = []
+        #: How to get an answer, where there is none; and runs that are long enough.
+        self.advice = self._longer = ""
         #: What differs from the baseline beside what is under test: fact, then, now.
         self.differences: list[tuple[str, str, str]] = []
         #: What could not be read of the servers, then or now, and why.
@@ -43,16 +61,48 @@ class Making:
 
     def pairs(self, seed: int) -> str:
         """Runs in pairs; why they ended."""
-        for order in order_of(seed):
+        orders = order_of(seed)
+        while True:
             try:
-                pair = self._sound(order)
+                pair = self._sound(next(orders))
             except _NoMore as error:
-                self._gate.end()
-                return str(error)
-            self._gate.add(readings_of(pair[NEW]), readings_of(pair[OLD]))
+                return self._end(str(error))
+            readings = {side: readings_of(summary) for side, summary in pair.items()}
+            if self._has_lengthened(readings.values()):
+                orders = order_of(seed)
+                continue
+            self._gate.add(readings[NEW], readings[OLD])
             if why := self._ended():
                 return why
-        raise AssertionError("there is always another pair")
+
+    def _has_lengthened(self, first: Collection[Readings]) -> bool:
+        """Whether all runs from now on are longer than these, the first ones, which
+        have too few requests for a percentile, and there is time for that."""
+        times = times_longer(first, self._gate.metrics)
+        if self._gate.size or self.cautions or times <= 1:
+            return False
+        was_ns, longer_ns = self._runs.duration_ns, self._runs.longer_ns(times)
+        if longer_ns is None:
+            return False
+        now_s = time.monotonic()
+        each_s = now_s - self._begun_s + len(first) * (longer_ns - was_ns) / NS_PER_S
+        was, longer = format_duration(was_ns), format_duration(longer_ns)
+        if FIRST_LOOK * each_s > self._until_s - now_s:
+            needed_s = self._before_s + FIRST_LOOK * each_s
+            self._longer = (
+                "give the runs and the gate more time, as with --set "
+                f"run.duration={longer} --time {_time_text(needed_s)}; or "
+            )
+            return False
+        self._runs.lengthen(longer_ns)
+        self._begun_s, self._before_s = now_s, self._before_s + now_s - self._begun_s
+        self.cautions.append(
+            f"A percentile needs more requests than runs of {was} have: the measure "
+            f"phase was made {longer} long (--set run.duration={longer}), and the "
+            "first runs do not count."
+        )
+        say(self.cautions[-1])
+        return True
 
     def against(self, baseline: Baseline, *, although_different: bool) -> str:
         """Runs of the new side; why they ended."""
@@ -60,13 +110,12 @@ class Making:
             try:
                 summary = self._sound([NEW])[NEW]
             except _NoMore as error:
-                self._gate.end()
-                return str(error)
+                return self._end(str(error))
             if not self._gate.size:
                 self.differences = list(baseline.differences(summary))
                 self.unknown = baseline.unknown(summary)
                 if self.differences and not although_different:
-                    raise _refusal(self.differences)
+                    raise refusal(self.differences)
             self._gate.add(readings_of(summary))
             if why := self._ended():
                 return why
@@ -95,18 +144,20 @@ class Making:
 
     def _ended(self) -> str:
         """Why there are no more runs; empty while there are."""
-        gate, now_s = self._gate, time.monotonic()
-        if gate.size == 1 and gate.absent:
-            raise ConfigError(
-                f"no operation of the job has the metric {gate.absent[0]!r}",
-                hint="choose others with --metric",
-            )
-        each_s = (now_s - self._begun_s) / gate.size
+        gate, each_s = self._gate, self.each_s
         # that of the new side alone may be a regression: others will tell
-        if any(one.needs and one.old is None for one in gate.answer().figures):
+        missing = {
+            one.metric.name
+            for one in gate.answer().figures
+            if one.needs and one.old is None
+        }
+        if missing:
+            left = [f"--metric {one}" for one in gate.metrics if one not in missing]
+            others = " ".join(left) or "another --metric"
+            self.advice = f"{self._longer}judge {others}"
             gate.end()
-            return "a figure is missing: make runs longer, or choose with --metric"
-        more = int((self._until_s - now_s) / each_s)
+            return "a figure is missing"
+        more = int((self._until_s - time.monotonic()) / each_s)
         if gate.size == FIRST_LOOK - 1:
             gate.plan_for(gate.size + more)
             _say_plan(gate, each_s)
@@ -119,27 +170,66 @@ class Making:
         if self._may_end and gate.is_clear:
             return "the answer is clear"
         if gate.size == gate.plan.sizes[-1] or more < 1:
-            gate.end()
-            return "the time was over" if more < 1 else "the planned runs were made"
+            return self._end(
+                "the time was over" if more < 1 else "the planned runs were made"
+            )
         return ""
 
+    @property
+    def each_s(self) -> float:
+        """What a pair took; with a baseline, a run."""
+        return (time.monotonic() - self._begun_s) / max(self._gate.size, 1)
 
-def _refusal(differences: Sequence[tuple[str, str, str]]) -> ConfigError:
-    shown = "; ".join(
-        f"{name} was {was}, is {now}" for name, was, now in differences[:_MOST_SHOWN]
+    def _end(self, why: str) -> str:
+        gate = self._gate
+        gate.end()
+        answer = gate.answer()
+        if answer.answer == CANNOT_TELL and gate.plan and gate.size > 1:
+            needed = gate.would_need()
+            self.advice = _advice(answer, needed, self.each_s, self._before_s)
+        return why
+
+
+def _advice(answer: Answer, needed: int | None, each_s: float, before_s: float) -> str:
+    """How to tell of the figures that are open; `needed`: the pairs or runs that should
+    tell."""
+    if answer.is_select:
+        return "find out what the generator or the evidence lacked: see the runs"
+    if all(one.answer != CANNOT_TELL for one in answer.figures):
+        return (
+            "no run of the new side may FAIL: mend what they FAIL for, or the job's "
+            "thresholds"
+        )
+    if any(one.needs for one in answer.figures):
+        return "make runs longer, that the new side has each figure"
+    if needed is None:
+        return (
+            "runs vary too much: make them longer, on a quieter machine, or judge less "
+            "with --metric"
+        )
+    if needed <= answer.pairs:
+        return "a change is close to its tolerance: give another --tolerance"
+    needed_s = before_s + needed * each_s
+    return (
+        f"if nothing differs, {needed} {answer.unit} should tell: --time "
+        f"{_time_text(needed_s)}; longer runs, a quieter machine or a larger "
+        "--tolerance take less"
     )
-    more = len(differences) - _MOST_SHOWN
-    return ConfigError(
-        f"the baseline was made in another way: {shown}"
-        + f"; and {more} more" * (more > 0),
-        hint="save a new baseline, or give --although-different: the report says how",
-    )
+
+
+def _time_text(needed_s: float) -> str:
+    """For --time: in steps of 10 s, above 5 min of 1 min."""
+    step_s = 10 if needed_s < 300 else 60
+    steps = math.ceil(needed_s * _ROOM / step_s)
+    return format_duration(steps * step_s * NS_PER_S)
 
 
 def _so_far(gate: Gate) -> str:
     """What a look has found, with the figures that are the reason."""
     answer = gate.answer()
-    text = f"after {gate.size} {answer.unit}: {answer.answer}"
+    is_open = answer.answer == CANNOT_TELL
+    found = "not clear yet" if is_open else answer.answer
+    text = f"after {gate.size} {answer.unit}: {found}"
     if answer.answer == NO_REGRESSION:
         return text
     open_ = [one for one in answer.figures if one.answer == answer.answer]

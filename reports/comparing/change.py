@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special, stats
+from scipy import special
 
 from ldapslam.reports.uncertainty import Estimate
 
@@ -154,6 +154,8 @@ def mann_whitney(old: FloatArray, new: FloatArray) -> float | None:
     clearest order of so few values has p > LEVEL, such as 3 against 3: p = 0.1."""
     if 2 / math.comb(len(old) + len(new), len(old)) > LEVEL:
         return None
+    from scipy import stats  # slow to load
+
     return float(stats.mannwhitneyu(old, new, method="auto").pvalue)
 
 
@@ -175,6 +177,8 @@ def bootstrap(
     samples = (np.log(old), np.log(new)) if is_ratio else (old, new)
     if min(map(np.ptp, samples)) == 0:
         return None
+    from scipy import stats
+
     found = stats.bootstrap(
         samples,
         lambda one, other, axis: np.mean(other, axis) - np.mean(one, axis),

@@ -80,6 +80,20 @@ def facts_of(summary: Summary, *, without_places: bool = False) -> dict[str, str
     return {**unread_of(summary), **dict(_facts(summary, without_places))}
 
 
+def facts_before(
+    text: str | bytes,
+    overrides: Sequence[str] | None,
+    lab: Mapping[str, str],
+) -> dict[str, str]:
+    """What is known of how a run will be made before it is, without places: the text of
+    its job file, its changes unless they are None, what its lab is made of."""
+    known = {"job file": yaml.safe_load(text), "lab": lab}
+    if kept := _kept(overrides or ()):
+        known["changes of the job"] = kept
+    found = dict(flattened(known))
+    return {name: of for name, of in found.items() if not _PLACE.fullmatch(name)}
+
+
 def instead_of(name: str, hidden: Mapping[str, str]) -> str | None:
     """Of a fact that the run lacks, where it may be one of those that were not read."""
     server = name.partition(" · ")[0]
@@ -109,15 +123,19 @@ def _facts(summary: Summary, without_places: bool) -> Iterator[tuple[str, str]]:
     if not without_places:
         yield from _all_facts(summary)
         return
-    overrides = summary.run.manifest.get("overrides", ())
-    kept = [
-        _without_password(one) for one in overrides if not _PLACE_OF_OVERRIDE.match(one)
-    ]
+    kept = _kept(summary.run.manifest.get("overrides", ()))
     manifest = {**summary.run.manifest, "overrides": kept}
     run = replace(summary.run, manifest=manifest)
     for name, text in _all_facts(replace(summary, run=run)):
         if not _PLACE.fullmatch(name):
             yield name, text
+
+
+def _kept(overrides: Sequence[str]) -> list[str]:
+    """Changes of the job that are not places."""
+    return [
+        _without_password(one) for one in overrides if not _PLACE_OF_OVERRIDE.match(one)
+    ]
 
 
 def _without_password(override: str) -> str:

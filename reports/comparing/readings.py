@@ -65,7 +65,7 @@ class Reading:
     batches: int
     #: What is needed for the value, or for its interval; empty where both are there.
     needs: str
-    #: Requests that a share is of.
+    #: Requests that a share or a percentile is of, or would be.
     sample: int = 0
 
 
@@ -118,7 +118,8 @@ def _of_operation(one: OperationSummary) -> Iterator[tuple[Metric, Reading]]:
     times = one.times["response_time"]
     yield _MEAN, by_batches("mean", times.mean_us, _why_none(times, "mean"))
     for metric in _PERCENTILES:
-        yield metric, _percentile(times, metric.name, one.batches)
+        reading = _percentile(times, metric.name, one.batches)
+        yield metric, replace(reading, sample=times.sample)
 
 
 def _at(value: float, interval: Estimate, name: str) -> Estimate:

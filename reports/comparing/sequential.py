@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy import optimize, special
+from scipy import special
 
 from ldapslam.reports.comparing.change import LEVEL, POWER, error_of_difference
 
@@ -48,6 +48,8 @@ def nominal_levels(shares: Sequence[float], level: float) -> list[float]:
     before is followed from look to look (Armitage, McPherson and Rowe 1969, Journal of
     the Royal Statistical Society A 132, 235-244).
     """
+    from scipy import optimize  # slow to load
+
     points, weights = np.polynomial.legendre.leggauss(_NODES)
     # the sum before the first look is 0
     sums, masses = np.zeros(1), np.ones(1)

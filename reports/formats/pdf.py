@@ -70,7 +70,12 @@ def _data(document: Document) -> dict[str, Any]:
         }
         for section in document.sections
     ]
-    return {**asdict(document), "headline": document.headline, "sections": sections}
+    return {
+        **asdict(document),
+        "headline": document.headline,
+        "banner": document.banner,
+        "sections": sections,
+    }
 
 
 def _block(block: Block) -> dict[str, Any]:

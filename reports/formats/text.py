@@ -51,7 +51,7 @@ def render_text(document: Document) -> str:
 
 def headline(document: Document) -> str:
     """The verdict with its reasons."""
-    lines = [f"{document.verdict}  {document.title}".strip(), document.statement]
+    lines = [f"{document.banner}  {document.title}".strip(), document.statement]
     lines += [f"  - {reason}" for reason in document.reasons]
     return plain("\n".join(lines))
 

@@ -9,16 +9,25 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Self
+from typing import Any, Self
 
 import pytest
 
-from ldapslam.base.errors import ConfigError, ExitCode, TargetError
+from ldapslam.base.errors import (
+    ConfigError,
+    ExitCode,
+    FleetError,
+    LdapSlamError,
+    TargetError,
+)
 from ldapslam.cli import main
 from ldapslam.cli.study import gate_making, gate_runs
-from ldapslam.cli.study.gate_runs import Runs, Side, side_of
+from ldapslam.cli.study.gate_runs import Runs
+from ldapslam.cli.study.gate_sides import Side, side_of
 from ldapslam.cli.submission import JobFile
+from ldapslam.reports.comparing.making import facts_before
 from ldapslam.reports.comparing.readings import METRICS, Reading
+from ldapslam.studies.baseline import Baseline, BaselineRun, save_baseline
 from ldapslam.studies.gate import Made
 from ldapslam.studies.study_file import StudyLab
 
@@ -56,6 +65,9 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("--new ldap://h --metric p98", "--metric: unknown metric 'p98'"),
         ("--new http://h", "--new: "),
         ("--new ldap://h --time 5s", "6 runs of a side are the least"),
+        ("--new ldap://h --metric total_time", "no operation of the job has"),
+        ("--lab slapd --new lab.settings.bogus=1", "no setting of this name"),
+        ("--lab slapd --new users=3 --set targets.replica=ldap://h", "'replica'"),
         ("--new user=3", "user"),
     ],
 )
@@ -105,6 +117,140 @@ def test_a_server_that_dies_never_leaves_a_pass_behind(
     assert found["reasons"][0] == "server 'ldap://new' does not answer"
     assert 'errors="1"' in Path("out/junit.xml").read_text()
     assert "cannot tell" in Path("out/badge.svg").read_text()
+
+
+@pytest.fixture
+def no_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(*_: object, **__: object) -> None:
+        raise FleetError("nothing refused it")
+
+    monkeypatch.setattr(gate_runs, "Runs", start)
+
+
+def baseline_in(folder: Path, job: Path, **given: object) -> str:
+    """Of this job, with these facts and figures."""
+    figures = {"throughput": 400.0, "p50": 900.0, "p99": 3000.0, "errors": 0.0}
+    runs = tuple(
+        BaselineRun(
+            run_id=f"run-{number}",
+            t0_utc="2026-11-25T20:00:00+00:00",
+            figures={"readers.search": {**figures, **given}},
+            requests={"readers.search": 1000},
+        )
+        for number in range(5)
+    )
+    facts = facts_before(job.read_text(), ["run.interval=200ms"], {})
+    made = Baseline(job="gate", saved_utc="", saved_by="", facts=facts, runs=runs)
+    path = folder / "gate.baseline.json"
+    save_baseline(path, made)
+    return str(path)
+
+
+@pytest.mark.usefixtures("no_start")
+def test_what_shows_that_a_baseline_is_another_is_looked_at_before_a_run(
+    job: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = baseline_in(tmp_path, job)
+    given = ["gate", str(job), "--baseline", path, "--new", "ldap://two"]
+    same = [*given, "--set", "run.interval=200ms"]
+    assert main.run(same) == ExitCode.FLEET
+    assert main.run(given) == ExitCode.USAGE
+    assert "changes of the job was run.interval=200ms, is not there" in (
+        capsys.readouterr().err
+    )
+    assert main.run([*given, "--lab", "slapd", "--entries", "20"]) == ExitCode.USAGE
+    assert "lab · entries was not there, is 20" in capsys.readouterr().err
+    job.write_text(JOB.replace("clients: 2", "clients: 3"))
+    assert main.run(same) == ExitCode.USAGE
+    assert "clients was 2, is 3" in capsys.readouterr().err
+    assert main.run([*same, "--although-different"]) == ExitCode.FLEET
+    assert not (tmp_path / "ldapslam-runs").exists()
+
+
+@pytest.mark.usefixtures("no_start")
+def test_a_baseline_without_a_figure_is_told_before_a_run(
+    job: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = baseline_in(tmp_path, job, p99=None)
+    given = ["gate", str(job), "--baseline", path, "--set", "run.interval=200ms"]
+    assert main.run(given) == ExitCode.USAGE
+    said = capsys.readouterr().err
+    assert "not all runs of the baseline have the p99 of readers.search" in said
+    assert "judge --metric throughput --metric p50 --metric errors" in said
+    assert main.run([*given, "--metric", "p50"]) == ExitCode.FLEET
+
+
+@contextmanager
+def _no_fleet(names: Sequence[str], _: object, store: Path, out: Path) -> Iterator[Any]:
+    store.touch()
+    (out / "logs").mkdir()
+    yield SimpleNamespace(address="unix:/nowhere")
+
+
+@pytest.mark.parametrize(
+    ("error", "stays"), [(ConfigError("no"), False), (TargetError("gone"), True)]
+)
+def test_a_gate_that_is_refused_leaves_no_folder(
+    job: Path, monkeypatch: pytest.MonkeyPatch, error: LdapSlamError, stays: bool
+) -> None:
+    monkeypatch.setattr(gate_runs, "local_fleet", _no_fleet)
+    sides = {"new": side_of("new", (), JobFile(job), (), None)}
+    for out, is_ours in ((job.parent / "out", True), (job.parent / "mine", False)):
+        if not is_ours:
+            out.mkdir()
+        with pytest.raises(type(error)), Runs(sides, out, None, restarts=False):
+            raise error
+        assert out.exists() == (stays or not is_ours)
+
+
+def test_a_lab_that_does_not_come_up_leaves_no_folder(
+    job: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gate_runs, "Labs", _NoLabs)
+    lab = StudyLab(server="slapd", entries=10)
+    sides = {"new": side_of("new", (), JobFile(job), (), lab)}
+    runs = Runs(sides, job.parent / "out", None, restarts=False)
+    with pytest.raises(AssertionError), runs:
+        pass
+    assert not (job.parent / "out").exists()
+
+
+def test_longer_runs_are_of_both_sides_and_the_first_ones_do_not_count(
+    job: Path,
+) -> None:
+    sides = {
+        name: side_of(name, [uri], JobFile(job), ["vars.users=20"], None)
+        for name, uri in (("old", "ldap://one"), ("new", "ldap://two"))
+    }
+    runs = Runs(sides, job.parent / "out", None, restarts=False)
+    assert runs.duration_ns == 500_000_000
+    runs.made = [Made("old", "run-1", "PASS", (), True)]
+    longer_ns = runs.longer_ns(2.1)
+    assert longer_ns == 1_500_000_000  # in steps of half a second
+    runs.lengthen(longer_ns)
+    assert runs.duration_ns == longer_ns
+    assert {one.job.run.duration_ns for one in runs.sides.values()} == {longer_ns}
+    assert runs.sides["new"].point.overrides[-1] == "run.duration=1500ms"
+    assert runs.sides["new"].job.targets == {"server": ["ldap://two"]}
+    [pilot] = runs.made
+    assert (pilot.is_pilot, pilot.is_sound) == (True, False)
+    assert pilot.reasons == ("too short for a percentile",)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "streams.0.count=100",
+        "streams.0.stop_after=200ms",
+        "streams.0.load={open: {stages: [{rate: 10/s, for: 500ms}]}}",
+    ],
+)
+def test_runs_whose_length_is_said_elsewhere_are_not_made_longer(
+    job: Path, change: str
+) -> None:
+    sides = {"new": side_of("new", (change,), JobFile(job), (), None)}
+    runs = Runs(sides, job.parent / "out", None, restarts=False)
+    assert runs.longer_ns(2.0) is None
 
 
 class _NoLabs:

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from ldapslam.base.errors import ConfigError, ExitCode
 from ldapslam.cli.fleet.submit import submit_command
 from ldapslam.cli.measure.check import check_command
-from ldapslam.cli.submission import check_size_of_files
+from ldapslam.cli.submission import check_size_of_files, say_doubts
 from ldapslam.jobs.load import load_job
 
 JOB = """\
@@ -64,3 +64,21 @@ def test_more_is_told_by_check_as_it_is_when_the_job_is_sent(
         "the job's files have 65,011,713 bytes, agents are sent at most 65,011,712: "
         "the largest is 'a'"
     )
+
+
+def test_what_was_told_of_a_job_is_not_told_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(
+        JOB.replace("127.0.0.1:1", "host:636")
+        .replace("[file:a]", "a")
+        .replace("[file:b]", "%d")
+    )
+    told: set[str] = set()
+    say_doubts(load_job(path), told)
+    say_doubts(load_job(path, ["targets.server=ldap://host:389"]), told)
+    said = capsys.readouterr().err
+    assert said.count("warning: ") == len(told) == 2
+    say_doubts(load_job(path, ["targets.server=ldaps://host:389"]), told)
+    assert capsys.readouterr().err.count("389 is the port of ldap://") == 1
