@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -68,7 +69,7 @@ def test_a_slower_server_is_a_regression(
     suite = ElementTree.parse(out / "junit.xml").getroot().find("testsuite")
     assert suite is not None
     assert suite.find("testcase/failure") is not None
-    assert "FAIL" in (out / "gate.md").read_text().splitlines()[0]
+    assert "REGRESSION" in (out / "gate.md").read_text().splitlines()[0]
     # the store has every run, which can be reported by itself
     store = out / "results.sqlite"
     run_id = found["runs"][0]["run_id"]
@@ -101,6 +102,49 @@ def test_a_slower_server_is_a_regression(
     )
     assert code == 2
     assert "clients" in found["error"]["message"]
+    assert not (job.parent / "other").exists()
+
+
+@pytest.fixture
+def slow() -> Iterator[tuple[Responder, Responder]]:
+    """With four clients, 160 requests in half a second: a p95 needs 200."""
+    both = Responder(delays=[(1, 12_000_000)]), Responder(delays=[(1, 12_000_000)])
+    for one in both:
+        one.start()
+    yield both
+    for one in both:
+        one.stop()
+
+
+def test_runs_that_are_too_short_for_a_percentile_are_made_longer(
+    job: Path, slow: tuple[Responder, Responder]
+) -> None:
+    old, new = slow
+    p95 = ("--metric", "p95", "--tolerance", "90%")
+    code, found, out = gate(job, "--old", old.uri, "--new", new.uri, *p95)
+    assert (code, found["answer"]) == (0, "no regression"), found
+    assert re.search(r"\(--set run\.duration=\d+m?s\)", found["cautions"][0])
+    pilots = [one for one in found["runs"] if one["pilot"]]
+    assert found["runs"][:2] == pilots
+    assert [one["counts"] for one in pilots] == [False, False]
+    assert found["figures"][0]["old"] is not None
+    # a baseline has the longer runs alone
+    kept = job.parent / "gate.baseline.json"
+    saved = ldapslam("baseline", "save", kept, out, "--json", cwd=job.parent)
+    assert saved.returncode == 0, saved.stderr
+    made = [one["run_id"] for one in found["runs"] if one["side"] == "new"]
+    assert json.loads(saved.stdout)["runs"] == made[1:]
+
+    # six pairs of the longer runs do not fit
+    ended = ldapslam(
+        *("gate", job, "--old", old.uri, "--new", new.uri, "--time", "10s", *p95),
+        *("--set", "thresholds=[search.p99 < 1s for 3s]"),
+        cwd=job.parent,
+    )
+    assert ended.returncode == 3
+    assert ended.stderr.count("cannot be missed: the measure phase has") == 1
+    advice = r"to tell: give .* as with --set run\.duration=\d+m?s --time \d+[sm]; or"
+    assert re.search(advice, ended.stdout)
 
 
 def test_a_missing_baseline_is_never_green(job: Path) -> None:
