@@ -29,8 +29,15 @@ _MODULE_FOLDERS = ("/usr/lib/ldap", "/usr/lib64/openldap", "/usr/lib/openldap")
 _SCHEMA_FOLDERS = ("/etc/ldap/schema", "/etc/openldap/schema")
 
 # A build under test, from the folder of its slapd: installed below a prefix in
-# libexec or sbin, or in servers/slapd of the source tree.
-_BUILT_SCHEMA_FOLDERS = ("../etc/openldap/schema", "../etc/ldap/schema", "schema")
+# libexec or sbin, in usr/sbin of an unpacked package, or in servers/slapd of the
+# source tree.
+_BUILT_SCHEMA_FOLDERS = (
+    "../etc/openldap/schema",
+    "../etc/ldap/schema",
+    "../../etc/openldap/schema",
+    "../../etc/ldap/schema",
+    "schema",
+)
 _BUILT_MODULE_FOLDERS = (
     "openldap",
     "../libexec/openldap",

@@ -56,6 +56,18 @@ def test_a_build_tree_with_all_built_in_needs_no_modules(tmp_path: Path) -> None
     assert slapd.find_programs(binary).modules(["mdb", "syncprov"]) == []
 
 
+def test_a_package_need_not_be_installed(tmp_path: Path) -> None:
+    binary = built_slapd(tmp_path / "usr/sbin/slapd")
+    touch(tmp_path / "etc/ldap/schema/core.schema")
+    touch(tmp_path / "usr/lib/ldap/back_mdb.so")
+    found = slapd.find_programs(binary)
+    assert found.schema_folder == tmp_path / "etc/ldap/schema"
+    assert found.modules(["mdb"]) == [
+        f"modulepath {tmp_path}/usr/lib/ldap",
+        "moduleload back_mdb",
+    ]
+
+
 def test_what_is_no_slapd_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is no program"):
         slapd.find_programs(tmp_path / "slapd")
