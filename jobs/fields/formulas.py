@@ -285,8 +285,13 @@ def _is_of_formulas(word: str) -> bool:
 
 
 def _formula(text: str, words: Sequence[str], comparison: str, value: str) -> Formula:
-    if "per" in words or re.search(r"\sfor\s|,\s*abort\s*$", value):
-        raise Fault("`per`, `for` and `abort` are for figures of operations alone")
+    of_operations = "`per`, `for` and `abort` are for figures of operations alone"
+    if "per" in words:
+        raise Fault(of_operations)
+    if held := re.search(r"\s+for\s.*|\s*,\s*abort\s*$", value):
+        plain = text.replace(held[0], "").strip()
+        hint = f"write {plain!r}: it is about the whole measure phase"
+        raise Fault(of_operations, hint)
     operators = tuple(words[1::2])
     if not len(words) % 2 or any(one not in _OPERATORS for one in operators):
         raise Fault("expected terms with an operator between each two of them")

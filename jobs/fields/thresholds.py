@@ -383,6 +383,8 @@ def _in_our_words(parts: list[str]) -> str | None:
     meant = [our_word(part, known) or part for part in parts]
     if meant != parts and (meant[0] in METRICS or meant[-1] in STATISTICS):
         return f"write {'.'.join(meant)!r}"
+    if parts[1:] == ["cpu"]:
+        return f"write 'host({parts[0]}).cpu' or 'process({parts[0]}).cpu'"
     return None
 
 

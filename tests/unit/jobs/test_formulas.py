@@ -134,6 +134,21 @@ def test_broken_formula_says_what_is_wrong(text: str, problem: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("supplier.cpu < 80%", "'host(supplier).cpu' or 'process(supplier).cpu'"),
+        ("host(db).cpu < 80% for 10s", "write 'host(db).cpu < 80%': it is about the"),
+        ("host(a).cpu / 2 < 1 for 10s, abort", "write 'host(a).cpu / 2 < 1': "),
+        ("host(db).cpu < 80%, abort", "write 'host(db).cpu < 80%': "),
+    ],
+)
+def test_a_reading_is_of_the_whole_measure_phase(text: str, hint: str) -> None:
+    with pytest.raises(Fault) as caught:
+        parse_criterion(text)
+    assert hint in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(
     ("text", "value", "shown"),
     [
         ("host(db).cpu < 80%", 0.123456, "12.35%"),
