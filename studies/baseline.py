@@ -109,6 +109,11 @@ class Baseline(_Model):
             found.setdefault(title, {})[metric.name] = mean_of_runs(metric, values)
         return found
 
+    @property
+    def days(self) -> set[str]:
+        """On which its runs were made."""
+        return {one.t0_utc[:10] for one in self.runs}
+
     def differences(self, summary: Summary) -> Iterator[tuple[str, str, str]]:
         """Fact, what it was and what it is: what a run was made of in another way,
         beside what is under test, and what could be read on one side only."""
@@ -281,7 +286,11 @@ def load_baseline(path: Path) -> Baseline:
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeError) as error:
-        raise ConfigError(f"{path}: cannot be read: {error}") from error
+        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise ConfigError(
+            f"the baseline {str(path)!r} cannot be read: {why}",
+            hint="`ldapslam baseline save` makes one",
+        ) from error
     try:
         found = Baseline.model_validate_json(text)
     except ValidationError as error:

@@ -187,6 +187,11 @@ class GateAnswer:
             found += [f"{one}." for one in self.failed()]
         if self.baseline is not None:
             found.append(_WEAKER)
+            if len(days := self.baseline.days) == 1:
+                found.append(
+                    f"All runs of the baseline are of {days.pop()}: how much days "
+                    "differ is in none of them, and no interval has it."
+                )
         if self.differences:
             found.append(
                 "The baseline was made in another way, so that a change may come from "

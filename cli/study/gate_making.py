@@ -131,6 +131,9 @@ class Making:
             }
             for side, summary in made.items():
                 self._gate.note(side, summary.verdict, is_sound=side not in unsound)
+            new = made[NEW]
+            if new.verdict == "FAIL" and self._gate.failed[NEW] == 1:
+                say(f"{NEW}: FAIL: {'; '.join(new.reasons)}. With it, no gate passes")
             if not unsound:
                 return made
             for side, summary in unsound.items():
@@ -202,6 +205,10 @@ def _advice(answer: Answer, needed: int | None, each_s: float, before_s: float) 
         )
     if any(one.needs for one in answer.figures):
         return "make runs longer, that the new side has each figure"
+    if needed is None and not answer.is_paired:
+        return (
+            "give the baseline more runs, or longer ones; or judge less with --metric"
+        )
     if needed is None:
         return (
             "runs vary too much: make them longer, on a quieter machine, or judge less "

@@ -40,9 +40,17 @@ def looks(most: int) -> list[int]:
     return [*found, most]
 
 
-def nominal_levels(shares: Sequence[float], level: float) -> list[float]:
+def spending(share: float) -> float:
+    """The part of the level that is spent up to this share of the sample."""
+    return math.log1p((math.e - 1) * share)
+
+
+def nominal_levels(
+    shares: Sequence[float], level: float, spent: Sequence[float] = ()
+) -> list[float]:
     """One-sided levels of looks at these shares of the whole sample, ascending to 1,
-    that together reject a true hypothesis with probability `level`.
+    that together reject a true hypothesis with probability `level`; `spent`: the part
+    of it up to each look, where that is not of its share.
 
     The sum of a sample at share t is normal with variance t; what has not been rejected
     before is followed from look to look (Armitage, McPherson and Rowe 1969, Journal of
@@ -53,14 +61,14 @@ def nominal_levels(shares: Sequence[float], level: float) -> list[float]:
     points, weights = np.polynomial.legendre.leggauss(_NODES)
     # the sum before the first look is 0
     sums, masses = np.zeros(1), np.ones(1)
-    found, before, spent = [], 0.0, 0.0
-    for share in shares:
-        total = level * math.log1p((math.e - 1) * share)
+    found, before, done = [], 0.0, 0.0
+    for share, part in zip(shares, spent or map(spending, shares), strict=True):
+        total = level * part
         step, reach = math.sqrt(share - before), _REACH * math.sqrt(share)
 
         def excess(bound: float) -> float:
             beyond = masses @ special.ndtr((sums - bound) / step)  # noqa: B023
-            return float(beyond) - (total - spent)  # noqa: B023
+            return float(beyond) - (total - done)  # noqa: B023
 
         bound = float(optimize.brentq(excess, -reach, reach))
         found.append(float(special.ndtr(-bound / math.sqrt(share))))
@@ -69,7 +77,7 @@ def nominal_levels(shares: Sequence[float], level: float) -> list[float]:
         steps = (nodes[:, np.newaxis] - sums) / step
         density = np.exp(-(steps**2) / 2) @ masses / (step * math.sqrt(2 * math.pi))
         sums, masses = nodes, half * weights * density
-        before, spent = share, total
+        before, done = share, total
     return found
 
 
@@ -82,27 +90,36 @@ class Plan:
     #: Number of tests less one -> the one-sided levels of the looks, of a test at LEVEL
     #: / 2 divided by the number of tests.
     levels: tuple[tuple[float, ...], ...]
+    #: The last size that was planned; the sample may have ended before.
+    planned: int
 
     @classmethod
-    def of(cls, sizes: Sequence[int], tests: int) -> Plan:
-        """For a family of up to `tests` tests."""
+    def of(cls, sizes: Sequence[int], tests: int, planned: int = 0) -> Plan:
+        """For a family of up to `tests` tests; `planned` is the last size when left
+        out."""
+        planned = planned or sizes[-1]
         shares = [one / sizes[-1] for one in sizes]
+        # the last look spends what is left
+        spent = [*(spending(one / planned) for one in sizes[:-1]), 1.0]
         return cls(
             tuple(sizes),
             tuple(
-                tuple(nominal_levels(shares, LEVEL / 2 / count))
+                tuple(nominal_levels(shares, LEVEL / 2 / count, spent))
                 for count in range(1, tests + 1)
             ),
+            planned,
         )
 
     def ended_at(self, size: int) -> Plan:
         """The plan of a sample that ends at this size, looked at as planned before."""
         sizes = [one for one in self.sizes if one < size]
-        return Plan.of([*sizes, size], len(self.levels))
+        return Plan.of([*sizes, size], len(self.levels), self.planned)
 
     def for_tests(self, tests: int) -> Plan:
         """The plan for a family of at least so many."""
-        return self if tests <= len(self.levels) else Plan.of(self.sizes, tests)
+        if tests <= len(self.levels):
+            return self
+        return Plan.of(self.sizes, tests, self.planned)
 
 
 class Means(NamedTuple):

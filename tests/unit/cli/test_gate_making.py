@@ -148,7 +148,7 @@ def test_unsound_runs_do_not_outlast_the_time(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_run_without_a_fault_of_the_generator_counts_whatever_its_verdict(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     runs = Runs(each_s=1.0)
     runs.verdict = "INVALID"  # a threshold is uncertain
@@ -159,6 +159,8 @@ def test_a_run_without_a_fault_of_the_generator_counts_whatever_its_verdict(
     gate, why = made(monkeypatch, runs)
     assert (gate.answer().answer, why) == (CANNOT_TELL, "the time was over")
     assert set(gate.failed.values()) == {50}
+    # at once, as it is known then
+    assert capsys.readouterr().err.count("new: FAIL: too late. With it, no gate") == 1
 
 
 def test_a_figure_that_is_missing_ends_it_at_once(

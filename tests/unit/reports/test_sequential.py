@@ -155,8 +155,27 @@ def test_a_missing_figure_is_neither_and_hides_no_other() -> None:
 def test_a_sample_that_ends_early_spends_what_is_left() -> None:
     plan = Plan.of(looks(40), 2).ended_at(13)
     assert plan.sizes == (6, 8, 10, 12, 13)
-    assert plan.levels[0][-1] > Plan.of(looks(40), 2).levels[0][4]
+    as_planned = Plan.of(looks(40), 2).levels[0]
+    assert plan.levels[0][:4] == pytest.approx(as_planned[:4])
+    assert plan.levels[0][-1] > as_planned[4]
     assert len(plan.levels) == 2
+
+
+@pytest.mark.parametrize("end", [8, 11, 13])
+def test_a_sample_that_ends_early_spends_the_level(end: int) -> None:
+    """Also where its last look, of 8, is taken a second time."""
+    plan = Plan.of(looks(40), 1)
+    early = [size for size in plan.sizes if size <= end]
+    bounds = [*plan.levels[0][: len(early)], plan.ended_at(end).levels[0][-1]]
+    sizes = np.array([*early, end])
+    rng = np.random.default_rng(7)
+    rejected = 0
+    for _ in range(20):
+        sums = rng.standard_normal((5_000, end)).cumsum(axis=1)[:, sizes - 1]
+        beyond = sums / np.sqrt(sizes) > stats.norm.isf(bounds)
+        rejected += int(beyond.any(axis=1).sum())
+    level = LEVEL / 2
+    assert rejected / 100_000 == pytest.approx(level, abs=4 * np.sqrt(level / 100_000))
 
 
 @pytest.mark.parametrize(("spread", "is_welch"), [(2.0, False), (0.3, True)])

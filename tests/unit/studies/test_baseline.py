@@ -210,6 +210,12 @@ def test_another_file_is_refused(tmp_path: Path, text: str, says: str) -> None:
         load_baseline(path)
 
 
+def test_a_baseline_that_cannot_be_read_says_why(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read: No such file") as caught:
+        load_baseline(tmp_path / "none.json")
+    assert caught.value.hint
+
+
 def test_one_of_another_version_is_refused(summary: Summary, tmp_path: Path) -> None:
     path = tmp_path / "later.json"
     save_baseline(path, made(runs(summary)).model_copy(update={"schema_name": "x/2"}))
@@ -276,12 +282,17 @@ def test_the_report_says_that_a_baseline_is_weaker_and_what_differs(
     )
     content = gate_document(answer)
     assert "8 runs against the 5 of the baseline of 2026-11-25" in content.statement
-    assert len(content.cautions) == 3
+    assert len(content.cautions) == 4
+    assert "All runs of the baseline are of 20" in content.cautions[1]
     assert "same server 2 · settings (could not be read)" in content.cautions[-1]
     assert OLD not in answer.sides
     names = [one.name for one in content.sections]
     assert names == ["changes", "differences", "promotions", "runs"]
     found = gate_json(answer)
+    first, *others = baseline.runs
+    earlier = first.model_copy(update={"t0_utc": "2026-11-01T08:00:00+00:00"})
+    of_days = baseline.model_copy(update={"runs": (earlier, *others)})
+    assert len(gate_document(replace(answer, baseline=of_days)).cautions) == 3
     assert found["baseline"]["promotions"] == 1
     assert found["differences"] == [
         {"fact": "server 1 · settings · olcThreads", "was": "16", "is": "4"}
