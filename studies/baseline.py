@@ -110,9 +110,9 @@ class Baseline(_Model):
         return found
 
     @property
-    def days(self) -> set[str]:
-        """On which its runs were made."""
-        return {one.t0_utc[:10] for one in self.runs}
+    def days(self) -> list[str]:
+        """On which each of its runs was made."""
+        return [one.t0_utc[:10] for one in self.runs]
 
     def differences(self, summary: Summary) -> Iterator[tuple[str, str, str]]:
         """Fact, what it was and what it is: what a run was made of in another way,

@@ -35,6 +35,7 @@ from ldapslam.jobs.fields.thresholds import PERCENTILES, samples_needed
 from ldapslam.reports.comparing.change import (
     difference_of_estimates,
     error_of_difference,
+    widest,
 )
 from ldapslam.reports.comparing.readings import METRICS, Metric, Reading, Readings
 from ldapslam.reports.comparing.sequential import (
@@ -42,6 +43,7 @@ from ldapslam.reports.comparing.sequential import (
     Looked,
     Means,
     Plan,
+    error_of_days,
     look,
     looks,
     needed_size,
@@ -269,11 +271,12 @@ class Gate:
         metrics: Sequence[str],
         tolerances: Tolerances,
         baseline: Sequence[Readings] = (),
+        days: Sequence[str] = (),
     ) -> None:
-        """With a baseline the old side is its runs, two or more; else runs come in
-        pairs."""
+        """With a baseline the old side is its runs, two or more, which were made on
+        these days; else runs come in pairs."""
         self.metrics, self._tolerances = metrics, tolerances
-        self.is_paired = not baseline
+        self.is_paired, self._days = not baseline, days
         self._old, self._new = list(baseline), list[Readings]()
         #: Side -> the runs that were made of it, those that FAIL, and those that say
         #: nothing of the server.
@@ -336,7 +339,9 @@ class Gate:
         means = (
             Means.of_pairs(self._losses())
             if self.is_paired
-            else Means.of_sides(self._scaled(self._old), self._scaled(self._new))
+            else Means.of_sides(
+                self._scaled(self._old), self._scaled(self._new), self._days
+            )
         )
         plan = self.plan = plan.for_tests(len(self._keys) + 1)
         place = plan.sizes.index(self.size)
@@ -422,12 +427,15 @@ class Gate:
             spread = self._losses()[:, place].std(ddof=1)
             return float(spread) / math.sqrt(size), size - 1
         # the few new runs so far say little by themselves
-        sides = [self._scaled(one)[:, place] for one in (self._old, self._new)]
+        sides = [self._scaled(one)[:, [place]] for one in (self._old, self._new)]
         square = sum(float(np.var(one)) * len(one) for one in sides)
         square /= sum(len(one) - 1 for one in sides)
         sizes = [len(self._old), size]
         squares = [np.array([square * (one - 1)]) for one in sizes]
-        error, freedom = error_of_difference(squares, sizes)
+        error, freedom = widest(
+            error_of_difference(squares, sizes),
+            error_of_days(sides[0], sides[1], self._days, size),
+        )
         return float(error[0]), float(freedom[0])
 
     def answer(self) -> Answer:

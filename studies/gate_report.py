@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 from ldapslam.base.inert import inert
+from ldapslam.reports.comparing.sequential import FEWEST_DAYS
 from ldapslam.reports.document import (
     BAD,
     GOOD,
@@ -55,7 +56,8 @@ _SAMPLES = {
     True: "Each pair of runs, one of each side, gives one change, and the pairs are "
     "the sample (t).",
     False: "The runs of the baseline and the new ones are the samples (Welch's t, or "
-    "Student's where it is wider).",
+    "Student's where it is wider; with how much days differ, where the baseline is of "
+    "three or more).",
 }
 _TESTS = (
     "Intervals are 95 %, for all looks of the gate together (group-sequential, Lan and "
@@ -187,10 +189,10 @@ class GateAnswer:
             found += [f"{one}." for one in self.failed()]
         if self.baseline is not None:
             found.append(_WEAKER)
-            if len(days := self.baseline.days) == 1:
+            if len(days := set(self.baseline.days)) < FEWEST_DAYS:
                 found.append(
-                    f"All runs of the baseline are of {days.pop()}: how much days "
-                    "differ is in none of them, and no interval has it."
+                    f"The runs of the baseline are of {' and '.join(sorted(days))}: "
+                    "no interval has how much days differ. Take runs of three days."
                 )
         if self.differences:
             found.append(

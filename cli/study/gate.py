@@ -198,7 +198,10 @@ def gate_command(
 
     at = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
     folder = out or RUNS_FOLDER / f"gate-{job.name}-{at}"
-    gate = Gate(chosen, tolerated, [one.readings for one in kept.runs] if kept else ())
+    gate = Gate(chosen, tolerated)
+    if kept is not None:
+        readings = [one.readings for one in kept.runs]
+        gate = Gate(chosen, tolerated, readings, kept.days)
     problem: LdapSlamError | None = None
     begun_s = time.monotonic()
     with Runs(sides, folder, agents, restarts=not no_restart) as runs:

@@ -28,6 +28,9 @@ from ldapslam.reports.uncertainty import Estimate
 
 FloatArray = npt.NDArray[np.float64]
 
+#: Standard errors, and their degrees of freedom.
+Errors = tuple[FloatArray, FloatArray]
+
 LEVEL = 0.05
 POWER = 0.8
 #: BCa intervals of smaller samples cover far less than they state.
@@ -88,9 +91,7 @@ def difference_of_means(old: FloatArray, new: FloatArray) -> Change | None:
     )
 
 
-def error_of_difference(
-    squares: Sequence[FloatArray], sizes: Sequence[int]
-) -> tuple[FloatArray, FloatArray]:
+def error_of_difference(squares: Sequence[FloatArray], sizes: Sequence[int]) -> Errors:
     """Standard errors of differences of two means and their degrees of freedom, from
     both sides' sums of squares about their means: Welch's or Student's, of which the 95
     % interval is wider. A side of one value has the spread of the other."""
@@ -103,8 +104,18 @@ def error_of_difference(
     welch = np.sqrt(sum(parts))
     weights = sum(of**2 / (size - 1) for of, size in zip(parts, sizes, strict=True))
     of_welch = np.divide(welch**4, weights, out=freedom.copy(), where=weights > 0)
-    is_wider = _reach(welch, of_welch) > _reach(error, freedom)
-    return np.where(is_wider, welch, error), np.where(is_wider, of_welch, freedom)
+    return widest((error, freedom), (welch, of_welch))
+
+
+def widest(one: Errors, other: Errors | None) -> Errors:
+    """For each difference, the errors of which the 95 % interval is wider."""
+    if other is None:
+        return one
+    is_wider = _reach(*other) > _reach(*one)
+    error, freedom = (
+        np.where(is_wider, *both) for both in zip(other, one, strict=True)
+    )
+    return error, freedom
 
 
 def _reach(error: FloatArray, freedom: FloatArray) -> FloatArray:

@@ -18,12 +18,20 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from ldapslam.reports.comparing.change import LEVEL, POWER, error_of_difference
+from ldapslam.reports.comparing.change import (
+    LEVEL,
+    POWER,
+    Errors,
+    error_of_difference,
+    widest,
+)
 
 FloatArray = npt.NDArray[np.float64]
 
 #: Values of a sample before which its spread is hardly known.
 FIRST_LOOK = 6
+#: Fewer hardly tell how much days differ.
+FEWEST_DAYS = 3
 #: Each look has that many times the values of the one before, and an even number.
 _GROWTH = 1.2
 #: Standard deviations within which a sum is followed, and nodes of the quadrature.
@@ -139,12 +147,46 @@ class Means(NamedTuple):
         return cls(losses.mean(axis=0), error, np.full(count, size - 1.0))
 
     @classmethod
-    def of_sides(cls, old: FloatArray, new: FloatArray) -> Means:
+    def of_sides(
+        cls, old: FloatArray, new: FloatArray, days: Sequence[str] = ()
+    ) -> Means:
         """Of values whose difference is the loss, of shape (k, m) and (n, m), both k
-        and n >= 2."""
+        and n >= 2. `days`: those on which the old values were measured."""
         squares = [one.var(axis=0) * len(one) for one in (old, new)]
-        error, freedom = error_of_difference(squares, [len(old), len(new)])
+        found = error_of_difference(squares, [len(old), len(new)])
+        error, freedom = widest(found, error_of_days(old, new, days))
         return cls(new.mean(axis=0) - old.mean(axis=0), error, freedom)
+
+
+def error_of_days(
+    old: FloatArray, new: FloatArray, days: Sequence[str], size: int = 0
+) -> Errors | None:
+    """Standard errors of the difference of new values, of one more day, from old ones
+    of several days, and their degrees of freedom. Shapes (n, m) and (k, m); `size`: as
+    if so many new ones were like these. None of fewer than FEWEST_DAYS.
+
+    What the values of a day have in common does not become less with their number:
+
+        error^2 = between (1 + 1 / d) + within (1 / k + 1 / n)
+
+    of d days, with their variance (by analysis of variance, not below 0) and that
+    within a day; degrees of freedom by Satterthwaite (1946, Biometrics Bulletin 2).
+    """
+    known = list(dict.fromkeys(days))
+    d, k, n = len(known), len(old), len(new)
+    if d < FEWEST_DAYS:
+        return None
+    places = np.array([known.index(one) for one in days])
+    means = np.array([old[places == day].mean(axis=0) for day in range(d)])
+    squares = ((old - means[places]) ** 2).sum(axis=0) + n * new.var(axis=0)
+    freedom = k - d + n - 1
+    within = squares / freedom
+    chance = within * np.mean(1 / np.bincount(places))
+    between = np.maximum(means.var(axis=0, ddof=1) - chance, 0.0) * (1 + 1 / d)
+    within = within * (1 / k + 1 / (size or n))
+    whole, parts = between + within, between**2 / (d - 1) + within**2 / freedom
+    all_freedom = np.full(whole.shape, float(freedom))
+    return np.sqrt(whole), np.divide(whole**2, parts, out=all_freedom, where=parts > 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -283,15 +283,17 @@ def test_the_report_says_that_a_baseline_is_weaker_and_what_differs(
     content = gate_document(answer)
     assert "8 runs against the 5 of the baseline of 2026-11-25" in content.statement
     assert len(content.cautions) == 4
-    assert "All runs of the baseline are of 20" in content.cautions[1]
+    assert "The runs of the baseline are of 20" in content.cautions[1]
     assert "same server 2 · settings (could not be read)" in content.cautions[-1]
     assert OLD not in answer.sides
     names = [one.name for one in content.sections]
     assert names == ["changes", "differences", "promotions", "runs"]
     found = gate_json(answer)
-    first, *others = baseline.runs
-    earlier = first.model_copy(update={"t0_utc": "2026-11-01T08:00:00+00:00"})
-    of_days = baseline.model_copy(update={"runs": (earlier, *others)})
+    runs = [
+        one.model_copy(update={"t0_utc": f"2026-11-0{1 + number % 3}T08:00:00+00:00"})
+        for number, one in enumerate(baseline.runs)
+    ]
+    of_days = baseline.model_copy(update={"runs": tuple(runs)})
     assert len(gate_document(replace(answer, baseline=of_days)).cautions) == 3
     assert found["baseline"]["promotions"] == 1
     assert found["differences"] == [

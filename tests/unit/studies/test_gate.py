@@ -526,3 +526,24 @@ def test_all_outputs_are_written_and_agree(tmp_path: Path) -> None:
     for name in ("gate.html", "gate.txt", "gate.md"):
         assert "regression" in (tmp_path / name).read_text().lower()
     assert (tmp_path / "gate.md").read_text().count("| readers.search |") == 4
+
+
+def test_days_of_a_baseline_that_differ_make_its_intervals_wider() -> None:
+    def one(value: float) -> Readings:
+        return {(SEARCH, METRICS["p50"]): Reading(value, None, 0, "", sample=10_000)}
+
+    old = [one(100.0 * factor) for factor in (0.9, 0.91, 1.0, 1.01, 1.1, 1.11)]
+    days = [f"2026-11-0{1 + place // 2}" for place in range(6)]
+    widths, needed = [], []
+    for known in ((), days):
+        gate = Gate(("p50",), Tolerances(0.3), old, known)
+        for number in range(1, 7):
+            gate.add(one(100.0 + number % 2))
+            if number == 5:
+                gate.plan_for(24)
+                needed.append(gate.needed()[SEARCH, METRICS["p50"]])
+        [figure] = gate.answer().figures
+        assert figure.change is not None
+        widths.append(figure.change[2] - figure.change[1])
+    assert widths[1] > 1.5 * widths[0]
+    assert needed == [6, None]
