@@ -157,7 +157,9 @@ class Making:
         if missing:
             left = [f"--metric {one}" for one in gate.metrics if one not in missing]
             others = " ".join(left) or "another --metric"
-            self.advice = f"{self._longer}judge {others}"
+            can_be_longer = gate.is_paired and self._runs.longer_ns(1.0) is not None
+            longer = self._longer or "make runs longer, or " * can_be_longer
+            self.advice = f"{longer}judge {others}"
             gate.end()
             return "a figure is missing"
         more = int((self._until_s - time.monotonic()) / each_s)

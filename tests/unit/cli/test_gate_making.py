@@ -233,6 +233,23 @@ def test_without_the_time_for_longer_runs_it_says_what_is_needed(
     assert gate.answer().answer == NO_REGRESSION
 
 
+def test_a_run_that_has_too_few_requests_later_ends_it_with_advice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runs = ShortRuns(each_s=2.0)
+    runs.duration_ns = 4 * NS_PER_S
+
+    def run(side: str) -> Any:
+        if len(runs.made) == 4:
+            runs.duration_ns = NS_PER_S
+        return Runs.run(runs, side)
+
+    monkeypatch.setattr(runs, "run", run)
+    gate, making, why = made_of_short(monkeypatch, runs, LIMIT_S)
+    assert (gate.size, why) == (3, "a figure is missing")
+    assert making.advice == "make runs longer, or judge --metric throughput"
+
+
 def test_runs_whose_length_is_not_the_gates_are_not_made_longer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

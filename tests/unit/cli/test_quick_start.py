@@ -58,6 +58,19 @@ def test_what_asks_a_coordinator_imports_no_database(command: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_a_gate_that_is_refused_imports_no_database_and_nothing_that_draws() -> None:
+    heavy = ("jinja2", "matplotlib", "scipy.stats", "scipy.optimize", "sqlalchemy")
+    program = _PROGRAM.replace(repr(_HEAVY), repr(heavy))
+    sides = ("--old", "ldap://one", "--new", "ldap://one")
+    done = subprocess.run(
+        [sys.executable, "-c", program, "gate", str(_JOB), *sides],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2, done.stderr
+    assert "the old side and the new one are the same" in done.stderr
+
+
 def test_the_list_of_commands_says_what_their_help_says() -> None:
     context = click.Context(cli)
     for name in cli.list_commands(context):
