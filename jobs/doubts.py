@@ -57,8 +57,8 @@ def doubts(job: Job) -> Iterator[str]:
         closed = stream.load.closed
         if closed and stream.count and stream.count < closed.clients:
             yield (
-                f"stream {stream.name}: a count of {stream.count} is less than its "
-                f"{closed.clients} clients, of which some send nothing"
+                f"stream {stream.name}: a count of {stream.count} requests is less "
+                f"than its {closed.clients} clients (-c), of which some send nothing"
             )
         if change := job.identity_change(stream):
             yield (

@@ -388,7 +388,7 @@ WARNINGS = {
     ),
     "fewer operations than clients": (
         changed("target: directory\n", "target: directory\n    count: 1\n"),
-        "is less than its 2 clients",
+        "is less than its 2 clients (-c)",
     ),
 }
 

@@ -644,6 +644,20 @@ def test_a_fragment_of_an_interval_disturbs_no_agent() -> None:
     assert all((agent.highest_busy_share or 0) < 0.95 for agent in summary.agents)
 
 
+@pytest.mark.parametrize(("last_s", "is_noted"), [(3.5, True), (4.5, False)])
+def test_a_count_that_was_had_in_a_moment_is_noted(
+    last_s: float, is_noted: bool
+) -> None:
+    """The measure phase begins after 3 s."""
+    streams = summary_of(Scenario()).streams
+    writers = next(one for one in streams if one.name == "writers")
+    sent = sum(one.totals["scheduled"] for one in writers.operations)
+    scenario = Scenario(streams={"writers": {"count": sent}}, thresholds=())
+    edit = on_stream("writers", last_done_ns=int(last_s * 1e9))
+    notes = summary_of(scenario, edit).notes
+    assert is_noted is any("writers had its count in less than 1 s" in n for n in notes)
+
+
 @pytest.mark.parametrize(("factor", "is_noted"), [(1.2, False), (2.0, True)])
 def test_agents_that_disagree_are_noted(factor: float, is_noted: bool) -> None:
     """Their medians, of readers.search; of the writers there are too few requests."""
