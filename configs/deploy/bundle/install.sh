@@ -30,24 +30,27 @@ libc=$(getconf GNU_LIBC_VERSION 2>&1) || :
     fail "this bundle needs glibc @GLIBC@ or later; this host has: $libc" \
         "make a bundle on a host as old as this one"
 
-# a folder of something else would be mixed with it, and removed with it
-if [ -e "$folder/pyvenv.cfg" ]; then
-    [ -e "$folder/bin/ldapslam" ] || [ -L "$folder/current" ] ||
+# a folder of something else would be mixed with it, and removed with it; others have
+# links of the name `current`, too
+used=$(readlink "$folder/current" || :)
+case $used in .venv-a | .venv-b) ;; *) used= ;; esac
+if [ -z "$used" ] && [ -e "$folder/pyvenv.cfg" ]; then
+    [ -e "$folder/bin/ldapslam" ] && [ ! -L "$folder/current" ] ||
         fail "$folder is a virtual environment without ldapslam" \
             "name a folder that is empty or not there: ./install.sh FOLDER"
-elif [ ! -L "$folder/current" ]; then
+elif [ -z "$used" ]; then
     for one in "$folder"/* "$folder"/.[!.]*; do
-        [ ! -e "$one" ] || [ "${one##*/}" = .venv-a ] ||
+        [ ! -e "$one" ] && [ ! -L "$one" ] || [ "${one##*/}" = .venv-a ] ||
             fail "$folder holds something that is not ldapslam's: $one" \
                 "name a folder that is empty or not there: ./install.sh FOLDER"
     done
 fi
 
 # The new one is made beside the one in use, which stays as it is unless all goes well.
-used=$(readlink "$folder/current" || :)
 new=.venv-a
 [ "$used" != "$new" ] || new=.venv-b
-trap 'rm -rf -- "$folder/$new"' EXIT
+# but when it is the one in use by then
+trap '[ "$(readlink "$folder/current")" = "$new" ] || rm -rf -- "$folder/$new"' EXIT
 trap 'exit 1' HUP INT TERM
 rm -rf -- "${folder:?}/$new"
 
@@ -66,7 +69,6 @@ rm -rf -- "${folder:?}/$new"
 # one rename switches
 ln -s "$new" "$folder/$new/current"
 mv -T -- "$folder/$new/current" "$folder/current"
-trap - EXIT
 for one in bin include lib lib64 share pyvenv.cfg; do
     [ -L "$folder/$one" ] && [ "$(readlink "$folder/$one")" = "current/$one" ] || {
         rm -rf -- "${folder:?}/$one" # of an installation without `current`

@@ -192,6 +192,37 @@ def test_a_folder_of_something_else_is_left_alone(
     assert [path.name for path in (tmp_path / "installed").iterdir()] == [there]
 
 
+@pytest.mark.parametrize("target", ["releases/7", "none", "..", ".venv-a/../share"])
+def test_a_folder_whose_current_is_of_something_else_is_left_alone(
+    target: str, installer: Installer, tmp_path: Path
+) -> None:
+    write_wheels(tmp_path / "bundle" / "wheels", 1)
+    folder = tmp_path / "installed"
+    for one in ("releases/7/program", "bin/program", "share/file"):
+        (folder / one).parent.mkdir(parents=True)
+        (folder / one).write_text("of somebody")
+    (folder / "current").symlink_to(target)
+    before = files_in(folder)
+    ended = installer()
+    assert ended.returncode == 1
+    assert "holds something that is not ldapslam's: " in ended.stderr
+    assert files_in(folder) == before
+    assert os.readlink(folder / "current") == target
+
+
+def test_an_installation_that_is_ended_after_the_switch_stays(
+    installer: Installer, earlier: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_wheels(tmp_path / "bundle" / "wheels", 1)
+    move = tmp_path / "programs" / "mv"
+    move.parent.mkdir()
+    move.write_text(f'#!/bin/sh\n{shutil.which("mv")} "$@"\nkill -TERM $PPID\n')
+    move.chmod(0o700)
+    monkeypatch.setenv("PATH", f"{move.parent}:{os.environ['PATH']}")
+    assert installer().returncode == 1
+    assert said(earlier / "current" / "bin" / "ldapslam") == "version 1\n"
+
+
 def test_the_texts_have_no_place_left_open(tmp_path: Path) -> None:
     _write_texts(tmp_path, HERE)
     texts = [(tmp_path / name).read_text() for name in ("README.txt", "install.sh")]
