@@ -246,7 +246,9 @@ def _local_runs() -> list[tuple[str, Path]]:
     for path in RUNS_FOLDER.glob(f"*/{STORE_NAME}"):
         folder = path.parent
         if folder.name[0].isdigit():
-            found.append((folder.name, folder))
+            # another run may have results where a link's were
+            if not folder.is_symlink() or _id_in(folder) == folder.name:
+                found.append((folder.name, folder))
         # that of a killed run keeps this name, and newer runs follow
         elif folder.name.startswith(_UNFINISHED) and (run_id := _id_in(folder)):
             found.append((run_id, folder))

@@ -243,6 +243,23 @@ def test_a_run_whose_results_went_elsewhere_is_the_latest_of_this_folder(
     assert reported("latest")[0] == SECOND
 
 
+def test_a_link_never_shows_a_later_run_as_the_one_it_was_made_for() -> None:
+    """As after `rm -rf elsewhere` between two runs with `--out elsewhere`."""
+    ids = "20260301-140000-dddddd", "20260301-150000-eeeeee"
+    for run_id in ids:
+        results = _Results(Path("elsewhere"))
+        with Store.open(results.folder / FOLDER_STORE) as store:
+            scenario = replace(SMALL, run={"state": "finished", "run_id": run_id})
+            store.create_run(run_record(scenario))
+        results.keep(run_id)
+        assert reported(run_id)[0] == run_id
+        Path("elsewhere").rename(f"was-{run_id}")
+    Path(f"was-{ids[1]}").rename("elsewhere")
+    listed = [one["run_id"] for one in json.loads(ended("list", "--json").stdout)]
+    assert listed == [ids[1], SECOND, FIRST]
+    assert isinstance(call(ids[0]).exception, RunNotFound)
+
+
 def test_a_run_that_did_not_begin_leaves_neither_folder_nor_link(folder: Path) -> None:
     before = sorted(folder.rglob("*"))
     with _Results(folder / "elsewhere") as results:
