@@ -78,8 +78,10 @@ class Runs:
         self._stack.__exit__(*error)
 
     def _remove_folder(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Of a gate that was refused, or never began."""
-        if kind is not None and issubclass(kind, ConfigError):
+        """Of a gate that was refused, by its first run that counts at the latest, or
+        never began."""
+        is_refused = kind is not None and issubclass(kind, ConfigError)
+        if is_refused and sum(one.is_sound for one in self.made) <= 1:
             shutil.rmtree(self._folder)
         elif kind is not None:
             with contextlib.suppress(OSError):

@@ -203,6 +203,20 @@ def test_a_gate_that_is_refused_leaves_no_folder(
         assert out.exists() == (stays or not is_ours)
 
 
+def test_an_error_of_a_later_run_removes_no_run(
+    job: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as of a log of the job that has grown too large to be sent."""
+    monkeypatch.setattr(gate_runs, "local_fleet", _no_fleet)
+    sides = {"new": side_of("new", (), JobFile(job), (), None)}
+    out = job.parent / "out"
+    runs = Runs(sides, out, None, restarts=False)
+    runs.made = [Made("new", f"run-{one}", "PASS", (), True) for one in "12"]
+    with pytest.raises(ConfigError), runs:
+        raise ConfigError("too large")
+    assert out.exists()
+
+
 def test_a_lab_that_does_not_come_up_leaves_no_folder(
     job: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
