@@ -167,24 +167,35 @@ def error_of_days(
 
     What the values of a day have in common does not become less with their number:
 
-        error^2 = between (1 + 1 / d) + within (1 / k + 1 / n)
+        error^2 = between (1 + sum(k_i^2) / k^2) + within (1 / k + 1 / n)
 
-    of d days, with their variance (by analysis of variance, not below 0) and that
-    within a day; degrees of freedom by Satterthwaite (1946, Biometrics Bulletin 2).
+    of days of k_i values, with their variance (by analysis of variance of one factor,
+    whose days may differ in size; not below 0) and that within a day. As it adds up
+    mean squares between and within days, its degrees of freedom are by Satterthwaite
+    (1946, Biometrics Bulletin 2).
     """
     known = list(dict.fromkeys(days))
     d, k, n = len(known), len(old), len(new)
     if d < FEWEST_DAYS:
         return None
     places = np.array([known.index(one) for one in days])
+    sizes = np.bincount(places)
     means = np.array([old[places == day].mean(axis=0) for day in range(d)])
     squares = ((old - means[places]) ** 2).sum(axis=0) + n * new.var(axis=0)
     freedom = k - d + n - 1
     within = squares / freedom
-    chance = within * np.mean(1 / np.bincount(places))
-    between = np.maximum(means.var(axis=0, ddof=1) - chance, 0.0) * (1 + 1 / d)
-    within = within * (1 / k + 1 / (size or n))
-    whole, parts = between + within, between**2 / (d - 1) + within**2 / freedom
+    of_days = sizes @ (means - old.mean(axis=0)) ** 2 / (d - 1)
+    # a mean square of days holds the variance between them so many times
+    times = (k - (sizes**2).sum() / k) / (d - 1)
+    weight = (1 + (sizes**2).sum() / k**2) / times
+    rest = 1 / k + 1 / (size or n)
+    is_more = of_days > within
+    whole = weight * np.maximum(of_days - within, 0.0) + rest * within
+    parts = np.where(
+        is_more,
+        (weight * of_days) ** 2 / (d - 1) + ((rest - weight) * within) ** 2 / freedom,
+        (rest * within) ** 2 / freedom,
+    )
     all_freedom = np.full(whole.shape, float(freedom))
     return np.sqrt(whole), np.divide(whole**2, parts, out=all_freedom, where=parts > 0)
 

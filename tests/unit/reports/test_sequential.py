@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -210,39 +212,67 @@ def test_few_runs_of_a_baseline_raise_no_false_alarms() -> None:
     assert np.mean(p <= 0.001) < 0.001
 
 
-def false_alarms(days: int, each: int, spread: float, *, is_known: bool) -> float:
-    """Of a baseline of so many runs on each of so many days, and 12 new ones of one
-    more day; days spread so many times as far as the runs of one."""
+def false_alarms(sizes: Sequence[int], spread: float, *, is_known: bool) -> float:
+    """Of a baseline of days with so many runs, and 12 new ones of one more day; days
+    spread so many times as far as the runs of one."""
     rng, figures = np.random.default_rng(8), 10_000
-    names = [str(day) for day in range(days) for _ in range(each)]
-    of_days = rng.normal(0.0, spread, (days + 1, figures))
-    old = np.repeat(of_days[:-1], each, axis=0) + rng.normal(size=(len(names), figures))
+    names = [str(day) for day, size in enumerate(sizes) for _ in range(size)]
+    of_days = rng.normal(0.0, spread, (len(sizes) + 1, figures))
+    old = np.repeat(of_days[:-1], sizes, axis=0)
+    old += rng.normal(size=(len(names), figures))
     new = of_days[-1] + rng.normal(size=(12, figures))
     means = Means.of_sides(old, new, names if is_known else ())
     p = stats.t.sf(means.mean / means.error, means.freedom)
     return float(np.mean(p <= LEVEL / 2))
 
 
-@pytest.mark.parametrize(("days", "each"), [(5, 1), (4, 5), (20, 1)])
-def test_days_that_differ_raise_few_false_alarms(days: int, each: int) -> None:
-    """Between 3 and 6 % where 2.5 % are meant, as few days tell little; where days are
-    taken for nothing, 14 to 29 %."""
+@pytest.mark.parametrize(
+    ("sizes", "most"),
+    [
+        ([1] * 5, 0.05),
+        ([5] * 4, 0.03),
+        ([1] * 20, 0.03),
+        ([5, 5, 5], 0.05),
+        ([10, 5, 5], 0.05),
+        # of three days one of which has most of the runs little is known
+        ([3, 1, 1], 0.07),
+        ([20, 1, 1], 0.09),
+    ],
+    ids=str,
+)
+def test_days_that_differ_raise_few_false_alarms(sizes: list[int], most: float) -> None:
+    """Near 2.5 % but of three or four days, which tell little; where days are taken for
+    nothing, 14 to 39 %."""
     for spread in (0.0, 1.0, 2.0, 5.0):
-        assert false_alarms(days, each, spread, is_known=True) < 0.07
-    assert false_alarms(days, each, 2.0, is_known=False) > 0.12
+        assert false_alarms(sizes, spread, is_known=True) < most
+    assert false_alarms(sizes, 2.0, is_known=False) > 0.12
 
 
 def test_the_error_of_days_is_that_of_the_analysis_of_variance() -> None:
-    """Days of two values with means 0, 3 and 6: variance 9; within 2 / 4 = 0.5 of the
-    old and new ones, so between 9 - 0.5 / 2 = 8.75. 8.75 * 4 / 3 + 0.5 (1 / 6 + 1 / 2).
-    """
+    """Days of two values with means 0, 3 and 6: variance 9, mean square 18; within 2 /
+    4 = 0.5 of the old and new ones, so between (18 - 0.5) / 2 = 8.75. In all 8.75 * 4 /
+    3 + 0.5 (1 / 6 + 1 / 2) = 2 / 3 * 18 + 0 * 0.5: as many degrees of freedom as 18."""
     old = np.array([[-0.5], [0.5], [2.5], [3.5], [5.5], [6.5]])
     new = np.array([[2.5], [3.5]])
     error, freedom = error_of_days(old, new, list("aabbcc")) or pytest.fail("none")
     between, within = 8.75 * 4 / 3, 0.5 * 2 / 3
     assert error[0] ** 2 == pytest.approx(between + within)
-    parts = between**2 / 2 + within**2 / 4
-    assert freedom[0] == pytest.approx((between + within) ** 2 / parts)
+    assert error[0] ** 2 == pytest.approx(12.0)
+    assert freedom[0] == pytest.approx(2.0)
     more, _ = error_of_days(old, new, list("aabbcc"), 50) or pytest.fail("none")
     assert more[0] ** 2 == pytest.approx(between + 0.5 * (1 / 6 + 1 / 50))
     assert error_of_days(old, new, list("aaabbb")) is None
+
+
+def test_the_error_of_days_of_different_size_is_that_of_their_mean() -> None:
+    """Of 4, 1 and 1 values with means 0, 3 and 6, in all 1.5: mean square (9 + 2.25 +
+    20.25) / 2 = 15.75, which has between (6 - 18 / 6) / 2 = 1.5 times; within (1 + 0.5)
+    / 4; the mean of all has 18 / 36 of the variance between."""
+    old = np.array([[-0.5], [-0.5], [0.5], [0.5], [3.0], [6.0]])
+    error, _ = error_of_days(old, np.array([[2.0], [3.0]]), list("aaaabc")) or (
+        pytest.fail("none")
+    )
+    within = 1.5 / 4
+    between = (15.75 - within) / 1.5
+    wanted = between * (1 + 18 / 36) + within * (1 / 6 + 1 / 2)
+    assert error[0] ** 2 == pytest.approx(wanted)
