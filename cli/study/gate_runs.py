@@ -129,9 +129,11 @@ class Runs:
 
     def lengthen(self, duration_ns: int) -> None:
         """Make later runs so long; those so far were to find that out."""
-        override = f"run.duration={format_duration(duration_ns)}"
+        field = "run.duration="
         for name, side in self.sides.items():
-            overrides = (*side.point.overrides, override)
+            # as if they had been given so: a baseline of them has no other
+            others = (one for one in side.point.overrides if not one.startswith(field))
+            overrides = (*others, field + format_duration(duration_ns))
             self.sides[name] = replace(
                 side,
                 job=JobFile(Path(side.point.job)).load(overrides),

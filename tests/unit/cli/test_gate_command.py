@@ -233,7 +233,7 @@ def test_longer_runs_are_of_both_sides_and_the_first_ones_do_not_count(
     job: Path,
 ) -> None:
     sides = {
-        name: side_of(name, [uri], JobFile(job), ["vars.users=20"], None)
+        name: side_of(name, [uri], JobFile(job), ["run.duration=500ms"], None)
         for name, uri in (("old", "ldap://one"), ("new", "ldap://two"))
     }
     runs = Runs(sides, job.parent / "out", None, restarts=False)
@@ -244,7 +244,9 @@ def test_longer_runs_are_of_both_sides_and_the_first_ones_do_not_count(
     runs.lengthen(longer_ns)
     assert runs.duration_ns == longer_ns
     assert {one.job.run.duration_ns for one in runs.sides.values()} == {longer_ns}
-    assert runs.sides["new"].point.overrides[-1] == "run.duration=1500ms"
+    # and not the length that was given before: a baseline of the runs would have both
+    overrides = runs.sides["new"].point.overrides
+    assert overrides == ("targets.server=ldap://two", "run.duration=1500ms")
     assert runs.sides["new"].job.targets == {"server": ["ldap://two"]}
     [pilot] = runs.made
     assert (pilot.is_pilot, pilot.is_sound) == (True, False)
