@@ -230,9 +230,10 @@ def false_alarms(sizes: Sequence[int], spread: float, *, is_known: bool) -> floa
     ("sizes", "most"),
     [
         ([1] * 5, 0.05),
-        ([5] * 4, 0.03),
+        ([5] * 4, 0.04),
         ([1] * 20, 0.03),
         ([5, 5, 5], 0.05),
+        ([2, 2, 2], 0.06),
         ([10, 5, 5], 0.05),
         # of three days one of which has most of the runs little is known
         ([3, 1, 1], 0.07),
@@ -242,8 +243,8 @@ def false_alarms(sizes: Sequence[int], spread: float, *, is_known: bool) -> floa
 )
 def test_days_that_differ_raise_few_false_alarms(sizes: list[int], most: float) -> None:
     """Near 2.5 % but of three or four days, which tell little; where days are taken for
-    nothing, 14 to 39 %."""
-    for spread in (0.0, 1.0, 2.0, 5.0):
+    nothing, 15 to 43 %."""
+    for spread in (0.0, 0.5, 1.0, 2.0, 5.0):
         assert false_alarms(sizes, spread, is_known=True) < most
     assert false_alarms(sizes, 2.0, is_known=False) > 0.12
 
