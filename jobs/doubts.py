@@ -38,6 +38,8 @@ _FOREIGN = (
 _PLACEHOLDER = re.compile(r"\[\[|\]\]|\[[^\]]*\]")
 #: Texts that say which entries are meant.
 _FIELDS = ("base", "filter", "dn", "under")
+#: Standard deviations of a number of requests, which a proposed length has room for.
+_SPREADS = 3.0
 _PORTS = {
     ("ldap", 636): "636 is the port of ldaps://, whose TLS begins at once: write "
     "ldaps://, or the port of ldap:// (389) with `tls: {start_tls: true}`",
@@ -176,7 +178,9 @@ def unsupported(
         most = planned * share
         if not threshold.matches(stream, name) or most >= samples_needed(p):
             continue
-        longer_s = math.ceil(length_ns * samples_needed(p) / max(most, 1) / NS_PER_S)
+        # arrivals and operations may be drawn: so much less there hardly ever are
+        enough = samples_needed(p) + _SPREADS * math.sqrt(samples_needed(p))
+        longer_s = math.ceil(length_ns * enough / max(most, 1) / NS_PER_S)
         remedy = f"--set {field}={longer_s}s"
         if stream in counts:
             remedy = f"a larger `count` of {stream}"

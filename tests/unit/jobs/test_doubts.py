@@ -53,6 +53,13 @@ def warnings(threshold: str) -> list[str]:
     return list(unsupported_thresholds(job))
 
 
+def test_a_proposed_length_has_room_for_arrivals_that_are_drawn() -> None:
+    """600 of the first 10 s: 1,000 need 16.7 s on average, and hardly ever more than
+    18.3 s."""
+    [warning] = warnings("open.search.response_time.p99 < 1s")
+    assert "; --set run.duration=19s, or a lower percentile" in warning
+
+
 @pytest.mark.parametrize(
     ("threshold", "planned"),
     [
