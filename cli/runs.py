@@ -242,17 +242,17 @@ def _where(run: str, place: Place) -> str:
 def _local_runs() -> list[tuple[str, Path]]:
     """Ids and folders of the runs of `ldapslam run`, newest first: ids begin with the
     time, and a folder gets its run's id when that has ended."""
-    found: list[tuple[str, Path]] = []
+    found: dict[str, Path] = {}
     for path in RUNS_FOLDER.glob(f"*/{STORE_NAME}"):
         folder = path.parent
         if folder.name[0].isdigit():
             # another run may have results where a link's were
             if not folder.is_symlink() or _id_in(folder) == folder.name:
-                found.append((folder.name, folder))
+                found[folder.name] = folder
         # that of a killed run keeps this name, and newer runs follow
         elif folder.name.startswith(_UNFINISHED) and (run_id := _id_in(folder)):
-            found.append((run_id, folder))
-    return sorted(found, reverse=True)
+            found.setdefault(run_id, folder)
+    return sorted(found.items(), reverse=True)
 
 
 def _id_in(folder: Path) -> str:

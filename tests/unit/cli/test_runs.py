@@ -260,6 +260,20 @@ def test_a_link_never_shows_a_later_run_as_the_one_it_was_made_for() -> None:
     assert isinstance(call(ids[0]).exception, RunNotFound)
 
 
+def test_the_link_of_a_killed_run_shows_no_later_run_twice() -> None:
+    later = "20260301-140000-dddddd"
+    for is_killed in (True, False):
+        results = _Results(Path("elsewhere"))
+        with Store.open(results.folder / FOLDER_STORE) as store:
+            scenario = replace(SMALL, run={"state": "finished", "run_id": later})
+            store.create_run(run_record(scenario))
+        if is_killed:
+            Path("elsewhere").rename("was")
+    results.keep(later)
+    listed = [one["run_id"] for one in json.loads(ended("list", "--json").stdout)]
+    assert listed == [later, SECOND, FIRST]
+
+
 def test_a_run_that_did_not_begin_leaves_neither_folder_nor_link(folder: Path) -> None:
     before = sorted(folder.rglob("*"))
     with _Results(folder / "elsewhere") as results:
