@@ -99,7 +99,7 @@ class Making:
         self.cautions.append(
             f"A percentile needs more requests than runs of {was} have: the measure "
             f"phase was made {longer} long (--set run.duration={longer}), and the "
-            "first runs do not count."
+            "figures of the first runs do not count; a FAIL of theirs does."
         )
         say(self.cautions[-1])
         return True

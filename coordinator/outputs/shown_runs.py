@@ -260,10 +260,12 @@ class ShownRuns(Extension):
         if run.run_id not in self._left_out:
             self._left_out.add(run.run_id)
             _log.warning(
-                "run %s is not shown: it has %d streams, and %d of the newest runs are",
+                "run %s is not shown: it has %d streams, and up to %d of the newest %d "
+                "runs are",
                 run.run_id,
                 len(run.streams),
                 MAX_STREAMS,
+                MAX_RUNS,
             )
 
     def _forget(self) -> None:

@@ -215,6 +215,25 @@ def test_runs_that_are_too_short_for_a_percentile_are_made_longer(
     assert making.each_s == pytest.approx(2 * (2.0 + 2.125))
 
 
+def test_a_fail_of_the_first_runs_counts_and_the_report_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runs = ShortRuns(each_s=2.0)
+
+    def run(side: str) -> Any:
+        runs.verdict = "FAIL" if len(runs.made) < 2 else "PASS"
+        return Runs.run(runs, side)
+
+    monkeypatch.setattr(runs, "run", run)
+    gate, making, _ = made_of_short(monkeypatch, runs, LIMIT_S)
+    assert gate.answer().answer == CANNOT_TELL
+    assert gate.failed == {OLD: 1, NEW: 1}
+    [caution] = making.cautions
+    assert (
+        "the figures of the first runs do not count; a FAIL of theirs does" in caution
+    )
+
+
 def test_without_the_time_for_longer_runs_it_says_what_is_needed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
