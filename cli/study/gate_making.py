@@ -154,7 +154,8 @@ class Making:
             for one in gate.answer().figures
             if one.needs and one.old is None
         }
-        if missing:
+        # runs of the new side that FAIL may be one without any figure
+        if missing and gate.failed[NEW] <= gate.failed[OLD]:
             left = [f"--metric {one}" for one in gate.metrics if one not in missing]
             others = " ".join(left) or "another --metric"
             can_be_longer = gate.is_paired and self._runs.longer_ns(1.0) is not None
@@ -206,6 +207,11 @@ def _advice(answer: Answer, needed: int | None, each_s: float, before_s: float) 
             "thresholds"
         )
     if any(one.needs for one in answer.figures):
+        if answer.failed[NEW] > answer.failed[OLD]:
+            return (
+                "mend what runs of the new side FAIL for, or lower the load until it "
+                "carries it; else six pairs tell, with more --time"
+            )
         return "make runs longer, that the new side has each figure"
     if needed is None and not answer.is_paired:
         return (

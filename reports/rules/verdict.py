@@ -140,13 +140,13 @@ def notes(evidence: Evidence) -> tuple[str, ...]:
         for key, operation in evidence.collected.operations.items()
         if (number := unanswered(operation.measured))
     ]
-    for name, stream in evidence.streams.items():
+    for name, planned in evidence.streams.items():
         if evidence.was_through_before(name):
             lines.append(
                 f"stream {name} ended before the measure phase: it has no statistics "
                 "there"
             )
-        elif stream.get("count") and 0 < (evidence.window_of(name).measure_s or 0) < 1:
+        elif planned.get("count") and 0 < (evidence.window_of(name).measure_s or 0) < 1:
             lines.append(
                 f"stream {name} had its count in less than 1 s: its rates and times "
                 "are those of a moment; a larger count, or a duration, tells more"

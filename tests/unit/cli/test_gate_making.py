@@ -22,6 +22,7 @@ from ldapslam.studies.gate import (
     NEW,
     NO_REGRESSION,
     OLD,
+    REGRESSION,
     Gate,
     Tolerances,
     order_of,
@@ -172,6 +173,31 @@ def test_a_figure_that_is_missing_ends_it_at_once(
     gate, why = made(monkeypatch, Runs(each_s=1.0))
     assert (gate.size, gate.answer().answer) == (1, CANNOT_TELL)
     assert why == "a figure is missing"
+
+
+class CollapsedRuns(Runs):
+    """The new side FAILs."""
+
+    def run(self, side: str) -> Any:
+        found = super().run(side)
+        found.verdict = "FAIL" if side == NEW else "PASS"
+        return found
+
+
+@pytest.mark.parametrize(("each_s", "answer"), [(1.0, REGRESSION), (12.0, CANNOT_TELL)])
+def test_a_new_side_that_collapses_is_a_regression_without_any_figure(
+    monkeypatch: pytest.MonkeyPatch, each_s: float, answer: str
+) -> None:
+    readings: Any = {("search", METRICS["p50"]): Reading(None, None, 0, "answers")}
+    monkeypatch.setattr(gate_making, "readings_of", lambda _: readings)
+    runs = CollapsedRuns(each_s)
+    monkeypatch.setattr(CLOCK, lambda: runs.now_s)
+    gate = Gate(["p50"], Tolerances())
+    making = Making(gate, runs, 0.0, LIMIT_S, may_end=True)  # type: ignore[arg-type]
+    making.pairs(1)
+    assert gate.answer().answer == answer
+    assert gate.size == (6 if answer == REGRESSION else 4)
+    assert ("lower the load" in making.advice) is (answer == CANNOT_TELL)
 
 
 class ShortRuns(Runs):
