@@ -21,7 +21,8 @@ from ldapslam.jobs.fields.thresholds import (
 )
 from ldapslam.jobs.model import Job, Stream
 from ldapslam.jobs.operations.sequence import Request, sessions_of
-from ldapslam.jobs.plan import measure_span, planned_arrivals
+from ldapslam.jobs.plan import measure_span, phase_spans, planned_arrivals
+from ldapslam.jobs.rates.profile import final_rate
 
 #: What other tools draw a value by, what it is there, and how it is written here.
 _FOREIGN = (
@@ -56,6 +57,7 @@ def doubts(job: Job) -> Iterator[str]:
     yield from _ports(job)
     for stream in job.streams:
         yield from _literal_patterns(stream)
+        yield from _stages(job, stream)
         closed = stream.load.closed
         if closed and stream.count and stream.count < closed.clients:
             yield (
@@ -90,6 +92,45 @@ def _literal_patterns(stream: Stream) -> Iterator[str]:
                         f"{what}, write a value pattern, such as {instead}"
                     )
                     break
+
+
+def _stages(job: Job, stream: Stream) -> Iterator[str]:
+    """Stages that are not all measured, or that say less than the measure phase."""
+    load, measure = stream.load.open, measure_span(job.run)
+    if load is None or load.stages is None or not load.is_known:
+        return
+    profile = load.segments(measure.end_ns)
+    if stream.start_after_ns < measure.start_ns and not profile[0].rate_at(0):
+        spans = phase_spans(job.run)
+        before = [one.name for one in spans if one.end_ns <= measure.start_ns]
+        reached = profile[0].rate_at(profile[0].duration_ns) * NS_PER_S
+        first = f"{reached:.6g}/s" if reached else "R"
+        yield (
+            f"stream {stream.name}: its stages begin at 0/s, so nothing is sent in "
+            f"{' and '.join(before)}; begin with {{rate: {first}, for: …}}"
+        )
+    start_ns = max(measure.start_ns, stream.start_after_ns)
+    end_ns = min(measure.end_ns, stream.stop_after_ns or measure.end_ns)
+    if load.stages_ns is None or end_ns <= start_ns:
+        return
+    takes, there = format_duration(load.stages_ns), format_duration(end_ns - start_ns)
+    if load.stages_ns > end_ns - start_ns:
+        remedy = "stop it later"
+        if end_ns == measure.end_ns:
+            longer_ns = start_ns + load.stages_ns - measure.start_ns
+            remedy = f"--set run.duration={format_duration(longer_ns)}"
+        yield (
+            f"stream {stream.name}: its stages take {takes}, and {there} of them are "
+            f"measured; {remedy}, or shorten them"
+        )
+    elif 2 * load.stages_ns < end_ns - start_ns and stream.count is None:
+        held_ns = end_ns - start_ns - load.stages_ns
+        held = f"{final_rate(profile) * NS_PER_S:.6g}/s"
+        yield (
+            f"stream {stream.name}: its stages take {takes} of {there}, and their last "
+            f"rate holds for the rest; where that is meant, add "
+            f"{{rate: {held}, for: {format_duration(held_ns)}}}"
+        )
 
 
 def _idle_thresholds(job: Job) -> Iterator[str]:

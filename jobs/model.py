@@ -536,7 +536,12 @@ class Job(Section):
         if "duration_ns" not in run.model_fields_set:
             if streams and all(counted):
                 return
+            stages = (known(stream, "load", "open", "stages_ns") for stream in streams)
+            longest_ns = max(filter(None, stages), default=0)
             hint = "duration: length of the measure phase, such as 60s"
+            if longest_ns:
+                length = units.format_duration(longest_ns)
+                hint = f"duration: {length}, as long as the stages"
             if any(counted):
                 hint += "; it may be left out where every stream has a count"
             yield ("run", KEY), Fault("the key 'duration' is missing", hint)

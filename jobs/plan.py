@@ -31,7 +31,13 @@ from ldapslam.jobs.fields.connection import Bind, Connection, Tls
 from ldapslam.jobs.fields.population import PopulationRecord
 from ldapslam.jobs.model import Job, PythonStream, Run, Stream
 from ldapslam.jobs.operations.body import OperationPlan
-from ldapslam.jobs.rates.profile import Profile, arrivals_by, profile_of
+from ldapslam.jobs.rates.profile import (
+    Profile,
+    arrivals_by,
+    between,
+    peak_rate,
+    profile_of,
+)
 from ldapslam.jobs.replay.options import Replay
 from ldapslam.jobs.replay.trace import Pace
 from ldapslam.jobs.scripts import ScriptPlan, Scripts, Writes, compile_streams
@@ -340,6 +346,11 @@ def planned_arrivals(run: Run, stream: Stream, start_ns: int, end_ns: int) -> fl
     """Arrivals of an open stream between two times since T0, without its count."""
     profile = stream_profile(run, stream)
     return arrivals_by(profile, end_ns) - arrivals_by(profile, start_ns)
+
+
+def planned_peak(run: Run, stream: Stream, start_ns: int, end_ns: int) -> float:
+    """The highest rate between two times since T0, in arrivals per ns."""
+    return peak_rate(between(stream_profile(run, stream), start_ns, end_ns))
 
 
 def _watched(job: Job, stream: Stream) -> tuple[str, ...]:

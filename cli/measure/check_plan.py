@@ -16,10 +16,9 @@ from ldapslam.jobs.plan import (
     phase_spans,
     planned_arrivals,
     planned_end_ns,
+    planned_peak,
     share,
-    stream_profile,
 )
-from ldapslam.jobs.rates.profile import peak_rate
 
 #: Servers that are named where several get the same load.
 _NAMED = 3
@@ -82,7 +81,8 @@ def _load_text(job: Job, stream: Stream) -> str:
     if load.rate is not None and load.stages is None:
         rate = format_rate(load.rate)
     elif load.is_known:
-        rate = f"up to {_peak_per_s(job, stream):.6g}/s"
+        peak = planned_peak(job.run, stream, measure.start_ns, measure.end_ns)
+        rate = f"up to {peak * NS_PER_S:.6g}/s"
     else:
         rate = "rates of a file"
     planned = ""
@@ -90,10 +90,6 @@ def _load_text(job: Job, stream: Stream) -> str:
         due = planned_arrivals(job.run, stream, measure.start_ns, measure.end_ns)
         planned = f", {due:,.0f} arrivals to be measured"
     return f"open loop, {rate} {load.arrivals}, {load.connections} connections{planned}"
-
-
-def _peak_per_s(job: Job, stream: Stream) -> float:
-    return peak_rate(stream_profile(job.run, stream)) * NS_PER_S
 
 
 def server_loads(job: Job) -> dict[str, list[dict[str, Any]]]:
@@ -116,7 +112,8 @@ def _part(job: Job, stream: Stream, parts: int, index: int) -> dict[str, Any]:
         return {}
     rate_per_s = None
     if stream.load.open is not None and stream.load.open.is_known:
-        sessions_per_s = _peak_per_s(job, stream) * connections / total
+        peak = planned_peak(job.run, stream, 0, planned_end_ns(job.run))
+        sessions_per_s = peak * NS_PER_S * connections / total
         # of paged searches, the first page; a job type says nothing of its requests
         length = per_session(stream, lambda one: one.repeat) if stream.operations else 1
         rate_per_s = sessions_per_s * length

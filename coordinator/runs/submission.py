@@ -36,8 +36,9 @@ from ldapslam.jobs.plan import (
     phase_spans,
     planned_arrivals,
     planned_end_ns,
+    planned_peak,
 )
-from ldapslam.jobs.rates.profile import between, peak_rate
+from ldapslam.jobs.rates.profile import between
 from ldapslam.proto.common_pb2 import RunAssignment
 from ldapslam.proto.operator_pb2 import RunCondition, SubmitJobRequest
 from ldapslam.results.records import RunRecord, utc_text
@@ -364,9 +365,10 @@ def _rates(job: Job, stream: Stream, planned: StreamPlan) -> dict[str, float | N
         return {"rate_per_s": None, "peak_rate_per_s": None}
     arrivals = planned_arrivals(job.run, stream, start_ns, end_ns)
     mean = arrivals / (end_ns - start_ns) * _NS_PER_S
+    peak = planned_peak(job.run, stream, start_ns, end_ns)
     return {
         "rate_per_s": round(mean, 6),
-        "peak_rate_per_s": round(peak_rate(planned.profile) * _NS_PER_S, 6),
+        "peak_rate_per_s": round(peak * _NS_PER_S, 6),
     }
 
 

@@ -536,6 +536,19 @@ class Open(Section):
             raise ValueError("an open load without a rate")
         return [hold(self.rate.events / self.rate.per_ns, 1)]
 
+    @property
+    def stages_ns(self) -> int | None:
+        """Length of the stages; None without any, and of a file that goes on: it was
+        not read, it repeats, or its last rate has no end."""
+        if self.stages is None:
+            return None
+        if not isinstance(self.stages, RateFile):
+            return sum(stage.duration_ns for stage in self.stages)
+        table = self.stages._table
+        if table is None or table.repeats or not table.steps[-1].duration_ns:
+            return None
+        return sum(step.duration_ns for step in table.steps)
+
     def max_backlog_arrivals(self, until_ns: int) -> int:
         """In arrivals; `until_ns` as that of segments."""
         if self.max_backlog.count is not None:

@@ -93,14 +93,14 @@ def planned_arrivals(
 
 
 def peak_rate(profile: Iterable[Segment]) -> float:
-    """The highest rate, in arrivals per ns; a bound for a sine shorter than a turn."""
-    return max(
-        (
-            segment.a + segment.b if segment.kind == SINE else max(segment.a, segment.b)
-            for segment in profile
-        ),
-        default=0.0,
-    )
+    """The highest rate, in arrivals per ns."""
+    return max(map(_highest, profile), default=0.0)
+
+
+def _highest(segment: Segment) -> float:
+    if segment.kind == SINE:
+        return segment.rate_at(min(segment.duration_ns, segment.c / 4))
+    return max(segment.a, segment.b)
 
 
 def final_rate(profile: Sequence[Segment]) -> float:

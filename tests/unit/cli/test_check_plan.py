@@ -83,6 +83,15 @@ def test_the_load_of_each_server_and_agent_is_told() -> None:
     assert loads["ldap://s"][0]["requests_per_s"] == pytest.approx(60)
 
 
+def test_the_highest_rate_is_one_that_is_measured() -> None:
+    stages = "[{rate: 1/s, for: 30s}, {ramp_to: 41/s, for: 40s}]"
+    load = f"{{stages: {stages}, connections: 5}}"
+    (told,) = (
+        one for one in lines(f"streams.sessions.load.open={load}") if "loop, up" in one
+    )
+    assert "up to 31/s constant" in told
+
+
 def test_of_many_servers_with_the_same_load_some_are_named() -> None:
     uris = ", ".join(f"ldap://r{n}" for n in range(8))
     told = lines(f"targets.replica=[{uris}]")

@@ -161,6 +161,16 @@ def test_a_rate_is_that_of_the_measure_phase() -> None:
 """
     )
     assert (staged["rate_per_s"], staged["peak_rate_per_s"]) == (150, 300)
+    # of a ramp that the measure phase cuts, what it reaches: 100/s + 200/s * 5/8
+    cut = planned(
+        """
+- name: writers
+  target: supplier
+  load: {open: {stages: [{rate: 100/s, for: 5s}, {ramp_to: 300/s, for: 8s}]}}
+  operations: [{delete: {dn: "uid=a,dc=example,dc=com"}}]
+"""
+    )
+    assert cut["peak_rate_per_s"] == 225
 
 
 def due(load: str, start_s: int, end_s: int, more: str = "") -> float | None:

@@ -232,3 +232,72 @@ def test_a_rate_that_is_not_offered_is_told(threshold: str, is_told: bool) -> No
 def warnings_of(threshold: str) -> list[str]:
     job = load_job_text(JOB.format(threshold=threshold), file="few.yaml", base=None)
     return list(doubts(job))
+
+
+def staged(load: str, run: str = "duration: 10s", **more: str) -> Job:
+    text = f"""\
+job: staged
+targets: {{server: "ldap://127.0.0.1"}}
+run: {{{run}}}
+streams:
+  - name: readers
+    target: server
+    load: {{open: {{{load}}}}}
+    operations: [{{search: {{base: ""}}}}]
+"""
+    text += "".join(f"    {name}: {value}\n" for name, value in more.items())
+    return load_job_text(text, file="staged.yaml", base=None)
+
+
+STAGES = (
+    "stages: [{rate: 100/s, for: 4s}, {ramp_to: 150/s, for: 8s}, {rate: 0/s, for: 4s}]"
+)
+
+
+@pytest.mark.parametrize(
+    ("run", "more", "said"),
+    [
+        (
+            "duration: 10s",
+            {},
+            "16s, and 10s of them are measured; --set run.duration=16s",
+        ),
+        (
+            "warm_up: 2s, duration: 16s",
+            {"start_after": "5s"},
+            "16s, and 13s of them are measured; --set run.duration=19s",
+        ),
+        (
+            "duration: 16s",
+            {"stop_after": "15s"},
+            "15s of them are measured; stop it later",
+        ),
+        (
+            "duration: 33s",
+            {},
+            "rate holds for the rest; where that is meant, add {rate: 0/s",
+        ),
+    ],
+)
+def test_stages_and_a_measure_phase_of_other_lengths(
+    run: str, more: dict[str, str], said: str
+) -> None:
+    (warning,) = doubts(staged(STAGES, run, **more))
+    assert warning.startswith("stream readers: its stages take 16s")
+    assert said.removeprefix("16s") in warning
+
+
+@pytest.mark.parametrize("run", ["duration: 16s", "duration: 32s"])
+def test_stages_that_fill_the_measure_phase_are_fine(run: str) -> None:
+    assert list(doubts(staged(STAGES, run))) == []
+
+
+def test_a_warm_up_at_no_rate_is_told() -> None:
+    ramp = "stages: [{ramp_to: 80/s, for: 10s}]"
+    (warning,) = doubts(staged(ramp, "ramp_up: 1s, warm_up: 5s, duration: 10s"))
+    assert warning == (
+        "stream readers: its stages begin at 0/s, so nothing is sent in ramp_up and "
+        "warm_up; begin with {rate: 80/s, for: …}"
+    )
+    assert list(doubts(staged(ramp))) == []
+    assert list(doubts(staged(STAGES, "warm_up: 5s, duration: 16s"))) == []

@@ -102,6 +102,12 @@ def test_arrivals_never_fall_and_end_with_the_profile(
     assert rate_at(profile, whole_ns) == 0
 
 
+@pytest.mark.parametrize(("length_ns", "peak"), [(10, 4), (30, 5), (90, 5)])
+def test_the_peak_of_a_sine_is_what_it_reaches(length_ns: int, peak: float) -> None:
+    # 3 + 2 sin(2 pi t / 120); 10 ns are a twelfth of a turn
+    assert peak_rate([sine(3, 2, 120, length_ns)]) == pytest.approx(peak)
+
+
 @given(profile=profiles)
 def test_no_rate_is_above_the_peak(profile: Profile) -> None:
     whole_ns = length_ns(profile)
