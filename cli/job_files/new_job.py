@@ -99,8 +99,9 @@ def new_command(uri: str, file: Path, **given: Any) -> ExitCode:
     write_private(file, job.text().encode())
     if found.is_limited:
         say(
-            f"the server's limit ended the sample at {found.entries:,} entries of "
-            f"{given['sample']:,}; another identity (-D) may read more"
+            f"wanted {given['sample']:,} entries for the sample, the server's limit "
+            f"ended it at {found.entries:,}: the load reaches those only; another "
+            "identity (-D) may read more"
         )
     say(
         f"read {found.entries:,} entries below {found.base!r}; their {found.attribute} "

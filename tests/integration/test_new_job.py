@@ -114,3 +114,21 @@ def test_a_sample_of_no_entry_is_refused(tmp_path: Path) -> None:
     made = ldapslam("job", "new", *arguments, cwd=tmp_path)
     assert made.returncode == ExitCode.USAGE
     assert "--sample" in made.stderr
+
+
+def _ended_at_one(peer: Peer, request: Request) -> bool:
+    return peer.send(_found(request, b"uid", b"anna") + result(request, 4))
+
+
+def test_a_sample_that_the_server_ended_is_what_the_load_reaches(
+    tmp_path: Path,
+) -> None:
+    with FakeLdap(_ended_at_one) as server:
+        made = ldapslam(
+            *("job", "new", server.uri, "first.yaml", "--base", "o=x"), cwd=tmp_path
+        )
+    assert made.returncode == 0, made.stderr
+    assert (
+        "wanted 2,000 entries for the sample, the server's limit ended it at 1: the "
+        "load reaches those only"
+    ) in made.stderr
