@@ -40,6 +40,7 @@ from ldapslam.reports.rules.formula_range import Evaluated, evaluations
 from ldapslam.reports.rules.operation_range import (
     LONGER,
     SOONER,
+    SOONER_WITH_REALTIME,
     Judged,
     OperationRange,
     Outcome,
@@ -139,13 +140,13 @@ def _judge(
             found[of] = _judge_one(threshold, key, statistics, evidence, blamed)
     if not found:
         nothing = Judged(Outcome.MISSED, None, "no data", "", "nothing matches it")
-        return _result(threshold, nothing, "", is_default)
+        return _result(threshold, nothing, "", evidence, is_default)
     # of a time, the longest is the worst
     is_upper = threshold.comparison.startswith("<") or bool(threshold.hold_ns)
     of = _worst(found, is_upper=is_upper)
     is_one_of_many = "*" in (threshold.stream, threshold.operation)
     is_named = (is_one_of_many and of != threshold.stream) or bool(threshold.per)
-    return _result(threshold, found[of], of, is_default, is_named=is_named)
+    return _result(threshold, found[of], of, evidence, is_default, is_named=is_named)
 
 
 def _worst(found: Mapping[str, Judged], *, is_upper: bool) -> str:
@@ -266,8 +267,26 @@ def _judge_hold(
         outcome=Outcome.UNCERTAIN,
         range=f"up to {at_most_s:.4g} s",
         detail=detail,
-        remedy=SOONER if blamed else "",
+        remedy=SOONER if blamed else _longer_intervals(threshold, key, evidence),
     )
+
+
+def _longer_intervals(
+    threshold: Threshold, key: tuple[str, str], evidence: Evidence
+) -> str:
+    """What helps where an interval has too few requests for a percentile."""
+    p = PERCENTILES.get(threshold.statistic or "")
+    totals = evidence.collected.operations.get(key)
+    measure_s = evidence.window_of(key[0]).measure_s
+    if p is None or totals is None or not measure_s:
+        return ""
+    interval_s = evidence.plan.interval_s
+    most = totals.measured["completed"] / measure_s * interval_s
+    needed = samples_needed(p)
+    if most >= needed:
+        return ""
+    longer_s = math.ceil(interval_s * needed / max(most, 1))
+    return f"p{p:g} needs {needed:,} requests in each: --set run.interval={longer_s}s"
 
 
 def _longest_s(
@@ -293,7 +312,7 @@ def _judge_formula(
     found = evaluations(formula, evidence, statistics, is_sound=not blamed)
     judged = {one.of: _compared(formula, one, blamed) for one in found}
     of = _worst(judged, is_upper=formula.comparison.startswith("<"))
-    return _result(formula, judged[of], of, False)
+    return _result(formula, judged[of], of, evidence, False)
 
 
 def _compared(formula: Formula, one: Evaluated, blamed: frozenset[str]) -> Judged:
@@ -319,6 +338,7 @@ def _result(
     threshold: Criterion,
     one: Judged,
     of: str,
+    evidence: Evidence,
     is_default: bool,
     *,
     is_named: bool = True,
@@ -333,7 +353,10 @@ def _result(
         reason = f"not certain: {threshold.expression}, was {one.shown}{where}"
         if one.range:
             reason += f", may be {one.range}"
-        details = "; ".join(filter(None, (one.detail, one.remedy)))
+        remedy = one.remedy
+        if remedy == SOONER and evidence.has_realtime:
+            remedy = SOONER_WITH_REALTIME
+        details = "; ".join(filter(None, (one.detail, remedy)))
         reason += f" ({details})" if details else ""
     return ThresholdResult(
         threshold.expression,

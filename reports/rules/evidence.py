@@ -154,6 +154,12 @@ class Evidence:
         """The planned streams by name."""
         return {stream["name"]: stream for stream in self.run.plan.get("streams", ())}
 
+    @property
+    def has_realtime(self) -> bool:
+        """Have all agents real-time priority? More of CAP_SYS_NICE does not help."""
+        agents = self.facts.values()
+        return bool(agents) and all(one.get("realtime") is True for one in agents)
+
     def sessions_of(self, stream: str) -> int:
         """Begun, or dropped; each page of a paged search counts like a session, and so
         does each operation of a Python class: this may be too many, never too few."""

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from ldapslam.base.units import format_duration
+from ldapslam.base.units import NS_PER_S, format_duration
 from ldapslam.jobs.fields.remedies import remedy_of
 from ldapslam.jobs.fields.result_codes import code_name
 from ldapslam.jobs.fields.thresholds import PERCENTILES, SHARES, Threshold
@@ -56,6 +56,9 @@ _SLACK = 1e-12
 _FAR = 2.0
 LONGER = "a longer run narrows it"
 SOONER = "give agents CPUs of their own, CAP_SYS_NICE, or more agents"
+SOONER_WITH_REALTIME = "give agents CPUs of their own, or more agents"
+#: Times as long as a run was: more is not proposed.
+_MOST_TIMES = 100
 
 
 class Outcome(StrEnum):
@@ -177,6 +180,7 @@ class OperationRange:
         if value is not None and not outside and not times.unanswered:
             share = _percent(above / size)
             detail = f"{share} of requests {_over(threshold)}, {detail}"
+            reasons.insert(0, f"{share} in this run")
         elif made_of := self._made_of():
             detail = made_of
         known = Judged(Outcome.UNCERTAIN, value, shown, text, detail)
@@ -187,9 +191,29 @@ class OperationRange:
                 outcome=Outcome.MET if met == {True} else Outcome.MISSED
             )
         if (best <= allowed + _SLACK) == (worst <= allowed + _SLACK):
-            detail = "" if sample else f"fewer than {FEWEST_BATCHES} intervals"
-            return known._replace(detail=detail, remedy=LONGER)
+            if not sample:
+                reasons = [f"fewer than {FEWEST_BATCHES} intervals"]
+            remedy = self._longer(best, worst, allowed, sample)
+            return known._replace(detail=", ".join(reasons), remedy=remedy)
         return known._replace(detail=", ".join(reasons), remedy=SOONER)
+
+    def _longer(self, best: float, worst: float, allowed: float, sample: float) -> str:
+        """How long a run would do, if it were as this one; of a count, or of a stream
+        that stops, no run is."""
+        collected, stream = self._evidence.collected, self._key[0]
+        start_ns, end_ns = collected.measure_start_ns, collected.measure_end_ns
+        planned = self._evidence.streams.get(stream, {})
+        if start_ns is None or end_ns is None:
+            return LONGER
+        if planned.get("count") or planned.get("end_ns") or planned.get("is_replay"):
+            return LONGER
+        for times in range(2, _MOST_TIMES + 1 if sample else 0):
+            low = share_interval(best, sample * times).low
+            high = share_interval(worst, sample * times).high
+            if high <= allowed + _SLACK or low > allowed + _SLACK:
+                length_s = math.ceil((end_ns - start_ns) * times / NS_PER_S)
+                return f"{LONGER}, such as --set run.duration={length_s}s"
+        return LONGER
 
     def _effective(
         self, limit_ns: float, or_at: bool, p: float, size: int, value: float | None

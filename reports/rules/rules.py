@@ -46,6 +46,8 @@ _RESULTS = ("completed", "timed_out", "unresolved", "abandoned", "dropped")
 _UNAVAILABLE = 0.5
 #: Requests of others that no share is needed for: of monitors, and of people who look.
 _FEW_OTHERS = 100
+#: Of an agent that is disturbed by what it measures.
+_SHARED_HOST = "the server runs on its host too: move the agent, or lower the load"
 #: The first percentile that a stream has enough requests for is judged.
 _SEND_LAG_P = (99, 95, 90, 50)
 
@@ -83,8 +85,9 @@ class Finding(NamedTuple):
     limit: str
     observed: str
     passed: bool
-    #: Instead of the rule's own `problem`.
+    #: Instead of the rule's own.
     problem: str = ""
+    remedy: str = ""
 
 
 RULES: list[Callable[[Evidence], Rule]] = []
@@ -99,9 +102,9 @@ def _rule(
 ) -> Callable[[Callable[[Evidence], Finding]], Callable[[Evidence], Rule]]:
     def added(find: Callable[[Evidence], Finding]) -> Callable[[Evidence], Rule]:
         def apply(evidence: Evidence) -> Rule:
-            limit, observed, passed, special = find(evidence)
-            found = special or problem
-            return Rule(name, title, found, limit, observed, passed, cause, remedy)
+            limit, observed, passed, special, instead = find(evidence)
+            found, helps = special or problem, instead or remedy
+            return Rule(name, title, found, limit, observed, passed, cause, helps)
 
         RULES.append(apply)
         return apply
@@ -315,7 +318,11 @@ def _send_lag(evidence: Evidence) -> Finding:
         worst = max(worst or (0.0, ""), (lag_ns / limit_ns, line))
     share = _percent(validity.send_lag_share)
     limit = f"≤ {_ms(validity.send_lag_p99_ns)} or {share} of response time p99"
-    return Finding(limit, worst[1] if worst else NOT_APPLICABLE, passed)
+    remedy = ""
+    if not passed and evidence.has_realtime:
+        remedy = "give agents CPUs of their own"
+    observed = worst[1] if worst else NOT_APPLICABLE
+    return Finding(limit, observed, passed, remedy=remedy)
 
 
 def _percentile_ns(histogram: Histogram, p: float) -> float:
@@ -346,8 +353,12 @@ def _generator_disturbed(evidence: Evidence) -> Finding:
         name: one.disturbed_ns[DISTURBED] / one.wall_ns for name, one in agents.items()
     }
     highest, observed = _extreme(shares, max, lambda share: f"{share:.1%} of intervals")
+    remedy = ""
     if highest:
-        worst = agents[max(shares, key=shares.__getitem__)]
+        which = max(shares, key=shares.__getitem__)
+        worst = agents[which]
+        if evidence.facts.get(which, {}).get("shares_host_with_target"):
+            remedy = _SHARED_HOST
         causes = [
             f"{name} in {worst.disturbed_ns[name] / worst.wall_ns:.1%}"
             for name in DISTURBANCES
@@ -360,7 +371,7 @@ def _generator_disturbed(evidence: Evidence) -> Finding:
         f"> {_percent(validity.run_queue_share)} without a CPU"
     )
     passed = highest is None or highest <= validity.disturbed_intervals
-    return Finding(limit, observed, passed)
+    return Finding(limit, observed, passed, remedy=remedy)
 
 
 @_rule(

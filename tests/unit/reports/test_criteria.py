@@ -626,6 +626,25 @@ def test_a_percentile_of_too_few_values_is_not_certain() -> None:
     assert "a longer run narrows it" in open_.reason
 
 
+@pytest.mark.parametrize(
+    ("stream", "helps"),
+    [
+        ({}, "a longer run narrows it, such as --set run.duration=420s)"),
+        ({"count": 10**6}, "a longer run narrows it)"),
+    ],
+)
+def test_a_longer_run_that_would_tell_is_proposed(
+    stream: dict[str, Any], helps: str
+) -> None:
+    """Of 10,000 requests, 0.9 % are too slow: what they are of the whole is open."""
+    slow_ones = in_seconds(set(range(0, SECONDS, 2)), slow(0.018, 9))
+    summary = summary_of(
+        "load.search.response_time.p99 < 5ms", change=slow_ones, stream=stream
+    )
+    told = summary.thresholds[0].reason
+    assert told.endswith(f"≥ 5ms, 1% allowed (0.9% in this run; {helps}")
+
+
 FOR_5S = "load.search.response_time.p50 < 5ms for 5s"
 
 
@@ -681,7 +700,7 @@ FOR_5S = "load.search.response_time.p50 < 5ms for 5s"
             "load.search.response_time.p99 < 5ms for 5s",
             None,
             "INVALID",
-            "little was sent",
+            "was disturbed; p99 needs 1,000 requests in each: --set run.interval=2s",
             id="too few requests in an interval",
         ),
         pytest.param(

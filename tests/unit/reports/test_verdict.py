@@ -497,7 +497,7 @@ def test_a_threshold_without_enough_data_is_uncertain() -> None:
     assert reasons == (
         "not certain: writers.modify.response_time.p99_9 < 1h, was 0.209% ≥ "
         "1h, may be 0.0479% to 0.91% of requests ≥ 1h, 0.1% allowed (a "
-        "longer run narrows it)",
+        "longer run narrows it, such as --set run.duration=30s)",
     )
 
 
@@ -545,6 +545,30 @@ def test_send_lag_is_judged_by_a_percentile_that_is_supported(
     summary = summary_of(Scenario(), on_operations("writers", lag))
     rules = {rule.name: rule.observed for rule in summary.rules}
     assert rules["send_lag"] == observed
+
+
+@pytest.mark.parametrize(
+    ("facts", "send_lag", "disturbed"),
+    [
+        ({}, "give agents CPUs of their own", "find what else runs on its host"),
+        (
+            {"realtime": False, "shares_host_with_target": True},
+            "give agents CPUs of their own, and CAP_SYS_NICE",
+            "the server runs on its host too: move the agent, or lower the load",
+        ),
+    ],
+)
+def test_a_remedy_is_not_what_the_agents_have_already(
+    facts: dict[str, Any], send_lag: str, disturbed: str
+) -> None:
+    lag = with_histogram("send_lag", [4_000_000] * 100)
+    scenario = Scenario(facts=facts, busy_share=0.99)
+    rules = {
+        rule.name: rule.remedy
+        for rule in summary_of(scenario, on_operations("writers", lag)).rules
+    }
+    assert rules["send_lag"] == send_lag
+    assert rules["generator_disturbed"].startswith(disturbed)
 
 
 def test_what_a_probe_observes_dilutes_no_share_and_its_marks_may_be_late() -> None:
