@@ -74,6 +74,8 @@ _GLOBAL: Mapping[str, str] = {
     **dict.fromkeys(("-q", "--quiet", "--silent"), "`ldapslam -q {command}`"),
 }
 _ONE_LINE = ("search", "modify", "add", "delete", "bind", "mix")
+#: Options of `run` that those lack.
+_OF_RUN = ("--metrics", "--otlp")
 _LONG_BY_ONE_DASH = re.compile(r"-([A-Za-z][\w-]{2,})(?:=.*)?", re.ASCII)
 
 
@@ -151,6 +153,8 @@ def meant(error: click.NoSuchOption, arguments: Sequence[str] = ()) -> str | Non
     parameter, _ = _one_line_options(context).get(option, (None, ""))
     if is_job and parameter is not None and parameter.name in _JOB_FIELDS:
         return _JOB_FIELDS[parameter.name]
+    if command.name in _ONE_LINE and option in _OF_RUN:
+        return _of_run(context, option)
     answer = _of_other_tools(context, _rows(command, option, arguments))
     if general:
         is_more = answer and not answer.startswith(_NO_OPTION)
@@ -185,6 +189,17 @@ def _one_line_options(
         for name, parameter in _options(command).items():
             found.setdefault(name, (parameter, word))
     return found
+
+
+def _of_run(context: click.Context, option: str) -> str:
+    root = context.find_root()
+    assert isinstance(root.command, click.Group)
+    run = root.command.get_command(root, "run")
+    assert run is not None
+    return (
+        f"`ldapslam {context.info_name} … --print-job > job.yaml`, then "
+        f"`ldapslam run job.yaml {option} {_options(run)[option].metavar}`"
+    )
 
 
 def _rows(

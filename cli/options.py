@@ -150,6 +150,12 @@ def parse_pair(value: str) -> tuple[str, str]:
 
 def _parse_listen(value: str) -> tuple[str, int]:
     """HOST:PORT, or PORT alone, which is on loopback."""
+    _, is_url, place = value.partition("://")
+    if is_url:
+        raise Fault(
+            f"expected HOST:PORT or a port, got {value!r}",
+            f"write {place.partition('/')[0]}: it is no URL",
+        )
     host, colon, port = value.rpartition(":")
     host = host.removeprefix("[").removesuffix("]") if colon else "127.0.0.1"
     if not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:

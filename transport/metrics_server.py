@@ -8,6 +8,7 @@ unless another address is named. It has few threads, and slow clients are cut of
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import socket
 import socketserver
@@ -85,7 +86,10 @@ def _listening(place: tuple[str, int], handler: Any) -> _Server:
     except OSError as error:
         raise ConfigError(
             f"--metrics: cannot listen on {place[0]}:{place[1]}: {error.strerror}",
-            hint="is another coordinator, agent or run using the port?",
+            hint="is another coordinator, agent or run using the port?"
+            if error.errno == errno.EADDRINUSE
+            else "give an address of this host and a port from 1024 on, such as "
+            "127.0.0.1:9400",
         ) from error
 
 

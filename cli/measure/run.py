@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import click
@@ -30,15 +31,20 @@ agents_option = option(
 )
 
 
-def _folder(path: Path) -> Path:
-    kind, _, value = str(path).partition("=")
-    if value and "/" not in kind:
+#: Outputs of k6 that a folder hardly has the name of.
+_OUTPUTS = re.compile("cloud|csv|influxdb|json|kafka|(experimental-|web-).+", re.ASCII)
+
+
+def _folder(text: str) -> Path:
+    kind, _, value = text.partition("=")
+    is_output = "/" not in kind and (value or _OUTPUTS.fullmatch(kind))
+    if not text.endswith("/") and (is_output or text.endswith((".json", ".csv"))):
         raise Fault(
-            f"expected a folder, got {got(str(path))}",
+            f"expected a folder, got {got(text)}",
             "leave it out, or name a folder, which gets result.json and CSV files; "
-            f"--json prints result.json; ./{path} is a folder of that name",
+            f"--json prints result.json; {text}/ is a folder of that name",
         )
-    return path
+    return Path(text)
 
 
 out_option = option(
@@ -46,7 +52,7 @@ out_option = option(
     f"Folder of the results, with a link in {RUNS_FOLDER}; {RUNS_FOLDER}/RUN_ID when "
     "left out.",
     parse=_folder,
-    type=FOLDER,
+    type=click.Path(file_okay=False),
 )
 
 

@@ -156,4 +156,5 @@ def test_an_address_that_is_taken_is_refused_before_anything_starts(
         )
     assert ended.returncode == 2
     assert f"--metrics: cannot listen on 127.0.0.1:{port}" in ended.stderr
+    assert "run using the port?" in ended.stderr
     assert not (tmp_path / "o").exists()

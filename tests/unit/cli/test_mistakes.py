@@ -254,6 +254,13 @@ COMMANDS = {
     "ldapsearch -x -H ldap://ds1 -b dc=x": "did you mean `ldapslam search`?",
     "search ldap://ds1 -e random,abandon -b dc=x": "`streams.operations.abandon`",
     "run good.yaml --out json=out.json": "--json prints result.json",
+    "run good.yaml -o res.json": "--json prints result.json; res.json/ is a folder",
+    "search ldap://ds1 -b dc=x --out out/res.csv": "expected a folder, got",
+    "run good.yaml -o experimental-prometheus-rw": "expected a folder, got",
+    "run good.yaml --out influxdb": "expected a folder, got",
+    "search ldap://ds1 -b dc=x --metrics 9400": "`ldapslam search … --print-job > "
+    "job.yaml`, then `ldapslam run job.yaml --metrics HOST:PORT`",
+    "mix ldap://ds1 --otlp http://c:4318": "run job.yaml --otlp URL`",
     "search ldap://ds1 -b dc=x -f (uid=e[001-050])": "[1-50%000] for numbers of 3",
     "search ldap://ds1 -p 389 -b dc=x": "Here: ldap://HOST:PORT, an argument",
     "search -H ldap://ds1 -b dc=x": "Here: ldap://HOST:PORT, an argument",
@@ -277,7 +284,7 @@ COMMANDS = {
     "data load good.yaml": "give a URI too, such as ldap://ds1.example.com",
     "delete ldap://ds1 -b dc=x": "-e DN (searchrate, ldclt)",
     "search ldap://ds1": "'--base'. Where to search",
-    "search ldap://ds1 -b dc=x -o nettimeout=5": "./nettimeout=5 is a folder",
+    "search ldap://ds1 -b dc=x -o nettimeout=5": "nettimeout=5/ is a folder",
     "modify ldap://ds1 -e cn=x -a description=y": "write --replace 'description=y'",
     # numbers
     "search ldap://ds1 -b dc=x -r 500": "-r: expected a rate such as '500/s' or",
@@ -304,6 +311,8 @@ COMMANDS = {
     "check good.yaml --offline --set run.duration": "such as --set run.duration=30s",
     "check good.yaml --offline --var users=5": "there are no variables here",
     # files and places
+    "run good.yaml --metrics http://127.0.0.1:9400": "write 127.0.0.1:9400: it is no",
+    "run good.yaml --metrics nowhere.invalid:9400": "hint: give an address of this host",
     "check god.yaml": "did you mean 'good.yaml'?",
     "run good.yaml --out /proc/nothing": "name another one with --out",
     "study good.yaml": "`ldapslam run good.yaml` runs it",
@@ -402,6 +411,14 @@ def test_what_is_no_fault_but_hardly_meant_is_warned_of(
     code, said = answer(capsys, "check job.yaml --offline")
     assert code == 0
     assert warning in said
+
+
+@pytest.mark.parametrize("name", ["./a=b", "a=b/", "res.json/", "./csv", "res"])
+def test_a_folder_of_results_may_have_any_name(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = f"run good.yaml --print-job --out {name}"
+    assert answer(capsys, command) == (0, "")
 
 
 def test_a_good_job_has_no_warning(capsys: pytest.CaptureFixture[str]) -> None:
