@@ -159,8 +159,10 @@ def _streams(shown: Sequence[RunFigures]) -> Iterator[Metric]:
         return CounterMetricFamily(f"ldapslam_stream_{name}", text, labels=_STREAM)
 
     rate = gauge("throughput_per_second", "Completions, any result.")
-    p50 = gauge("response_time_p50_seconds", "Of the last interval.")
-    p99 = gauge("response_time_p99_seconds", "Of the last interval.")
+    percentiles = {
+        p: gauge(f"response_time_{p}_seconds", "Of the last interval.")
+        for p in ("p50", "p95", "p99")
+    }
     in_flight = gauge("in_flight", "Requests sent and not done.")
     backlog = gauge("backlog", "Arrivals that wait for a slot.")
     clients = gauge("clients", "Virtual clients of a closed loop.")
@@ -189,13 +191,12 @@ def _streams(shown: Sequence[RunFigures]) -> Iterator[Metric]:
                 family.add_metric(of, stream.connections[what])
             if last.HasField("clients"):
                 clients.add_metric(of, last.clients)
-            # without samples there is no percentile, and no series
-            if last.HasField("response_time_p50_us"):
-                p50.add_metric(of, last.response_time_p50_us / _US_PER_S)
-            if last.HasField("response_time_p99_us"):
-                p99.add_metric(of, last.response_time_p99_us / _US_PER_S)
-    yield from (rate, p50, p99, in_flight, backlog, clients, connections, down)
-    yield from (completed, errors, dropped, *more.values())
+            # with too few samples there is no percentile, and no series
+            for p, family in percentiles.items():
+                if last.HasField(name := f"response_time_{p}_us"):
+                    family.add_metric(of, getattr(last, name) / _US_PER_S)
+    yield from (rate, *percentiles.values(), in_flight, backlog, clients)
+    yield from (connections, down, completed, errors, dropped, *more.values())
 
 
 def _operations(shown: Sequence[RunFigures]) -> Iterator[Metric]:

@@ -203,7 +203,7 @@ def _stream_figures(
 def _set_times(figures: StreamFigures | OperationFigures, times: Histogram) -> None:
     if times.total:
         figures.response_time_max_us = times.max_ns / 1000
-    for p in (50, 99):
+    for p in (50, 95, 99):
         if (value_ns := times.reliable_percentile(p)) is not None:
             setattr(figures, f"response_time_p{p}_us", value_ns / 1000)
 

@@ -55,3 +55,13 @@ def test_panels_ask_for_metrics_of_every_kind() -> None:
         "store",
         "stream",
     }
+
+
+def test_times_are_shown_by_the_percentiles_of_a_report() -> None:
+    shown = [
+        [target["legendFormat"] for target in panel["targets"]]
+        for panel in dashboard()["panels"]
+        if len(panel.get("targets", ())) > 3
+        and "histogram_quantile" in panel["targets"][0]["expr"]
+    ]
+    assert shown == [["p50", "p90", "p95", "p99", "p99.9"]] * 2

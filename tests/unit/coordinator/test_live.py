@@ -156,8 +156,11 @@ def test_percentiles_of_too_few_values_are_left_out() -> None:
     live = LiveStatistics(["a"])
     ((figures, _),) = live.add("a", snapshot(0, times_ns=(1_000_000,) * 999))
     assert figures.streams[0].HasField("response_time_p50_us")
+    assert figures.streams[0].response_time_p95_us == pytest.approx(1000, rel=0.001)
     assert not figures.streams[0].HasField("response_time_p99_us")
-    ((figures, _),) = live.add("a", snapshot(1, times_ns=(1_000_000,) * 19))
+    ((figures, _),) = live.add("a", snapshot(1, times_ns=(1_000_000,) * 199))
+    assert not figures.streams[0].HasField("response_time_p95_us")
+    ((figures, _),) = live.add("a", snapshot(2, times_ns=(1_000_000,) * 19))
     assert not figures.streams[0].HasField("response_time_p50_us")
     assert figures.streams[0].response_time_max_us == 1000
 

@@ -326,6 +326,20 @@ def test_the_generators_own_delays_are_those_of_the_worst_host() -> None:
     assert found["ldapslam_run_hiccup_max_seconds", frozenset()] == 0.007
 
 
+def test_a_percentile_of_too_few_requests_is_not_shown() -> None:
+    runs, _ = new_runs()
+    runs.run_changed(status("r1", "running"))
+    measured = figures(0, "readers")
+    measured.streams[0].response_time_p50_us = 1000
+    measured.streams[0].response_time_p95_us = 2000
+    runs.interval_measured("r1", measured, ())
+    name = "ldapslam_stream_response_time_{}_seconds"
+    found = {key[0]: value for key, value in samples_of(runs).items()}
+    assert found[name.format("p50")] == 0.001
+    assert found[name.format("p95")] == 0.002
+    assert name.format("p99") not in found
+
+
 def test_a_judged_run_shows_its_verdict() -> None:
     runs = run_of(common_pb2.Snapshot())
     record = run_record(Scenario(run={"run_id": "r1", "verdict": "FAIL"}))
