@@ -41,7 +41,8 @@ class SecretRef:
         if value is None:
             raise ConfigError(
                 f"the secret {self} is not set",
-                hint=f"set the environment variable {name} where the agent runs",
+                hint=f"export {name} in this shell, or in the environment of the agent "
+                "where another host sends the load",
             )
         return value
 

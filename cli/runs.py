@@ -80,11 +80,6 @@ class Place:
             return self.local
         return not _listens(self.coordinator)
 
-    def note_if_chosen(self) -> None:
-        """Say whose latest run it is when no option has said it."""
-        if not self.local:
-            say(f"the latest run of {RUNS_FOLDER}: no coordinator is named")
-
 
 def runs_options(command: Command) -> Command:
     """The options that say where runs are, as `place`, and --json."""
@@ -220,8 +215,8 @@ def folder_of(run: str, place: Place) -> Path | None:
     if not place.is_folders:
         return None
     if run == LATEST:
-        place.note_if_chosen()
         for _, folder in _local_runs():
+            say(f"the latest run here: {folder}")
             return folder
     raise RunNotFound(run, hint=_where(run, place))
 

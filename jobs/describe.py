@@ -68,6 +68,15 @@ def describe(topic: str | None = None) -> str:
             if wanted and f"{path.replace('[]', '')}.".startswith(f"{wanted}.")
         }
         if not chosen and wanted not in NOTATIONS:
+            above, _, key = wanted.rpartition(".")
+            for path, section in sections.items():
+                if path.replace("[]", "") == above and key in dict(fields_of(section)):
+                    raise ConfigError(
+                        f"{topic!r} is no section of the job file",
+                        hint=f"it is a key of `{above}`: `ldapslam job describe {above}`"
+                        if above
+                        else "it is a key of the job file: `ldapslam job describe`",
+                    )
             raise ConfigError(
                 f"the job file has no section {topic!r}",
                 hint=did_you_mean(wanted, topics(), "sections"),

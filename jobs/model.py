@@ -371,6 +371,13 @@ class Population(Section):
         return self._record
 
 
+def _as_text(value: Any) -> Any:
+    """`http_req_failed: rate<0.01` without quotes is a mapping in YAML."""
+    if isinstance(value, dict) and len(value) == 1:
+        return ": ".join(map(str, *value.items()))
+    return value
+
+
 def _checked_threshold(text: str) -> str:
     parse_criterion(text)
     return text
@@ -409,7 +416,12 @@ class Job(Section):
     verify: Verify | None = None
     """what must be right on the servers after the load"""
     thresholds: list[
-        Annotated[Text, AfterValidator(_checked_threshold), Kind("threshold")]
+        Annotated[
+            Text,
+            BeforeValidator(_as_text),
+            AfterValidator(_checked_threshold),
+            Kind("threshold"),
+        ]
     ] = Field(default_factory=list)
     """what must hold for the verdict PASS, such as 'readers.search.response_time.p99 <
     5ms'"""

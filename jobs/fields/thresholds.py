@@ -11,6 +11,7 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 from ldapslam.base import units
@@ -148,6 +149,12 @@ _FORM = re.compile(
 )
 _LIMIT_UNIT = re.compile(r"[<>]=?\s*[\d.]+(ns|us|ms|s)\b", re.ASCII)
 _HOLD = re.compile(r"(.*?)(?:\s+for\s+([^\s,]+))?(\s*,\s*abort)?", re.DOTALL)
+#: k6's: a metric, before a colon, may be left out; times are in ms without a unit.
+_OF_K6 = re.compile(
+    r"(?:(\w+)(?:\{.*\})?\s*:\s*)?(?:p\(([\d.]+)\)|(rate|avg|med|min|max|count))"
+    r"\s*([<>]=?)\s*(\d+(?:\.\d+)?)(|s|ms|us)",
+    re.ASCII,
+)
 _PER = re.compile(r"(.*?)\s+per\s+(\S+)", re.DOTALL)
 _NAME = re.compile(r"\*|[A-Za-z0-9][A-Za-z0-9_-]*", re.ASCII)
 
@@ -239,6 +246,8 @@ def parse_threshold(text: str) -> Threshold:
 
 def parts_of(text: str) -> tuple[str, str, str]:
     """What is compared, how, and with what; Fault."""
+    if (ours := _of_k6(text)) is not None:
+        raise wrong(text, "it is k6's form", f"write {ours!r}")
     match = _FORM.fullmatch(text)
     if match is None:
         raise wrong(text, "it has no comparison")
@@ -252,6 +261,29 @@ def parts_of(text: str) -> tuple[str, str, str]:
             hint = f"write <= {value}, or >= {value}"
         raise wrong(text, f"unknown comparison {comparison!r}", hint)
     return about, comparison, value
+
+
+def _of_k6(text: str) -> str | None:
+    """What stands for a threshold of k6."""
+    match = _OF_K6.fullmatch(text.strip())
+    if match is None:
+        return None
+    metric, percent, word, comparison, number, unit = match.groups()
+    if metric in (None, "http_req_failed", "checks") and word == "rate" and not unit:
+        share = Fraction(number)
+        if metric != "http_req_failed" and comparison.startswith(">"):
+            share, comparison = 1 - share, comparison.replace(">", "<")
+        is_limit = 0 <= share <= 1 and comparison.startswith("<")
+        return f"errors {comparison} {float(share * 100):g}%" if is_limit else None
+    if metric == "http_reqs" and word == "rate" and not unit:
+        return f"throughput {comparison} {number}/s"
+    names = {"avg": "mean", "med": "p50", "min": "min", "max": "max"}
+    statistic = names.get(word, f"p{percent}")
+    is_known = statistic.replace(".", "_") in STATISTICS
+    is_ours = metric is None and statistic == word
+    if not is_known or is_ours or metric not in (None, "http_req_duration"):
+        return None
+    return f"{statistic} {comparison} {number}{unit or 'ms'}"
 
 
 def _divided(about: str) -> tuple[str, str]:

@@ -112,7 +112,7 @@ MISTAKES: dict[str, tuple[Callable[[Lab], tuple[str, str]], str]] = {
             lab.supplier.uri,
             f'bind: {{dn: "{lab.admin_dn}", password: {{env: NOT_SET}}}}',
         ),
-        "set the environment variable NOT_SET",
+        "export NOT_SET in this shell",
     ),
 }
 

@@ -40,8 +40,9 @@ def test_missing_variable_is_an_error_that_names_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("LDAP_PASSWORD", raising=False)
-    with pytest.raises(ConfigError, match=r"\{env: LDAP_PASSWORD\} is not set"):
+    with pytest.raises(ConfigError, match=r"\{env: LDAP_PASSWORD\} is not set") as said:
         SecretRef(env="LDAP_PASSWORD").resolve()
+    assert "export LDAP_PASSWORD in this shell" in str(said.value.hint)
 
 
 def test_missing_file_is_an_error_that_names_it(tmp_path: Path) -> None:

@@ -161,8 +161,12 @@ JOB_FILES = {
         JOB + "bind: {dn: admin@example.com, password: {env: A}}\n",
         "such as 'uid=user.1,ou=people",
     ),
-    "k6's percentile": (JOB + "thresholds: ['p(99) < 5ms']\n", "write 'p99'"),
-    "an average": (JOB + "thresholds: ['avg < 5ms']\n", "write 'mean'"),
+    "k6's percentile": (JOB + "thresholds: ['p(99) < 5ms']\n", "write 'p99 < 5ms'"),
+    "k6's threshold without quotes": (
+        JOB + "thresholds: [http_req_failed: rate<0.01]\n",
+        "write 'errors < 1%'",
+    ),
+    "an average": (JOB + "thresholds: ['avg < 5ms']\n", "write 'mean < 5ms'"),
     "latency": (JOB + "thresholds: ['latency < 5ms']\n", "write 'response_time'"),
     "a comparison backwards": (JOB + "thresholds: ['p99 =< 5ms']\n", "write <="),
     "a percentile that is not kept": (
@@ -290,7 +294,7 @@ COMMANDS = {
     "search ldap://ds1 -b dc=x -r 500": "-r: expected a rate such as '500/s' or",
     "search ldap://ds1 -b dc=x -d 30": "write the unit: 30s, 30ms or 30us",
     "search ldap://ds1 -b dc=x -l 5min": "write 5m",
-    "search ldap://ds1 -b dc=x --threshold 'p(99) < 5ms'": "write 'p99'",
+    "search ldap://ds1 -b dc=x --threshold 'p(99) < 5ms'": "write 'p99 < 5ms'",
     "search ldap://ds1 -b dc=x -r 5/s --think-time 5ms": "is for a closed loop",
     f"submit good.yaml --every 6 {NO_COORDINATOR}": "write the unit: 6s, 6ms or 6us",
     f"health {NO_COORDINATOR} --timeout 5": "write the unit: 5s, 5ms or 5us",
@@ -310,6 +314,8 @@ COMMANDS = {
     "check good.yaml --offline --set streams.writers.target=x": "known names: readers",
     "check good.yaml --offline --set run.duration": "such as --set run.duration=30s",
     "check good.yaml --offline --var users=5": "there are no variables here",
+    "job describe run.duration": "`run`: `ldapslam job describe run`",
+    "job describe streams.load.open.rate": "`ldapslam job describe streams.load.open`",
     # files and places
     "run good.yaml --metrics http://127.0.0.1:9400": "write 127.0.0.1:9400: it is no",
     "run good.yaml --metrics nowhere.invalid:9400": "hint: give an address of this host",

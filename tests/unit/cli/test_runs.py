@@ -76,7 +76,7 @@ def test_a_run_that_has_not_ended_has_a_partial_report() -> None:
 def test_without_a_coordinator_the_latest_is_the_latest_of_this_folder() -> None:
     run_id, _, said = reported("latest")
     assert run_id == SECOND
-    assert "the latest run of ldapslam-runs: no coordinator is named" in said
+    assert f"the latest run here: ldapslam-runs/{SECOND}\n" in said
 
 
 def test_a_killed_run_is_not_the_latest_for_ever(folder: Path) -> None:
