@@ -24,6 +24,8 @@ from ldapslam.jobs.types import job_types
 from ldapslam.studies.points import files_of, load_points, points_of
 from ldapslam.studies.study_file import load_study
 
+from support.pages import blocks
+
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [
     *(ROOT / "README.md", ROOT / "CONTRIBUTING.md"),
@@ -145,12 +147,18 @@ def command_lines() -> list[str]:
 
 @pytest.mark.parametrize("line", [one for one in command_lines() if " LOG " not in one])
 def test_each_example_for_those_who_come_from_other_tools_makes_a_job(
-    line: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    line: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.chdir(ROOT)
+    monkeypatch.chdir(tmp_path)
+    for block in blocks(COMING_FROM):
+        if name := block.notes.get("file"):
+            Path(name).write_text(block.text)
     words = shlex.split(line)[1:]
     assert run([*words, "--print-job"]) == ExitCode.PASS, capsys.readouterr().err
-    assert load_job_text(capsys.readouterr().out, file="printed", base=ROOT)
+    assert load_job_text(capsys.readouterr().out, file="printed", base=tmp_path)
 
 
 def equivalents() -> Iterator[str]:
