@@ -71,11 +71,11 @@ def describe(topic: str | None = None) -> str:
             above, _, key = wanted.rpartition(".")
             for path, section in sections.items():
                 if path.replace("[]", "") == above and key in dict(fields_of(section)):
+                    name = f"`{above}`" if above else "the job file"
+                    command = f"ldapslam job describe {above}".rstrip()
                     raise ConfigError(
                         f"{topic!r} is no section of the job file",
-                        hint=f"it is a key of `{above}`: `ldapslam job describe {above}`"
-                        if above
-                        else "it is a key of the job file: `ldapslam job describe`",
+                        hint=f"it is a key of {name}: `{command}`",
                     )
             raise ConfigError(
                 f"the job file has no section {topic!r}",

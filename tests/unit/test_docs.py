@@ -23,7 +23,6 @@ from ldapslam.jobs.model import Job
 from ldapslam.jobs.types import job_types
 from ldapslam.studies.points import files_of, load_points, points_of
 from ldapslam.studies.study_file import load_study
-
 from support.pages import blocks
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -153,6 +152,7 @@ def test_each_example_for_those_who_come_from_other_tools_makes_a_job(
     tmp_path: Path,
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    Path("configs").symlink_to(ROOT / "configs")
     for block in blocks(COMING_FROM):
         if name := block.notes.get("file"):
             Path(name).write_text(block.text)

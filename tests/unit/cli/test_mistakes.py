@@ -318,7 +318,7 @@ COMMANDS = {
     "job describe streams.load.open.rate": "`ldapslam job describe streams.load.open`",
     # files and places
     "run good.yaml --metrics http://127.0.0.1:9400": "write 127.0.0.1:9400: it is no",
-    "run good.yaml --metrics nowhere.invalid:9400": "hint: give an address of this host",
+    "run good.yaml --metrics nowhere.invalid:9400": "give an address of this host",
     "check god.yaml": "did you mean 'good.yaml'?",
     "run good.yaml --out /proc/nothing": "name another one with --out",
     "study good.yaml": "`ldapslam run good.yaml` runs it",
