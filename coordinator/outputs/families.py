@@ -192,9 +192,9 @@ def _streams(shown: Sequence[RunFigures]) -> Iterator[Metric]:
             if last.HasField("clients"):
                 clients.add_metric(of, last.clients)
             # with too few samples there is no percentile, and no series
-            for p, family in percentiles.items():
+            for p, percentile in percentiles.items():
                 if last.HasField(name := f"response_time_{p}_us"):
-                    family.add_metric(of, getattr(last, name) / _US_PER_S)
+                    percentile.add_metric(of, getattr(last, name) / _US_PER_S)
     yield from (rate, *percentiles.values(), in_flight, backlog, clients)
     yield from (connections, down, completed, errors, dropped, *more.values())
 
