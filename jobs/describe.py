@@ -56,7 +56,8 @@ def topics() -> list[str]:
 
 
 def describe(topic: str | None = None) -> str:
-    """All sections, types and notations, or those of a topic (`streams.load`)."""
+    """All sections, types and notations, or those of a topic (`streams.load`), or a
+    field (`let`, `streams.operations.let`)."""
     sections = sections_of_jobs()
     if topic is None:
         chosen = sections
@@ -68,15 +69,8 @@ def describe(topic: str | None = None) -> str:
             if wanted and f"{path.replace('[]', '')}.".startswith(f"{wanted}.")
         }
         if not chosen and wanted not in NOTATIONS:
-            above, _, key = wanted.rpartition(".")
-            for path, section in sections.items():
-                if path.replace("[]", "") == above and key in dict(fields_of(section)):
-                    name = f"`{above}`" if above else "the job file"
-                    command = f"ldapslam job describe {above}".rstrip()
-                    raise ConfigError(
-                        f"{topic!r} is no section of the job file",
-                        hint=f"it is a key of {name}: `{command}`",
-                    )
+            if fields := _fields_named(wanted, sections):
+                return "\n".join(fields)
             raise ConfigError(
                 f"the job file has no section {topic!r}",
                 hint=did_you_mean(wanted, topics(), "sections"),
@@ -137,11 +131,27 @@ def _section_text(path: str, section: type[Section]) -> str:
     if section.at_least_one:
         lines += _wrap(f"Give at least one of {', '.join(section.at_least_one)}.", "")
     for key, info in fields_of(section):
-        lines += ["", f"  {key}: {kind_text(info)}{default_text(info)}"]
-        lines += _wrap(info.description or "", _INDENT)
-        if info.examples and section_in(info.annotation) is None:
-            lines.append(f"{_INDENT}such as {info.examples[0]}")
+        lines += ["", *_field_lines(key, info)]
     return "\n".join(lines) + "\n"
+
+
+def _field_lines(key: str, info: FieldInfo) -> list[str]:
+    lines = [f"  {key}: {kind_text(info)}{default_text(info)}"]
+    lines += _wrap(info.description or "", _INDENT)
+    if info.examples and section_in(info.annotation) is None:
+        lines.append(f"{_INDENT}such as {info.examples[0]}")
+    return lines
+
+
+def _fields_named(name: str, sections: Mapping[str, type[Section]]) -> list[str]:
+    """Every field of this name, or the one of this path, with its section's path."""
+    section_path, _, last = name.rpartition(".")
+    return [
+        "\n".join((path or "job file", *_field_lines(key, info))) + "\n"
+        for path, section in once(sections)
+        for key, info in fields_of(section)
+        if key == last and section_path in ("", path.replace("[]", ""))
+    ]
 
 
 def _wrap(text: str, indent: str) -> list[str]:

@@ -57,6 +57,13 @@ def test_description_names_every_field_and_fits_a_terminal() -> None:
     assert max(len(line) for line in text.splitlines()) <= 80
 
 
+@pytest.mark.parametrize("topic", ["let", "streams.operations.let"])
+def test_one_field_is_described_by_its_name_or_path(topic: str) -> None:
+    text = describe(topic)
+    assert text.startswith("streams[].operations[]\n  let: ")
+    assert "weight" not in text
+
+
 def test_one_section_is_described_with_those_inside_it() -> None:
     titles = [
         line
