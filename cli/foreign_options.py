@@ -53,6 +53,7 @@ _JOB_FIELDS: Mapping[str, str] = {
     },
     "interval": "--set run.interval=1s",
     "seed": "--set seed=1",
+    "name": "--set job=NAME",
     "thresholds": "--set 'thresholds=[p99 < 20ms]'",
     "start_tls": "--set tls.start_tls=true",
     "no_verify": "--set tls.verify=false",

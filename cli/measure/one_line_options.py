@@ -182,6 +182,13 @@ common_options = add_options(
             multiple=True,
         ),
     ),
+    grouped(
+        "Run and output",
+        option(
+            "--name NAME",
+            "Name of the job, in reports; that of the command when left out.",
+        ),
+    ),
     run_options,
 )
 
@@ -203,6 +210,8 @@ _SHORT = {
 def compose(kind: str, uris: Sequence[str], given: Options) -> ComposedJob:
     """The part of the job that all commands have alike."""
     job = compose_head(kind, uris, given, "URI")
+    if given["name"] is not None:
+        job.put(("job",), given["name"], "--name")
     job.tree["run"] = {}
     if given["duration"] is None and given["count"] is None:
         given = {**given, "duration": DEFAULT_DURATION}

@@ -58,6 +58,14 @@ def test_the_printed_job_says_which_command_made_it(
     )
 
 
+def test_the_job_has_the_name_that_is_given(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    line = f"search {URI} {BASE} -f (cn=a)"
+    assert job_of(line, capsys).name == "search"
+    assert job_of(f"{line} --name staff-lookups", capsys).name == "staff-lookups"
+
+
 def test_the_printed_job_is_the_one_that_runs(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
