@@ -225,6 +225,10 @@ JOB_FILES = {
         changed("(uid=user.[0-9])", "((uid=user.[0-9]))"),
         "write one '(', or (&(…)(…))",
     ),
+    "a comma within a value": (
+        changed("base: ", 'base: "cn=Weiss, Peter [1-5],dc=com", x: '),
+        "a comma within a value is written '\\,'",
+    ),
     "a range with dots": (changed("[0-9]", "[0..9]"), "write [0-9]"),
     "a time of a clock": (changed("1s", "1:30"), "write 1m30s"),
     "requests per second": (JOB + "thresholds: ['rps > 5/s']\n", "write 'throughput'"),
@@ -249,7 +253,11 @@ def test_a_mistake_in_a_job_file(name: str, capsys: pytest.CaptureFixture[str]) 
 
 
 COMMANDS = {
+    "modify ldap://ds1 -e cn=a,dc=x -a sn --value b --name ''": "--name: expected",
+    "run good.yaml --name mine": "--set job=NAME",
     # the options of others
+    "modify ldap://ds1 --entryDN cn=a,dc=x": "-e DN",
+    "search ldap://ds1 -b dc=x --outputFile a.txt": "Here: --out DIR",
     "search ldap://ds1 -R100": "-r RATE (wrk)",
     "search ldap://ds1 -b dc=x -rate 50/s": "Here: --rate",
     "search ldap://ds1 -b dc=x '(uid=a)' cn": "write -f '(uid=a)' if it is a filter",
