@@ -27,8 +27,8 @@ def facts(summary: Summary) -> Facts:
         f"{seconds(summary.measure_s)} in intervals of {seconds(summary.interval_s)}"
     )
     planned = summary.run.plan.get("streams", ())
-    arrivals = {one["name"]: one.get("arrivals") for one in planned}
-    load = (_load(stream, arrivals.get(stream.name)) for stream in summary.streams)
+    plans = {one["name"]: one for one in planned}
+    load = (_load(stream, plans.get(stream.name, {})) for stream in summary.streams)
     return (
         ("Run", f"{summary.run.run_id}, started {started}"),
         ("Measured", f"{length}, by {number_of(len(summary.run.agents), 'agent')}"),
@@ -46,14 +46,18 @@ def number_of(number: int, noun: str) -> str:
     return f"{count(number)} {noun}{'s' * (number != 1)}"
 
 
-def _load(stream: StreamSummary, arrivals: str | None) -> str:
+def _load(stream: StreamSummary, planned: Mapping[str, Any]) -> str:
+    how = ""
     if stream.model == "open" and stream.rate_per_s is not None:
         load = f"{_rate(stream)} open loop"
+        if connections := planned.get("connections"):
+            how = f", {number_of(connections, 'connection')}"
     elif stream.clients is not None:
         load = f"{number_of(stream.clients, 'client')} closed loop"
     else:
         load = stream.model
-    how = f", {_ARRIVALS.get(arrivals, arrivals)} arrivals" if arrivals else ""
+    if arrivals := planned.get("arrivals"):
+        how += f", {_ARRIVALS.get(arrivals, arrivals)} arrivals"
     return grouped(f"{stream.name} ({load} on {stream.target}{how})")
 
 

@@ -178,11 +178,11 @@ def _cautions(summary: Summary) -> tuple[str, ...]:
 
 
 _LARGE_DRIFT = 0.1
-_EMPTY_SHARE = 0.5
+_EMPTY_SHARE = 0.01
 
 
 def _empty_searches(summary: Summary) -> Iterator[str]:
-    """Operations of which most searches found nothing; a missed threshold says so."""
+    """Operations of which some searches found nothing; a missed threshold says so."""
     if any(".empty" in one.expression and not one.passed for one in summary.thresholds):
         return
     for one in summary.operations:
@@ -264,7 +264,7 @@ def _glance(summary: Summary, one: OperationSummary) -> tuple[tuple[str, str], .
     names = {"p50", *judged[-2:], *["p99"] * (not {*judged} - {"mean", "min", "p50"})}
     times = one.times["response_time"]
     shown = [
-        (name.replace("_", "."), _with_ms(statistic_us(times, name)))
+        (name.replace("_", "."), _with_ms(times, name))
         for name in STATISTICS
         if name in names
     ]
@@ -298,8 +298,11 @@ def _with_unit(value: float | None, digits: int, unit: str) -> str:
     return NOTHING if value is None else f"{decimal(value, digits)}{unit}"
 
 
-def _with_ms(value_us: float | None) -> str:
-    return NOT_AVAILABLE if value_us is None else f"{milliseconds(value_us)} ms"
+def _with_ms(times: Distribution, name: str) -> str:
+    """Or why there is none."""
+    if (value_us := statistic_us(times, name)) is not None:
+        return f"{milliseconds(value_us)} ms"
+    return grouped(times.why_missing(name))
 
 
 def _thresholds(summary: Summary) -> Table:
