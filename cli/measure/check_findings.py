@@ -11,7 +11,7 @@ from ldapslam.cli.console import us_text
 from ldapslam.cli.measure.check_samples import Met
 from ldapslam.jobs.doubts import per_session, requests_per_session
 from ldapslam.jobs.fields.formulas import parse_criterion
-from ldapslam.jobs.fields.remedies import remedy_of
+from ldapslam.jobs.fields.remedies import empty_remedy, remedy_of
 from ldapslam.jobs.fields.result_codes import code_title
 from ldapslam.jobs.fields.thresholds import PERCENTILES
 from ldapslam.jobs.model import Job, Stream
@@ -40,11 +40,13 @@ def findings(stream: Stream, met: Sequence[Met], who: str) -> Iterator[str]:
         by_operation[one.operation].append(one)
     for name, of_servers in by_operation.items():
         about = f"{stream.name}.{name}"
-        yield from _bad_codes(about, of_servers, who)
+        bodies = (one.step.body for one in stream.requests if one.name == name)
+        searches = [one for one in bodies if isinstance(one, Search)]
+        yield from _bad_codes(about, of_servers, who, searches)
         yield from _no_answers(about, of_servers)
         if of_servers[0].kind == "search":
-            yield from _no_entries(about, of_servers)
-            yield from _slow(about, of_servers, stream)
+            yield from _no_entries(about, of_servers, searches)
+            yield from _slow(about, of_servers, searches)
 
 
 def _where(met: Iterable[Met], all_of: Sequence[Met]) -> str:
@@ -53,7 +55,10 @@ def _where(met: Iterable[Met], all_of: Sequence[Met]) -> str:
     return "" if len(named) == len(all_of) else f" on {', '.join(named)}"
 
 
-def _bad_codes(about: str, met: Sequence[Met], who: str) -> Iterator[str]:
+def _bad_codes(
+    about: str, met: Sequence[Met], who: str, searches: Sequence[Search]
+) -> Iterator[str]:
+    size_limit = max((one.size_limit for one in searches), default=0)
     totals: Counter[int] = Counter()
     for one in met:
         totals.update(one.unexpected)
@@ -62,7 +67,7 @@ def _bad_codes(about: str, met: Sequence[Met], who: str) -> Iterator[str]:
     for code, responses in totals.most_common():
         if is_rehearsal and code in _UNTOLD:
             continue
-        remedy = remedy_of(code, kind, who)
+        remedy = remedy_of(code, kind, who, size_limit)
         if code == _INVALID_CREDENTIALS:
             remedy += "; no more of these binds were tried, as servers lock accounts"
         if is_rehearsal and code == _SUCCESS:
@@ -92,16 +97,19 @@ def _no_answers(about: str, met: Sequence[Met]) -> Iterator[str]:
         )
 
 
-def _no_entries(about: str, met: Sequence[Met]) -> Iterator[str]:
+def _no_entries(
+    about: str, met: Sequence[Met], searches: Sequence[Search]
+) -> Iterator[str]:
     found = [one for one in met if _is_mostly_empty(one)]
     if found:
         succeeded = sum(one.counts["succeeded"] for one in found)
         empty = sum(one.counts["empty"] for one in found)
+        unpadded = empty_remedy(" ".join(one.about for one in searches))
         yield (
             f"{about}: {empty} of {succeeded} searches found nothing"
             f"{_where(found, met)}: draw values that the directory has (`ldapslam job "
             "new` does), check base, filter and who may read; where it is meant so, "
-            f"set the threshold {about}.empty"
+            f"set the threshold {about}.empty" + f"; {unpadded}" * bool(unpadded)
         )
 
 
@@ -110,7 +118,7 @@ def _is_mostly_empty(one: Met) -> bool:
     return one.counts["empty"] > _EMPTY_SHARE * one.counts["succeeded"]
 
 
-def _slow(about: str, met: Sequence[Met], stream: Stream) -> Iterator[str]:
+def _slow(about: str, met: Sequence[Met], searches: Sequence[Search]) -> Iterator[str]:
     slow = [
         one
         for one in met
@@ -118,9 +126,7 @@ def _slow(about: str, met: Sequence[Met], stream: Stream) -> Iterator[str]:
         and (one.entries_per_search or 0) < _FEW_ENTRIES
     ]
     if slow:
-        name = about.partition(".")[2]
-        bodies = (one.step.body for one in stream.requests if one.name == name)
-        filters = "".join(one.filter for one in bodies if isinstance(one, Search))
+        filters = "".join(one.filter for one in searches)
         names = dict.fromkeys(re.findall(r"\(([\w;.-]+)[~<>:]?=", filters))
         longest_us = max(one.median_us or 0 for one in slow)
         yield (

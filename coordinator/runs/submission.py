@@ -27,7 +27,7 @@ from ldapslam.coordinator.fleet.selection import Selection
 from ldapslam.coordinator.runs.run import RunLimits
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.model import PYTHON_SUCCESS_CODES, Job, Stream
-from ldapslam.jobs.operations.body import NO_VARIABLE, OperationPlan
+from ldapslam.jobs.operations.body import NO_VARIABLE, OperationBody, OperationPlan
 from ldapslam.jobs.plan import (
     StreamPlan,
     agent_plan,
@@ -303,7 +303,7 @@ def _document(section: BaseModel) -> dict[str, Any]:
 
 def _stream(job: Job, stream: Stream, planned: StreamPlan) -> dict[str, Any]:
     change = job.identity_change(stream)
-    about = {request.name: request.step.body.about for request in stream.requests}
+    bodies = {request.name: request.step.body for request in stream.requests}
     compiled = {operation.name: operation for operation in planned.operations}
     #: Operation that begins a session -> its number in one.
     first: dict[str, int] = {}
@@ -339,12 +339,20 @@ def _stream(job: Job, stream: Stream, planned: StreamPlan) -> dict[str, Any]:
             {
                 "name": name,
                 "kind": kind,
-                "about": about.get(name, ""),
+                **_asked(bodies.get(name)),
                 **_operation(compiled.get(name), first),
             }
             for name, kind in stream.request_names
         ],
     }
+
+
+def _asked(body: OperationBody | None) -> dict[str, Any]:
+    """What a reason of the verdict may name of a request."""
+    if body is None:
+        return {"about": ""}
+    size_limit = getattr(body, "size_limit", 0)
+    return {"about": body.about} | ({"size_limit": size_limit} if size_limit else {})
 
 
 def _watched(planned: StreamPlan) -> dict[str, Any]:

@@ -4,6 +4,8 @@ it before the run, and for the reasons of a verdict. Pure."""
 
 from __future__ import annotations
 
+import re
+
 _LIMITS = (
     "the search may have no index, or find more than the server allows {who}: index "
     "the attributes of its filter, narrow it, or raise the limit"
@@ -12,8 +14,7 @@ _LIMITS = (
 #: to look at.
 _REMEDIES = {
     3: "the server's time limit, or the search's, is over: " + _LIMITS,
-    4: _LIMITS + "; with `size_limit` in the search, expect: [success, "
-    "sizeLimitExceeded]",
+    4: _LIMITS,
     8: "the server wants TLS or a stronger bind: `tls: {{start_tls: true}}`",
     10: "the server refers to another one; writes go to a supplier: choose the "
     "stream's target",
@@ -24,6 +25,7 @@ _REMEDIES = {
     17: "the server's schema does not have an attribute of the request",
     20: "the entries have that value already: draw another, or `replace` it",
     21: "a value does not fit its attribute's syntax",
+    34: r"check the DNs: a comma within a value is `\,`, and `dn::` of LDIF is base64",
     32: "{what} is not there, or {who} may not see it: {check}",
     48: "the server wants another bind than this one: `bind`, or -D",
     49: "wrong passwords, or entries that do not exist: check the bind's `dn` and "
@@ -42,10 +44,39 @@ _MISSING = {
     "search": ("the base", "check `base`, or -b"),
     "add": ("the parent", "check the DNs of the entries"),
 }
-_ENTRY = ("the entry", "draw DNs that the directory has")
+_ENTRY = (
+    "the entry",
+    "draw DNs that the directory has, such as `-e '[file:dns.txt]'`",
+)
+_SIZE_LIMIT, _STRONGER_AUTH = 4, 8
+#: A range of numbers as they are, without zeros after '%'; `[[` is no pattern.
+_UNPADDED = re.compile(r"(?<!\[)\[(-?\d+[-:]-?(\d+)(?:x\d+)?)\]")
 
 
-def remedy_of(code: int, kind: str, who: str) -> str:
-    """For an operation of this kind, sent as `who`; empty where none is known."""
+def remedy_of(code: int, kind: str, who: str, size_limit: int = 0) -> str:
+    """For an operation of this kind, sent as `who`; empty where none is known.
+    `size_limit`: the request's own one."""
+    if code == _SIZE_LIMIT and size_limit:
+        return (
+            f"the search's own limit of {size_limit} entries (`size_limit`, -z) ended "
+            "them; where it is meant so, expect: [success, sizeLimitExceeded], or "
+            "--expect sizeLimitExceeded"
+        )
+    if code == _STRONGER_AUTH and who == "anonymous" and kind != "bind":
+        return "anonymous may not do that: `bind`, or -D DN -y FILE"
     what, check = _MISSING.get(kind, _ENTRY)
     return _REMEDIES.get(code, "").format(what=what, check=check, who=who)
+
+
+def empty_remedy(about: str) -> str:
+    """For searches that found nothing: that numbers of their text (`about`) have no
+    leading zeros. Empty where they have, or there are none."""
+    found = _UNPADDED.search(about)
+    if found is None:
+        return ""
+    # wider than most of the numbers: of [1-1000] than all but the last
+    digits = len(found[2]) + (found[2].strip("0") != "1")
+    return (
+        f"'{found[0]}' writes no leading zeros, [{found[1]}%{'0' * digits}] writes "
+        f"{digits} digits"
+    )

@@ -138,13 +138,16 @@ def _check(masked: str, text: str) -> str:
 def _bad_part(masked: str, start: int, text: str) -> Fault:
     part = re.split(r"(?<!\\),", masked[start:])[0].strip()
     part = re.sub(f"[{MASK_CLASS}]", "[…]", part)
+    hint = "such as 'uid=user.1,ou=people,dc=example,dc=com' (RFC 4514)"
     if not part:
         problem = "it has an empty part; is there a comma too many?"
     elif "=" not in part:
         problem = f"{got(part)} has no '='"
+        if start:
+            hint = rf"a comma within a value is written '\,'; {hint}"
     else:
         problem = f'{got(part)} has a character that needs a \\ before it (,+"\\<>;)'
     return Fault(
         f"expected a DN, got {got(text)}: {problem}",
-        "such as 'uid=user.1,ou=people,dc=example,dc=com' (RFC 4514)",
+        hint,
     )

@@ -307,7 +307,8 @@ def _ref(found: _Found) -> Ref:
         raise Fault(
             f"{got(found.shown)} is to no pattern before it: "
             f"there {'is' if len(drawn) == 1 else 'are'} {len(drawn)}",
-            "patterns are counted from 1, [ref:N] itself is not counted",
+            "[ref:N] counts patterns of the same value, from 1 and without other refs; "
+            "for a value in several fields use `let` of the operation",
         )
     return Ref(drawn[number - 1])
 

@@ -23,7 +23,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from ldapslam.base.units import NS_PER_S, format_duration
-from ldapslam.jobs.fields.remedies import remedy_of
+from ldapslam.jobs.fields.remedies import empty_remedy, remedy_of
 from ldapslam.jobs.fields.result_codes import code_name
 from ldapslam.jobs.fields.thresholds import PERCENTILES, SHARES, Threshold
 from ldapslam.proto.fields import OUTCOMES
@@ -291,6 +291,8 @@ class OperationRange:
         shown = threshold.format(value)
         if threshold.metric == "empty" and value > threshold.limit:
             detail = "searches found nothing: is this the data that the job is for?"
+            about = self._evidence.operation_plan(self._key).get("about", "")
+            detail = " ".join(filter(None, (detail, empty_remedy(about))))
         known = Judged(Outcome.UNCERTAIN, value, shown, text, detail)
         ends = best, worst
         return self._decide(known, ends, ends, reasons)
@@ -305,10 +307,11 @@ class OperationRange:
     def _remedy(self) -> str:
         """Of the usual result code among the errors; empty where none is known."""
         stream = self._evidence.streams.get(self._key[0], {})
-        kind = self._evidence.operation_plan(self._key).get("kind", "")
+        planned = self._evidence.operation_plan(self._key)
+        kind, size_limit = planned.get("kind", ""), planned.get("size_limit", 0)
         who = stream.get("identity", "the bind DN")
         most = self._failures().most_common(1)
-        return next((remedy_of(code, kind, who) for code, _ in most), "")
+        return next((remedy_of(code, kind, who, size_limit) for code, _ in most), "")
 
     def _made_of(self) -> str:
         """The errors by what they were."""

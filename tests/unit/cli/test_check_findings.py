@@ -121,13 +121,19 @@ def test_a_hidden_version_is_told_with_who_asked(
         ),
         (met("modify", {32: 2, 16: 8}), "2 of 10", "the entry is not there"),
         (met("add", {32: 10}), "10 of 10", "the parent is not there"),
-        (met("search", {4: 10}), "sizeLimitExceeded (4)", "size_limit"),
+        (met("search", {4: 10}), "sizeLimitExceeded (4)", "or raise the limit"),
         (met("search", {11: 10}), "adminLimitExceeded (11)", "index"),
         (met("search", {53: 10}), "unwillingToPerform (53)", "nsslapd-require-index"),
         (met("search", {50: 10}), "insufficientAccessRights (50)", f"{WHO} may not do"),
         (met("modify", {50: 10}), "insufficientAccessRights", f"{WHO} may not do that"),
         (met("delete", {50: 10}), "insufficient", "perhaps not delete either"),
         (met("modify", {10: 10}), "referral (10)", "writes go to a supplier"),
+        (
+            met("modify", {34: 10}),
+            "invalidDNSyntax (34)",
+            r"a value is `\,`",
+        ),
+        (met("modify", {8: 10}), "strongerAuthRequired (8)", "start_tls: true"),
         (met("bind", {49: 10}), "invalidCredentials (49)", "`password`"),
         (met("search", {13: 10}), "confidentialityRequired", "tls: {start_tls: true}"),
         (met("search", {80: 10}), "10 of 10 requests ended with other (80)", ""),
@@ -183,6 +189,20 @@ def test_the_servers_are_named_where_they_are_not_all() -> None:
         met("search", {32: 10}), met("search", {32: 4, 0: 6}, server="ldap://b")
     )
     assert "14 of 20 requests ended with noSuchObject (32): " in warning
+
+
+def test_a_range_without_leading_zeros_is_named_where_nothing_is_found() -> None:
+    padded = job(**{"uid=[0-9])(": "uid=[0-9%00])("}).streams[0]
+    (warning,) = findings(job().streams[0], [met("search", empty=9)], WHO)
+    assert "'[0-9]' writes no leading zeros, [0-9%00] writes 2 digits" in warning
+    (warning,) = findings(padded, [met("search", empty=9)], WHO)
+    assert "leading zeros" not in warning
+
+
+def test_the_searchs_own_limit_is_named_where_it_ends_them() -> None:
+    limited = job(**{"{base: dc=com, ": "{base: dc=com, size_limit: 20, "}).streams[0]
+    (warning,) = findings(limited, [met("search", {4: 10})], WHO)
+    assert "the search's own limit of 20 entries" in warning
 
 
 def test_what_was_not_tried_says_why() -> None:

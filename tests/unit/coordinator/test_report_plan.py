@@ -80,6 +80,18 @@ def test_a_closed_stream() -> None:
     }
 
 
+def test_it_has_the_size_limit_of_a_search() -> None:
+    one = planned(
+        """
+- name: readers
+  target: replica
+  load: {closed: {clients: 3}}
+  operations: [{search: {base: dc=com, size_limit: 20}}]
+"""
+    )
+    assert one["operations"][0]["size_limit"] == 20
+
+
 def test_it_says_what_each_operation_is_about() -> None:
     dn = "uid=[0-9],dc=example,dc=com"
     operations = {

@@ -164,6 +164,12 @@ def test_broken_pattern_is_a_fault_with_a_hint(text: str, reason: str) -> None:
     assert caught.value.hint
 
 
+def test_ref_to_another_value_is_told_of_let() -> None:
+    with pytest.raises(Fault) as caught:
+        parse_pattern("x[ref:1]")
+    assert "use `let`" in str(caught.value.hint)
+
+
 def test_name_of_a_variable_is_a_pattern_and_goes_before_a_kind() -> None:
     names = {"who": 3, "uuid": 4}
     assert parse_pattern("[who]/[uuid]/[parent:who]", names).nodes == (

@@ -164,7 +164,7 @@ def _operation(
         completed=len(service) + counts["failed"],
         succeeded=len(service),
         entries=len(service),
-        result_codes={0: len(service), 51: counts["failed"]},
+        result_codes={0: len(service), found.get("code", 51): counts["failed"]},
         histograms=histogram_messages(
             {
                 (metric, "succeeded"): packed_of(values.astype(np.int64))
@@ -380,6 +380,18 @@ def test_searches_that_return_nothing_fail() -> None:
     summary = summary_of(change=more(empty=REQUESTS))
     assert summary.verdict == "FAIL"
     assert "searches found nothing" in summary.reasons[0]
+    assert "leading zeros" not in summary.reasons[0]
+    asked = {"name": "search", "kind": "search", "about": "(uid=user.[1-5000]) at dc=x"}
+    summary = summary_of(stream={"operations": [asked]}, change=more(empty=REQUESTS))
+    assert "'[1-5000]' writes no leading zeros" in summary.reasons[0]
+
+
+def test_the_searchs_own_size_limit_is_named_as_the_reason() -> None:
+    asked = {"name": "search", "kind": "search", "size_limit": 20}
+    summary = summary_of(
+        stream={"operations": [asked]}, change=more(failed=REQUESTS // 4, code=4)
+    )
+    assert "the search's own limit of 20 entries" in summary.reasons[0]
 
 
 @pytest.mark.parametrize(
