@@ -229,7 +229,10 @@ def _operation(
             if uri in totals.servers
         ),
         by_batches=_by_batches(totals, measure_s, lengths_s),
-        batches=sum(bool(one.times.sample) for one in totals.batches.values()),
+        batches=sum(
+            any(one.measured[name] for name in SHARES["errors"][1])
+            for one in totals.batches.values()
+        ),
     )
 
 

@@ -48,8 +48,9 @@ METRICS = {
     for one in (_THROUGHPUT, _GOODPUT, _ERRORS, _MEAN, *_PERCENTILES, _TOTAL_TIME)
 }
 
-_NEEDS_BATCHES = (
-    f"{FEWEST_BATCHES} intervals of the measure phase with requests in each"
+_NEEDS_BATCHES, _NEEDS_TIMES = (
+    f"{FEWEST_BATCHES} intervals of the measure phase with {of} in each"
+    for of in ("requests", "successful requests")
 )
 _NEEDS_RUNS = "repeated runs: a run has one such value"
 
@@ -106,7 +107,8 @@ def _of_operation(one: OperationSummary) -> Iterator[tuple[Metric, Reading]]:
         if value is None:
             return Reading(None, None, 0, needs or "requests in the measure phase")
         if interval is None or one.batches < FEWEST_BATCHES:
-            return Reading(value, None, 0, _NEEDS_BATCHES)
+            lacks = _NEEDS_TIMES if name == "mean" else _NEEDS_BATCHES
+            return Reading(value, None, 0, lacks)
         return Reading(value, _at(value, interval, name), one.batches, "")
 
     yield _THROUGHPUT, by_batches("throughput", one.throughput_per_s)
@@ -136,9 +138,9 @@ def _percentile(times: Distribution, name: str, batches: int) -> Reading:
     if value is None:
         return Reading(None, None, 0, _why_none(times, name))
     if ends is None:
-        if batches < FEWEST_BATCHES:
-            return Reading(value, None, 0, _NEEDS_BATCHES)
         known, needed = times.effective[name], samples_needed(PERCENTILES[name])
+        if not known:
+            return Reading(value, None, 0, _NEEDS_TIMES)
         longer = f"an effective sample of {needed:,} (it has {known:,}): longer runs"
         return Reading(value, None, 0, longer)
     if ends[1] is None:
@@ -149,7 +151,7 @@ def _percentile(times: Distribution, name: str, batches: int) -> Reading:
 def _why_none(times: Distribution, name: str) -> str:
     if times.unanswered:
         return "an answer to each request that it depends on"
-    if name in PERCENTILES:
+    if name in PERCENTILES and times.sample:
         return (
             f"{samples_needed(PERCENTILES[name]):,} requests (it has {times.sample:,})"
         )

@@ -191,11 +191,16 @@ def _sentences(comparison: Comparison) -> Table:
     return table(
         "findings",
         f"What the figures say, against {comparison.sides[0].name}",
-        comparison.findings,
+        # figures of requests that fail say nothing of the others: that comes first
+        sorted(comparison.findings, key=lambda one: not _is_change_of_errors(one)),
         column("", lambda one: one.side),
         column("Finding", lambda one: sentence_of(one, comparison.tests)),
         notes=(*notes, _FAMILY.format(tests=comparison.tests)),
     )
+
+
+def _is_change_of_errors(finding: Finding) -> bool:
+    return finding.metric.name == "errors" and finding.verdict in (HIGHER, LOWER)
 
 
 #: Metric's title, side, metric, value, finding; of the baseline without a finding.

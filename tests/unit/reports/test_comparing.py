@@ -231,6 +231,30 @@ def test_more_repeats_have_ranks_and_a_bootstrap(summary: Summary) -> None:
     assert "bootstrap" in render_table(tables_of(comparison)[-1])
 
 
+@pytest.mark.parametrize("runs", [1, 3])
+def test_that_all_requests_fail_is_the_first_finding(runs: int) -> None:
+    def failing(name: str, share: float) -> Side:
+        with Store.open("sqlite://") as store:
+            scenario = Scenario(failing=share, modifies_per_s=400, thresholds=())
+            one = summarise(store, fill(store, scenario))
+        return Side(name, tuple(changed(one, f"{name}{n}") for n in range(runs)))
+
+    sides = [failing("A", 0.0), failing("B", 1.0)]
+    comparison = compare_sides(sides, include_invalid=True)
+    (findings,) = (one for one in tables_of(comparison) if one.name == "findings")
+    first = findings.rows[0][1].text
+    assert first.startswith("errors of writers.modify is 100.00 points higher (")
+    needs = {
+        one.metric.name: one.needs
+        for one in comparison.findings
+        if one.operation == "writers.modify" and one.needs
+    }
+    assert needs == {
+        "goodput": "values above 0 in every run",
+        **dict.fromkeys(("mean", "p50", "p95", "p99"), "successful requests"),
+    }
+
+
 def test_single_runs_are_compared_by_batches(summary: Summary) -> None:
     comparison = compare_sides([side("A", summary, 1.0), side("B", summary, 1.0)])
     mean = found(comparison, "writers.modify", "mean")
