@@ -66,8 +66,9 @@ def doubts(job: Job) -> Iterator[str]:
             )
         if change := job.identity_change(stream):
             yield (
-                f"stream {stream.name}: {change}; give binds a stream of their own, or "
-                "end their sequence with an unbind"
+                f"stream {stream.name}: {change}: add reconnect_every: 1 "
+                "(--reconnect-every 1) or an unbind after the bind, or give binds a "
+                "stream of their own"
             )
 
 

@@ -674,15 +674,15 @@ class Job(Section):
         return f"{'StartTLS' if tls.start_tls else 'TLS'}{checked}"
 
     def identity_change(self, stream: Stream) -> str:
-        """Requests that a stream makes as somebody else than whom it binds as, in
-        words; empty without."""
+        """Requests that a stream sends as another identity than its own, in words;
+        empty without."""
         bind = stream.bind or self.bind
         found = identity_change(stream.operations, bind.dn if bind else "")
         if found is None or stream.connection.reconnect_operations == 1:
             return ""
         return (
-            f"{found[1]!r} is made as whom {found[0]!r} has bound its connection as "
-            "before, and not as the stream's own identity"
+            f"{found[1]!r} runs as the user whose {found[0]!r} was before it on its "
+            "connection, not as the stream's own identity"
         )
 
     def canonical_text(self) -> str:

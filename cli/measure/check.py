@@ -22,6 +22,7 @@ from ldapslam.cli.measure.replay import explain_replays
 from ldapslam.cli.options import change_options, flag, job_argument, option
 from ldapslam.cli.submission import check_size_of_files
 from ldapslam.jobs.doubts import doubts, unsupported_thresholds
+from ldapslam.jobs.fields.remedies import BOUND_BEFORE
 from ldapslam.jobs.load import load_job
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.plan import AgentPlan, agent_plan
@@ -196,7 +197,9 @@ def _sample(job: Job, each: int, write: bool, faults: Faults) -> list[Document]:
         else:
             reasons = ", ".join(dict.fromkeys(why.values()))
             faults.put(f"\n{stream.name} has no samples: {reasons}")
-        found = findings(stream, met, job.identity(stream))
+        has_changed = job.identity_change(stream)
+        who = BOUND_BEFORE if has_changed else job.identity(stream)
+        found = findings(stream, met, who)
         expected = expected_requests(job, stream, met)
         for warning in (*found, *unsupported_thresholds(job, expected)):
             faults.warn(warning)

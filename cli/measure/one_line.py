@@ -384,7 +384,8 @@ def delete_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
     option("-b --base DN", "With -f: the base of the searches before."),
     option(
         "-f --filter FILTER",
-        "Search first, then bind as the entry found, as authrate does.",
+        "Search first, then bind as the entry found, as authrate does; each login on a "
+        "new connection, without --reconnect-every.",
     ),
     _scope_option,
     _credentials_option,
@@ -405,6 +406,9 @@ def bind_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
     if given["anonymous"] or given["mechanism"] is not None:
         raise click.UsageError("-f is for simple binds as the entries found")
     job = compose("bind", uris, given)
+    if given["reconnect_every"] is None:
+        # the next search would be sent as the user who was bound
+        job.put(("streams", 0, "connection", "reconnect_every"), 1, "")
     steps = ("streams", 0, "operations", 0, "sequence")
     no_extras = {"attributes": ["1.1"], "expect": (), "controls": ()}
     search = _Operation(job, {**given, **no_extras}, "search", (*steps, 0))

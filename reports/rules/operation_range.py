@@ -23,7 +23,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from ldapslam.base.units import NS_PER_S, format_duration
-from ldapslam.jobs.fields.remedies import empty_remedy, remedy_of
+from ldapslam.jobs.fields.remedies import BOUND_BEFORE, empty_remedy, remedy_of
 from ldapslam.jobs.fields.result_codes import code_name
 from ldapslam.jobs.fields.thresholds import PERCENTILES, SHARES, Threshold
 from ldapslam.proto.fields import OUTCOMES
@@ -310,6 +310,8 @@ class OperationRange:
         planned = self._evidence.operation_plan(self._key)
         kind, size_limit = planned.get("kind", ""), planned.get("size_limit", 0)
         who = stream.get("identity", "the bind DN")
+        if stream.get("identity_change"):
+            who = BOUND_BEFORE
         most = self._failures().most_common(1)
         return next((remedy_of(code, kind, who, size_limit) for code, _ in most), "")
 

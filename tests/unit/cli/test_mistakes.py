@@ -322,8 +322,6 @@ COMMANDS = {
     "check good.yaml --offline --set streams.writers.target=x": "known names: readers",
     "check good.yaml --offline --set run.duration": "such as --set run.duration=30s",
     "check good.yaml --offline --var users=5": "there are no variables here",
-    "job describe run.duration": "`run`: `ldapslam job describe run`",
-    "job describe streams.load.open.rate": "`ldapslam job describe streams.load.open`",
     # files and places
     "run good.yaml --metrics http://127.0.0.1:9400": "write 127.0.0.1:9400: it is no",
     "run good.yaml --metrics nowhere.invalid:9400": "give an address of this host",

@@ -11,6 +11,7 @@ import pytest
 
 from ldapslam.base.errors import ExitCode
 from ldapslam.cli import main
+from ldapslam.jobs.doubts import doubts
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.model import Job
 
@@ -252,6 +253,16 @@ def test_a_bind_with_a_filter_searches_first(
     assert operation.kind == "sequence"
     names = job_of(line, capsys).streams[0].request_names
     assert [kind for _, kind in names] == ["search", "bind"]
+
+
+@pytest.mark.parametrize(
+    ("option", "warnings"), [("", 0), ("--reconnect-every 1h", 1)]
+)
+def test_a_login_does_not_search_as_the_user_before(
+    option: str, warnings: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = f"bind {URI} {BASE} -f '(uid=user.[0-9])' --credentials pw {option}"
+    assert len(list(doubts(job_of(line, capsys)))) == warnings
 
 
 def test_a_mix_has_its_weights(capsys: pytest.CaptureFixture[str]) -> None:

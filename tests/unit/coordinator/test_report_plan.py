@@ -277,7 +277,7 @@ def test_requests_as_somebody_else_are_in_the_plan() -> None:
   operations: {operations}
 """
     )
-    assert mixed["identity_change"].startswith("'search' is made as whom 'bind' has")
+    assert mixed["identity_change"].startswith("'search' runs as the user whose 'bind'")
 
 
 def test_servers_whose_directories_are_monitored_are_counted() -> None:

@@ -110,8 +110,9 @@ def test_requests_as_somebody_else_are_told() -> None:
     job = load_job_text(text, file="few.yaml", base=None)
     (warning,) = doubts(job)
     assert warning.startswith(
-        "stream counted: 'search' is made as whom 'bind' has bound"
+        "stream counted: 'search' runs as the user whose 'bind' was before"
     )
+    assert "add reconnect_every: 1 (--reconnect-every 1)" in warning
 
 
 @pytest.mark.parametrize(

@@ -303,6 +303,6 @@ def test_the_bind_and_what_it_changes_are_named() -> None:
         {"operations": [{**USER, "name": "login"}, {**SEARCH, "name": "find"}]}
     )
     assert job.identity_change(job.streams[0]) == (
-        "'find' is made as whom 'login' has bound its connection as before, and not as "
+        "'find' runs as the user whose 'login' was before it on its connection, not as "
         "the stream's own identity"
     )

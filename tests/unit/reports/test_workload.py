@@ -228,12 +228,19 @@ def test_a_count_that_may_not_be_reached_leaves_no_total_time(
 
 
 def test_requests_as_somebody_else_are_a_note() -> None:
-    change = "'search' is made as whom 'bind' has bound"
+    change = "'search' runs as the user whose 'bind' was before"
     with Store.open("sqlite://") as store:
         scenario = Scenario(streams={"readers": {"identity_change": change}})
         assert (
             f"stream readers: {change}" in summarise(store, fill(store, scenario)).notes
         )
+
+
+def test_a_failure_is_not_put_down_to_an_identity_that_a_bind_changed() -> None:
+    scenario = Scenario(failing=1.0, streams={"writers": {"identity_change": "binds"}})
+    with Store.open("sqlite://") as store:
+        (reason,) = summarise(store, fill(store, scenario)).reasons
+    assert "the entry is not there, or the user bound before may not see it" in reason
 
 
 def test_a_stream_may_be_through_before_the_measure_phase() -> None:
