@@ -98,7 +98,7 @@ def interval_line(figures: pb.IntervalFigures) -> str:
 
 def _stream_text(stream: pb.StreamFigures) -> str:
     parts = [
-        f"{stream.stream} {stream.throughput_per_s:,.0f}/s",
+        f"{stream.stream} {stream.throughput_per_s:,.0f} requests/s",
         *_times(stream),
     ]
     if found := entries_per_search(stream):

@@ -42,8 +42,8 @@ def figures(end_s: int = 5) -> pb.IntervalFigures:
 
 def test_an_interval_is_one_line_with_what_matters() -> None:
     assert interval_line(figures()) == (
-        "00:05 measure   readers 12,346/s p50 210 µs p99 3.40 ms errors 0"
-        " | writers 19/s no success errors 2 dropped 3 backlog 4"
+        "00:05 measure   readers 12,346 requests/s p50 210 µs p99 3.40 ms errors 0"
+        " | writers 19 requests/s no success errors 2 dropped 3 backlog 4"
     )
 
 
@@ -60,7 +60,7 @@ def test_what_searches_find_is_in_the_line(entries: int, empty: int, told: str) 
     some.streams[0].MergeFrom(
         pb.StreamFigures(searches=12_346, entries=entries, empty=empty)
     )
-    assert f" p99 3.40 ms {told} errors 0 | writers 19/s no" in interval_line(some)
+    assert f" p99 3.40 ms {told} errors 0 | writers 19 requests/s no" in interval_line(some)
 
 
 def test_a_stream_without_connections_says_so() -> None:
@@ -68,7 +68,7 @@ def test_a_stream_without_connections_says_so() -> None:
     some.streams[1].connections_down = 3.96
     some.streams[1].response_time_max_us = 210
     line = interval_line(some)
-    assert "writers 19/s p50 – max 210 µs errors 2 4 connections down " in line
+    assert "writers 19 requests/s p50 – max 210 µs errors 2 4 connections down " in line
 
 
 def test_a_long_run_shows_hours() -> None:
