@@ -104,5 +104,8 @@ def test_a_poorer_terminal_gets_what_it_can_show(
     assert not BLOCKS & set(screen)
     assert COLOUR.search(screen) is None
     assert ("readers search" in screen) is is_live
-    assert bool(re.search(r" measure +readers [\d,]+ requests/s p50", screen)) is not is_live
+    assert (
+        bool(re.search(r" measure +readers [\d,]+ requests/s p50", screen))
+        is not is_live
+    )
     assert ("\x1b[?25l" in screen) is is_live

@@ -255,9 +255,7 @@ def test_a_bind_with_a_filter_searches_first(
     assert [kind for _, kind in names] == ["search", "bind"]
 
 
-@pytest.mark.parametrize(
-    ("option", "warnings"), [("", 0), ("--reconnect-every 1h", 1)]
-)
+@pytest.mark.parametrize(("option", "warnings"), [("", 0), ("--reconnect-every 1h", 1)])
 def test_a_login_does_not_search_as_the_user_before(
     option: str, warnings: int, capsys: pytest.CaptureFixture[str]
 ) -> None:

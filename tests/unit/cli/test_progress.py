@@ -60,7 +60,9 @@ def test_what_searches_find_is_in_the_line(entries: int, empty: int, told: str) 
     some.streams[0].MergeFrom(
         pb.StreamFigures(searches=12_346, entries=entries, empty=empty)
     )
-    assert f" p99 3.40 ms {told} errors 0 | writers 19 requests/s no" in interval_line(some)
+    assert f" p99 3.40 ms {told} errors 0 | writers 19 requests/s no" in interval_line(
+        some
+    )
 
 
 def test_a_stream_without_connections_says_so() -> None:
