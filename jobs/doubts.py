@@ -23,6 +23,8 @@ from ldapslam.jobs.model import Job, Stream
 from ldapslam.jobs.operations.sequence import Request, sessions_of
 from ldapslam.jobs.plan import measure_span, phase_spans, planned_arrivals
 from ldapslam.jobs.rates.profile import final_rate
+from ldapslam.jobs.requests.pattern import parse_placeholder
+from ldapslam.jobs.requests.template import ValueSource
 
 #: What other tools draw a value by, what it is there, and how it is written here.
 _FOREIGN = (
@@ -34,8 +36,12 @@ _FOREIGN = (
     (r"\{[\w.:,-]*\}", "a placeholder of OpenDJ's tools", "[0-999]"),
     (r"<[A-Za-z]\w*(?::[\w.:,-]*)?>", "a tag of MakeLDIF", "[0-999]"),
     (r"%0?\d*[dsu]\b", "a format of printf", "[0-999%000]"),
-    (r"X{3,}", "a random number of ldclt", "[0-999%000]"),
 )
+#: A number of ldclt, a digit each.
+_DIGITS = re.compile("X{3,}")
+#: Kinds whose entries exist once, as the values of a counter do.
+_ONCE = ("add", "delete")
+_COUNTER = re.compile(r"-?\d+:.*")
 _PLACEHOLDER = re.compile(r"\[\[|\]\]|\[[^\]]*\]")
 #: Texts that say which entries are meant.
 _FIELDS = ("base", "filter", "dn", "under")
@@ -58,6 +64,7 @@ def doubts(job: Job) -> Iterator[str]:
     for stream in job.streams:
         yield from _literal_patterns(stream)
         yield from _stages(job, stream)
+        yield from _short_counters(stream)
         closed = stream.load.closed
         if closed and stream.count and stream.count < closed.clients:
             yield (
@@ -82,17 +89,63 @@ def _ports(job: Job) -> Iterator[str]:
 def _literal_patterns(stream: Stream) -> Iterator[str]:
     """Texts that are sent as they are, and that other tools draw values by."""
     for request in stream.requests:
-        for name in _FIELDS:
+        where = f"{stream.name}.{request.name}"
+        for name in (*_FIELDS, "password"):
             text = getattr(request.step.body, name, None)
             plain = _PLACEHOLDER.sub("", text) if isinstance(text, str) else ""
-            for form, what, instead in _FOREIGN:
-                if found := re.search(form, plain):
-                    yield (
-                        f"{stream.name}.{request.name}: {found[0]!r} in "
-                        f"`{name}: {text}` is sent as it is. Where it is meant as "
-                        f"{what}, write a value pattern, such as {instead}"
-                    )
-                    break
+            if name == "password":  # it may have the other forms, and is not shown
+                found, shown = _digits_of_ldclt(request, plain), name
+            else:
+                found, shown = _foreign(request, plain), f"{name}: {text}"
+            if found:
+                form, what, instead = found
+                yield (
+                    f"{where}: {form!r} in `{shown}` is sent as it is. Where it is "
+                    f"meant as {what}, write a value pattern, such as {instead}"
+                )
+
+
+def _foreign(request: Request, text: str) -> tuple[str, str, str] | None:
+    for form, what, instead in _FOREIGN:
+        if found := re.search(form, text):
+            return found[0], what, instead
+    return _digits_of_ldclt(request, text)
+
+
+def _digits_of_ldclt(request: Request, text: str) -> tuple[str, str, str] | None:
+    found = _DIGITS.search(text)
+    if found is None:
+        return None
+    to, digits = ":" if request.kind in _ONCE else "-", len(found[0])
+    pattern = f"[0{to}{'9' * digits}%{'0' * digits}]"
+    return found[0], "a number of ldclt", pattern
+
+
+def _short_counters(stream: Stream) -> Iterator[str]:
+    """DNs of entries that exist once, whose counter begins again before the count is
+    reached."""
+    shares = requests_per_session(stream)
+    for request in stream.requests:
+        dn = getattr(request.step.body, "dn", None)
+        if request.kind not in _ONCE or not dn or not stream.count:
+            continue
+        bodies = [
+            one[1:-1]
+            for one in _PLACEHOLDER.findall(dn)
+            if one not in ("[[", "]]") and not one.startswith("[ref:")
+        ]
+        if len(bodies) != 1 or not _COUNTER.fullmatch(bodies[0]):
+            continue
+        source = parse_placeholder(bodies[0], {}, ())
+        assert isinstance(source, ValueSource)
+        values = abs(source.hi - source.lo) // source.step + 1
+        asked = round(stream.count * shares[request.name])
+        if values < asked:
+            yield (
+                f"{stream.name}.{request.name}: [{bodies[0]}] has {values:,} values, "
+                f"{asked:,} are asked for: it begins again, and the second {request.kind} of "
+                "the same entry fails; widen the range, or lower the count"
+            )
 
 
 def _stages(job: Job, stream: Stream) -> Iterator[str]:

@@ -400,8 +400,21 @@ WARNINGS = {
         "write a value pattern, such as [0-999]",
     ),
     "ldclt's placeholder": (
-        changed("[0-9]", "XXXX"),
-        "write a value pattern, such as [0-999%000]",
+        changed("[0-9]", "XXXXX"),
+        "a number of ldclt, write a value pattern, such as [0-99999%00000]",
+    ),
+    "ldclt's placeholder of added entries": (
+        changed(SEARCH, 'add: {dn: "cn=mrXXXX,dc=x", entry: {objectClass: device}}'),
+        "such as [0:9999%0000]",
+    ),
+    "ldclt's placeholder in a password": (
+        changed(SEARCH, "bind: {dn: 'uid=[0-9],dc=x', password: pwXXX}"),
+        "'XXX' in `password` is sent as it is",
+    ),
+    "fewer numbers than adds": (
+        changed(SEARCH, 'add: {dn: "cn=[1:50],dc=x", entry: {objectClass: device}}')
+        + "    count: 100\n",
+        "[1:50] has 50 values, 100 are asked for: it begins again",
     ),
     "the port of ldaps": (
         changed("example.com", "example.com:636"),

@@ -146,7 +146,7 @@ streams:
         ("(uid=user.%d)", "'%d'", "[0-999%000]"),
         ("(uid=user.%06d)", "'%06d'", "[0-999%000]"),
         ("(uid=$USER)", "'$USER'", "[name], or give the job `vars`"),
-        ("(uid=user.XXXXX)", "'XXXXX'", "[0-999%000]"),
+        ("(uid=user.XXXXX)", "'XXXXX'", "[0-99999%00000]"),
     ],
 )
 def test_placeholders_of_other_tools_are_told(
@@ -302,3 +302,36 @@ def test_a_warm_up_at_no_rate_is_told() -> None:
     )
     assert list(doubts(staged(ramp))) == []
     assert list(doubts(staged(STAGES, "warm_up: 5s, duration: 16s"))) == []
+
+
+@pytest.mark.parametrize(
+    ("dn", "count", "is_short"),
+    [
+        ("cn=[1:50]", 51, True),
+        ("cn=[1:50]", 50, False),
+        ("cn=[50:1],ou=[ref:1]", 51, True),
+        ("cn=[[a]][0:99x10%000]", 11, True),
+        ("cn=[0:99x10]", 10, False),
+        ("cn=[1:50][uuid]", 51, False),
+        ("cn=[1-50]", 51, False),
+    ],
+)
+@pytest.mark.parametrize("kind", ["add", "delete", "modify"])
+def test_a_counter_that_begins_again_is_told_where_an_entry_exists_once(
+    kind: str, dn: str, count: int, is_short: bool
+) -> None:
+    more = {"add": {"entry": {"cn": "a"}}, "modify": {"replace": {"cn": "a"}}}
+    body = json.dumps({"dn": dn, **more.get(kind, {})})
+    stream = f"""\
+job: counted
+targets: {{server: "ldap://127.0.0.1"}}
+run: {{duration: 10s}}
+streams:
+  - name: s
+    target: server
+    load: {{closed: {{clients: 1}}}}
+    count: {count}
+    operations: [{{{kind}: {body}}}]
+"""
+    told = list(doubts(load_job_text(stream, file="few.yaml", base=None)))
+    assert len(told) == (is_short and kind != "modify"), told
