@@ -19,6 +19,7 @@ TOOLS = {
     "ldapsearch": "ldapsearch",
     "searchrate": "searchrate",
     "ldclt": "ldclt",
+    "rsearch": "rsearch",
     "lb": "lb",
     "opendj": "OpenDJ",
     "slamd": "SLAMD",

@@ -122,6 +122,7 @@ _SAME_AS = {
     "delrate": "delete",
     "mixedload": "mix",
     "ldclt": "search",
+    "rsearch": "search",
     "ldapsearch": "search",
     "ldapmodify": "modify",
     "ldapadd": "add",

@@ -83,6 +83,7 @@ def test_each_option_of_a_one_line_command_is_answered_by_those_of_a_job(
     [
         ("-e esearch,random", "the command of that operation (ldclt); -b DN"),
         ("-e abandon", "`streams.operations.abandon`"),
+        ("-e bindonly,randombinddn", "`streams.operations.let`"),
     ],
 )
 def test_words_of_ldclts_option_have_meanings_of_their_own(

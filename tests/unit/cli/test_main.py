@@ -234,6 +234,7 @@ def test_grpc_prints_nothing_of_its_own_unless_it_is_asked_to(
         ("validate", "check"),
         ("searchrate", "search"),
         ("ldclt", "search"),
+        ("rsearch", "search"),
         ("init", "job new"),
         ("studdy", "study"),
         ("frobnicate", "--help"),
