@@ -117,7 +117,8 @@ def _digest(summary: Summary) -> str:
         if isinstance(block, Table)
         and (section.name == "results" or block.name in shown)
     ]
-    return "\n\n".join([_answer(whole), *tables])
+    done = [f"{name}: {text}." for name, text in whole.facts if name == "Clean-up"]
+    return "\n\n".join([_answer(whole), *tables, *done])
 
 
 def _answer(document: Document) -> str:

@@ -129,23 +129,32 @@ def _short_counters(stream: Stream) -> Iterator[str]:
         dn = getattr(request.step.body, "dn", None)
         if request.kind not in _ONCE or not dn or not stream.count:
             continue
-        bodies = [
-            one[1:-1]
-            for one in _PLACEHOLDER.findall(dn)
-            if one not in ("[[", "]]") and not one.startswith("[ref:")
-        ]
-        if len(bodies) != 1 or not _COUNTER.fullmatch(bodies[0]):
+        source = counter_of(dn)
+        if source is None:
             continue
-        source = parse_placeholder(bodies[0], {}, ())
-        assert isinstance(source, ValueSource)
         values = abs(source.hi - source.lo) // source.step + 1
         asked = round(stream.count * shares[request.name])
         if values < asked:
             yield (
-                f"{stream.name}.{request.name}: [{bodies[0]}] has {values:,} values, "
-                f"{asked:,} are asked for: it begins again, and the second {request.kind} of "
-                "the same entry fails; widen the range, or lower the count"
+                f"{stream.name}.{request.name}: the range of `dn: {dn}` has {values:,} "
+                f"values, {asked:,} are asked for: it begins again, "
+                f"and the second {request.kind} of an entry fails; widen the range, "
+                "or lower the count"
             )
+
+
+def counter_of(dn: str) -> ValueSource | None:
+    """What a DN has of numbers in turn, if all else of it is the same each time."""
+    bodies = [
+        one[1:-1]
+        for one in _PLACEHOLDER.findall(dn)
+        if one not in ("[[", "]]") and not one.startswith("[ref:")
+    ]
+    if len(bodies) != 1 or not _COUNTER.fullmatch(bodies[0]):
+        return None
+    source = parse_placeholder(bodies[0], {}, ())
+    assert isinstance(source, ValueSource)
+    return source
 
 
 def _stages(job: Job, stream: Stream) -> Iterator[str]:

@@ -25,8 +25,10 @@ from ldapslam.base.time_zone import parse_utc
 from ldapslam.base.uri import server_of
 from ldapslam.coordinator.fleet.selection import Selection
 from ldapslam.coordinator.runs.run import RunLimits
+from ldapslam.jobs.doubts import counter_of
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.model import PYTHON_SUCCESS_CODES, Job, Stream
+from ldapslam.jobs.operations.add import Add
 from ldapslam.jobs.operations.body import NO_VARIABLE, OperationBody, OperationPlan
 from ldapslam.jobs.plan import (
     StreamPlan,
@@ -304,6 +306,12 @@ def _document(section: BaseModel) -> dict[str, Any]:
 def _stream(job: Job, stream: Stream, planned: StreamPlan) -> dict[str, Any]:
     change = job.identity_change(stream)
     bodies = {request.name: request.step.body for request in stream.requests}
+    #: Adds without a clean-up -> DN, if deletes of the same DN find the entries.
+    kept = {
+        one.name: body.dn if body.dn and counter_of(body.dn) else ""
+        for one in stream.requests
+        if isinstance(body := one.step.body, Add) and not body.clean_up
+    }
     compiled = {operation.name: operation for operation in planned.operations}
     #: Operation that begins a session -> its number in one.
     first: dict[str, int] = {}
@@ -341,6 +349,7 @@ def _stream(job: Job, stream: Stream, planned: StreamPlan) -> dict[str, Any]:
                 "kind": kind,
                 **_asked(bodies.get(name)),
                 **_operation(compiled.get(name), first),
+                **({"kept_dn": kept[name]} if name in kept else {}),
             }
             for name, kind in stream.request_names
         ],

@@ -9,7 +9,7 @@ INVALID when the generator is at fault, or a threshold is uncertain. The rest is
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from ldapslam.reports.collect.totals import unanswered
 from ldapslam.reports.rules.busy_hosts import busy_hosts
@@ -158,6 +158,7 @@ def notes(evidence: Evidence) -> tuple[str, ...]:
     lines += _notes_of_replays(evidence)
     lines += _notes_of_reconciliation(evidence)
     lines += _notes_of_clean_up(evidence)
+    lines += _notes_of_kept_entries(evidence)
     lines += [
         f"not in a steady state: {one.text}"
         for one in steady_findings(evidence.collected.timeline, evidence.streams)
@@ -212,6 +213,26 @@ def _notes_of_clean_up(evidence: Evidence) -> list[str]:
             f"{evidence.run.run_id}` on the host of agent {agent} removes them"
         )
     return lines
+
+
+def _notes_of_kept_entries(evidence: Evidence) -> Iterator[str]:
+    """What the job leaves in the directory of its own will."""
+    for name, stream in evidence.streams.items():
+        operations = stream.get("operations", ())
+        most = "up to " * any(one["kind"] == "delete" for one in operations)
+        for one in operations:
+            totals = evidence.collected.operations.get((name, one["name"]))
+            added = totals.whole["succeeded"] if totals else 0
+            if "kept_dn" not in one or not added:
+                continue
+            removes = (
+                f"; `ldapslam delete {stream['uris'][0]} -e '{one['kept_dn']}' "
+                f"-n {added}` deletes them, with the bind of this run"
+            )
+            yield (
+                f"{name}.{one['name']}: {most}{added:,} added entries are left in the "
+                f"directory (--keep, `clean_up: false`){removes * bool(one['kept_dn'])}"
+            )
 
 
 def _notes_of_disagreement(evidence: Evidence) -> list[str]:

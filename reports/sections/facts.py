@@ -121,9 +121,9 @@ def _clean_up(summary: Summary) -> Iterator[tuple[str, str]]:
     """That all is removed; what is left is a caution."""
     found = [one for agent in summary.facts.values() if (one := agent.get("clean_up"))]
     if found and not any(one.get("left") or one.get("error") for one in found):
-        entries = sum(one.get("entries", 0) for one in found)
-        if entries:
-            yield "Clean-up", "none of the entries that the run had added is left"
+        if any(one.get("entries") for one in found):
+            removed = sum(one.get("deleted", 0) for one in found)
+            yield "Clean-up", f"removed {count(removed)} entries, 0 left"
 
 
 def _digest(summary: Summary) -> Iterator[tuple[str, str]]:

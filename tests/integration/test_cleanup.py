@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import re
+import shlex
 import signal
 import time
 from pathlib import Path
@@ -224,3 +225,21 @@ def wait_until_gone(process: int) -> None:
     while Path(f"/proc/{process}").exists():
         assert time.monotonic() < deadline_s
         time.sleep(0.02)
+
+
+def test_entries_that_are_kept_are_told_with_the_command_that_deletes_them(
+    lab: Lab, tmp_path: Path
+) -> None:
+    before = tree(lab)
+    bind = ("-D", lab.admin_dn, "-y", lab.admin_password_file, "-c", "2")
+    dn = "cn=kept[100:1],ou=people,dc=example,dc=com"
+    attributes = ("-a", "objectClass=person", "-a", "sn=kept", "-n", "50", "--keep")
+    added = ldapslam(
+        *("add", lab.supplier.uri, "-e", dn, *attributes, *bind), cwd=tmp_path
+    )
+    said = " ".join(added.stdout.split())
+    assert "50 added entries are left" in said, added.stdout + added.stderr
+    assert tree(lab) != before
+    (command,) = re.findall("`ldapslam (delete [^`]*)`", said)
+    ldapslam(*shlex.split(command), *bind, cwd=tmp_path)
+    assert tree(lab) == before

@@ -414,7 +414,7 @@ WARNINGS = {
     "fewer numbers than adds": (
         changed(SEARCH, 'add: {dn: "cn=[1:50],dc=x", entry: {objectClass: device}}')
         + "    count: 100\n",
-        "[1:50] has 50 values, 100 are asked for: it begins again",
+        "the range of `dn: cn=[1:50],dc=x` has 50 values, 100 are asked for",
     ),
     "the port of ldaps": (
         changed("example.com", "example.com:636"),

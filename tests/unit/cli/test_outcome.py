@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from ldapslam.cli.outcome import show_outcome
@@ -82,3 +84,29 @@ def test_a_product_whose_version_is_hidden_is_named() -> None:
         "OpenLDAP slapd, version not readable as cn=x: a; V 2: b; product unknown: c; "
         "OpenLDAP slapd, version not readable anonymously: d"
     )
+
+
+def test_the_end_of_a_clean_up_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    done = {"entries": 500, "deleted": 500, "left": 0, "error": None}
+    one = Scenario(agents=("load1",), facts={"clean_up": done})
+    show_outcome(summary_of(one), as_json=False)
+    assert "Clean-up: removed 500 entries, 0 left." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kept", ["cn=a[1:9]", "", None])
+def test_entries_that_the_job_leaves_are_a_caution(
+    capsys: pytest.CaptureFixture[str], kept: str | None
+) -> None:
+    operation = {"name": "modify", "kind": "modify"}
+    if kept is not None:
+        operation["kept_dn"] = kept
+    summary = summary_of(Scenario(streams={"writers": {"operations": [operation]}}))
+    [(name, added)] = re.findall(
+        r"(\S+): ([\d,]+) added entries", "\n".join(summary.notes)
+    ) or [("", "")]
+    assert bool(name) is (kept is not None)
+    show_outcome(summary, as_json=False)
+    printed = " ".join(capsys.readouterr().out.split())
+    deletes = f"-e 'cn=a[1:9]' -n {added.replace(',', '')}` deletes"
+    assert (f"{added} added entries are left" in printed) is bool(name)
+    assert (deletes in printed) is bool(kept)

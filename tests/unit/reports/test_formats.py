@@ -693,7 +693,7 @@ def test_what_thresholds_name_is_in_the_first_tables() -> None:
 @pytest.mark.parametrize(
     ("done", "told"),
     [
-        ({"entries": 3, "left": 0, "error": None}, True),
+        ({"entries": 3, "deleted": 3, "left": 0, "error": None}, True),
         ({"entries": 0, "left": 0, "error": None}, False),
         ({"entries": 3, "left": 1, "error": None}, False),
         ({"error": "the server is away"}, False),
@@ -705,7 +705,8 @@ def test_the_first_page_says_what_the_clean_up_has_left(
     with Store.open("sqlite://") as store:
         fill(store, Scenario(agents=("load1",), facts={"clean_up": done}))
         found = document(summarise(store, RUN_ID))
-    assert ("Clean-up" in dict(found.facts)) is told
+    said = dict(found.facts).get("Clean-up")
+    assert said == ("removed 3 entries, 0 left" if told else None)
     cautions = [one for one in found.cautions if "still in the directory" in one]
     assert bool(cautions) is bool(done.get("left") or done["error"])
 
