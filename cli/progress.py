@@ -28,7 +28,11 @@ from ldapslam.proto import operator_pb2 as pb
 class Progress:
     """Shows the updates of one run; a context manager that ends the live table."""
 
-    def __init__(self, console: Console | None = None) -> None:
+    def __init__(
+        self, console: Console | None = None, *, is_local: bool = False
+    ) -> None:
+        #: A failure before the load is the error of the command itself.
+        self._is_local = is_local
         self._console = console or Console(
             stderr=True, highlight=False, quiet=is_quiet()
         )
@@ -65,7 +69,9 @@ class Progress:
                 self._refresh()
             case "event":
                 self._told = update.event.text
-                self._line(f"{update.event.kind}: {update.event.text}")
+                is_error = self._is_local and not self._status.t0_utc
+                if not (is_error and update.event.kind == "agent_failed"):
+                    self._line(f"{update.event.kind}: {update.event.text}")
 
     def _show_status(self, status: pb.RunStatus) -> None:
         is_news = status.state != self._status.state

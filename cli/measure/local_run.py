@@ -114,7 +114,7 @@ def _run_on(
         say("interrupted: the run is cancelled and drains; again to end at once")
         client.cancel(run_id)
 
-    with Client(fleet.address) as client, Progress() as progress:
+    with Client(fleet.address) as client, Progress(is_local=True) as progress:
         run_id = client.submit(checked_request(source, overrides, made_of))
         status = follow(client, run_id, progress, on_interrupt=cancel)
     return status, is_interrupted

@@ -55,6 +55,11 @@ def _uris(
 def check_uri(uri: str) -> None:
     """UsageError for a host that is written without a scheme."""
     if "://" not in uri:
+        if Path(uri).is_file() and Path(uri).suffix in (".pem", ".crt", ".cer"):
+            raise click.UsageError(
+                f"expected a URI, got the file {uri!r}: -Z takes no file; the "
+                f"authorities are --ca-file {uri}"
+            )
         remedy = f"write ldap://{uri.rpartition(':/')[2].lstrip('/')}"
         if uri.startswith("("):
             remedy = f"write -f {uri!r} if it is a filter"

@@ -42,6 +42,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.setattr("ldapslam.cli.runs._listens", lambda _: False)
     Path("good.yaml").write_text(JOB)
+    Path("ca.pem").touch()
     head, _, stream = JOB.replace(CLOSED, "{open: {rate: 50/s}}").partition("  - ")
     Path("open.yaml").write_text(f"{head}  - {stream}")
     two = f"{head}  - {stream}  - {stream.replace('readers', 'others')}"
@@ -276,7 +277,7 @@ COMMANDS = {
     "search ldap://ds1 -b dc=x -f (uid=e[001-050])": "[1-50%000] for numbers of 3",
     "search ldap://ds1 -p 389 -b dc=x": "Here: ldap://HOST:PORT, an argument",
     "search -H ldap://ds1 -b dc=x": "Here: ldap://HOST:PORT, an argument",
-    "search ldap://ds1 -b dc=x -t 16": "-c N (searchrate); --request-timeout TIME",
+    "search ldap://ds1 -b dc=x -t 16": "-c N (searchrate, rsearch); --request-timeout TIME",
     "search ldap://ds1 -b dc=x -x": "Here: leave it out",
     "search ldap://ds1 -b dc=x -D cn=a -W": "-y FILE, --password-env NAME (ldapsearch)",
     "search ldap://ds1 -b dc=x -D cn=a -w b": "use -y FILE or --password-env NAME",
@@ -287,6 +288,7 @@ COMMANDS = {
     "run good.yaml -e users=5": "--var NAME=VALUE (k6)",
     "run good.yaml -v": "Here: `ldapslam -v run`",
     "search ds1 -b dc=x": "write ldap://ds1",
+    "search ldap://ds1 -b dc=x -Z ca.pem": "the authorities are --ca-file ca.pem",
     "search ldap://ds1 -d 30 s -b dc=x": "a number and its unit are one word",
     "search ldap:/ds1 -b dc=x": "write ldap://ds1",
     "search ldap://ds1,ldap://ds2 -b dc=x": "each URI is an argument, or an item",
@@ -300,6 +302,8 @@ COMMANDS = {
     "modify ldap://ds1 -e cn=x -a description=y": "write --replace 'description=y'",
     # numbers
     "search ldap://ds1 -b dc=x -r 500": "-r: expected a rate such as '500/s' or",
+    "search ldap://ds1 -b dc=x -r 0": "are in a value pattern: [0-4999%0000]",
+    "search ldap://ds1 -b dc=x -r 0/s": "are in a value pattern: [0-4999%0000]",
     "search ldap://ds1 -b dc=x -d 30": "write the unit: 30s, 30ms or 30us",
     "search ldap://ds1 -b dc=x -l 5min": "write 5m",
     "search ldap://ds1 -b dc=x --threshold 'p(99) < 5ms'": "write 'p99 < 5ms'",

@@ -145,3 +145,17 @@ def test_what_an_event_has_said_the_state_does_not_say_again() -> None:
         "agent_failed: other",
         "run r1 is ended: it is full",
     ]
+
+
+@pytest.mark.parametrize("is_local", [True, False])
+@pytest.mark.parametrize("t0_utc", ["", "2026-03-01T12:00:00Z"])
+def test_the_failure_that_is_the_error_of_the_command_is_told_once(
+    is_local: bool, t0_utc: str
+) -> None:
+    out = io.StringIO()
+    with Progress(Console(file=out), is_local=is_local) as progress:
+        preparing = pb.RunStatus(run_id="r1", state="preparing", t0_utc=t0_utc)
+        progress.show(pb.RunUpdate(status=preparing))
+        told = pb.RunEvent(kind="agent_failed", text="agent 'a': it is full")
+        progress.show(pb.RunUpdate(event=told))
+    assert ("it is full" in out.getvalue()) is not (is_local and not t0_utc)
