@@ -277,7 +277,7 @@ COMMANDS = {
     "search ldap://ds1 -b dc=x -f (uid=e[001-050])": "[1-50%000] for numbers of 3",
     "search ldap://ds1 -p 389 -b dc=x": "Here: ldap://HOST:PORT, an argument",
     "search -H ldap://ds1 -b dc=x": "Here: ldap://HOST:PORT, an argument",
-    "search ldap://ds1 -b dc=x -t 16": "-c N (searchrate, rsearch); --request-timeout TIME",
+    "search ldap://ds1 -b dc=x -t 16": "-c N (searchrate, rsearch); --request",
     "search ldap://ds1 -b dc=x -x": "Here: leave it out",
     "search ldap://ds1 -b dc=x -D cn=a -W": "-y FILE, --password-env NAME (ldapsearch)",
     "search ldap://ds1 -b dc=x -D cn=a -w b": "use -y FILE or --password-env NAME",
