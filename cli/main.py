@@ -114,6 +114,8 @@ _SAME_AS = {
     "quickstart": "demo",
     "init": "job new",
     "status": "show",
+    "client": "agent",
+    "group": "study",
     "stop": "cancel",
     "searchrate": "search",
     "modrate": "modify",

@@ -237,6 +237,8 @@ def test_grpc_prints_nothing_of_its_own_unless_it_is_asked_to(
         ("rsearch", "search"),
         ("init", "job new"),
         ("studdy", "study"),
+        ("client", "agent"),
+        ("group", "study"),
         ("frobnicate", "--help"),
     ],
 )
