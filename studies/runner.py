@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import itertools
 import json
 import os
 import shutil
@@ -59,7 +60,9 @@ class Ended:
 class Journal:
     """The runs of a study's folder; see `alone_in`."""
 
-    def __init__(self, folder: Path, identity: Mapping[str, Any]) -> None:
+    def __init__(
+        self, folder: Path, identity: Mapping[str, Any], kind: str = "study"
+    ) -> None:
         """`identity` says which study this is; ConfigError when the folder is of
         another one."""
         self.folder = folder
@@ -76,11 +79,11 @@ class Journal:
         if whole:
             first, *lines = whole.split("\n")
             if first != _line(head):
-                hint = "name another folder with --out, or remove this one"
+                hint = f"name another folder, such as --out {_free(folder)}"
                 if ChangedSettings(folder):
                     hint = "--restore first: servers are not what they were before"
                 raise ConfigError(
-                    f"the folder {str(folder)!r} has the runs of another study, or of "
+                    f"the folder {str(folder)!r} has the runs of another {kind}, or of "
                     "this one before it was changed",
                     hint=hint,
                 )
@@ -118,6 +121,12 @@ class Journal:
             out.write(_line(content) + "\n")
             out.flush()
             os.fsync(out.fileno())
+
+
+def _free(folder: Path) -> Path:
+    """The first folder of this name and a number that does not exist."""
+    numbered = (folder.with_name(f"{folder.name}-{n}") for n in itertools.count(2))
+    return next(one for one in numbered if not one.exists())
 
 
 def journal_in(folder: Path) -> tuple[Mapping[str, Any], list[Ended]]:

@@ -106,9 +106,12 @@ def test_an_interrupted_study_goes_on_behind_its_last_run(tmp_path: Path) -> Non
 
 
 def test_a_folder_of_another_study_is_refused(tmp_path: Path) -> None:
-    Journal(tmp_path, {"study": "s"})
-    with pytest.raises(ConfigError, match="the runs of another study"):
-        Journal(tmp_path, {"study": "t"})
+    folder = tmp_path / "study"
+    Journal(folder, {"study": "s"})
+    (tmp_path / "study-2").mkdir()
+    with pytest.raises(ConfigError, match="the runs of another search") as refused:
+        Journal(folder, {"study": "t"}, "search")
+    assert f"--out {tmp_path / 'study-3'}" in str(refused.value.hint)
 
 
 def test_a_study_that_was_killed_in_its_first_line_begins(tmp_path: Path) -> None:
