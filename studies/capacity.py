@@ -12,7 +12,8 @@ One FAIL may be chance: before the lowest load that did not hold ends the search
 run again, and a PASS then counts; unless a run of a higher load was overloaded and
 achieved no more than this one, which says the same. A confirmation that fails makes
 its load one that does not hold, for good: a capacity is never one whose confirming run
-failed. An INVALID run is tried again, and after `patience` of them, those of the search
+failed. An INVALID run is tried again, by a longer run where the objective was not
+certain, and after `patience` of them, those of the search
 and of the confirmation counted apart, its load counts as not held: no higher one could
 be certified. Where that ends the search, what held is only a lower bound.
 """
@@ -21,7 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ldapslam.base.units import NS_PER_S
@@ -37,6 +38,8 @@ from ldapslam.jobs.plan import measure_span, planned_arrivals
 PASS, FAIL, INVALID = "PASS", "FAIL", "INVALID"
 
 _NS_PER_US = 1e3
+#: Begins the reason of a threshold that a run could not decide.
+_UNCERTAIN = "not certain: "
 _GROWTH = 4.0
 #: A run that achieved less than this share of its load was overloaded.
 _OVERLOADED = 0.98
@@ -72,6 +75,10 @@ class Probe:
     verdict: str = ""
     #: The load that it achieved, where loads are rates; see `rates_of`.
     achieved: float | None = None
+    #: Of a run that was made: INVALID, as it had too little to tell.
+    is_uncertain: bool = False
+    #: Longer than others of its kind, as one like it was uncertain.
+    is_longer: bool = False
 
 
 @dataclass(frozen=True)
@@ -111,6 +118,15 @@ class _Evidence:
 
 def next_probe(limits: Range, made: Sequence[Probe]) -> Probe | Found:
     """The run that the search wants next, or its answer."""
+    wanted = _wanted(limits, made)
+    if isinstance(wanted, Found):
+        return wanted
+    same = (wanted.load, wanted.is_confirmation)
+    before = [one for one in made if (one.load, one.is_confirmation) == same]
+    return replace(wanted, is_longer=any(one.is_uncertain for one in before))
+
+
+def _wanted(limits: Range, made: Sequence[Probe]) -> Probe | Found:
     known = _evidence(limits, made)
     if made and made[-1].verdict == INVALID and made[-1].load not in known.not_held:
         return Probe(made[-1].load, made[-1].is_confirmation)
@@ -261,3 +277,13 @@ def achieved_load(
         for one in result.get("streams", {}).get(stream, {}).values()
     ]
     return math.fsum(done) / math.fsum(rates.values()) if done else None
+
+
+def is_uncertain(result: Mapping[str, Any]) -> bool:
+    """Whether all that made a run INVALID is that its thresholds were not certain."""
+    reasons: Sequence[str] = result.get("reasons", ())
+    return (
+        result.get("verdict") == INVALID
+        and bool(reasons)
+        and all(one.startswith(_UNCERTAIN) for one in reasons)
+    )

@@ -33,6 +33,20 @@ if TYPE_CHECKING:
     from ldapslam.studies.capacity import Found, Probe, Range
     from ldapslam.studies.runner import Ended, Journal
 
+#: Load -> what a job without it has, and what to do.
+_OTHER_LOOP = {
+    "clients": (
+        "an open loop, which has a rate",
+        "raise --load rate, or give the stream load: {closed: {clients: 1}}",
+    ),
+    "rate": (
+        "a closed loop, which has clients",
+        "raise --load clients, or give the stream load: {open: {rate: 50/s}}",
+    ),
+}
+#: A longer run is so many times as long.
+_LONGER = 3
+
 
 @click.command("capacity")
 @job_argument
@@ -98,6 +112,7 @@ def capacity_command(
         from ldapslam.studies.runner import alone_in
 
     if thresholds := [one for text in objectives for one in text.split(" and ")]:
+        _check_objectives(thresholds)
         overrides = (*overrides, f"thresholds={json.dumps(thresholds)}")
     with one_blas_thread():
         raised = _load(load, job_file, overrides)
@@ -114,7 +129,7 @@ def capacity_command(
         )
     for doubt in (*doubts(job), *short_runs(job)):
         say(f"warning: at {raised.name}={bounds[0]}: {doubt}")
-    confirm_ns = confirm_ns or 3 * job.run.duration_ns
+    confirm_ns = confirm_ns or _LONGER * job.run.duration_ns
     folder = out or RUNS_FOLDER / f"capacity-{job.name}"
     with alone_in(folder):
         journal, found, made = _search(
@@ -146,6 +161,16 @@ def capacity_command(
         capacity_document(answer), capacity_json(answer) if as_json else None, files
     )
     return EXIT_OF_VERDICT[found.verdict]
+
+
+def _check_objectives(thresholds: Sequence[str]) -> None:
+    from ldapslam.jobs.fields.formulas import parse_criterion
+
+    for one in thresholds:
+        try:
+            parse_criterion(one.strip())
+        except Fault as fault:
+            raise ConfigError(f"--objective: {fault}", hint=fault.hint) from fault
 
 
 @dataclass(frozen=True)
@@ -190,6 +215,9 @@ def _load(name: str, job_file: Path, overrides: Sequence[str]) -> _Load:
             f"--load {name}: {len(found)} streams have one",
             hint=f"name one: {', '.join(found)}; or all by a variable of `vars`",
         )
+    if name in fields:  # the other one's
+        loop, remedy = _OTHER_LOOP[name]
+        raise ConfigError(f"--load {name}: the load is {loop}", hint=remedy)
     fault = unknown("variable", name, [*values, *(k for k in fields if fields[k])])
     raise ConfigError(f"--load: {fault}", hint=fault.hint)
 
@@ -246,7 +274,7 @@ def _search(
     identity = {**given, "overrides": list(given["overrides"]), "job": job_hash}
     identity |= {"from": limits.lowest, "to": limits.highest}
     identity |= {"coordinator": coordinator}
-    journal = Journal(folder, identity)
+    journal = Journal(folder, identity, "capacity search")
     launch = (
         local_runs(Path()) if coordinator is None else fleet_runs(Path(), coordinator)
     )
@@ -254,8 +282,9 @@ def _search(
     made = [_probe(journal, one, rates) for one in _with_result(journal)]
     while not isinstance(wanted := next_probe(limits, made), Found):
         changes = [*given["overrides"], raised.override(wanted.load)]
-        if wanted.is_confirmation:
-            changes.append(f"run.duration={given['confirm_ns']}ns")
+        if wanted.is_confirmation or wanted.is_longer:
+            times = _LONGER if wanted.is_confirmation and wanted.is_longer else 1
+            changes.append(f"run.duration={times * given['confirm_ns']}ns")
         values = {"load": wanted.load, "confirms": wanted.is_confirmation}
         point = Point(values, tuple(changes), job=str(job_file))
         ended = runner.run(Turn(len(made), 1), point)
@@ -276,13 +305,15 @@ def _with_result(journal: Journal) -> list[Ended]:
 
 
 def _probe(journal: Journal, ended: Ended, rates: Mapping[str, float]) -> Probe:
-    from ldapslam.studies.capacity import Probe, achieved_load
+    from ldapslam.studies.capacity import Probe, achieved_load, is_uncertain
 
+    result = journal.result(ended) or {}
     return Probe(
         ended.values["load"],
         ended.values["confirms"],
         ended.verdict,
-        achieved_load(rates, journal.result(ended) or {}),
+        achieved_load(rates, result),
+        is_uncertain=is_uncertain(result),
     )
 
 

@@ -311,7 +311,11 @@ COMMANDS = {
     f"submit good.yaml --every 6 {NO_COORDINATOR}": "write the unit: 6s, 6ms or 6us",
     f"health {NO_COORDINATOR} --timeout 5": "write the unit: 5s, 5ms or 5us",
     "store prune --keep-for 90": "the units are h, d and w",
-    "capacity good.yaml --load rate --from 5/s --to 9/s": "known variables: clients",
+    "capacity good.yaml --load rate --from 5/s --to 9/s": "raise --load clients, or",
+    "capacity open.yaml --load clients --from 5 --to 9": "{closed: {clients: 1}}",
+    "capacity open.yaml --load rate --from 5/s --to 9/s --objective 'p99 < 20'": (
+        "--objective: "
+    ),
     "capacity good.yaml --load user --from 5 --to 9": "known variables: clients",
     "capacity good.yaml --load clients --from 5/s --to 9/s": "without a unit",
     "capacity good.yaml --load clients --from 5 --to 9x": "such as 16; of a rate 50/s",

@@ -19,6 +19,7 @@ from ldapslam.studies.capacity import (
     Probe,
     Range,
     achieved_load,
+    is_uncertain,
     next_probe,
     rates_of,
     short_runs,
@@ -66,6 +67,31 @@ def test_clients_are_found_exactly_without_rates(limit: int) -> None:
     assert found.capacity == limit
     assert found.above == (limit + 1 if limit < 128 else None)
     assert len(made) <= 14
+
+
+@pytest.mark.parametrize("limit", [5, 300, 7000])
+def test_a_load_that_is_not_certain_is_run_longer(limit: int) -> None:
+    """Once, and of a confirmation too: otherwise the same would come again."""
+
+    def run(probe: Probe) -> dict[str, object]:
+        if not probe.is_longer:
+            return {"verdict": "INVALID", "is_uncertain": True}
+        return {"verdict": "PASS" if probe.load <= limit else "FAIL"}
+
+    found, made = search(Range(1, 10_000), run)
+    assert found.capacity is not None
+    assert limit / 1.031 - 1 <= found.capacity <= limit
+    assert found.above_verdict == "FAIL"
+    assert [one.is_longer for one in made[-2:]] == [False, True]
+
+
+def test_a_run_is_uncertain_where_nothing_else_is_wrong_with_it() -> None:
+    short = "not certain: p99 < 20ms, was 9 ms, may be 3 to 30 ms"
+    late = "clients waited for the generator: 55%"
+    assert is_uncertain({"verdict": "INVALID", "reasons": [short]})
+    assert not is_uncertain({"verdict": "INVALID", "reasons": [late, short]})
+    assert not is_uncertain({"verdict": "FAIL", "reasons": [short]})
+    assert not is_uncertain({"verdict": "INVALID", "reasons": []})
 
 
 def test_not_even_the_lowest_load_holds() -> None:
