@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ldapslam.jobs.fields.formulas import parse_criterion
-from ldapslam.jobs.fields.thresholds import Threshold
+from ldapslam.jobs.fields.thresholds import STATISTICS, Threshold
 from ldapslam.reports.collect.telemetry import cpu_seconds
 from ldapslam.reports.document import (
     MUTED,
@@ -47,21 +47,12 @@ SCHEMA = "ldapslam-capacity/1"
 _CAPACITY = "capacity"
 #: Ticks of the chart are this far from each other, as a share of the axis.
 _TICK_GAP = 0.08
-_P99 = "response time p99 (ms)"
-_PANELS = {
-    "throughput (/s)": ("throughput_per_s", 1.0),
-    _P99: ("response_time_p99_us", 1e-3),
-}
 #: The axis of loads, where the highest is so many times the lowest.
 _LOGARITHMIC = 8
 #: Operations whose figures at the capacity have a card.
 _CARDS = 3
-_FIGURES = (
-    ("throughput", "throughput_per_s", 1.0, "/s"),
-    ("p50", "response_time_p50_us", 1e-3, " ms"),
-    ("p99", "response_time_p99_us", 1e-3, " ms"),
-    ("errors", "error_share", 100.0, "%"),
-)
+#: In cards and table, with those that objectives name.
+_USUAL = ("p50", "p99")
 
 
 @dataclass(frozen=True)
@@ -71,10 +62,22 @@ class Tried:
     probe: Probe
     folder: str
     result: Mapping[str, Any]
+    #: Its report is in the folder; that of a coordinator's run is made from its store.
+    has_report: bool = True
 
     @property
     def operations(self) -> Mapping[str, Mapping[str, float | None]]:
-        return operations_of(self.result)
+        found = operations_of(self.result)
+        for title, metrics in found.items():
+            times = self._operation(title).get("response_time_us", {})
+            metrics |= {_metric(one): times.get(one) for one in STATISTICS}
+        return found
+
+    def _operation(self, title: str) -> Mapping[str, Any]:
+        stream, _, name = title.partition(".")
+        found: Mapping[str, Any]
+        found = self.result.get("streams", {}).get(stream, {}).get(name, {})
+        return found
 
     @property
     def throughput_per_s(self) -> float | None:
@@ -103,11 +106,10 @@ class Tried:
                 known.append(busy_s / every_s)
         return max(known, default=None)
 
-    def p99_range_ms(self, title: str) -> tuple[float, float] | None:
-        """The 95 % interval of an operation's p99."""
-        stream, _, name = title.partition(".")
-        one = self.result.get("streams", {}).get(stream, {}).get(name, {})
-        found = one.get("response_time_us", {}).get("ci95", {}).get("p99")
+    def range_ms(self, title: str, statistic: str) -> tuple[float, float] | None:
+        """The 95 % interval of a statistic of an operation's response time."""
+        times = self._operation(title).get("response_time_us", {})
+        found = times.get("ci95", {}).get(statistic)
         if not found or found[1] is None:
             return None
         return found[0] / 1e3, found[1] / 1e3
@@ -149,6 +151,20 @@ class CapacityAnswer:
         return list(self.not_held.result.get("reasons", ())) if self.not_held else []
 
     @property
+    def limits_ms(self) -> Mapping[str, Sequence[float]]:
+        """Statistic of the response time -> limits that objectives set for it."""
+        limits: dict[str, list[float]] = {}
+        for one in map(parse_criterion, self.objectives):
+            if isinstance(one, Threshold) and one.metric == "response_time":
+                limits.setdefault(one.statistic or "", []).append(one.limit / 1e3)
+        return limits
+
+    @property
+    def statistics(self) -> Sequence[str]:
+        """Those of the response time that are shown."""
+        return [one for one in STATISTICS if one in {*_USUAL, *self.limits_ms}]
+
+    @property
     def statement(self) -> str:
         """The answer in a sentence."""
         found = self.found
@@ -157,6 +173,9 @@ class CapacityAnswer:
         elif found.verdict == INVALID:
             why = "".join(f": {one}" for one in self.reasons[:1])
             above = f"{self._at(found.above)} could not be certified{why}."
+        elif self._last(found.above, PASS):
+            # then only a confirmation settles it
+            above = f"{self._at(found.above)} held once, its confirmation failed."
         else:
             above = f"{self._at(found.above)} is {found.above_verdict}."
         if found.capacity is None:
@@ -184,10 +203,13 @@ def capacity_document(answer: CapacityAnswer) -> Document:
     """The search as a document: its answer first."""
     found = answer.found
     capacity = "none" if found.capacity is None else count(round(found.capacity))
-    above = "not found" if found.above is None else count(round(found.above))
     is_invalid = found.verdict == INVALID
     held = "holds at least" if found.is_lower_bound else "capacity"
     not_held = "not certified" if is_invalid else "does not hold"
+    above = "" if found.above is None else count(round(found.above))
+    if found.above is None:
+        highest = max((one.probe.load for one in answer.runs), default=0)
+        not_held, above = "limit not reached", f"up to {count(round(highest))}"
     return Document(
         title=f"capacity of {answer.job}",
         verdict=found.verdict,
@@ -219,10 +241,18 @@ def _at_capacity(answer: CapacityAnswer) -> Iterator[Glance]:
     operations = answer.confirmed.operations if answer.confirmed else {}
     for title, metrics in list(operations.items())[:_CARDS]:
         figures = (
-            (name, _figure(metrics.get(metric), scale, unit))
-            for name, metric, scale, unit in _FIGURES
+            ("throughput", _figure(metrics.get("throughput_per_s"), 1.0, "/s")),
+            *(
+                (one, _figure(metrics.get(_metric(one)), 1e-3, " ms"))
+                for one in answer.statistics
+            ),
+            ("errors", _figure(metrics.get("error_share"), 100.0, "%")),
         )
         yield Glance(f"{title} at the capacity", tuple(figures))
+
+
+def _metric(statistic: str) -> str:
+    return f"response_time_{statistic}_us"
 
 
 def _figure(value: float | None, scale: float, unit: str) -> str:
@@ -269,7 +299,7 @@ def _between(answer: CapacityAnswer) -> Iterator[tuple[str, str]]:
         outcome = "was not certified" if found.is_lower_bound else "did not hold"
         high = f"{count(round(found.above))} {outcome}"
     yield "Capacity", f"{low}; {high}"
-    ranges = {title: confirmed.p99_range_ms(title) for title in confirmed.operations}
+    ranges = {title: confirmed.range_ms(title, "p99") for title in confirmed.operations}
     known = (
         f"{title} {figure_text(one[0])} to {figure_text(one[1])} ms"
         for title, one in ranges.items()
@@ -299,6 +329,9 @@ def capacity_json(answer: CapacityAnswer) -> dict[str, Any]:
                 "confirms": one.probe.is_confirmation,
                 "verdict": one.probe.verdict,
                 "throughput_per_s": one.throughput_per_s,
+                "operations": one.operations,
+                "client_cpu_share": one.client_cpu,
+                "server_cpu_share": one.server_cpu,
                 "folder": f"runs/{one.folder}",
             }
             for one in answer.runs
@@ -318,6 +351,10 @@ def _table(answer: CapacityAnswer) -> Table:
             return Cell(NOT_AVAILABLE, MUTED)
         return Cell(figure_text(value * scale))
 
+    def response_time(statistic: str) -> Field[tuple[Tried, str]]:
+        metric = _metric(statistic)
+        return number(f"{statistic} (ms)", lambda row: cell(row, metric, 1e-3))
+
     operation: Field[tuple[Tried, str]] = column("Operation", lambda row: row[1])
     servers: Field[tuple[Tried, str]]
     servers = number("server CPU (%)", lambda row: percent(row[0].server_cpu, 0))
@@ -330,8 +367,7 @@ def _table(answer: CapacityAnswer) -> Table:
         column("Verdict", lambda row: verdict_cell(row[0].probe.verdict)),
         *[operation] * has_several,
         number("throughput (/s)", lambda row: cell(row, "throughput_per_s", 1.0)),
-        number("p50 (ms)", lambda row: cell(row, "response_time_p50_us", 1e-3)),
-        number("p99 (ms)", lambda row: cell(row, "response_time_p99_us", 1e-3)),
+        *map(response_time, answer.statistics),
         number("errors (%)", lambda row: cell(row, "error_share", 100.0)),
         number("client CPU (%)", lambda row: percent(row[0].client_cpu, 0)),
         *[servers] * has_servers,
@@ -342,8 +378,10 @@ def _table(answer: CapacityAnswer) -> Table:
 
 
 def _folder(row: tuple[Tried, str]) -> Cell:
-    folder = row[0].folder
-    return Cell(folder, link=f"runs/{folder}/report.html")
+    one = row[0]
+    if one.has_report:
+        return Cell(one.folder, link=f"runs/{one.folder}/report.html")
+    return Cell(f"{one.folder}: ldapslam report {one.result.get('run_id', '')}")
 
 
 def _why(one: Tried) -> str:
@@ -358,31 +396,34 @@ def _kind(probe: Probe) -> str:
 
 def _curve(answer: CapacityAnswer) -> list[ChartPlace]:
     """Nothing where no run is valid."""
-    if not any(_lines(answer, metric, scale) for metric, scale in _PANELS.values()):
+    panels = _panels(answer).values()
+    if not any(_lines(answer, metric, scale) for metric, scale, _ in panels):
         return []
     marked = ""
     if answer.found.capacity is not None:
         marked = " Shaded: from the capacity to the load above it."
-    limits = " Dashed red: the objective." if _limits_ms(answer) else ""
+    limits = " Dashed red: the objective." if answer.limits_ms else ""
     return [
         ChartPlace(
             "capacity-curve",
             "Throughput and response time by load",
-            "Of the runs that are not INVALID; p99 with its 95% interval. Crosses: "
+            "Of the runs that are not INVALID; times with their 95% interval. Crosses: "
             f"runs that missed the objective.{marked}{limits}",
         )
     ]
 
 
-def _limits_ms(answer: CapacityAnswer) -> list[float]:
-    """Of the objectives on the p99."""
-    criteria = map(parse_criterion, answer.objectives)
-    return [
-        one.limit / 1e3
-        for one in criteria
-        if isinstance(one, Threshold)
-        and (one.metric, one.statistic) == ("response_time", "p99")
-    ]
+def _panels(
+    answer: CapacityAnswer,
+) -> Mapping[str, tuple[str, float, Sequence[float]]]:
+    """Title -> metric, its scale, limits: throughput, and the statistics that
+    objectives name, or the p99."""
+    limits = answer.limits_ms
+    shown = [one for one in answer.statistics if one in limits] or ["p99"]
+    return {"throughput (/s)": ("throughput_per_s", 1.0, ())} | {
+        f"response time {one} (ms)": (_metric(one), 1e-3, limits.get(one, ()))
+        for one in shown
+    }
 
 
 def _chart(answer: CapacityAnswer, place: ChartPlace) -> str:
@@ -390,7 +431,7 @@ def _chart(answer: CapacityAnswer, place: ChartPlace) -> str:
 
     panels = {
         title: _lines(answer, metric, scale)
-        for title, (metric, scale) in _PANELS.items()
+        for title, (metric, scale, _) in _panels(answer).items()
     }
     loads = sorted({one.probe.load for one in answer.runs})
     is_log = loads[-1] >= _LOGARITHMIC * loads[0]
@@ -414,7 +455,7 @@ def _chart(answer: CapacityAnswer, place: ChartPlace) -> str:
         answer.load,
         is_logarithmic=is_log,
         band=band,
-        limits={_P99: _limits_ms(answer)},
+        limits={title: one for title, (*_, one) in _panels(answer).items()},
     )
 
 
@@ -436,7 +477,8 @@ def _lines(answer: CapacityAnswer, metric: str, scale: float) -> list[Line]:
             for one in valid:
                 value = one.operations.get(title, {}).get(metric)
                 if one.probe.is_confirmation == is_confirmation and value is not None:
-                    ends = one.p99_range_ms(title) if "p99" in metric else None
+                    statistic = metric.removeprefix("response_time_")[: -len("_us")]
+                    ends = one.range_ms(title, statistic)
                     low, high = ends or (None, None)
                     marks.append((one.probe.load, value * scale, low, high))
                     failed.append(one.probe.verdict == FAIL)

@@ -152,7 +152,7 @@ def capacity_command(
     )
 
     runs = [
-        Tried(probe, ended.folder, journal.result(ended) or {})
+        Tried(probe, ended.folder, journal.result(ended) or {}, coordinator is None)
         for probe, ended in zip(made, _with_result(journal), strict=True)
     ]
     answer = CapacityAnswer(job.name, raised.name, job.thresholds, found, runs)

@@ -12,7 +12,7 @@ import pytest
 
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.model import Job
-from ldapslam.reports.document import ChartPlace, Table
+from ldapslam.reports.document import Cell, ChartPlace, Table
 from ldapslam.reports.typeset import count
 from ldapslam.studies.capacity import (
     Found,
@@ -28,7 +28,9 @@ from ldapslam.studies.capacity_report import (
     CapacityAnswer,
     Tried,
     _lines,
+    _panels,
     capacity_document,
+    capacity_json,
     write_capacity,
 )
 
@@ -460,3 +462,44 @@ streams:
     )
     assert bool(list(short_runs(job))) == bool(said)
     assert said in "".join(short_runs(job))
+
+
+def test_the_report_shows_the_statistics_that_objectives_name() -> None:
+    held = _tried(16, "PASS", 900, confirms=True)
+    times = {"p50": 100.0, "p95": 20_360.0, "p99": 30_000.0}
+    times["ci95"] = {"p95": [19_000.0, 22_000.0]}  # type: ignore[assignment]
+    held.result["streams"]["readers"]["search"]["response_time_us"] = times
+    answer = CapacityAnswer(
+        "search", "clients", ["search.p95 < 25ms"], Found(16, None), (held,)
+    )
+    content = capacity_document(answer)
+    first, card = content.glance
+    assert ("limit not reached", "up to 16") in first.statistics
+    assert [name for name, _ in card.statistics][1:4] == ["p50", "p95", "p99"]
+    [runs] = [one for one in content.sections[0].blocks if isinstance(one, Table)]
+    assert "p95" in [one.title for one in runs.columns]
+    assert list(_panels(answer).values())[1] == ("response_time_p95_us", 1e-3, [25.0])
+    assert _lines(answer, "response_time_p95_us", 1e-3)[0].points == [
+        (16, 20.36, 19.0, 22.0)
+    ]
+    [run] = capacity_json(answer)["runs"]
+    assert run["operations"]["readers.search"]["response_time_p95_us"] == 20_360.0
+
+
+def test_a_load_that_held_until_its_confirmation_is_told() -> None:
+    runs = (_tried(20, "PASS", 900), _tried(20, "FAIL", 900, confirms=True))
+    answer = CapacityAnswer("search", "rate", [], Found(None, 20, "FAIL"), runs)
+    assert answer.statement == (
+        "No capacity: rate=20 held once, its confirmation failed."
+    )
+
+
+def test_a_run_that_a_coordinator_keeps_has_no_link_to_a_report() -> None:
+    run = Tried(Probe(20, verdict="FAIL"), "001-1-1", {"run_id": "r7"}, False)
+    answer = CapacityAnswer("search", "rate", [], Found(None, 20, "FAIL"), [run])
+    [runs] = [
+        one
+        for one in capacity_document(answer).sections[0].blocks
+        if isinstance(one, Table)
+    ]
+    assert runs.rows[0][-1] == Cell("001-1-1: ldapslam report r7")
