@@ -190,7 +190,7 @@ common_options = add_options(
     grouped(
         "Run and output",
         option(
-            "--name NAME",
+            "--name",
             "Name of the job, in reports; that of the command when left out.",
         ),
     ),
