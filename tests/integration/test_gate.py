@@ -51,6 +51,7 @@ def gate(
     return ended.returncode, json.loads(ended.stdout), out
 
 
+@pytest.mark.long
 def test_a_slower_server_is_a_regression(
     job: Path, servers: tuple[Responder, Responder]
 ) -> None:
@@ -118,6 +119,7 @@ def slow() -> Iterator[tuple[Responder, Responder]]:
         one.stop()
 
 
+@pytest.mark.long
 def test_runs_that_are_too_short_for_a_percentile_are_made_longer(
     job: Path, slow: tuple[Responder, Responder]
 ) -> None:

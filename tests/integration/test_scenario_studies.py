@@ -51,6 +51,7 @@ def rows(content: dict[str, Any]) -> dict[tuple[Any, ...], dict[str, Any]]:
     return {tuple(one["values"].values()): one for one in found}
 
 
+@pytest.mark.long
 def test_many_client_machines_or_few(slapd_installed: None, tmp_path: Path) -> None:
     content = study(
         tmp_path,
