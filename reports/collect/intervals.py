@@ -254,8 +254,8 @@ class ServiceSlots:
     """The service times of all requests of a stream that ended, whatever their outcome;
     arrays by slot."""
 
-    sum_ns: Floats
-    longest_ns: Floats
+    sum_ns: Unsigned
+    longest_ns: Unsigned
 
     def mean_in_flight(
         self, at_end: Floats, lengths_ns: Floats, slots: Places
@@ -303,9 +303,8 @@ class Slots:
 
     def service_of(self, stream: str) -> ServiceSlots:
         size = len(self.reports.indexes)
-        return self.services.setdefault(
-            stream, ServiceSlots(np.zeros(size), np.zeros(size))
-        )
+        none = np.zeros(size, np.uint64)
+        return self.services.setdefault(stream, ServiceSlots(none, none.copy()))
 
 
 def worker_shares(workers: Columns) -> tuple[Floats, Floats]:
