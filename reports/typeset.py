@@ -121,7 +121,7 @@ def percentiles(
 
     def percentile(name: str) -> Field[Any]:
         title = name.replace("_", ".") + unit
-        return number(title, lambda row: percentile_cell(times_of(row), name))
+        return number(title, lambda row: statistic_cell(times_of(row), name))
 
     return [percentile(name) for name in names]
 
@@ -130,24 +130,20 @@ def times_columns(names: Iterable[str] = SHOWN) -> list[Field[TimesRow]]:
     """The columns of a table of times, without those that name them."""
     return [
         number("n", lambda row: count(row[-1].count)),
-        number("mean", lambda row: time_cell(row[-1], "mean", row[-1].mean_us)),
+        number("mean", lambda row: statistic_cell(row[-1], "mean")),
         *percentiles(lambda row: row[-1], names, unit=""),
-        number("max", lambda row: time_cell(row[-1], "max", row[-1].max_us)),
+        number("max", lambda row: statistic_cell(row[-1], "max")),
     ]
-
-
-def percentile_cell(times: Distribution, name: str) -> Cell:
-    value_us = times.percentiles_us[name]
-    if value_us is None:
-        return Cell(NOT_AVAILABLE, MUTED, grouped(times.why_missing(name)))
-    return Cell(milliseconds(value_us))
 
 
 def statistic_cell(times: Distribution, name: str) -> Cell:
     """One of STATISTICS."""
-    if name in PERCENTILES:
-        return percentile_cell(times, name)
-    return time_cell(times, name, statistic_us(times, name))
+    value_us = statistic_us(times, name)
+    if value_us is not None:
+        return Cell(milliseconds(value_us))
+    if name in PERCENTILES or times.unanswered or times.overflow:
+        return Cell(NOT_AVAILABLE, MUTED, grouped(times.why_missing(name)))
+    return Cell(NOTHING, MUTED)
 
 
 def statistic_us(times: Distribution, name: str) -> float | None:
@@ -156,14 +152,6 @@ def statistic_us(times: Distribution, name: str) -> float | None:
         return times.percentiles_us[name]
     value_us: float | None = getattr(times, f"{name}_us")
     return value_us
-
-
-def time_cell(times: Distribution, name: str, value_us: float | None) -> Cell:
-    if value_us is not None:
-        return Cell(milliseconds(value_us))
-    if times.unanswered or times.overflow:
-        return Cell(NOT_AVAILABLE, MUTED, grouped(times.why_missing(name)))
-    return Cell(NOTHING, MUTED)
 
 
 def missing(
