@@ -39,11 +39,10 @@ from ldapslam.reports.rules.evidence import Evidence
 from ldapslam.reports.rules.formula_range import Evaluated, evaluations
 from ldapslam.reports.rules.operation_range import (
     LONGER,
-    SOONER,
-    SOONER_WITH_REALTIME,
     Judged,
     OperationRange,
     Outcome,
+    sooner,
 )
 from ldapslam.reports.uncertainty import share_interval
 from ldapslam.results.histogram import Histogram
@@ -140,13 +139,13 @@ def _judge(
             found[of] = _judge_one(threshold, key, statistics, evidence, blamed)
     if not found:
         nothing = Judged(Outcome.MISSED, None, "no data", "", "nothing matches it")
-        return _result(threshold, nothing, "", evidence, is_default)
+        return _result(threshold, nothing, "", is_default)
     # of a time, the longest is the worst
     is_upper = threshold.comparison.startswith("<") or bool(threshold.hold_ns)
     of = _worst(found, is_upper=is_upper)
     is_one_of_many = "*" in (threshold.stream, threshold.operation)
     is_named = (is_one_of_many and of != threshold.stream) or bool(threshold.per)
-    return _result(threshold, found[of], of, evidence, is_default, is_named=is_named)
+    return _result(threshold, found[of], of, is_default, is_named=is_named)
 
 
 def _worst(found: Mapping[str, Judged], *, is_upper: bool) -> str:
@@ -261,13 +260,14 @@ def _judge_hold(
     if missed_s >= hold_s and not blamed:
         return known._replace(outcome=Outcome.MISSED)
     detail = "in the other intervals, little was sent or the generator was disturbed"
+    remedy = _longer_intervals(threshold, key, evidence)
     if blamed:
-        detail = "the generator was at fault"
+        detail, remedy = "the generator was at fault", sooner(evidence)
     return known._replace(
         outcome=Outcome.UNCERTAIN,
         range=f"up to {at_most_s:.4g} s",
         detail=detail,
-        remedy=SOONER if blamed else _longer_intervals(threshold, key, evidence),
+        remedy=remedy,
     )
 
 
@@ -310,12 +310,14 @@ def _judge_formula(
     blamed: frozenset[str],
 ) -> ThresholdResult:
     found = evaluations(formula, evidence, statistics, is_sound=not blamed)
-    judged = {one.of: _compared(formula, one, blamed) for one in found}
+    judged = {one.of: _compared(formula, one, evidence, blamed) for one in found}
     of = _worst(judged, is_upper=formula.comparison.startswith("<"))
-    return _result(formula, judged[of], of, evidence, False)
+    return _result(formula, judged[of], of, False)
 
 
-def _compared(formula: Formula, one: Evaluated, blamed: frozenset[str]) -> Judged:
+def _compared(
+    formula: Formula, one: Evaluated, evidence: Evidence, blamed: frozenset[str]
+) -> Judged:
     if one.value is None:
         return Judged(Outcome.UNCERTAIN, None, "n/a", "", one.problem)
     shown, text = formula.format(one.value), ""
@@ -330,7 +332,8 @@ def _compared(formula: Formula, one: Evaluated, blamed: frozenset[str]) -> Judge
         return Judged(outcome, one.value, shown, text)
     if blamed:
         detail = "the generator was at fault"
-        return Judged(Outcome.UNCERTAIN, one.value, shown, text, detail, SOONER)
+        remedy = sooner(evidence)
+        return Judged(Outcome.UNCERTAIN, one.value, shown, text, detail, remedy)
     return Judged(Outcome.UNCERTAIN, one.value, shown, text, "", LONGER)
 
 
@@ -338,7 +341,6 @@ def _result(
     threshold: Criterion,
     one: Judged,
     of: str,
-    evidence: Evidence,
     is_default: bool,
     *,
     is_named: bool = True,
@@ -353,10 +355,7 @@ def _result(
         reason = f"not certain: {threshold.expression}, was {one.shown}{where}"
         if one.range:
             reason += f", may be {one.range}"
-        remedy = one.remedy
-        if remedy == SOONER and evidence.has_realtime:
-            remedy = SOONER_WITH_REALTIME
-        details = "; ".join(filter(None, (one.detail, remedy)))
+        details = "; ".join(filter(None, (one.detail, one.remedy)))
         reason += f" ({details})" if details else ""
     return ThresholdResult(
         threshold.expression,
@@ -437,7 +436,7 @@ def _judge_outage(
             outcome=Outcome.UNCERTAIN,
             range=f"up to {threshold.format(most)}",
             detail="the generator stood still meanwhile, or intervals are missing",
-            remedy=SOONER,
+            remedy=sooner(evidence),
         )
     return known._replace(detail=evidence.outage_of(stream).text)
 
@@ -455,7 +454,7 @@ def _judge_unsent(
         return known._replace(
             outcome=Outcome.UNCERTAIN,
             detail="the generator was at fault",
-            remedy=SOONER,
+            remedy=sooner(evidence),
         )
     due = evidence.arrivals_of(stream)
     if share_interval(known.value or 0.0, due).low <= threshold.limit:

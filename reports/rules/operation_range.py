@@ -55,10 +55,15 @@ _SLACK = 1e-12
 #: Times a percentile, or a part of it: no sample of that size wanders so far by chance.
 _FAR = 2.0
 LONGER = "a longer run narrows it"
-SOONER = "give agents CPUs of their own, CAP_SYS_NICE, or more agents"
-SOONER_WITH_REALTIME = "give agents CPUs of their own, or more agents"
 #: Times as long as a run was: more is not proposed.
 _MOST_TIMES = 100
+
+
+def sooner(evidence: Evidence) -> str:
+    """What helps where the generator was at fault."""
+    if evidence.has_realtime:
+        return "give agents CPUs of their own, or more agents"
+    return "give agents CPUs of their own, CAP_SYS_NICE, or more agents"
 
 
 class Outcome(StrEnum):
@@ -195,7 +200,8 @@ class OperationRange:
                 reasons = [f"fewer than {FEWEST_BATCHES} intervals"]
             remedy = self._longer(best, worst, allowed, sample)
             return known._replace(detail=", ".join(reasons), remedy=remedy)
-        return known._replace(detail=", ".join(reasons), remedy=SOONER)
+        remedy = sooner(self._evidence)
+        return known._replace(detail=", ".join(reasons), remedy=remedy)
 
     def _longer(self, best: float, worst: float, allowed: float, sample: float) -> str:
         """How long a run would do, if it were as this one; of a count, or of a stream
@@ -423,7 +429,8 @@ class OperationRange:
             return known._replace(outcome=Outcome.MISSED)
         if self._is_sound and len({holds(one) for one in without_chance}) == 1:
             return known._replace(remedy=LONGER)
-        return known._replace(detail=", ".join(reasons), remedy=SOONER)
+        remedy = sooner(self._evidence)
+        return known._replace(detail=", ".join(reasons), remedy=remedy)
 
 
 def _over(threshold: Threshold) -> str:
