@@ -176,18 +176,15 @@ class OperationRange:
             )
         low = share_interval(best, sample).low
         high = share_interval(worst, sample).high
-        shown = threshold.format(value)
+        here, over = _percent(above / size), _over(threshold)
+        limit = f"{_percent(allowed)} allowed"
+        text = f"{_range(low, high)} of requests {over}, {limit}"
         if value is None or outside or times.unanswered:
-            shown = f"{_percent(above / size)} {_over(threshold)}"
-        text = f"{_range(low, high)} of requests {_over(threshold)}"
-        text += f", {_percent(allowed)} allowed"
-        detail = f"{_percent(allowed)} allowed"
-        if value is not None and not outside and not times.unanswered:
-            share = _percent(above / size)
-            detail = f"{share} of requests {_over(threshold)}, {detail}"
-            reasons.insert(0, f"{share} in this run")
-        elif made_of := self._made_of():
-            detail = made_of
+            shown, detail = f"{here} {over}", self._made_of() or limit
+        else:
+            shown = threshold.format(value)
+            detail = f"{here} of requests {over}, {limit}"
+            reasons.insert(0, f"{here} in this run")
         known = Judged(Outcome.UNCERTAIN, value, shown, text, detail)
         # `p99 < 5ms` is met when 1 % are at 5 ms or above, as ranks count
         met = {one <= allowed + _SLACK for one in (low, high)}
@@ -209,11 +206,11 @@ class OperationRange:
         collected, stream = self._evidence.collected, self._key[0]
         start_ns, end_ns = collected.measure_start_ns, collected.measure_end_ns
         planned = self._evidence.streams.get(stream, {})
-        if start_ns is None or end_ns is None:
+        if not sample or start_ns is None or end_ns is None:
             return LONGER
         if planned.get("count") or planned.get("end_ns") or planned.get("is_replay"):
             return LONGER
-        for times in range(2, _MOST_TIMES + 1 if sample else 0):
+        for times in range(2, _MOST_TIMES + 1):
             low = share_interval(best, sample * times).low
             high = share_interval(worst, sample * times).high
             if high <= allowed + _SLACK or low > allowed + _SLACK:
