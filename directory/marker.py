@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from ldapslam.base.errors import ConfigError, TargetMarkerMissing
 from ldapslam.base.fault import Fault
 from ldapslam.jobs.model import Job, Stream
-from ldapslam.jobs.operations.sequence import sessions_of
 from ldapslam.jobs.requests.dn import check_dn, plain_dn, split_rdn
 
 #: Requests that name no entry, nor change one.
@@ -98,21 +97,20 @@ def _named_dns(stream: Stream) -> Iterator[str | None]:
     if stream.python is not None or stream.replay is not None:
         yield None
         return
-    for session in sessions_of(stream.operations):
-        for request in session.requests:
-            step = request.step
-            if step.kind in _WITHOUT_ENTRY:
-                continue
-            body = step.body
-            names = [
-                name
-                for field in ("base", "dn", "under", "new_superior")
-                if (name := getattr(body, field, None)) is not None
-            ]
-            is_root = step.kind == "search" and getattr(body, "scope", "") == "base"
-            yield from (_constant_end(name, is_root=is_root) for name in names)
-            if not names:
-                yield None
+    for request in stream.requests:
+        step = request.step
+        if step.kind in _WITHOUT_ENTRY:
+            continue
+        body = step.body
+        names = [
+            name
+            for field in ("base", "dn", "under", "new_superior")
+            if (name := getattr(body, field, None)) is not None
+        ]
+        is_root = step.kind == "search" and getattr(body, "scope", "") == "base"
+        yield from (_constant_end(name, is_root=is_root) for name in names)
+        if not names:
+            yield None
 
 
 def _constant_end(dn: str, *, is_root: bool) -> str | None:

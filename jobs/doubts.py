@@ -124,12 +124,12 @@ def _digits_of_ldclt(request: Request, text: str) -> tuple[str, str, str] | None
 def _short_counters(stream: Stream) -> Iterator[str]:
     """DNs of entries that exist once, whose counter begins again before the count is
     reached."""
+    if stream.count is None:
+        return
     shares = requests_per_session(stream)
     for request in stream.requests:
         dn = getattr(request.step.body, "dn", None)
-        if request.kind not in _ONCE or not dn or not stream.count:
-            continue
-        source = counter_of(dn)
+        source = counter_of(dn) if dn and request.kind in _ONCE else None
         if source is None:
             continue
         values = abs(source.hi - source.lo) // source.step + 1
@@ -174,10 +174,11 @@ def _stages(job: Job, stream: Stream) -> Iterator[str]:
         )
     start_ns = max(measure.start_ns, stream.start_after_ns)
     end_ns = min(measure.end_ns, stream.stop_after_ns or measure.end_ns)
-    if load.stages_ns is None or end_ns <= start_ns:
+    length_ns = end_ns - start_ns
+    if load.stages_ns is None or length_ns <= 0:
         return
-    takes, there = format_duration(load.stages_ns), format_duration(end_ns - start_ns)
-    if load.stages_ns > end_ns - start_ns:
+    takes, there = format_duration(load.stages_ns), format_duration(length_ns)
+    if load.stages_ns > length_ns:
         remedy = "stop it later"
         if end_ns == measure.end_ns:
             longer_ns = start_ns + load.stages_ns - measure.start_ns
@@ -186,13 +187,12 @@ def _stages(job: Job, stream: Stream) -> Iterator[str]:
             f"stream {stream.name}: its stages take {takes}, and {there} of them are "
             f"measured; {remedy}, or shorten them"
         )
-    elif 2 * load.stages_ns < end_ns - start_ns and stream.count is None:
-        held_ns = end_ns - start_ns - load.stages_ns
+    elif 2 * load.stages_ns < length_ns and stream.count is None:
         held = f"{final_rate(profile) * NS_PER_S:.6g}/s"
         yield (
             f"stream {stream.name}: its stages take {takes} of {there}, and their last "
             f"rate holds for the rest; where that is meant, add "
-            f"{{rate: {held}, for: {format_duration(held_ns)}}}"
+            f"{{rate: {held}, for: {format_duration(length_ns - load.stages_ns)}}}"
         )
 
 
