@@ -58,6 +58,11 @@ def percent(share: float | None, digits: int = 2) -> str:
     return NOTHING if share is None else decimal(share * 100, digits)
 
 
+def number_of(number: int, noun: str) -> str:
+    """`1 agent`, `2 agents`."""
+    return f"{count(number)} {noun}{'s' * (number != 1)}"
+
+
 def counted(value: int) -> Cell:
     """A number that should be zero."""
     return Cell(count(value), BAD if value else "")

@@ -16,6 +16,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape
@@ -396,7 +397,7 @@ class Line:
     #: (place, value, lower end, upper end); the ends None without an interval.
     points: Sequence[tuple[float, float, float | None, float | None]]
     is_joined: bool = True
-    #: Of each point, where not all are alike: a cross.
+    #: Whether a cross is on each point; empty: on none.
     crossed: Sequence[bool] = ()
 
 
@@ -468,8 +469,7 @@ def _draw_line(axes: Axes, line: Line, number: int) -> None:
         color=SERIES[number % len(SERIES)],
         label=line.label,
     )
-    crossed = line.crossed or [False] * len(line.points)
-    marked = [one for one, is_so in zip(line.points, crossed, strict=True) if is_so]
+    marked = list(compress(line.points, line.crossed))
     axes.plot(
         [place for place, *_ in marked],
         [value for _, value, *_ in marked],

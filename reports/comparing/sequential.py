@@ -174,12 +174,10 @@ def error_of_days(
     mean squares between and within days, its degrees of freedom are by Satterthwaite
     (1946, Biometrics Bulletin 2).
     """
-    known = list(dict.fromkeys(days))
-    d, k, n = len(known), len(old), len(new)
+    _, places, sizes = np.unique(days, return_inverse=True, return_counts=True)
+    d, k, n = len(sizes), len(old), len(new)
     if d < FEWEST_DAYS:
         return None
-    places = np.array([known.index(one) for one in days])
-    sizes = np.bincount(places)
     means = np.array([old[places == day].mean(axis=0) for day in range(d)])
     squares = ((old - means[places]) ** 2).sum(axis=0) + n * new.var(axis=0)
     freedom = k - d + n - 1

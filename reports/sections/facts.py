@@ -10,7 +10,7 @@ from typing import Any
 from ldapslam.reports.model import StreamSummary, Summary
 from ldapslam.reports.result import manifest_of
 from ldapslam.reports.sections.appendix import products
-from ldapslam.reports.typeset import count, grouped, seconds
+from ldapslam.reports.typeset import count, grouped, number_of, seconds
 
 Facts = tuple[tuple[str, str], ...]
 
@@ -39,11 +39,6 @@ def facts(summary: Summary) -> Facts:
         *_clean_up(summary),
         *_digest(summary),
     )
-
-
-def number_of(number: int, noun: str) -> str:
-    """`1 agent`, `2 agents`."""
-    return f"{count(number)} {noun}{'s' * (number != 1)}"
 
 
 def _load(stream: StreamSummary, planned: Mapping[str, Any]) -> str:
@@ -90,7 +85,7 @@ def _shortened(text: str) -> str:
 def _connections(streams: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
     """As whom, and how protected: once, where streams agree."""
     texts = {
-        stream["name"]: f"{bound_as(stream['identity'])}, {stream['tls']}"
+        stream["name"]: f"{_bound_as(stream['identity'])}, {stream['tls']}"
         for stream in streams
         if "identity" in stream
     }
@@ -101,7 +96,7 @@ def _connections(streams: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, st
         yield "Connections", "; ".join(every)
 
 
-def bound_as(identity: str) -> str:
+def _bound_as(identity: str) -> str:
     """Of a stream's identity in the plan."""
     if identity == "anonymous":
         return identity
@@ -120,10 +115,10 @@ def _system(summary: Summary) -> str:
 def _clean_up(summary: Summary) -> Iterator[tuple[str, str]]:
     """That all is removed; what is left is a caution."""
     found = [one for agent in summary.facts.values() if (one := agent.get("clean_up"))]
-    if found and not any(one.get("left") or one.get("error") for one in found):
-        if any(one.get("entries") for one in found):
-            removed = sum(one.get("deleted", 0) for one in found)
-            yield "Clean-up", f"removed {count(removed)} entries, 0 left"
+    is_left = any(one.get("left") or one.get("error") for one in found)
+    if any(one.get("entries") for one in found) and not is_left:
+        removed = sum(one.get("deleted", 0) for one in found)
+        yield "Clean-up", f"removed {count(removed)} entries, 0 left"
 
 
 def _digest(summary: Summary) -> Iterator[tuple[str, str]]:

@@ -51,7 +51,7 @@ from ldapslam.reports.rules.operation_range import Outcome
 from ldapslam.reports.rules.rules import Cause, Rule
 from ldapslam.reports.rules.trends import Trend
 from ldapslam.reports.sections import appendix, bulk_imports, requests, servers
-from ldapslam.reports.sections.facts import facts, number_of
+from ldapslam.reports.sections.facts import facts
 from ldapslam.reports.typeset import (
     NOT_AVAILABLE,
     NOTHING,
@@ -62,6 +62,7 @@ from ldapslam.reports.typeset import (
     grouped,
     milliseconds,
     missing,
+    number_of,
     percent,
     seconds,
     signed,
@@ -261,7 +262,9 @@ def _judged_statistics(
 def _glance(summary: Summary, one: OperationSummary) -> tuple[tuple[str, str], ...]:
     judged = _judged_statistics(summary, (one,))
     # a card has no room for more
-    names = {"p50", *judged[-2:], *["p99"] * (not {*judged} - {"mean", "min", "p50"})}
+    names = {"p50", *judged[-2:]}
+    if not {*judged} - {"mean", "min", "p50"}:
+        names.add("p99")
     times = one.times["response_time"]
     shown = [
         (name.replace("_", "."), _with_ms(times, name))
