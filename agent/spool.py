@@ -89,7 +89,7 @@ class Spool:
         except BlockingIOError:
             raise ConfigError(
                 f"spool {str(self.folder)!r} is in use by another agent",
-                hint="give each agent of a host a --name of its own: its spool follows",
+                hint="give each agent on this host its own --name, or its own --spool",
             ) from None
 
     def _next_epoch(self) -> int:

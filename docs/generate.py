@@ -41,7 +41,7 @@ sys.path.insert(0, str(_ROOT / "tests"))
 from support.store import Scenario, fill  # noqa: E402
 
 _REFERENCE = _ROOT / "docs" / "reference"
-#: Its tables are of the product's data.
+#: Only its tables are written here, from cli/foreign_options.py.
 _COMING_FROM = _ROOT / "docs" / "how-to" / "coming-from.md"
 _NOTE = "<!-- Written by docs/generate.py: change the code, then `make pages`. -->"
 #: More than `ldapslam --help` has room for.

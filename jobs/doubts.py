@@ -37,9 +37,9 @@ _FOREIGN = (
     (r"<[A-Za-z]\w*(?::[\w.:,-]*)?>", "a tag of MakeLDIF", "[0-999]"),
     (r"%0?\d*[dsu]\b", "a format of printf", "[0-999%000]"),
 )
-#: A number of ldclt, a digit each.
+#: A number in the notation of ldclt: an X for each digit.
 _DIGITS = re.compile("X{3,}")
-#: Kinds whose entries exist once, as the values of a counter do.
+#: Kinds that succeed once for each entry: no DN may come again.
 _ONCE = ("add", "delete")
 _COUNTER = re.compile(r"-?\d+:.*")
 _PLACEHOLDER = re.compile(r"\[\[|\]\]|\[[^\]]*\]")
@@ -282,7 +282,7 @@ def unsupported(
         most = planned * share
         if not threshold.matches(stream, name) or most >= samples_needed(p):
             continue
-        # arrivals and operations may be drawn: so much less there hardly ever are
+        # where arrivals or operations are drawn, their number varies
         enough = samples_needed(p) + _SPREADS * math.sqrt(samples_needed(p))
         longer_s = math.ceil(length_ns * enough / max(most, 1) / NS_PER_S)
         remedy = f"--set {field}={longer_s}s"

@@ -264,7 +264,7 @@ def parts_of(text: str) -> tuple[str, str, str]:
 
 
 def _of_k6(text: str) -> str | None:
-    """What stands for a threshold of k6."""
+    """A threshold of k6 in our form; None: it is none, or we have no such one."""
     match = _OF_K6.fullmatch(text.strip())
     if match is None:
         return None

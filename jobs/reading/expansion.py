@@ -130,7 +130,9 @@ def _unknown_key(path: Path, value: Any, root: type[Section]) -> Fault:
             if len(path) == 1:
                 fault.hint += f", or --set {inner}.{meant}=…"
         elif above and field_of(above, key):
-            fault.hint = f"it is a key of what is above: beside `{path[-2]}`, not in it"
+            fault.hint = (
+                f"it is a key one level up: write it beside `{path[-2]}`, not in it"
+            )
         elif section.attributes_key:
             holder = section.attributes_key
             fault.hint = (

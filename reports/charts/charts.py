@@ -401,7 +401,7 @@ class Line:
     crossed: Sequence[bool] = ()
 
 
-#: From there on a panel of lines has a logarithmic scale: the highest over the lowest.
+#: A panel of lines whose highest value is more times its lowest is logarithmic.
 _MANY_TIMES = 40
 
 
@@ -416,7 +416,8 @@ def draw_lines(
     limits: Mapping[str, Sequence[float]] | None = None,
 ) -> str:
     """SVG of a panel for each title that has lines, one below the other, over one
-    axis, with a part of it shaded; `limits` are of panels, by their titles."""
+    axis. `band`: the part of the axis that is shaded. `limits`: title -> values that a
+    dashed line marks."""
     panels = {title: lines for title, lines in panels.items() if lines}
 
     def figure() -> Figure:

@@ -103,8 +103,8 @@ _IDLE = ("cpu_idle", "cpu_iowait")
 
 
 def cpu_seconds(means: Mapping[str, float | None]) -> tuple[float, float]:
-    """CPU time per s of the measure phase that a host was busy, and that it had, by the
-    means of its monitor's metrics."""
+    """Busy CPU time and all CPU time, both in s per s of the measure phase, from the
+    means of a monitor's metrics."""
     times = {name: one or 0.0 for name, one in means.items() if name.startswith("cpu_")}
     busy = sum(value for name, value in times.items() if name not in _IDLE)
     return busy, sum(times.values())

@@ -57,8 +57,8 @@ def nominal_levels(
     shares: Sequence[float], level: float, spent: Sequence[float] = ()
 ) -> list[float]:
     """One-sided levels of looks at these shares of the whole sample, ascending to 1,
-    that together reject a true hypothesis with probability `level`; `spent`: the part
-    of it up to each look, where that is not of its share.
+    that together reject a true hypothesis with probability `level`. `spent`: the part
+    of `level` that is spent up to each look; without it, that of the look's share.
 
     The sum of a sample at share t is normal with variance t; what has not been rejected
     before is followed from look to look (Armitage, McPherson and Rowe 1969, Journal of

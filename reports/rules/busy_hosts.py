@@ -40,7 +40,7 @@ def busy_hosts(evidence: Evidence) -> Iterator[str]:
 
 
 def _hosts(evidence: Evidence) -> dict[str, _Host]:
-    """By what tells them apart: the boot, or else who has told of it."""
+    """By boot id, or by the agent's or monitor's name where that is not known."""
     hosts: dict[str, _Host] = {}
     for name, totals in sorted(evidence.collected.agents.items()):
         facts = evidence.facts.get(name, {})

@@ -373,7 +373,7 @@ def _result(
 
 
 def _unit_of(threshold: Criterion) -> str:
-    """A threshold that has to be missed for some time has that time's."""
+    """Of a threshold with `for`, the value and the limit are times."""
     if isinstance(threshold, Formula):
         return threshold.unit_name
     return "s" if threshold.hold_ns else threshold.unit

@@ -156,7 +156,7 @@ class Evidence:
 
     @property
     def has_realtime(self) -> bool:
-        """Have all agents real-time priority? More of CAP_SYS_NICE does not help."""
+        """Have all agents real-time priority? Then they do not lack CAP_SYS_NICE."""
         agents = self.facts.values()
         return bool(agents) and all(one.get("realtime") is True for one in agents)
 

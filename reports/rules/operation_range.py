@@ -201,8 +201,8 @@ class OperationRange:
         return known._replace(detail=", ".join(reasons), remedy=remedy)
 
     def _longer(self, best: float, worst: float, allowed: float, sample: float) -> str:
-        """How long a run would do, if it were as this one; of a count, or of a stream
-        that stops, no run is."""
+        """That a longer run helps, and which length is enough if it goes on like this
+        one; a stream that ends by itself is no longer in a longer run."""
         collected, stream = self._evidence.collected, self._key[0]
         start_ns, end_ns = collected.measure_start_ns, collected.measure_end_ns
         planned = self._evidence.streams.get(stream, {})

@@ -148,8 +148,8 @@ def notes(evidence: Evidence) -> tuple[str, ...]:
             )
         elif planned.get("count") and 0 < (evidence.window_of(name).measure_s or 0) < 1:
             lines.append(
-                f"stream {name} had its count in less than 1 s: its rates and times "
-                "are those of a moment; a larger count, or a duration, tells more"
+                f"stream {name} reached its count in less than 1 s: that is too short "
+                "for its rates and times; use a larger count, or a duration"
             )
     for name in filter(evidence.may_be_short, evidence.streams):
         how = "did not reach" if evidence.is_short(name) else "may not have reached"
@@ -216,7 +216,7 @@ def _notes_of_clean_up(evidence: Evidence) -> list[str]:
 
 
 def _notes_of_kept_entries(evidence: Evidence) -> Iterator[str]:
-    """What the job leaves in the directory of its own will."""
+    """Entries that the job keeps in the directory on purpose."""
     for name, stream in evidence.streams.items():
         operations = stream.get("operations", ())
         most = "up to " * any(one["kind"] == "delete" for one in operations)

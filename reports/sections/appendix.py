@@ -433,7 +433,7 @@ def products(manifest: Mapping[str, Any]) -> str:
 
 
 def _reader(manifest: Mapping[str, Any], uri: str) -> str:
-    """As whom agents have asked a server; empty where that is not known."""
+    """The identity with which agents have asked a server; empty where not known."""
     for agent in manifest.get("agents", {}).values():
         for target in agent.get("targets", ()):
             if target.get("uri") == uri:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lines below the verdict: which run, which load, which requests as whom, which
-system, and what is left of it. Pure."""
+"""The lines below the verdict: the run, the load, the requests, the identity of the
+connections, the system, and the clean-up. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ldapslam.reports.typeset import count, grouped, number_of, seconds
 
 Facts = tuple[tuple[str, str], ...]
 
-#: More operations are in the job file, and longer texts too.
+#: What is shown of the operations, and characters of each; the job file has the rest.
 _OPERATIONS = 5
 _LONGEST = 140
 #: A person's name.
@@ -83,7 +83,7 @@ def _shortened(text: str) -> str:
 
 
 def _connections(streams: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
-    """As whom, and how protected: once, where streams agree."""
+    """Their identity and protection: once, where streams agree."""
     texts = {
         stream["name"]: f"{_bound_as(stream['identity'])}, {stream['tls']}"
         for stream in streams

@@ -567,9 +567,9 @@ def _queues(summary: Summary) -> list[ChartPlace]:
             "queues",
             "Backlog and requests in flight",
             "In flight: requests without a response yet, the mean over each interval "
-            "by Little's law, in which one that hangs counts when it ends; where one "
-            "took longer than the interval, or none ended, those at its end. Backlog: "
-            "arrivals that waited for a connection at the end of each interval.",
+            "by Little's law. Where none ended in an interval, or one took longer than "
+            "it: their number at its end. Backlog: arrivals that waited for a "
+            "connection at the end of each interval.",
         )
     ]
 

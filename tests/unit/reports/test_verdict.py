@@ -609,6 +609,22 @@ def test_evidence_that_does_not_add_up_outranks_a_missed_threshold() -> None:
     assert summary.reasons[-1].startswith("threshold failed")
 
 
+@pytest.mark.parametrize(
+    ("realtime", "helps"),
+    [
+        (True, "give agents CPUs of their own, or more agents)"),
+        (False, "give agents CPUs of their own, CAP_SYS_NICE, or more agents)"),
+    ],
+)
+def test_an_uncertain_threshold_asks_for_a_capability_where_it_lacks(
+    realtime: bool, helps: str
+) -> None:
+    scenario = Scenario(facts={"realtime": realtime}, thresholds=(FAST,))
+    assert (
+        summary_of(scenario, on_workers(busy=0.99)).thresholds[0].reason.endswith(helps)
+    )
+
+
 def test_a_generator_at_fault_leaves_rates_open_but_not_result_codes() -> None:
     busy = on_workers(busy=0.99)
     summary = summary_of(Scenario(thresholds=(FAST,)), busy)
@@ -679,7 +695,8 @@ def test_a_count_that_was_had_in_a_moment_is_noted(
     scenario = Scenario(streams={"writers": {"count": sent}}, thresholds=())
     edit = on_stream("writers", last_done_ns=int(last_s * 1e9))
     notes = summary_of(scenario, edit).notes
-    assert is_noted is any("writers had its count in less than 1 s" in n for n in notes)
+    told = "writers reached its count in less than 1 s"
+    assert is_noted is any(told in note for note in notes)
 
 
 @pytest.mark.parametrize(("factor", "is_noted"), [(1.2, False), (2.0, True)])
