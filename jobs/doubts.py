@@ -68,7 +68,7 @@ def doubts(job: Job) -> Iterator[str]:
         closed = stream.load.closed
         if closed and stream.count and stream.count < closed.clients:
             yield (
-                f"stream {stream.name}: a count of {stream.count} requests is less "
+                f"stream {stream.name}: a count of {stream.count} is less "
                 f"than its {closed.clients} clients (-c), of which some send nothing"
             )
         if change := job.identity_change(stream):
@@ -286,7 +286,7 @@ def unsupported(
         enough = samples_needed(p) + _SPREADS * math.sqrt(samples_needed(p))
         longer_s = math.ceil(length_ns * enough / max(most, 1) / NS_PER_S)
         remedy = f"--set {field}={longer_s}s"
-        if stream in counts:
+        if stream in counts and not threshold.hold_ns:
             remedy = f"a larger `count` of {stream}"
         yield (
             f"threshold {threshold.expression!r} may be uncertain: p{p:g} needs "

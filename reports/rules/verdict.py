@@ -9,6 +9,7 @@ INVALID when the generator is at fault, or a threshold is uncertain. The rest is
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
 from ldapslam.reports.collect.totals import unanswered
@@ -225,9 +226,10 @@ def _notes_of_kept_entries(evidence: Evidence) -> Iterator[str]:
             added = totals.whole["succeeded"] if totals else 0
             if "kept_dn" not in one or not added:
                 continue
+            dn = shlex.quote(one["kept_dn"])
             removes = (
-                f"; `ldapslam delete {stream['uris'][0]} -e '{one['kept_dn']}' "
-                f"-n {added}` deletes them, with the bind of this run"
+                f"; `ldapslam delete {stream['uris'][0]} -e {dn} -n {added}` deletes "
+                "them, with the bind of this run"
             )
             yield (
                 f"{name}.{one['name']}: {most}{added:,} added entries are left in the "

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 
 import pytest
 
@@ -93,7 +94,7 @@ def test_the_end_of_a_clean_up_is_printed(capsys: pytest.CaptureFixture[str]) ->
     assert "Clean-up: removed 500 entries, 0 left." in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("kept", ["cn=a[1:9]", "", None])
+@pytest.mark.parametrize("kept", ["cn=a[1:9]", "cn=O'Brien[1:9]", "", None])
 def test_entries_that_the_job_leaves_are_a_caution(
     capsys: pytest.CaptureFixture[str], kept: str | None
 ) -> None:
@@ -107,6 +108,6 @@ def test_entries_that_the_job_leaves_are_a_caution(
     assert bool(name) is (kept is not None)
     show_outcome(summary, as_json=False)
     printed = " ".join(capsys.readouterr().out.split())
-    deletes = f"-e 'cn=a[1:9]' -n {added.replace(',', '')}` deletes"
+    deletes = f"-e {shlex.quote(kept or '')} -n {added.replace(',', '')}` deletes"
     assert (f"{added} added entries are left" in printed) is bool(name)
     assert (deletes in printed) is bool(kept)

@@ -53,6 +53,13 @@ def warnings(threshold: str) -> list[str]:
     return list(unsupported_thresholds(job))
 
 
+def test_a_larger_count_does_not_fill_an_interval() -> None:
+    [warning] = warnings("counted.search.response_time.p99 < 5ms for 5s")
+    assert "--set run.interval=" in warning
+    [warning] = warnings("counted.search.response_time.p99 < 5ms")
+    assert "a larger `count` of counted" in warning
+
+
 def test_a_proposed_length_has_room_for_arrivals_that_are_drawn() -> None:
     """600 of the first 10 s: 1,000 need 16.7 s on average, and hardly ever more than
     18.3 s."""
