@@ -21,9 +21,15 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -398,7 +404,7 @@ class Gate:
         return {key: self._needed(key, self.plan) for key in self._keys}
 
     def _needed(self, key: Key, plan: Plan) -> int | None:
-        error_at = partial(self._error_at, self._keys.index(key))
+        error_at = self._error_at(self._keys.index(key))
         return needed_size(error_at, self._tolerances.bound(key[1]), plan)
 
     def would_need(self) -> int | None:
@@ -420,23 +426,27 @@ class Gate:
                 return max(known, default=0)
         return None
 
-    def _error_at(self, place: int, size: int) -> tuple[float, float]:
-        """Standard error of a figure's loss after so many pairs or runs, and its
-        degrees of freedom."""
+    def _error_at(self, place: int) -> Callable[[int], tuple[float, float]]:
+        """A number of pairs or runs -> the standard error of a figure's loss after
+        them, and its degrees of freedom; by the spread so far."""
         if self.is_paired:
-            spread = self._losses()[:, place].std(ddof=1)
-            return float(spread) / math.sqrt(size), size - 1
+            spread = float(self._losses()[:, place].std(ddof=1))
+            return lambda size: (spread / math.sqrt(size), size - 1)
         # the few new runs so far say little by themselves
         sides = [self._scaled(one)[:, [place]] for one in (self._old, self._new)]
         square = sum(float(np.var(one)) * len(one) for one in sides)
         square /= sum(len(one) - 1 for one in sides)
-        sizes = [len(self._old), size]
-        squares = [np.array([square * (one - 1)]) for one in sizes]
-        error, freedom = widest(
-            error_of_difference(squares, sizes),
-            error_of_days(sides[0], sides[1], self._days, size),
-        )
-        return float(error[0]), float(freedom[0])
+
+        def of_sides(size: int) -> tuple[float, float]:
+            sizes = [len(self._old), size]
+            squares = [np.array([square * (one - 1)]) for one in sizes]
+            error, freedom = widest(
+                error_of_difference(squares, sizes),
+                error_of_days(sides[0], sides[1], self._days, size),
+            )
+            return float(error[0]), float(freedom[0])
+
+        return of_sides
 
     def answer(self) -> Answer:
         """By the last look."""
