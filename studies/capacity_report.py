@@ -162,7 +162,8 @@ class CapacityAnswer:
     @property
     def statistics(self) -> Sequence[str]:
         """Those of the response time that are shown."""
-        return [one for one in STATISTICS if one in {*_USUAL, *self.limits_ms}]
+        shown = {*_USUAL, *self.limits_ms}
+        return [one for one in STATISTICS if one in shown]
 
     @property
     def statement(self) -> str:
@@ -396,8 +397,7 @@ def _kind(probe: Probe) -> str:
 
 def _curve(answer: CapacityAnswer) -> list[ChartPlace]:
     """Nothing where no run is valid."""
-    panels = _panels(answer).values()
-    if not any(_lines(answer, metric, scale) for metric, scale, _ in panels):
+    if not any(_lines(answer, statistic) for statistic, _ in _panels(answer).values()):
         return []
     marked = ""
     if answer.found.capacity is not None:
@@ -415,24 +415,20 @@ def _curve(answer: CapacityAnswer) -> list[ChartPlace]:
 
 def _panels(
     answer: CapacityAnswer,
-) -> Mapping[str, tuple[str, float, Sequence[float]]]:
-    """Title -> metric, its scale, limits: throughput, and the statistics that
-    objectives name, or the p99."""
+) -> Mapping[str, tuple[str | None, Sequence[float]]]:
+    """Title -> statistic of the response time with its limits: those that objectives
+    name, or the p99; before them None, the throughput."""
     limits = answer.limits_ms
     shown = [one for one in answer.statistics if one in limits] or ["p99"]
-    return {"throughput (/s)": ("throughput_per_s", 1.0, ())} | {
-        f"response time {one} (ms)": (_metric(one), 1e-3, limits.get(one, ()))
-        for one in shown
+    return {"throughput (/s)": (None, ())} | {
+        f"response time {one} (ms)": (one, limits.get(one, ())) for one in shown
     }
 
 
 def _chart(answer: CapacityAnswer, place: ChartPlace) -> str:
     from ldapslam.reports.charts.charts import draw_lines
 
-    panels = {
-        title: _lines(answer, metric, scale)
-        for title, (metric, scale, _) in _panels(answer).items()
-    }
+    panels = _panels(answer)
     loads = sorted({one.probe.load for one in answer.runs})
     is_log = loads[-1] >= _LOGARITHMIC * loads[0]
 
@@ -450,20 +446,23 @@ def _chart(answer: CapacityAnswer, place: ChartPlace) -> str:
         band = found.capacity, found.above or found.capacity
     return draw_lines(
         place,
-        panels,
+        {title: _lines(answer, statistic) for title, (statistic, _) in panels.items()},
         ticks,
         answer.load,
         is_logarithmic=is_log,
         band=band,
-        limits={title: one for title, (*_, one) in _panels(answer).items()},
+        limits={title: limits for title, (_, limits) in panels.items()},
     )
 
 
-def _lines(answer: CapacityAnswer, metric: str, scale: float) -> list[Line]:
-    """One for each operation over the runs of the search, the confirmations, and those
-    that failed."""
+def _lines(answer: CapacityAnswer, statistic: str | None) -> list[Line]:
+    """Of a statistic of the response time, or of the throughput: one for each operation
+    over the runs of the search, and one over the confirmations."""
     from ldapslam.reports.charts.charts import Line
 
+    metric, scale = "throughput_per_s", 1.0
+    if statistic is not None:
+        metric, scale = _metric(statistic), 1e-3
     runs = sorted(answer.runs, key=lambda one: one.probe.load)
     valid = [one for one in runs if one.probe.verdict != INVALID]
     lines = []
@@ -477,8 +476,7 @@ def _lines(answer: CapacityAnswer, metric: str, scale: float) -> list[Line]:
             for one in valid:
                 value = one.operations.get(title, {}).get(metric)
                 if one.probe.is_confirmation == is_confirmation and value is not None:
-                    statistic = metric.removeprefix("response_time_")[: -len("_us")]
-                    ends = one.range_ms(title, statistic)
+                    ends = one.range_ms(title, statistic) if statistic else None
                     low, high = ends or (None, None)
                     marks.append((one.probe.load, value * scale, low, high))
                     failed.append(one.probe.verdict == FAIL)
