@@ -48,6 +48,16 @@ _OTHER_LOOP = {
 _LONGER = 3
 
 
+def _thresholds(text: str) -> list[str]:
+    """Those that `and` joins; Fault."""
+    from ldapslam.jobs.fields.formulas import parse_criterion
+
+    found = text.split(" and ")
+    for one in found:
+        parse_criterion(one.strip())
+    return found
+
+
 @click.command("capacity")
 @job_argument
 @option(
@@ -64,6 +74,7 @@ _LONGER = 3
     "What must hold, such as 'search.p99 < 10ms and errors < 1%'; "
     "repeatable. The job's own thresholds when left out.",
     multiple=True,
+    parse=_thresholds,
 )
 @option(
     "--precision SHARE",
@@ -90,7 +101,7 @@ def capacity_command(
     load: str,
     lowest: str,
     highest: str,
-    objectives: tuple[str, ...],
+    objectives: tuple[list[str], ...],
     precision: float,
     confirm_ns: int | None,
     overrides: tuple[str, ...],
@@ -111,8 +122,7 @@ def capacity_command(
         from ldapslam.studies.capacity import Range, rates_of, short_runs
         from ldapslam.studies.runner import alone_in
 
-    if thresholds := [one for text in objectives for one in text.split(" and ")]:
-        _check_objectives(thresholds)
+    if thresholds := [one for joined in objectives for one in joined]:
         overrides = (*overrides, f"thresholds={json.dumps(thresholds)}")
     with one_blas_thread():
         raised = _load(load, job_file, overrides)
@@ -161,16 +171,6 @@ def capacity_command(
         capacity_document(answer), capacity_json(answer) if as_json else None, files
     )
     return EXIT_OF_VERDICT[found.verdict]
-
-
-def _check_objectives(thresholds: Sequence[str]) -> None:
-    from ldapslam.jobs.fields.formulas import parse_criterion
-
-    for one in thresholds:
-        try:
-            parse_criterion(one.strip())
-        except Fault as fault:
-            raise ConfigError(f"--objective: {fault}", hint=fault.hint) from fault
 
 
 @dataclass(frozen=True)
