@@ -166,6 +166,4 @@ def put_report(
             if isinstance(one, Table) and one.rows and not section.in_appendix
         ]
         put("\n\n".join([answer, *tables]))
-    say(f"\nreports are in {files[0].parent}:")
-    for path in files:
-        say(f"  {path}")
+    name_files(files[0].parent, files)
