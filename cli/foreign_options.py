@@ -4,9 +4,7 @@ those of our one-line commands where a job file says it."""
 
 from __future__ import annotations
 
-import importlib.resources
 import re
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -117,6 +115,10 @@ def _key(option: str, word: str = "") -> str:
 
 @cache
 def tables() -> Mapping[str, Sequence[Row]]:
+    # not at the start of each command: few ask
+    import importlib.resources
+    import tomllib
+
     text = importlib.resources.files(__package__).joinpath(_DATA).read_text("utf-8")
     return {
         name: [Row(*row) for row in table["rows"]]
