@@ -127,11 +127,8 @@ def sample(plan: AgentPlan) -> Samples:
     Binds go one after the other, and the first that is refused is the last of its kind
     of session, on all servers: enough wrong passwords lock an account.
     """
-    sent: list[tuple[AgentPlan, Sent]] = []
     plain = tuple(one for one in plan.streams if not _binds(one))
-    if plain:
-        alone = replace(plan, streams=plain)
-        sent.append((alone, _send(alone)))
+    sent = [_send(replace(plan, streams=plain))] if plain else []
     refused: set[tuple[ScriptPlan, ...]] = set()
     for part in (one for one in plan.streams if _binds(one)):
         sessions = len(part.scripts) * len(part.uris)
@@ -139,19 +136,17 @@ def sample(plan: AgentPlan) -> Samples:
             if part.scripts in refused:
                 break
             once = replace(part, total_operations=sessions)
-            alone = replace(plan, streams=(once,), seed=plan.seed + number)
-            sent.append((alone, _send(alone)))
-            if any(map(_is_refusal, sent[-1][1].rows)):
+            sent.append(_send(replace(plan, streams=(once,), seed=plan.seed + number)))
+            if any(map(_is_refusal, sent[-1].rows)):
                 refused.add(part.scripts)
-    return Samples(
-        _met(plan, sent), next((one.left for _, one in sent if one.left), "")
-    )
+    return Samples(_met(plan, sent), next((one.left for one in sent if one.left), ""))
 
 
 @dataclass(frozen=True)
 class Sent:
     """What the engine counted, and what is to be known of entries that are left."""
 
+    plan: AgentPlan
     rows: list[dict[str, Any]]
     left: str
 
@@ -181,7 +176,7 @@ def _send(plan: AgentPlan) -> Sent:
             engine.start(time.monotonic_ns() + _START_LEAD_NS)
             rows = _rows(engine)
         cleaned = ledgers.clean_up(lambda left: None).get("clean_up", {})
-    return Sent(rows, _left(cleaned, run_id))
+    return Sent(plan, rows, _left(cleaned, run_id))
 
 
 def _left(cleaned: dict[str, Any], run_id: str) -> str:
@@ -201,7 +196,7 @@ def _rows(engine: Any) -> list[dict[str, Any]]:
     return rows
 
 
-def _met(plan: AgentPlan, sent: list[tuple[AgentPlan, Sent]]) -> list[Met]:
+def _met(plan: AgentPlan, sent: list[Sent]) -> list[Met]:
     """In the order of the operations, and of the servers for each."""
     first = plan.streams[0]
     found = {
@@ -211,8 +206,8 @@ def _met(plan: AgentPlan, sent: list[tuple[AgentPlan, Sent]]) -> list[Met]:
         for number, operation in enumerate(first.operations)
         for uri in dict.fromkeys(uri for part in plan.streams for uri in part.uris)
     }
-    for part, row in ((part, row) for part, one in sent for row in one.rows):
-        uris, number = part.streams[row["stream"]].uris, row["operation"]
+    for streams, row in ((one.plan.streams, row) for one in sent for row in one.rows):
+        uris, number = streams[row["stream"]].uris, row["operation"]
         # of several servers the first is number 1; 0 is what no connection had yet
         if len(uris) == 1 or row["server"] > 0:
             uri = uris[max(0, row["server"] - 1)]
