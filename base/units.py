@@ -150,9 +150,7 @@ def parse_rate(value: Any) -> Rate:
         if text.startswith("-"):
             hint = "a rate cannot be negative"
         elif re.fullmatch(r"[\d.]+[kM]?", text):
-            hint = f"write the unit: {text}/s"
-            if not text.strip("0."):
-                hint = _NO_RATE
+            hint = f"write the unit: {text}/s" if text.strip("0.") else _NO_RATE
         elif spelt := re.fullmatch(rf"({_RATE_NUMBER}[kM]?) ?(\D+)", text):
             if spelt[2].lower() in _PER_SECOND:
                 hint = f"write {spelt[1]}/s"
@@ -160,11 +158,7 @@ def parse_rate(value: Any) -> Rate:
     number, multiple, period = match.groups()
     per_ns = Fraction(number) * _RATE_MULTIPLES[multiple] / RATE_PERIODS[period]
     if per_ns == 0:
-        raise expected(
-            "a rate above zero",
-            value,
-            _NO_RATE,
-        )
+        raise expected("a rate above zero", value, _NO_RATE)
     if per_ns * NS_PER_S > _MAX_RATE_PER_S:
         raise expected("a rate of at most 100M/s", value)
     return Rate(per_ns.numerator, per_ns.denominator)
