@@ -320,6 +320,25 @@ def per_session(stream: Stream, figure: Callable[[Request], int]) -> float:
     return sum(sums) / sum(one.weight for one in sessions)
 
 
+def requests_of_clients(
+    job: Job, stream: Stream, time_ns: Mapping[str, float]
+) -> dict[tuple[str, str], float]:
+    """Stream and operation -> average number of requests to be measured in a closed
+    loop without a count, whose requests take so long; empty where it is not known."""
+    closed, shares = stream.load.closed, requests_per_session(stream)
+    if closed is None or stream.count is not None:
+        return {}
+    if not shares or not shares.keys() <= time_ns.keys():
+        return {}
+    session_ns = closed.think_time_ns + per_session(stream, lambda one: one.pause_ns)
+    session_ns += sum(share * time_ns[name] for name, share in shares.items())
+    measure = measure_span(job.run)
+    start_ns = max(measure.start_ns, stream.start_after_ns)
+    end_ns = min(measure.end_ns, stream.stop_after_ns or measure.end_ns)
+    sessions = closed.clients * max(0, end_ns - start_ns) / session_ns
+    return {(stream.name, name): sessions * share for name, share in shares.items()}
+
+
 def planned_requests(job: Job, stream: Stream) -> Mapping[str, float]:
     """Operation -> average number of requests to be measured, where it is known."""
     arrivals = _arrivals(job, stream)

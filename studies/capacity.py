@@ -28,7 +28,7 @@ from typing import Any
 from ldapslam.base.units import NS_PER_S
 from ldapslam.jobs.doubts import (
     percentile_thresholds,
-    requests_per_session,
+    requests_of_clients,
     unsupported,
 )
 from ldapslam.jobs.model import Job, Stream
@@ -233,24 +233,14 @@ def short_runs(job: Job) -> Iterator[str]:
     """Warnings where runs of a closed loop may be too short for the objective: one that
     just holds the limit of a percentile may have no more requests than the clients
     make when each takes as long as the limit."""
-    measure = measure_span(job.run)
+    comes = "come if each takes as long as the limit"
     for threshold in percentile_thresholds(job):
-        limit_ns = threshold.limit * _NS_PER_US
+        if not threshold.comparison.startswith("<"):
+            continue
         for stream in job.streams:
-            closed = stream.load.closed
-            if (
-                closed is None
-                or stream.count
-                or not threshold.comparison.startswith("<")
-            ):
-                continue
-            shares = requests_per_session(stream)
-            session_ns = limit_ns * math.fsum(shares.values()) + closed.think_time_ns
-            sessions = closed.clients * (measure.end_ns - measure.start_ns) / session_ns
-            requests = {
-                (stream.name, name): sessions * share for name, share in shares.items()
-            }
-            comes = "come if each takes as long as the limit"
+            names = (name for name, _ in stream.request_names)
+            times_ns = dict.fromkeys(names, threshold.limit * _NS_PER_US)
+            requests = requests_of_clients(job, stream, times_ns)
             yield from unsupported(job, threshold, requests, comes)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from ldapslam.cli.console import us_text
 from ldapslam.cli.measure.check_samples import Met
-from ldapslam.jobs.doubts import per_session, requests_per_session
+from ldapslam.jobs.doubts import requests_of_clients
 from ldapslam.jobs.fields.formulas import parse_criterion
 from ldapslam.jobs.fields.remedies import empty_remedy, remedy_of
 from ldapslam.jobs.fields.result_codes import code_title
@@ -181,23 +181,9 @@ def expected_requests(
 ) -> dict[tuple[str, str], float]:
     """Stream and operation of a closed loop -> about how many requests are measured, by
     the times of the samples: of one client at a time, so a busy server has fewer."""
-    closed = stream.load.closed
-    if closed is None or stream.count is not None:
-        return {}
     medians_us: dict[str, list[float]] = defaultdict(list)
     for one in met:
         if one.median_us is not None:
             medians_us[one.operation].append(one.median_us)
-    shares = requests_per_session(stream)
-    if not shares or not shares.keys() <= medians_us.keys():
-        return {}
-    session_ns = closed.think_time_ns + per_session(stream, lambda one: one.pause_ns)
-    session_ns += sum(
-        share * 1e3 * sum(medians_us[name]) / len(medians_us[name])
-        for name, share in shares.items()
-    )
-    measure = measure_span(job.run)
-    start_ns = max(measure.start_ns, stream.start_after_ns)
-    end_ns = min(measure.end_ns, stream.stop_after_ns or measure.end_ns)
-    sessions = closed.clients * max(0, end_ns - start_ns) / session_ns
-    return {(stream.name, name): sessions * share for name, share in shares.items()}
+    means_ns = {name: 1e3 * sum(of) / len(of) for name, of in medians_us.items()}
+    return requests_of_clients(job, stream, means_ns)

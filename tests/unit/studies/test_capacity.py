@@ -445,7 +445,19 @@ def test_a_search_is_pass_where_its_limit_is_known(
 def test_runs_of_a_closed_loop_that_may_be_too_short_for_a_percentile_are_told(
     threshold: str, duration: str, said: str
 ) -> None:
-    job = load_job_text(
+    job = of_one_client(threshold, duration)
+    assert bool(list(short_runs(job))) == bool(said)
+    assert said in "".join(short_runs(job))
+
+
+def test_a_closed_loop_has_fewer_requests_where_its_stream_ends_before() -> None:
+    assert not list(short_runs(of_one_client("p99 < 10ms", "30s")))
+    [doubt] = short_runs(of_one_client("p99 < 10ms", "30s", "stop_after: 6s"))
+    assert "about 600 of readers.search come" in doubt
+
+
+def of_one_client(threshold: str, duration: str, more: str = "") -> Job:
+    return load_job_text(
         f"""\
 job: short
 targets: {{server: "ldap://one"}}
@@ -456,12 +468,11 @@ streams:
     target: server
     load: {{closed: {{clients: 1}}}}
     operations: [{{search: {{base: "dc=example,dc=com"}}}}]
+    {more}
 """,
         file="short.yaml",
         base=Path(),
     )
-    assert bool(list(short_runs(job))) == bool(said)
-    assert said in "".join(short_runs(job))
 
 
 def test_the_report_shows_the_statistics_that_objectives_name() -> None:
