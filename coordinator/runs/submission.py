@@ -306,12 +306,6 @@ def _document(section: BaseModel) -> dict[str, Any]:
 def _stream(job: Job, stream: Stream, planned: StreamPlan) -> dict[str, Any]:
     change = job.identity_change(stream)
     bodies = {request.name: request.step.body for request in stream.requests}
-    #: Adds without a clean-up -> DN, if deletes of the same DN find the entries.
-    kept = {
-        one.name: body.dn if body.dn and counter_of(body.dn) else ""
-        for one in stream.requests
-        if isinstance(body := one.step.body, Add) and not body.clean_up
-    }
     compiled = {operation.name: operation for operation in planned.operations}
     #: Operation that begins a session -> its number in one.
     first: dict[str, int] = {}
@@ -349,7 +343,6 @@ def _stream(job: Job, stream: Stream, planned: StreamPlan) -> dict[str, Any]:
                 "kind": kind,
                 **_asked(bodies.get(name)),
                 **_operation(compiled.get(name), first),
-                **({"kept_dn": kept[name]} if name in kept else {}),
             }
             for name, kind in stream.request_names
         ],
@@ -357,11 +350,16 @@ def _stream(job: Job, stream: Stream, planned: StreamPlan) -> dict[str, Any]:
 
 
 def _asked(body: OperationBody | None) -> dict[str, Any]:
-    """What a reason of the verdict may name of a request."""
+    """What a reason or a note of the verdict may name of a request."""
     if body is None:
         return {"about": ""}
-    size_limit = getattr(body, "size_limit", 0)
-    return {"about": body.about} | ({"size_limit": size_limit} if size_limit else {})
+    asked: dict[str, Any] = {"about": body.about}
+    if size_limit := getattr(body, "size_limit", 0):
+        asked["size_limit"] = size_limit
+    if isinstance(body, Add) and not body.clean_up:
+        # deletes of the same DN find the entries, or there is none to name
+        asked["kept_dn"] = body.dn if body.dn and counter_of(body.dn) else ""
+    return asked
 
 
 def _watched(planned: StreamPlan) -> dict[str, Any]:
