@@ -47,9 +47,9 @@ class Making:
     ) -> None:
         """`begun_s`: since when the limit counts."""
         self._gate, self._runs, self._may_end = gate, runs, may_end
-        self._begun_s, self._until_s = time.monotonic(), begun_s + limit_s
-        #: What it took until the first run that counts.
-        self._before_s = self._begun_s - begun_s
+        self._limited_s, self._until_s = begun_s, begun_s + limit_s
+        #: When the first run that counts began.
+        self._begun_s = time.monotonic()
         #: Sentences on how the runs were made.
         self.cautions: list[str] = []
         #: How to get an answer, where there is none; and runs that are long enough.
@@ -95,7 +95,7 @@ class Making:
             )
             return False
         self._runs.lengthen(longer_ns)
-        self._begun_s, self._before_s = now_s, self._before_s + now_s - self._begun_s
+        self._begun_s = now_s
         self.cautions.append(
             f"A percentile needs more requests than runs of {was} have: the measure "
             f"phase was made {longer} long (--set run.duration={longer}), and the "
@@ -185,6 +185,11 @@ class Making:
     def each_s(self) -> float:
         """What a pair took; with a baseline, a run."""
         return (time.monotonic() - self._begun_s) / max(self._gate.size, 1)
+
+    @property
+    def _before_s(self) -> float:
+        """What it took until the first run that counts."""
+        return self._begun_s - self._limited_s
 
     def _end(self, why: str) -> str:
         gate = self._gate
