@@ -117,8 +117,9 @@ class Runs:
         return self.sides[NEW].job.run.duration_ns
 
     def longer_ns(self, times: float) -> int | None:
-        """That many times as much, of whole intervals; None where something else says
-        how long runs are: a count, stages, a log."""
+        """That many times as much, in steps of half a second, or of an interval that
+        is longer; None where something else says how long runs are: a count, stages, a
+        log."""
         run = self.sides[NEW].job.run
         for stream in (each for one in self.sides.values() for each in one.job.streams):
             stages = stream.load.open and stream.load.open.stages
