@@ -41,7 +41,7 @@ def check_uri(text: str) -> str:
     if host_port is None:
         hint = "host and port, such as ldap://ds1.example.com:389 or ldap://[::1]:389"
         if "://" in rest:
-            hint = "each URI is an argument, or an item of the list, of its own"
+            hint = "give each URI as an argument, or an item of the list, by itself"
         elif "/" in rest or "?" in rest:
             hint = "give host and port only; the base DN belongs to the operation"
         raise expected(what, text, hint)

@@ -49,7 +49,7 @@ fi
 # The new one is made beside the one in use, which stays as it is unless all goes well.
 new=.venv-a
 [ "$used" != "$new" ] || new=.venv-b
-# but when it is the one in use by then
+# On any exit it is removed, unless it has become the one in use.
 trap '[ "$(readlink "$folder/current")" = "$new" ] || rm -rf -- "$folder/$new"' EXIT
 trap 'exit 1' HUP INT TERM
 rm -rf -- "${folder:?}/$new"

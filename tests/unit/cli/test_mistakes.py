@@ -291,7 +291,7 @@ COMMANDS = {
     "search ldap://ds1 -b dc=x -Z ca.pem": "the authorities are --ca-file ca.pem",
     "search ldap://ds1 -d 30 s -b dc=x": "a number and its unit are one word",
     "search ldap:/ds1 -b dc=x": "write ldap://ds1",
-    "search ldap://ds1,ldap://ds2 -b dc=x": "each URI is an argument, or an item",
+    "search ldap://ds1,ldap://ds2 -b dc=x": "give each URI as an argument",
     "search good.yaml -b dc=x": "`ldapslam run` takes a job file",
     "check ldap://ds1": "`ldapslam job new URI FILE` writes one",
     "report last": "did you mean `latest`?",
