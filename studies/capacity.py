@@ -38,8 +38,6 @@ from ldapslam.jobs.plan import measure_span, planned_arrivals
 PASS, FAIL, INVALID = "PASS", "FAIL", "INVALID"
 
 _NS_PER_US = 1e3
-#: Begins the reason of a threshold that a run could not decide.
-_UNCERTAIN = "not certain: "
 _GROWTH = 4.0
 #: A run that achieved less than this share of its load was overloaded.
 _OVERLOADED = 0.98
@@ -270,10 +268,10 @@ def achieved_load(
 
 
 def is_uncertain(result: Mapping[str, Any]) -> bool:
-    """Whether all that made a run INVALID is that its thresholds were not certain."""
-    reasons: Sequence[str] = result.get("reasons", ())
+    """Whether all that made a run INVALID is that its thresholds were not certain; by
+    its result.json."""
     return (
         result.get("verdict") == INVALID
-        and bool(reasons)
-        and all(one.startswith(_UNCERTAIN) for one in reasons)
+        and all(one["passed"] for one in result.get("rules", ()))
+        and any(one["outcome"] == "uncertain" for one in result.get("thresholds", ()))
     )

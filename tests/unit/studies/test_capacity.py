@@ -88,12 +88,19 @@ def test_a_load_that_is_not_certain_is_run_longer(limit: int) -> None:
 
 
 def test_a_run_is_uncertain_where_nothing_else_is_wrong_with_it() -> None:
-    short = "not certain: p99 < 20ms, was 9 ms, may be 3 to 30 ms"
-    late = "clients waited for the generator: 55%"
-    assert is_uncertain({"verdict": "INVALID", "reasons": [short]})
-    assert not is_uncertain({"verdict": "INVALID", "reasons": [late, short]})
-    assert not is_uncertain({"verdict": "FAIL", "reasons": [short]})
-    assert not is_uncertain({"verdict": "INVALID", "reasons": []})
+    short, met = {"outcome": "uncertain"}, {"outcome": "met"}
+    late, on_time = {"passed": False}, {"passed": True}
+
+    def found(verdict: str, rule: object, threshold: object) -> bool:
+        return is_uncertain(
+            {"verdict": verdict, "rules": [on_time, rule], "thresholds": [threshold]}
+        )
+
+    assert found("INVALID", on_time, short)
+    assert not found("INVALID", late, short)
+    assert not found("INVALID", late, met)
+    assert not found("FAIL", on_time, short)
+    assert not is_uncertain({"verdict": "INVALID"})
 
 
 def test_not_even_the_lowest_load_holds() -> None:
