@@ -201,7 +201,7 @@ def _idle_thresholds(job: Job) -> Iterator[str]:
     measure = measure_span(job.run)
     measured_ns = measure.end_ns - measure.start_ns
     for threshold in map(parse_criterion, job.thresholds):
-        if isinstance(threshold, Threshold) and threshold.hold_ns > measured_ns:
+        if threshold.hold_ns > measured_ns:
             yield (
                 f"threshold {threshold.expression!r} cannot be missed: the measure "
                 f"phase has {format_duration(measured_ns)}; measure for longer, or "

@@ -643,14 +643,25 @@ class Job(Section):
                 f"replication is not checked{where}",
                 "add `verify: {replication: {within: 60s}}`",
             )
-        hold_ns = getattr(criterion, "hold_ns", 0)
-        if 0 < hold_ns < self.run.interval_ns:
-            interval = units.format_duration(self.run.interval_ns)
+        what, field = "an interval", "`run.interval`"
+        least_ns = self.run.interval_ns
+        for kind, role in roles_of(criterion):
+            # a reading that misses it lies between two that may meet it
+            what, field = "the time between three readings", "its monitor's `every`"
+            least_ns = 2 * self._every_ns(kind, role)
+        if 0 < criterion.hold_ns < least_ns:
             return Fault(
-                f"the time after `for` is shorter than an interval{where}",
-                f"make it {interval} at least, or `run.interval` shorter",
+                f"the time after `for` is shorter than {what}{where}",
+                f"make it {units.format_duration(least_ns)} at least, or {field} "
+                "shorter",
             )
         return None
+
+    def _every_ns(self, kind: str, role: str) -> int:
+        """The longest time between readings of a role."""
+        key = "host" if kind == "process" else kind
+        watching = (one for one in self.monitors if getattr(one, key) == role)
+        return max(one.every_ns or self.run.interval_ns for one in watching)
 
     def _is_watched(self, kind: str, role: str) -> bool:
         if kind == "process":

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ldapslam.jobs.fields.formulas import Formula, parse_criterion
 from ldapslam.jobs.fields.thresholds import SHARES, share_of
 from ldapslam.jobs.fields.validity import Validity
 from ldapslam.proto.fields import CONNECTION_COUNTERS, METRICS, OUTCOMES, SET_UP_TIMES
@@ -76,7 +77,13 @@ def summarise(store: Store, run_id: str, *, anew: bool = False) -> Summary:
     collected = collect_run(store, run, plan, found, planned, validity)
     clocks = clocks_of(store.clock_samples(run.run_id), facts)
     monitors = telemetry(
-        monitor_series(store, run.run_id), _measure_s(run, collected.measure_end_ns)
+        monitor_series(store, run.run_id),
+        _measure_s(run, collected.measure_end_ns),
+        [
+            one
+            for one in map(parse_criterion, run.plan.get("thresholds", ()))
+            if isinstance(one, Formula) and one.hold_ns
+        ],
     )
     events = store.events(run.run_id)
     evidence = Evidence(run, plan, validity, collected, facts, clocks, monitors, events)

@@ -23,6 +23,7 @@ from ldapslam.jobs.fields.thresholds import (
     Subject,
     Threshold,
     format_time,
+    held,
     parse_subject,
     parse_threshold,
     parts_of,
@@ -71,6 +72,11 @@ is a number, or one of:
                               {", ".join(COUNTED_KINDS[5:])}
     replication.after         from the end of the load until all servers were
                               equal (`verify`)
+
+    host(supplier).cpu < 95% for 30s
+
+`for`, after one METRIC without a statistic: it is missed when reading after
+reading of the measure phase misses it for so long.
 
 A role of several servers meets it when each of them does. `throughput` is the
 job's, on all of its servers: process(supplier).cpu / throughput is the CPU time
@@ -177,6 +183,9 @@ class Formula:
     limit: float
     #: The limit's.
     unit: Unit
+    #: Of one Reading: missed only when one after another misses it for so long; 0: it
+    #: is about the measure phase as a whole.
+    hold_ns: int = 0
 
     def holds(self, value: float) -> bool:
         """Does a value, in `unit`, meet the limit?"""
@@ -285,19 +294,23 @@ def _is_of_formulas(word: str) -> bool:
 
 
 def _formula(text: str, words: Sequence[str], comparison: str, value: str) -> Formula:
-    of_operations = "`per`, `for` and `abort` are for figures of operations alone"
     if "per" in words:
-        raise Fault(of_operations)
-    if held := re.search(r"\s+for\s.*|\s*,\s*abort\s*$", value):
-        plain = text.replace(held[0], "").strip()
-        hint = f"write {plain!r}: it is about the whole measure phase"
-        raise Fault(of_operations, hint)
+        raise Fault("`per` is for figures of operations alone")
+    if aborts := re.search(r"\s*,\s*abort\s*$", value):
+        hint = f"write {text.replace(aborts[0], '').strip()!r}"
+        raise Fault("`abort` is for figures of operations alone", hint)
+    value, hold_ns, _ = held(value)
     operators = tuple(words[1::2])
     if not len(words) % 2 or any(one not in _OPERATORS for one in operators):
         raise Fault("expected terms with an operator between each two of them")
     terms = tuple(map(_term, words[::2]))
     if all(isinstance(one, Number) for one in terms):
         raise Fault("it names no figure")
+    if hold_ns and not _is_plain_reading(terms):
+        raise Fault(
+            "`for` is for figures of operations, or one reading without a statistic",
+            "leave `for` out: it is about the whole measure phase then",
+        )
     limit, unit = _quantity(value)
     known = [one.unit for one in terms]
     if None not in known:
@@ -314,7 +327,13 @@ def _formula(text: str, words: Sequence[str], comparison: str, value: str) -> Fo
         comparison=comparison,
         limit=limit,
         unit=unit,
+        hold_ns=hold_ns,
     )
+
+
+def _is_plain_reading(terms: Sequence[Term]) -> bool:
+    first = terms[0]
+    return len(terms) == 1 and isinstance(first, Reading) and first.statistic == "mean"
 
 
 def _term(word: str) -> Term:

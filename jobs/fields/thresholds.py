@@ -225,7 +225,7 @@ def parse_threshold(text: str) -> Threshold:
     about, comparison, value = parts_of(text)
     try:
         about, per = _divided(about)
-        value, hold_ns, aborts = _held(value)
+        value, hold_ns, aborts = held(value)
         subject = parse_subject(about)
         limit = _limit(subject.unit, value)
         found = Threshold(
@@ -296,7 +296,8 @@ def _divided(about: str) -> tuple[str, str]:
     return match[1], match[2]
 
 
-def _held(value: str) -> tuple[str, int, bool]:
+def held(value: str) -> tuple[str, int, bool]:
+    """What is compared with, the time after `for` in ns or 0, and whether it aborts."""
     match = _HOLD.fullmatch(value)
     assert match is not None, "each of its parts may be empty"
     hold_ns = units.parse_duration(match[2]) if match[2] else 0

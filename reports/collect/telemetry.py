@@ -13,18 +13,24 @@ over the time that its rates cover; of a gauge, the mean of its readings. A read
 of the phase if it lies in it or less than a fifth of the usual distance beside it: a
 counter needs the readings at both ends. A gauge's reading just after the phase says
 what the load left behind, and is not of it.
+
+A threshold with `for` is missed from the first to the last of readings that miss it one
+after another (a counter's rate is of the time before its reading, too), and at most
+between the nearest two that meet it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from ldapslam.jobs.fields.formulas import Formula, Reading
 from ldapslam.reports.collect.timeline import DISPLAY_POINTS, NS_PER_S
 from ldapslam.results.records import (
     STARTED,
@@ -77,6 +83,13 @@ class MetricSummary:
         return not any(known)
 
 
+class Stretch(NamedTuple):
+    """The longest time in s in which reading after reading misses a threshold."""
+
+    surely_s: float
+    at_most_s: float
+
+
 @dataclass(frozen=True, slots=True)
 class MonitorSummary:
     agent: str
@@ -92,6 +105,8 @@ class MonitorSummary:
     restarts_s: tuple[float, ...]
     #: In the monitor's order, but for the time since which it has been running.
     metrics: tuple[MetricSummary, ...]
+    #: By the expression of a threshold with `for`, where the phase has what it reads.
+    stretches: Mapping[str, Stretch]
 
     @property
     def means(self) -> dict[str, float | None]:
@@ -111,15 +126,20 @@ def cpu_seconds(means: Mapping[str, float | None]) -> tuple[float, float]:
 
 
 def telemetry(
-    series: Iterable[MonitorSeries], measure_s: tuple[float, float] | None
+    series: Iterable[MonitorSeries],
+    measure_s: tuple[float, float] | None,
+    held: Sequence[Formula] = (),
 ) -> tuple[MonitorSummary, ...]:
-    """Statistics of every monitor; measure_s: start and end of the measure phase."""
+    """Statistics of every monitor. `measure_s`: start and end of the measure phase;
+    `held`: thresholds with `for`."""
     with np.errstate(over="ignore", invalid="ignore"):
-        return tuple(_monitor(one, measure_s) for one in series)
+        return tuple(_monitor(one, measure_s, held) for one in series)
 
 
 def _monitor(
-    series: MonitorSeries, measure_s: tuple[float, float] | None
+    series: MonitorSeries,
+    measure_s: tuple[float, float] | None,
+    held: Sequence[Formula],
 ) -> MonitorSummary:
     at_s = series.at_ns / NS_PER_S
     took_s = series.took_ns / NS_PER_S
@@ -152,7 +172,75 @@ def _monitor(
             for column, metric in enumerate(metrics)
             if metric.name != STARTED
         ),
+        stretches={
+            one.expression: stretch
+            for one in held
+            for read in _read_for(one, series, values, lengths_s, restarts)
+            for stretch in _stretches(one, at_s, *read, measure_s)
+        },
     )
+
+
+def _read_for(
+    threshold: Formula,
+    series: MonitorSeries,
+    values: _Floats,
+    lengths_s: _Floats,
+    restarts: Sequence[int],
+) -> Iterator[tuple[_Floats, bool]]:
+    """What a threshold is about, by reading, if this monitor reads it; and whether it
+    is a rate: of the time since the reading before it, so that the first has none."""
+    (term,) = threshold.terms
+    assert isinstance(term, Reading), "no other has `for`"
+    facts = series.description.facts
+    if facts.get("kind") != term.kind or term.role not in (facts.get("serves") or {}):
+        return
+    rates = {}
+    for column, metric in enumerate(series.description.metrics):
+        if metric.kind == "counter":
+            rises = _rises(values[:, column], restarts)
+            rates[metric.name] = np.append(np.nan, _rates(rises, lengths_s))
+        elif metric.name == term.metric:
+            yield values[:, column], False
+    if term.metric in rates:
+        yield rates[term.metric], True
+    elif term.metric == "cpu" and "cpu_user" in rates:
+        times = {name: one for name, one in rates.items() if name.startswith("cpu_")}
+        busy = np.sum([one for name, one in times.items() if name not in _IDLE], axis=0)
+        every = np.sum(list(times.values()), axis=0)
+        # a process has no idle time
+        yield busy / (1.0 if term.kind == "process" else every), True
+
+
+def _stretches(
+    threshold: Formula,
+    at_s: _Floats,
+    values: _Floats,
+    is_rate: bool,
+    measure_s: tuple[float, float] | None,
+) -> Iterator[Stretch]:
+    """None without a value in the measure phase."""
+    if measure_s is None:
+        return
+    begins_s = np.append(at_s[:1], at_s[:-1]) if is_rate else at_s
+    in_measure = _within(at_s, measure_s) & _within(begins_s, measure_s)
+    in_measure &= is_rate | (at_s < measure_s[1])
+    if np.isnan(values[in_measure]).all():
+        return
+    surely_s = at_most_s = 0.0
+    met_until_s, since_s = measure_s[0], None
+    for begin_s, end_s, value in zip(
+        *(of[in_measure].tolist() for of in (begins_s, at_s, values)), strict=True
+    ):
+        if threshold.holds(value):
+            at_most_s = max(at_most_s, begin_s - met_until_s)
+            met_until_s, since_s = end_s, None
+        elif math.isnan(value):
+            since_s = None
+        else:
+            since_s = begin_s if since_s is None else since_s
+            surely_s = max(surely_s, end_s - since_s)
+    yield Stretch(surely_s, max(surely_s, at_most_s, measure_s[1] - met_until_s))
 
 
 def restarted_at(metrics: Sequence[Metric], values: _Floats) -> list[int]:
@@ -211,13 +299,8 @@ def _metric(
     mean = increase = None
     if metric.kind == "counter":
         increase = _increase(values, restarts)
-        rises = np.diff(values)
-        rises[(rises < 0) | np.isinf(rises)] = np.nan
-        rises[[place - 1 for place in restarts]] = np.nan
-        values = np.divide(
-            rises, lengths_s, out=np.full(len(rises), np.nan), where=lengths_s > 0
-        )
-        values[np.isinf(values)] = np.nan
+        rises = _rises(values, restarts)
+        values = _rates(rises, lengths_s)
         in_measure = in_measure[1:] & in_measure[:-1] & ~np.isnan(values)
         covered_s = float(lengths_s[in_measure].sum())
         mean = _finite(rises[in_measure].sum() / covered_s) if covered_s else None
@@ -230,6 +313,21 @@ def _metric(
         mean = _finite(known.mean()) if mean is None else mean
     points = _points(at_s, values)
     return MetricSummary(metric, lowest, mean, highest, increase, missing, points)
+
+
+def _rises(values: _Floats, restarts: Sequence[int]) -> _Floats:
+    rises: _Floats = np.diff(values)
+    rises[(rises < 0) | np.isinf(rises)] = np.nan
+    rises[[place - 1 for place in restarts]] = np.nan
+    return rises
+
+
+def _rates(rises: _Floats, lengths_s: _Floats) -> _Floats:
+    rates: _Floats = np.divide(
+        rises, lengths_s, out=np.full(len(rises), np.nan), where=lengths_s > 0
+    )
+    rates[np.isinf(rates)] = np.nan
+    return rates
 
 
 def _increase(values: _Floats, restarts: Sequence[int]) -> float | None:

@@ -32,11 +32,12 @@ from ldapslam.jobs.fields.thresholds import (
     parse_threshold,
     samples_needed,
 )
+from ldapslam.reports.collect.telemetry import Stretch
 from ldapslam.reports.collect.timeline import NS_PER_S, IntervalState
 from ldapslam.reports.collect.totals import OperationTotals, ServerTotals
 from ldapslam.reports.distribution import us_of
 from ldapslam.reports.rules.evidence import Evidence
-from ldapslam.reports.rules.formula_range import Evaluated, evaluations
+from ldapslam.reports.rules.formula_range import Evaluated, evaluations, stretches
 from ldapslam.reports.rules.operation_range import (
     LONGER,
     Judged,
@@ -252,13 +253,9 @@ def _judge_hold(
     missed_s = _longest_s(states, evidence, (IntervalState.MISSED,))
     unknown = (IntervalState.MISSED, IntervalState.UNKNOWN)
     at_most_s = _longest_s(states, evidence, unknown)
-    hold_s = threshold.hold_ns / NS_PER_S
-    shown = f"missed for {missed_s:.4g} s at a stretch"
-    known = Judged(Outcome.MET, missed_s, shown, "")
-    if at_most_s < hold_s:
+    known = _by_stretch(threshold, missed_s, at_most_s)
+    if known.outcome is Outcome.MET or (known.outcome is Outcome.MISSED and not blamed):
         return known
-    if missed_s >= hold_s and not blamed:
-        return known._replace(outcome=Outcome.MISSED)
     detail = "in the other intervals, little was sent or the generator was disturbed"
     remedy = _longer_intervals(threshold, key, evidence)
     if blamed:
@@ -269,6 +266,17 @@ def _judge_hold(
         detail=detail,
         remedy=remedy,
     )
+
+
+def _by_stretch(threshold: Criterion, missed_s: float, at_most_s: float) -> Judged:
+    """Of what has to be missed for some time: by how long it was, and may have been."""
+    hold_s = threshold.hold_ns / NS_PER_S
+    shown = f"missed for {missed_s:.4g} s at a stretch"
+    if at_most_s < hold_s:
+        return Judged(Outcome.MET, missed_s, shown, "")
+    if missed_s >= hold_s:
+        return Judged(Outcome.MISSED, missed_s, shown, "")
+    return Judged(Outcome.UNCERTAIN, missed_s, shown, f"up to {at_most_s:.4g} s")
 
 
 def _longer_intervals(
@@ -309,10 +317,30 @@ def _judge_formula(
     statistics: Mapping[str, Any],
     blamed: frozenset[str],
 ) -> ThresholdResult:
-    found = evaluations(formula, evidence, statistics, is_sound=not blamed)
-    judged = {one.of: _compared(formula, one, evidence, blamed) for one in found}
-    of = _worst(judged, is_upper=formula.comparison.startswith("<"))
+    if formula.hold_ns:
+        judged = {
+            of: _judge_readings(formula, found)
+            for of, found in stretches(formula, evidence)
+        }
+    else:
+        evaluated = evaluations(formula, evidence, statistics, is_sound=not blamed)
+        judged = {
+            one.of: _compared(formula, one, evidence, blamed) for one in evaluated
+        }
+    is_upper = formula.comparison.startswith("<") or bool(formula.hold_ns)
+    of = _worst(judged, is_upper=is_upper)
     return _result(formula, judged[of], of, False)
+
+
+def _judge_readings(formula: Formula, found: Stretch | str) -> Judged:
+    """Of one server; `found` may say why nothing is known."""
+    if isinstance(found, str):
+        return Judged(Outcome.UNCERTAIN, None, "n/a", "", found)
+    known = _by_stretch(formula, found.surely_s, found.at_most_s)
+    if known.outcome is not Outcome.UNCERTAIN:
+        return known
+    detail = "it was not read in between"
+    return known._replace(detail=detail, remedy="a shorter `every` of its monitor")
 
 
 def _compared(
@@ -374,14 +402,13 @@ def _result(
 
 def _unit_of(threshold: Criterion) -> str:
     """Of a threshold with `for`, the value and the limit are times."""
-    if isinstance(threshold, Formula):
-        return threshold.unit_name
-    return "s" if threshold.hold_ns else threshold.unit
+    if threshold.hold_ns:
+        return "s"
+    return threshold.unit_name if isinstance(threshold, Formula) else threshold.unit
 
 
 def _limit_of(threshold: Criterion) -> float:
-    hold_ns = threshold.hold_ns if isinstance(threshold, Threshold) else 0
-    return hold_ns / NS_PER_S or threshold.limit
+    return threshold.hold_ns / NS_PER_S or threshold.limit
 
 
 def _judge_one(

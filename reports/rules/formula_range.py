@@ -46,6 +46,7 @@ from ldapslam.jobs.fields.thresholds import (
 from ldapslam.reports.collect.telemetry import (
     MetricSummary,
     MonitorSummary,
+    Stretch,
     cpu_seconds,
 )
 from ldapslam.reports.collect.timeline import NS_PER_S
@@ -97,10 +98,7 @@ def evaluations(
             known = [terms.known(one) for one in formula.terms]
             unit = combined([one.unit for one in known], formula.operators)
             if unit != formula.unit:
-                raise _Missing(
-                    f"it is {name_of(unit)}, and is compared with "
-                    f"{name_of(formula.unit)}"
-                )
+                raise _Missing(_other_unit(unit, formula))
             result = _computed([one.range for one in known], formula.operators)
             if any(map(math.isnan, result)):
                 raise _Missing("times in it are above every time")
@@ -108,6 +106,28 @@ def evaluations(
         except (_Missing, Fault) as error:
             found.append(Evaluated(of, None, problem=str(error)))
     return found
+
+
+def stretches(
+    formula: Formula, evidence: Evidence
+) -> Iterator[tuple[str, Stretch | str]]:
+    """Of a formula with `for`: each server of its role, and for how long its readings
+    miss it, or why that is not known."""
+    (term,) = formula.terms
+    assert isinstance(term, Reading), "no other has `for`"
+    for servers in _combinations(formula, evidence):
+        uri = servers[term.role]
+        try:
+            monitors = _monitors_of(term, uri, evidence)
+            unit = _unit_read(term, monitors)
+            if unit != formula.unit:
+                raise _Missing(_other_unit(unit, formula))
+            found = [one.stretches.get(formula.expression) for one in monitors]
+            if len(found) > 1:
+                raise _Missing(f"{len(found)} processes serve it, each by itself")
+            yield uri, found[0] or f"{term.metric} was not read in the measure phase"
+        except _Missing as missing:
+            yield uri, str(missing)
 
 
 def _combinations(formula: Formula, evidence: Evidence) -> Iterator[dict[str, str]]:
@@ -274,22 +294,14 @@ class _Terms:
     # What monitors read.
 
     def _reading(self, term: Reading) -> _Known:
-        uri = self._servers[term.role]
-        monitors = [
-            one
-            for one in self._evidence.monitors
-            if one.facts.get("kind") == term.kind
-            and uri in (one.facts.get("serves") or {}).get(term.role, ())
-        ]
-        if not monitors:
-            raise _Missing(f"nothing was read of the {term.kind} of {term.role}")
-        if term.metric == "cpu" and term.kind != "directory":
-            return _Known(self._cpu(term, monitors), NONE)
-        found = [_metric(one, term.metric) for one in monitors]
-        known = [self._range(one, term) for one in found]
+        monitors = _monitors_of(term, self._servers[term.role], self._evidence)
+        unit = _unit_read(term, monitors)
+        if _is_cpu(term):
+            return _Known(self._cpu(term, monitors), unit)
+        known = [self._range(_metric(one, term.metric), term) for one in monitors]
         # of several processes of a server, all of them
         total = Estimate(*(math.fsum(ends) for ends in zip(*known, strict=True)))
-        return _Known(total, _unit_of(found[0]))
+        return _Known(total, unit)
 
     def _cpu(self, term: Reading, monitors: Sequence[MonitorSummary]) -> Estimate:
         if term.statistic != "mean":
@@ -340,6 +352,32 @@ def _is_unanswered(about: Subject, statistics: Mapping[str, Any]) -> bool:
     if p is None or not times.get("unanswered"):
         return False
     return bool(times["count"] + times["unanswered"] >= samples_needed(p))
+
+
+def _other_unit(unit: Unit, formula: Formula) -> str:
+    return f"it is {name_of(unit)}, and is compared with {name_of(formula.unit)}"
+
+
+def _is_cpu(term: Reading) -> bool:
+    """Is it computed from CPU times?"""
+    return term.metric == "cpu" and term.kind != "directory"
+
+
+def _monitors_of(term: Reading, uri: str, evidence: Evidence) -> list[MonitorSummary]:
+    """Those that read this server for the term: several of several processes."""
+    found = [
+        one
+        for one in evidence.monitors
+        if one.facts.get("kind") == term.kind
+        and uri in (one.facts.get("serves") or {}).get(term.role, ())
+    ]
+    if not found:
+        raise _Missing(f"nothing was read of the {term.kind} of {term.role}")
+    return found
+
+
+def _unit_read(term: Reading, monitors: Sequence[MonitorSummary]) -> Unit:
+    return NONE if _is_cpu(term) else _unit_of(_metric(monitors[0], term.metric))
 
 
 def _metric(monitor: MonitorSummary, name: str) -> MetricSummary:

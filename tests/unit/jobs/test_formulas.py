@@ -88,6 +88,12 @@ def test_a_formula_has_terms_and_a_limit_in_base_units(
     assert found.unit == unit
 
 
+@pytest.mark.parametrize("statistic", ["", ".mean"])
+def test_a_reading_may_have_to_be_missed_for_some_time(statistic: str) -> None:
+    found = formula(f"host(db).cpu{statistic} < 80% for 10s")
+    assert (found.limit, found.hold_ns) == (0.8, 10_000_000_000)
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -119,9 +125,12 @@ def test_what_has_no_arithmetic_is_a_plain_threshold(text: str) -> None:
         ("search.p99 * search.p99 < 5ms", "a figure of a unit that has no name"),
         ("replication.after < 5/s", "it is a time, and '5/s' is a rate"),
         ("search.q99 / 2 < 5ms", "'search.q99' does not name a stream"),
-        ("host(db).cpu < 80% for 10s", "`per`, `for` and `abort` are for figures of"),
-        ("host(db).cpu < 80%, abort", "`per`, `for` and `abort` are for figures of"),
-        ("host(db).cpu per server < 80%", "`per`, `for` and `abort` are for"),
+        ("host(a).cpu / host(b).cpu < 2 for 10s", "or one reading without a statistic"),
+        ("host(db).load.max < 8 for 10s", "or one reading without a statistic"),
+        ("replication.after < 5s for 10s", "or one reading without a statistic"),
+        ("host(db).cpu < 80% for ever", "expected a duration"),
+        ("host(db).cpu < 80%, abort", "`abort` is for figures of operations alone"),
+        ("host(db).cpu per server < 80%", "`per` is for figures of operations alone"),
         ("(search.p99 / search.p50 < 3", "parentheses are for roles alone"),
         ("(search.p99 + search.p50) / 2 < 3ms", "parentheses are for roles alone"),
     ],
@@ -137,12 +146,11 @@ def test_broken_formula_says_what_is_wrong(text: str, problem: str) -> None:
     ("text", "hint"),
     [
         ("supplier.cpu < 80%", "'host(supplier).cpu' or 'process(supplier).cpu'"),
-        ("host(db).cpu < 80% for 10s", "write 'host(db).cpu < 80%': it is about the"),
-        ("host(a).cpu / 2 < 1 for 10s, abort", "write 'host(a).cpu / 2 < 1': "),
-        ("host(db).cpu < 80%, abort", "write 'host(db).cpu < 80%': "),
+        ("host(a).cpu / 2 < 1 for 10s", "leave `for` out: it is about the whole"),
+        ("host(db).cpu < 80% for 5s, abort", "write 'host(db).cpu < 80% for 5s'"),
     ],
 )
-def test_a_reading_is_of_the_whole_measure_phase(text: str, hint: str) -> None:
+def test_a_formula_that_goes_too_far_has_a_remedy(text: str, hint: str) -> None:
     with pytest.raises(Fault) as caught:
         parse_criterion(text)
     assert hint in str(caught.value.hint)

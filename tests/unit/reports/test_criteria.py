@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from jsonschema import Draft202012Validator
 
+from ldapslam.base.units import parse_duration
 from ldapslam.proto.common_pb2 import OperationInterval, StreamInterval
 from ldapslam.reports.model import Summary
 from ldapslam.reports.result import result_of
@@ -915,6 +917,83 @@ def test_a_formula_is_judged_over_the_range_of_its_terms(
     found = summary_of(threshold, add=of_monitors(*monitors))
     assert found.verdict == verdict, (found.reasons, found.thresholds[0])
     assert says in "; ".join(found.reasons)
+
+
+def in_spans(*spans: tuple[int, int], high: float = 12, low: float = 3) -> list[float]:
+    """A value a second: high from one second to another."""
+    return [
+        high if any(first <= second <= last for first, last in spans) else low
+        for second in range(SECONDS + 1)
+    ]
+
+
+def pooled(values: Sequence[float]) -> tuple[Any, ...]:
+    return "directory", "ldap://a", THREADS, [(value,) for value in values]
+
+
+def used(cores: Sequence[float]) -> tuple[Any, ...]:
+    """A host of four cores, so many of which were used up to each reading."""
+    busy = np.cumsum(cores)
+    rows = [(user, 0.0, 4.0 * at - user) for at, user in enumerate(busy)]
+    return "host", "ldap://a", CPU, rows
+
+
+UNREAD = pooled([math.nan if second == 7 else 12 for second in range(SECONDS + 1)])
+
+
+@pytest.mark.parametrize(
+    ("threshold", "monitor", "verdict", "says"),
+    [
+        ("directory(db).threads < 9 for 4s", pooled(in_spans((4, 5))), "PASS", ""),
+        (
+            "directory(db).threads < 9 for 4s",
+            pooled(in_spans((4, 8))),
+            "FAIL",
+            "was missed for 4 s at a stretch of ldap://a",
+        ),
+        # between the last that meets it, and the next one: up to 5 s
+        (
+            "directory(db).threads < 9 for 4s",
+            pooled(in_spans((4, 7))),
+            "INVALID",
+            "5 s",
+        ),
+        (
+            "directory(db).threads < 9 for 6s",
+            pooled(in_spans((4, 7), (9, 12))),
+            "PASS",
+            "",
+        ),
+        ("directory(db).threads > 9 for 9s", pooled(in_spans((4, 7))), "FAIL", "11 s"),
+        # a reading that failed may have been any; to the end, and to the phase's start
+        ("directory(db).threads < 9 for 14s", UNREAD, "INVALID", "up to 20 s"),
+        ("directory(db).threads < 9 for 11s", UNREAD, "FAIL", "for 11 s"),
+        # of a counter's rate, the time before its reading is known
+        ("host(db).cpu < 80% for 5s", used(in_spans((4, 7), high=3.9)), "PASS", ""),
+        ("host(db).cpu < 80% for 4s", used(in_spans((4, 7), high=3.9)), "FAIL", "4 s"),
+        ("process(db).cpu < 2 for 4s", PROCESS, "PASS", ""),
+        ("process(db).cpu < 0.4 for 20s", PROCESS, "FAIL", "for 20 s"),
+        ("process(db).cpu < 4s for 4s", PROCESS, "INVALID", "a number or a share"),
+        ("process(db).cpu_user < 0.2 for 4s", PROCESS, "FAIL", "for 20 s"),
+        ("host(db).cpu < 80% for 4s", PROCESS, "INVALID", "nothing was read of the"),
+        ("directory(db).reads < 9 for 4s", pooled(in_spans()), "INVALID", "no reads"),
+        (
+            "directory(db).threads < 9 for 4s",
+            pooled([math.nan] * SECONDS),
+            "INVALID",
+            "threads was not read in the measure phase",
+        ),
+    ],
+)
+def test_a_reading_is_missed_while_one_after_another_misses_it(
+    threshold: str, monitor: Any, verdict: str, says: str
+) -> None:
+    found = summary_of(threshold, add=of_monitors(monitor))
+    assert found.verdict == verdict, (found.reasons, found.thresholds[0])
+    assert says in "; ".join(found.reasons)
+    if verdict == "FAIL":
+        assert found.thresholds[0].unit == "s"
+        assert found.thresholds[0].limit == parse_duration(threshold.split()[-1]) / 1e9
 
 
 def test_a_formula_of_what_the_generator_disturbed_is_uncertain() -> None:

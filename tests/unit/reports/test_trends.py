@@ -53,7 +53,9 @@ def monitor(**metrics: tuple[str, Sequence[float | None]]) -> MonitorSummary:
         )
         for name, (unit, values) in metrics.items()
     )
-    return MonitorSummary("local-1", "supplier", {}, 9, 0, (), None, None, (), found)
+    return MonitorSummary(
+        "local-1", "supplier", {}, 9, 0, (), None, None, (), found, {}
+    )
 
 
 def autoregressive(rng: np.random.Generator, count: int, r: float) -> Floats:
