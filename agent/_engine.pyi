@@ -86,9 +86,10 @@ class SharedRecorder:
         code: int,
         received_ns: int,
         done_ns: int,
+        diagnostic_message: bytes = b"",
         /,
     ) -> bool:
-        """False: it has ended before."""
+        """False: it has ended before. The message is kept of failures."""
     def count(self, counter: str, number: int = 1, /) -> None: ...
     def connected(self, duration_ns: int, /) -> None: ...
     def close(self, final: bool, /) -> tuple[int, list[dict[str, Any]], dict[str, Any]]:

@@ -190,6 +190,11 @@ def result_code_of(error: ldap.LDAPError) -> int:
     return int(code)
 
 
+def diagnostic_message_of(error: ldap.LDAPError) -> bytes:
+    """In UTF-8; empty without one."""
+    return str(_values(error).get("info") or "").encode(errors="replace")
+
+
 def error_text(error: ldap.LDAPError) -> str:
     """What the server or libldap says, in one line."""
     values = _values(error)

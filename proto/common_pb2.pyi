@@ -60,7 +60,7 @@ class Histogram(_message.Message):
     def __init__(self, metric: _Optional[_Union[Metric, str]] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., packed: _Optional[bytes] = ...) -> None: ...
 
 class OperationInterval(_message.Message):
-    __slots__ = ("stream", "operation", "server", "measured", "scheduled", "sent", "completed", "succeeded", "expected", "failed", "dropped", "timed_out", "unresolved", "abandoned", "substituted", "captures_missing", "requests", "entries", "empty", "references", "result_codes", "histograms")
+    __slots__ = ("stream", "operation", "server", "measured", "scheduled", "sent", "completed", "succeeded", "expected", "failed", "dropped", "timed_out", "unresolved", "abandoned", "substituted", "captures_missing", "requests", "entries", "empty", "references", "result_codes", "diagnostic_messages", "histograms")
     class ResultCodesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -68,6 +68,13 @@ class OperationInterval(_message.Message):
         key: int
         value: int
         def __init__(self, key: _Optional[int] = ..., value: _Optional[int] = ...) -> None: ...
+    class DiagnosticMessagesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: int
+        value: str
+        def __init__(self, key: _Optional[int] = ..., value: _Optional[str] = ...) -> None: ...
     STREAM_FIELD_NUMBER: _ClassVar[int]
     OPERATION_FIELD_NUMBER: _ClassVar[int]
     SERVER_FIELD_NUMBER: _ClassVar[int]
@@ -89,6 +96,7 @@ class OperationInterval(_message.Message):
     EMPTY_FIELD_NUMBER: _ClassVar[int]
     REFERENCES_FIELD_NUMBER: _ClassVar[int]
     RESULT_CODES_FIELD_NUMBER: _ClassVar[int]
+    DIAGNOSTIC_MESSAGES_FIELD_NUMBER: _ClassVar[int]
     HISTOGRAMS_FIELD_NUMBER: _ClassVar[int]
     stream: str
     operation: str
@@ -111,8 +119,9 @@ class OperationInterval(_message.Message):
     empty: int
     references: int
     result_codes: _containers.ScalarMap[int, int]
+    diagnostic_messages: _containers.ScalarMap[int, str]
     histograms: _containers.RepeatedCompositeFieldContainer[Histogram]
-    def __init__(self, stream: _Optional[str] = ..., operation: _Optional[str] = ..., server: _Optional[str] = ..., measured: bool = ..., scheduled: _Optional[int] = ..., sent: _Optional[int] = ..., completed: _Optional[int] = ..., succeeded: _Optional[int] = ..., expected: _Optional[int] = ..., failed: _Optional[int] = ..., dropped: _Optional[int] = ..., timed_out: _Optional[int] = ..., unresolved: _Optional[int] = ..., abandoned: _Optional[int] = ..., substituted: _Optional[int] = ..., captures_missing: _Optional[int] = ..., requests: _Optional[int] = ..., entries: _Optional[int] = ..., empty: _Optional[int] = ..., references: _Optional[int] = ..., result_codes: _Optional[_Mapping[int, int]] = ..., histograms: _Optional[_Iterable[_Union[Histogram, _Mapping]]] = ...) -> None: ...
+    def __init__(self, stream: _Optional[str] = ..., operation: _Optional[str] = ..., server: _Optional[str] = ..., measured: bool = ..., scheduled: _Optional[int] = ..., sent: _Optional[int] = ..., completed: _Optional[int] = ..., succeeded: _Optional[int] = ..., expected: _Optional[int] = ..., failed: _Optional[int] = ..., dropped: _Optional[int] = ..., timed_out: _Optional[int] = ..., unresolved: _Optional[int] = ..., abandoned: _Optional[int] = ..., substituted: _Optional[int] = ..., captures_missing: _Optional[int] = ..., requests: _Optional[int] = ..., entries: _Optional[int] = ..., empty: _Optional[int] = ..., references: _Optional[int] = ..., result_codes: _Optional[_Mapping[int, int]] = ..., diagnostic_messages: _Optional[_Mapping[int, str]] = ..., histograms: _Optional[_Iterable[_Union[Histogram, _Mapping]]] = ...) -> None: ...
 
 class StreamInterval(_message.Message):
     __slots__ = ("stream", "connects", "connect_failures", "disconnects", "down_ns", "protocol_errors", "late_responses", "unexpected_messages", "notices", "stamps_missing", "shared_stamps", "binds", "extended", "unbinds", "in_flight", "backlog", "connect_time", "tcp_time", "tls_time", "bind_time", "last_done_ns")

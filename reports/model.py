@@ -68,6 +68,9 @@ class OperationSummary:
     error_share: float | None
     #: LDAP result code -> responses.
     result_codes: Mapping[int, int]
+    #: LDAP result code of failures -> what the servers said, the first ones of those
+    #: that differ.
+    diagnostic_messages: Mapping[int, Sequence[str]]
     #: Metric -> statistics; see the module for which outcomes.
     times: Mapping[str, Distribution]
     #: Outcome other than success, when there are any -> response time and service

@@ -218,6 +218,10 @@ def _operation(stream: StreamSummary, one: OperationSummary) -> dict[str, Any]:
         "result_codes": {
             code_name(code): count for code, count in one.result_codes.items()
         },
+        "diagnostic_messages": {
+            code_name(code): list(texts)
+            for code, texts in one.diagnostic_messages.items()
+        },
         **{f"{metric}_us": distribution_of(d) for metric, d in one.times.items()},
         "connect_time_us": distribution_of(stream.set_up["connect_time"]),
         "outcomes": {

@@ -219,6 +219,7 @@ def _operation(
         goodput_per_s=_rate(totals.succeeded_in_measure, measure_s),
         error_share=share_of("errors", measured),
         result_codes=dict(sorted(totals.result_codes.items())),
+        diagnostic_messages=dict(sorted(totals.diagnostic_messages.items())),
         times={
             metric: distribution(
                 shown[metric],

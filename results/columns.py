@@ -18,6 +18,7 @@ import numpy.typing as npt
 import sqlalchemy as sa
 
 from ldapslam.base.errors import StoreError
+from ldapslam.base.inert import inert
 from ldapslam.proto.fields import (
     METRICS,
     OPERATION_COUNTERS,
@@ -79,6 +80,8 @@ class OperationRows:
     histograms: Mapping[tuple[str, str], PackedHistograms]
     #: LDAP result code -> responses in all rows.
     result_codes: Mapping[int, int]
+    #: LDAP result code -> the messages that differ, the first ones first; inert.
+    diagnostic_messages: Mapping[int, Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +261,7 @@ def _operations(
     servers = np.array(table.texts_of("server"), object)
     histograms = _histograms(tables["histograms"], group, place, found.size, content)
     result_codes = _result_codes(tables["result_codes"], group, found.size)
+    messages = _messages(tables["diagnostic_messages"], group, found.size)
     operations = {}
     for of, rows in enumerate(rows_of):
         pair, is_measured = divmod(int(found[of]), 2)
@@ -269,6 +273,7 @@ def _operations(
             },
             histograms[of],
             result_codes[of],
+            messages[of],
         )
     return dict(sorted(operations.items(), key=lambda one: one[0]))
 
@@ -305,6 +310,16 @@ def _result_codes(table: Table, group: Places, groups: int) -> list[Counter[int]
         for code in np.unique(of_group).tolist():
             sums[code] = sum(amounts[of_group == code].tolist())
         found.append(sums)
+    return found
+
+
+def _messages(table: Table, group: Places, groups: int) -> list[dict[int, list[str]]]:
+    found: list[dict[int, list[str]]] = [{} for _ in range(groups)]
+    rows = (group[table.parent], table.integers("key"), table.integers("value"))
+    for of, code, text in dict.fromkeys(
+        zip(*(one.tolist() for one in rows), strict=True)
+    ):
+        found[of].setdefault(code, []).append(inert(table.texts[text]))
     return found
 
 

@@ -138,6 +138,7 @@ def snapshot_message(
                 server=servers[row["server"]],
                 measured=row["measured"],
                 result_codes=row["result_codes"],
+                diagnostic_messages=row["diagnostic_messages"],
                 histograms=[
                     # the engine counts from 0, protobuf's 0 is UNSPECIFIED
                     pb.Histogram(metric=metric + 1, outcome=outcome + 1, packed=packed)

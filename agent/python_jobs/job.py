@@ -32,7 +32,7 @@ import ldap
 from ldap.ldapobject import SimpleLDAPObject
 
 from ldapslam.agent.admission.limits import AgentLimits
-from ldapslam.directory.access import result_code_of
+from ldapslam.directory.access import diagnostic_message_of, result_code_of
 from ldapslam.jobs.connection_settings import ConnectionSettings
 from ldapslam.jobs.model import PYTHON_SUCCESS_CODES
 
@@ -201,9 +201,10 @@ class Operation:
         done_ns = time.monotonic_ns()
         client, self._client._current = self._client, None
         client._due_ns = done_ns
-        outcome, code, received_ns = UNRESOLVED, 0, done_ns
+        outcome, code, received_ns, said = UNRESOLVED, 0, done_ns, b""
         if error is None or isinstance(error, ldap.LDAPError):
             code = self._code_after(error)
+            said = diagnostic_message_of(error) if error else b""
             outcome = self._outcome_of(code)
             if outcome == EXPECTED:
                 client._expected.add((self._number, code))
@@ -211,7 +212,7 @@ class Operation:
                 received_ns = self._received_ns or done_ns
             client._recorded = error
         client._free_ns += received_ns - (self._sent_ns or self._begun_ns)
-        client._recorder.end(self._handle, outcome, code, received_ns, done_ns)
+        client._recorder.end(self._handle, outcome, code, received_ns, done_ns, said)
         if code < 0:
             if code != TIME_OUT and code not in _LOST:
                 raise ClassFault(f"libldap refused a request: its error {code}")

@@ -81,9 +81,12 @@ def _bad_codes(
                 "tries adds"
             )
         where = _where((one for one in met if one.unexpected[code]), met)
+        said = next((one.messages[code] for one in met if code in one.messages), "")
         yield (
             f"{about}: {responses} of {completed} requests ended with "
-            f"{code_title(code)}{where}" + (f": {remedy}" if remedy else "")
+            f"{code_title(code)}{where}"
+            + f' ("{said}")' * bool(said)
+            + f": {remedy}" * bool(remedy)
         )
 
 

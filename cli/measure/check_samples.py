@@ -49,6 +49,8 @@ class Met:
     #: Result code -> responses; and those of them that are no success.
     codes: Counter[int] = field(default_factory=Counter)
     unexpected: Counter[int] = field(default_factory=Counter)
+    #: Result code of failures -> the first diagnostic message.
+    messages: dict[int, str] = field(default_factory=dict)
     times: Histogram = field(default_factory=Histogram)
 
     @property
@@ -86,6 +88,7 @@ class Met:
                 )
             },
             "result_codes": {str(code): n for code, n in sorted(self.codes.items())},
+            "diagnostic_messages": {str(code): t for code, t in self.messages.items()},
             "service_time_us": {"p50": self.median_us, "max": self.max_us},
         }
 
@@ -218,6 +221,7 @@ def _met(plan: AgentPlan, sent: list[Sent]) -> list[Met]:
 def _add(met: Met, operation: OperationPlan, row: dict[str, Any]) -> None:
     met.counts.update({name: row[name] for name in OPERATION_COUNTERS})
     met.codes.update(row["result_codes"])
+    met.messages = {**row["diagnostic_messages"], **met.messages}
     expected = (*operation.success_codes, *operation.expected_codes)
     for code, responses in row["result_codes"].items():
         if code not in expected:

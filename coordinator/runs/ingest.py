@@ -49,6 +49,9 @@ _MAX_KEY = (1 << 31) - 1
 _MOST_WORKERS = 4096
 #: The engine counts 129 of them.
 _MOST_RESULT_CODES = 256
+#: The engine keeps 200 bytes of four.
+_MOST_DIAGNOSTIC_MESSAGES = 16
+_LONGEST_DIAGNOSTIC_MESSAGE = 1_000
 _HISTOGRAMS = frozenset(
     itertools.product(range(1, len(METRICS) + 1), range(1, len(OUTCOMES) + 1))
 )
@@ -144,6 +147,11 @@ def _check_counters(snapshot: pb.Snapshot) -> None:
             raise _too_much(Bound.RESULT_CODES, found)
         for count in operation.result_codes.values():
             _check_counter(count)
+        texts = operation.diagnostic_messages.values()
+        if len(texts) > _MOST_DIAGNOSTIC_MESSAGES:
+            raise ProtocolError(f"{len(texts)} diagnostic messages")
+        if any(len(text) > _LONGEST_DIAGNOSTIC_MESSAGE for text in texts):
+            raise ProtocolError("a diagnostic message is too long")
     for worker in snapshot.workers:
         _check_key("worker", worker.worker)
         if worker.model not in ("open", "closed"):

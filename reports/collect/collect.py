@@ -64,6 +64,7 @@ from ldapslam.reports.collect.totals import (
     Collected,
     OperationTotals,
     StreamTotals,
+    first_messages,
     known,
     unanswered,
 )
@@ -162,6 +163,9 @@ class _Collector:
                 self._add_rows(key, totals, rows.columns, slots, measured)
                 if measured:
                     totals.result_codes.update(rows.result_codes)
+                    totals.diagnostic_messages = first_messages(
+                        totals.diagnostic_messages, rows.diagnostic_messages
+                    )
                 for server in set(filter(None, rows.columns["server"])):
                     self._add_server(key, totals, server, rows, reports, measured)
             slots.operations[key] = self._add_times(key, totals, groups, slots, lags_ns)

@@ -7,7 +7,7 @@ Parts of a run that follow each other can be collected apart and added up.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any
@@ -38,6 +38,10 @@ UNANSWERED_METRICS = ("response_time", "service_time")
 CLOCK_STEP_LIMIT_NS = 1_000_000
 #: Of each agent, with their intervals.
 STEPS_KEPT = 20
+#: Diagnostic messages of an operation's result code, of those that differ.
+MESSAGES_KEPT = 3
+#: LDAP result code -> diagnostic messages, the first ones first.
+Messages = Mapping[int, Sequence[str]]
 
 
 def known(choose: Callable[..., Any], one: Any, other: Any) -> Any:
@@ -47,11 +51,22 @@ def known(choose: Callable[..., Any], one: Any, other: Any) -> Any:
     return choose(one, other)
 
 
+def first_messages(one: Messages, later: Messages) -> Messages:
+    """Of both together, those that are kept."""
+    return {
+        code: list(dict.fromkeys((*one.get(code, ()), *later.get(code, ()))))[
+            :MESSAGES_KEPT
+        ]
+        for code in (*one, *later)
+    }
+
+
 #: What a generator that is disturbed may have caused, or delayed.
 IN_DOUBT = ("completed", "dropped", "timed_out", "unresolved")
 
 #: How two parts of a run are added up; numbers without it are summed.
 _HIGHEST = {"add": partial(known, max)}
+_FIRST_MESSAGES = {"add": first_messages}
 _FURTHEST = {"add": lambda one, other: max(one, other, key=abs)}
 _FIRST_STEPS = {
     "add": lambda one, other: dict(sorted({**one, **other}.items())[:STEPS_KEPT])
@@ -118,6 +133,9 @@ class OperationTotals(_Totals):
     #: Of the requests whose intended time lies in the measure phase.
     measured: Counter[str] = field(default_factory=Counter)
     result_codes: Counter[int] = field(default_factory=Counter)
+    diagnostic_messages: Messages = field(
+        default_factory=dict, metadata=_FIRST_MESSAGES
+    )
     #: Those of IN_DOUBT in disturbed intervals of their agents.
     disturbed: Counter[str] = field(default_factory=Counter)
     #: Completions and successes that happened within the measure phase.

@@ -322,12 +322,17 @@ class OperationRange:
         """The errors by what they were."""
         counts = self._totals.measured
         parts: Counter[str] = Counter()
+        said: dict[str, str] = {}
         for code, number in self._failures().items():
             parts[code_name(code)] += number
+            for text in self._totals.diagnostic_messages.get(code, ())[:1]:
+                said[code_name(code)] = f' ("{text}")'
         for name in ("timed_out", "unresolved"):
             parts[counter_title(name)] += counts[name]
         texts = [
-            f"{number:,} {name}" for name, number in parts.most_common(4) if number
+            f"{number:,} {name}{said.get(name, '')}"
+            for name, number in parts.most_common(4)
+            if number
         ]
         if counts["dropped"]:
             share = _percent(counts["dropped"] / max(counts["scheduled"], 1))

@@ -158,6 +158,11 @@ def _times(summary: Summary) -> Table:
 
 
 def _codes(summary: Summary) -> Table:
+    said: Field[tuple[OperationSummary, int, int]]
+    said = column(
+        "The server said",
+        lambda row: " / ".join(row[0].diagnostic_messages.get(row[1], ())) or NOTHING,
+    )
     return table(
         "result-codes",
         "Responses by LDAP result code",
@@ -174,6 +179,7 @@ def _codes(summary: Summary) -> Table:
             "share (%)",
             lambda row: percent(row[2] / sum(row[0].result_codes.values()), 3),
         ),
+        *[said] * any(one.diagnostic_messages for one in summary.operations),
     )
 
 

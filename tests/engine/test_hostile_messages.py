@@ -199,6 +199,12 @@ def test_diagnostic_message_of_a_megabyte_passes_by() -> None:
     assert outcome.count("failed") >= 4
 
 
+def test_diagnostic_messages_are_made_harmless() -> None:
+    said = b"\x1b[2Jno \xff superior\n\0"
+    outcome = outcome_of(send_and_stay(lambda r: result(r, 53, said)))
+    assert outcome.messages() == {(53, " [2Jno \ufffd superior")}
+
+
 CONTROLS: dict[str, bytes] = {
     "of zeros": bytes(40),
     "cut short": page(b"cookie")[:-3],

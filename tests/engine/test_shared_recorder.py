@@ -136,6 +136,13 @@ def test_a_response_is_counted_by_outcome_and_code(outcome: int, counter: str) -
     assert interval.row()["result_codes"] == {32: 1}
 
 
+def test_the_message_of_a_failure_is_kept() -> None:
+    recorder = new_recorder()
+    for outcome, said in ((EXPECTED, b"as meant"), (FAILED, b"no\n"), (FAILED, b"or")):
+        recorder.end(begin(recorder), outcome, 53, 130 * MS, 130 * MS, said)
+    assert closed(recorder).row()["diagnostic_messages"] == {53: "no"}
+
+
 @pytest.mark.parametrize(
     ("outcome", "searches", "empty"),
     [

@@ -95,6 +95,7 @@ def test_what_searches_find_is_told(trio: Lab, tmp_path: Path) -> None:
   name: nowhere
 - search: {{base: "{PEOPLE}", size_limit: 2}}
   name: limited
+- {{name: odd, search: {{base: "{PEOPLE}", scope: base}}, controls: [{{oid: 1.2.3}}]}}
 - sequence:
     - {{name: found, search: {{base: "{PEOPLE}", filter: "(uid=user.7)"}}, capture: dn}}
     - compare: {{dn: "[dn]", attribute: uid, value: user.7}}
@@ -118,7 +119,13 @@ def test_what_searches_find_is_told(trio: Lab, tmp_path: Path) -> None:
     assert found["limited"]["entries"] == 2 * SAMPLES
     assert found["compare"]["result_codes"] == {"6": SAMPLES}
     both = 2 * SAMPLES
-    beyond, nowhere, limited = warnings
+    # 389-DS says nothing with this code
+    said = "critical extension is not recognized" if trio.kind == "slapd" else ""
+    assert found["odd"]["diagnostic_messages"] == ({"12": said} if said else {})
+    assert found["search"]["diagnostic_messages"] == {}
+    beyond, nowhere, limited, odd = warnings
+    assert "unavailableCriticalExtension (12)" in odd
+    assert (f' ("{said}"): ' in odd) is bool(said)
     assert f"load.beyond: {both} of {both} searches found nothing:" in beyond
     assert f"load.nowhere: {both} of {both} requests ended with noSuch" in nowhere
     assert "the base is not there" in nowhere

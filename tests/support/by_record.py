@@ -40,6 +40,10 @@ class ByRecord:
     codes: defaultdict[Key, Counter[int]] = field(
         default_factory=lambda: defaultdict(Counter)
     )
+    #: LDAP result code -> diagnostic messages, in their order.
+    messages: defaultdict[Key, dict[int, dict[str, None]]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
     in_measure: Counter[tuple[Key, str]] = field(default_factory=Counter)
     of_agents: Counter[tuple[str, str]] = field(default_factory=Counter)
     histograms: defaultdict[tuple[Any, ...], Histogram] = field(
@@ -159,6 +163,8 @@ def _add_operation(
             sums.histograms["agent", record.agent, key].add_packed(packed)
     if operation.measured:
         sums.codes[key].update(operation.result_codes)
+        for code, text in operation.diagnostic_messages.items():
+            sums.messages[key].setdefault(code, {})[text] = None
 
 
 def point_of(

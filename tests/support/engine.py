@@ -263,6 +263,10 @@ class Result:
     def count(self, counter: str, **which: Any) -> int:
         return sum(row[counter] for row in self.rows(**which))
 
+    def messages(self, **which: Any) -> set[tuple[int, str]]:
+        found = (row["diagnostic_messages"] for row in self.rows(**which))
+        return {one for messages in found for one in messages.items()}
+
     def result_codes(self, **which: Any) -> dict[int, int]:
         codes: dict[int, int] = {}
         for row in self.rows(**which):

@@ -96,6 +96,7 @@ class FakeEngine:
             "server": 0,
             "measured": True,
             "result_codes": {0: PER_INTERVAL},
+            "diagnostic_messages": {},
             "histograms": [],
         }
 

@@ -124,6 +124,36 @@ slam_recorder_release(struct slam_recorder *r, uint64_t index)
     pthread_mutex_unlock(&r->lock);
 }
 
+void
+slam_op_record_diagnostic(struct slam_op_record *op, uint32_t result_code,
+                          const void *text, size_t len)
+{
+    static const char MORE[] = "\xe2\x80\xa6"; /* U+2026 */
+    const char *from = text;
+    const char *more = "";
+    struct slam_diagnostic *d = op->diagnostics;
+
+    while (d < op->diagnostics + SLAM_DIAGNOSTICS && d->len > 0 &&
+           d->result_code != result_code)
+        d++;
+    if (d == op->diagnostics + SLAM_DIAGNOSTICS || d->len > 0)
+        return;
+    if (len > sizeof(d->text)) {
+        len = sizeof(d->text) - strlen(MORE);
+        while (len > 0 &&
+               ((uint8_t)from[len] & 0xc0u) == 0x80u) /* within a character */
+            len--;
+        more = MORE;
+    }
+    for (size_t i = 0; i < len; i++)
+        d->text[i] = (uint8_t)from[i] < 0x20 || from[i] == 0x7f ? ' ' : from[i];
+    while (len > 0 && d->text[len - 1] == ' ')
+        len--;
+    memcpy(d->text + len, more, strlen(more));
+    d->result_code = result_code;
+    d->len = (uint32_t)(len + strlen(more));
+}
+
 #define ADD(name) to->name += from->name;
 
 void
@@ -134,6 +164,9 @@ slam_op_record_merge(struct slam_op_record *to, const struct slam_op_record *fro
     SLAM_OPERATION_COUNTERS(ADD)
     for (size_t i = 0; i <= SLAM_RESULT_CODES; i++)
         to->result_codes[i] += from->result_codes[i];
+    for (const struct slam_diagnostic *d = from->diagnostics;
+         d < from->diagnostics + SLAM_DIAGNOSTICS && d->len > 0; d++)
+        slam_op_record_diagnostic(to, d->result_code, d->text, d->len);
     for (size_t outcome = 0; outcome < SLAM_OUTCOMES; outcome++)
         for (size_t metric = 0; metric < SLAM_METRICS; metric++)
             slam_histogram_merge(&to->histograms[outcome][metric],

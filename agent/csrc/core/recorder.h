@@ -82,10 +82,23 @@ enum slam_set_up_time { SLAM_SET_UP_TIME_LIST(SLAM_CONSTANT) SLAM_SET_UP_TIMES }
 
 #define SLAM_RESULT_CODES 128u /* codes from 128 up share one more counter */
 
+/* Result codes of an operation whose diagnostic message is kept, in an interval; and
+ * how much of it. */
+#define SLAM_DIAGNOSTICS 4u
+#define SLAM_DIAGNOSTIC_BYTES 200u
+
+/* UTF-8 as far as the server's is, without control characters. */
+struct slam_diagnostic {
+    uint32_t result_code; /* its place in result_codes */
+    uint32_t len;         /* 0: none is kept here, nor in those behind it */
+    char text[SLAM_DIAGNOSTIC_BYTES];
+};
+
 /* One operation of one stream, of requests either in or outside the measure phase. */
 struct slam_op_record {
     SLAM_OPERATION_COUNTERS(SLAM_MEMBER)
     uint64_t result_codes[SLAM_RESULT_CODES + 1];
+    struct slam_diagnostic diagnostics[SLAM_DIAGNOSTICS]; /* of failures */
     struct slam_histogram histograms[SLAM_OUTCOMES][SLAM_METRICS];
 };
 
@@ -111,6 +124,11 @@ slam_op_record_response(struct slam_op_record *op, uint32_t result_code,
     op->result_codes[result_code]++;
     op->empty += empty && outcome == SLAM_SUCCEEDED;
 }
+
+/* Keeps the diagnostic message of a failure, unless it is empty, there is one of the
+ * same result code, or no room for another; cuts off what is too long. */
+void slam_op_record_diagnostic(struct slam_op_record *op, uint32_t result_code,
+                               const void *text, size_t len);
 
 /* Counts a request's outcome, and its times up to the response or until it was given
  * up. Returns the histograms of the outcome. */

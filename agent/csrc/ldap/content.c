@@ -137,18 +137,38 @@ slam_content_cookie(const uint8_t *message, size_t len, struct slam_bytes *cooki
     return false;
 }
 
+/* Takes the first three fields of an LDAPResult; the rest of it is in *op. */
+static bool
+open_result(const uint8_t *message, size_t len, uint8_t *tag, struct slam_bytes *op,
+            struct slam_bytes *diagnostic)
+{
+    struct slam_bytes after, field;
+
+    return open_message(message, len, tag, op, &after) &&
+           take_tag(op, SLAM_BER_ENUMERATED, &field) &&
+           take_tag(op, SLAM_BER_OCTET_STRING, &field) &&
+           take_tag(op, SLAM_BER_OCTET_STRING, diagnostic);
+}
+
+bool
+slam_content_diagnostic(const uint8_t *message, size_t len,
+                        struct slam_bytes *diagnostic)
+{
+    struct slam_bytes op;
+    uint8_t tag;
+
+    return open_result(message, len, &tag, &op, diagnostic);
+}
+
 bool
 slam_content_credentials(const uint8_t *message, size_t len,
                          struct slam_bytes *credentials)
 {
-    struct slam_bytes op, after, field;
+    struct slam_bytes op, field;
     uint8_t tag;
 
     *credentials = (struct slam_bytes){0};
-    if (!open_message(message, len, &tag, &op, &after) ||
-        tag != SLAM_PDU_BIND_RESPONSE || !take_tag(&op, SLAM_BER_ENUMERATED, &field) ||
-        !take_tag(&op, SLAM_BER_OCTET_STRING, &field) ||
-        !take_tag(&op, SLAM_BER_OCTET_STRING, &field))
+    if (!open_result(message, len, &tag, &op, &field) || tag != SLAM_PDU_BIND_RESPONSE)
         return false;
     while (op.len > 0) {
         if (!take(&op, &tag, &field))

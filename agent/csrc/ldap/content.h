@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a session reads from a response (RFC 4511): an entry's DN or value, a page's
- * cookie, a bind's credentials. In a response that is cut off, what stands before the
- * cut is found.
+/* What is read from a response beyond its head (RFC 4511): an entry's DN or value, a
+ * page's cookie, a bind's credentials, a diagnostic message. In an entry or a page that
+ * is cut off, what stands before the cut is found.
  *
  * Pure. The input is hostile: each length is checked against the one around it. What is
  * found points into the message. */
@@ -31,5 +31,9 @@ bool slam_content_cookie(const uint8_t *message, size_t len, struct slam_bytes *
 /* serverSaslCreds of a BindResponse; empty: none. False: the message is malformed. */
 bool slam_content_credentials(const uint8_t *message, size_t len,
                               struct slam_bytes *credentials);
+
+/* diagnosticMessage of a response with a result code. False: it is malformed. */
+bool slam_content_diagnostic(const uint8_t *message, size_t len,
+                             struct slam_bytes *diagnostic);
 
 #endif

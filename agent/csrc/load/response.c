@@ -54,6 +54,16 @@ record_sequence(const struct slam_slot *slot, enum slam_outcome outcome,
 }
 
 static void
+keep_diagnostic(struct slam_op_record *record, uint32_t result_code,
+                const struct slam_bytes *content)
+{
+    struct slam_bytes text;
+
+    if (slam_content_diagnostic(content->at, content->len, &text))
+        slam_op_record_diagnostic(record, result_code, text.at, text.len);
+}
+
+static void
 complete(struct slam_slot *slot, const struct slam_stream_op *op, int32_t code,
          const struct slam_bytes *content, uint64_t done_ns)
 {
@@ -70,6 +80,8 @@ complete(struct slam_slot *slot, const struct slam_stream_op *op, int32_t code,
     slam_op_record_response(record, counted, outcome,
                             op->response_tag == SLAM_PDU_SEARCH_DONE &&
                                 !slot->has_entry);
+    if (outcome == SLAM_FAILED)
+        keep_diagnostic(record, counted, content);
     h = slam_op_record_outcome(record, outcome, slot->intended_ns, slam_sent_ns(slot),
                                received);
     slam_histogram_record(&h[SLAM_SEND_LAG], slam_send_lag_ns(slot));
@@ -107,8 +119,7 @@ count_unsolicited(const struct slam_conn *conn, const struct slam_pdu *pdu)
         record->unexpected_messages++;
 }
 
-/* Handles a message; content is NULL where the stream does not read it. False: the
- * connection must be given up. */
+/* Handles a message. False: the connection must be given up. */
 static bool
 message(struct slam_conn *conn, const struct slam_pdu *pdu,
         const struct slam_bytes *content, uint64_t done_ns)
@@ -191,16 +202,18 @@ messages(struct slam_conn *conn, const uint8_t *data, size_t len, uint64_t done_
     struct slam_pdu pdu;
 
     for (;;) {
-        const uint8_t *from = data;
-        struct slam_bytes content = {0};
+        struct slam_bytes content = {.at = data};
         int rc = slam_pdu_next(&conn->parser, &data, &len, &pdu);
 
         if (rc < 0)
             return false;
-        if (reads_content && data > from)
-            content = keep(conn, from, (size_t)(data - from), rc == 1);
+        content.len = (size_t)(data - content.at);
+        if (reads_content && content.len > 0)
+            content = keep(conn, content.at, content.len, rc == 1);
         if (rc == 0)
             return true;
+        if (!reads_content && content.len < pdu.len)
+            content.len = 0; /* the message's end: it began in an earlier read */
         if (!message(conn, &pdu, &content, done_ns))
             return false;
         if (conn->state == SLAM_CONN_BROKEN) /* by what the message had sent */

@@ -475,14 +475,20 @@ recorder_end(PyObject *self, PyObject *args)
     unsigned long long handle, received_ns, done_ns;
     unsigned int outcome;
     int code;
-    struct shared *s =
-        parsed(self, args, "KIiKK", &handle, &outcome, &code, &received_ns, &done_ns);
+    const char *diagnostic = "";
+    Py_ssize_t diagnostic_len = 0;
+    struct shared *s = parsed(self, args, "KIiKK|y#", &handle, &outcome, &code,
+                              &received_ns, &done_ns, &diagnostic, &diagnostic_len);
     struct request *r;
 
     if (!s || outcome >= SLAM_OUTCOMES)
         return s ? out_of_range("outcome") : NULL;
     hold(s);
     r = find(s, handle);
+    if (r && outcome == SLAM_FAILED)
+        slam_op_record_diagnostic(op_record(s, r->op, r->measured),
+                                  slam_result_code(code), diagnostic,
+                                  (size_t)diagnostic_len);
     if (r)
         finish(s, r, (enum slam_outcome)outcome, code, received_ns, done_ns);
     else if (outcome <= SLAM_EXPECTED)

@@ -3,6 +3,13 @@
 
 #include "python/objects.h"
 
+/* -1 stands for all codes that have no counter of their own. */
+static PyObject *
+code_key(size_t place)
+{
+    return PyLong_FromLong(place < SLAM_RESULT_CODES ? (long)place : -1);
+}
+
 static PyObject *
 result_codes(const struct slam_op_record *op)
 {
@@ -14,8 +21,7 @@ result_codes(const struct slam_op_record *op)
 
         if (op->result_codes[i] == 0)
             continue;
-        /* -1 stands for all codes that have no counter of their own */
-        key = PyLong_FromLong(i < SLAM_RESULT_CODES ? (long)i : -1);
+        key = code_key(i);
         value = PyLong_FromUnsignedLongLong(op->result_codes[i]);
         rc = key && value ? PyDict_SetItem(codes, key, value) : -1;
         Py_XDECREF(key);
@@ -24,6 +30,24 @@ result_codes(const struct slam_op_record *op)
             Py_CLEAR(codes);
     }
     return codes;
+}
+
+static PyObject *
+diagnostic_messages(const struct slam_op_record *op)
+{
+    PyObject *messages = PyDict_New();
+
+    for (const struct slam_diagnostic *d = op->diagnostics;
+         messages && d < op->diagnostics + SLAM_DIAGNOSTICS && d->len > 0; d++) {
+        PyObject *key = code_key(d->result_code);
+        PyObject *value = PyUnicode_DecodeUTF8(d->text, d->len, "replace");
+
+        if (!key || !value || PyDict_SetItem(messages, key, value) != 0)
+            Py_CLEAR(messages);
+        Py_XDECREF(key);
+        Py_XDECREF(value);
+    }
+    return messages;
 }
 
 static PyObject *
@@ -64,6 +88,7 @@ slam_py_append_op(PyObject *list, const struct slam_op_record *from, size_t stre
               slam_py_put_u64(d, "server", server) ||
               slam_py_put(d, "measured", PyBool_FromLong(measured)) ||
               slam_py_put(d, "result_codes", result_codes(from)) ||
+              slam_py_put(d, "diagnostic_messages", diagnostic_messages(from)) ||
               slam_py_put(d, "histograms", op_histograms(from))
                   SLAM_OPERATION_COUNTERS(PUT)))
         Py_CLEAR(d);

@@ -35,6 +35,8 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         demand_within(&found, copy, size);
     if (slam_content_credentials(copy, size, &found))
         demand_within(&found, copy, size);
+    if (slam_content_diagnostic(copy, size, &found))
+        demand_within(&found, copy, size);
     free(copy);
     return 0;
 }

@@ -75,6 +75,24 @@ test_credentials_are_empty_where_there_are_none(void)
     CHECK(!slam_content_credentials(entry, sizeof(entry), &credentials));
 }
 
+static void
+test_diagnostic_message_is_that_of_any_result(void)
+{
+    static const uint8_t refusal[] = {0x30, 0x13, 0x02, 0x01, 0x07, 0x69, 0x0e,
+                                      0x0a, 0x01, 0x35, 0x04, 0x02, 'o',  '=',
+                                      0x04, 0x05, 'n',  'e',  'v',  'e',  'r'};
+    static const uint8_t broken[] = {0x30, 0x0c, 0x02, 0x01, 0x07, 0x69, 0x07,
+                                     0x0a, 0x01, 0x35, 0x04, 0x00, 0x04, 0x01};
+    struct slam_bytes diagnostic;
+
+    CHECK(slam_content_diagnostic(refusal, sizeof(refusal), &diagnostic));
+    CHECK(is(&diagnostic, "never"));
+    for (size_t len = 0; len < sizeof(refusal); len++)
+        CHECK(!slam_content_diagnostic(refusal, len, &diagnostic));
+    CHECK(!slam_content_diagnostic(broken, sizeof(broken), &diagnostic));
+    CHECK(!slam_content_diagnostic(entry, sizeof(entry), &diagnostic));
+}
+
 static bool
 is_within(const struct slam_bytes *found, const uint8_t *bytes, size_t len)
 {
@@ -112,6 +130,7 @@ main(void)
     RUN(test_attribute_that_is_absent_or_empty_is_not_found);
     RUN(test_cookie_is_found_behind_other_controls);
     RUN(test_credentials_are_empty_where_there_are_none);
+    RUN(test_diagnostic_message_is_that_of_any_result);
     RUN(test_what_is_found_in_a_cut_message_stands_before_the_cut);
     return SLAM_TEST_EXIT();
 }

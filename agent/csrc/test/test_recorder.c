@@ -3,6 +3,8 @@
 #include "core/recorder.h"
 #include "slam_test.h"
 
+#include <string.h>
+
 static struct slam_recorder r;
 static bool finished;
 
@@ -81,6 +83,61 @@ test_only_a_success_is_counted_as_empty(void)
     CHECK_EQ(op.empty, 1);
 }
 
+static bool
+says(const struct slam_diagnostic *kept, const char *text)
+{
+    return kept->len == strlen(text) && memcmp(kept->text, text, kept->len) == 0;
+}
+
+static void
+keep(struct slam_op_record *op, uint32_t code, const char *text)
+{
+    slam_op_record_diagnostic(op, code, text, strlen(text));
+}
+
+static void
+test_first_message_of_each_of_some_codes_is_kept(void)
+{
+    static struct slam_op_record op, sum;
+
+    keep(&op, 53, "");
+    keep(&op, 53, "no global superior knowledge");
+    keep(&op, 53, "another");
+    for (uint32_t code = 1; code <= SLAM_DIAGNOSTICS; code++)
+        keep(&op, code, "other");
+    CHECK(says(&op.diagnostics[0], "no global superior knowledge"));
+    CHECK_EQ(op.diagnostics[SLAM_DIAGNOSTICS - 1].result_code, SLAM_DIAGNOSTICS - 1);
+    op.failed = 1;
+    keep(&sum, 2, "first");
+    slam_op_record_merge(&sum, &op);
+    CHECK(says(&sum.diagnostics[0], "first"));
+    CHECK(says(&sum.diagnostics[1], "no global superior knowledge"));
+    CHECK_EQ(sum.diagnostics[2].result_code, 1);
+    slam_op_record_clear(&op);
+    CHECK_EQ(op.diagnostics[0].len, 0);
+}
+
+static void
+test_message_has_no_controls_and_is_cut_between_characters(void)
+{
+    static struct slam_op_record op;
+    char text[300];
+
+    slam_op_record_diagnostic(&op, 1, "\x1b[1m two\nlines\0\n", 16);
+    CHECK(says(&op.diagnostics[0], " [1m two lines"));
+    memset(text, 'x', sizeof(text));
+    slam_op_record_diagnostic(&op, 2, text, SLAM_DIAGNOSTIC_BYTES);
+    CHECK(memcmp(op.diagnostics[1].text, text, SLAM_DIAGNOSTIC_BYTES) == 0);
+    memcpy(text + SLAM_DIAGNOSTIC_BYTES - 4, "\xc3\xa9", 2); /* it would be halved */
+    slam_op_record_diagnostic(&op, 3, text, sizeof(text));
+    CHECK_EQ(op.diagnostics[2].len, SLAM_DIAGNOSTIC_BYTES - 1);
+    CHECK(memcmp(op.diagnostics[2].text + SLAM_DIAGNOSTIC_BYTES - 5, "x\xe2\x80\xa6",
+                 4) == 0);
+    memset(text, 0x80, sizeof(text));
+    slam_op_record_diagnostic(&op, 4, text, sizeof(text));
+    CHECK(says(&op.diagnostics[3], "\xe2\x80\xa6"));
+}
+
 #define INTERVALS 2000
 
 static void *
@@ -135,6 +192,8 @@ main(void)
     RUN(test_worker_keeps_an_interval_open_while_the_other_record_is_held);
     RUN(test_wait_times_out_on_an_open_interval_and_ends_after_the_last);
     RUN(test_only_a_success_is_counted_as_empty);
+    RUN(test_first_message_of_each_of_some_codes_is_kept);
+    RUN(test_message_has_no_controls_and_is_cut_between_characters);
     RUN(test_nothing_is_lost_between_two_threads);
     return SLAM_TEST_EXIT();
 }

@@ -200,6 +200,15 @@ def _many_result_codes(spoilt: pb.Snapshot) -> None:
         spoilt.operations[0].result_codes[code] = 1
 
 
+def _many_messages(spoilt: pb.Snapshot) -> None:
+    for code in range(17):
+        spoilt.operations[0].diagnostic_messages[code] = "no"
+
+
+def _long_message(spoilt: pb.Snapshot) -> None:
+    spoilt.operations[0].diagnostic_messages[53] = 1_001 * "x"
+
+
 def _unknown_server(spoilt: pb.Snapshot) -> None:
     spoilt.operations[0].server = "ldap://elsewhere"
 
@@ -238,6 +247,8 @@ def _odd_model(spoilt: pb.Snapshot) -> None:
         _unknown_field,
         _nan,
         _many_result_codes,
+        _many_messages,
+        _long_message,
         _unknown_server,
         _infinite,
         _odd_model,

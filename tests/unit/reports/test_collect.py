@@ -82,6 +82,9 @@ def _operation(
         measured=measured,
         **counts,
         result_codes={int(code): int(code) + 3 for code in rng.choice(90, 3)},
+        diagnostic_messages={
+            int(code): f"{code}: {rng.integers(0, 5)}" for code in rng.choice(4, 2)
+        },
         histograms=histogram_messages(
             {
                 (metric, outcome): _histogram(rng)
@@ -195,6 +198,9 @@ def _check_totals(collected: Collected, expected: ByRecord) -> None:
         assert +found.whole == +expected.whole[key]
         assert +found.measured == +expected.measured[key]
         assert found.result_codes == expected.codes[key]
+        assert found.diagnostic_messages == {
+            code: list(texts)[:3] for code, texts in expected.messages[key].items()
+        }
         assert found.unmeasured_overflow == expected.overflow[key]
         assert found.completed_in_measure == expected.in_measure[key, "completed"]
         assert found.succeeded_in_measure == expected.in_measure[key, "succeeded"]

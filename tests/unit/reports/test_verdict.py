@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from ldapslam.jobs.fields.result_codes import code_name
 from ldapslam.proto.common_pb2 import OperationInterval
 from ldapslam.proto.fields import histograms_of
 from ldapslam.reports.formats.text import render_text
@@ -653,12 +654,16 @@ def test_a_fail_by_result_codes_says_what_to_do_about_the_usual_one(
         done, parts = one.completed, sum(codes.values())
         counts = {code: done * part // parts for code, part in codes.items()}
         counts[max(codes, key=codes.__getitem__)] += done - sum(counts.values())
-        return changed(one, succeeded=0, failed=done, result_codes=counts)
+        said = {max(codes, key=codes.__getitem__): "not\u202e you"}
+        spoilt = changed(one, succeeded=0, failed=done, result_codes=counts)
+        return changed(spoilt, diagnostic_messages=said)
 
     summary = summary_of(Scenario(failing=0), on_operations("writers", all_failed))
     reason = next(one for one in summary.reasons if "errors" in one)
     details = reason.partition("(")[2]
     assert remedy in details
+    usual = code_name(max(codes, key=codes.__getitem__))
+    assert rf'{usual} ("not\u202e you")' in details
     assert (";" in details) is bool(remedy)
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +25,7 @@ from ldapslam.reports.rules.reconciliation import sent_requests
 from ldapslam.reports.sections.report_document import document
 from ldapslam.reports.sections.requests import outcomes
 from ldapslam.reports.summarise import summarise
+from ldapslam.reports.typeset import NOTHING
 from ldapslam.results.columns import extent
 from ldapslam.results.records import RunRecord
 from ldapslam.results.store import Store
@@ -348,6 +350,37 @@ def test_a_class_says_which_codes_it_expected(
     found = [row[2].text for row in tables["result-codes"].rows]
     assert sorted(found) == sorted(["success", "success", shown])
     assert dict([*causes(one), *expected_codes(one)]) == bars
+
+
+def test_what_the_servers_said_stands_beside_its_result_code() -> None:
+    records = workload_intervals()
+    said = (f"no \x9b{number}" for number in itertools.count())
+    scenario = Scenario()
+    with Store.open("sqlite://") as store:
+        store.create_run(run_record(scenario))
+        for agent in scenario.agents:
+            store.put_agent(RUN_ID, agent, agent_facts(0, scenario))
+        for record in records:
+            one = changed(
+                record.operations[0],
+                measured=True,
+                result_codes={0: 5, 53: 2},
+                diagnostic_messages={53: next(said)},
+            )
+            add_interval(store, RUN_ID, replace(record, operations=(one,)))
+        summary = summarise(store, RUN_ID)
+    (found,) = (each for each in summary.operations if each.diagnostic_messages)
+    shown = result_of(summary)
+    Draft202012Validator(result_schema()).validate(shown)
+    messages = shown["streams"][found.stream][found.operation]["diagnostic_messages"]
+    first = [rf"no \u009b{number}" for number in range(3)]
+    assert messages == {"unwillingToPerform": first}
+    (codes,) = (
+        each
+        for each in outcomes(summary)
+        if isinstance(each, Table) and each.name == "result-codes"
+    )
+    assert [row[-1].text for row in codes.rows] == [NOTHING, " / ".join(first)]
 
 
 def test_each_outcome_has_counts_and_times_of_its_own(summary: Summary) -> None:

@@ -200,6 +200,7 @@ def test_a_snapshot_gets_names_for_numbers() -> None:
                 "expected": 5,
                 "requests": 12,
                 "result_codes": {0: 4, 32: 5},
+                "diagnostic_messages": {32: "no \ufffd"},
                 "histograms": [(0, 0, b"a"), (4, 1, b"b"), (1, 4, b"c")],
             }
         ],
@@ -243,6 +244,7 @@ def test_a_snapshot_gets_names_for_numbers() -> None:
     assert (operation.stream, operation.operation) == ("writers", "modify")
     assert operation.server == "ldap://b"
     assert (operation.scheduled, dict(operation.result_codes)) == (9, {0: 4, 32: 5})
+    assert dict(operation.diagnostic_messages) == {32: "no \ufffd"}
     assert histograms_of(operation) == {
         ("response_time", "succeeded"): b"a",
         ("backlog_wait", "failed"): b"b",
