@@ -30,7 +30,9 @@ from ldapslam.reports.sections.appendix import products
 from ldapslam.reports.typeset import (
     NOT_AVAILABLE,
     count,
+    decimal,
     grouped,
+    milliseconds,
     minute_utc,
     percent,
     seconds,
@@ -38,7 +40,7 @@ from ldapslam.reports.typeset import (
 from ldapslam.studies.answer import operations_of
 from ldapslam.studies.capacity import FAIL, INVALID, PASS, Found, Probe
 from ldapslam.studies.figures import Figure
-from ldapslam.studies.report import figure_text, latest, verdict_cell, write_reports
+from ldapslam.studies.report import latest, verdict_cell, write_reports
 
 if TYPE_CHECKING:
     from ldapslam.reports.charts.charts import Line
@@ -242,12 +244,12 @@ def _at_capacity(answer: CapacityAnswer) -> Iterator[Glance]:
     operations = answer.confirmed.operations if answer.confirmed else {}
     for title, metrics in list(operations.items())[:_CARDS]:
         figures = (
-            ("throughput", _figure(metrics.get("throughput_per_s"), 1.0, "/s")),
+            ("throughput", _figure(metrics, "throughput_per_s", "/s")),
             *(
-                (one, _figure(metrics.get(_metric(one)), 1e-3, " ms"))
+                (one, _figure(metrics, _metric(one), " ms"))
                 for one in answer.statistics
             ),
-            ("errors", _figure(metrics.get("error_share"), 100.0, "%")),
+            ("errors", _figure(metrics, "error_share", "%")),
         )
         yield Glance(f"{title} at the capacity", tuple(figures))
 
@@ -256,8 +258,15 @@ def _metric(statistic: str) -> str:
     return f"response_time_{statistic}_us"
 
 
-def _figure(value: float | None, scale: float, unit: str) -> str:
-    return NOT_AVAILABLE if value is None else f"{figure_text(value * scale)}{unit}"
+def _figure(metrics: Mapping[str, float | None], metric: str, unit: str = "") -> str:
+    """With the digits that a run's report gives it."""
+    if (value := metrics.get(metric)) is None:
+        return NOT_AVAILABLE
+    if metric == "throughput_per_s":
+        return f"{decimal(value)}{unit}"
+    if metric == "error_share":
+        return f"{percent(value, 3)}{unit}"
+    return f"{milliseconds(value)}{unit}"
 
 
 def _facts(answer: CapacityAnswer) -> tuple[tuple[str, str], ...]:
@@ -302,7 +311,7 @@ def _between(answer: CapacityAnswer) -> Iterator[tuple[str, str]]:
     yield "Capacity", f"{low}; {high}"
     ranges = {title: confirmed.range_ms(title, "p99") for title in confirmed.operations}
     known = (
-        f"{title} {figure_text(one[0])} to {figure_text(one[1])} ms"
+        f"{title} {decimal(one[0], 3)} to {decimal(one[1], 3)} ms"
         for title, one in ranges.items()
         if one
     )
@@ -346,15 +355,12 @@ def _table(answer: CapacityAnswer) -> Table:
     has_several = any(len(one.operations) > 1 for one in made)
     has_servers = any(one.server_cpu is not None for one in made)
 
-    def cell(row: tuple[Tried, str], metric: str, scale: float) -> Cell:
-        value = row[0].operations.get(row[1], {}).get(metric)
-        if value is None:
-            return Cell(NOT_AVAILABLE, MUTED)
-        return Cell(figure_text(value * scale))
+    def figure(title: str, metric: str) -> Field[tuple[Tried, str]]:
+        def cell(row: tuple[Tried, str]) -> Cell:
+            text = _figure(row[0].operations.get(row[1], {}), metric)
+            return Cell(text, MUTED * (text == NOT_AVAILABLE))
 
-    def response_time(statistic: str) -> Field[tuple[Tried, str]]:
-        metric = _metric(statistic)
-        return number(f"{statistic} (ms)", lambda row: cell(row, metric, 1e-3))
+        return number(title, cell)
 
     operation: Field[tuple[Tried, str]] = column("Operation", lambda row: row[1])
     servers: Field[tuple[Tried, str]]
@@ -367,9 +373,9 @@ def _table(answer: CapacityAnswer) -> Table:
         column("Run", lambda row: _kind(row[0].probe)),
         column("Verdict", lambda row: verdict_cell(row[0].probe.verdict)),
         *[operation] * has_several,
-        number("throughput (/s)", lambda row: cell(row, "throughput_per_s", 1.0)),
-        *map(response_time, answer.statistics),
-        number("errors (%)", lambda row: cell(row, "error_share", 100.0)),
+        figure("throughput (/s)", "throughput_per_s"),
+        *(figure(f"{one} (ms)", _metric(one)) for one in answer.statistics),
+        figure("errors (%)", "error_share"),
         number("client CPU (%)", lambda row: percent(row[0].client_cpu, 0)),
         *[servers] * has_servers,
         column("Why not", lambda row: _why(row[0])),

@@ -13,7 +13,7 @@ import pytest
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.model import Job
 from ldapslam.reports.document import Cell, ChartPlace, Table
-from ldapslam.reports.typeset import count
+from ldapslam.reports.typeset import count, decimal
 from ldapslam.studies.capacity import (
     Found,
     Probe,
@@ -315,7 +315,12 @@ def test_the_report_says_which_load_failed_and_shows_every_confirming_run() -> N
     glance, confirmed = content.glance
     assert [value for _, value in glance.statistics] == [count(10**6), count(2 * 10**6)]
     assert confirmed.title == "readers.search at the capacity"
-    assert dict(confirmed.statistics)["p99"] == "6 ms"
+    assert dict(confirmed.statistics) == {
+        "throughput": f"{decimal(1e6)}/s",
+        "p50": "0.100 ms",
+        "p99": "6.000 ms",
+        "errors": "0.000%",
+    }
     searched, confirming = _lines(answer, "p99")
     assert [point[:2] for point in searched.points] == [(1e6, 5.0), (2e6, 8.0)]
     assert [point[:2] for point in confirming.points] == [(1e6, 6.0), (2e6, 300.0)]
@@ -365,6 +370,11 @@ def test_the_first_page_has_the_interval_and_what_was_busy() -> None:
     assert [[row[at].text for at in cpu] for row in runs.rows] == [
         ["25", "95"],
         ["25", "–"],
+    ]
+    figures = [titles.index(one) for one in ("throughput", "p50", "p99", "errors")]
+    assert [[row[at].text for at in figures] for row in runs.rows] == [
+        ["16.0", "0.100", "6.000", "0.000"],
+        ["17.0", "0.100", "25.000", "0.000"],
     ]
     assert [row[titles.index("Why not")].text for row in runs.rows] == [
         "",
