@@ -392,13 +392,8 @@ def test_an_older_store_becomes_what_the_code_expects(tmp_path: Path) -> None:
         for agent in SMALL.agents:
             store.put_agent(RUN_ID, agent, {"epoch": 1, "attempt": 1})
     take_back(path, migrate.FIRST_REVISION)
-    expected = list(intervals(SMALL))
-    for record in expected:
-        if record.host is not None:  # hiccups are not known of older runs
-            record.host.ClearField("hiccup_max_ns")
-            record.host.ClearField("stalled_ns")
     with Store.open(path) as store:
-        assert stored_intervals(store, RUN_ID) == expected
+        assert stored_intervals(store, RUN_ID) == list(intervals(SMALL))
         with store._engine.connect() as connection:
             context = MigrationContext.configure(connection)
             assert compare_metadata(context, schema.metadata) == []
@@ -437,8 +432,8 @@ def test_only_the_attempt_that_an_agents_part_is_of_is_read(store: Store) -> Non
 def test_a_store_that_no_migration_starts_from_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "results.sqlite"
     Store.open(path).close()
-    take_back(path, "0003")
-    with pytest.raises(NoStore, match="schema 0003, of before the first release"):
+    take_back(path, "0008")
+    with pytest.raises(NoStore, match="schema 0008, of before the first release"):
         Store.open(path)
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The oldest schema that is brought up to date."""
 
-revision = "0004"
+revision = "0009"
 down_revision = None
 
 
