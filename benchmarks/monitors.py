@@ -35,7 +35,7 @@ from ldapslam.agent.monitoring.reading import TargetAccess
 from ldapslam.base.units import NS_PER_S
 from ldapslam.jobs.connection_settings import BindSettings, ConnectionSettings
 from ldapslam.jobs.load import load_job_text
-from ldapslam.lab import Lab, SlapdSettings
+from ldapslam.lab import Choices, Lab
 from ldapslam.lab.lab import ServerKind
 
 #: Program, log's format, and the log in the server's folder.
@@ -123,8 +123,9 @@ def main() -> int:
 
 def _measure(server_kind: ServerKind, rounds: int, window_s: float, every: str) -> Cost:
     observers, servers, readings = [], [], []
-    settings = SlapdSettings(debug="stats") if server_kind == "slapd" else None
-    with Lab(server=server_kind, entries=_ENTRIES, settings=settings) as lab:
+    options = [("loglevel", "stats")] if server_kind == "slapd" else []
+    choices = Choices(options=options)
+    with Lab(server=server_kind, entries=_ENTRIES, choices=choices) as lab:
         server = psutil.Process(lab.supplier.pid)
         log = lab.supplier.folder / _SERVERS[server_kind][2]
         command = [sys.executable, __file__, "--every", every, "--sample", server_kind]

@@ -7,10 +7,8 @@ ends; `standing` has the labs that stay. It may assume Linux, OpenLDAP 2.5 or la
 389-DS 2.0 or later; it knows nothing of agents, runs or reports.
 """
 
-from ldapslam.lab.ds389.configuration import Ds389Settings
 from ldapslam.lab.lab import Lab
 from ldapslam.lab.server import LabError, Server
 from ldapslam.lab.site import Choices
-from ldapslam.lab.slapd.slapd import SlapdSettings
 
-__all__ = ["Choices", "Ds389Settings", "Lab", "LabError", "Server", "SlapdSettings"]
+__all__ = ["Choices", "Lab", "LabError", "Server"]

@@ -8,9 +8,8 @@ exact, as the end of each connection is waited for.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import ldap
 
@@ -20,22 +19,6 @@ from ldapslam.lab.server import Server
 
 CONNECT_TIMEOUT_S = 5
 _ANSWER_TIMEOUT_S = 30
-
-
-class Connection(ControlConnection):
-    """A bound connection to one server; writes pass ldap.LDAPError on."""
-
-    def modify(self, dn: str, changes: Sequence[tuple[int, str, Any]]) -> None:
-        self.control["modify"] += 1
-        self.ldap.modify_s(dn, list(changes))
-
-    def add(self, dn: str, attributes: dict[str, list[bytes]]) -> None:
-        self.control["add"] += 1
-        self.ldap.add_s(dn, list(attributes.items()))
-
-    def delete(self, dn: str) -> None:
-        self.control["delete"] += 1
-        self.ldap.delete_s(dn)
 
 
 class Access:
@@ -52,7 +35,7 @@ class Access:
     @contextmanager
     def bound(
         self, server: Server, timeout_s: int = CONNECT_TIMEOUT_S
-    ) -> Iterator[Connection]:
+    ) -> Iterator[ControlConnection]:
         """A connection bound as the administrator; TargetUnreachable, BindRejected.
 
         Its operations have been counted by the server when this returns.
@@ -63,7 +46,7 @@ class Access:
         )
         # what reached no server is not counted
         attempt: Counter[str] = Counter()
-        with Connection.open(server.uri, settings, attempt) as connection:
+        with ControlConnection.open(server.uri, settings, attempt) as connection:
             connection.control = self._control.setdefault(server.name, Counter())
             connection.control.update(attempt)
             connection.ldap.set_option(ldap.OPT_TIMEOUT, _ANSWER_TIMEOUT_S)

@@ -16,7 +16,7 @@ import secrets
 import socket
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Literal, Self
@@ -29,7 +29,6 @@ from ldapslam.directory.replication_state import State, latest, state
 from ldapslam.lab import people
 from ldapslam.lab.access import Access
 from ldapslam.lab.certificates import Authority, KeyPair
-from ldapslam.lab.ds389.configuration import Ds389Settings
 from ldapslam.lab.ds389.ds389 import Ds389Servers
 from ldapslam.lab.keeper import Keeper
 from ldapslam.lab.ldif_lines import suffix_of
@@ -41,9 +40,8 @@ from ldapslam.lab.server import (
     check_folder,
     reserve_ports,
 )
-from ldapslam.lab.site import Choices, Site, Tree, last_lines
+from ldapslam.lab.site import SERVER_FILES, Choices, Site, Tree, last_lines
 from ldapslam.lab.slapd.openldap import OpenLdap
-from ldapslam.lab.slapd.slapd import SlapdSettings
 
 ServerKind = Literal["slapd", "389ds"]
 #: What a lab needs of a kind of server; `site` is set once there is a folder.
@@ -67,18 +65,15 @@ class Lab:
         ldif: Path | None = None,
         ldif_entries: int | None = None,
         choices: Choices | None = None,
-        settings: SlapdSettings | Ds389Settings | None = None,
-        server_settings: Mapping[str, SlapdSettings] | None = None,
         certificate_lifetime: timedelta = timedelta(days=30),
         base: Path | None = None,
     ) -> None:
         """Nothing is started yet.
 
         The tree has `entries` people, or is that of the file `ldif`, which is counted
-        unless `ldif_entries` says how many it has. `settings` are for
-        all servers, `server_settings` for single slapds by their name (`supplier`,
-        `replica1`…). A negative `certificate_lifetime` makes the servers' certificates
-        expired ones. The lab's folder is made below `base`.
+        unless `ldif_entries` says how many it has. A negative `certificate_lifetime`
+        makes the servers' certificates expired ones. The lab's folder is made below
+        `base`.
         """
         self.kind: ServerKind = server
         self.topology = Topology(suppliers, replicas, has_hub)
@@ -88,14 +83,9 @@ class Lab:
         self._given_ldif = ldif
         self._ldif_entries = ldif_entries
         choices = choices or Choices()
-        if server == "389ds":
-            if isinstance(settings, SlapdSettings) or server_settings:
-                raise LabError("SlapdSettings are for slapd, 389-DS has Ds389Settings")
-            self._product: Product = Ds389Servers(choices, settings)
-        elif isinstance(settings, Ds389Settings):
-            raise LabError("Ds389Settings are for 389-DS, slapd has SlapdSettings")
-        else:
-            self._product = OpenLdap(choices, settings, server_settings)
+        self._product: Product = (
+            Ds389Servers(choices) if server == "389ds" else OpenLdap(choices)
+        )
         self._cpus = choices.cpus
         self._certificate_lifetime = certificate_lifetime
         self._base = base
@@ -230,16 +220,6 @@ class Lab:
         """The administrator's password alone, without a newline; for its owner only."""
         return self.folder / "admin-password"
 
-    @property
-    def people_dn(self) -> str:
-        return people.PEOPLE_DN
-
-    def monitor_counts(self, server: Server) -> dict[str, int]:
-        """Operations since the server's start, by name, with replication's, without the
-        lab's own."""
-        self._started()
-        return self._product.counts(server)
-
     def search(
         self, server: Server, base_dn: str, scope: int, attributes: list[str]
     ) -> dict[str, dict[str, list[bytes]]]:
@@ -270,22 +250,6 @@ class Lab:
                         hint=f"{self._product.log(server)} may tell why",
                     )
                 time.sleep(_PROBE_INTERVAL_S)
-
-    def pause_replication(self, replica: Server) -> None:
-        """Stop the replication to a replica; no server restarts."""
-        self._product.pause(replica)
-
-    def resume_replication(self, replica: Server, through: str | None = None) -> None:
-        """Resume it; `through` (host:port) is a relay to the supplier (slapd) or the
-        replica (389-DS)."""
-        self._product.resume(replica, through)
-
-    def break_entry(
-        self, replica: Server, dn: str, attribute: str | None = None
-    ) -> None:
-        """Remove an entry on one replica, or change a value of `attribute`, unnoticed
-        by replication. A 389-DS restarts."""
-        self._product.break_entry(replica, dn, attribute)
 
     @property
     def _running(self) -> Keeper:
@@ -350,8 +314,6 @@ class Lab:
             servers=self._servers,
             providers=providers,
             key_pairs=key_pairs,
-            stop=self.stop,
-            start=self.start,
         )
         self._product.make_files()
 
@@ -377,8 +339,7 @@ class Lab:
         argv, log = self._product.command(server), self._product.log(server)
         for reserved in self._reserved_ports.pop(server.name, ()):
             reserved.close()
-        nofile = self._product.nofile(server)
-        server.pid = self._running.start(server.name, argv, log, nofile)
+        server.pid = self._running.start(server.name, argv, log, SERVER_FILES)
         # The new process counts from zero in its monitor.
         self._access.forget(server)
 

@@ -11,7 +11,7 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,12 +22,11 @@ from ldapslam.lab.keeper import Keeper
 from ldapslam.lab.options import Options
 from ldapslam.lab.server import LabError, Server
 
-#: Ends the value that `Lab.break_entry` gives one server.
-BROKEN_SUFFIX = b"0"
-
 # Entries are loaded faster than that on any machine.
 _LOADED_PER_S_MIN = 1_000
 _TOOL_TIMEOUT_S = 600.0
+#: Limit of a server's open files, and so of its connections.
+SERVER_FILES = 8_192
 # Measured: 1.4 KiB an entry with the indexes of a lab's slapd.
 _MAP_BYTES_MIN = 1 << 30
 _MAP_BYTES_PER_ENTRY = 16 << 10
@@ -59,6 +58,8 @@ class Choices:
     options: Options = ()
     #: CPUs that the servers run on; None: those of this process.
     cpus: frozenset[int] | None = None
+    #: False: only the administrator of a slapd may read the tree.
+    is_readable: bool = True
 
 
 @dataclass(frozen=True)
@@ -94,9 +95,6 @@ class Site:
     #: Server -> servers that it gets changes from.
     providers: Mapping[str, Sequence[Server]]
     key_pairs: Mapping[str, KeyPair]
-    #: Stop a server; start it again, wait until it answers.
-    stop: Callable[[Server], None]
-    start: Callable[[Server], None]
 
     @property
     def suppliers(self) -> list[Server]:
@@ -118,7 +116,9 @@ class Site:
         for name, argv in commands.items():
             log = by_name[name].folder / f"{tool}.log"
             program = f"{name} {tool}"
-            running.append((program, self.keeper.start(program, argv, log, 8_192), log))
+            running.append(
+                (program, self.keeper.start(program, argv, log, SERVER_FILES), log)
+            )
         deadline_s = time.monotonic() + timeout_s
         for program, pid, log in running:
             left_s = max(deadline_s - time.monotonic(), 0)

@@ -53,7 +53,6 @@ from ldapslam.lab.lab import Lab
 from ldapslam.lab.ldif_lines import check_suffix, suffix_of, write_plain
 from ldapslam.lab.server import is_plain
 from ldapslam.lab.site import Choices
-from ldapslam.lab.slapd.slapd import SlapdSettings
 
 #: Imports leave this part of a disk free: 1/20.
 _KEPT_FREE = 20
@@ -164,15 +163,11 @@ class BulkLoad(PythonJob):
             keeper = Keeper(place)
             stack.callback(keeper.close)
             ldif, entries = self._data(keeper.folder, real, client)
-            is_slapd = self.options["server"] == "slapd"
             lab = Lab(
                 server=self.options["server"],
                 ldif=ldif,
                 ldif_entries=entries,
                 choices=self._choices(real),
-                # other users of the host may have no right to read the entries; those
-                # of 389-DS only the administrator may read anyway
-                settings=SlapdSettings(readable=False) if is_slapd else None,
                 base=place,
             )
             stack.callback(lab.down)
@@ -258,6 +253,9 @@ class BulkLoad(PythonJob):
                 (name, real[value] if name.lower() in PATH_SETTINGS else value)
                 for name, value in self._pairs()
             ],
+            # other users of the host may have no right to read the entries; those of
+            # 389-DS only the administrator may read anyway
+            is_readable=False,
         )
 
     def _data(

@@ -48,19 +48,6 @@ _IMPORT_BYTES_MAX = 512 << 20
 
 
 @dataclass(frozen=True)
-class Ds389Settings:
-    """What may differ from one lab of 389-DS to the next."""
-
-    #: Limit of open files.
-    nofile: int = 8_192
-    #: False: commits of BDB do not wait for the disk. LMDB's always do.
-    durable: bool = True
-    #: Each line of the access log is written at once, to one file: the counts that only
-    #: the log has are right at any moment.
-    unbuffered_log: bool = False
-
-
-@dataclass(frozen=True)
 class Replica:
     """A server's part in replication."""
 
@@ -91,7 +78,6 @@ def make_folders(server: Server) -> Path:
 def dse_ldif(
     server: Server,
     template_folder: Path,
-    settings: Ds389Settings,
     chosen: Mapping[str, Sequence[tuple[str, str]]],
     *,
     backend: str,
@@ -110,9 +96,6 @@ def dse_ldif(
         # A bind is to write nothing.
         "nsslapd-enable-upgrade-hash": "off",
     }
-    if settings.unbuffered_log:
-        config["nsslapd-accesslog-logbuffering"] = "off"
-        config["nsslapd-accesslog-maxlogsize"] = "-1"
     # Sized for a small tree: by itself it takes gigabytes, and seconds to do so.
     database = {
         "nsslapd-cachememsize": str(128 << 20),
@@ -128,8 +111,6 @@ def dse_ldif(
     if backend == "bdb":
         # Which has these settings of its own, whatever stands above it.
         own = {**fixed_caches, "nsslapd-dbcachesize": str(64 << 20)}
-        if not settings.durable:
-            own["nsslapd-db-durable-transaction"] = "off"
     else:
         own = {"nsslapd-mdb-max-size": str(tree.map_bytes)}
     text = _extended(text, "cn=config", config, chosen.get("cn=config", ()))

@@ -9,13 +9,10 @@ incremental updates.
 
 from __future__ import annotations
 
-import base64
 import time
 from pathlib import Path
 
 from ldapslam.lab.ldif_lines import dn_of, records
-from ldapslam.lab.server import LabError
-from ldapslam.lab.site import BROKEN_SUFFIX
 
 RUV_ID = "ffffffff-ffffffff-ffffffff-ffffffff"
 
@@ -48,32 +45,6 @@ def write_replicated(source: Path, target: Path, supplier_uris: list[str]) -> No
                 if supplier_uris:
                     output.write(b"\n" + _ruv(dn_of(record), supplier_uris))
             output.write(b"\n")
-
-
-def write_broken(source: Path, target: Path, dn: str, attribute: str | None) -> None:
-    """Copy an LDIF without the entry `dn`, or with another value of its `attribute`."""
-    is_found = False
-    with target.open("wb", buffering=1 << 20) as output:
-        for record in records(source):
-            if dn_of(record).lower() == dn.lower():
-                is_found = True
-                record = [] if attribute is None else _broken(record, attribute)
-            output.write(b"".join(line + b"\n" for line in record) + b"\n")
-    if not is_found:
-        raise LabError(f"there is no entry {dn!r} on this server")
-
-
-def _broken(record: list[bytes], attribute: str) -> list[bytes]:
-    wanted = attribute.lower().encode()
-    for index, line in enumerate(record):
-        name, _, value = line.partition(b":")
-        # Options such as ;vucsn-… are the state of replication.
-        description, *state = name.lower().split(b";")
-        if description == wanted and b"deleted" not in state:
-            old = base64.b64decode(value[1:]) if value[:1] == b":" else value.strip()
-            new = base64.b64encode(old + BROKEN_SUFFIX)
-            return [*record[:index], name + b":: " + new, *record[index + 1 :]]
-    raise LabError(f"the entry {dn_of(record)!r} has no {attribute}")
 
 
 def _ruv(suffix: str, supplier_uris: list[str]) -> bytes:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A lab's 389-DS servers: files, loading, agreements, and what they say of themselves.
+"""A lab's 389-DS servers: files, loading, agreements.
 
 Suppliers, and the hub where there is one, have an agreement with each server that
 follows them. Agreements are made once all servers are up: one that finds no consumer
@@ -8,13 +8,10 @@ waits before it tries again.
 
 from __future__ import annotations
 
-import re
 import subprocess
-from collections import Counter
 from pathlib import Path
 from typing import ClassVar
 
-import ldap
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import (
@@ -25,7 +22,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from ldapslam.base.errors import ConfigError
 from ldapslam.dataset.offline import IsStopping, OfflineResult, ldif2db
-from ldapslam.directory.counts import ServerKind, read_counts
+from ldapslam.directory.counts import ServerKind
 from ldapslam.lab import options
 from ldapslam.lab.certificates import KeyPair
 from ldapslam.lab.ds389 import programs as ds389_programs
@@ -34,24 +31,17 @@ from ldapslam.lab.ds389.configuration import (
     LDBM,
     MANAGER_DN,
     READ_ONLY_ID,
-    Ds389Settings,
     Replica,
     config_folder,
     dse_ldif,
     make_folders,
     replica_dn,
 )
-from ldapslam.lab.ds389.data import write_broken, write_replicated
+from ldapslam.lab.ds389.data import write_replicated
 from ldapslam.lab.server import LabError, Server
 from ldapslam.lab.site import Choices, Site
 
 _TOOL_TIMEOUT_S = 60.0
-
-
-# Kinds without a counter of their own, in the access log. Binds have some, but an
-# anonymous one counts in two of them.
-_LOGGED = {"BIND": "bind", "UNBIND": "unbind", "ABANDON": "abandon", "EXT": "extended"}
-_LOG_LINE = re.compile(r" op=\d+ (BIND|UNBIND|ABANDON|EXT)\b")
 
 
 class Ds389Servers:
@@ -64,7 +54,7 @@ class Ds389Servers:
     backend = ""
     site: Site
 
-    def __init__(self, choices: Choices, settings: Ds389Settings | None = None) -> None:
+    def __init__(self, choices: Choices) -> None:
         if choices.has_delta:
             raise ConfigError(
                 "--delta: 389-DS has no delta-syncrepl, it replicates changes anyway",
@@ -76,7 +66,6 @@ class Ds389Servers:
                 hint="leave it out for the server's usual one",
             )
         self._choices = choices
-        self._settings = settings or Ds389Settings()
         self._chosen = options.placed(choices.options, options.DS389, self.label)
 
     def find(self) -> None:
@@ -106,7 +95,6 @@ class Ds389Servers:
                 dse_ldif(
                     server,
                     self.programs.template_folder,
-                    self._settings,
                     self._chosen,
                     backend=self.backend,
                     tree=self.site.tree,
@@ -144,9 +132,6 @@ class Ds389Servers:
     def log(self, server: Server) -> Path:
         return server.folder / "ns-slapd.log"
 
-    def nofile(self, server: Server) -> int:
-        return self._settings.nofile
-
     def connect(self) -> None:
         for provider in self.site.servers:
             consumers = self.site.consumers(provider)
@@ -155,56 +140,9 @@ class Ds389Servers:
             with self.site.access.bound(provider) as connection:
                 for consumer in consumers:
                     dn = self._agreement_dn(consumer)
-                    connection.add(dn, self._agreement(consumer))
-
-    def counts(self, server: Server) -> dict[str, int]:
-        """The monitor's counts; those of the access log for kinds without a counter
-        (the monitor's total sometimes counts the end of a TLS connection too).
-        Suppliers' operations are in the counts of their consumers."""
-        if not self._settings.unbuffered_log:
-            raise LabError(
-                "389-DS counts binds and extended operations in its access log alone, "
-                "and buffers it",
-                hint="Ds389Settings(unbuffered_log=True)",
-            )
-        with self.site.access.bound(server) as connection:
-            counts = dict(read_counts(connection, self.kind).operations)
-            logged = _logged(server.folder / "log" / "access")
-            own = connection.control.copy()
-        counts |= {kind: logged[kind] for kind in _LOGGED.values()}
-        return {kind: (count or 0) - own[kind] for kind, count in counts.items()}
-
-    def pause(self, replica: Server) -> None:
-        dn = self._agreement_dn(replica)
-        for provider in self.site.providers[replica.name]:
-            with self.site.access.bound(provider) as connection:
-                off = (ldap.MOD_REPLACE, "nsds5ReplicaEnabled", [b"off"])
-                connection.modify(dn, [off])
-
-    def resume(self, replica: Server, through: str | None) -> None:
-        """By a new agreement: one whose address is changed finds no server."""
-        dn = self._agreement_dn(replica)
-        for provider in self.site.providers[replica.name]:
-            with self.site.access.bound(provider) as connection:
-                connection.delete(dn)
-                connection.add(dn, self._agreement(replica, through))
-
-    def break_entry(self, replica: Server, dn: str, attribute: str | None) -> None:
-        """389-DS takes writes here from its suppliers only, so the entry is changed in
-        an LDIF; the server restarts with its position unchanged."""
-        whole = replica.folder / "ldif" / "whole.ldif"
-        broken = replica.folder / "ldif" / "broken.ldif"
-        export = [*self._ns_slapd(replica, "db2ldif"), "-n", BACKEND_NAME]
-        self.site.stop(replica)
-        try:
-            # With the state of replication.
-            self.site.finish(
-                "db2ldif", {replica.name: [*export, "-r", "-a", str(whole)]}
-            )
-            write_broken(whole, broken, dn, attribute)
-            self.site.finish("ldif2db", {replica.name: self._import(replica, broken)})
-        finally:
-            self.site.start(replica)
+                    connection.control["add"] += 1
+                    entry = self._agreement(consumer)
+                    connection.ldap.add_s(dn, list(entry.items()))
 
     # -- replication -------------------------------------------------------------------
 
@@ -221,14 +159,11 @@ class Ds389Servers:
     def _agreement_dn(self, consumer: Server) -> str:
         return f"cn=to {consumer.name},{replica_dn(self.site.tree.suffix)}"
 
-    def _agreement(
-        self, consumer: Server, through: str | None = None
-    ) -> dict[str, list[bytes]]:
-        host, _, port = (through or f"127.0.0.1:{consumer.port}").rpartition(":")
+    def _agreement(self, consumer: Server) -> dict[str, list[bytes]]:
         values = {
             "cn": f"to {consumer.name}",
-            "nsDS5ReplicaHost": host,
-            "nsDS5ReplicaPort": port,
+            "nsDS5ReplicaHost": "127.0.0.1",
+            "nsDS5ReplicaPort": str(consumer.port),
             "nsDS5ReplicaTransportInfo": "TLS" if self._choices.has_tls else "LDAP",
             "nsDS5ReplicaBindMethod": "SIMPLE",
             "nsDS5ReplicaBindDN": MANAGER_DN,
@@ -272,15 +207,6 @@ def _run(program: str, *arguments: str) -> None:
     except subprocess.CalledProcessError as error:
         said = error.stderr.decode(errors="replace").strip()
         raise LabError(f"{program} ended with {error.returncode}: {said}") from error
-
-
-def _logged(access_log: Path) -> Counter[str]:
-    counts: Counter[str] = Counter()
-    with access_log.open(errors="replace") as log:
-        for line in log:
-            if (match := _LOG_LINE.search(line)) is not None:
-                counts[_LOGGED[match[1]]] += 1
-    return counts
 
 
 def _pkcs12(pair: KeyPair) -> bytes:

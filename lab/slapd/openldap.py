@@ -1,32 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A lab's slapds: slapd.conf, loading, syncrepl, and what they say of themselves.
+"""A lab's slapds: slapd.conf, loading, syncrepl, and what they count.
 
 Two suppliers replicate each other (multi-provider); replicas follow by syncrepl
 (refreshAndPersist), over the supplier's access log with `has_delta`. All run syncprov:
-replicas tell clients of changes too. Replication is paused in cn=config, without a
-restart.
+replicas tell clients of changes too.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar, Final
-
-import ldap
 
 from ldapslam.base.errors import ConfigError
 from ldapslam.dataset.offline import IsStopping, OfflineResult, slapadd
 from ldapslam.directory.counts import ServerKind, read_counts
 from ldapslam.lab import options
-from ldapslam.lab.access import Connection
 from ldapslam.lab.ldif_lines import write_plain
 from ldapslam.lab.server import LabError, Server
-from ldapslam.lab.site import BROKEN_SUFFIX, Choices, Site
+from ldapslam.lab.site import Choices, Site
 from ldapslam.lab.slapd import slapd
-from ldapslam.lab.slapd.slapd import SlapdSettings
 
 _SCHEMAS = ("core", "cosine", "nis", "inetorgperson")
 _LOG_SUFFIX: Final = "cn=accesslog"
@@ -48,33 +42,20 @@ class OpenLdap:
     backend = "mdb"
     site: Site
 
-    def __init__(
-        self,
-        choices: Choices,
-        settings: SlapdSettings | None = None,
-        server_settings: Mapping[str, SlapdSettings] | None = None,
-    ) -> None:
+    def __init__(self, choices: Choices) -> None:
         if choices.backend not in (None, "mdb"):
             raise ConfigError(
                 f"--backend {choices.backend}: slapd has mdb alone since OpenLDAP 2.5",
                 hint="leave it out, or take --server 389ds",
             )
         self._choices = choices
-        self._settings = settings or SlapdSettings()
-        self._server_settings = dict(server_settings or {})
         self._chosen = options.placed(choices.options, options.SLAPD, self.label)
-        # host:port that a server follows its provider through.
-        self._relays: dict[str, str | None] = {}
 
     def find(self) -> None:
         self.programs = slapd.find_programs(self._choices.binary)
         self.programs.modules(["mdb", *self._overlays()])
 
     def make_files(self) -> None:
-        names = [server.name for server in self.site.servers]
-        unknown = sorted(set(self._server_settings) - set(names))
-        if unknown:
-            raise LabError(f"server_settings for {unknown}, the servers are {names}")
         self._program = slapd.unconfined(self.programs, self.site.folder)
         for server in self.site.servers:
             (server.folder / "db").mkdir()
@@ -117,18 +98,14 @@ class OpenLdap:
 
     def command(self, server: Server) -> list[str]:
         uris = f"{server.uri}/ {server.ldaps_uri}/ {server.ldapi_uri}/"
-        debug = self._settings_of(server).debug
         # loglevel alone is of syslog
         level = dict(self._chosen.get("global", [])).get("loglevel", "0")
-        if level != "0":
-            debug = ",".join(level.split())
+        # `none`: messages of any level, which tell why it ends
+        debug = "none" if level == "0" else ",".join(level.split())
         return [str(self._program), "-f", str(_conf(server)), "-h", uris, "-d", debug]
 
     def log(self, server: Server) -> Path:
         return server.folder / "slapd.log"
-
-    def nofile(self, server: Server) -> int:
-        return self._settings_of(server).nofile
 
     def connect(self) -> None:
         """Wait for a search of each consumer: one that was up before its provider tries
@@ -154,78 +131,15 @@ class OpenLdap:
             own = connection.control.copy()
         return {kind: (count or 0) - own[kind] for kind, count in counts.items()}
 
-    def resume(self, replica: Server, through: str | None) -> None:
-        self._relays[replica.name] = through
-        self._follow(replica)
-
-    def break_entry(self, replica: Server, dn: str, attribute: str | None) -> None:
-        """A server that does not follow takes writes; without CSNs, nobody notices
-        them."""
-        has_followed = self.pause(replica)
-        try:
-            with (
-                self.site.access.bound(replica) as connection,
-                self._without_csns(connection),
-            ):
-                if attribute is None:
-                    connection.delete(dn)
-                else:
-                    _break_value(connection, dn, attribute)
-        finally:
-            if has_followed:
-                self._follow(replica)
-
-    def pause(self, replica: Server) -> bool:
-        """Have it follow nobody; whether it has followed until now."""
-        with self.site.access.bound(replica) as connection:
-            dn = self._database(connection)
-            try:
-                connection.modify(dn, [(ldap.MOD_DELETE, "olcSyncrepl", None)])
-            except ldap.NO_SUCH_ATTRIBUTE:
-                return False
-        return True
-
-    @contextmanager
-    def _without_csns(self, connection: Connection) -> Iterator[None]:
-        """Within, entries keep their CSNs, and syncprov, which looks for the last of
-        them when it starts, counts no deletes."""
-        database = self._database(connection)
-        [(overlay, _)] = connection.search(
-            database, ldap.SCOPE_ONELEVEL, ["1.1"], "(olcOverlay=syncprov)"
-        )
-
-        switches = [
-            (overlay, "olcDisabled", b"TRUE"),
-            (database, "olcLastMod", b"FALSE"),
-        ]
-        for dn, name, value in switches:
-            connection.modify(dn, [(ldap.MOD_REPLACE, name, [value])])
-        try:
-            yield
-        finally:
-            # syncprov wants lastmod
-            for dn, name, value in reversed(switches):
-                usual = b"FALSE" if value == b"TRUE" else b"TRUE"
-                connection.modify(dn, [(ldap.MOD_REPLACE, name, [usual])])
-
-    def _follow(self, replica: Server) -> None:
-        through = self._relays.get(replica.name)
-        values = [line.encode() for line in self._syncrepl(replica, through)]
-        with self.site.access.bound(replica) as connection:
-            dn = self._database(connection)
-            connection.modify(dn, [(ldap.MOD_REPLACE, "olcSyncrepl", values)])
-
     # -- slapd.conf --------------------------------------------------------------------
 
     def configuration(self, server: Server) -> str:
         """slapd.conf of one server."""
-        site, settings = self.site, self._settings_of(server)
+        site = self.site
         keys = site.key_pairs[server.name]
         suppliers = site.suppliers
         # slapadd: more than one indexer thread makes it no faster
         global_part = {"loglevel": "0", "tool-threads": "2"}
-        if settings.threads is not None:
-            global_part["threads"] = str(settings.threads)
         if len(suppliers) > 1 and server in suppliers:
             global_part["serverID"] = str(suppliers.index(server) + 1)
         lines = [
@@ -239,7 +153,6 @@ class OpenLdap:
             f"TLSCACertificateFile {site.ca_file}",
             f"TLSCertificateFile {keys.certificate_file}",
             f"TLSCertificateKeyFile {keys.key_file}",
-            *settings.global_lines,
             "",
             "database config",
             f'rootdn "{site.admin_dn}"',
@@ -249,12 +162,11 @@ class OpenLdap:
             f"rootpw {site.password}",
             *self._index(),
             "access to attrs=userPassword by anonymous auth by self write by * none",
-            f"access to * by * {'read' if settings.readable else 'none'}",
-            *(f"syncrepl {line}" for line in self._syncrepl(server, None)),
+            f"access to * by * {'read' if self._choices.is_readable else 'none'}",
+            *(f"syncrepl {line}" for line in self._syncrepl(server)),
             *self._reference(server),
             "overlay syncprov",
             *(self._provider_lines(server) if self._is_provider(server) else []),
-            *settings.database_lines,
             "",
             "database monitor",
             f'access to * by dn.exact="{site.admin_dn}" read by * none',
@@ -282,8 +194,6 @@ class OpenLdap:
 
     def _database_head(self, server: Server, suffix: str, folder: str) -> list[str]:
         usual = {"maxsize": str(self.site.tree.map_bytes)}
-        if not self._settings_of(server).durable:
-            usual["dbnosync"] = ""
         return [
             "database mdb",
             f'suffix "{suffix}"',
@@ -310,14 +220,14 @@ class OpenLdap:
             lines += ["logsuccess TRUE", "logpurge 1+00:00 01:00"]
         return lines
 
-    def _syncrepl(self, server: Server, through: str | None) -> list[str]:
+    def _syncrepl(self, server: Server) -> list[str]:
         """The values of `syncrepl`, one for each provider."""
         site = self.site
         lines = []
         for number, provider in enumerate(site.providers[server.name], 1):
-            uri = provider.uri if through is None else f"ldap://{through}"
             line = (
-                f'rid={number:03} provider={uri} searchbase="{site.tree.suffix}"'
+                f"rid={number:03} provider={provider.uri}"
+                f' searchbase="{site.tree.suffix}"'
                 " type=refreshAndPersist schemachecking=off"
                 f' bindmethod=simple binddn="{site.admin_dn}"'
                 f' credentials={site.password} retry="1 +" keepalive=60:3:10'
@@ -347,9 +257,6 @@ class OpenLdap:
     def _has_log(self, server: Server) -> bool:
         return self._choices.has_delta and self._is_provider(server)
 
-    def _settings_of(self, server: Server) -> SlapdSettings:
-        return self._server_settings.get(server.name, self._settings)
-
     # -- inside ------------------------------------------------------------------------
 
     def _tool(self, server: Server, name: str) -> list[str]:
@@ -359,25 +266,6 @@ class OpenLdap:
     def _add(self, server: Server, ldif: Path) -> list[str]:
         """slapadd, quick: no checks, no transactions; the database is new."""
         return [*self._tool(server, "-Tadd"), "-q", "-l", str(ldif)]
-
-    def _database(self, connection: Connection) -> str:
-        """The DN of the tree's database in cn=config."""
-        [(dn, _)] = connection.search(
-            "cn=config",
-            ldap.SCOPE_ONELEVEL,
-            ["1.1"],
-            f"(&(objectClass=olcMdbConfig)(olcSuffix={self.site.tree.suffix}))",
-        )
-        return dn
-
-
-def _break_value(connection: Connection, dn: str, attribute: str) -> None:
-    entry = connection.read(dn, [attribute])
-    if not entry:
-        raise LabError(f"the entry {dn!r} has no {attribute}, or is not there")
-    first, *others = next(iter(entry.values()))
-    new = [first + BROKEN_SUFFIX, *others]
-    connection.modify(dn, [(ldap.MOD_REPLACE, attribute, new)])
 
 
 def _conf(server: Server) -> Path:

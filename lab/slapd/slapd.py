@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""slapd's programs on this machine, or those of a build under test, and settings.
+"""slapd's programs on this machine, or those of a build under test.
 
 Nothing here starts a server or waits for one; only `slapd -VVV` is asked what is built
 in. openldap.py does the rest.
@@ -47,27 +47,6 @@ _BUILT_MODULE_FOLDERS = (
 
 # Ubuntu confines /usr/sbin/slapd, by its path, to the system's own directories.
 _APPARMOR_PROFILE = Path("/etc/apparmor.d/usr.sbin.slapd")
-
-
-@dataclass(frozen=True)
-class SlapdSettings:
-    """What may differ from one slapd of a lab to the next."""
-
-    #: slapd's worker threads (`threads`, olcThreads); None is slapd's own default.
-    threads: int | None = None
-    #: Limit of open files; slapd takes no more connections than that.
-    nofile: int = 8_192
-    #: False: `dbnosync`, commits do not wait for the disk.
-    durable: bool = True
-    #: What slapd.log has (slapd -d): `none` is slapd's name for the messages that are
-    #: written at any level, which tell why it ends; `stats` has every operation.
-    debug: str = "none"
-    #: False: only the administrator may read the tree.
-    readable: bool = True
-    #: Lines of slapd.conf for the global part.
-    global_lines: Sequence[str] = ()
-    #: Lines of slapd.conf for the end of the mdb database's part, overlays included.
-    database_lines: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ldapslam.lab import Lab
 from support.engine import (
     SERVICE_TIME,
     S,
@@ -30,6 +29,7 @@ from support.engine import (
     stream,
     uniform,
 )
+from support.lab import Lab
 from support.rivals import crowded
 from support.slapd import LAB_ENTRIES
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ldapslam.lab import Lab, SlapdSettings
 from support.command_line import ldapslam
+from support.lab import FAST, Lab
 from support.relay import Relay
 
 pytestmark = pytest.mark.accuracy
@@ -31,8 +31,7 @@ streams:
 
 @pytest.fixture(scope="module")
 def lab(slapd_installed: None) -> Iterator[Lab]:
-    settings = SlapdSettings(durable=False)
-    with Lab(replicas=1, entries=100, settings=settings) as lab:
+    with Lab(replicas=1, entries=100, choices=FAST) as lab:
         yield lab
 
 

@@ -12,13 +12,13 @@ import time
 
 import pytest
 
-from ldapslam.lab import Lab
 from ldapslam.reports.model import Summary
 from ldapslam.reports.summarise import summarise
 from support.books import Books, check_books, missing
 from support.chaos_fleet import ChaosFleet
 from support.fleet import FINAL, job_text
 from support.intervals import stored_intervals
+from support.lab import Lab
 
 pytestmark = [pytest.mark.long, pytest.mark.chaos]
 

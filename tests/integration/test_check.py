@@ -10,8 +10,8 @@ from pathlib import Path
 import ldap
 
 from ldapslam.base.errors import ExitCode
-from ldapslam.lab import Lab
 from support.command_line import ldapslam
+from support.lab import Lab
 from support.replication import silent, supplier_of
 
 SUFFIX = "dc=example,dc=com"

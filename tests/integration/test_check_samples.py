@@ -12,8 +12,8 @@ import ldap
 import pytest
 
 from ldapslam.base.errors import ExitCode
-from ldapslam.lab import Lab
 from support.command_line import ldapslam
+from support.lab import Lab
 from support.labs import TRIO_ENTRIES
 from support.replication import supplier_of
 

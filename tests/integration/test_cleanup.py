@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ldapslam.lab import Lab
 from support.command_line import TIMEOUT_S, Running, ldapslam
+from support.lab import Lab
 from support.tree import tree
 
 JOB = """\

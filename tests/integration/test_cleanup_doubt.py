@@ -20,8 +20,8 @@ from ldapslam.agent.ledgers.cleanup import (
     clean_up_aside,
 )
 from ldapslam.agent.ledgers.folder import LedgerFile, State, locked
-from ldapslam.lab import Lab
 from support.ds389 import Ds389
+from support.lab import Lab
 from support.ledger import ledger_bytes, write_clean_up_plan
 from support.tree import tree
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from ldapslam.lab import Lab
 from ldapslam.transport.pki.authority import Authority
 from ldapslam.transport.pki.certificate import Role
 from support.command_line import Running, ldapslam
+from support.lab import Lab
 
 JOB = """\
 job: fleet

@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from ldapslam.base.errors import ExitCode
-from ldapslam.lab import Lab
 from ldapslam.lab.certificates import Authority
 from support.command_line import Running, ldapslam
 from support.fake_ldap import FakeLdap, answer
+from support.lab import Lab
 
 REPORTS = {
     "report.html",

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ldapslam.lab import Lab
 from support.command_line import ldapslam
+from support.lab import Lab
 
 #: Nobody may read cn=config or cn=Monitor anonymously, so its counts are not known.
 WATCHED = """\

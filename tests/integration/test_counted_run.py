@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from ldapslam.lab import Lab
 from support.command_line import ldapslam
+from support.lab import Lab
 
 LOGINS, PAGED_SEARCHES, CHANGES = 1_000, 20, 600
 PAGE, PEOPLE = 100, 1_000

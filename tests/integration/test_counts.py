@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from ldapslam.lab import Lab
 from support.command_line import Running, ldapslam
+from support.lab import Lab
 
 ENTRIES = 100_000
 CLIENTS = 16

@@ -18,9 +18,9 @@ import pytest
 from ldapslam.cli.main import run
 from ldapslam.dataset.generate import Generation, example_templates, generate
 from ldapslam.dataset.offline import ldif2db
-from ldapslam.lab import Lab
 from support.command_line import COMMAND, Running, environment, ldapslam
 from support.generated import parse_ldif
+from support.lab import Lab
 
 SBIN = "/usr/sbin:/usr/libexec"
 SUFFIX = "dc=example,dc=com"

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from ldapslam.lab import Lab, SlapdSettings
 from ldapslam.lab.people import SUFFIX
-from support.ds389 import DS389_SETTINGS
+from support.lab import FAST, Lab
 from support.population import data_json, population
 
 PEOPLE = 200
@@ -24,13 +23,13 @@ SUFFIX_ENTRY = f"dn: {SUFFIX}\nobjectClass: domain\ndc: example\n\n"
 
 @pytest.fixture(scope="module")
 def slapd(slapd_installed: None) -> Iterator[Lab]:
-    with Lab(entries=10, settings=SlapdSettings(durable=False)) as lab:
+    with Lab(entries=10, choices=FAST) as lab:
         yield lab
 
 
 @pytest.fixture(scope="module")
 def ds389(ds389_installed: None) -> Iterator[Lab]:
-    with Lab(server="389ds", entries=10, settings=DS389_SETTINGS) as lab:
+    with Lab(server="389ds", entries=10) as lab:
         yield lab
 
 

@@ -18,10 +18,11 @@ import pytest
 from ldapslam.agent.monitoring import reading
 from ldapslam.agent.monitoring.reading import Monitor
 from ldapslam.base.errors import BindRejected, TargetError
-from ldapslam.lab import Lab, SlapdSettings
+from ldapslam.lab import Choices
 from ldapslam.reports.collect.telemetry import restarted_at
 from ldapslam.results.records import STARTED
 from support.ds389 import Ds389
+from support.lab import LOGGED, Lab
 from support.monitored import monitors, opened, sampled, target
 
 _SEARCHES, _COMPARES, _FAILED_BINDS = 50, 7, 3
@@ -180,8 +181,7 @@ def test_monitor_may_bind_as_another(lab: Lab, tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def own_lab(slapd_installed: None) -> Iterator[Lab]:
     """One slapd, to be restarted; its log has every operation."""
-    settings = SlapdSettings(debug="stats")
-    with Lab(entries=100, settings=settings) as lab:
+    with Lab(entries=100, choices=LOGGED) as lab:
         yield lab
 
 
@@ -218,8 +218,8 @@ def _never(connection: Any) -> bool:
 def test_what_an_idle_time_out_keeps_from_slapd_is_not_in_the_tally(
     slapd_installed: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = SlapdSettings(debug="stats", global_lines=["idletimeout 1"])
-    with Lab(entries=1, settings=settings) as lab:
+    choices = Choices(options=[("loglevel", "stats"), ("idletimeout", "1")])
+    with Lab(entries=1, choices=choices) as lab:
         server, control = lab.supplier, Counter[str]()
         log = server.folder / "slapd.log"
 

@@ -7,8 +7,8 @@ import psutil
 import pytest
 
 from ldapslam.cli.client import job_request
-from ldapslam.lab import Lab
 from support.fleet import FINAL, FleetOfProcesses, job_text
+from support.lab import Lab
 
 MIB = 1 << 20
 FEW, MANY = 1_000, 1_000_000

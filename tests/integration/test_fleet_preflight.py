@@ -27,8 +27,8 @@ from ldapslam.jobs.connection_settings import (
     ConnectionSettings,
     TlsSettings,
 )
-from ldapslam.lab import Lab
 from ldapslam.lab.certificates import Authority
+from support.lab import Lab
 
 S = 1_000_000_000
 

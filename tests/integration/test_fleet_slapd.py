@@ -10,11 +10,11 @@ import pytest
 
 from ldapslam.base.errors import BindRejected, ExitCode, TlsHandshakeFailed
 from ldapslam.cli.client import job_request
-from ldapslam.lab import Lab
 from ldapslam.lab.certificates import Authority
 from ldapslam.transport.messages import error_of
 from support.fleet import FINAL, FleetOfProcesses, job_text
 from support.intervals import stored_intervals
+from support.lab import Lab
 
 
 def test_agents_count_what_the_server_counts(fleet: FleetOfProcesses, lab: Lab) -> None:

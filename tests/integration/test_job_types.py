@@ -8,8 +8,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from ldapslam.lab import Lab
 from support.command_line import ldapslam
+from support.lab import Lab
 
 JOB = """\
 job: types

@@ -16,9 +16,10 @@ from typing import Any
 import ldap
 import pytest
 
-from ldapslam.lab import Lab, LabError, Server, SlapdSettings
+from ldapslam.lab import LabError, Server
 from ldapslam.lab.people import PERSON_PASSWORD, STRUCTURE_ENTRIES
-from ldapslam.lab.site import Choices
+from ldapslam.lab.site import SERVER_FILES, Choices
+from support.lab import FAST, Lab
 
 pytestmark = pytest.mark.usefixtures("slapd_installed")
 
@@ -110,8 +111,7 @@ def test_a_lab_is_up_when_every_consumer_is_connected() -> None:
 
 
 def test_a_replica_that_was_down_catches_up_when_it_comes_back() -> None:
-    settings = {"replica1": SlapdSettings(threads=2, nofile=512, durable=False)}
-    with Lab(replicas=1, entries=10, server_settings=settings) as lab:
+    with Lab(replicas=1, entries=10, choices=FAST) as lab:
         [replica] = lab.replicas
         lab.stop(replica)
         connection = connect(lab.supplier.uri, lab.ca_file)
@@ -126,7 +126,7 @@ def test_a_replica_that_was_down_catches_up_when_it_comes_back() -> None:
         [open_files] = [
             x for x in limits.splitlines() if x.startswith("Max open files")
         ]
-        assert open_files.split()[3] == "512"
+        assert open_files.split()[3] == str(SERVER_FILES)
 
 
 def test_an_expired_certificate_is_refused_by_a_client_that_verifies() -> None:
@@ -144,8 +144,7 @@ def test_the_loglevel_that_is_set_is_that_of_the_servers_log() -> None:
 
 
 def test_a_line_that_slapd_does_not_know_is_reported_with_slapds_words() -> None:
-    settings = SlapdSettings(global_lines=["no-such-directive on"])
-    lab = Lab(entries=1, settings=settings)
+    lab = Lab(entries=1, global_lines=["no-such-directive on"])
     with pytest.raises(LabError, match="no-such-directive") as caught:
         lab.up()
     assert str(caught.value.hint).startswith(

@@ -7,14 +7,16 @@ import gzip
 import os
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import ldap
 import pytest
 
-from ldapslam.lab import Choices, Ds389Settings, Lab, LabError, Server, SlapdSettings
+from ldapslam.lab import Choices, LabError, Server
 from ldapslam.lab.people import STRUCTURE_ENTRIES, SUFFIX
+from support.lab import FAST, Lab
 from support.relay import Relay
 
 _TIMEOUT_S = 60.0
@@ -185,11 +187,11 @@ def test_what_is_not_there_cannot_be_broken(slapd_trio: Lab) -> None:
 
 
 def topology(server: str, **arguments: Any) -> Lab:
-    if server == "slapd":
-        settings = SlapdSettings(durable=False)
-        return Lab(entries=20, settings=settings, **arguments)
-    settings_389 = Ds389Settings(durable=False, unbuffered_log=True)
-    return Lab(server="389ds", entries=20, settings=settings_389, **arguments)
+    if server == "ds389":
+        return Lab(server="389ds", entries=20, **arguments)
+    choices = arguments.pop("choices", Choices())
+    choices = replace(choices, options=[*choices.options, *FAST.options])
+    return Lab(entries=20, choices=choices, **arguments)
 
 
 @pytest.fixture
@@ -261,7 +263,7 @@ def test_each_supplier_writes_and_all_servers_follow(some_lab: Lab) -> None:
         pytest.param(
             (
                 "slapd",
-                {"choices": Choices(options=[("threads", "4"), ("dbnosync", "on")])},
+                {"choices": Choices(options=[("threads", "4")])},
             ),
             "cn=config",
             "olcThreads",

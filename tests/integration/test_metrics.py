@@ -14,10 +14,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from ldapslam.lab import Lab
 from support.command_line import Running, ldapslam
 from support.dashboard import asked
 from support.fleet import FleetOfProcesses, job_text
+from support.lab import Lab
 
 JOB = """\
 job: shown

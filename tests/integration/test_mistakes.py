@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from ldapslam.cli import main
-from ldapslam.lab import Lab
 from support.fake_ldap import FakeLdap, answer
+from support.lab import Lab
 
 JOB = """\
 job: lookups

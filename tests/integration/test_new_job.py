@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from ldapslam.base.errors import ExitCode
-from ldapslam.lab import Lab
 from support.command_line import ldapslam
 from support.fake_ldap import (
     SEARCH_ENTRY,
@@ -21,6 +20,7 @@ from support.fake_ldap import (
     result,
     tlv,
 )
+from support.lab import Lab
 
 
 @pytest.mark.parametrize("is_bound", [False, True])

@@ -10,10 +10,9 @@ from typing import Any
 import ldap
 import pytest
 
-from ldapslam.lab import Lab
 from ldapslam.lab.people import PEOPLE_DN, PERSON_PASSWORD, SUFFIX
-from ldapslam.lab.slapd.slapd import SlapdSettings
 from support.ds389 import Ds389
+from support.lab import FAST, Lab
 from support.operations import run_operations
 
 ENTRIES = 100
@@ -35,12 +34,12 @@ _OVERLAYS = (
 
 @pytest.fixture(scope="module")
 def lab(slapd_installed: None) -> Iterator[Lab]:
-    settings = SlapdSettings(
-        durable=False,
+    with Lab(
+        entries=ENTRIES,
+        choices=FAST,
         global_lines=_MODULES,
         database_lines=_OVERLAYS,
-    )
-    with Lab(entries=ENTRIES, settings=settings) as lab:
+    ) as lab:
         yield lab
 
 

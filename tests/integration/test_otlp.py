@@ -18,9 +18,9 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 from opentelemetry.proto.metrics.v1 import metrics_pb2
 
-from ldapslam.lab import Lab
 from ldapslam.results.records import unix_ns
 from support.command_line import ldapslam
+from support.lab import Lab
 from support.receivers import Request, Silence, Webhook
 
 JOB = """\

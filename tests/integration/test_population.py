@@ -6,8 +6,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from ldapslam.lab import Lab
 from support.command_line import ldapslam
+from support.lab import Lab
 
 JOB = """\
 job: lookups

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from ldapslam.lab import Lab
 from support.command_line import Running, ldapslam
+from support.lab import Lab
 
 #: What the directory and the books both count.
 BOOKED = ("bind", "unbind", "search", "compare")

@@ -21,10 +21,9 @@ from ldapslam.base.errors import ExitCode
 from ldapslam.jobs.load import load_job
 from ldapslam.jobs.replay.log import Log
 from ldapslam.jobs.replay.read import read_logs
-from ldapslam.lab import Lab
-from ldapslam.lab.slapd.slapd import SlapdSettings
 from support.command_line import ldapslam
 from support.ds389 import Ds389
+from support.lab import LOGGED, Lab
 
 PEOPLE = "ou=people,dc=example,dc=com"
 SECONDS = 4
@@ -32,7 +31,7 @@ SECONDS = 4
 
 @pytest.fixture(scope="module")
 def logging_lab(slapd_installed: None) -> Iterator[Lab]:
-    with Lab(entries=1_000, settings=SlapdSettings(debug="stats")) as lab:
+    with Lab(entries=1_000, choices=LOGGED) as lab:
         yield lab
 
 

@@ -14,8 +14,8 @@ from ldapslam.base.errors import TargetError
 from ldapslam.directory.replication import verify_replication
 from ldapslam.jobs.connection_settings import BindSettings
 from ldapslam.jobs.fields.monitors import ReplicationCheck
-from ldapslam.lab import Lab, SlapdSettings
 from ldapslam.lab.site import Choices
+from support.lab import FAST, Lab
 from support.replication import access_of, mend_entry, servers_of, supplier_of
 
 ENTRIES = 1_002
@@ -140,8 +140,7 @@ def test_a_log_of_changes_is_no_tree_to_compare(
         suppliers=suppliers,
         replicas=2 - suppliers,
         entries=10,
-        settings=SlapdSettings(durable=False),
-        choices=Choices(has_delta=True),
+        choices=Choices(has_delta=True, options=FAST.options),
     ) as lab:
         write(lab, 3, "by way of the log")
         found = verified(lab, check())
@@ -195,8 +194,7 @@ def test_a_user_who_sees_no_attributes_cannot_compare_entries(
     slapd_installed: None,
 ) -> None:
     """Entries without attributes would all be equal."""
-    settings = SlapdSettings(durable=False)
-    with Lab(replicas=1, entries=10, settings=settings) as lab:
+    with Lab(replicas=1, entries=10, choices=FAST) as lab:
         hide_attributes(lab)
         anonymous = replace(access_of(lab), bind=BindSettings())
         servers = [replace(one, access=anonymous) for one in servers_of(lab)]

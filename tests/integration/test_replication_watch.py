@@ -17,7 +17,6 @@ from ldapslam.agent.python_jobs.job import Observation
 from ldapslam.agent.replication.watch import Watch
 from ldapslam.base.errors import TargetError
 from ldapslam.jobs.connection_settings import ConnectionSettings
-from ldapslam.lab import Lab, SlapdSettings
 from support.fake_ldap import (
     INTERMEDIATE,
     SEARCH_ENTRY,
@@ -29,6 +28,7 @@ from support.fake_ldap import (
     result,
     tlv,
 )
+from support.lab import FAST, Lab
 from support.relay import Relay
 from support.replication import access_of, supplier_of
 
@@ -58,8 +58,7 @@ class Told(Observation):
 @pytest.fixture(scope="module")
 def lab(slapd_installed: None) -> Iterator[Lab]:
     """Its supplier tells of changes, as it has a replica."""
-    settings = SlapdSettings(durable=False)
-    with Lab(replicas=1, entries=10, settings=settings) as lab:
+    with Lab(replicas=1, entries=10, choices=FAST) as lab:
         yield lab
 
 

@@ -20,11 +20,11 @@ from ldapslam.agent.engine.setup import add_streams
 from ldapslam.base.errors import ExitCode
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.plan import agent_plan
-from ldapslam.lab import Lab
 from ldapslam.lab.people import PEOPLE_DN, PERSON_PASSWORD
 from support.command_line import ldapslam
 from support.ds389 import Ds389
 from support.engine import Result, collect, start
+from support.lab import Lab
 from support.sasl import PASSWORDS, SaslLab
 
 COMPARE_TRUE, INVALID_CREDENTIALS = 6, 49

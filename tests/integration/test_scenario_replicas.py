@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ldapslam.base.errors import ExitCode
-from ldapslam.lab import Lab
+from support.lab import Lab
 from support.submitting import SubmittingFleet
 
 JOBS = Path(__file__).parents[2] / "configs" / "jobs"

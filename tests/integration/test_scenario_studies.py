@@ -17,8 +17,8 @@ import ldap
 import psutil
 import pytest
 
-from ldapslam.lab import Lab
 from support.command_line import Running, ldapslam
+from support.lab import Lab
 
 STUDIES = Path(__file__).parents[2] / "configs" / "studies"
 #: Other tests take their share of the host: that is not what these are about.

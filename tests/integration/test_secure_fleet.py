@@ -21,9 +21,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ldapslam.lab import Lab
 from ldapslam.results.digest import sha256_of
 from support.command_line import Running, ldapslam
+from support.lab import Lab
 
 BIN = Path(sys.executable).parent
 

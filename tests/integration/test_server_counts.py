@@ -15,7 +15,7 @@ import pytest
 from ldapslam.directory.control_connection import ControlConnection
 from ldapslam.directory.counts import KINDS, ServerKind, detect, read_counts
 from ldapslam.directory.facts import server_facts
-from ldapslam.lab import Lab
+from support.lab import Lab
 from support.replication import access_of
 
 PERSON = "uid=user.7,ou=people,dc=example,dc=com"

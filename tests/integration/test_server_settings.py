@@ -13,8 +13,8 @@ from subprocess import CompletedProcess
 import ldap
 import pytest
 
-from ldapslam.lab import Lab
 from support.command_line import Running, ldapslam
+from support.lab import Lab
 
 JOB = """
 vars: {uri: null, seconds: 60}

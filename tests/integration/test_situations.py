@@ -19,8 +19,8 @@ import pytest
 from ldapslam.agent._engine import Responder
 from ldapslam.base.errors import ExitCode, LdapSlamError
 from ldapslam.cli.outcome import show_outcome
-from ldapslam.lab import Lab
 from support.fake_ldap import FakeLdap, answer_with
+from support.lab import Lab
 from support.scene import Scene
 
 MS = 1_000_000

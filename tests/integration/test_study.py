@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from ldapslam.agent._engine import Responder
-from ldapslam.lab import Lab
 from support.command_line import ldapslam
+from support.lab import Lab
 
 JOB = """
 vars: {uri: null, clients: 1, seconds: 2}

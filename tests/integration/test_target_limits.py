@@ -22,7 +22,6 @@ from ldapslam.agent.admission.target_rules import parse_rules
 from ldapslam.base.errors import BindRejected, TargetUnreachable
 from ldapslam.directory.access import connect
 from ldapslam.jobs.connection_settings import BindSettings, ConnectionSettings
-from ldapslam.lab import Lab
 from support.fake_ldap import (
     SEARCH_REFERENCE,
     SEARCH_REQUEST,
@@ -39,6 +38,7 @@ from support.fake_ldap import (
 )
 from support.fleet import FleetOfProcesses
 from support.intervals import stored_intervals
+from support.lab import Lab
 
 #: Of no host anywhere (RFC 2606): whoever looks it up finds nothing.
 NAME = "ds.example.invalid"

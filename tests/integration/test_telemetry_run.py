@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ldapslam.lab import Lab
 from support.command_line import ldapslam
+from support.lab import Lab
 
 JOB = """\
 job: watched

@@ -12,8 +12,8 @@ import pytest
 
 from ldapslam.base.errors import ExitCode
 from ldapslam.directory.counts import KINDS
-from ldapslam.lab import Lab
 from support.command_line import ldapslam
+from support.lab import Lab
 from support.replication import mend_entry, silent, supplier_of
 from support.submitting import SubmittingFleet
 

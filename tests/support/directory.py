@@ -15,10 +15,9 @@ from typing import Protocol, cast
 import ldap
 import pytest
 
-from ldapslam.lab import Lab
 from ldapslam.lab.people import PEOPLE_DN, PERSON_PASSWORD, SUFFIX
-from ldapslam.lab.slapd.slapd import SlapdSettings
 from support.ds389 import Ds389
+from support.lab import FAST, Lab
 from support.sasl import set_passwords
 
 #: One entry's attributes, by names in lower case, each attribute's values sorted.
@@ -35,20 +34,17 @@ _OF_THE_DATABASE = ("contextcsn",)
 
 _TIMEOUT_S = 30.0
 
-SETTINGS = SlapdSettings(
-    durable=False,
-    global_lines=(
-        "moduleload sssvlv",
-        # PLAIN without TLS too, by a person's uid
-        "sasl-secprops none",
-        f'authz-regexp "uid=([^,]+),cn=[^,]+,cn=auth" "uid=$1,{PEOPLE_DN}"',
-    ),
-    # slapd keeps every list view until its connection ends, and calls itself busy then.
-    database_lines=(
-        "overlay sssvlv",
-        "sssvlv-max 100000",
-        "sssvlv-maxperconn 2000",
-    ),
+GLOBAL_LINES = (
+    "moduleload sssvlv",
+    # PLAIN without TLS too, by a person's uid
+    "sasl-secprops none",
+    f'authz-regexp "uid=([^,]+),cn=[^,]+,cn=auth" "uid=$1,{PEOPLE_DN}"',
+)
+# slapd keeps every list view until its connection ends, and calls itself busy then.
+DATABASE_LINES = (
+    "overlay sssvlv",
+    "sssvlv-max 100000",
+    "sssvlv-maxperconn 2000",
 )
 
 
@@ -182,7 +178,12 @@ def differences(before: Tree, after: Tree, ignore: Collection[str] = ()) -> list
 @pytest.fixture(scope="session")
 def slapd_directory(slapd_installed: None) -> Iterator[Directory]:
     """A slapd of its own with sssvlv, proxied authorization and SASL."""
-    with Lab(entries=PEOPLE, settings=SETTINGS) as lab:
+    with Lab(
+        entries=PEOPLE,
+        choices=FAST,
+        global_lines=GLOBAL_LINES,
+        database_lines=DATABASE_LINES,
+    ) as lab:
         set_passwords(lab, {SASL_USER: PERSON_PASSWORD.encode()})
         yield SlapdDirectory(lab)
 

@@ -11,20 +11,18 @@ from types import TracebackType
 
 import pytest
 
-from ldapslam.lab import Ds389Settings, Lab, LabError
+from ldapslam.lab import LabError
 from ldapslam.lab.ds389.programs import find_programs
+from support.lab import Lab
 
 DS389_ENTRIES = 1_000
-
-#: Fast, and with counts that are right at any moment.
-DS389_SETTINGS = Ds389Settings(durable=False, unbuffered_log=True)
 
 
 class Ds389:
     """One server with `entries` people; a context manager."""
 
     def __init__(self, entries: int = DS389_ENTRIES) -> None:
-        self._lab = Lab(server="389ds", entries=entries, settings=DS389_SETTINGS)
+        self._lab = Lab(server="389ds", entries=entries)
         self.entries = entries
         self.admin_dn = self._lab.admin_dn
         self.people_dn = self._lab.people_dn

@@ -11,25 +11,20 @@ from typing import cast
 
 import pytest
 
-from ldapslam.lab import Lab, SlapdSettings
-from support.ds389 import DS389_SETTINGS
+from support.lab import FAST, Lab
 
 TRIO_ENTRIES = 1_000
 
 
 @pytest.fixture(scope="session")
 def slapd_trio(slapd_installed: None) -> Iterator[Lab]:
-    settings = SlapdSettings(durable=False)
-    with Lab(replicas=2, entries=TRIO_ENTRIES, settings=settings) as lab:
+    with Lab(replicas=2, entries=TRIO_ENTRIES, choices=FAST) as lab:
         yield lab
 
 
 @pytest.fixture(scope="session")
 def ds389_trio(ds389_installed: None) -> Iterator[Lab]:
-    settings = DS389_SETTINGS
-    with Lab(
-        server="389ds", replicas=2, entries=TRIO_ENTRIES, settings=settings
-    ) as lab:
+    with Lab(server="389ds", replicas=2, entries=TRIO_ENTRIES) as lab:
         yield lab
 
 

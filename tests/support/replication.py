@@ -12,7 +12,8 @@ import ldap
 
 from ldapslam.directory.replication import ReplicationServer
 from ldapslam.jobs.connection_settings import BindSettings, ConnectionSettings
-from ldapslam.lab import Lab, Server
+from ldapslam.lab import Server
+from support.lab import Lab
 
 
 def access_of(lab: Lab) -> ConnectionSettings:

@@ -23,10 +23,9 @@ from pathlib import Path
 import ldap
 import pytest
 
-from ldapslam.lab import Lab
 from ldapslam.lab.certificates import Authority, KeyPair
 from ldapslam.lab.people import ADMIN_DN, PEOPLE_DN
-from ldapslam.lab.slapd.slapd import SlapdSettings
+from support.lab import Lab
 
 REALM = "LDAPSLAM.TEST"
 PASSWORDS = {"user.0": b"one ring", "user.1": b"mellon, friend"}
@@ -68,7 +67,7 @@ def sasl_lab(
     clients = Authority(tmp_path_factory.mktemp("clients"))
     client = clients.issue("user.0", timedelta(hours=1))
     lines = (*_SASL, f"TLSCACertificateFile {clients.ca_file}")
-    with Lab(entries=100, settings=SlapdSettings(global_lines=lines)) as lab:
+    with Lab(entries=100, global_lines=lines) as lab:
         set_passwords(lab, PASSWORDS)
         yield SaslLab(lab, client)
 
@@ -96,7 +95,7 @@ def gssapi_lab(
     with realm(folder) as running, pytest.MonkeyPatch.context() as patch:
         for name, value in running.environment.items():
             patch.setenv(name, value)
-        with Lab(entries=10, settings=SlapdSettings(global_lines=_SASL)) as lab:
+        with Lab(entries=10, global_lines=_SASL) as lab:
             set_passwords(lab, PASSWORDS)
             yield lab
 

@@ -24,10 +24,11 @@ import pytest
 
 from ldapslam.agent._engine import Responder
 from ldapslam.cli.outcome import raise_if_never_started
-from ldapslam.lab import Lab, Server
+from ldapslam.lab import Server
 from ldapslam.reports.model import Summary
 from ldapslam.reports.summarise import summarise
 from support.fleet import FINAL, FleetOfProcesses, Process
+from support.lab import Lab
 from support.relay import Relay
 from support.rivals import crowded
 from support.stepped_clock import with_stepped_clock

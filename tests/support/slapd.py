@@ -8,8 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from ldapslam.lab import Lab, LabError
+from ldapslam.lab import LabError
 from ldapslam.lab.slapd.slapd import find_programs
+from support.lab import Lab
 
 LAB_ENTRIES = 1_000
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ldap
 
-from ldapslam.lab import Lab
+from support.lab import Lab
 
 Tree = dict[str, dict[str, list[bytes]]]
 

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from ldapslam.base.errors import ConfigError
-from ldapslam.lab.ds389.data import write_broken, write_replicated
+from ldapslam.lab.ds389.data import write_replicated
 from ldapslam.lab.ldif_lines import suffix_of, write_plain
 from ldapslam.lab.server import LabError
+from support.lab import write_broken
 
 SOURCE = """\
 version: 1
