@@ -220,16 +220,6 @@ class Lab:
         """The administrator's password alone, without a newline; for its owner only."""
         return self.folder / "admin-password"
 
-    def search(
-        self, server: Server, base_dn: str, scope: int, attributes: list[str]
-    ) -> dict[str, dict[str, list[bytes]]]:
-        """All entries, by DN, as the administrator sees them; one of the lab's own
-        operations."""
-        with self._access.bound(server) as connection:
-            connection.control["search"] += 1
-            found = connection.ldap.search_s(base_dn, scope, attrlist=attributes)
-        return {dn: entry for dn, entry in found if dn is not None}
-
     def position(self, server: Server) -> State:
         """The last change that a server has of each supplier."""
         with self._access.bound(server) as connection:

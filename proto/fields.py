@@ -49,11 +49,3 @@ CONNECTION_COUNTERS = tuple(
 #: Packed histograms of set-ups: the whole, and its steps.
 SET_UP_TIMES = _fields(pb.StreamInterval, FieldDescriptor.TYPE_BYTES)
 WORKER_COUNTERS = _fields(pb.WorkerInterval, FieldDescriptor.TYPE_UINT64)
-
-
-def histograms_of(operation: pb.OperationInterval) -> dict[tuple[str, str], bytes]:
-    """(metric, outcome) -> packed histogram; IndexError of an unknown one."""
-    return {
-        (METRICS[one.metric - 1], OUTCOMES[one.outcome - 1]): one.packed
-        for one in operation.histograms
-    }

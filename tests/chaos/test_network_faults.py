@@ -15,12 +15,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from ldapslam.proto.fields import histograms_of
 from ldapslam.results.histogram import Histogram
 from support.books import Books, check_books, missing
 from support.chaos_fleet import ChaosFleet
 from support.counting_ldap import CountingLdap
 from support.fleet import FINAL
+from support.histograms import histograms_of
 from support.network import Network, network_of
 
 pytestmark = [pytest.mark.long, pytest.mark.chaos]

@@ -20,10 +20,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import ceil
 
-from ldapslam.proto.fields import histograms_of
 from ldapslam.results.histogram import Histogram
 from ldapslam.results.records import RunRecord
 from support.chaos_fleet import INTERVAL_S, ChaosFleet
+from support.histograms import histograms_of
 from support.intervals import Interval, stored_intervals
 from support.tallied_engine import read_tally
 

@@ -18,9 +18,9 @@ from ldapslam.proto.fields import (
     CONNECTION_COUNTERS,
     OPERATION_COUNTERS,
     SET_UP_TIMES,
-    histograms_of,
 )
 from ldapslam.results.histogram import Histogram, header_of
+from support.histograms import histograms_of
 from support.intervals import Interval
 
 Key = tuple[str, str]

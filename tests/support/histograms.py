@@ -65,7 +65,7 @@ def bucket_index(values_us: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 def histogram_messages(
     packed: Mapping[tuple[str, str], bytes],
 ) -> list[pb.Histogram]:
-    """The inverse of `histograms_of` (proto/fields.py)."""
+    """The inverse of `histograms_of` ."""
     return [
         pb.Histogram(
             metric=METRICS.index(metric) + 1,  # type: ignore[arg-type]
@@ -74,3 +74,11 @@ def histogram_messages(
         )
         for (metric, outcome), histogram in packed.items()
     ]
+
+
+def histograms_of(operation: pb.OperationInterval) -> dict[tuple[str, str], bytes]:
+    """(metric, outcome) -> packed histogram; IndexError of an unknown one."""
+    return {
+        (METRICS[one.metric - 1], OUTCOMES[one.outcome - 1]): one.packed
+        for one in operation.histograms
+    }

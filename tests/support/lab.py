@@ -65,6 +65,16 @@ class Lab(ldapslam.lab.Lab):
             else _OpenLdap(choices, *lines)
         )
 
+    def search(
+        self, server: Server, base_dn: str, scope: int, attributes: list[str]
+    ) -> dict[str, dict[str, list[bytes]]]:
+        """All entries, by DN, as the administrator sees them; one of the lab's own
+        operations."""
+        with self._access.bound(server) as connection:
+            connection.control["search"] += 1
+            found = connection.ldap.search_s(base_dn, scope, attrlist=attributes)
+        return {dn: entry for dn, entry in found if dn is not None}
+
     def monitor_counts(self, server: Server) -> dict[str, int]:
         """Operations since the server's start, by name, with replication's, without the
         lab's own."""

@@ -29,7 +29,6 @@ from ldapslam.proto.fields import (
     OPERATION_COUNTERS,
     OUTCOMES,
     SET_UP_TIMES,
-    histograms_of,
 )
 from ldapslam.reports.collect import collect as collecting
 from ldapslam.reports.collect import timeline as timeline_module
@@ -41,7 +40,7 @@ from ldapslam.results import columns
 from ldapslam.results.histogram import Histogram, block_of, header_of
 from ldapslam.results.store import Store
 from support.by_record import ByRecord, by_record, length_ns_of, point_of
-from support.histograms import histogram_messages, pack, packed_of
+from support.histograms import histogram_messages, histograms_of, pack, packed_of
 from support.intervals import Interval, add_interval
 from support.store import NS_PER_S, Scenario, changed, run_record
 

@@ -10,7 +10,6 @@ from dataclasses import replace
 import pytest
 
 from ldapslam.proto.common_pb2 import OperationInterval
-from ldapslam.proto.fields import histograms_of
 from ldapslam.reports.collect import timeline as timeline_module
 from ldapslam.reports.collect.timeline import Plan
 from ldapslam.reports.model import OperationSummary, Summary
@@ -18,7 +17,7 @@ from ldapslam.reports.summarise import summarise
 from ldapslam.results.histogram import Histogram
 from ldapslam.results.records import RunRecord
 from ldapslam.results.store import Store
-from support.histograms import histogram_messages, packed_of
+from support.histograms import histogram_messages, histograms_of, packed_of
 from support.intervals import Interval, add_interval
 from support.store import NS_PER_S, RUN_ID, Scenario, fill, intervals, run_record
 

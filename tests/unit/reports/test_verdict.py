@@ -12,7 +12,6 @@ from jsonschema import Draft202012Validator
 
 from ldapslam.jobs.fields.result_codes import code_name
 from ldapslam.proto.common_pb2 import OperationInterval
-from ldapslam.proto.fields import histograms_of
 from ldapslam.reports.formats.text import render_text
 from ldapslam.reports.model import Summary
 from ldapslam.reports.result import result_of
@@ -20,7 +19,7 @@ from ldapslam.reports.rules.rules import RULES
 from ldapslam.reports.sections.report_document import document
 from ldapslam.reports.summarise import summarise
 from ldapslam.results.store import Store
-from support.histograms import histogram_messages, packed_of
+from support.histograms import histogram_messages, histograms_of, packed_of
 from support.intervals import Interval, add_interval
 from support.result_schema import result_schema
 from support.store import (

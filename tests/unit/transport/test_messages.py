@@ -27,7 +27,6 @@ from ldapslam.proto.fields import (
     OUTCOMES,
     SET_UP_TIMES,
     STREAM_COUNTERS,
-    histograms_of,
 )
 from ldapslam.transport.messages import (
     MAX_FRAME_BYTES,
@@ -39,7 +38,7 @@ from ldapslam.transport.messages import (
     read_frame_async,
     snapshot_message,
 )
-from support.histograms import histogram_messages
+from support.histograms import histogram_messages, histograms_of
 
 # Frames.
 
