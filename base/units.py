@@ -174,8 +174,8 @@ def format_rate(rate: Rate) -> str:
     raise Fault(f"a rate of {rate.per_s}/s has no exact text")
 
 
-def parse_ratio(value: Any) -> float:
-    """A ratio from 0 to 1 of a text such as '0.1%'."""
+def parse_ratio(value: Any, *, is_share: bool = True) -> float:
+    """A ratio of a text such as '0.1%'; of a share from 0 to 1."""
     what = "a percentage such as '98%'"
     is_text = isinstance(value, str)
     if _is_number(value) or (is_text and _BARE_NUMBER.fullmatch(value.strip())):
@@ -185,9 +185,10 @@ def parse_ratio(value: Any) -> float:
         raise expected(what, value, hint)
     match = _RATIO.fullmatch(value.strip()) if is_text else None
     if match is None:
-        raise expected(what, value, "a number from 0 to 100 and a percent sign")
+        which = " from 0 to 100" if is_share else ""
+        raise expected(what, value, f"a number{which} and a percent sign")
     ratio = Fraction(match[1]) / 100
-    if ratio > 1:
+    if is_share and ratio > 1:
         raise expected("at most '100%'", value)
     return float(ratio)
 

@@ -194,7 +194,21 @@ def store_of(run: str, place: Place) -> Iterator[tuple[Store, str, Path | None]]
                 yield results, full_id, None
         return
     with _opened(where) as results:
-        yield results, _find(results, LATEST if folder else run), folder
+        yield results, _only(results, folder) if folder else _find(results, run), folder
+
+
+def _only(store: Store, folder: Path) -> str:
+    """The run that a folder is of; that of a gate has many, and none is meant more."""
+    runs = store.runs()
+    if len(runs) < 2:
+        return _find(store, LATEST)
+    where = folder / STORE_NAME
+    raise ConfigError(
+        f"{str(folder)!r} is no folder of a run: it has {len(runs)} runs",
+        hint=f"name the id of one, or of several with commas between, and --store "
+        f"{where}: `ldapslam list --store {where}` shows them, as does the table of "
+        "runs of a gate or a study",
+    )
 
 
 def folder_of(run: str, place: Place) -> Path | None:

@@ -7,6 +7,7 @@ says why; facts of manifests become names and texts.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -21,6 +22,8 @@ from ldapslam.reports.document import BAD, MUTED, Cell, Field, number
 THIN = "\u202f"
 NOT_AVAILABLE = "n/a"
 NOTHING = "–"
+#: A change to more than so many times the old value is no change of some per cent.
+_LARGEST_PERCENT = 3.0
 MINUS = "\N{MINUS SIGN}"
 
 _COMMA_GROUP = re.compile(r"(?<=\d),(?=\d{3})")
@@ -56,6 +59,25 @@ def microseconds(value_us: float | None, missing: str = NOT_AVAILABLE) -> str:
 
 def percent(share: float | None, digits: int = 2) -> str:
     return NOTHING if share is None else decimal(share * 100, digits)
+
+
+def changes(
+    values: Sequence[float], digits: int, *, is_ratio: bool
+) -> tuple[str, list[str]]:
+    """Changes of one figure, such as a value and the ends of its interval, and the form
+    of one that has its unit: `+4.2` and `{} %`, `800` and `× {}` where a ratio is above
+    _LARGEST_PERCENT, `+0.100` and `{} points` of a share."""
+    if is_ratio and max(values) > _LARGEST_PERCENT:
+        return "× {}", [_factor(one) for one in values]
+    shift, form = (1, "{} %") if is_ratio else (0, "{} points")
+    return form, [f"{(one - shift) * 100:+.{digits}f}" for one in values]
+
+
+def _factor(ratio: float) -> str:
+    """To three digits, and all before the point."""
+    if not 0 < ratio < math.inf:
+        return "∞" if ratio else "0"
+    return decimal(ratio, max(0, 2 - math.floor(math.log10(ratio))))
 
 
 def number_of(number: int, noun: str) -> str:

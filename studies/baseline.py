@@ -6,6 +6,7 @@ file."""
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -185,7 +186,12 @@ def baseline_of(
     made alike."""
     valid = [one for one in summaries if one.verdict == "PASS"]
     if len(valid) < FEWEST:
-        others = "".join(f"; {one}" for one in left_out(summaries))
+        counts = Counter(
+            f"{one.verdict}: {'; '.join(one.reasons)}"
+            for one in summaries
+            if one.verdict != "PASS"
+        )
+        others = "".join(f"; {count} {why}" for why, count in counts.items())
         raise ConfigError(
             f"a baseline needs {FEWEST} runs at least that PASS, got {len(valid)}"
             + others,

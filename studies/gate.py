@@ -99,11 +99,12 @@ class Tolerances:
         general, of_metric = cls.general, {}
         for text in texts:
             name, equals, share = text.rpartition("=")
-            value = float(parse_ratio(share.strip()))
-            if not 0 < value < 1:
-                raise Fault(f"expected more than 0% and less than 100%, got {text!r}")
-            if equals:
-                of_metric[known_metric(name.strip())] = value
+            value = parse_ratio(share.strip(), is_share=False)
+            metric = METRICS[known_metric(name.strip())] if equals else None
+            if not 0 < value < _most_tolerated(metric):
+                raise _intolerable(text, metric)
+            if metric:
+                of_metric[metric.name] = value
             else:
                 general = value
         return cls(general, of_metric)
@@ -116,6 +117,23 @@ class Tolerances:
         """The largest loss that is tolerated, on its scale."""
         share = self.of_key(metric)
         return _shifted(metric, share) if metric.is_ratio else share
+
+
+def _most_tolerated(metric: Metric | None) -> float:
+    """A time may be many times as long; a rate falls, a share of errors rises, by no
+    more than all of it. None: all of them."""
+    is_time = metric is not None and metric.is_ratio and not metric.is_rate
+    return math.inf if is_time else 1.0
+
+
+def _intolerable(text: str, metric: Metric | None) -> Fault:
+    if _most_tolerated(metric) > 1:
+        return Fault(f"expected more than 0%, got {text!r}")
+    of_time = "" if metric else "; of a time it may be more, as in p99=150%"
+    return Fault(
+        f"expected more than 0% and less than 100%, got {text!r}",
+        f"no rate falls and no share of errors rises by more than 100%{of_time}",
+    )
 
 
 def known_metric(name: str) -> str:
@@ -255,6 +273,7 @@ class Made:
     ended_utc: str = ""
     #: It was too short, and showed how long the others have to be.
     is_pilot: bool = False
+    readings: Readings = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +286,8 @@ class Rehearsed:
     answers: Mapping[str, float]
     #: Median of the pairs that they made.
     pairs: float
+    #: Figure -> the share of the gates that call it a regression.
+    found_by: Mapping[Key, float]
 
 
 class Gate:
@@ -356,7 +377,7 @@ class Gate:
         is_within = looked.is_within & self._have_few_errors(plan, place)
         for at in np.flatnonzero(is_within):
             self._within.setdefault(self._keys[at], last)
-        self._of_failed = self._judged_failed(plan.levels[-1][place])
+        self._of_failed = self._judged_failed(plan.level_of_events(place))
 
     def _have_few_errors(self, plan: Plan, place: int) -> npt.NDArray[np.bool_]:
         """Whether each figure is no share of errors, or one whose requests in all say
@@ -374,15 +395,17 @@ class Gate:
 
     def _judged_failed(self, level: float) -> str:
         """A gate passes when the new side's runs do. That it has more that FAIL is a
-        regression, by Fisher's exact test."""
+        regression, by Barnard's exact test: six against none are."""
         if not self.failed[NEW]:
             return NO_REGRESSION
         from scipy import stats  # slow to load
 
+        sides = (NEW, OLD)
         table = [
-            [self.failed[one], self.made[one] - self.failed[one]] for one in (NEW, OLD)
+            [self.failed[one] for one in sides],
+            [self.made[one] - self.failed[one] for one in sides],
         ]
-        p = float(stats.fisher_exact(table, alternative="greater").pvalue)
+        p = float(stats.barnard_exact(table, alternative="greater").pvalue)
         return REGRESSION if p <= level else CANNOT_TELL
 
     def _bounds(self) -> FloatArray:
@@ -534,26 +557,35 @@ class Gate:
                 drawn = rng.integers(len(losses), size=plan.sizes[-1])
                 swapped = rng.choice((-1.0, 1.0), size=(len(drawn), 1))
                 ends.append(_end_of(losses[drawn] * swapped + added, bounds, plan))
-            answers = [answer for answer, _ in ends]
-            pairs = float(np.median([size for _, size in ends]))
+            answers = [answer for answer, *_ in ends]
+            pairs = float(np.median([size for _, size, _ in ends]))
             shares = [answers.count(one) / gates for one in ANSWERS]
+            worse = np.mean([of for *_, of in ends], axis=0).tolist()
             found.append(
-                Rehearsed(share, dict(zip(ANSWERS, shares, strict=True)), pairs)
+                Rehearsed(
+                    share,
+                    dict(zip(ANSWERS, shares, strict=True)),
+                    pairs,
+                    dict(zip(self._keys, worse, strict=True)),
+                )
             )
         return tuple(found)
 
 
-def _end_of(losses: FloatArray, bounds: FloatArray, plan: Plan) -> tuple[str, int]:
-    """The answer of a gate with these losses, and the pairs that it made."""
+def _end_of(
+    losses: FloatArray, bounds: FloatArray, plan: Plan
+) -> tuple[str, int, npt.NDArray[np.bool_]]:
+    """The answer of a gate with these losses, the pairs that it made, and the figures
+    that are worse."""
     is_within = np.zeros(len(bounds), bool)
     for place, size in enumerate(plan.sizes):
         looked = look(Means.of_pairs(losses[:size]), bounds, plan, place)
         is_within |= looked.is_within
         if looked.is_worse.any():
-            return REGRESSION, size
+            return REGRESSION, size, looked.is_worse
         if is_within.all() and not looked.is_beyond.any():
-            return NO_REGRESSION, size
-    return CANNOT_TELL, plan.sizes[-1]
+            return NO_REGRESSION, size, looked.is_worse
+    return CANNOT_TELL, plan.sizes[-1], looked.is_worse
 
 
 def _shifted(metric: Metric, share: float) -> float:

@@ -4,13 +4,15 @@ people, and for a pipeline as JUnit, Markdown and TAP. Pure but for the files.""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 from ldapslam.base.inert import inert
+from ldapslam.reports.comparing.readings import Metric, Readings
 from ldapslam.reports.comparing.sequential import FEWEST_DAYS
 from ldapslam.reports.document import (
     BAD,
@@ -20,28 +22,37 @@ from ldapslam.reports.document import (
     ChartPlace,
     Document,
     Field,
+    Paragraph,
     Section,
     Table,
     column,
     number,
     table,
 )
-from ldapslam.reports.typeset import NOT_AVAILABLE
+from ldapslam.reports.typeset import (
+    NOT_AVAILABLE,
+    NOTHING,
+    changes,
+    minute_utc,
+    number_of,
+    seconds,
+)
 from ldapslam.studies.badge import badge
-from ldapslam.studies.baseline import Baseline
+from ldapslam.studies.baseline import Baseline, figures_of
 from ldapslam.studies.gate import (
     ANSWERS,
     CANNOT_TELL,
-    NEW,
     NO_REGRESSION,
     OLD,
     REGRESSION,
     Answer,
     Figure,
+    Key,
     Made,
     Rehearsed,
     joint_answer,
 )
+from ldapslam.studies.gate_facts import About, gate_facts
 from ldapslam.studies.report import figure_text, latest, verdict_cell, write_reports
 
 SCHEMA = "ldapslam-gate/1"
@@ -97,6 +108,12 @@ class GateAnswer:
     advice: str = ""
     #: Sentences on how the runs were made.
     notes: Sequence[str] = ()
+    begun_utc: str = ""
+    took_s: float = 0.0
+    #: Side -> what its last run was.
+    about: Mapping[str, About] = field(default_factory=dict)
+    #: Of an A/A gate without a rehearsal, what one needs.
+    rehearsal_needs: str = ""
 
     @property
     def verdict(self) -> str:
@@ -237,13 +254,13 @@ def _last_text(one: Figure) -> str:
 
 def gate_document(answer: GateAnswer) -> Document:
     """The gate as a document: its answer first."""
-    changes = [one for one in answer.answer.figures if one.change is not None]
+    has_changes = any(one.change is not None for one in answer.answer.figures)
     place = ChartPlace(
         "gate-changes",
         "How much worse the new side is",
         "each figure's change with its interval, and its tolerance",
     )
-    chart = (place,) if changes else ()
+    chart = (place,) if has_changes else ()
     return Document(
         title=f"gate of {answer.job}",
         verdict=answer.verdict,
@@ -252,21 +269,26 @@ def gate_document(answer: GateAnswer) -> Document:
         cautions=answer.cautions,
         answer=answer.answer.answer.upper(),
         glance=(),
-        facts=(
-            ("Job", answer.job),
-            ("Old", _old(answer)),
-            ("New", answer.sides[NEW] or "the job as it is"),
-            (answer.answer.sample, str(answer.answer.pairs)),
-            ("Ended", answer.ended),
-            *([("Seed", str(answer.seed))] if answer.answer.is_paired else []),
-        ),
+        facts=tuple(_facts(answer)),
         sections=(
-            *([_rehearsal(answer)] if answer.rehearsed else []),
+            *_rehearsal(answer),
             Section("changes", "Changes", (_figures(answer.answer), *chart)),
             *_baseline_sections(answer),
             Section("runs", "Runs", (_runs(answer),), in_appendix=True),
         ),
     )
+
+
+def _facts(answer: GateAnswer) -> Iterator[tuple[str, str]]:
+    yield "Job", answer.job
+    yield from gate_facts(answer.sides, answer.about, answer.baseline)
+    yield answer.answer.sample, str(answer.answer.pairs)
+    if answer.begun_utc:
+        took = seconds(answer.took_s)
+        yield "Began", f"{minute_utc(answer.begun_utc)} UTC, took {took}"
+    yield "Ended", answer.ended
+    if answer.answer.is_paired:
+        yield "Seed", str(answer.seed)
 
 
 _BADGE_COLOURS = {
@@ -304,6 +326,9 @@ def gate_json(answer: GateAnswer) -> dict[str, Any]:
         "advice": answer.advice,
         "cautions": list(answer.cautions),
         "sides": dict(answer.sides),
+        "about": {side: dict(of) for side, of in answer.about.items()},
+        "begun_utc": answer.begun_utc,
+        "took_s": answer.took_s,
         "pairs": answer.answer.pairs,
         "ended": answer.ended,
         "seed": answer.seed,
@@ -323,21 +348,36 @@ def gate_json(answer: GateAnswer) -> dict[str, Any]:
         "figures": [_figure_json(one) for one in answer.answer.figures],
         "each_s": answer.each_s,
         "rehearsed": [
-            {"change": one.change, "answers": dict(one.answers), "pairs": one.pairs}
+            {
+                "change": one.change,
+                "answers": dict(one.answers),
+                "pairs": one.pairs,
+                "found_by": _by_operation(one.found_by),
+            }
             for one in answer.rehearsed
         ],
+        "rehearsal_needs": answer.rehearsal_needs,
         "runs": [
             {
+                "pair": pair,
                 "side": one.side,
                 "run_id": one.run_id,
                 "verdict": one.verdict,
                 "reasons": list(one.reasons),
                 "counts": one.is_sound,
                 "pilot": one.is_pilot,
+                "figures": figures_of(one.readings),
             }
-            for one in answer.runs
+            for pair, one in _numbered(answer)
         ],
     }
+
+
+def _by_operation(shares: Mapping[Key, float]) -> dict[str, dict[str, float]]:
+    found: dict[str, dict[str, float]] = {}
+    for (operation, metric), share in shares.items():
+        found.setdefault(operation, {})[metric.name] = share
+    return found
 
 
 def _figure_json(one: Figure) -> dict[str, Any]:
@@ -444,6 +484,10 @@ def markdown(answer: GateAnswer) -> str:
             f"- {_escaped(one)}" for one in (*answer.explanation, *answer.cautions)
         ),
         "\n".join(_markdown_rows(_figures(answer.answer))),
+        "\n".join(f"- {name}: {_escaped(text)}" for name, text in content.facts),
+        "<details><summary>Runs</summary>",
+        "\n".join(_markdown_rows(_runs(answer))),
+        "</details>",
     ]
     return "\n\n".join(filter(None, sections)) + "\n"
 
@@ -503,13 +547,6 @@ def _method(answer: Answer) -> str:
     return f"{_SAMPLES[answer.is_paired]} {_TESTS}"
 
 
-def _old(answer: GateAnswer) -> str:
-    if answer.baseline is None:
-        return answer.sides[OLD] or "the job as it is"
-    of = answer.baseline
-    return f"baseline of {len(of.runs)} runs, saved {of.saved_utc} by {of.saved_by}"
-
-
 def _baseline_sections(answer: GateAnswer) -> Iterator[Section]:
     if answer.differences:
         found = table(
@@ -560,11 +597,19 @@ def _promotions(answer: GateAnswer) -> Table:
     )
 
 
-def _rehearsal(answer: GateAnswer) -> Section:
+def _rehearsal(answer: GateAnswer) -> Iterator[Section]:
+    if answer.rehearsed:
+        yield Section("rehearsal", "Rehearsal", (_rehearsed(answer),))
+    elif answer.rehearsal_needs:
+        none = Paragraph(f"There is none: {answer.rehearsal_needs}.")
+        yield Section("rehearsal", "Rehearsal", (none,))
+
+
+def _rehearsed(answer: GateAnswer) -> Table:
     def share(name: str) -> Field[Rehearsed]:
         return number(f"{name} (%)", lambda one: f"{one.answers[name] * 100:.1f}")
 
-    found = table(
+    return table(
         "gate-rehearsal",
         "What this gate finds on these hosts, in the time given",
         answer.rehearsed,
@@ -572,14 +617,25 @@ def _rehearsal(answer: GateAnswer) -> Section:
         *map(share, ANSWERS),
         number("pairs", lambda one: f"{one.pairs:g}"),
         number("time (s)", lambda one: f"{one.pairs * answer.each_s:.0f}"),
+        column("found by", _found_by),
         notes=(
             "Of 1,000 gates each: pairs of runs are drawn from those of this gate, the "
             "sides swapped at random and the change added to all times and rates. "
             "Pairs and time are medians. Regressions of the first line are false "
-            "alarms.",
+            "alarms. found by: the figures that showed it in half of the gates or "
+            "more; of another one alone such a change is not found. The throughput of "
+            "an open loop is its schedule's, until the server does not keep up.",
         ),
     )
-    return Section("rehearsal", "Rehearsal", (found,))
+
+
+def _found_by(one: Rehearsed) -> str:
+    found = [
+        f"{metric.words} of {operation}"
+        for (operation, metric), share in one.found_by.items()
+        if share >= 0.5
+    ]
+    return ", ".join(found) or NOTHING
 
 
 def _value(one: Figure, value: float | None) -> Cell:
@@ -596,18 +652,19 @@ def _change_cell(one: Figure) -> Cell:
 
 def _change_text(one: Figure) -> str:
     assert one.change is not None
-    _, low, high = (_number(one, end) for end in one.change)
-    return f"{_signed(one, one.change[0])} ({low} to {high})"
+    form, (value, low, high) = _changes(one, *one.change)
+    return f"{form.format(value)} ({low} to {high})"
 
 
 def _signed(one: Figure, change: float) -> str:
-    return f"{_number(one, change)} {_unit(one)}"
+    form, [text] = _changes(one, change)
+    return form.format(text)
 
 
-def _number(one: Figure, change: float) -> str:
+def _changes(one: Figure, *values: float) -> tuple[str, list[str]]:
     # tolerances of errors are tenths of a point, and less
-    digits = 1 if one.metric.is_ratio else 3
-    return f"{_percent(one, change):+.{digits}f}"
+    is_ratio = one.metric.is_ratio
+    return changes(values, 1 if is_ratio else 3, is_ratio=is_ratio)
 
 
 def _percent(one: Figure, change: float) -> float:
@@ -615,26 +672,90 @@ def _percent(one: Figure, change: float) -> float:
     return (change - 1 if one.metric.is_ratio else change) * 100
 
 
-def _unit(one: Figure) -> str:
-    return "%" if one.metric.is_ratio else "points"
-
-
 def _tolerance_text(one: Figure) -> str:
-    text = f"{one.tolerance * 100:g} {_unit(one)}"
+    unit = "%" if one.metric.is_ratio else "points"
+    text = f"{one.tolerance * 100:g} {unit}"
     return "1 point" if text == "1 points" else text
 
 
+def _numbered(answer: GateAnswer) -> Iterator[tuple[int | None, Made]]:
+    """All runs, with the number of their pair (with a baseline, of the run); None: it
+    does not count."""
+    size, number = 2 if answer.answer.is_paired else 1, 0
+    for place in range(0, len(answer.runs), size):
+        pair = answer.runs[place : place + size]
+        counts = len(pair) == size and all(one.is_sound for one in pair)
+        number += counts
+        yield from ((number if counts else None, one) for one in pair)
+
+
+class _Row(NamedTuple):
+    """A run's figures of an operation; of its later ones the run is not named again."""
+
+    pair: str
+    made: Made | None
+    operation: str
+    readings: Readings
+
+
+def _rows(answer: GateAnswer) -> Iterator[_Row]:
+    operations = list(dict.fromkeys(one.operation for one in answer.answer.figures))
+    made = [(str(pair or NOTHING), one) for pair, one in _numbered(answer)]
+    if answer.baseline is not None:
+        made[:0] = [
+            (NOTHING, Made(OLD, one.run_id, "PASS", (), True, readings=one.readings))
+            for one in answer.baseline.runs
+        ]
+    for pair, run in made:
+        yield _Row(pair, run, next(iter(operations), ""), run.readings)
+        for operation in operations[1:]:
+            yield _Row("", None, operation, run.readings)
+
+
+def _figure_of_run(metric: Metric) -> Field[_Row]:
+    def value(row: _Row) -> Cell:
+        reading = row.readings.get((row.operation, metric))
+        if reading is None or reading.value is None:
+            return Cell(NOT_AVAILABLE, MUTED, reading.needs if reading else "")
+        return Cell(figure_text(reading.value * metric.scale))
+
+    return number(metric.title, value)
+
+
 def _runs(answer: GateAnswer) -> Table:
+    figures = answer.answer.figures
+    metrics = dict.fromkeys(one.metric for one in figures)
+    is_one = len({one.operation for one in figures}) < 2
+    operation: Field[_Row] = column("Operation", lambda row: row.operation)
+
+    def of_run(title: str, of: Callable[[Made], Cell | str]) -> Field[_Row]:
+        return column(title, lambda row: of(row.made) if row.made else "")
+
+    meaning = f"of the pair; {NOTHING}: it does not count."
+    if answer.baseline is not None:
+        meaning = f"of the new run; {NOTHING}: of the baseline, or it does not count."
     return table(
         "gate-runs",
         "All runs, in the order in which they were made",
-        answer.runs,
-        column("Run", lambda one: one.run_id),
-        column("Side", lambda one: one.side),
-        column("Verdict", lambda one: verdict_cell(one.verdict)),
-        column("Why", lambda one: "; ".join(one.reasons)),
+        _rows(answer),
+        number("No.", lambda row: row.pair),
+        of_run("Side", lambda one: one.side),
+        *([] if is_one else [operation]),
+        *(_figure_of_run(one) for one in metrics),
+        of_run("Verdict", lambda one: verdict_cell(one.verdict)),
+        of_run("Run", lambda one: one.run_id or NOTHING),
+        notes=(f"No.: {meaning}", *_why(answer.runs)),
         limit=500,
     )
+
+
+def _why(runs: Sequence[Made]) -> Iterator[str]:
+    """What verdicts rest on: once, of runs that all say the same."""
+    counts = Counter(
+        (one.side, one.verdict, "; ".join(one.reasons)) for one in runs if one.reasons
+    )
+    for (side, verdict, reasons), count in counts.items():
+        yield f"{verdict}, {number_of(count, 'run')} of the {side} side: {reasons}."
 
 
 def _chart(answer: GateAnswer, place: ChartPlace) -> str:

@@ -37,7 +37,7 @@ from ldapslam.reports.document import (
     table,
 )
 from ldapslam.reports.rules.steps import step_places
-from ldapslam.reports.typeset import NOT_AVAILABLE, NOTHING, minute_utc
+from ldapslam.reports.typeset import NOT_AVAILABLE, NOTHING, changes, minute_utc
 from ldapslam.studies.answer import operations_of
 from ldapslam.studies.job_groups import Load, key_of, load_of, names_of
 from ldapslam.studies.report import figure_text, latest, verdict_cell, write_reports
@@ -283,8 +283,8 @@ def _change_cell(series: Series, change: Change) -> Cell:
     word = "worse" if tone == BAD else "better"
     if not change.before:
         return Cell(word, tone)
-    share = (change.after / change.before - 1) * 100
-    return Cell(f"{share:+.1f} %, {word}", tone)
+    form, [text] = changes([change.after / change.before], 1, is_ratio=True)
+    return Cell(f"{form.format(text)}, {word}", tone)
 
 
 def _value(metric: Metric, value: float | None) -> str:

@@ -105,7 +105,9 @@ def _runs_of(folder: Path) -> list[tuple[str, str | None]] | None:
 
 def _of_gate(path: Path) -> list[str]:
     try:
-        return [str(run["run_id"]) for run in json.loads(path.read_text())["runs"]]
+        runs = json.loads(path.read_text())["runs"]
+        # one without an id had no server
+        return [str(run["run_id"]) for run in runs if run["run_id"]]
     except (ValueError, TypeError, LookupError) as error:
         raise NotAsJudged(f"{path} is no gate's: {error!r}") from error
 

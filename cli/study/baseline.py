@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -53,7 +53,8 @@ def save_command(
     """Save runs that were good as a baseline; five that PASS at least. Others are named
     and left out.
 
-    RUN is what `report` takes, or the folder of a gate: then the runs of its new side.
+    RUN is what `report` takes, or the folder of a gate: then the runs of its new side,
+    whatever its answer, which is printed.
     Runs of different days and starts tell most of what varies.
     """
     from ldapslam.studies.baseline import (
@@ -86,6 +87,12 @@ def save_command(
         },
         [
             f"{file}: {len(made.runs)} runs of {made.job}",
+            *(
+                line
+                for run in runs
+                if (gate := _gate_of(run)) is not None
+                for line in _taken(run, gate)
+            ),
             *(f"left out: {one}" for one in others),
         ],
         as_json=as_json,
@@ -114,15 +121,32 @@ def _loaded(file: Path) -> Baseline:
     return load_baseline(file)
 
 
+def _gate_of(run: str) -> Mapping[str, Any] | None:
+    """gate.json, where RUN is the folder of a gate."""
+    gate = Path(run) / _GATE
+    if not gate.is_file():
+        return None
+    found: Mapping[str, Any] = json.loads(gate.read_text("utf-8"))
+    return found
+
+
+def _taken(folder: str, gate: Mapping[str, Any]) -> Iterator[str]:
+    """Of which side the runs of a gate are."""
+    yield f"of the new side of the gate {folder}"
+    if gate["sides"].get("old") == gate["sides"]["new"]:
+        yield "--aa: both sides of that gate are the old one"
+    if gate["answer"] != "no regression":
+        yield f"the answer of that gate: {gate['answer']}"
+
+
 def _summaries(run: str, place: Place) -> Iterator[Summary]:
     from ldapslam.reports.summarise import summarise
 
-    gate = Path(run) / _GATE
-    if gate.is_file():
-        made = json.loads(gate.read_text("utf-8"))["runs"]
-        with Store.open(gate.with_name(STORE_NAME), read_only=True) as results:
-            for one in made:
-                if one["side"] == "new" and not one.get("pilot"):
+    if (gate := _gate_of(run)) is not None:
+        with Store.open(Path(run) / STORE_NAME, read_only=True) as results:
+            for one in gate["runs"]:
+                # without an id: its server could not be used
+                if one["side"] == "new" and one["run_id"] and not one.get("pilot"):
                     yield summarise(results, one["run_id"])
         return
     with ExitStack() as stack:

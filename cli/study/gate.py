@@ -186,8 +186,9 @@ def gate_command(
                 kept, sides[NEW], chosen, although_different=although_different
             )
         # slow to load: after all that can be refused
-        from ldapslam.cli.study.gate_making import Making
+        from ldapslam.cli.study.gate_making import AGAINST_ITSELF, Making
         from ldapslam.cli.study.gate_runs import Runs
+        from ldapslam.results.records import utc_text
         from ldapslam.studies.gate_report import (
             REHEARSED,
             GateAnswer,
@@ -196,7 +197,8 @@ def gate_command(
             write_gate,
         )
 
-    at = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
+    begun_utc = datetime.now(UTC)
+    at = begun_utc.strftime("%Y%m%dT%H%M%S")
     folder = out or RUNS_FOLDER / f"gate-{job.name}-{at}"
     gate = Gate(chosen, tolerated)
     if kept is not None:
@@ -218,6 +220,7 @@ def gate_command(
             problem, ended = error, "an error ended it"
         each_s = making.each_s
     found = gate.answer()
+    rehearsed = gate.rehearse(REHEARSED) if is_aa else ()
     answer = GateAnswer(
         job=job.name,
         sides={side: " ".join(changes) for side, changes in given.items()},
@@ -225,13 +228,17 @@ def gate_command(
         runs=tuple(runs.made),
         ended=ended,
         advice=making.advice if found.answer == CANNOT_TELL else "",
-        notes=tuple(making.cautions),
+        notes=(*making.cautions, *([AGAINST_ITSELF] if is_aa else [])),
         seed=seed,
         each_s=each_s,
-        rehearsed=gate.rehearse(REHEARSED) if is_aa else (),
+        rehearsed=rehearsed,
+        rehearsal_needs=making.rehearsal_needs if is_aa and not rehearsed else "",
         baseline=kept,
         differences=tuple(making.differences),
         unknown=making.unknown,
+        begun_utc=utc_text(begun_utc),
+        took_s=time.monotonic() - begun_s,
+        about=runs.about,
     )
     files = write_gate(answer, folder)
     put_report(gate_document(answer), gate_json(answer) if as_json else None, files)

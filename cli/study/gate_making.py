@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Collection, Mapping, Sequence
 
+from ldapslam.base.errors import TargetError
 from ldapslam.base.units import NS_PER_S, format_duration
 from ldapslam.cli.console import say
 from ldapslam.cli.study.gate_runs import Runs, is_sound
@@ -30,6 +31,10 @@ from ldapslam.studies.gate_report import sentence_of
 _MOST_UNSOUND = 5
 #: Figures that a line shows.
 _MOST_SHOWN = 5
+AGAINST_ITSELF = (
+    "Both sides are the old one (--aa): what is called worse here is a false alarm, "
+    "and what cannot be told varies too much for its tolerance."
+)
 #: Of a time that is proposed, beyond what was measured.
 _ROOM = 1.1
 
@@ -50,6 +55,8 @@ class Making:
         self._limited_s, self._until_s = begun_s, begun_s + limit_s
         #: When the first run that counts began.
         self._begun_s = time.monotonic()
+        #: What the longest pair, or run, took that was made so far, or is to take.
+        self._longest_s = 0.0
         #: Sentences on how the runs were made.
         self.cautions: list[str] = []
         #: How to get an answer, where there is none; and runs that are long enough.
@@ -67,7 +74,10 @@ class Making:
                 pair = self._sound(next(orders))
             except _NoMore as error:
                 return self._end(str(error))
-            readings = {side: readings_of(summary) for side, summary in pair.items()}
+            readings = {
+                side: readings_of(summary) if summary else {}
+                for side, summary in pair.items()
+            }
             if self._has_lengthened(readings.values()):
                 orders = order_of(seed)
                 continue
@@ -85,7 +95,8 @@ class Making:
         if longer_ns is None:
             return False
         now_s = time.monotonic()
-        each_s = now_s - self._begun_s + len(first) * (longer_ns - was_ns) / NS_PER_S
+        more_s = len(first) * (longer_ns - was_ns) / NS_PER_S
+        each_s = now_s - self._begun_s + more_s
         was, longer = format_duration(was_ns), format_duration(longer_ns)
         if FIRST_LOOK * each_s > self._until_s - now_s:
             needed_s = self._before_s + FIRST_LOOK * each_s
@@ -95,7 +106,7 @@ class Making:
             )
             return False
         self._runs.lengthen(longer_ns)
-        self._begun_s = now_s
+        self._begun_s, self._longest_s = now_s, self._longest_s + more_s
         self.cautions.append(
             f"A percentile needs more requests than runs of {was} have: the measure "
             f"phase was made {longer} long (--set run.duration={longer}), and the "
@@ -111,39 +122,62 @@ class Making:
                 summary = self._sound([NEW])[NEW]
             except _NoMore as error:
                 return self._end(str(error))
-            if not self._gate.size:
+            if summary and not self._gate.size:
                 self.differences = list(baseline.differences(summary))
                 self.unknown = baseline.unknown(summary)
                 if self.differences and not although_different:
                     raise refusal(self.differences)
-            self._gate.add(readings_of(summary))
+            self._gate.add(readings_of(summary) if summary else {})
             if why := self._ended():
                 return why
 
-    def _sound(self, order: Sequence[str]) -> Mapping[str, Summary]:
+    def _sound(self, order: Sequence[str]) -> Mapping[str, Summary | None]:
         """A run of each of these sides; all of them are made again when one says
-        nothing of its server, so that both begin alike."""
+        nothing of its server, so that both begin alike. None: that of a server which is
+        gone."""
         for _ in range(_MOST_UNSOUND):
+            if not self._has_time:
+                raise _NoMore("the time was over")
+            begun_s = time.monotonic()
             self._runs.restart()
-            made = {side: self._runs.run(side) for side in order}
+            made = {side: self._run(side) for side in order}
+            self._longest_s = max(self._longest_s, time.monotonic() - begun_s)
             unsound = {
-                side: summary for side, summary in made.items() if not is_sound(summary)
+                side: summary
+                for side, summary in made.items()
+                if summary and not is_sound(summary)
             }
             for side, summary in made.items():
-                self._gate.note(side, summary.verdict, is_sound=side not in unsound)
+                verdict = summary.verdict if summary else "FAIL"
+                self._gate.note(side, verdict, is_sound=side not in unsound)
             new = made[NEW]
-            if new.verdict == "FAIL" and self._gate.failed[NEW] == 1:
+            if new and new.verdict == "FAIL" and self._gate.failed[NEW] == 1:
                 say(f"{NEW}: FAIL: {'; '.join(new.reasons)}. With it, no gate passes")
             if not unsound:
                 return made
             for side, summary in unsound.items():
                 say(f"{side}: made again: {'; '.join(summary.reasons)}")
-            if time.monotonic() > self._until_s:
-                raise _NoMore("the time was over")
         raise _NoMore(
             f"{_MOST_UNSOUND} times in a row a run says nothing of the server: the "
             "generator or the evidence was at fault"
         )
+
+    def _run(self, side: str) -> Summary | None:
+        """None where the new side's server, which was loaded before, cannot be used any
+        more: that is a run that FAILs."""
+        try:
+            return self._runs.run(side)
+        except TargetError as error:
+            if side == OLD or not self._gate.made[NEW]:
+                raise
+            self._runs.note_gone(side, str(error))
+            say(f"{side}: FAIL: {error}")
+            return None
+
+    @property
+    def _has_time(self) -> bool:
+        """Whether one more pair, or run, ends before the time does."""
+        return time.monotonic() + self._longest_s <= self._until_s
 
     def _ended(self) -> str:
         """Why there are no more runs; empty while there are."""
@@ -167,7 +201,7 @@ class Making:
         if gate.size == FIRST_LOOK - 1:
             gate.plan_for(gate.size + more)
             _say_plan(gate, each_s)
-        elif gate.plan is None and more < 1:
+        elif gate.plan is None and not self._has_time:
             gate.plan_for(gate.size)
         if gate.plan is None:
             return ""
@@ -175,10 +209,10 @@ class Making:
             say(_so_far(gate))
         if self._may_end and gate.is_clear:
             return "the answer is clear"
-        if gate.size == gate.plan.sizes[-1] or more < 1:
-            return self._end(
-                "the time was over" if more < 1 else "the planned runs were made"
-            )
+        if not self._has_time:
+            return self._end("the time was over")
+        if gate.size == gate.plan.sizes[-1]:
+            return self._end("the planned runs were made")
         return ""
 
     @property
@@ -190,6 +224,20 @@ class Making:
     def _before_s(self) -> float:
         """What it took until the first run that counts."""
         return self._begun_s - self._limited_s
+
+    @property
+    def rehearsal_needs(self) -> str:
+        """What a gate that has none lacks for a rehearsal of itself."""
+        time_ = ""
+        if self._gate.size and not any(
+            one.needs for one in self._gate.answer().figures
+        ):
+            needed_s = self._before_s + FIRST_LOOK * self.each_s
+            time_ = f": --time {_time_text(needed_s)} is enough for that"
+        return (
+            f"it draws from {FIRST_LOOK} pairs of runs or more, which have each "
+            f"figure, and this gate made {self._gate.size}{time_}"
+        )
 
     def _end(self, why: str) -> str:
         gate = self._gate
@@ -262,7 +310,10 @@ def _say_plan(gate: Gate, each_s: float) -> None:
     """How long it will take, by the spread of the first pairs."""
     assert gate.plan is not None
     most = gate.plan.sizes[-1]
-    needed = gate.needed()
+    missing = {
+        (one.operation, one.metric) for one in gate.answer().figures if one.needs
+    }
+    needed = {key: of for key, of in gate.needed().items() if key not in missing}
     too_many = [
         f"{metric.words} of {title}"
         for (title, metric), size in needed.items()

@@ -25,9 +25,11 @@ from ldapslam.cli.progress import Progress
 from ldapslam.cli.study.gate_sides import Side
 from ldapslam.cli.submission import JobFile, request_of, say_doubts
 from ldapslam.proto import operator_pb2 as pb
+from ldapslam.reports.comparing.readings import readings_of
 from ldapslam.reports.rules.rules import Cause
 from ldapslam.results.store import Store
 from ldapslam.studies.gate import NEW, Made
+from ldapslam.studies.gate_facts import About, about_run
 from ldapslam.studies.labs import Labs
 
 if TYPE_CHECKING:
@@ -55,6 +57,8 @@ class Runs:
         self._stack = contextlib.ExitStack()
         #: In the order in which they ended.
         self.made: list[Made] = []
+        #: Side -> what its last run was.
+        self.about: dict[str, About] = {}
         #: What was said of the jobs.
         self._doubts: set[str] = set()
 
@@ -189,9 +193,15 @@ class Runs:
                 summary.reasons,
                 is_sound(summary),
                 summary.run.finished_utc or "",
+                readings=readings_of(summary),
             )
         )
+        self.about[name] = about_run(summary)
         return summary
+
+    def note_gone(self, name: str, why: str) -> None:
+        """A run of a server that could not be used any more."""
+        self.made.append(Made(name, "", "FAIL", (why,), is_sound=True))
 
 
 def is_sound(summary: Summary) -> bool:

@@ -497,8 +497,27 @@ class Span:
 _TONES = {GOOD: SERIES[0], BAD: ALARM, TONE_MUTED: MUTED}
 
 
+#: Beyond this many per cent an axis of changes is logarithmic, linear up to
+#: _LINEAR_PERCENT, and named by how many times as much it is.
+_LARGE_PERCENT, _LINEAR_PERCENT = 200.0, 10.0
+
+
+def change_ticks(lowest: float, largest: float) -> dict[float, str]:
+    """Of an axis of how much worse, in per cent, that is logarithmic beyond both."""
+    ticks = {one: f"{one:g}" for one in (-100.0, -10.0, 0.0, 10.0, 100.0)}
+    for exponent in range(1, 10):
+        times, percent = f"× {10**exponent:,}".replace(",", THIN), 1e2 * 10**exponent
+        if percent / 10 < largest:
+            ticks[percent - 100] = times
+        if percent / 10 < -lowest:
+            ticks[100 - percent] = f"better {times}"
+    return ticks
+
+
 def draw_spans(place: ChartPlace, spans: Sequence[Span], axis: str) -> str:
-    """SVG of one row for each span, the first one at the top."""
+    """SVG of one row for each span of per cent, the first one at the top."""
+    ends = [end for one in spans for end in (one.low, one.high) if math.isfinite(end)]
+    lowest, largest = min(0.0, *ends), max(0.0, *ends)
 
     def figure() -> Figure:
         figure = new_figure(0.26 * len(spans) + 0.6)
@@ -516,6 +535,14 @@ def draw_spans(place: ChartPlace, spans: Sequence[Span], axis: str) -> str:
             )
             axes.plot([one.limit] * 2, [row - 0.4, row + 0.4], color=ALARM)
         axes.axvline(0, color=MUTED, linewidth=0.8)
+        if max(-lowest, largest) > _LARGE_PERCENT:
+            axes.set_xscale("symlog", linthresh=_LINEAR_PERCENT)
+            ticks = change_ticks(lowest, largest)
+            axes.set_xticks([*ticks], [*ticks.values()])
+            axes.set_xticks([], minor=True)
+            axes.set_xlim(
+                2 * min(lowest, -_LINEAR_PERCENT), 2 * max(largest, _LINEAR_PERCENT)
+            )
         axes.set_yticks([*rows], [one.label for one in spans])
         axes.set_ylim(len(spans) - 0.5, -0.5)
         axes.grid(axis="x")

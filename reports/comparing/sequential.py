@@ -123,6 +123,15 @@ class Plan:
         sizes = [one for one in self.sizes if one < size]
         return Plan.of([*sizes, size], len(self.levels), self.planned)
 
+    def level_of_events(self, place: int) -> float:
+        """The one-sided level of a look, of a test of the family that spends half of
+        its own at the first look, since events that are clear then need no more; then
+        each look's part of the rest. By Bonferroni over the looks, as such a test has
+        no sum that could be followed."""
+        spent = [0.0, *(spending(one / self.planned) for one in self.sizes[:-1]), 1.0]
+        share = (spent[place + 1] - spent[place] + (place == 0)) / 2
+        return LEVEL / 2 / len(self.levels) * share
+
     def for_tests(self, tests: int) -> Plan:
         """The plan for a family of at least so many."""
         if tests <= len(self.levels):

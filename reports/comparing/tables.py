@@ -35,7 +35,7 @@ from ldapslam.reports.document import (
 from ldapslam.reports.model import Summary
 from ldapslam.reports.result import result_of
 from ldapslam.reports.sections.bulk_imports import compared
-from ldapslam.reports.typeset import NOT_AVAILABLE, NOTHING, decimal
+from ldapslam.reports.typeset import NOT_AVAILABLE, NOTHING, changes, decimal
 
 _RUNS = (
     "Sample: the runs. Values are geometric means of runs (of errors: means). "
@@ -272,15 +272,14 @@ def _change(finding: Finding | None) -> Cell | str:
         return ""
     if finding.change is None:
         return Cell(NOT_AVAILABLE if finding.needs else NOTHING, MUTED)
-    change = finding.change
-    value, low, high = _amounts(change, change.value, change.low, change.high)
-    return f"{value} {_unit(change)} ({low} to {high})"
+    form, (value, low, high, *_) = _amounts(finding, finding.change)
+    return f"{form.format(value)} ({low} to {high})"
 
 
 def _resampled(finding: Finding | None) -> str:
     if finding is None or finding.change is None or finding.bootstrap is None:
         return ""
-    low, high = _amounts(finding.change, *finding.bootstrap)
+    _, (*_, low, high) = _amounts(finding, finding.change)
     return f"{low} to {high}"
 
 
@@ -292,22 +291,15 @@ def _p(finding: Finding | None, name: str) -> str:
     return "<0.001" if value < 0.001 else f"{value:.3f}"
 
 
-def _amount(change: Change, value: float) -> float:
-    """In % of the old value, or in percentage points."""
-    return (value - 1 if change.is_ratio else value) * 100
-
-
-def _amounts(change: Change, *values: float) -> list[str]:
-    """With a sign, and the digits that the width of the interval supports."""
-    width = abs(_amount(change, change.high) - _amount(change, change.low))
+def _amounts(finding: Finding, change: Change) -> tuple[str, list[str]]:
+    """The form of a change, and its value, its interval and that of the bootstrap, with
+    the digits that the width of the interval supports."""
+    width = abs(change.high - change.low) * 100
     digits = 2
     if 0 < width < math.inf:
         digits = min(2, max(0, 1 - math.floor(math.log10(width / 2))))
-    return [f"{_amount(change, value):+.{digits}f}" for value in values]
-
-
-def _unit(change: Change) -> str:
-    return "%" if change.is_ratio else "points"
+    values = (change.value, change.low, change.high, *(finding.bootstrap or ()))
+    return changes(values, digits, is_ratio=change.is_ratio)
 
 
 def sentence_of(finding: Finding, tests: int) -> str:
@@ -318,34 +310,39 @@ def sentence_of(finding: Finding, tests: int) -> str:
     change = finding.change
     if change is None:
         return f"{what}: {'the same' if finding.old.value else 'none'} on either side"
-    unit = _unit(change)
-    value, low, high = _amounts(change, change.value, change.low, change.high)
-    is_rise = value.startswith("+")
-    # of a fall the interval is told by its size, too: 8 % lower (5 to 11 %)
-    size, near, far = (
-        one[1:] if one[0] == value[0] else f"-{one[1:]}"
-        for one in (value, *((low, high) if is_rise else (high, low)))
-    )
-    size_text = f"{size} {unit} {HIGHER if is_rise else LOWER} ({near} to {far} {unit})"
-    if finding.verdict in (HIGHER, LOWER):
-        return f"{what} is {size_text}{_ONLY if finding.sample == BY_BATCHES else ''}"
-    seen = _detectable(finding)
-    if low[0] == high[0]:
-        return (
-            f"{what}: no difference seen; {size_text} may be chance in {tests} tests; "
-            f"{seen}"
+    form, (value, low, high, *_) = _amounts(finding, change)
+    if form.startswith("×"):
+        is_one_sided, interval = change.low >= 1, f"{low} to {high} times as high"
+        size = f"{value} times as high ({low} to {high})"
+    else:
+        is_one_sided, interval = low[0] == high[0], form.format(f"{low} to {high}")
+        is_rise = value.startswith("+")
+        # of a fall the interval is told by its size, too: 8 % lower (5 to 11 %)
+        size, near, far = (
+            one[1:] if one[0] == value[0] else f"-{one[1:]}"
+            for one in (value, *((low, high) if is_rise else (high, low)))
         )
-    return f"{what}: no difference seen ({low} to {high} {unit}); {seen}"
+        ends = form.format(f"{near} to {far}")
+        size = f"{form.format(size)} {HIGHER if is_rise else LOWER} ({ends})"
+    if finding.verdict in (HIGHER, LOWER):
+        return f"{what} is {size}{_ONLY if finding.sample == BY_BATCHES else ''}"
+    seen = _detectable(finding)
+    if is_one_sided:
+        return (
+            f"{what}: no difference seen; {size} may be chance in {tests} tests; {seen}"
+        )
+    return f"{what}: no difference seen ({interval}); {seen}"
 
 
 def _detectable(finding: Finding) -> str:
     if finding.change is None or finding.detectable is None:
         return ""
-    amount = finding.detectable * 100
-    if finding.change.is_ratio and amount > 1000:
+    amount, is_ratio = finding.detectable * 100, finding.change.is_ratio
+    if is_ratio and amount > 1000:
         return "only one of more than ten times would have been: more runs are needed"
     digits = 0 if amount >= 10 else 1 if amount >= 1 else 2
-    return f"one of {amount:.{digits}f} {_unit(finding.change)} would have been"
+    form, [text] = changes([finding.detectable + is_ratio], digits, is_ratio=is_ratio)
+    return f"one of {form.format(text.removeprefix('+'))} would have been"
 
 
 def _finding(one: Finding, tests: int) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from ldapslam.base.errors import (
 )
 from ldapslam.cli import main
 from ldapslam.cli.study import gate_making, gate_runs
+from ldapslam.cli.study.baseline import _taken
 from ldapslam.cli.study.gate_runs import Runs
 from ldapslam.cli.study.gate_sides import Side, side_of
 from ldapslam.cli.submission import JobFile
@@ -62,6 +63,7 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("--lab slapd --new .", "no slapd below '.'"),
         ("--aa --new ldap://h", "--aa has one side alone"),
         ("--new ldap://h --tolerance 5", "--tolerance: expected a percentage"),
+        ("--new ldap://h --tolerance 150%", "less than 100%, got '150%'"),
         ("--new ldap://h --metric p98", "--metric: unknown metric 'p98'"),
         ("--new http://h", "--new: "),
         ("--new ldap://h --time 5s", "6 runs of a side are the least"),
@@ -82,10 +84,11 @@ def test_a_mistake_is_told_with_the_remedy(
 
 
 class _DyingRuns:
-    """Five good pairs; then the new server is gone."""
+    """Five good pairs; then the old server is gone."""
 
     def __init__(self, _: object, folder: Path, *__: object, **___: object) -> None:
         self.made: list[Made] = []
+        self.about: dict[str, dict[str, str]] = {}
         folder.mkdir()
 
     def __enter__(self) -> Self:
@@ -98,8 +101,8 @@ class _DyingRuns:
         """There is no server."""
 
     def run(self, side: str) -> SimpleNamespace:
-        if len(self.made) == 10:
-            raise TargetError("server 'ldap://new' does not answer")
+        if len(self.made) >= 10 and side == "old":
+            raise TargetError("server 'ldap://old' does not answer")
         self.made.append(Made(side, f"run-{len(self.made)}", "PASS", (), True))
         return SimpleNamespace(verdict="PASS", reasons=(), rules=())
 
@@ -114,9 +117,28 @@ def test_a_server_that_dies_never_leaves_a_pass_behind(
     assert main.run(["gate", str(job), *arguments]) == ExitCode.TARGET
     found = json.loads(Path("out/gate.json").read_text())
     assert (found["answer"], found["verdict"]) == ("cannot tell", "INVALID")
-    assert found["reasons"][0] == "server 'ldap://new' does not answer"
+    assert found["reasons"][0] == "server 'ldap://old' does not answer"
     assert 'errors="1"' in Path("out/junit.xml").read_text()
     assert "cannot tell" in Path("out/badge.svg").read_text()
+
+
+@pytest.mark.parametrize(
+    ("sides", "answer", "others"),
+    [
+        ({"old": "a", "new": "b"}, "no regression", []),
+        ({"old": "a", "new": "b"}, "regression", ["answer of that gate: regression"]),
+        ({"old": "a", "new": "a"}, "no regression", ["both sides of that gate"]),
+        ({"new": ""}, "no regression", []),
+    ],
+)
+def test_a_baseline_of_a_gate_says_which_of_its_runs_it_has(
+    sides: dict[str, str], answer: str, others: list[str]
+) -> None:
+    first, *more = _taken("out", {"sides": sides, "answer": answer})
+    assert first == "of the new side of the gate out"
+    assert len(more) == len(others)
+    for line, part in zip(more, others, strict=True):
+        assert part in line
 
 
 @pytest.fixture

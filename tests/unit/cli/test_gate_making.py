@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ldapslam.base.errors import ConfigError
+from ldapslam.base.errors import ConfigError, TargetError
 from ldapslam.base.units import NS_PER_S
 from ldapslam.cli.study import gate_making
 from ldapslam.cli.study.gate_making import Making
@@ -145,7 +145,24 @@ def test_unsound_runs_do_not_outlast_the_time(monkeypatch: pytest.MonkeyPatch) -
     runs = Runs(each_s=30.0, spoilt=frozenset(range(100)))
     _, why = made(monkeypatch, runs)
     assert why == "the time was over"
-    assert len(runs.made) == 4
+    assert len(runs.made) == 2
+
+
+def test_no_pair_is_begun_that_may_end_after_the_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The longest so far took 20 s, the others 10: at 85 s none is begun."""
+    runs = Runs(each_s=5.0)
+
+    def run(side: str) -> Any:
+        if len(runs.made) == 2:
+            runs.now_s += 10.0
+        return Runs.run(runs, side)
+
+    monkeypatch.setattr(runs, "run", run)
+    runs.now_s = -5.0
+    _, why = made(monkeypatch, runs, may_end=False)
+    assert (why, runs.now_s) == ("the time was over", 85.0)
 
 
 def test_a_run_without_a_fault_of_the_generator_counts_whatever_its_verdict(
@@ -184,9 +201,12 @@ class CollapsedRuns(Runs):
         return found
 
 
-@pytest.mark.parametrize(("each_s", "answer"), [(1.0, REGRESSION), (12.0, CANNOT_TELL)])
+@pytest.mark.parametrize(
+    ("each_s", "answer", "size"),
+    [(1.0, REGRESSION, 6), (12.0, REGRESSION, 4), (16.0, CANNOT_TELL, 3)],
+)
 def test_a_new_side_that_collapses_is_a_regression_without_any_figure(
-    monkeypatch: pytest.MonkeyPatch, each_s: float, answer: str
+    monkeypatch: pytest.MonkeyPatch, each_s: float, answer: str, size: int
 ) -> None:
     readings: Any = {("search", METRICS["p50"]): Reading(None, None, 0, "answers")}
     monkeypatch.setattr(gate_making, "readings_of", lambda _: readings)
@@ -196,8 +216,46 @@ def test_a_new_side_that_collapses_is_a_regression_without_any_figure(
     making = Making(gate, runs, 0.0, LIMIT_S, may_end=True)  # type: ignore[arg-type]
     making.pairs(1)
     assert gate.answer().answer == answer
-    assert gate.size == (6 if answer == REGRESSION else 4)
+    assert gate.size == size
     assert ("lower the load" in making.advice) is (answer == CANNOT_TELL)
+
+
+class GoneRuns(Runs):
+    """From the second pair on, the server of this side cannot be used."""
+
+    gone = NEW
+
+    def __init__(self, each_s: float) -> None:
+        super().__init__(each_s)
+        self.noted: list[tuple[str, str]] = []
+
+    def run(self, side: str) -> Any:
+        if side == self.gone and len(self.made) >= 2:
+            raise TargetError("it does not answer")
+        return super().run(side)
+
+    def note_gone(self, side: str, why: str) -> None:
+        self.noted.append((side, why))
+
+
+def test_a_new_server_that_is_gone_is_a_regression(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runs = GoneRuns(each_s=1.0)
+    gate, why = made(monkeypatch, runs)
+    assert (gate.answer().answer, why) == (REGRESSION, "the answer is clear")
+    assert gate.failed == {OLD: 0, NEW: gate.size - 1}
+    assert gate.size <= 8
+    assert runs.noted == [(NEW, "it does not answer")] * (gate.size - 1)
+
+
+def test_an_old_server_that_is_gone_ends_the_gate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runs = GoneRuns(each_s=1.0)
+    runs.gone = OLD
+    with pytest.raises(TargetError):
+        made(monkeypatch, runs)
 
 
 class ShortRuns(Runs):

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from ldapslam.base.errors import (
+    ConfigError,
     CoordinatorUnreachable,
     LdapSlamError,
     RunNotFound,
@@ -288,3 +289,19 @@ def test_a_run_of_a_study_is_the_studys(folder: Path) -> None:
     before = sorted((folder / "ldapslam-runs").iterdir())
     _Results(study / RUNS / "0001").keep("20260301-140000-dddddd")
     assert sorted((folder / "ldapslam-runs").iterdir()) == before
+
+
+@pytest.mark.parametrize("command", ["report", "compare"])
+def test_a_folder_of_many_runs_is_not_one_of_them(folder: Path, command: str) -> None:
+    """Of a gate, say: the last one is no more meant than another."""
+    with Store.open(folder / "gate" / FOLDER_STORE) as store:
+        for run_id in (FIRST, SECOND):
+            scenario = replace(SMALL, run={"state": "finished", "run_id": run_id})
+            store.create_run(run_record(scenario))
+    given = (FIRST,) if command == "compare" else ()
+    result = ended(command, *given, "./gate")
+    assert isinstance(result.exception, ConfigError)
+    assert "has 2 runs" in str(result.exception)
+    assert "--store gate/results.sqlite" in (result.exception.hint or "")
+    named = ended(command, SECOND, *given, "--store", "./gate/results.sqlite")
+    assert not isinstance(named.exception, ConfigError)

@@ -179,6 +179,16 @@ def test_repeats_that_differ_are_told(summary: Summary) -> None:
     assert sentence_of(errors, 9).endswith("none on either side")
 
 
+def test_a_large_rise_is_told_by_how_many_times(summary: Summary) -> None:
+    new = side("B", summary, 808.0, 800.0, 792.0)
+    comparison = compare_sides([side("A", summary, *BASE), new])
+    p50 = found(comparison, "readers.search", "p50")
+    said = sentence_of(p50, comparison.tests)
+    assert said == "p50 of readers.search is 800 times as high (782 to 818)"
+    text = "\n".join(render_table(one) for one in tables_of(comparison))
+    assert "× 800 (782 to 818)" in text
+
+
 def test_a_rate_that_both_sides_held_is_the_same_and_no_test(summary: Summary) -> None:
     """Without a spread, the smallest change would be significant."""
     new = side("B", summary, 1.00001, 1.00001001)

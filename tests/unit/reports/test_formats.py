@@ -50,7 +50,7 @@ from ldapslam.reports.collect.timeline import (
     Timeline,
 )
 from ldapslam.reports.distribution import distribution
-from ldapslam.reports.document import Cell, Table
+from ldapslam.reports.document import Cell, ChartPlace, Table
 from ldapslam.reports.formats.exports import interval_columns
 from ldapslam.reports.formats.html import render_html
 from ldapslam.reports.formats.pdf import render_pdf
@@ -808,3 +808,24 @@ def test_hdrhistogram_reads_the_log_and_its_sum_is_the_run(
         for one in summary.operations
         for metric in ("response_time", "service_time")
     }
+
+
+def test_an_axis_of_large_changes_has_a_tick_for_each_ten_times() -> None:
+    ticks = charts.change_ticks(0.0, 79_900.0)
+    assert ticks[0.0] == "0"
+    assert ticks[900.0] == "× 10"
+    assert ticks[99_900.0] == "× 1\u202f000"
+    assert max(ticks) == 99_900.0
+    assert charts.change_ticks(-79_900.0, 0.0)[-900.0] == "better × 10"
+
+
+def test_a_small_change_stays_visible_beside_a_large_one() -> None:
+    """By the places of their lines: linear, 5 % beside 79,900 % is no line."""
+    place = ChartPlace("spans", "Changes", "each")
+    spans = [
+        charts.Span("small", 5.0, 2.0, 8.0, 5.0, "good"),
+        charts.Span("large", 79_900.0, 70_000.0, 90_000.0, 5.0, "bad"),
+    ]
+    assert "× 100" in (large := charts.draw_spans(place, spans, "worse by"))
+    assert "× 100" not in charts.draw_spans(place, spans[:1], "worse by")
+    assert "better" not in large

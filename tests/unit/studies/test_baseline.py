@@ -88,7 +88,7 @@ def test_runs_that_do_not_pass_are_no_part_of_it(summary: Summary) -> None:
     for verdict in ("INVALID", "FAIL"):
         other = replace(run(summary, 4, verdict), reasons=("too late",))
         why = f"run-4 is {verdict}: too late"
-        with pytest.raises(ConfigError, match=f"5 runs .* PASS, got 4; {why}"):
+        with pytest.raises(ConfigError, match=f"got 4; 1 {verdict}: too late"):
             made([*runs(summary, 4), other])
         others = [*runs(summary, 4), other, run(summary, 5)]
         assert left_out(others) == [why]

@@ -18,6 +18,7 @@ import pytest
 from ldapslam.base.fault import Fault
 from ldapslam.reports.comparing.readings import METRICS, Reading, Readings
 from ldapslam.reports.document import Table
+from ldapslam.reports.formats.text import render_text
 from ldapslam.studies.gate import (
     ANSWERS,
     CANNOT_TELL,
@@ -27,6 +28,7 @@ from ldapslam.studies.gate import (
     OLD,
     REGRESSION,
     Gate,
+    Made,
     Tolerances,
     order_of,
 )
@@ -190,7 +192,7 @@ def test_a_figure_is_told_as_the_look_saw_it_that_decided(is_paired: bool) -> No
     said = sentence_of(p99)
     shown = re.escape(f"after 6 {unit}, tolerance 5 %; ")
     assert re.search(rf"to \+[12]\.\d\) {shown}.*after 14, which leaves it open", said)
-    [row] = [one for one in markdown(answer).splitlines() if "| p99 " in one]
+    [row] = [one for one in markdown(answer).splitlines() if "search | p99 " in one]
     assert "| 6 |" in row
     assert f"after {unit}" in markdown(answer)
     [figure] = [one for one in gate_json(answer)["figures"] if one["metric"] == "p99"]
@@ -389,6 +391,10 @@ def test_each_side_is_first_in_one_of_two_pairs() -> None:
         ("5", "percentage"),
         ("0%", "more than 0%"),
         ("100%", "less than 100%"),
+        ("150%", "less than 100%"),
+        ("throughput=150%", "less than 100%"),
+        ("errors=150%", "less than 100%"),
+        ("p99=0%", "more than 0%, got"),
         ("p98=5%", "unknown metric 'p98'"),
         ("p99=", "percentage"),
     ],
@@ -396,6 +402,149 @@ def test_each_side_is_first_in_one_of_two_pairs() -> None:
 def test_a_wrong_tolerance_is_refused(text: str, says: str) -> None:
     with pytest.raises(Fault, match=re.escape(says)):
         Tolerances.of([text])
+
+
+def test_a_time_may_be_many_times_as_long() -> None:
+    def slow(name: str, value: float) -> float:
+        return value * 2 if name in ("p50", "p99") else value
+
+    assert gate_of(slow).answer().answer == REGRESSION
+    tolerances = ("p50=150%", "p99=150%")
+    assert gate_of(slow, tolerances=tolerances).answer().answer == NO_REGRESSION
+    # of all of them rates are some, which the hint says
+    with pytest.raises(Fault) as fault:
+        Tolerances.of(["150%"])
+    assert fault.value.hint is not None
+    assert "p99=150%" in fault.value.hint
+
+
+@pytest.mark.parametrize("operations", [1, 5, 10])
+def test_six_runs_that_fail_against_none_are_a_regression_however_long_the_gate(
+    operations: int,
+) -> None:
+    """As of a directory without entries: its searches are fast, and find nothing."""
+    rng = np.random.default_rng(1)
+    gate = Gate(DEFAULT_METRICS, Tolerances())
+    for number in range(1, 7):
+        for side in (OLD, NEW):
+            verdict = "FAIL" if side == NEW else "PASS"
+            gate.note(side, verdict, is_sound=True)
+        sides = [
+            {
+                (f"op-{place}", metric): one
+                for place in range(operations)
+                for (_, metric), one in readings(rng, 0.02).items()
+            }
+            for _ in (NEW, OLD)
+        ]
+        gate.add(*sides)
+        if number == 5:
+            gate.plan_for(150)
+    assert gate.answer().answer == REGRESSION
+
+
+def test_a_large_change_is_told_by_how_many_times() -> None:
+    def stalled(name: str, value: float) -> float:
+        return value * 800 if name == "p99" else value
+
+    answer = told(gate_of(stalled))
+    [said] = answer.reasons
+    assert re.match(
+        r"p99 of readers\.search: × [78]\d\d \([67]\d\d to [89]\d\d\)", said
+    )
+    assert "× 8" in markdown(answer) or "× 7" in markdown(answer)
+
+
+def made_pair(gate: Gate, number: int, *, is_sound: bool = True) -> list[Made]:
+    """The runs of a gate's pair, as they were made."""
+    return [
+        Made(side, f"run-{number}-{side}", "PASS", (), is_sound, readings=of)
+        for side, of in (
+            (NEW, gate_readings(gate, NEW)),
+            (OLD, gate_readings(gate, OLD)),
+        )
+    ]
+
+
+def gate_readings(gate: Gate, side: str) -> Readings:
+    value = 2000.0 if side == OLD else 1000.0
+    return {(SEARCH, METRICS["throughput"]): Reading(value, None, 0, "")}
+
+
+def test_the_report_says_what_was_asked_and_has_each_runs_figures() -> None:
+    gate = gate_of(slower)
+    runs = [
+        *made_pair(gate, 1),
+        *made_pair(gate, 2, is_sound=False),
+        *made_pair(gate, 3),
+    ]
+    load = "lookups (500/s open loop on server)"
+    about = {
+        side: {"Load": load, "server": f"slapd 2.6.{place}", "Host": "loader"}
+        for place, side in enumerate((OLD, NEW), 7)
+    }
+    answer = replace(
+        told(gate),
+        runs=tuple(runs),
+        about=about,
+        begun_utc="2026-11-26T10:00:00Z",
+        took_s=61.0,
+    )
+    document = gate_document(answer)
+    facts = dict(document.facts)
+    assert facts["Load"] == load
+    assert facts["Old"] == "lab.settings.threads=16; slapd 2.6.7"
+    assert facts["New"] == "lab.settings.threads=2; slapd 2.6.8"
+    assert facts["Host"] == "loader"
+    assert facts["Began"] == "2026-11-26 10:00 UTC, took 61 s"
+    [table] = [
+        block
+        for section in document.sections
+        for block in section.blocks
+        if isinstance(block, Table) and block.name == "gate-runs"
+    ]
+    rows = [[cell.text for cell in row] for row in table.rows]
+    assert [row[0] for row in rows] == ["1", "1", "–", "–", "2", "2"]
+    assert rows[0][1:3] == ["new", "1\u202f000"]
+    assert rows[1][1:3] == ["old", "2\u202f000"]
+    assert load in markdown(answer)
+    assert "run-3-old" in markdown(answer)
+    found = gate_json(answer)["runs"]
+    assert [one["pair"] for one in found] == [1, 1, None, None, 2, 2]
+    assert found[0]["figures"] == {SEARCH: {"throughput": 1000.0}}
+    # what differs between the sides is told of each
+    about[NEW]["Load"] = "lookups (4 clients closed loop on server)"
+    facts = dict(gate_document(answer).facts)
+    assert facts["Load, old"] == load
+    assert "closed loop" in facts["Load, new"]
+
+
+def test_an_aa_gate_that_has_no_rehearsal_says_why() -> None:
+    answer = replace(told(gate_of(most=2)), rehearsal_needs="it draws from 6 pairs")
+    shown = render_text(gate_document(answer))
+    assert "There is none: it draws from 6 pairs." in shown
+
+
+def test_a_rehearsal_says_which_figures_would_show_a_change() -> None:
+    """Throughput is steady, p50 and p99 are not: they would not show 10 % alone."""
+    rng = np.random.default_rng(1)
+    gate = Gate(("throughput", "p99"), Tolerances())
+    for number in range(1, 7):
+        pair = []
+        for _ in (NEW, OLD):
+            found = readings(rng, 0.5)
+            steady = readings(rng, 0.001)
+            key = (SEARCH, METRICS["throughput"])
+            pair.append({**found, key: steady[key]})
+        gate.add(*pair)
+        if number == 5:
+            gate.plan_for(6)
+    of_ten = {one.change: one for one in gate.rehearse([0.0, 0.1], gates=100)}[0.1]
+    by_name = {metric.name: share for (_, metric), share in of_ten.found_by.items()}
+    assert by_name["throughput"] > 0.9
+    assert by_name["p99"] < 0.1
+    answer = replace(told(gate), rehearsed=(of_ten,))
+    assert "throughput of readers.search" in render_text(gate_document(answer))
 
 
 def test_a_rehearsal_finds_more_of_what_is_larger() -> None:
