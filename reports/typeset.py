@@ -24,6 +24,7 @@ NOT_AVAILABLE = "n/a"
 NOTHING = "–"
 #: A change to more than so many times the old value is no change of some per cent.
 _LARGEST_PERCENT = 3.0
+_LEAST_FACTOR, _MOST_FACTOR = 0.001, 1e6
 MINUS = "\N{MINUS SIGN}"
 
 _COMMA_GROUP = re.compile(r"(?<=\d),(?=\d{3})")
@@ -74,9 +75,11 @@ def changes(
 
 
 def _factor(ratio: float) -> str:
-    """To three digits, and all before the point."""
-    if not 0 < ratio < math.inf:
-        return "∞" if ratio else "0"
+    """To three digits, and all before the point; an end that is nowhere has a bound."""
+    if ratio < _LEAST_FACTOR:
+        return f"<{_LEAST_FACTOR}"
+    if ratio > _MOST_FACTOR:
+        return f">{decimal(_MOST_FACTOR, 0)}"
     return decimal(ratio, max(0, 2 - math.floor(math.log10(ratio))))
 
 

@@ -22,7 +22,6 @@ from ldapslam.reports.document import (
     ChartPlace,
     Document,
     Field,
-    Paragraph,
     Section,
     Table,
     column,
@@ -112,8 +111,6 @@ class GateAnswer:
     took_s: float = 0.0
     #: Side -> what its last run was.
     about: Mapping[str, About] = field(default_factory=dict)
-    #: Of an A/A gate without a rehearsal, what one needs.
-    rehearsal_needs: str = ""
 
     @property
     def verdict(self) -> str:
@@ -271,7 +268,7 @@ def gate_document(answer: GateAnswer) -> Document:
         glance=(),
         facts=tuple(_facts(answer)),
         sections=(
-            *_rehearsal(answer),
+            *([_rehearsal(answer)] if answer.rehearsed else []),
             Section("changes", "Changes", (_figures(answer.answer), *chart)),
             *_baseline_sections(answer),
             Section("runs", "Runs", (_runs(answer),), in_appendix=True),
@@ -356,7 +353,6 @@ def gate_json(answer: GateAnswer) -> dict[str, Any]:
             }
             for one in answer.rehearsed
         ],
-        "rehearsal_needs": answer.rehearsal_needs,
         "runs": [
             {
                 "pair": pair,
@@ -597,19 +593,11 @@ def _promotions(answer: GateAnswer) -> Table:
     )
 
 
-def _rehearsal(answer: GateAnswer) -> Iterator[Section]:
-    if answer.rehearsed:
-        yield Section("rehearsal", "Rehearsal", (_rehearsed(answer),))
-    elif answer.rehearsal_needs:
-        none = Paragraph(f"There is none: {answer.rehearsal_needs}.")
-        yield Section("rehearsal", "Rehearsal", (none,))
-
-
-def _rehearsed(answer: GateAnswer) -> Table:
+def _rehearsal(answer: GateAnswer) -> Section:
     def share(name: str) -> Field[Rehearsed]:
         return number(f"{name} (%)", lambda one: f"{one.answers[name] * 100:.1f}")
 
-    return table(
+    found = table(
         "gate-rehearsal",
         "What this gate finds on these hosts, in the time given",
         answer.rehearsed,
@@ -627,6 +615,7 @@ def _rehearsed(answer: GateAnswer) -> Table:
             "an open loop is its schedule's, until the server does not keep up.",
         ),
     )
+    return Section("rehearsal", "Rehearsal", (found,))
 
 
 def _found_by(one: Rehearsed) -> str:

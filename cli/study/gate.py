@@ -221,6 +221,9 @@ def gate_command(
         each_s = making.each_s
     found = gate.answer()
     rehearsed = gate.rehearse(REHEARSED) if is_aa else ()
+    notes = [AGAINST_ITSELF] if is_aa else []
+    if is_aa and not rehearsed:
+        notes.append(making.rehearsal_needs)
     answer = GateAnswer(
         job=job.name,
         sides={side: " ".join(changes) for side, changes in given.items()},
@@ -228,11 +231,10 @@ def gate_command(
         runs=tuple(runs.made),
         ended=ended,
         advice=making.advice if found.answer == CANNOT_TELL else "",
-        notes=(*making.cautions, *([AGAINST_ITSELF] if is_aa else [])),
+        notes=(*making.cautions, *notes),
         seed=seed,
         each_s=each_s,
         rehearsed=rehearsed,
-        rehearsal_needs=making.rehearsal_needs if is_aa and not rehearsed else "",
         baseline=kept,
         differences=tuple(making.differences),
         unknown=making.unknown,

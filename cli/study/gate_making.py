@@ -235,8 +235,8 @@ class Making:
             needed_s = self._before_s + FIRST_LOOK * self.each_s
             time_ = f": --time {_time_text(needed_s)} is enough for that"
         return (
-            f"it draws from {FIRST_LOOK} pairs of runs or more, which have each "
-            f"figure, and this gate made {self._gate.size}{time_}"
+            f"There is no rehearsal: it draws from {FIRST_LOOK} pairs of runs, which "
+            f"have each figure, and this gate made {self._gate.size}{time_}."
         )
 
     def _end(self, why: str) -> str:

@@ -318,6 +318,19 @@ def test_a_fail_of_the_first_runs_counts_and_the_report_says_so(
     )
 
 
+def test_a_gate_against_itself_says_what_its_rehearsal_lacks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Pairs of 32 s: six of them take 192 s."""
+    runs = Runs(each_s=16.0)
+    monkeypatch.setattr(CLOCK, lambda: runs.now_s)
+    gate = Gate(("throughput",), Tolerances())
+    making = Making(gate, runs, 0.0, LIMIT_S, may_end=False)  # type: ignore[arg-type]
+    making.pairs(seed=1)
+    assert gate.rehearse([0.0]) == ()
+    assert "made 3: --time 220s is enough" in making.rehearsal_needs
+
+
 def test_without_the_time_for_longer_runs_it_says_what_is_needed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

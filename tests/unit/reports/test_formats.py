@@ -819,13 +819,20 @@ def test_an_axis_of_large_changes_has_a_tick_for_each_ten_times() -> None:
     assert charts.change_ticks(-79_900.0, 0.0)[-900.0] == "better × 10"
 
 
-def test_a_small_change_stays_visible_beside_a_large_one() -> None:
-    """By the places of their lines: linear, 5 % beside 79,900 % is no line."""
+def test_only_an_axis_of_large_changes_is_logarithmic(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A change of 5 % is no line beside one of 79,900 % otherwise."""
+    asked: list[float] = []
+
+    def ticks(_: float, largest: float) -> dict[float, str]:
+        asked.append(largest)
+        return {0.0: "0"}
+
+    monkeypatch.setattr(charts, "change_ticks", ticks)
     place = ChartPlace("spans", "Changes", "each")
-    spans = [
-        charts.Span("small", 5.0, 2.0, 8.0, 5.0, "good"),
-        charts.Span("large", 79_900.0, 70_000.0, 90_000.0, 5.0, "bad"),
-    ]
-    assert "× 100" in (large := charts.draw_spans(place, spans, "worse by"))
-    assert "× 100" not in charts.draw_spans(place, spans[:1], "worse by")
-    assert "better" not in large
+    small = charts.Span("small", 5.0, 2.0, 8.0, 5.0, "good")
+    large = charts.Span("large", 79_900.0, 70_000.0, math.inf, 5.0, "bad")
+    charts.draw_spans(place, [small], "worse by")
+    charts.draw_spans(place, [small, large], "worse by")
+    assert asked == [70_000.0]

@@ -519,12 +519,6 @@ def test_the_report_says_what_was_asked_and_has_each_runs_figures() -> None:
     assert "closed loop" in facts["Load, new"]
 
 
-def test_an_aa_gate_that_has_no_rehearsal_says_why() -> None:
-    answer = replace(told(gate_of(most=2)), rehearsal_needs="it draws from 6 pairs")
-    shown = render_text(gate_document(answer))
-    assert "There is none: it draws from 6 pairs." in shown
-
-
 def test_a_rehearsal_says_which_figures_would_show_a_change() -> None:
     """Throughput is steady, p50 and p99 are not: they would not show 10 % alone."""
     rng = np.random.default_rng(1)
