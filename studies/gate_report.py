@@ -56,6 +56,8 @@ from ldapslam.studies.report import figure_text, latest, verdict_cell, write_rep
 
 SCHEMA = "ldapslam-gate/1"
 _TOO_FEW = "too few pairs of runs"
+#: Of shares of errors: smaller ones have more digits.
+_FINE = 0.1
 #: By how much the new side is worse in an A/A gate's rehearsals.
 REHEARSED = (0.0, 0.02, 0.05, 0.1, 0.2)
 GATE = "gate"
@@ -653,7 +655,8 @@ def _signed(one: Figure, change: float) -> str:
 def _changes(one: Figure, *values: float) -> tuple[str, list[str]]:
     # tolerances of errors are tenths of a point, and less
     is_ratio = one.metric.is_ratio
-    return changes(values, 1 if is_ratio else 3, is_ratio=is_ratio)
+    is_fine = not is_ratio and max(map(abs, values)) < _FINE
+    return changes(values, 3 if is_fine else 1, is_ratio=is_ratio)
 
 
 def _percent(one: Figure, change: float) -> float:
@@ -727,7 +730,7 @@ def _runs(answer: GateAnswer) -> Table:
         "gate-runs",
         "All runs, in the order in which they were made",
         _rows(answer),
-        number("No.", lambda row: row.pair),
+        column("No.", lambda row: row.pair),
         of_run("Side", lambda one: one.side),
         *([] if is_one else [operation]),
         *(_figure_of_run(one) for one in metrics),

@@ -499,7 +499,7 @@ _TONES = {GOOD: SERIES[0], BAD: ALARM, TONE_MUTED: MUTED}
 
 #: Beyond this many per cent an axis of changes is logarithmic, linear up to
 #: _LINEAR_PERCENT, and named by how many times as much it is.
-_LARGE_PERCENT, _LINEAR_PERCENT = 200.0, 10.0
+_LARGE_PERCENT, _LINEAR_PERCENT = 50.0, 10.0
 
 
 def change_ticks(lowest: float, largest: float) -> dict[float, str]:
