@@ -31,7 +31,7 @@ from ldapslam.reports.comparing.readings import (
 from ldapslam.reports.document import Table, column, number, table
 from ldapslam.reports.model import Summary
 from ldapslam.reports.typeset import NOT_AVAILABLE, NOTHING
-from ldapslam.studies.gate import mean_of_runs
+from ldapslam.studies.gate import Key, mean_of_runs
 from ldapslam.studies.report import figure_text
 
 SCHEMA = "ldapslam-baseline/1"
@@ -133,12 +133,12 @@ class Baseline(_Model):
             planned,
         )
 
-    def missing(self, metrics: Collection[str]) -> Iterator[tuple[str, str]]:
-        """Operations and metrics that not all of its runs have."""
+    def missing(self, metrics: Collection[str]) -> Iterator[Key]:
+        """Figures that not all of its runs have."""
         for title, of_title in self.means().items():
             for name, value in of_title.items():
                 if value is None and name in metrics:
-                    yield title, name
+                    yield title, METRICS[name]
 
     def unknown(self, summary: Summary) -> dict[str, str]:
         """What of the servers could not be read, then or now, and why: whether it is

@@ -66,6 +66,9 @@ ANSWERS = (REGRESSION, NO_REGRESSION, CANNOT_TELL)
 
 #: What is judged when nothing is chosen.
 DEFAULT_METRICS = ("throughput", "p50", "p99", "errors")
+#: Of those, what is left out of operations that have too few requests for it, and no
+#: time for more.
+LEAVABLE_METRICS = ("p99",)
 _ERRORS = "errors"
 #: As a share of a side's runs: more that are left out make the rest a selection.
 _MOST_UNSOUND = 1 / 3
@@ -143,18 +146,20 @@ def known_metric(name: str) -> str:
     return name
 
 
-def times_longer(runs: Iterable[Readings], metrics: Collection[str]) -> float:
-    """How many times as long runs like these have to be, that percentiles among the
-    metrics have the requests that they need; up to 1: they are long enough."""
-    return max(
-        (
-            _ROOM * samples_needed(PERCENTILES[metric.name]) / reading.sample
-            for run in runs
-            for (_, metric), reading in run.items()
-            if metric.name in metrics and metric.name in PERCENTILES and reading.sample
-        ),
-        default=1.0,
-    )
+def times_longer(
+    runs: Iterable[Readings], metrics: Collection[str]
+) -> dict[Key, float]:
+    """Percentiles among the metrics for which runs like these are too short -> how many
+    times as long they have to be, that there are the requests that it needs."""
+    found = dict[Key, float]()
+    for run in runs:
+        for key, reading in run.items():
+            name = key[1].name
+            if name in metrics and name in PERCENTILES and reading.sample:
+                times = _ROOM * samples_needed(PERCENTILES[name]) / reading.sample
+                if times > 1:
+                    found[key] = max(times, found.get(key, 0.0))
+    return found
 
 
 def order_of(seed: int) -> Iterator[tuple[str, str]]:
@@ -313,6 +318,8 @@ class Gate:
         #: Set by `plan_for`.
         self.plan: Plan | None = None
         self._keys: list[Key] = []
+        #: Figures that are not judged.
+        self._left_out: set[Key] = set()
         #: Figure -> the first look that found it within its tolerance.
         self._within: dict[Key, _Look] = {}
         self._last: _Look | None = None
@@ -330,6 +337,10 @@ class Gate:
         """Pairs so far; with a baseline, runs."""
         return len(self._new)
 
+    def leave_out(self, keys: Iterable[Key]) -> None:
+        """Do not judge these figures; before the first run."""
+        self._left_out.update(keys)
+
     def add(self, new: Readings, old: Readings | None = None) -> None:
         """One more run of the new side, with the old one of its pair. A look that is
         due is taken."""
@@ -337,7 +348,11 @@ class Gate:
             self._old.append(old)
         self._new.append(new)
         seen = dict.fromkeys((*self._keys, *(self._old[-1]), *new))
-        self._keys = [one for one in seen if one[1].name in self.metrics]
+        self._keys = [
+            one
+            for one in seen
+            if one[1].name in self.metrics and one not in self._left_out
+        ]
         if self.plan and self.size in self.plan.sizes:
             self._look(self.plan)
 

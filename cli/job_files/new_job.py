@@ -105,7 +105,8 @@ def new_command(uri: str, file: Path, **given: Any) -> ExitCode:
         )
     say(
         f"read {found.entries:,} entries below {found.base!r}; their {found.attribute} "
-        f"is in {values_file}\nnext: ldapslam check {file}, then ldapslam run {file}"
+        f"is in {values_file}\nnext: ldapslam check {file}, then ldapslam run {file}; "
+        f"another server against this one: ldapslam gate {file} --new ldap://…"
     )
     put(str(file))
     return ExitCode.PASS

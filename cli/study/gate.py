@@ -13,7 +13,7 @@ import click
 
 from ldapslam.base.errors import ConfigError, ExitCode, LdapSlamError
 from ldapslam.base.fault import Fault
-from ldapslam.base.units import NS_PER_S, format_duration, parse_duration
+from ldapslam.base.units import NS_PER_S, parse_duration
 from ldapslam.cli.console import json_option, say
 from ldapslam.cli.measure.local_fleet import one_blas_thread
 from ldapslam.cli.measure.run import agents_option
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ldapslam.cli.study.gate_sides import Side
     from ldapslam.jobs.model import Job
     from ldapslam.studies.baseline import Baseline
-    from ldapslam.studies.gate import Tolerances
+    from ldapslam.studies.gate import Key, Tolerances
 
 
 @click.command("gate", cls=OptionGroups)
@@ -159,11 +159,13 @@ def gate_command(
         )
         return ExitCode.NO_BASELINE
     with one_blas_thread():  # the fleet is forked from here: no threads before it
+        from ldapslam.cli.study.gate_length import fitted
         from ldapslam.studies.baseline import load_baseline
-        from ldapslam.studies.gate import CANNOT_TELL, NEW, OLD, Gate
+        from ldapslam.studies.gate import CANNOT_TELL, LEAVABLE_METRICS, NEW, OLD, Gate
         from ldapslam.studies.labs import check_lab
 
         chosen, tolerated = _criteria(metrics, tolerances)
+        leavable = () if metrics else LEAVABLE_METRICS
         given = _given(old, new, is_aa=is_aa, has_baseline=baseline is not None)
         if agents is not None:
             overrides = (*overrides, f"agents={{count: {agents}}}")
@@ -175,16 +177,27 @@ def gate_command(
                 "--baseline",
             )
         job = sides[NEW].job
-        _check_time(job, len(sides), limit_ns)
         _check_metrics(job, chosen)
+        sides, shortened = fitted(sides, limit_ns)
+        notes = [shortened] if shortened else []
         for one in sides.values():
             if one.lab is not None:
                 check_lab(one.lab, one.point, one.job)
         kept = None if baseline is None else load_baseline(baseline)
+        left_out: Sequence[Key] = ()
         if kept is not None:
-            _check_baseline(
-                kept, sides[NEW], chosen, although_different=although_different
-            )
+            missing = list(kept.missing(chosen))
+            left_out = [key for key in missing if key[1].name in leavable]
+            _check_missing([key for key in missing if key not in left_out], chosen)
+            if not although_different:
+                _check_baseline(kept, sides[NEW])
+        notes += [
+            f"{metric.words} of {title} is not judged: not all runs of the baseline "
+            "have it."
+            for title, metric in left_out
+        ]
+        for note in notes:
+            say(note)
         # slow to load: after all that can be refused
         from ldapslam.cli.study.gate_making import AGAINST_ITSELF, Making
         from ldapslam.cli.study.gate_runs import Runs
@@ -204,10 +217,18 @@ def gate_command(
     if kept is not None:
         readings = [one.readings for one in kept.runs]
         gate = Gate(chosen, tolerated, readings, kept.days)
+    gate.leave_out(left_out)
     problem: LdapSlamError | None = None
     begun_s = time.monotonic()
     with Runs(sides, folder, agents, restarts=not no_restart) as runs:
-        making = Making(gate, runs, begun_s, limit_ns / NS_PER_S, may_end=not is_aa)
+        making = Making(
+            gate,
+            runs,
+            begun_s,
+            limit_ns / NS_PER_S,
+            may_end=not is_aa,
+            leavable=leavable,
+        )
         try:
             if kept is None:
                 ended = making.pairs(seed)
@@ -221,7 +242,8 @@ def gate_command(
         each_s = making.each_s
     found = gate.answer()
     rehearsed = gate.rehearse(REHEARSED) if is_aa else ()
-    notes = [AGAINST_ITSELF] if is_aa else []
+    if is_aa:
+        notes.append(AGAINST_ITSELF)
     if is_aa and not rehearsed:
         notes.append(making.rehearsal_needs)
     answer = GateAnswer(
@@ -231,7 +253,7 @@ def gate_command(
         runs=tuple(runs.made),
         ended=ended,
         advice=making.advice if found.answer == CANNOT_TELL else "",
-        notes=(*making.cautions, *notes),
+        notes=(*notes, *making.cautions),
         seed=seed,
         each_s=each_s,
         rehearsed=rehearsed,
@@ -320,23 +342,23 @@ def _check_metrics(job: Job, metrics: Sequence[str]) -> None:
             )
 
 
-def _check_baseline(
-    kept: Baseline, side: Side, metrics: Sequence[str], *, although_different: bool
-) -> None:
+def _check_missing(missing: Sequence[Key], metrics: Sequence[str]) -> None:
+    """ConfigError where not all runs of the baseline have a figure."""
+    for title, metric in missing:
+        others = [f"--metric {one}" for one in metrics if one != metric.name]
+        raise ConfigError(
+            f"not all runs of the baseline have the {metric.name} of {title}",
+            hint="save one of longer runs, or judge " + (" ".join(others) or "others"),
+        )
+
+
+def _check_baseline(kept: Baseline, side: Side) -> None:
     """ConfigError where the baseline cannot be that of the gate, as far as this can be
     told before a run."""
     from ldapslam.reports.comparing.making import facts_before
     from ldapslam.studies.baseline import refusal
     from ldapslam.studies.labs import planned_facts
 
-    for title, name in kept.missing(metrics):
-        others = [f"--metric {one}" for one in metrics if one != name]
-        raise ConfigError(
-            f"not all runs of the baseline have the {name} of {title}",
-            hint="save one of longer runs, or judge " + (" ".join(others) or "others"),
-        )
-    if although_different:
-        return
     text, overrides = Path(side.point.job).read_bytes(), side.point.overrides
     areas, lab = ["job file", "changes of the job", "lab"], dict[str, str]()
     if side.lab is not None:  # which makes changes of its own
@@ -345,19 +367,3 @@ def _check_baseline(
     planned = facts_before(text, None if side.lab else overrides, lab)
     if found := list(kept.differences_before(planned, areas)):
         raise refusal(found)
-
-
-def _check_time(job: Job, sides: int, limit_ns: int) -> None:
-    """ConfigError when the time is not enough."""
-    from ldapslam.jobs.plan import planned_end_ns
-    from ldapslam.reports.comparing.sequential import FIRST_LOOK
-
-    if all(one.count is not None for one in job.streams):
-        return  # it ends when they have done so much
-    least_ns = sides * FIRST_LOOK * planned_end_ns(job.run)
-    if least_ns > limit_ns:
-        raise ConfigError(
-            f"{FIRST_LOOK} runs of a side are the least, and all of them take "
-            f"{format_duration(least_ns)}; --time is {format_duration(limit_ns)}",
-            hint="make runs shorter, as with --set run.duration=3s, or give it time",
-        )

@@ -3,15 +3,15 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Collection, Mapping, Sequence
 
 from ldapslam.base.errors import TargetError
 from ldapslam.base.units import NS_PER_S, format_duration
 from ldapslam.cli.console import say
+from ldapslam.cli.study.gate_length import time_text
 from ldapslam.cli.study.gate_runs import Runs, is_sound
-from ldapslam.reports.comparing.readings import Readings, readings_of
+from ldapslam.reports.comparing.readings import Reading, Readings, readings_of
 from ldapslam.reports.comparing.sequential import FIRST_LOOK
 from ldapslam.reports.model import Summary
 from ldapslam.studies.baseline import Baseline, refusal
@@ -22,6 +22,7 @@ from ldapslam.studies.gate import (
     OLD,
     Answer,
     Gate,
+    Key,
     order_of,
     times_longer,
 )
@@ -35,8 +36,6 @@ AGAINST_ITSELF = (
     "Both sides are the old one (--aa): what is called worse here is a false alarm, "
     "and what cannot be told varies too much for its tolerance."
 )
-#: Of a time that is proposed, beyond what was measured.
-_ROOM = 1.1
 
 
 class _NoMore(Exception):
@@ -48,10 +47,19 @@ class Making:
     is over."""
 
     def __init__(
-        self, gate: Gate, runs: Runs, begun_s: float, limit_s: float, *, may_end: bool
+        self,
+        gate: Gate,
+        runs: Runs,
+        begun_s: float,
+        limit_s: float,
+        *,
+        may_end: bool,
+        leavable: Collection[str] = (),
     ) -> None:
-        """`begun_s`: since when the limit counts."""
+        """`begun_s`: since when the limit counts. `leavable`: metrics that nobody has
+        asked for."""
         self._gate, self._runs, self._may_end = gate, runs, may_end
+        self._leavable, self._is_lengthened = leavable, False
         self._limited_s, self._until_s = begun_s, begun_s + limit_s
         #: When the first run that counts began.
         self._begun_s = time.monotonic()
@@ -78,42 +86,69 @@ class Making:
                 side: readings_of(summary) if summary else {}
                 for side, summary in pair.items()
             }
-            if self._has_lengthened(readings.values()):
+            if self._has_lengthened(readings):
                 orders = order_of(seed)
                 continue
             self._gate.add(readings[NEW], readings[OLD])
             if why := self._ended():
                 return why
 
-    def _has_lengthened(self, first: Collection[Readings]) -> bool:
+    def _has_lengthened(self, first: Mapping[str, Readings]) -> bool:
         """Whether all runs from now on are longer than these, the first ones, which
-        have too few requests for a percentile, and there is time for that."""
-        times = times_longer(first, self._gate.metrics)
-        if self._gate.size or self.cautions or times <= 1:
+        have too few requests for a percentile, and there is time for that. A percentile
+        that there is no time for is left out, where it may be."""
+        gate, runs = self._gate, self._runs
+        if gate.size or self._is_lengthened:
             return False
-        was_ns, longer_ns = self._runs.duration_ns, self._runs.longer_ns(times)
-        if longer_ns is None:
+        enough_ns = []
+        for key, times in times_longer(first.values(), gate.metrics).items():
+            longer_ns = runs.longer_ns(times)
+            left_s = self._until_s - time.monotonic()
+            if longer_ns is not None and self._least_s(longer_ns) <= left_s:
+                enough_ns.append(longer_ns)
+            else:
+                self._cannot_have(key, first[OLD].get(key), longer_ns)
+        if not enough_ns:
             return False
-        now_s = time.monotonic()
-        more_s = len(first) * (longer_ns - was_ns) / NS_PER_S
-        each_s = now_s - self._begun_s + more_s
-        was, longer = format_duration(was_ns), format_duration(longer_ns)
-        if FIRST_LOOK * each_s > self._until_s - now_s:
-            needed_s = self._before_s + FIRST_LOOK * each_s
-            self._longer = (
-                "give the runs and the gate more time, as with --set "
-                f"run.duration={longer} --time {_time_text(needed_s)}; or "
-            )
-            return False
-        self._runs.lengthen(longer_ns)
-        self._begun_s, self._longest_s = now_s, self._longest_s + more_s
-        self.cautions.append(
+        longest_ns = max(enough_ns)
+        was, longer = map(format_duration, (runs.duration_ns, longest_ns))
+        self._longest_s += 2 * (longest_ns - runs.duration_ns) / NS_PER_S
+        runs.lengthen(longest_ns)
+        self._begun_s, self._is_lengthened = time.monotonic(), True
+        self._caution(
             f"A percentile needs more requests than runs of {was} have: the measure "
             f"phase was made {longer} long (--set run.duration={longer}), and the "
             "figures of the first runs do not count; a FAIL of theirs does."
         )
-        say(self.cautions[-1])
         return True
+
+    def _least_s(self, duration_ns: int) -> float:
+        """What the fewest pairs take, of runs so long, by the pair that was made."""
+        more_s = 2 * (duration_ns - self._runs.duration_ns) / NS_PER_S
+        return FIRST_LOOK * (time.monotonic() - self._begun_s + more_s)
+
+    def _cannot_have(
+        self, key: Key, old: Reading | None, longer_ns: int | None
+    ) -> None:
+        """Leave a percentile out that would need runs so long, where it may be and the
+        old side lacks it; and say how to have it."""
+        title, metric = key
+        enough = ""
+        if longer_ns is not None:
+            needed = time_text(self._before_s + self._least_s(longer_ns))
+            longer = format_duration(longer_ns)
+            enough = f"--set run.duration={longer} --time {needed}"
+            self._longer = f"give the runs and the gate more time: {enough}; or "
+        if metric.name in self._leavable and old is not None and old.value is None:
+            self._gate.leave_out([key])
+            self._caution(
+                f"{metric.words} of {title} is not judged: it needs {old.needs} in "
+                "each run." + f" To have it: {enough}." * bool(enough)
+            )
+
+    def _caution(self, text: str) -> None:
+        self.cautions.append(text)
+        say(text)
 
     def against(self, baseline: Baseline, *, although_different: bool) -> str:
         """Runs of the new side; why they ended."""
@@ -228,16 +263,20 @@ class Making:
     @property
     def rehearsal_needs(self) -> str:
         """What a gate that has none lacks for a rehearsal of itself."""
-        time_ = ""
+        enough = ""
         if self._gate.size and not any(
             one.needs for one in self._gate.answer().figures
         ):
-            needed_s = self._before_s + FIRST_LOOK * self.each_s
-            time_ = f": --time {_time_text(needed_s)} is enough for that"
+            enough = f": {self._enough(FIRST_LOOK)} is enough for that"
         return (
             f"There is no rehearsal: it draws from {FIRST_LOOK} pairs of runs, which "
-            f"have each figure, and this gate made {self._gate.size}{time_}."
+            f"have each figure, and this gate made {self._gate.size}{enough}."
         )
+
+    def _enough(self, pairs: int | None) -> str:
+        """The options of a gate that makes so many."""
+        needed = time_text(self._before_s + (pairs or 0) * self.each_s)
+        return " ".join(filter(None, (self._runs.length_option, f"--time {needed}")))
 
     def _end(self, why: str) -> str:
         gate = self._gate
@@ -245,13 +284,13 @@ class Making:
         answer = gate.answer()
         if answer.answer == CANNOT_TELL and gate.plan and gate.size > 1:
             needed = gate.would_need()
-            self.advice = _advice(answer, needed, self.each_s, self._before_s)
+            self.advice = _advice(answer, needed, self._enough(needed))
         return why
 
 
-def _advice(answer: Answer, needed: int | None, each_s: float, before_s: float) -> str:
+def _advice(answer: Answer, needed: int | None, enough: str) -> str:
     """How to tell of the figures that are open; `needed`: the pairs or runs that should
-    tell."""
+    tell, and `enough` the options that make them."""
     if answer.is_select:
         return "find out what the generator or the evidence lacked: see the runs"
     if all(one.answer != CANNOT_TELL for one in answer.figures):
@@ -277,19 +316,10 @@ def _advice(answer: Answer, needed: int | None, each_s: float, before_s: float) 
         )
     if needed <= answer.pairs:
         return "a change is close to its tolerance: give another --tolerance"
-    needed_s = before_s + needed * each_s
     return (
-        f"if nothing differs, {needed} {answer.unit} should tell: --time "
-        f"{_time_text(needed_s)}; longer runs, a quieter machine or a larger "
-        "--tolerance take less"
+        f"if nothing differs, {needed} {answer.unit} should tell: {enough}; longer "
+        "runs, a quieter machine or a larger --tolerance take less"
     )
-
-
-def _time_text(needed_s: float) -> str:
-    """For --time: in steps of 10 s, above 5 min of 1 min."""
-    step_s = 10 if needed_s < 300 else 60
-    steps = math.ceil(needed_s * _ROOM / step_s)
-    return format_duration(steps * step_s * NS_PER_S)
 
 
 def _so_far(gate: Gate) -> str:

@@ -5,7 +5,6 @@ from the first run to the last."""
 from __future__ import annotations
 
 import contextlib
-import math
 import shutil
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from ldapslam.base.errors import ConfigError
-from ldapslam.base.units import DURATION_UNITS, format_duration
 from ldapslam.cli import outcome
 from ldapslam.cli.client import Client
 from ldapslam.cli.console import say
@@ -22,8 +20,15 @@ from ldapslam.cli.follow import follow
 from ldapslam.cli.measure.local_fleet import agent_names, local_fleet
 from ldapslam.cli.options import STORE_NAME
 from ldapslam.cli.progress import Progress
+from ldapslam.cli.study.gate_length import (
+    has_free_length,
+    length_option,
+    longer_ns,
+    with_length,
+)
 from ldapslam.cli.study.gate_sides import Side
 from ldapslam.cli.submission import JobFile, request_of, say_doubts
+from ldapslam.jobs.doubts import unsupported_thresholds
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.reports.comparing.readings import readings_of
 from ldapslam.reports.rules.rules import Cause
@@ -34,9 +39,6 @@ from ldapslam.studies.labs import Labs
 
 if TYPE_CHECKING:
     from ldapslam.reports.model import Summary
-
-#: Of durations that are proposed.
-_STEP_NS = DURATION_UNITS["ms"] * 500
 
 
 class Runs:
@@ -121,29 +123,20 @@ class Runs:
         return self.sides[NEW].job.run.duration_ns
 
     def longer_ns(self, times: float) -> int | None:
-        """That many times as much, in steps of half a second, or of an interval that
-        is longer; None where something else says how long runs are: a count, stages, a
-        log."""
-        run = self.sides[NEW].job.run
-        for stream in (each for one in self.sides.values() for each in one.job.streams):
-            stages = stream.load.open and stream.load.open.stages
-            if stages or stream.replay or stream.count or stream.stop_after_ns:
-                return None
-        step_ns = max(run.interval_ns, _STEP_NS)
-        return math.ceil(run.duration_ns * times / step_ns) * step_ns
+        """That many times as much; None where something else says how long runs are."""
+        if not has_free_length(self.sides.values()):
+            return None
+        return longer_ns(self.sides[NEW].job, times)
+
+    @property
+    def length_option(self) -> str:
+        """The option that makes runs so long; empty where the job has it."""
+        return length_option(self.sides[NEW])
 
     def lengthen(self, duration_ns: int) -> None:
         """Make later runs so long; those so far were to find that out."""
-        field = "run.duration="
         for name, side in self.sides.items():
-            # as if they had been given so: a baseline of them has no other
-            others = (one for one in side.point.overrides if not one.startswith(field))
-            overrides = (*others, field + format_duration(duration_ns))
-            self.sides[name] = replace(
-                side,
-                job=JobFile(Path(side.point.job)).load(overrides),
-                point=replace(side.point, overrides=overrides),
-            )
+            self.sides[name] = with_length(side, duration_ns)
         why = ("too short for a percentile",)
         self.made = [
             replace(one, reasons=(*one.reasons, *why), is_sound=False, is_pilot=True)
@@ -176,6 +169,8 @@ class Runs:
 
         source = JobFile(Path(side.point.job))
         job = source.load(changes)
+        # a gate knows more of these than a run
+        self._doubts.update(unsupported_thresholds(job))
         say_doubts(job, self._doubts)
         request = request_of(source, job, changes, made_of)
         run_id = self._client.submit(request)

@@ -151,7 +151,7 @@ def test_runs_that_are_too_short_for_a_percentile_are_made_longer(
     )
     assert ended.returncode == 3
     assert ended.stderr.count("cannot be missed: the measure phase has") == 1
-    advice = r"to tell: give .* as with --set run\.duration=\d+m?s --time \d+[sm]; or"
+    advice = r"to tell: give .*: --set run\.duration=\d+m?s --time \d+[sm]; or"
     assert re.search(advice, ended.stdout)
 
 

@@ -66,7 +66,11 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("--new ldap://h --tolerance 150%", "less than 100%, got '150%'"),
         ("--new ldap://h --metric p98", "--metric: unknown metric 'p98'"),
         ("--new http://h", "--new: "),
-        ("--new ldap://h --time 5s", "6 runs of a side are the least"),
+        (
+            "--new ldap://h --time 5s --set run.warm_up=1s",
+            "6 runs of a side are the least, and all of them take 18s; --time is 5s\n"
+            "hint: give it time: --time 50s is enough for 10",
+        ),
         ("--new ldap://h --metric total_time", "no operation of the job has"),
         ("--lab slapd --new lab.settings.bogus=1", "no setting of this name"),
         ("--lab slapd --new users=3 --set targets.replica=ldap://h", "'replica'"),
@@ -193,13 +197,50 @@ def test_what_shows_that_a_baseline_is_another_is_looked_at_before_a_run(
 def test_a_baseline_without_a_figure_is_told_before_a_run(
     job: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = baseline_in(tmp_path, job, p99=None)
+    path = baseline_in(tmp_path, job, p50=None)
     given = ["gate", str(job), "--baseline", path, "--set", "run.interval=200ms"]
     assert main.run(given) == ExitCode.USAGE
     said = capsys.readouterr().err
-    assert "not all runs of the baseline have the p99 of readers.search" in said
-    assert "judge --metric throughput --metric p50 --metric errors" in said
-    assert main.run([*given, "--metric", "p50"]) == ExitCode.FLEET
+    assert "not all runs of the baseline have the p50 of readers.search" in said
+    assert "judge --metric throughput --metric p99 --metric errors" in said
+    assert main.run([*given, "--metric", "p99"]) == ExitCode.FLEET
+
+
+class _GoodRuns(_DyingRuns):
+    """None of which is long enough for a p99."""
+
+    length_option = ""
+
+    def run(self, side: str) -> SimpleNamespace:
+        self.made.append(Made(side, f"run-{len(self.made)}", "PASS", (), True))
+        return SimpleNamespace(verdict="PASS", reasons=(), rules=())
+
+
+def test_a_p99_that_a_baseline_lacks_is_left_out_unless_it_is_asked_for(
+    job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gate_runs, "Runs", _GoodRuns)
+    monkeypatch.setattr(Baseline, "differences", lambda *_: ())
+    monkeypatch.setattr(Baseline, "unknown", lambda *_: {})
+    figures = {"throughput": 400.0, "p50": 900.0, "p99": None, "errors": 0.0}
+    found = {
+        ("readers.search", METRICS[name]): Reading(value, None, 0, "", 1000)
+        for name, value in figures.items()
+    }
+    monkeypatch.setattr(gate_making, "readings_of", lambda _: found)
+    path = baseline_in(tmp_path, job, p99=None)
+    given = ["gate", str(job), "--baseline", path, "--set", "run.interval=200ms"]
+    assert main.run([*given, "--out", "out"]) == ExitCode.PASS
+    answer = json.loads(Path("out/gate.json").read_text())
+    assert [one["metric"] for one in answer["figures"]] == [
+        "throughput",
+        "p50",
+        "errors",
+    ]
+    assert answer["cautions"][0] == (
+        "p99 of readers.search is not judged: not all runs of the baseline have it."
+    )
+    assert main.run([*given, "--metric", "p99"]) == ExitCode.USAGE
 
 
 @contextmanager

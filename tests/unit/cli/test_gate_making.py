@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from types import SimpleNamespace
 from typing import Any
@@ -42,6 +43,7 @@ class Runs:
         self.made: list[str] = []
         self.restarts = 0
         self.duration_ns = NS_PER_S
+        self.length_option = ""
 
     def longer_ns(self, times: float) -> int | None:
         return math.ceil(times * self.duration_ns)
@@ -274,12 +276,16 @@ class ShortRuns(Runs):
 
 
 def made_of_short(
-    monkeypatch: pytest.MonkeyPatch, runs: ShortRuns, limit_s: float
+    monkeypatch: pytest.MonkeyPatch,
+    runs: ShortRuns,
+    limit_s: float,
+    leavable: Sequence[str] = (),
 ) -> tuple[Gate, Making, str]:
     monkeypatch.setattr(CLOCK, lambda: runs.now_s)
     monkeypatch.setattr(gate_making, "readings_of", runs.readings)
     gate = Gate(("throughput", "p99"), Tolerances())
-    making = Making(gate, runs, 0.0, limit_s, may_end=True)  # type: ignore[arg-type]
+    given: Any = runs
+    making = Making(gate, given, 0.0, limit_s, may_end=True, leavable=leavable)
     return gate, making, making.pairs(seed=1)
 
 
@@ -340,13 +346,87 @@ def test_without_the_time_for_longer_runs_it_says_what_is_needed(
     assert (gate.size, why) == (1, "a figure is missing")
     assert runs.made == list(next(order_of(1)))
     assert making.advice == (
-        "give the runs and the gate more time, as with --set run.duration=3125ms "
-        "--time 1m; or judge --metric throughput"
+        "give the runs and the gate more time: --set run.duration=3125ms --time 1m; or "
+        "judge --metric throughput"
     )
     assert not making.cautions
     runs = ShortRuns(each_s=2.0)
     gate, *_ = made_of_short(monkeypatch, runs, 54.0)
     assert gate.answer().answer == NO_REGRESSION
+
+
+def test_a_percentile_that_nobody_has_asked_for_is_left_out_and_the_report_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runs = ShortRuns(each_s=2.0)
+    gate, making, why = made_of_short(monkeypatch, runs, 53.0, ["p99"])
+    assert (gate.answer().answer, why) == (NO_REGRESSION, "the answer is clear")
+    assert [one.metric.name for one in gate.answer().figures] == ["throughput"]
+    # the first pair counts, as its runs are as long as the others
+    assert (gate.size, len(runs.made)) == (6, 12)
+    assert making.cautions == [
+        "p99 of search is not judged: it needs 1,000 requests (it has 400) in each "
+        "run. To have it: --set run.duration=3125ms --time 1m."
+    ]
+
+
+def test_a_percentile_is_left_out_of_the_operations_alone_that_lack_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of the others runs are made long enough."""
+    runs = ShortRuns(each_s=2.0)
+
+    def readings(summary: Any) -> Any:
+        rare = Reading(None, None, 0, "1,000 requests (it has 4)", 4)
+        return {**ShortRuns.readings(runs, summary), ("modify", METRICS["p99"]): rare}
+
+    monkeypatch.setattr(runs, "readings", readings)
+    gate, making, _ = made_of_short(monkeypatch, runs, LIMIT_S, ["p99"])
+    answer = gate.answer()
+    assert answer.answer == NO_REGRESSION
+    assert [(one.operation, one.metric.name) for one in answer.figures] == [
+        ("search", "throughput"),
+        ("search", "p99"),
+    ]
+    assert runs.duration_ns == 3.125 * NS_PER_S
+    assert making.cautions[0].startswith("p99 of modify is not judged")
+
+
+def test_a_percentile_that_the_new_side_alone_lacks_is_not_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runs = ShortRuns(each_s=2.0)
+
+    def readings(summary: Any) -> Any:
+        found = ShortRuns.readings(runs, summary)
+        if summary.side == OLD:
+            found["search", METRICS["p99"]] = Reading(3000.0, None, 0, "", 2000)
+        return found
+
+    monkeypatch.setattr(runs, "readings", readings)
+    gate, *_ = made_of_short(monkeypatch, runs, 53.0, ["p99"])
+    assert gate.answer().answer == CANNOT_TELL
+
+
+def test_what_is_advised_has_the_length_that_the_runs_have(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = iter(range(1000))
+
+    def unsteady(_: Any) -> Any:
+        value = [1000.0, 1100.0, 1000.0][next(found) % 3]
+        return {("search", METRICS["throughput"]): Reading(value, None, 0, "")}
+
+    monkeypatch.setattr(gate_making, "readings_of", unsteady)
+    runs = Runs(each_s=5.0)
+    monkeypatch.setattr(CLOCK, lambda: runs.now_s)
+    runs.length_option = "--set run.duration=11s"
+    gate = Gate(("throughput",), Tolerances())
+    making = Making(gate, runs, 0.0, LIMIT_S, may_end=True)  # type: ignore[arg-type]
+    making.pairs(seed=1)
+    assert re.search(
+        r"should tell: --set run\.duration=11s --time \d+m;", making.advice
+    )
 
 
 def test_a_run_that_has_too_few_requests_later_ends_it_with_advice(
