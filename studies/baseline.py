@@ -46,6 +46,7 @@ _MOST_SHOWN = 5
 #: Of a lab, what its program says.
 _BACKEND = "lab · backend"
 _ABSENT = "not there"
+_NONE: Mapping[str, float | None] = {}
 
 
 class _Model(BaseModel):
@@ -61,6 +62,8 @@ class BaselineRun(_Model):
     figures: Mapping[str, Mapping[str, float | None]]
     #: Operation -> the requests that its share of errors is of.
     requests: Mapping[str, int]
+    #: What else the host did, as a gate's run has it.
+    other_cpu_share: float | None = None
 
     @property
     def readings(self) -> Readings:
@@ -180,10 +183,14 @@ def _unread(facts: Mapping[str, str | None]) -> dict[str, str]:
 
 
 def baseline_of(
-    summaries: Sequence[Summary], *, saved_utc: str, saved_by: str
+    summaries: Sequence[Summary],
+    *,
+    saved_utc: str,
+    saved_by: str,
+    other_cpu_shares: Mapping[str, float | None] = _NONE,
 ) -> Baseline:
     """Of those runs that PASS; ConfigError when they are fewer than FEWEST, or were not
-    made alike."""
+    made alike. `other_cpu_shares`: by the ids of runs."""
     valid = [one for one in summaries if one.verdict == "PASS"]
     if len(valid) < FEWEST:
         counts = Counter(
@@ -222,6 +229,7 @@ def baseline_of(
                     for (title, metric), reading in readings_of(one).items()
                     if metric.name == "errors"
                 },
+                other_cpu_share=other_cpu_shares.get(one.run.run_id),
             )
             for one in valid
         ),

@@ -76,6 +76,8 @@ _MOST_UNSOUND = 1 / 3
 _ROOM = 1.25
 #: Pairs or runs that nobody makes.
 _MOST_NEEDED = 500
+#: Of a host's CPU time: what others may use more or less than they did.
+_OTHER_CPU_SHARE = 0.05
 #: Of a number that a float holds.
 _MOST_LOGARITHM = 700.0
 #: What is counted, of a gate that is paired or not.
@@ -202,6 +204,23 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
+class OtherHost:
+    """What else the host did was not what it did in the runs of the baseline. Shares of
+    its CPU time."""
+
+    #: On average.
+    now: float
+    #: The least and the most.
+    then: tuple[float, float]
+
+    @property
+    def hides(self) -> str:
+        """What may come from that: a busier host is a regression, a quieter one hides
+        one."""
+        return REGRESSION if self.now > self.then[1] else NO_REGRESSION
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """What the gate has found."""
 
@@ -217,6 +236,8 @@ class Answer:
     of_failed: str = CANNOT_TELL
     #: The error that ended the gate; empty when none did.
     problem: str = ""
+    #: Where it keeps figures from being told.
+    host: OtherHost | None = None
 
     @property
     def sample(self) -> str:
@@ -280,6 +301,10 @@ class Made:
     is_pilot: bool = False
     readings: Readings = field(default_factory=dict)
 
+    #: Of the CPU time of the gate's host, what others than the gate and its labs used;
+    #: None where that is not known.
+    other_cpu_share: float | None = None
+
 
 @dataclass(frozen=True, slots=True)
 class Rehearsed:
@@ -304,10 +329,14 @@ class Gate:
         tolerances: Tolerances,
         baseline: Sequence[Readings] = (),
         days: Sequence[str] = (),
+        other_cpu_shares: Sequence[float | None] = (),
     ) -> None:
         """With a baseline the old side is its runs, two or more, which were made on
-        these days; else runs come in pairs."""
+        these days, on a host that did so much else; else runs come in pairs."""
         self.metrics, self._tolerances = metrics, tolerances
+        #: Of the baseline's runs, and of the new ones.
+        self._other_then = other_cpu_shares
+        self._other_now = list[float | None]()
         self.is_paired, self._days = not baseline, days
         self._old, self._new = list(baseline), list[Readings]()
         #: Side -> the runs that were made of it, those that FAIL, and those that say
@@ -341,12 +370,19 @@ class Gate:
         """Do not judge these figures; before the first run."""
         self._left_out.update(keys)
 
-    def add(self, new: Readings, old: Readings | None = None) -> None:
+    def add(
+        self,
+        new: Readings,
+        old: Readings | None = None,
+        *,
+        other_cpu_share: float | None = None,
+    ) -> None:
         """One more run of the new side, with the old one of its pair. A look that is
         due is taken."""
         if old is not None:
             self._old.append(old)
         self._new.append(new)
+        self._other_now.append(other_cpu_share)
         seen = dict.fromkeys((*self._keys, *(self._old[-1]), *new))
         self._keys = [
             one
@@ -489,6 +525,13 @@ class Gate:
     def answer(self) -> Answer:
         """By the last look."""
         figures = [self._figure(place, key) for place, key in enumerate(self._keys)]
+        of_failed, host = self._of_failed, self._host()
+        hides = host.hides if host else ""
+        hidden = [one for one in figures if one.answer == hides]
+        for one in hidden:
+            untold = replace(one, answer=CANNOT_TELL, found=None)
+            figures[figures.index(one)] = untold
+        is_failed_hidden = of_failed == REGRESSION == hides
         return Answer(
             self.size,
             tuple(figures),
@@ -496,9 +539,21 @@ class Gate:
             dict(self.made),
             dict(self.failed),
             dict(self.unsound),
-            self._of_failed,
+            CANNOT_TELL if is_failed_hidden else of_failed,
             self._problem,
+            host if hidden or is_failed_hidden else None,
         )
+
+    def _host(self) -> OtherHost | None:
+        """Of a host that was busier or quieter than it ever was for the baseline."""
+        then = [one for one in self._other_then if one is not None]
+        now = [one for one in self._other_now if one is not None]
+        if not now or len(then) < len(self._old):
+            return None
+        mean, least, most = math.fsum(now) / len(now), min(then), max(then)
+        if least - _OTHER_CPU_SHARE <= mean <= most + _OTHER_CPU_SHARE:
+            return None
+        return OtherHost(mean, (least, most))
 
     def _figure(self, place: int, key: Key) -> Figure:
         operation, metric = key

@@ -159,6 +159,13 @@ class GateAnswer:
         ]
         if self.answer.of_failed == found:
             why += self.failed()
+        if host := self.answer.host:
+            which = "busier" if host.hides == REGRESSION else "quieter"
+            then = " to ".join(f"{one:.0%}" for one in host.then)
+            why.append(
+                f"the host was {which} than for the baseline, which changes figures, "
+                f"too: other processes used {host.now:.0%} of its CPU time, {then} then"
+            )
         if self.runs and not self.runs[-1].is_sound:
             last = self.runs[-1]
             why.append(f"last run of the {last.side} side: {'; '.join(last.reasons)}")
@@ -365,6 +372,7 @@ def gate_json(answer: GateAnswer) -> dict[str, Any]:
                 "counts": one.is_sound,
                 "pilot": one.is_pilot,
                 "figures": figures_of(one.readings),
+                "other_cpu_share": one.other_cpu_share,
             }
             for pair, one in _numbered(answer)
         ],

@@ -70,12 +70,16 @@ def save_command(
             hint="--promote puts the new baseline in its place, and remembers it",
         )
     before = _loaded(file) if promote else None
-    summaries = [one for run in runs for one in _summaries(run, place)]
+    found = [one for run in runs for one in _summaries(run, place)]
+    summaries = [summary for summary, _ in found]
     ids = [one.run.run_id for one in summaries]
     if twice := next((one for one in ids if ids.count(one) > 1), None):
         raise ConfigError(f"the run {twice!r} is named twice", hint="name it once")
     made = baseline_of(
-        summaries, saved_utc=utc_text(datetime.now(UTC)), saved_by=operator_name()
+        summaries,
+        saved_utc=utc_text(datetime.now(UTC)),
+        saved_by=operator_name(),
+        other_cpu_shares={summary.run.run_id: share for summary, share in found},
     )
     save_baseline(file, made if before is None else promoted(before, made))
     others = left_out(summaries)
@@ -139,7 +143,8 @@ def _taken(folder: str, gate: Mapping[str, Any]) -> Iterator[str]:
         yield f"the answer of that gate: {gate['answer']}"
 
 
-def _summaries(run: str, place: Place) -> Iterator[Summary]:
+def _summaries(run: str, place: Place) -> Iterator[tuple[Summary, float | None]]:
+    """Of each run; and what else a gate's host did."""
     from ldapslam.reports.summarise import summarise
 
     if (gate := _gate_of(run)) is not None:
@@ -147,8 +152,9 @@ def _summaries(run: str, place: Place) -> Iterator[Summary]:
             for one in gate["runs"]:
                 # without an id: its server could not be used
                 if one["side"] == "new" and one["run_id"] and not one.get("pilot"):
-                    yield summarise(results, one["run_id"])
+                    share = one.get("other_cpu_share")
+                    yield summarise(results, one["run_id"]), share
         return
     with ExitStack() as stack:
         results, run_id, _ = stack.enter_context(store_of(run, place))
-        yield summarise(results, run_id)
+        yield summarise(results, run_id), None

@@ -216,7 +216,8 @@ def gate_command(
     gate = Gate(chosen, tolerated)
     if kept is not None:
         readings = [one.readings for one in kept.runs]
-        gate = Gate(chosen, tolerated, readings, kept.days)
+        others = [one.other_cpu_share for one in kept.runs]
+        gate = Gate(chosen, tolerated, readings, kept.days, others)
     gate.leave_out(left_out)
     problem: LdapSlamError | None = None
     begun_s = time.monotonic()

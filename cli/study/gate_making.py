@@ -162,7 +162,10 @@ class Making:
                 self.unknown = baseline.unknown(summary)
                 if self.differences and not although_different:
                     raise refusal(self.differences)
-            self._gate.add(readings_of(summary) if summary else {})
+            self._gate.add(
+                readings_of(summary) if summary else {},
+                other_cpu_share=self._runs.other_cpu_share if summary else None,
+            )
             if why := self._ended():
                 return why
 
@@ -293,6 +296,11 @@ def _advice(answer: Answer, needed: int | None, enough: str) -> str:
     tell, and `enough` the options that make them."""
     if answer.is_select:
         return "find out what the generator or the evidence lacked: see the runs"
+    if answer.host is not None:
+        return (
+            "run the gate when this host does as much else as it did for the baseline, "
+            "or load the old server too: --old in the place of --baseline"
+        )
     if all(one.answer != CANNOT_TELL for one in answer.figures):
         return (
             "no run of the new side may FAIL: mend what they FAIL for, or the job's "

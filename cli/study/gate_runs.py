@@ -27,6 +27,7 @@ from ldapslam.cli.study.gate_length import (
     with_length,
 )
 from ldapslam.cli.study.gate_sides import Side
+from ldapslam.cli.study.other_load import OtherLoad
 from ldapslam.cli.submission import JobFile, request_of, say_doubts
 from ldapslam.jobs.doubts import unsupported_thresholds
 from ldapslam.proto import operator_pb2 as pb
@@ -61,6 +62,9 @@ class Runs:
         self.made: list[Made] = []
         #: Side -> what its last run was.
         self.about: dict[str, About] = {}
+
+        #: Of the last run, as `Made` has it.
+        self.other_cpu_share: float | None = None
         #: What was said of the jobs.
         self._doubts: set[str] = set()
 
@@ -167,6 +171,7 @@ class Runs:
             say("interrupted: the run is cancelled and drains; again to end at once")
             self._client.cancel(run_id)
 
+        others = OtherLoad()
         source = JobFile(Path(side.point.job))
         job = source.load(changes)
         # a gate knows more of these than a run
@@ -175,6 +180,8 @@ class Runs:
         request = request_of(source, job, changes, made_of)
         run_id = self._client.submit(request)
         status = follow(self._client, run_id, _Silent(), on_interrupt=cancel)
+        # elsewhere a server of the gate may be one of them
+        self.other_cpu_share = others.share if name in self._labs else None
         if is_interrupted:
             raise KeyboardInterrupt
         outcome.raise_if_never_started(status)
@@ -189,6 +196,7 @@ class Runs:
                 is_sound(summary),
                 summary.run.finished_utc or "",
                 readings=readings_of(summary),
+                other_cpu_share=self.other_cpu_share,
             )
         )
         self.about[name] = about_run(summary)

@@ -210,6 +210,7 @@ class _GoodRuns(_DyingRuns):
     """None of which is long enough for a p99."""
 
     length_option = ""
+    other_cpu_share = None
 
     def run(self, side: str) -> SimpleNamespace:
         self.made.append(Made(side, f"run-{len(self.made)}", "PASS", (), True))

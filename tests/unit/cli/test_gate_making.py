@@ -44,6 +44,7 @@ class Runs:
         self.restarts = 0
         self.duration_ns = NS_PER_S
         self.length_option = ""
+        self.other_cpu_share: float | None = None
 
     def longer_ns(self, times: float) -> int | None:
         return math.ceil(times * self.duration_ns)

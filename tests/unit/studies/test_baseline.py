@@ -26,6 +26,7 @@ from ldapslam.studies.baseline import (
 )
 from ldapslam.studies.gate import (
     CANNOT_TELL,
+    NEW,
     NO_REGRESSION,
     OLD,
     REGRESSION,
@@ -35,7 +36,10 @@ from ldapslam.studies.gate import (
 from ldapslam.studies.gate_report import GateAnswer, gate_document, gate_json
 from support.store import Scenario, fill
 
-SAVED = {"saved_utc": "2026-11-25T20:00:00+00:00", "saved_by": "carol@ci"}
+SAVED: dict[str, Any] = {
+    "saved_utc": "2026-11-25T20:00:00+00:00",
+    "saved_by": "carol@ci",
+}
 
 
 @pytest.fixture
@@ -223,18 +227,27 @@ def test_one_of_another_version_is_refused(summary: Summary, tmp_path: Path) -> 
         load_baseline(path)
 
 
-def against(summary: Summary, factor: float, spread: float) -> tuple[Gate, Baseline]:
-    """A gate whose new runs have this share of the baseline's throughput."""
+def against(
+    summary: Summary,
+    factor: float,
+    spread: float,
+    then: Sequence[float | None] = (),
+    now: float | None = None,
+) -> tuple[Gate, Baseline]:
+    """A gate whose new runs have this share of the baseline's throughput, on a host
+    whose other processes used so much of its CPU time."""
     baseline = made(runs(summary))
     varied = [
         one.model_copy(update={"figures": _scaled(one.figures, 1 + spread * place)})
         for place, one in zip((-2, -1, 0, 1, 2), baseline.runs, strict=True)
     ]
-    gate = Gate(("throughput",), Tolerances(), [one.readings for one in varied])
+    readings = [one.readings for one in varied]
+    gate = Gate(("throughput",), Tolerances(), readings, other_cpu_shares=then)
     for place in (-2, -1, 0, 1, 2, -1, 1, 0):
         share = factor * (1 + spread * place)
         figures = _scaled(baseline.runs[0].figures, share)
-        gate.add(baseline.runs[0].model_copy(update={"figures": figures}).readings)
+        new = baseline.runs[0].model_copy(update={"figures": figures}).readings
+        gate.add(new, other_cpu_share=now)
         if gate.size == 5:
             gate.plan_for(8)
     gate.end()
@@ -262,6 +275,52 @@ def test_new_runs_are_judged_against_the_baseline(
 ) -> None:
     gate, _ = against(summary, factor, spread)
     assert gate.answer().answer == answer
+
+
+@pytest.mark.parametrize(
+    ("factor", "now", "answer"),
+    [
+        (0.8, 0.5, CANNOT_TELL),  # a busier host is slower, too
+        (1.0, 0.5, NO_REGRESSION),  # and no reason to be as fast
+        (1.0, 0.0, CANNOT_TELL),
+        (0.8, 0.0, REGRESSION),
+        (0.8, 0.24, REGRESSION),
+        (1.0, 0.06, NO_REGRESSION),
+        (0.8, None, REGRESSION),
+    ],
+)
+def test_what_may_come_from_a_busier_or_quieter_host_cannot_be_told(
+    summary: Summary, factor: float, now: float | None, answer: str
+) -> None:
+    then = (0.1, 0.2, 0.15, 0.15, 0.15)
+    gate, baseline = against(summary, factor, 0.01, then, now)
+    found = gate.answer()
+    assert found.answer == answer
+    assert (found.host is not None) is (answer == CANNOT_TELL)
+    told = GateAnswer("lookups", {"new": ""}, found, (), "", 1, 3.0, baseline=baseline)
+    shown = "other processes used 50% of its CPU time, 10% to 20% then"
+    assert any(shown in one for one in told.reasons) is ((factor, now) == (0.8, 0.5))
+    # one run that nobody knows this of is enough
+    gate, _ = against(summary, factor, 0.01, (*then[1:], None), now)
+    assert gate.answer().host is None
+
+
+def test_runs_that_fail_may_come_from_a_busier_host(summary: Summary) -> None:
+    gate, _ = against(summary, 1.0, 0.01, (0.1,) * 5, 0.5)
+    for _ in range(8):
+        gate.note(NEW, "FAIL", is_sound=True)
+    gate.plan_for(9)
+    gate.add(made(runs(summary)).runs[0].readings, other_cpu_share=0.5)
+    gate.end()
+    assert (gate.answer().of_failed, gate.answer().answer) == (CANNOT_TELL, CANNOT_TELL)
+    assert gate.answer().host is not None
+
+
+def test_a_baseline_keeps_what_else_the_host_did(summary: Summary) -> None:
+    given = runs(summary)
+    shares = {given[0].run.run_id: 0.25}
+    saved = baseline_of(given, saved_utc="", saved_by="", other_cpu_shares=shares)
+    assert [one.other_cpu_share for one in saved.runs] == [0.25, *[None] * 4]
 
 
 def test_the_report_says_that_a_baseline_is_weaker_and_what_differs(
