@@ -234,7 +234,7 @@ def test_each_message_that_is_explained_is_one_of_the_code(message: str) -> None
 OTHERS_OPTIONS = {
     *("--generic", "--chaos-seed", "--update-golden", "--variableRateData", "--help"),
     *("--no-deps", "--no-binary", "--only-binary", "--require-hashes"),
-    *("--network", "--ulimit"),
+    *("--network", "--ulimit", "--attr", "--do-it"),
 }
 
 

@@ -17,6 +17,7 @@ import pytest
 
 from ldapslam.base.fault import Fault
 from ldapslam.reports.comparing.readings import METRICS, Reading, Readings
+from ldapslam.reports.comparing.sequential import Plan, looks
 from ldapslam.reports.document import Table
 from ldapslam.reports.formats.text import render_text
 from ldapslam.studies.gate import (
@@ -30,6 +31,7 @@ from ldapslam.studies.gate import (
     Gate,
     Made,
     Tolerances,
+    _end_of,
     order_of,
 )
 from ldapslam.studies.gate_report import (
@@ -374,6 +376,29 @@ def test_a_gate_without_figures_never_passes() -> None:
     assert told(gate).reasons == ("no pair of runs has a figure to compare",)
     assert "not ok 1 - cannot tell: no pair of runs" in tap(told(gate))
     assert 'tests="2" failures="0" errors="2"' in junit(told(gate))
+
+
+def test_a_host_that_drifts_slowly_raises_no_more_false_alarms() -> None:
+    """Its speed is correlated by 0.8 from pair to pair, and five times as large as what
+    else differs."""
+    rng, pairs, gates = np.random.default_rng(3), 12, 1000
+    plan, bounds = Plan.of(looks(pairs), 2), np.array([0.05])
+    step, regressions = math.sqrt(0.8), 0
+    for seed in range(gates):
+        drift, speeds = rng.normal(), []
+        for _ in range(2 * pairs):
+            drift = step * drift + math.sqrt(1 - step**2) * rng.normal()
+            speeds.append(0.5 * drift + 0.1 * rng.normal())
+        losses = [
+            (second - first) * (1 if side == OLD else -1)
+            for first, second, (side, _) in zip(
+                speeds[::2], speeds[1::2], order_of(seed), strict=False
+            )
+        ]
+        end, _ = _end_of(np.array(losses)[:, np.newaxis], bounds, plan)
+        regressions += end == REGRESSION
+    # as of independent pairs, with t's excess (test_sequential.py)
+    assert regressions / gates <= 0.025 * 1.35
 
 
 def test_each_side_is_first_in_one_of_two_pairs() -> None:
