@@ -300,7 +300,6 @@ class Made:
     #: It was too short, and showed how long the others have to be.
     is_pilot: bool = False
     readings: Readings = field(default_factory=dict)
-
     #: Of the CPU time of the gate's host, what others than the gate and its labs used;
     #: None where that is not known.
     other_cpu_share: float | None = None

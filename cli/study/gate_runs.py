@@ -62,7 +62,6 @@ class Runs:
         self.made: list[Made] = []
         #: Side -> what its last run was.
         self.about: dict[str, About] = {}
-
         #: Of the last run, as `Made` has it.
         self.other_cpu_share: float | None = None
         #: What was said of the jobs.
