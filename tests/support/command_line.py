@@ -6,14 +6,20 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import IO
+
+from support.forks import Forked, Forks
 
 COMMAND = (sys.executable, "-m", "ldapslam.cli.main")
 
 # A hung command fails its test, not the whole suite.
 TIMEOUT_S = 120
+
+_FORKS = Forks(Path(__file__).with_name("command_program.py"))
 
 
 def environment(variables: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -29,13 +35,52 @@ def ldapslam(
     timeout_s: float = TIMEOUT_S,
 ) -> subprocess.CompletedProcess[str]:
     """Run one command to its end."""
-    return subprocess.run(
-        [*COMMAND, *map(str, arguments)],
-        cwd=cwd,
-        env=environment(variables),
-        capture_output=True,
-        text=True,
-        timeout=timeout_s,
+    words = [*map(str, arguments)]
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        process = _start(words, cwd, variables, out, err)
+        try:
+            status = process.wait(timeout_s)
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+        texts = [_read(one) for one in (out, err)]
+    return subprocess.CompletedProcess(words, status, *texts)
+
+
+def _read(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode()
+
+
+def _start(
+    words: Sequence[str],
+    cwd: Path | None,
+    variables: Mapping[str, str] | None,
+    out: IO[bytes],
+    err: IO[bytes],
+    *,
+    is_leader: bool = False,
+) -> subprocess.Popen[bytes] | Forked:
+    """A fork where that is the same. A leader has a session of its own."""
+    wanted = environment(variables)
+    folder = str(cwd or Path.cwd())
+    if _FORKS.can_start(wanted):
+        request = {
+            "arguments": words,
+            "folder": folder,
+            "environment": wanted,
+            "is_leader": is_leader,
+        }
+        return _FORKS.start(request, out.fileno(), err.fileno())
+    return subprocess.Popen(
+        [*COMMAND, *words],
+        cwd=folder,
+        env=wanted,
+        stdin=subprocess.DEVNULL,
+        stdout=out,
+        stderr=err,
+        start_new_session=is_leader,
     )
 
 
@@ -54,15 +99,8 @@ class Running:
     ) -> None:
         self._stdout, self._stderr = cwd / f"{name}.out", cwd / f"{name}.err"
         with self._stdout.open("wb") as out, self._stderr.open("wb") as err:
-            self.process = subprocess.Popen(
-                [*COMMAND, *map(str, arguments)],
-                cwd=cwd,
-                env=environment(variables),
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                start_new_session=True,
-            )
+            words = [*map(str, arguments)]
+            self.process = _start(words, cwd, variables, out, err, is_leader=True)
 
     def __enter__(self) -> Running:
         return self

@@ -24,7 +24,7 @@ from ldapslam.cli.client import Client, job_request
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.results.records import FINAL_STATES
 from ldapslam.results.store import Store
-from support import fleet_forks
+from support.forks import Forked, Forks
 from support.intervals import stored_intervals
 
 _HERE = Path(__file__).parent
@@ -33,7 +33,8 @@ _TIMEOUT_S = 20.0
 _LOOK_EVERY_S = 0.05
 _LOG_CHARACTERS = 4000
 
-Process = subprocess.Popen[bytes] | fleet_forks.Forked
+Process = subprocess.Popen[bytes] | Forked
+_FORKS = Forks(_PROGRAM, "-W", "error")
 
 FINAL = tuple(sorted(FINAL_STATES))
 
@@ -117,7 +118,7 @@ class FleetOfProcesses:
         prefix = self.prefixes.get(key, ())
         with (self.folder / f"{key}.log").open("ab") as log:
             process: Process
-            if prefix or not fleet_forks.has_our_environment():
+            if prefix or not _FORKS.can_start():
                 process = subprocess.Popen(
                     [
                         *prefix,
@@ -132,7 +133,7 @@ class FleetOfProcesses:
                     stderr=log,
                 )
             else:
-                process = fleet_forks.start(options, log.fileno())
+                process = _FORKS.start(options, None, log.fileno())
         self.processes[key] = process
         return process
 

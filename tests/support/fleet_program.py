@@ -3,15 +3,13 @@
 
 python fleet_program.py '{"role": "coordinator", "listen": …, "store": …}'
 python fleet_program.py '{"role": "agent", "coordinator": …, "name": …, …}'
-python fleet_program.py DESCRIPTOR      a fork server, see fleet_forks.py
+python fleet_program.py DESCRIPTOR      a fork server, see forks.py
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import os
-import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,7 +20,6 @@ from ldapslam.agent.admission.limits import AgentLimits
 from ldapslam.agent.fork_server import ForkServer, fork_server
 from ldapslam.agent.settings import AgentSettings
 from ldapslam.base.errors import StoreError
-from ldapslam.base.process import Fork
 from ldapslam.coordinator.agent_service import AgentService
 from ldapslam.coordinator.runs.judge import JudgeProcess
 from ldapslam.coordinator.schedules.service import Schedules
@@ -31,7 +28,9 @@ from ldapslam.coordinator.server import run_coordinator
 from ldapslam.proto.agent_pb2 import IntervalReport, ReportReply
 from ldapslam.reports.judge import COMMAND
 
-_MAX_REQUEST_BYTES = 65_536
+sys.path[0] = str(Path(__file__).parents[1])
+
+from support.forks import serve  # noqa: E402
 
 
 def _lose_acknowledgements() -> None:
@@ -108,52 +107,6 @@ def _run(options: dict[str, Any]) -> None:
             _serve(options, server)
 
 
-def _fork_what_is_asked_for(descriptor: int) -> None:
-    """Be the fork server: have a fork run each request's options, until the end."""
-    with (
-        socket.socket(fileno=descriptor) as control,
-        open(os.devnull, "rb") as nothing,
-    ):
-        control.set_inheritable(False)
-        while True:
-            request, descriptors, _, _ = socket.recv_fds(control, _MAX_REQUEST_BYTES, 2)
-            if not request:
-                return
-            for one in descriptors:
-                os.set_inheritable(one, False)
-            places = (nothing.fileno(), *descriptors)
-            control.send(str(_fork(control, places, json.loads(request))).encode())
-            for one in descriptors:
-                os.close(one)
-
-
-def _fork(
-    control: socket.socket, descriptors: tuple[int, ...], options: dict[str, Any]
-) -> int:
-    """The pid of a process whose parent has exited: the tests are its parent now."""
-    answer, told = os.pipe()
-
-    def be_program() -> int:
-        for one in (control.fileno(), answer, told, *descriptors):
-            os.close(one)
-        _run(options)
-        return 0
-
-    def be_parent() -> int:
-        program = Fork(be_program, ["fleet_program"], descriptors)
-        os.write(told, str(program.pid).encode())
-        return 0
-
-    between = Fork(be_parent, ["fleet_forks"], (0, 1, 2))
-    os.close(told)
-    between.wait()
-    pid = int(os.read(answer, 64))
-    os.close(answer)
-    return pid
-
-
 if __name__ == "__main__":
-    if sys.argv[1].isdigit():
-        _fork_what_is_asked_for(int(sys.argv[1]))
-    else:
-        _run(json.loads(sys.argv[1]))
+    told = sys.argv[1]
+    _run(serve(int(told)) if told.isdigit() else json.loads(told))
