@@ -124,9 +124,13 @@ FORMS = [
 ]
 
 
-def leaks(content: bytes, where: str) -> list[str]:
-    """Which secrets are in it, and in which form."""
-    return [f"{where}: {name} ({form})" for name, form, n in FORMS if n in content]
+def leaks(content: bytes, where: str, of: Collection[str] = SECRETS) -> list[str]:
+    """Which of these secrets are in it, and in which form."""
+    return [
+        f"{where}: {name} ({form})"
+        for name, form, needle in FORMS
+        if name in of and needle in content
+    ]
 
 
 def opened(path: Path, content: bytes) -> Iterator[bytes]:
@@ -174,8 +178,8 @@ def leaks_of_memory(pid: int, secrets: Collection[str]) -> list[str]:
             memory.seek(int(start, 16))
             with contextlib.suppress(OSError):  # what cannot be read is not dumped
                 content = memory.read(int(end, 16) - int(start, 16))
-                found.update(leaks(content, "memory"))
-    return sorted(text for text in found if text.split()[1] in secrets)
+                found.update(leaks(content, "memory", secrets))
+    return sorted(found)
 
 
 _NO_CORE = r"Max core file size +[01] +[01] "

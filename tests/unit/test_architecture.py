@@ -8,6 +8,7 @@ The direction of imports, and that there are no circles, is import-linter's
 from __future__ import annotations
 
 import ast
+import functools
 import io
 import re
 import subprocess
@@ -65,9 +66,19 @@ TESTS = sources("*.py", folders=("tests", "benchmarks"))
 C = sources("*.[ch]", folders=("agent", "benchmarks"))
 
 
+@functools.cache
+def module(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@functools.cache
+def nodes(path: Path) -> list[ast.AST]:
+    return list(ast.walk(module(path)))
+
+
 def imports(path: Path) -> Iterator[str]:
     """Top-level names of everything that a module imports, at any depth."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             yield from (alias.name.partition(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -76,7 +87,7 @@ def imports(path: Path) -> Iterator[str]:
 
 def calls(path: Path) -> Iterator[tuple[int, str]]:
     """Line and name of every function or method called."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         if isinstance(node, ast.Call):
             function = node.func
             if isinstance(function, ast.Name):
@@ -138,7 +149,7 @@ def test_every_source_begins_with_its_licence_and_what_it_is_for() -> None:
         text = path.read_text()
         if "SPDX-License-Identifier: Apache-2.0" not in text.partition("\n")[0]:
             missing.append(f"{name(path)}: SPDX line")
-        if path.suffix == ".py" and not ast.get_docstring(ast.parse(text)):
+        if path.suffix == ".py" and not ast.get_docstring(module(path)):
             # an empty package file has nothing to explain
             if path.name != "__init__.py" or len(text.splitlines()) > 1:
                 missing.append(f"{name(path)}: docstring")
@@ -223,9 +234,7 @@ def test_every_folder_says_in_a_sentence_what_it_is_for() -> None:
     silent = [
         name(folder)
         for folder in folders()
-        if not (
-            ast.get_docstring(ast.parse((folder / "__init__.py").read_text())) or ""
-        )
+        if not ast.get_docstring(module(folder / "__init__.py"))
     ]
     assert silent == []
 
@@ -243,7 +252,7 @@ def test_no_module_is_named_by_string_across_rooms() -> None:
     found = [
         f"{name(path)}:{node.lineno}: {node.value}"
         for path in PYTHON
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in nodes(path)
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
         if node.value.partition(":")[0] in modules
         if room_of(node.value) != room_of(module_of(path))
@@ -256,7 +265,7 @@ def arrows() -> dict[str, set[str]]:
     imported: dict[str, set[str]] = {room: set() for room in ROOMS}
     for path in PYTHON:
         room = room_of(module_of(path))
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes(path):
             if isinstance(node, ast.ImportFrom) and node.module:
                 names = [f"{node.module}.{alias.name}" for alias in node.names]
             elif isinstance(node, ast.Import):
