@@ -60,10 +60,11 @@ demo: setup ## a real measurement of a temporary slapd, and its report
 	.ci/system-packages $(PYTHON) demo
 	$(BIN)/ldapslam demo
 
-# Three at a time, by file: most of the time of most tests is waiting.
+# Three at a time, by file: most of the time of most tests is waiting. In their order, so
+# that the short ones of tests/unit come last, when one after the other has no more to do.
 test: check ctest site ## the checkers and the tests; what CI runs
 	.ci/system-packages $(PYTHON) test
-	$(BIN)/pytest -n 3 --dist loadfile -m "not accuracy and not long"
+	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not accuracy and not long"
 
 check: setup $(STAMPS)/dev ## formatting, lint, types, architecture, generated code
 	$(BIN)/ruff format --check .

@@ -48,7 +48,7 @@ def test_who_watches_a_run_sees_its_end_from_the_next_coordinator(
     fleet: FleetOfProcesses,
 ) -> None:
     fleet.start("a", engine=fake_engine())
-    # the command takes seconds to start on a busy machine
+    ldapslam("--help")  # the first command of all takes seconds on a busy machine
     run_id = fleet.submit(job_text(duration="12s"))
     fleet.wait_for_load(run_id)
     watch = ("watch", run_id, "--json", "--coordinator", fleet.address)

@@ -19,7 +19,7 @@ COMMAND = (sys.executable, "-m", "ldapslam.cli.main")
 # A hung command fails its test, not the whole suite.
 TIMEOUT_S = 120
 
-_FORKS = Forks(Path(__file__).with_name("command_program.py"))
+_FORKS = Forks(Path(__file__).with_name("command_program.py"), LDAPNOINIT="1")
 
 
 def environment(variables: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -65,11 +65,11 @@ class Forked:
 
 class Forks:
     """A fork server: a program that calls `serve`. It starts with the first process,
-    and ends with the tests."""
+    and ends with the tests. Its environment is that of now, and `variables`."""
 
-    def __init__(self, program: Path, *options: str) -> None:
+    def __init__(self, program: Path, *options: str, **variables: str) -> None:
         self._command = (sys.executable, *options, str(program))
-        self._environment = _inherited()
+        self._environment = {**_inherited(), **variables}
         self._control: socket.socket | None = None
         self._one_at_a_time = threading.Lock()
 

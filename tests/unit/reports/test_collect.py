@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter, defaultdict
 from dataclasses import replace
 from itertools import pairwise
@@ -160,7 +161,9 @@ def _record(rng: np.random.Generator, agent: str, index: int) -> Interval:
     )
 
 
+@functools.cache
 def _records(seed: int) -> list[Interval]:
+    """Several tests have the same ones."""
     rng = np.random.default_rng(seed)
     return [
         _record(rng, agent, index)
@@ -532,7 +535,7 @@ def test_rates_do_not_depend_on_how_late_agents_close_their_intervals() -> None:
 
 
 def test_a_run_with_all_values_above_one_hour_is_collected() -> None:
-    records = _records(6)
+    records = _records.__wrapped__(6)  # to be changed
     for one in (one for record in records for one in record.operations):
         for histogram in one.histograms:
             histogram.packed = packed_of([4_000 * NS_PER_S])
