@@ -395,7 +395,7 @@ def test_a_host_that_drifts_slowly_raises_no_more_false_alarms() -> None:
                 speeds[::2], speeds[1::2], order_of(seed), strict=False
             )
         ]
-        end, _ = _end_of(np.array(losses)[:, np.newaxis], bounds, plan)
+        end, *_ = _end_of(np.array(losses)[:, np.newaxis], bounds, plan)
         regressions += end == REGRESSION
     # as of independent pairs, with t's excess (test_sequential.py)
     assert regressions / gates <= 0.025 * 1.35
