@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import ldap
-from ldap.dn import is_dn
+from ldap.dn import is_dn, str2dn
 
 from ldapslam.base.errors import TargetError
 from ldapslam.directory.access import connect, error_text
@@ -30,23 +30,28 @@ class Sample:
     attribute: str
     #: Each once, in the order in which they came.
     values: tuple[str, ...]
-    #: Entries that were read.
+    #: Entries that have one.
     entries: int
     #: A limit of the server's ended the sample before it had as many as were wanted.
     is_limited: bool = False
 
 
 def sample_of(
-    uri: str, access: ConnectionSettings, base: str | None, most: int
+    uri: str,
+    access: ConnectionSettings,
+    base: str | None,
+    attribute: str | None,
+    most: int,
 ) -> Sample:
     """Reads at most so many entries; without a base, of the server's first suffix that
-    has any that may be read. TargetError and those of `connect`."""
+    has any that may be read; without an attribute, by what most of them have: one of
+    LOOKED_UP, or that of their RDNs. TargetError and those of `connect`."""
     connection = connect(uri, access)
     try:
         bases = [base] if base is not None else list(_suffixes(connection))
         for one in bases:
             try:
-                found = _sample(connection, one, most)
+                found = _sample(connection, one, attribute, most)
             except ldap.INSUFFICIENT_ACCESS:
                 if base is not None:
                     raise
@@ -64,9 +69,9 @@ def sample_of(
     finally:
         connection.unbind_s()
     where = f"below {base!r}" if base is not None else f"in {bases or 'any suffix'}"
-    names = ", ".join(LOOKED_UP)
+    what = "no entry" if attribute is None else f"no entry with {attribute!r}"
     raise TargetError(
-        f"no entry with one of {names} can be read {where} of {uri!r}",
+        f"{what} can be read {where} of {uri!r}",
         hint="name where they are with --base, and who may read them with -D",
     )
 
@@ -82,33 +87,72 @@ def _suffixes(connection: Any) -> Iterator[str]:
             yield suffix
 
 
-def _sample(connection: Any, base: str, most: int) -> Sample | None:
-    present = "".join(f"({name}=*)" for name in LOOKED_UP)
-    request = connection.search_ext(
-        base, ldap.SCOPE_SUBTREE, f"(|{present})", list(LOOKED_UP), sizelimit=most
-    )
-    entries: list[Mapping[str, Sequence[bytes]]] = []
-    is_limited = False
-    try:
-        while True:
-            kind, found, *_ = connection.result3(request, all=0)
-            entries += [attributes for dn, attributes in found if dn is not None]
-            if kind == ldap.RES_SEARCH_RESULT:
-                break
-    except _PARTIAL:
-        is_limited = len(entries) < most
-    except (ldap.NO_SUCH_OBJECT, ldap.REFERRAL):
-        return None
-    by_name = [{name.lower(): each for name, each in one.items()} for one in entries]
-    samples = []
-    for name in LOOKED_UP:
-        values = [one[name.lower()][0] for one in by_name if one.get(name.lower())]
-        texts = dict.fromkeys(filter(None, map(_text, values)))
-        samples.append(Sample(base, name, tuple(texts), len(entries), is_limited))
+def _sample(
+    connection: Any, base: str, attribute: str | None, most: int
+) -> Sample | None:
+    names = LOOKED_UP if attribute is None else (attribute,)
+    present = "".join(f"({name}=*)" for name in names)
+    found, is_limited = _read(connection, base, f"(|{present})", names, most)
+    entries = [
+        {name.lower(): _text(each[0]) for name, each in attributes.items() if each}
+        for _, attributes in found
+    ]
+    samples = [
+        _of_values(base, name, [one.get(name.lower(), "") for one in entries])
+        for name in names
+    ]
+    if attribute is None and len(found) < most and not (found and is_limited):
+        # all that have one of them: perhaps an administrator, and none of the people
+        named, is_limited = _read(connection, base, "(objectClass=*)", ("1.1",), most)
+        samples += [
+            _of_values(base, name, values)
+            for name, values in _rdns(base, [dn for dn, _ in named]).items()
+        ]
     # what nearly all of them have; the more usual one of two
     best = max(samples, key=lambda one: len(one.values))
     usual = [one for one in samples if 2 * len(one.values) >= len(best.values)]
-    return usual[0] if best.values else None
+    return replace(usual[0], is_limited=is_limited) if best.values else None
+
+
+def _of_values(base: str, attribute: str, values: Sequence[str]) -> Sample:
+    """Of a value for each entry, empty where it has none that can be used."""
+    usable = [value for value in values if value]
+    return Sample(base, attribute, tuple(dict.fromkeys(usable)), len(usable))
+
+
+def _rdns(base: str, dns: Sequence[str]) -> dict[str, list[str]]:
+    """Attribute -> its values in the RDNs of entries below `base`."""
+    found: dict[str, list[str]] = {}
+    top = str2dn(base.lower())
+    for dn in dns:
+        if str2dn(dn.lower()) != top:
+            for name, value, _ in str2dn(dn)[0]:
+                found.setdefault(name, []).append(_text(value.encode()))
+    return found
+
+
+_Entry = tuple[str, Mapping[str, Sequence[bytes]]]
+
+
+def _read(
+    connection: Any, base: str, filter: str, attributes: Sequence[str], most: int
+) -> tuple[list[_Entry], bool]:
+    """Entries, and whether a limit of the server's ended them before there were `most`;
+    none where the base is not there."""
+    request = connection.search_ext(
+        base, ldap.SCOPE_SUBTREE, filter, list(attributes), sizelimit=most
+    )
+    entries: list[_Entry] = []
+    try:
+        while True:
+            kind, found, *_ = connection.result3(request, all=0)
+            entries += [(dn, each) for dn, each in found if dn is not None]
+            if kind == ldap.RES_SEARCH_RESULT:
+                return entries, False
+    except _PARTIAL:
+        return entries, len(entries) < most
+    except (ldap.NO_SUCH_OBJECT, ldap.REFERRAL):
+        return [], False
 
 
 def _text(value: bytes) -> str:

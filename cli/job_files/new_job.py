@@ -30,6 +30,11 @@ _SAMPLE = 2_000
     connection_options,
     option("-b --base DN", "Where to look for entries; else the first suffix."),
     option(
+        "--attribute NAME",
+        "What to search by; else uid, sAMAccountName, mail or cn, or the attribute of "
+        "the entries' RDNs: one that most of them have.",
+    ),
+    option(
         "-r --rate RATE", "Searches per second, in an open loop: 50/s.", default="50/s"
     ),
     option("-d --duration TIME", "Length of the measurement.", default="30s"),
@@ -73,7 +78,7 @@ def new_command(uri: str, file: Path, **given: Any) -> ExitCode:
         ((*stream, "load", "open", "rate"), given["rate"], "-r"),
         ((*stream, "load", "open", "connections"), 8, ""),
         ((*search, "base"), given["base"] or "", "-b"),
-        ((*search, "filter"), "(uid=*)", ""),
+        ((*search, "filter"), f"({given['attribute'] or 'uid'}=*)", "--attribute"),
     ):
         job.put(path, value, words)
     # its connections are those of a run
@@ -82,7 +87,7 @@ def new_command(uri: str, file: Path, **given: Any) -> ExitCode:
     access = planned.connection.resolved()
     for probe in probes(plan):
         preflight(probe)  # which says best why a server cannot be used
-    found = sample_of(uri, access, given["base"], given["sample"])
+    found = sample_of(uri, access, given["base"], given["attribute"], given["sample"])
     wanted = f"({found.attribute}=[file:{values_file.name}])"
     job.put((*search, "base"), found.base, "-b")
     job.put((*search, "filter"), wanted, "")
@@ -104,8 +109,9 @@ def new_command(uri: str, file: Path, **given: Any) -> ExitCode:
             "identity (-D) may read more"
         )
     say(
-        f"read {found.entries:,} entries below {found.base!r}; their {found.attribute} "
-        f"is in {values_file}\nnext: ldapslam check {file}, then ldapslam run {file}; "
+        f"found {found.entries:,} entries below {found.base!r} by {found.attribute}; "
+        f"their values are in {values_file} (--attribute takes another)\n"
+        f"next: ldapslam check {file}, then ldapslam run {file}; "
         f"another server against this one: ldapslam gate {file} --new ldap://…"
     )
     put(str(file))

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from support.fake_ldap import (
     tlv,
 )
 from support.lab import Lab
+from support.replication import supplier_of
 
 
 @pytest.mark.parametrize("is_bound", [False, True])
@@ -44,6 +46,71 @@ def test_the_job_finds_what_is_there(lab: Lab, tmp_path: Path, is_bound: bool) -
     assert ended.returncode in (ExitCode.PASS, ExitCode.INVALID), ended.stdout
     assert "lookups.search.empty < 1%" in ended.stdout
     assert "searches found nothing" not in ended.stdout
+
+
+@pytest.fixture
+def places(lab: Lab) -> Iterator[str]:
+    """The base of entries with an attribute of their own, and of one with a cn."""
+    base = f"ou=places,{lab.suffix}"
+    entries: list[tuple[str, dict[str, list[bytes]]]] = [
+        (base, {"objectClass": [b"organizationalUnit"]}),
+        (f"cn=keeper,{base}", {"objectClass": [b"device"]}),
+        *((f"l=place {n},{base}", {"objectClass": [b"locality"]}) for n in range(5)),
+    ]
+    entries[3][1].update(st=[b"north"])
+    with supplier_of(lab) as connection:
+        for dn, attributes in entries:
+            connection.add_s(dn, list(attributes.items()))
+    yield base
+    with supplier_of(lab) as connection:
+        for dn, _ in reversed(entries):
+            connection.delete_s(dn)
+
+
+@pytest.mark.parametrize(
+    ("options", "attribute", "values"),
+    [
+        ((), "l", [f"place {n}" for n in range(5)]),
+        (("--attribute", "st"), "st", ["north"]),
+    ],
+)
+def test_entries_without_a_usual_attribute_are_found(
+    lab: Lab,
+    tmp_path: Path,
+    places: str,
+    options: tuple[str, ...],
+    attribute: str,
+    values: list[str],
+) -> None:
+    made = ldapslam(
+        *("job", "new", lab.supplier.uri, "first.yaml", "--base", places, *options),
+        cwd=tmp_path,
+    )
+    assert made.returncode == 0, made.stderr
+    found = f"found {len(values)} entries below {places!r} by {attribute};"
+    assert found in made.stderr
+    assert (tmp_path / "first.values.txt").read_text().splitlines() == values
+    checked = ldapslam("check", "first.yaml", cwd=tmp_path)
+    assert checked.returncode == 0, checked.stderr
+    assert "found nothing" not in checked.stderr
+
+
+@pytest.mark.parametrize(
+    ("attribute", "code", "says"),
+    [
+        ("pager", ExitCode.TARGET, "no entry with 'pager' can be read"),
+        ("a b", ExitCode.USAGE, "--attribute: "),
+    ],
+)
+def test_an_attribute_that_no_entry_has_is_told(
+    lab: Lab, tmp_path: Path, attribute: str, code: int, says: str
+) -> None:
+    made = ldapslam(
+        *("job", "new", lab.supplier.uri, "first.yaml", "--attribute", attribute),
+        cwd=tmp_path,
+    )
+    assert made.returncode == code
+    assert says in made.stderr
 
 
 def test_nothing_is_written_over(lab: Lab, tmp_path: Path) -> None:
