@@ -4,8 +4,9 @@ those of our one-line commands where a job file says it."""
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -73,7 +74,7 @@ _GLOBAL: Mapping[str, str] = {
     **dict.fromkeys(("-v", "--verbose"), "`ldapslam -v {command}`"),
     **dict.fromkeys(("-q", "--quiet", "--silent"), "`ldapslam -q {command}`"),
 }
-_ONE_LINE = ("search", "modify", "add", "delete", "bind", "mix")
+ONE_LINE = ("search", "modify", "add", "delete", "bind", "mix")
 #: Options of `run` that those lack.
 _OF_RUN = ("--metrics", "--otlp")
 _LONG_BY_ONE_DASH = re.compile(r"-([A-Za-z][\w-]{2,})(?:=.*)?", re.ASCII)
@@ -126,46 +127,49 @@ def tables() -> Mapping[str, Sequence[Row]]:
     }
 
 
-def refuse_one_dash(context: click.Context, words: Sequence[str]) -> None:
-    """NoSuchOption for a long option with one dash, as Go's tools have them: click
-    would take its first letter for an option."""
-    for word in words:
-        if word == "--":
-            return
-        found = _LONG_BY_ONE_DASH.fullmatch(word)
-        if found is not None and (
-            f"--{found[1]}" in _options(context.command)
-            or any(
-                re.search(rf"(?<![\w-])-{re.escape(found[1])}\b", row.names)
-                for row in tables()["vegeta"]
-            )
-        ):
-            raise click.NoSuchOption(f"-{found[1]}", ctx=context)
+def is_long_by_one_dash(command: click.Command, word: str) -> bool:
+    """A long option as Go's tools have them: click would take its first letter for an
+    option."""
+    found = _LONG_BY_ONE_DASH.fullmatch(word)
+    return found is not None and (
+        f"--{found[1]}" in options_of(command)
+        or any(
+            re.search(rf"(?<![\w-])-{re.escape(found[1])}\b", row.names)
+            for row in tables()["vegeta"]
+        )
+    )
 
 
-def meant(error: click.NoSuchOption, arguments: Sequence[str] = ()) -> str | None:
-    """What to write in place of the option; `arguments` are those of the line."""
-    if error.ctx is None:
-        return None
-    context, command, option = error.ctx, error.ctx.command, error.option_name
+def meant(
+    context: click.Context, option: str, value: str = "", tools: Iterable[str] = TOOLS
+) -> str | None:
+    """What to write in place of an option of one of these tools."""
+    command = context.command
     general = _GLOBAL.get(option, "").format(command=context.info_name)
-    if f"-{option}" in _options(command):
+    if f"-{option}" in options_of(command):
         return f"-{option}"
+    close = "".join(difflib.get_close_matches(option, options_of(command), 1))
     is_job = "job_file" in _names(command)
-    if not (is_job or _is_generate(command) or _names(command) & {"uris", "uri"}):
-        return general or None
+    if not (is_job or _is_generate(command) or has_uris(command)):
+        return general or close or None
     parameter, _ = _one_line_options(context).get(option, (None, ""))
     if is_job and parameter is not None and parameter.name in _JOB_FIELDS:
         return _JOB_FIELDS[parameter.name]
-    if command.name in _ONE_LINE and option in _OF_RUN:
+    if command.name in ONE_LINE and option in _OF_RUN:
         return _of_run(context, option)
-    answer = _of_other_tools(context, _rows(command, option, arguments))
+    answer = _of_other_tools(context, rows_of(command, option, value, tools))
     if general:
         is_more = answer and not answer.startswith(_NO_OPTION)
         return f"{answer}; {general}" if is_more else general
     if is_job and parameter is not None:
         answer = answer or _OPERATIONS
-    return answer or "docs/how-to/coming-from.md has the options of other tools"
+    return (
+        answer or close or "docs/how-to/coming-from.md has the options of other tools"
+    )
+
+
+def has_uris(command: click.Command) -> bool:
+    return bool(_names(command) & {"uris", "uri"})
 
 
 def _is_generate(command: click.Command) -> bool:
@@ -176,7 +180,7 @@ def _names(command: click.Command) -> set[str | None]:
     return {parameter.name for parameter in command.params}
 
 
-def _options(command: click.Command) -> dict[str, click.Parameter]:
+def options_of(command: click.Command) -> dict[str, click.Parameter]:
     return {name: one for one in command.params for name in one.opts}
 
 
@@ -187,10 +191,10 @@ def _one_line_options(
     root = context.find_root()
     assert isinstance(root.command, click.Group)
     found: dict[str, tuple[click.Parameter, str]] = {}
-    for word in _ONE_LINE:
+    for word in ONE_LINE:
         command = root.command.get_command(root, word)
         assert command is not None
-        for name, parameter in _options(command).items():
+        for name, parameter in options_of(command).items():
             found.setdefault(name, (parameter, word))
     return found
 
@@ -202,37 +206,36 @@ def _of_run(context: click.Context, option: str) -> str:
     assert run is not None
     return (
         f"`ldapslam {context.info_name} … --print-job > job.yaml`, then "
-        f"`ldapslam run job.yaml {option} {_options(run)[option].metavar}`"
+        f"`ldapslam run job.yaml {option} {options_of(run)[option].metavar}`"
     )
 
 
-def _rows(
-    command: click.Command, option: str, arguments: Sequence[str]
-) -> Iterator[tuple[str, Row]]:
-    """Tool and row of each meaning that the option has elsewhere."""
-    tools = [name for name in TOOLS if (name == _OF_GENERATE) == _is_generate(command)]
-    following = arguments[arguments.index(option) + 1 :] if option in arguments else ()
-    words = re.split("[,=]", following[0]) if following else []
+def rows_of(
+    command: click.Command, option: str, value: str, tools: Iterable[str] = TOOLS
+) -> list[tuple[str, Row]]:
+    """Tool and row of each meaning that the option has elsewhere, with this value."""
+    words = re.split("[,=]", value)
     for keys in ({_key(option, word) for word in words if word}, {_key(option)}):
         found = [
-            (TOOLS[name], row)
+            (name, row)
             for name in tools
+            if (name == _OF_GENERATE) == _is_generate(command)
             for row in tables()[name]
             if keys & row.keys
         ]
-        yield from found
         if found:
-            return
+            return found
+    return []
 
 
 def _of_other_tools(
-    context: click.Context, rows: Iterator[tuple[str, Row]]
+    context: click.Context, rows: Iterable[tuple[str, Row]]
 ) -> str | None:
     """Each meaning once, with its tools where there are several."""
     meanings: dict[str, tuple[list[str], str]] = {}
     for tool, row in rows:
         tools, remarks = meanings.setdefault(_here(context, row), ([], row.remarks))
-        tools.append(tool)
+        tools.append(TOOLS[tool])
     if len(meanings) == 1:
         [(here, (_, remarks))] = meanings.items()
         return f"{here}: {remarks}" if remarks else here
@@ -257,7 +260,7 @@ def _here(context: click.Context, row: Row) -> str:
 
 def _written(context: click.Context, option: str) -> str:
     """An option of ours as it is typed, or what stands for it in a job."""
-    own = _options(context.command).get(option)
+    own = options_of(context.command).get(option)
     if own is not None:
         return f"{option} {own.metavar or ''}".rstrip()
     parameter, word = _one_line_options(context).get(option, (None, ""))

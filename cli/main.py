@@ -37,7 +37,7 @@ from ldapslam.cli.console import (
     put,
     put_json,
 )
-from ldapslam.cli.foreign_options import meant, refuse_one_dash
+from ldapslam.cli.foreign_line import answered, refuse_habits
 
 # Read when gRPC is loaded, with the first command that needs it: its core would print
 # lines of its own, about failed handshakes among others.
@@ -166,7 +166,7 @@ class Commands(click.Group):
         if name in _COMMANDS or name.startswith("-"):
             name_of, command, rest = super().resolve_command(ctx, args)
             if command is not None:
-                refuse_one_dash(click.Context(command, ctx, name_of), rest)
+                refuse_habits(click.Context(command, ctx, name_of), rest)
             return name_of, command, rest
         close = difflib.get_close_matches(name, _COMMANDS, 1)
         meant = _SAME_AS.get(name.lower()) or "".join(close)
@@ -298,10 +298,7 @@ def _run(arguments: Sequence[str] | None) -> int:
         return exit_code_of(error)
     except click.ClickException as error:
         if isinstance(error, click.NoSuchOption):
-            written = meant(error, invocation.arguments)
-            if written is not None:
-                what = f"{error.message} Here: {written}"
-                error = click.UsageError(what, error.ctx)
+            error = answered(error, invocation.arguments)
         if isinstance(error, click.MissingParameter) and error.param is not None:
             about = getattr(error.param, "help", None) or ""
             what = f"{error.format_message()} {about}".rstrip()

@@ -10,7 +10,8 @@ import click
 import pytest
 
 from ldapslam.cli import foreign_options
-from ldapslam.cli.foreign_options import Row, meant, refuse_one_dash, tables
+from ldapslam.cli.foreign_line import refuse_habits
+from ldapslam.cli.foreign_options import Row, meant, tables
 from ldapslam.cli.main import cli
 
 
@@ -24,23 +25,23 @@ def context_of(*words: str) -> click.Context:
     return context
 
 
-def answered(option: str, *words: str, arguments: tuple[str, ...] = ()) -> str:
+def answered(option: str, *words: str, value: str = "") -> str:
     """Empty where the command has the option."""
     context = context_of(*words)
-    if option in foreign_options._options(context.command):
+    if option in foreign_options.options_of(context.command):
         return ""
-    answer = meant(click.NoSuchOption(option, ctx=context), arguments)
+    answer = meant(context, option, value)
     assert answer, f"{option} is not answered"
     return answer
 
 
-def options_in(row: Row) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """An option as it is typed, and a command line that it is in."""
+def options_in(row: Row) -> Iterator[tuple[str, str]]:
+    """An option as it is typed, and its value."""
     for key in sorted(row.keys):
         option, _, word = key.partition(" ")
         if not option.startswith("-"):
             option = f"--{option}"
-        yield option, (option, word)
+        yield option, word
 
 
 ROWS = [(tool, row) for tool, rows in tables().items() for row in rows]
@@ -52,8 +53,8 @@ def test_each_option_of_each_table_is_answered(tool: str, row: Row) -> None:
     if tool != "makeldif":
         commands = [["search"], ["modify"], ["bind"], ["mix"], ["run"], ["check"]]
     for words in commands:
-        for option, arguments in options_in(row):
-            answer = answered(option, *words, arguments=arguments)
+        for option, value in options_in(row):
+            answer = answered(option, *words, value=value)
             if answer and words != ["run"] and words != ["check"]:
                 meant_here = re.split("[`,]+", row.here)
                 is_named = [text.strip() in answer for text in meant_here]
@@ -67,13 +68,13 @@ def test_the_tables_have_options() -> None:
     assert without == in_words
 
 
-@pytest.mark.parametrize("word", foreign_options._ONE_LINE)
+@pytest.mark.parametrize("word", foreign_options.ONE_LINE)
 @pytest.mark.parametrize("command", ["run", "check", "submit", "capacity"])
 def test_each_option_of_a_one_line_command_is_answered_by_those_of_a_job(
     word: str, command: str
 ) -> None:
-    general = foreign_options._options(context_of("search").command)
-    for option in foreign_options._options(context_of(word).command):
+    general = foreign_options.options_of(context_of("search").command)
+    for option in foreign_options.options_of(context_of(word).command):
         answer = answered(option, command)
         assert not answer or option not in general or "docs/" not in answer
 
@@ -89,7 +90,8 @@ def test_each_option_of_a_one_line_command_is_answered_by_those_of_a_job(
 def test_words_of_ldclts_option_have_meanings_of_their_own(
     option: str, answer: str
 ) -> None:
-    assert answer in answered("-e", "search", arguments=tuple(option.split()))
+    name, value = option.split()
+    assert answer in answered(name, "search", value=value)
 
 
 @pytest.mark.parametrize(
@@ -99,12 +101,12 @@ def test_words_of_ldclts_option_have_meanings_of_their_own(
 def test_a_long_option_with_one_dash_is_answered(typed: str, answer: str) -> None:
     context = context_of("search")
     with pytest.raises(click.NoSuchOption) as error:
-        refuse_one_dash(context, ["ldap://ds1", "-b", "dc=x", "-r5/s", typed, "1"])
-    assert answer in str(meant(error.value))
+        refuse_habits(context, ["ldap://ds1", "-b", "dc=x", "-r5/s", typed, "1"])
+    assert answer in str(meant(context, error.value.option_name))
 
 
 @pytest.mark.parametrize(
     "words", ["-Dcn=admin -bdc=x -fuid=1", "-b dc=x -- -rate", "-ZZ -vvv -n100"]
 )
 def test_short_options_with_their_values_are_none_of_those(words: str) -> None:
-    refuse_one_dash(context_of("search"), words.split())
+    refuse_habits(context_of("search"), words.split())

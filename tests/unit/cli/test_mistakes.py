@@ -263,7 +263,7 @@ COMMANDS = {
     "search ldap://ds1 -b dc=x -rate 50/s": "Here: --rate",
     "search ldap://ds1 -b dc=x '(uid=a)' cn": "write -f '(uid=a)' if it is a filter",
     "search ldap://ds1 -b dc=x cn": "-a cn where it is an attribute",
-    "search -x -H ldap://ds1 -b dc=x": "Here: leave it out",
+    "search -x -H ldap://ds1 -b dc=x": "line: ldapslam search ldap://ds1 -b dc=x",
     "ldapsearch -x -H ldap://ds1 -b dc=x": "did you mean `ldapslam search`?",
     "search ldap://ds1 -e random,abandon -b dc=x": "`streams.operations.abandon`",
     "run good.yaml --out json=out.json": "--json prints result.json",
@@ -277,6 +277,18 @@ COMMANDS = {
     "search ldap://ds1 -b dc=x -f (uid=e[001-050])": "[1-50%000] for numbers of 3",
     "search ldap://ds1 -p 389 -b dc=x": "Here: ldap://HOST:PORT, an argument",
     "search -H ldap://ds1 -b dc=x": "Here: ldap://HOST:PORT, an argument",
+    "search -h ds1 -p 389 -D cn=a,dc=x -w b -b dc=x -s sub -f (uid=a)": "No such "
+    "options. Here: -h, -p: ldap://HOST:PORT, an argument: of several, connections go "
+    "to one after the other -w: -y FILE, --password-env NAME: a password is no "
+    "argument, and nothing is asked The whole line: ldapslam search ldap://ds1:389 "
+    "-D cn=a,dc=x -y FILE -b dc=x -s sub -f '(uid=a)'",
+    "search -x -LLL -H ldap://ds1 -W -D cn=a,dc=x -b dc=x (uid=a) cn": "The whole line: "
+    "ldapslam search ldap://ds1 -y FILE -D cn=a,dc=x -b dc=x -f '(uid=a)' -a cn",
+    "modify --hostname ds1 -b cn=[1-9],dc=x -A sn -r 50 --numThreads 3": "line: "
+    "ldapslam modify ldap://ds1 -e 'cn=[1-9],dc=x' -a sn -r 50/s -c 3",
+    "search -h ds1": "Here: ldap://HOST:PORT, an argument",
+    "search ldap://ds1 -b dc=x --durration 5s": "Here: --duration",
+    "list --foo --limitt 5": "Here: --foo: nothing --limitt: --limit",
     "search ldap://ds1 -b dc=x -t 16": "-c N (searchrate, rsearch); --request",
     "search ldap://ds1 -b dc=x -x": "Here: leave it out",
     "search ldap://ds1 -b dc=x -D cn=a -W": "-y FILE, --password-env NAME (ldapsearch)",
@@ -371,6 +383,15 @@ def test_a_mistake_in_a_command(
     code, said = answer(capsys, command)
     assert code == _CODES.get(command, 2)
     assert COMMANDS[command] in said
+
+
+def test_no_line_is_made_up_where_a_value_may_be_an_argument(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code, said = answer(capsys, "search -h ds1 -b dc=x -x uid=a")
+    assert code == 2
+    assert "-x: leave it out" in said
+    assert "The whole line" not in said
 
 
 _CODES = {"verify good.yaml": 3, f"list {NO_COORDINATOR}": 5}
