@@ -23,6 +23,7 @@ from ldapslam.cli.foreign_options import (
     is_long_by_one_dash,
     meant,
     options_of,
+    place_option,
     rows_of,
 )
 
@@ -53,8 +54,8 @@ class Piece:
 
 
 def refuse_habits(context: click.Context, words: Sequence[str]) -> None:
-    """NoSuchOption for what click takes for something else: a long option with one dash
-    for its first letter, and -h HOST for a question."""
+    """For what click takes for something else, or without a remedy: a long option with
+    one dash, -h HOST, and a coordinator's HOST:PORT as an argument."""
     if isinstance(context.command, click.Group):
         inner = words and context.command.get_command(context, words[0])
         if inner:
@@ -65,6 +66,9 @@ def refuse_habits(context: click.Context, words: Sequence[str]) -> None:
             piece.name == "-h" or is_long_by_one_dash(context.command, piece.name)
         ):
             raise click.NoSuchOption(piece.name, ctx=context)
+        place = place_option(context.command)
+        if place and not piece.name and re.fullmatch(r"\S+:\d+", str(piece.value)):
+            raise click.UsageError(f"write {place} {piece.value}", context)
 
 
 def pieces(command: click.Command, words: Sequence[str]) -> Iterator[Piece]:

@@ -74,6 +74,12 @@ _GLOBAL: Mapping[str, str] = {
     **dict.fromkeys(("-v", "--verbose"), "`ldapslam -v {command}`"),
     **dict.fromkeys(("-q", "--quiet", "--silent"), "`ldapslam -q {command}`"),
 }
+#: Where a coordinator is, as other fleets' programs name it.
+_PLACE = frozenset(
+    ("-p", "-H", "--host", "--port", "--server", "--connect", "--address", "--url")
+    + ("--bind", "--master", "--master-host", "--master-port")
+    + ("--coordinator-host", "--coordinator-port")
+)
 ONE_LINE = ("search", "modify", "add", "delete", "bind", "mix")
 #: Options of `run` that those lack.
 _OF_RUN = ("--metrics", "--otlp")
@@ -150,6 +156,9 @@ def meant(
         return f"-{option}"
     close = "".join(difflib.get_close_matches(option, options_of(command), 1))
     is_job = "job_file" in _names(command)
+    place = place_option(command)
+    if place and option in _PLACE:
+        return f"{place} HOST:PORT"
     if not (is_job or _is_generate(command) or has_uris(command)):
         return general or close or None
     parameter, _ = _one_line_options(context).get(option, (None, ""))
@@ -165,6 +174,13 @@ def meant(
         answer = answer or _OPERATIONS
     return (
         answer or close or "docs/how-to/coming-from.md has the options of other tools"
+    )
+
+
+def place_option(command: click.Command) -> str:
+    """The option that names the coordinator's address; empty without one."""
+    return next(
+        (one for one in ("--listen", "--coordinator") if one in options_of(command)), ""
     )
 
 

@@ -282,7 +282,7 @@ COMMANDS = {
     "to one after the other -w: -y FILE, --password-env NAME: a password is no "
     "argument, and nothing is asked The whole line: ldapslam search ldap://ds1:389 "
     "-D cn=a,dc=x -y FILE -b dc=x -s sub -f '(uid=a)'",
-    "search -x -LLL -H ldap://ds1 -W -D cn=a,dc=x -b dc=x (uid=a) cn": "The whole line: "
+    "search -x -LLL -H ldap://ds1 -W -D cn=a,dc=x -b dc=x (uid=a) cn": "whole line: "
     "ldapslam search ldap://ds1 -y FILE -D cn=a,dc=x -b dc=x -f '(uid=a)' -a cn",
     "modify --hostname ds1 -b cn=[1-9],dc=x -A sn -r 50 --numThreads 3": "line: "
     "ldapslam modify ldap://ds1 -e 'cn=[1-9],dc=x' -a sn -r 50/s -c 3",
@@ -363,6 +363,13 @@ COMMANDS = {
     "list --coordinator ds1:port": "for example 127.0.0.1:7400",
     "list --coordinator 10.0.0.1:7400": "make certificates with `ldapslam pki`",
     "list --coordinator 10.0.0.1:7400 --tls .": "`ldapslam pki issue` makes",
+    "agent --host 10.0.0.1 --port 7400": "Here: --host, --port: --coordinator HOST:PORT",
+    "agent --master-host=10.0.0.1": "Here: --coordinator HOST:PORT",
+    "agent 10.0.0.1:7400": "write --coordinator 10.0.0.1:7400",
+    "agents 10.0.0.1:7400": "write --coordinator 10.0.0.1:7400",
+    "submit good.yaml --server 10.0.0.1:7400": "Here: --coordinator HOST:PORT",
+    "coordinator --host 10.0.0.1 -p 7400": "Here: --host, -p: --listen HOST:PORT",
+    "coordinator 10.0.0.1:7400": "write --listen 10.0.0.1:7400",
     "agent --coordinator 10.0.0.1:7400": "make certificates with `ldapslam pki`",
     f"submit good.yaml {NO_COORDINATOR} --at 2020-01-01T00:00": "leave --at out to run",
     f"submit good.yaml {NO_COORDINATOR} --at tomorrow": "write 22:30, 2026-03-01T22:30",
