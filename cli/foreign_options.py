@@ -75,10 +75,10 @@ _GLOBAL: Mapping[str, str] = {
     **dict.fromkeys(("-q", "--quiet", "--silent"), "`ldapslam -q {command}`"),
 }
 #: Where a coordinator is, as other fleets' programs name it.
-_PLACE = frozenset(
-    ("-p", "-H", "--host", "--port", "--server", "--connect", "--address", "--url")
-    + ("--bind", "--master", "--master-host", "--master-port")
-    + ("--coordinator-host", "--coordinator-port")
+_PLACE = (
+    *("-p", "-H", "--host", "--port", "--server", "--connect", "--address", "--url"),
+    *("--bind", "--master", "--master-host", "--master-port"),
+    *("--coordinator-host", "--coordinator-port"),
 )
 ONE_LINE = ("search", "modify", "add", "delete", "bind", "mix")
 #: Options of `run` that those lack.

@@ -363,7 +363,7 @@ COMMANDS = {
     "list --coordinator ds1:port": "for example 127.0.0.1:7400",
     "list --coordinator 10.0.0.1:7400": "make certificates with `ldapslam pki`",
     "list --coordinator 10.0.0.1:7400 --tls .": "`ldapslam pki issue` makes",
-    "agent --host 10.0.0.1 --port 7400": "Here: --host, --port: --coordinator HOST:PORT",
+    "agent --host ds1 --port 7400": "Here: --host, --port: --coordinator HOST:PORT",
     "agent --master-host=10.0.0.1": "Here: --coordinator HOST:PORT",
     "agent 10.0.0.1:7400": "write --coordinator 10.0.0.1:7400",
     "agents 10.0.0.1:7400": "write --coordinator 10.0.0.1:7400",
