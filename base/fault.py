@@ -25,6 +25,7 @@ _SAME_AS = {
     "binddn": ("dn",),
     "ca": ("ca_file",),
     "cacert": ("ca_file",),
+    "concurrency": ("clients",),
     "connections": ("clients",),
     "duration": ("for",),
     "error_rate": ("errors",),

@@ -5,6 +5,7 @@ at once, and those of a one-line command with the line that does the same."""
 from __future__ import annotations
 
 import contextlib
+import difflib
 import io
 import re
 import shlex
@@ -33,6 +34,18 @@ _LEFT_OUT = ("–", "the default", "leave it out")
 _NO_ARGUMENT = "a password is no argument"
 
 
+#: What others call it -> our words for it, of which a group has the first.
+_SAME_WITHIN = {
+    "create": ("new", "up", "issue"),
+    "init": ("new",),
+    "list": ("examples", "status"),
+    "ls": ("list", "examples", "status"),
+    "show": ("describe", "status", "list"),
+    "start": ("up",),
+    "stop": ("down",),
+}
+
+
 @dataclass(frozen=True)
 class Piece:
     """An option of a line with its value, or an argument, whose `name` is empty."""
@@ -57,8 +70,10 @@ def refuse_habits(context: click.Context, words: Sequence[str]) -> None:
     """For what click takes for something else, or without a remedy: a long option with
     one dash, -h HOST, and a coordinator's HOST:PORT as an argument."""
     if isinstance(context.command, click.Group):
-        inner = words and context.command.get_command(context, words[0])
-        if inner:
+        if words and not words[0].startswith("-"):
+            inner = context.command.get_command(context, words[0])
+            if inner is None:
+                raise click.UsageError(_no_command(context, words[0]), context)
             refuse_habits(click.Context(inner, context, words[0]), words[1:])
         return
     for piece in pieces(context.command, words):
@@ -69,6 +84,17 @@ def refuse_habits(context: click.Context, words: Sequence[str]) -> None:
         place = place_option(context.command)
         if place and not piece.name and re.fullmatch(r"\S+:\d+", str(piece.value)):
             raise click.UsageError(f"write {place} {piece.value}", context)
+
+
+def _no_command(context: click.Context, word: str) -> str:
+    assert isinstance(context.command, click.Group)
+    known = context.command.list_commands(context)
+    same = [one for one in _SAME_WITHIN.get(word, ()) if one in known]
+    meant = [*same, *difflib.get_close_matches(word, known, 1)]
+    hint = f"there are {', '.join(known)}"
+    if meant:
+        hint = f"did you mean `{context.command_path} {meant[0]}`?"
+    return f"no command '{context.command_path} {word}': {hint}"
 
 
 def pieces(command: click.Command, words: Sequence[str]) -> Iterator[Piece]:

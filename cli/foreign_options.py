@@ -12,6 +12,8 @@ from functools import cache
 
 import click
 
+from ldapslam.base.fault import our_word
+
 _DATA = "other_tools.toml"
 #: Table of the data -> whose options it has, in the order of the hints.
 TOOLS = {
@@ -156,6 +158,8 @@ def meant(
         return f"-{option}"
     close = "".join(difflib.get_close_matches(option, options_of(command), 1))
     is_job = "job_file" in _names(command)
+    if is_job and (field := our_word(option.strip("-"), _JOB_FIELDS)):
+        return _JOB_FIELDS[field]
     place = place_option(command)
     if place and option in _PLACE:
         return f"{place} HOST:PORT"

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,7 +15,7 @@ import click
 
 from ldapslam.base.address import DEFAULT_PORT
 from ldapslam.base.errors import ConfigError, LdapSlamError
-from ldapslam.base.fault import Fault
+from ldapslam.base.fault import Fault, got
 from ldapslam.base.log_format import without_passwords
 from ldapslam.jobs.reading.variables import override_of
 
@@ -74,6 +75,27 @@ def _parsed_by(parse: Callable[[Any], Any]) -> Callable[..., Any]:
             raise ConfigError(f"{name}: {fault}", hint=fault.hint) from fault
 
     return read
+
+
+#: Outputs of k6 that a folder hardly has the name of.
+_OUTPUTS = re.compile("cloud|csv|influxdb|json|kafka|(experimental-|web-).+", re.ASCII)
+
+
+def folder_option(spec: str, help: str, document: str) -> Decorator:
+    """An option for the folder of all results; `document` is what --json prints."""
+
+    def parse(text: str) -> Path:
+        kind, _, value = text.partition("=")
+        is_output = "/" not in kind and (value or _OUTPUTS.fullmatch(kind))
+        if not text.endswith("/") and (is_output or text.endswith((".json", ".csv"))):
+            raise Fault(
+                f"expected a folder, got {got(text)}",
+                f"leave it out, or name a folder, which gets {document} and CSV files; "
+                f"--json prints {document}; {text}/ is a folder of that name",
+            )
+        return Path(text)
+
+    return option(spec, help, parse=parse, type=click.Path(file_okay=False))
 
 
 def add_options(*options: Decorator) -> Callable[[Command], Command]:

@@ -58,6 +58,7 @@ from ldapslam.jobs.fields.sections import (
     one_or_more,
     one_or_more_schema,
 )
+from ldapslam.jobs.fields.thresholds import list_of_k6
 from ldapslam.jobs.fields.validity import Validity
 from ldapslam.jobs.operations.sequence import (
     Operation,
@@ -179,7 +180,8 @@ class Stream(Section):
     name: Name = Field(examples=["readers"])
     """its name in reports and thresholds; unique"""
     target: Name = Field(examples=["replica"])
-    """a role of `targets`; connections are spread over its servers in turn"""
+    """a role of `targets`, which may be left out where there is one only; connections
+    are spread over its servers in turn"""
     load: Load = Field(examples=["{closed: {clients: 16}}"])
     """how requests arrive"""
     type: Name = Field(default="mix", exclude=True)
@@ -415,13 +417,16 @@ class Job(Section):
     """what is read of servers and hosts all through the run, one mapping each"""
     verify: Verify | None = None
     """what must be right on the servers after the load"""
-    thresholds: list[
-        Annotated[
-            Text,
-            BeforeValidator(_as_text),
-            AfterValidator(_checked_threshold),
-            Kind("threshold"),
-        ]
+    thresholds: Annotated[
+        list[
+            Annotated[
+                Text,
+                BeforeValidator(_as_text),
+                AfterValidator(_checked_threshold),
+                Kind("threshold"),
+            ]
+        ],
+        BeforeValidator(list_of_k6),
     ] = Field(default_factory=list)
     """what must hold for the verdict PASS, such as 'readers.search.response_time.p99 <
     5ms'"""

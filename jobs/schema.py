@@ -57,8 +57,8 @@ def job_schema() -> dict[str, Any]:
     """Of job files, with what is gone before the model sees it."""
     whole = section_schema(Job)
     definitions = whole.pop("$defs")
-    # a job type may set it: wait_for_directory does
-    definitions["Stream"]["required"].remove("load")
+    # a job type may set the load: wait_for_directory does; one target needs no name
+    definitions["Stream"]["required"] = ["name"]
     definitions["Stream"].setdefault("allOf", []).extend(_options(definitions))
     before = {
         variables.KEY: {

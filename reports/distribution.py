@@ -52,13 +52,13 @@ def why_missing(statistic: str, count: int, unanswered: int, overflow: int) -> s
     if statistic in PERCENTILES:
         needed = samples_needed(PERCENTILES[statistic])
         if sample < needed:
-            return f"n/a, needs n ≥ {needed:,}"
+            return f"n/a (needs n ≥ {needed:,})"
     if unanswered:
         requests = "request" if unanswered == 1 else "requests"
-        return f"n/a: {unanswered:,} {requests} had no answer"
+        return f"n/a ({unanswered:,} {requests} had no answer)"
     if overflow:
         values = "value was" if overflow == 1 else "values were"
-        return f"n/a: {overflow:,} {values} above one hour"
+        return f"n/a ({overflow:,} {values} above one hour)"
     return "no data"
 
 

@@ -8,12 +8,12 @@ The docstrings and descriptions are the documentation of the file (`ldapslam stu
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
-from ldapslam.base.fault import Fault, unknown
+from ldapslam.base.fault import Fault, expected, unknown
 from ldapslam.base.units import parse_cpus
 from ldapslam.jobs.fields.connection import Bind, Tls
 from ldapslam.jobs.fields.sections import (
@@ -117,6 +117,14 @@ def _job(value: Any) -> Any:
     return {"job": value} if isinstance(value, str) else value
 
 
+def _by_name(value: Any) -> Any:
+    if not isinstance(value, list):
+        return value
+    texts = [one for one in value if isinstance(one, str)] or ["search.yaml"]
+    named = ", ".join(f"{PurePath(one).stem}: {one}" for one in texts)
+    raise expected("a mapping", value, f"give each a name: jobs: {{{named}}}")
+
+
 class StudyLab(Section):
     """With `--lab`, throw-away servers on this host take the place of the job's
     targets and `bind`; docs/how-to/labs.md says more of each key. A role of the job
@@ -194,9 +202,10 @@ class Study(Section):
     """what it is to answer, for the report"""
     job: Text | None = Field(default=None, examples=["search.yaml"])
     """the job file, relative to this file"""
-    jobs: dict[Name, Annotated[StudyJob, BeforeValidator(_job)]] | None = Field(
-        default=None, min_length=1
-    )
+    jobs: Annotated[
+        dict[Name, Annotated[StudyJob, BeforeValidator(_job)]] | None,
+        BeforeValidator(_by_name),
+    ] = Field(default=None, min_length=1)
     """instead: several by name, which are the values of an axis `job`"""
     vars: dict[Text, Value] = Field(default_factory=dict)
     """values of variables of the job, the same for all points; `${name}` uses them in

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from ldapslam.base.errors import ConfigError, ExitCode
 from ldapslam.base.units import parse_duration
@@ -39,6 +40,7 @@ from ldapslam.proto import schedule_pb2
 from ldapslam.proto.fields import words_of
 from ldapslam.results.records import utc_text
 
+_TYPED = ParameterSource.COMMANDLINE
 _CONDITIONS = words_of(pb.RunCondition.DESCRIPTOR)
 
 
@@ -295,7 +297,11 @@ def submit_command(
             say(f"run {run_id} begins {', '.join(conditions)}")
         if wait:
             say(f"run {run_id}")
-            return watch_run(client, run_id, as_json=as_json)
+            code = watch_run(client, run_id, as_json=as_json)
+            source = click.get_current_context().get_parameter_source("coordinator")
+            place = f" --coordinator {coordinator}" * (source is _TYPED)
+            say(f"\nits report: ldapslam report {run_id}{place}")
+            return code
     put_result({"run_id": run_id}, [run_id], as_json=as_json)
     return ExitCode.PASS
 

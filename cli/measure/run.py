@@ -4,19 +4,18 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import click
 
 from ldapslam.base.errors import ExitCode
-from ldapslam.base.fault import Fault, got
 from ldapslam.cli.console import json_option
 from ldapslam.cli.options import (
     FILE,
     FOLDER,
     RUNS_FOLDER,
     change_options,
+    folder_option,
     metrics_option,
     option,
     otlp_option,
@@ -31,28 +30,11 @@ agents_option = option(
 )
 
 
-#: Outputs of k6 that a folder hardly has the name of.
-_OUTPUTS = re.compile("cloud|csv|influxdb|json|kafka|(experimental-|web-).+", re.ASCII)
-
-
-def _folder(text: str) -> Path:
-    kind, _, value = text.partition("=")
-    is_output = "/" not in kind and (value or _OUTPUTS.fullmatch(kind))
-    if not text.endswith("/") and (is_output or text.endswith((".json", ".csv"))):
-        raise Fault(
-            f"expected a folder, got {got(text)}",
-            "leave it out, or name a folder, which gets result.json and CSV files; "
-            f"--json prints result.json; {text}/ is a folder of that name",
-        )
-    return Path(text)
-
-
-out_option = option(
+out_option = folder_option(
     "-o --out DIR",
     f"Folder of the results, with a link in {RUNS_FOLDER}; {RUNS_FOLDER}/RUN_ID when "
     "left out.",
-    parse=_folder,
-    type=click.Path(file_okay=False),
+    "result.json",
 )
 
 

@@ -19,9 +19,9 @@ from ldapslam.base.units import NS_PER_S, parse_duration, parse_rate
 from ldapslam.cli.console import json_option, say
 from ldapslam.cli.measure.local_fleet import one_blas_thread
 from ldapslam.cli.options import (
-    FOLDER,
     RUNS_FOLDER,
     change_options,
+    folder_option,
     job_argument,
     option,
 )
@@ -89,10 +89,10 @@ def _thresholds(text: str) -> list[str]:
     parse=parse_duration,
 )
 @change_options
-@option(
+@folder_option(
     "--out DIR",
     f"Folder of the search; {RUNS_FOLDER}/capacity-JOB when left out.",
-    type=FOLDER,
+    "capacity.json",
 )
 @coordinator_option
 @json_option

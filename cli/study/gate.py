@@ -19,11 +19,11 @@ from ldapslam.cli.measure.local_fleet import one_blas_thread
 from ldapslam.cli.measure.run import agents_option
 from ldapslam.cli.options import (
     FILE,
-    FOLDER,
     RUNS_FOLDER,
     OptionGroups,
     change_options,
     flag,
+    folder_option,
     grouped,
     job_argument,
     option,
@@ -108,10 +108,10 @@ if TYPE_CHECKING:
     "Run and output",
     agents_option,
     change_options,
-    option(
+    folder_option(
         "--out DIR",
         f"Folder of the results; {RUNS_FOLDER}/gate-JOB-TIME when left out.",
-        type=FOLDER,
+        "gate.json",
     ),
     json_option,
 )

@@ -15,7 +15,14 @@ from ldapslam.base.errors import ConfigError, ExitCode
 from ldapslam.base.units import format_duration
 from ldapslam.cli.console import json_option, put, say
 from ldapslam.cli.measure.local_fleet import one_blas_thread
-from ldapslam.cli.options import FILE, FOLDER, RUNS_FOLDER, flag, option, parse_pair
+from ldapslam.cli.options import (
+    FILE,
+    RUNS_FOLDER,
+    flag,
+    folder_option,
+    option,
+    parse_pair,
+)
 from ldapslam.cli.outcome import EXIT_OF_VERDICT, put_report
 
 if TYPE_CHECKING:
@@ -41,10 +48,10 @@ coordinator_option = option(
     multiple=True,
     parse=parse_pair,
 )
-@option(
+@folder_option(
     "--out DIR",
     f"Folder of the study; {RUNS_FOLDER}/study-NAME when left out.",
-    type=FOLDER,
+    "study.json",
 )
 @option(
     "--set changes PATH=VALUE",

@@ -15,7 +15,7 @@ from fractions import Fraction
 from typing import Any
 
 from ldapslam.base import units
-from ldapslam.base.fault import Fault, did_you_mean, got, our_word
+from ldapslam.base.fault import Fault, did_you_mean, expected, got, our_word
 
 TIME_METRICS = (
     "response_time",
@@ -284,6 +284,19 @@ def _of_k6(text: str) -> str | None:
     if not is_known or is_ours or metric not in (None, "http_req_duration"):
         return None
     return f"{statistic} {comparison} {number}{unit or 'ms'}"
+
+
+def list_of_k6(value: Any) -> Any:
+    """The value, unless it is k6's mapping of metrics to their thresholds."""
+    if not isinstance(value, dict):
+        return value
+    ours = []
+    for metric, texts in value.items():
+        for one in texts if isinstance(texts, list) else [texts]:
+            text = one.get("threshold") if isinstance(one, dict) else one
+            ours.append(_of_k6(f"{metric}: {text}"))
+    known = [repr(one) for one in ours if one] or ["'p99 < 5ms'"]
+    raise expected("a list", value, f"write thresholds: [{', '.join(known)}]")
 
 
 def _divided(about: str) -> tuple[str, str]:

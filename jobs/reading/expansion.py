@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Job types at work: the raw tree of a job, with `type` and `options` written out.
+"""Job types at work: the raw tree of a job, with `type` and `options` written out, and
+the target of streams where the job has one only.
 
 This happens before the job is checked as a whole, so that what a type makes is checked
 as what a person writes. A fault in what was made is shown where its cause is written:
@@ -133,6 +134,8 @@ def _unknown_key(path: Path, value: Any, root: type[Section]) -> Fault:
             fault.hint = (
                 f"it is a key one level up: write it beside `{path[-2]}`, not in it"
             )
+        elif root is Job and (written := _in_run_or_load(key)):
+            fault.hint = written
         elif section.attributes_key:
             holder = section.attributes_key
             fault.hint = (
@@ -149,6 +152,20 @@ def _key_below(section: type[Section], key: str) -> tuple[str, str] | None:
         known = keys_of(one) if one else {}
         if meant := key if key in known else our_word(key, known):
             return name, meant
+    return None
+
+
+def _in_run_or_load(key: str) -> str | None:
+    """A hint for a key of `run` or of a stream's load, wherever it stands."""
+    for path in (("run",), ("load", "closed"), ("load", "open")):
+        where = path if path == ("run",) else ("streams", 0, *path)
+        known = keys_of(_section_at(where, Job) or Section)
+        if meant := key if key in known else our_word(key, known):
+            text = f"{meant}: …"
+            for name in reversed(path):
+                text = f"{name}: {{{text}}}"
+            of_stream = " of a stream's" if path != ("run",) else " of the job's"
+            return f"it is a key{of_stream} `{'.'.join(path)}`: {text}"
     return None
 
 
@@ -182,10 +199,17 @@ def expand_types(tree: Tree, reading: Reading) -> None:
         return
     # streams may be aliases of one another: each becomes a mapping of its own
     tree.data = {**tree.data, "streams": list(streams)}
+    targets = tree.data.get("targets")
+    only = {"target": next(iter(targets))} if _is_one(targets) else {}
     for index, stream in enumerate(streams):
         if isinstance(stream, dict):
+            stream = {**only, **stream}
             expanded = _expanded(tree, reading, ("streams", index), stream)
             tree.data["streams"][index] = expanded
+
+
+def _is_one(targets: Any) -> bool:
+    return isinstance(targets, dict) and len(targets) == 1
 
 
 def _expanded(

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from ldapslam.cli import main
+from ldapslam.jobs.load import load_job
 from ldapslam.results.store import Store
 
 JOB = """\
@@ -45,6 +46,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("ca.pem").touch()
     head, _, stream = JOB.replace(CLOSED, "{open: {rate: 50/s}}").partition("  - ")
     Path("open.yaml").write_text(f"{head}  - {stream}")
+    Path("jobs.yaml").write_text("study: x\njobs: [search.yaml, b/b.yaml]\n")
     two = f"{head}  - {stream}  - {stream.replace('readers', 'others')}"
     Path("two.yaml").write_text(two)
     return tmp_path
@@ -167,6 +169,15 @@ JOB_FILES = {
         JOB + "thresholds: [http_req_failed: rate<0.01]\n",
         "write 'errors < 1%'",
     ),
+    "k6's thresholds as they are": (
+        JOB + "thresholds: {http_req_duration: ['p(95)<500', {threshold: 'p(99)<900'}],"
+        " http_req_failed: ['rate<0.01']}\n",
+        "write thresholds: ['p95 < 500ms', 'p99 < 900ms', 'errors < 1%']",
+    ),
+    "thresholds as a mapping": (
+        JOB + "thresholds: {p99: 5ms}\n",
+        "write thresholds: ['p99 < 5ms']",
+    ),
     "an average": (JOB + "thresholds: ['avg < 5ms']\n", "write 'mean < 5ms'"),
     "latency": (JOB + "thresholds: ['latency < 5ms']\n", "write 'response_time'"),
     "a comparison backwards": (JOB + "thresholds: ['p99 =< 5ms']\n", "write <="),
@@ -190,6 +201,36 @@ JOB_FILES = {
     "a key at the wrong level": (
         JOB + "duration: 5s\n",
         "it is a key of `run`: run: {duration: …}",
+    ),
+    "threads of the job": (
+        JOB + "threads: 5\n",
+        "a key of a stream's `load.closed`: load: {closed: {clients: …}}",
+    ),
+    "a rate of the job": (
+        JOB + "rate: 5/s\n",
+        "a key of a stream's `load.open`: load: {open: {rate: …}}",
+    ),
+    "clients of the stream": (
+        changed("    load:", "    clients: 5\n    load:"),
+        "a key of a stream's `load.closed`: load: {closed: {clients: …}}",
+    ),
+    "threads of the run": (
+        changed("{duration: 1s}", "{duration: 1s, threads: 4}"),
+        "load: {closed: {clients: …}}",
+    ),
+    "a duration of the stream": (
+        changed("    load:", "    duration: 5s\n    load:"),
+        "it is a key of the job's `run`: run: {duration: …}",
+    ),
+    "a rate of the operation": (
+        changed(SEARCH, f"{SEARCH}\n        rate: 5/s"),
+        "a key of a stream's `load.open`: load: {open: {rate: …}}",
+    ),
+    "a stream without one of two targets": (
+        changed("{directory:", '{other: "ldap://ds2", directory:').replace(
+            "    target: directory\n", ""
+        ),
+        "the key 'target' is missing",
     ),
     "a study": ("study: x\naxes: {a: [1]}\n", "`ldapslam study job.yaml` runs it"),
     "target for targets": (
@@ -335,6 +376,15 @@ COMMANDS = {
     "capacity open.yaml --load rate --from 90/m --to 60/s": "a whole number per second",
     "capacity open.yaml --load rate --from 6/s --to 5/s": "expected --from below --to",
     "capacity two.yaml --load rate --from 5/s --to 9/s": "streams.others.load.open",
+    "run good.yaml --threads 4": "Here: --set streams.NAME.load.closed.clients=16",
+    "check good.yaml --concurrency 4": "--set streams.NAME.load.closed.clients=16",
+    "job list": "no command 'ldapslam job list': did you mean `ldapslam job examples`?",
+    "job describ": "did you mean `ldapslam job describe`?",
+    "data xyz": "no command 'ldapslam data xyz': there are fingerprint, generate, load,",
+    "study jobs.yaml": "give each a name: jobs: {search: search.yaml, b: b/b.yaml}",
+    "study jobs.yaml --out res.json": "--json prints study.json; res.json/ is a folder",
+    "gate good.yaml --old ldap://a --new ldap://b --out r.csv": "expected a folder",
+    "capacity good.yaml --load clients --from 5 --to 9 --out r.json": "capacity.json",
     # changes of a job
     "check good.yaml --offline --set duration=5s": "--set run.duration=…",
     "check good.yaml --offline --set run.durration=5s": "did you mean 'duration'?",
@@ -480,6 +530,12 @@ def test_a_folder_of_results_may_have_any_name(
 ) -> None:
     command = f"run good.yaml --print-job --out {name}"
     assert answer(capsys, command) == (0, "")
+
+
+def test_the_only_target_needs_no_naming(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("job.yaml").write_text(changed("    target: directory\n", ""))
+    assert answer(capsys, "check job.yaml --offline") == (0, "")
+    assert load_job(Path("job.yaml")).streams[0].target == "directory"
 
 
 def test_a_good_job_has_no_warning(capsys: pytest.CaptureFixture[str]) -> None:

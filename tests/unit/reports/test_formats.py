@@ -150,7 +150,7 @@ def test_the_verdict_comes_first(spoilt: Summary) -> None:
 def test_a_percentile_with_too_few_values_is_explained(
     html: str, spoilt: Summary
 ) -> None:
-    assert 'title="n/a, needs n ≥ 1\u202f000">n/a<' in html
+    assert 'title="n/a (needs n ≥ 1\u202f000)">n/a<' in html
     assert "p99 n ≥ 1,000" in render_text(document(spoilt))
 
 
@@ -163,7 +163,7 @@ def test_figures_that_hang_on_requests_without_an_answer_are_explained(
     text = render_text(document(spoilt))
     assert f"{number} requests of readers.search had no answer" in text
     assert "A line ends where the requests without an answer begin." in html
-    assert f'title="n/a: {number} requests had no answer">n/a<' in html
+    assert f'title="n/a ({number} requests had no answer)">n/a<' in html
 
 
 class _Page(HTMLParser):
