@@ -380,7 +380,7 @@ COMMANDS = {
     "check good.yaml --concurrency 4": "--set streams.NAME.load.closed.clients=16",
     "job list": "no command 'ldapslam job list': did you mean `ldapslam job examples`?",
     "job describ": "did you mean `ldapslam job describe`?",
-    "data xyz": "no command 'ldapslam data xyz': there are fingerprint, generate, load,",
+    "data xyz": "no command 'ldapslam data xyz': there are fingerprint, generate,",
     "study jobs.yaml": "give each a name: jobs: {search: search.yaml, b: b/b.yaml}",
     "study jobs.yaml --out res.json": "--json prints study.json; res.json/ is a folder",
     "gate good.yaml --old ldap://a --new ldap://b --out r.csv": "expected a folder",

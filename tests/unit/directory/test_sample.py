@@ -38,5 +38,5 @@ def test_a_limit_of_the_server_is_known(
     monkeypatch: pytest.MonkeyPatch, limit: int, is_limited: bool
 ) -> None:
     monkeypatch.setattr(sample, "connect", lambda *_: _Server(limit))
-    found = sample.sample_of("ldap://x", ConnectionSettings(), "dc=x", 20)
+    found = sample.sample_of("ldap://x", ConnectionSettings(), "dc=x", None, 20)
     assert (found.entries, found.is_limited) == (limit, is_limited)
