@@ -17,32 +17,37 @@ from ldapslam.cli.measure.one_line_options import (
     connection_options,
     in_words_of_options,
 )
-from ldapslam.cli.options import add_options, option
+from ldapslam.cli.options import OptionGroups, add_options, grouped, option
 
 #: Entries that are read, unless --sample says otherwise.
 _SAMPLE = 2_000
 
 
-@click.command("new")
+@click.command("new", cls=OptionGroups)
 @click.argument("uri")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @add_options(
     connection_options,
-    option("-b --base DN", "Where to look for entries; else the first suffix."),
-    option(
-        "--attribute NAME",
-        "What to search by; else uid, sAMAccountName, mail or cn, or the attribute of "
-        "the entries' RDNs: one that most of them have.",
-    ),
-    option(
-        "-r --rate RATE", "Searches per second, in an open loop: 50/s.", default="50/s"
-    ),
-    option("-d --duration TIME", "Length of the measurement.", default="30s"),
-    option(
-        "--sample N",
-        "Most entries that are read.",
-        type=click.IntRange(1),  # 0 is no limit in LDAP
-        default=_SAMPLE,
+    grouped(
+        "The job",
+        option("-b --base DN", "Where to look for entries; else the first suffix."),
+        option(
+            "--attribute NAME",
+            "What to search by; else uid, sAMAccountName, mail or cn, or the attribute "
+            "of the entries' RDNs: one that most of them have.",
+        ),
+        option(
+            "-r --rate RATE",
+            "Searches per second, in an open loop: 50/s.",
+            default="50/s",
+        ),
+        option("-d --duration TIME", "Length of the measurement.", default="30s"),
+        option(
+            "--sample N",
+            "Most entries that are read.",
+            type=click.IntRange(1),  # 0 is no limit in LDAP
+            default=_SAMPLE,
+        ),
     ),
 )
 @in_words_of_options()
