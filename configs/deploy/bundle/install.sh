@@ -34,11 +34,7 @@ libc=$(getconf GNU_LIBC_VERSION 2>&1) || :
 # links of the name `current`, too
 used=$(readlink "$folder/current" || :)
 case $used in .venv-a | .venv-b) ;; *) used= ;; esac
-if [ -z "$used" ] && [ -e "$folder/pyvenv.cfg" ]; then
-    [ -e "$folder/bin/ldapslam" ] && [ ! -L "$folder/current" ] ||
-        fail "$folder is a virtual environment without ldapslam" \
-            "name a folder that is empty or not there: ./install.sh FOLDER"
-elif [ -z "$used" ]; then
+if [ -z "$used" ]; then
     for one in "$folder"/* "$folder"/.[!.]*; do
         [ ! -e "$one" ] && [ ! -L "$one" ] || [ "${one##*/}" = .venv-a ] ||
             fail "$folder holds something that is not ldapslam's: $one" \
@@ -70,10 +66,7 @@ rm -rf -- "${folder:?}/$new"
 ln -s "$new" "$folder/$new/current"
 mv -T -- "$folder/$new/current" "$folder/current"
 for one in bin include lib lib64 share pyvenv.cfg; do
-    [ -L "$folder/$one" ] && [ "$(readlink "$folder/$one")" = "current/$one" ] || {
-        rm -rf -- "${folder:?}/$one" # of an installation without `current`
-        ln -s "current/$one" "$folder/$one"
-    }
+    [ -L "$folder/$one" ] || ln -s "current/$one" "$folder/$one"
 done
 [ -z "$used" ] || rm -rf -- "${folder:?}/$used"
 echo "installed: $folder/bin/ldapslam" >&2
