@@ -203,8 +203,8 @@ def _sample(job: Job, each: int, write: bool, faults: Faults) -> list[Document]:
         expected = expected_requests(job, stream, met)
         for warning in (*found, *unsupported_thresholds(job, expected)):
             faults.warn(warning)
-        if samples.left:
-            faults.warn(samples.left)
+        for left in samples.left:
+            faults.warn(left)
         documents += (one.document() for one in met)
         documents += (
             {"stream": stream.name, "operation": name, "untried": reason}

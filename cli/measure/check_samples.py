@@ -102,8 +102,8 @@ class Samples:
     """Of one stream."""
 
     met: list[Met] = field(default_factory=list)
-    #: What is to be known of added entries that were not deleted; empty without any.
-    left: str = ""
+    #: What is to be known of added entries that were not deleted.
+    left: tuple[str, ...] = ()
 
 
 def left_before() -> Iterator[str]:
@@ -142,7 +142,7 @@ def sample(plan: AgentPlan) -> Samples:
             sent.append(_send(replace(plan, streams=(once,), seed=plan.seed + number)))
             if any(map(_is_refusal, sent[-1].rows)):
                 refused.add(part.scripts)
-    return Samples(_met(plan, sent), next((one.left for one in sent if one.left), ""))
+    return Samples(_met(plan, sent), tuple(one.left for one in sent if one.left))
 
 
 @dataclass(frozen=True)
