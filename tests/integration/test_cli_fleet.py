@@ -103,6 +103,7 @@ def test_submit_and_wait_ends_with_the_verdict(fleet: Fleet) -> None:
     result = json.loads(out)
     assert result["verdict"] == "PASS"
     assert set(result["agents"]) == {"one", "two"}
+    assert f"its report: ldapslam report {result['run_id']}" in err
 
     code, out, err = fleet.call(
         "submit",
