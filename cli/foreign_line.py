@@ -151,9 +151,12 @@ def answered(error: click.NoSuchOption, arguments: Sequence[str]) -> click.Usage
     foreign = list(dict.fromkeys(one for one in line if one.is_foreign))
     if error.option_name not in (one.name for one in foreign):
         foreign.append(Piece(error.option_name, None))
-    tools = [
-        tool for tool in TOOLS if all(_rows(context, one, tool) for one in foreign)
+    # a value that one tool alone knows says which one it is
+    known = [
+        {tool for tool, _ in rows_of(context.command, one.name, one.value or "")}
+        for one in foreign
     ]
+    tools = [tool for tool in TOOLS if all(tool in some for some in known)]
     answers: dict[str | None, list[str]] = {}
     for one in foreign:
         answer = meant(context, one.name, one.value or "", tools or TOOLS)

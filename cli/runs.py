@@ -227,6 +227,11 @@ def folder_of(run: str, place: Place) -> Path | None:
     if run != LATEST and (folder := _named(run)):
         return folder
     if not place.is_folders:
+        if run == LATEST:
+            say(
+                f"the latest run of the coordinator at {place.coordinator}; --local is "
+                f"for those of {RUNS_FOLDER}"
+            )
         return None
     if run == LATEST:
         for _, folder in _local_runs():

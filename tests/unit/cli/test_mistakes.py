@@ -442,13 +442,24 @@ def test_a_mistake_in_a_command(
     assert COMMANDS[command] in said
 
 
-def test_no_line_is_made_up_where_a_value_may_be_an_argument(
-    capsys: pytest.CaptureFixture[str],
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        # the value may be an argument
+        ("search -h ds1 -b dc=x -x uid=a", "-x: leave it out"),
+        # ldclt's alone, though others have -e as well
+        ("search ldap://ds1 -b dc=x -e bindeach", "--reconnect-every"),
+        ("search ldap://ds1 -b dc=x -e esearch,random", "the command of that"),
+    ],
+)
+def test_no_line_is_made_up(
+    line: str, says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, said = answer(capsys, "search -h ds1 -b dc=x -x uid=a")
+    code, said = answer(capsys, line)
     assert code == 2
-    assert "-x: leave it out" in said
+    assert says in said
     assert "The whole line" not in said
+    assert "--out" not in said
 
 
 _CODES = {"verify good.yaml": 3, f"list {NO_COORDINATOR}": 5}
