@@ -75,10 +75,11 @@ class Place:
 
     @property
     def is_folders(self) -> bool:
-        """Whether it is the folders of `ldapslam run`."""
+        """Whether it is the folders of `ldapslam run`: unless another place is named,
+        those that are here, else the coordinator that listens on this host."""
         if self.local or self.store is not None or self.is_configured:
             return self.local
-        return not _listens(self.coordinator)
+        return _has_local_runs() or not _listens(self.coordinator)
 
 
 def runs_options(command: Command) -> Command:
@@ -144,6 +145,11 @@ def statuses(place: Place, limit: int) -> list[pb.RunStatus]:
     if not place.is_folders:
         with Client(place.coordinator) as client:
             return client.runs(limit)
+    if not place.local and _listens(place.coordinator):
+        say(
+            f"runs of {RUNS_FOLDER} in this folder; --coordinator {place.coordinator} "
+            "shows those of the coordinator there"
+        )
     found: list[pb.RunStatus] = []
     for _, folder in islice(_local_runs(), limit or None):
         try:
@@ -228,15 +234,14 @@ def folder_of(run: str, place: Place) -> Path | None:
         return folder
     if not place.is_folders:
         if run == LATEST:
-            say(
-                f"the latest run of the coordinator at {place.coordinator}; --local is "
-                f"for those of {RUNS_FOLDER}"
-            )
+            say(f"the latest run of the coordinator at {place.coordinator}")
         return None
     if run == LATEST:
         for _, folder in _local_runs():
             say(f"the latest run here: {folder}")
             return folder
+    elif not place.local and _listens(place.coordinator):
+        return None
     raise RunNotFound(run, hint=_where(run, place))
 
 
@@ -251,6 +256,10 @@ def _where(run: str, place: Place) -> str:
         f"`ldapslam list` shows the runs of {RUNS_FOLDER} in this folder{other}: "
         "--coordinator names one, and RUN may be the folder of a run"
     )
+
+
+def _has_local_runs() -> bool:
+    return next(RUNS_FOLDER.glob(f"*/{STORE_NAME}"), None) is not None
 
 
 def _local_runs() -> list[tuple[str, Path]]:

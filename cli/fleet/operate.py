@@ -99,7 +99,7 @@ def _shown(store: Store, run_id: str, *, as_json: bool) -> ExitCode:
 )
 @runs_options
 def list_command(limit: int, place: Place, as_json: bool) -> None:
-    """List the runs, newest first: a coordinator's, or those of this folder."""
+    """List the runs, newest first: those of this folder, else a coordinator's."""
     runs = statuses(place, limit)
     if as_json:
         put_json([document(one) for one in runs])

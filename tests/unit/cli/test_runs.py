@@ -16,6 +16,7 @@ from ldapslam.base.errors import (
     LdapSlamError,
     RunNotFound,
 )
+from ldapslam.cli.client import Client
 from ldapslam.cli.console import Invocation
 from ldapslam.cli.main import cli
 from ldapslam.cli.measure.local_run import _Results
@@ -108,13 +109,26 @@ def test_runs_of_this_folder_are_listed_newest_first() -> None:
     assert newest["run_id"] == SECOND
 
 
-def test_a_listening_coordinator_of_this_host_has_the_runs_unless_local(
-    monkeypatch: pytest.MonkeyPatch,
+def test_a_listening_coordinator_is_for_what_this_folder_has_not(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ldapslam.cli.runs._listens", lambda _: True)
     monkeypatch.setattr("ldapslam.cli.runs.Client.runs", lambda *_: [])
+
+    def run_of_coordinator(client: Client, run: str) -> None:
+        raise RuntimeError(run)
+
+    monkeypatch.setattr("ldapslam.cli.runs.Client.run", run_of_coordinator)
+    listed = ended("list", "--json")
+    assert len(json.loads(listed.stdout)) == 2
+    assert "--coordinator 127.0.0.1:7400 shows those of" in listed.stderr
+    assert "shows those of" not in ended("list", "--json", "--local").stderr
+    assert str(ended("show", "2999").exception) == "2999"
+    (folder / "ldapslam-runs").rename(folder / "away")
     assert json.loads(ended("list", "--json").stdout) == []
-    assert len(json.loads(ended("list", "--json", "--local").stdout)) == 2
+    latest = ended("show", "latest")
+    assert str(latest.exception) == "latest"
+    assert "the latest run of the coordinator at 127.0.0.1:7400" in latest.stderr
 
 
 @pytest.mark.parametrize("run", ["latest", SECOND[:11], f"ldapslam-runs/{SECOND}"])
