@@ -40,6 +40,7 @@ _JOB_FIELDS: Mapping[str, str] = {
     "uris": "--set targets.ROLE=ldap://HOST:PORT",
     "clients": "--set streams.NAME.load.closed.clients=16, or in an open loop "
     "--set streams.NAME.load.open.connections=16",
+    "agents": "--set agents.count=2",
     "rate": "--set streams.NAME.load.open.rate=500/s",
     "arrivals": "--set streams.NAME.load.open.arrivals=poisson",
     "rate_file": "--set streams.NAME.load.open.stages.file=FILE",
