@@ -128,6 +128,13 @@ class CapacityAnswer:
     found: Found
     #: In the order in which they were made.
     runs: Sequence[Tried]
+    #: Of loads: '/s' of a rate.
+    unit: str = ""
+
+    @property
+    def label(self) -> str:
+        """The load's name, of a field without its path."""
+        return self.load.rpartition(".")[2]
 
     @property
     def not_held(self) -> Tried | None:
@@ -188,7 +195,10 @@ class CapacityAnswer:
         return f"Holds {held}. {above}"
 
     def _at(self, load: float) -> str:
-        return f"{self.load}={load:.0f}"
+        return f"{self.label}={load:.0f}{self.unit}"
+
+    def shown(self, load: float) -> str:
+        return count(round(load)) + self.unit
 
 
 def write_capacity(answer: CapacityAnswer, folder: Path) -> list[Path]:
@@ -205,26 +215,26 @@ def write_capacity(answer: CapacityAnswer, folder: Path) -> list[Path]:
 def capacity_document(answer: CapacityAnswer) -> Document:
     """The search as a document: its answer first."""
     found = answer.found
-    capacity = "none" if found.capacity is None else count(round(found.capacity))
+    capacity = "none" if found.capacity is None else answer.shown(found.capacity)
     is_invalid = found.verdict == INVALID
     held = "holds at least" if found.is_lower_bound else "capacity"
     not_held = "not certified" if is_invalid else "does not hold"
-    above = "" if found.above is None else count(round(found.above))
+    above = "" if found.above is None else answer.shown(found.above)
     if found.above is None:
         highest = max((one.probe.load for one in answer.runs), default=0)
-        not_held, above = "limit not reached", f"up to {count(round(highest))}"
+        not_held, above = "highest load tried", answer.shown(highest)
     return Document(
         title=f"capacity of {answer.job}",
         verdict=found.verdict,
         statement=answer.statement,
         # the statement has the first one of a load that was not certified
         reasons=tuple(
-            f"{answer.load}={found.above:.0f}: {one}"
+            f"{answer.label}={found.above:.0f}{answer.unit}: {one}"
             for one in answer.reasons[is_invalid:]
         ),
         cautions=_cautions(answer),
         glance=(
-            Glance(answer.load, ((held, capacity), (not_held, above))),
+            Glance(answer.label, ((held, capacity), (not_held, above))),
             *_at_capacity(answer),
         ),
         facts=_facts(answer),
@@ -369,7 +379,7 @@ def _table(answer: CapacityAnswer) -> Table:
         "capacity-runs",
         "Runs by their load",
         rows,
-        column(answer.load, lambda row: count(round(row[0].probe.load))),
+        column(answer.label, lambda row: answer.shown(row[0].probe.load)),
         column("Run", lambda row: _kind(row[0].probe)),
         column("Verdict", lambda row: verdict_cell(row[0].probe.verdict)),
         *[operation] * has_several,
@@ -454,7 +464,7 @@ def _chart(answer: CapacityAnswer, place: ChartPlace) -> str:
         place,
         {title: _lines(answer, statistic) for title, (statistic, _) in panels.items()},
         ticks,
-        answer.load,
+        answer.label + f" ({answer.unit})" * bool(answer.unit),
         is_logarithmic=is_log,
         band=band,
         limits={title: limits for title, (_, limits) in panels.items()},

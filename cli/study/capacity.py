@@ -165,7 +165,8 @@ def capacity_command(
         Tried(probe, ended.folder, journal.result(ended) or {}, coordinator is None)
         for probe, ended in zip(made, _with_result(journal), strict=True)
     ]
-    answer = CapacityAnswer(job.name, raised.name, job.thresholds, found, runs)
+    unit = "/s" if raised.is_per_s(rates) else ""
+    answer = CapacityAnswer(job.name, raised.name, job.thresholds, found, runs, unit)
     files = write_capacity(answer, folder)
     put_report(
         capacity_document(answer), capacity_json(answer) if as_json else None, files

@@ -502,7 +502,7 @@ def test_the_report_shows_the_statistics_that_objectives_name() -> None:
     )
     content = capacity_document(answer)
     first, card = content.glance
-    assert ("limit not reached", "up to 16") in first.statistics
+    assert ("highest load tried", "16") in first.statistics
     assert [name for name, _ in card.statistics][1:4] == ["p50", "p95", "p99"]
     [runs] = [one for one in content.sections[0].blocks if isinstance(one, Table)]
     assert "p95" in [one.title for one in runs.columns]
@@ -530,3 +530,17 @@ def test_a_run_that_a_coordinator_keeps_has_no_link_to_a_report() -> None:
         if isinstance(one, Table)
     ]
     assert runs.rows[0][-1] == Cell("001-1-1: ldapslam report r7")
+
+
+def test_a_rate_has_its_unit_and_no_path() -> None:
+    load = "streams.readers.load.open.rate"
+    runs = (_tried(1000, "PASS", 900), _tried(2000, "FAIL", 900))
+    answer = CapacityAnswer("search", load, [], Found(1000, 2000, "FAIL"), runs, "/s")
+    assert answer.statement.startswith("Holds up to rate=1000/s, confirmed")
+    document = capacity_document(answer)
+    assert document.glance[0].title == "rate"
+    assert ("capacity", f"{1000:,}/s") in [
+        (name, value.replace("\u202f", ","))
+        for name, value in document.glance[0].statistics
+    ]
+    assert ("Load", load) in document.facts
