@@ -2,17 +2,19 @@
 """Texts of other hosts, made harmless where they are shown.
 
 A directory's diagnostic message, an agent's reason or an entry's name may hold what a
-terminal obeys (escape sequences), what changes the direction of a line, or what a
-spreadsheet takes for a formula.
+terminal obeys (escape sequences), what changes the direction of a line, what no parser
+of XML takes, or what a spreadsheet takes for a formula.
 """
 
 from __future__ import annotations
 
 import re
 
-# C0 without tab and line feed, DEL, C1, separators of lines, marks of direction
+# C0 without tab and line feed, DEL, C1, separators of lines, marks of direction, and
+# what XML has no place for
 _OBEYED = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u061c\u200e\u200f\u202a-\u202e"
+    "\u2066-\u2069\ufffe\uffff]"
 )
 _FORMULA = tuple("=+-@\t")
 

@@ -7,6 +7,7 @@ import csv
 import io
 import json
 import logging
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -29,12 +30,21 @@ def test_what_a_terminal_obeys_is_shown_instead() -> None:
     assert inert(EVIL) == ("ok\\u001b[2J\\u001b]0;owned\\u0007\\u009b1A\\u202etxt")
     kept = "Größe\t7\n – 100 µs, “x”"
     assert inert(kept) == kept
+    assert inert("a\u061cb") == "a\\u061cb"
     assert inert("a\r\b\x7f\x00b") == "a\\u000d\\u0008\\u007f\\u0000b"
 
 
 def test_a_json_text_stays_one() -> None:
     document = json.dumps({"text": EVIL}, ensure_ascii=False)
     assert json.loads(inert(document)) == {"text": EVIL}
+
+
+def test_a_document_in_xml_stays_one() -> None:
+    """U+FFFE and U+FFFF are UTF-8, but no characters of XML 1.0: no parser takes a
+    junit.xml with one."""
+    element = ElementTree.Element("failure", message=inert("no\ufffe\uffff entry"))
+    [text] = ElementTree.fromstring(ElementTree.tostring(element)).attrib.values()
+    assert text == "no\\ufffe\\uffff entry"
 
 
 def test_no_output_of_a_command_obeys_it(capsys: pytest.CaptureFixture[str]) -> None:
