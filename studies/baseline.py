@@ -100,6 +100,8 @@ class Baseline(_Model):
     #: How all runs were made, as `compare` has it.
     facts: Mapping[str, str | None]
     runs: Annotated[tuple[BaselineRun, ...], Field(min_length=FEWEST)]
+    #: Runs that were left out because they FAIL: the new side may have as many.
+    failed: int = 0
     #: The oldest first.
     earlier: tuple[Promotion, ...] = ()
 
@@ -233,6 +235,7 @@ def baseline_of(
             )
             for one in valid
         ),
+        failed=sum(one.verdict == "FAIL" for one in summaries),
     )
 
 

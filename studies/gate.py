@@ -329,9 +329,11 @@ class Gate:
         baseline: Sequence[Readings] = (),
         days: Sequence[str] = (),
         other_cpu_shares: Sequence[float | None] = (),
+        failed: int = 0,
     ) -> None:
         """With a baseline the old side is its runs, two or more, which were made on
-        these days, on a host that did so much else; else runs come in pairs."""
+        these days, on a host that did so much else, beside so many that FAIL; else runs
+        come in pairs."""
         self.metrics, self._tolerances = metrics, tolerances
         #: Of the baseline's runs, and of the new ones.
         self._other_then = other_cpu_shares
@@ -340,8 +342,8 @@ class Gate:
         self._old, self._new = list(baseline), list[Readings]()
         #: Side -> the runs that were made of it, those that FAIL, and those that say
         #: nothing of the server.
-        self.made = {OLD: len(baseline), NEW: 0}
-        self.failed = {OLD: 0, NEW: 0}
+        self.made = {OLD: len(baseline) + failed, NEW: 0}
+        self.failed = {OLD: failed, NEW: 0}
         self.unsound = {OLD: 0, NEW: 0}
         #: Set by `plan_for`.
         self.plan: Plan | None = None

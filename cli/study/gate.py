@@ -217,7 +217,7 @@ def gate_command(
     if kept is not None:
         readings = [one.readings for one in kept.runs]
         others = [one.other_cpu_share for one in kept.runs]
-        gate = Gate(chosen, tolerated, readings, kept.days, others)
+        gate = Gate(chosen, tolerated, readings, kept.days, others, kept.failed)
     gate.leave_out(left_out)
     problem: LdapSlamError | None = None
     begun_s = time.monotonic()

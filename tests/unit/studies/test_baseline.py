@@ -316,6 +316,29 @@ def test_runs_that_fail_may_come_from_a_busier_host(summary: Summary) -> None:
     assert gate.answer().host is not None
 
 
+def test_runs_that_a_baseline_leaves_out_for_a_fail_count_as_such(
+    summary: Summary,
+) -> None:
+    """Half of them did before: six of six may be chance then."""
+    others = [run(summary, number, "FAIL") for number in range(10, 20)]
+    invalid = run(summary, 20, "INVALID")
+    saved = made([*runs(summary, 10), *others, invalid])
+    assert (len(saved.runs), saved.failed) == (10, 10)
+    readings = [one.readings for one in saved.runs]
+    found = []
+    for failed in (0, saved.failed):
+        gate = Gate(("throughput",), Tolerances(), readings, failed=failed)
+        for number in range(6):
+            gate.note(NEW, "FAIL", is_sound=True)
+            gate.add(readings[number])
+            if gate.size == 5:
+                gate.plan_for(10)
+        found.append(gate.answer().of_failed)
+    assert found == [REGRESSION, CANNOT_TELL]
+    told = GateAnswer("j", {"new": ""}, gate.answer(), (), "", 1, 3.0, baseline=saved)
+    assert "10 of 20 runs of the old side FAIL" in told.reasons
+
+
 def test_a_baseline_keeps_what_else_the_host_did(summary: Summary) -> None:
     given = runs(summary)
     shares = {given[0].run.run_id: 0.25}
