@@ -152,12 +152,14 @@ class Making:
 
     def against(self, baseline: Baseline, *, although_different: bool) -> str:
         """Runs of the new side; why they ended."""
+        is_compared = False
         while True:
             try:
                 summary = self._sound([NEW])[NEW]
             except _NoMore as error:
                 return self._end(str(error))
-            if summary and not self._gate.size:
+            if summary and not is_compared:
+                is_compared = True
                 self.differences = list(baseline.differences(summary))
                 self.unknown = baseline.unknown(summary)
                 if self.differences and not although_different:

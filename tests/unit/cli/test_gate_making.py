@@ -494,6 +494,32 @@ def test_a_baseline_of_another_making_is_refused_after_one_run(
     assert "after 6 runs: no regression" in said
 
 
+def test_a_baseline_is_compared_with_the_first_run_that_there_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first one was spoilt, then the server was away."""
+
+    class Away(Runs):
+        def run(self, side: str) -> Any:
+            if len(self.made) == 1:
+                self.made.append(side)
+                raise TargetError("it is away")
+            return super().run(side)
+
+        def note_gone(self, side: str, why: str) -> None:
+            """It is in `made`."""
+
+    runs = Away(each_s=1.0, spoilt=frozenset({1}))
+    monkeypatch.setattr(CLOCK, lambda: runs.now_s)
+    old: Any = {("search", METRICS["throughput"]): Reading(1000.0, None, 0, "")}
+    gate = Gate(("throughput",), Tolerances(), [old] * 5)
+    making = Making(gate, runs, 0.0, LIMIT_S, may_end=True)  # type: ignore[arg-type]
+    baseline: Any = _Baseline()
+    with pytest.raises(ConfigError, match="threads was 16, is 4"):
+        making.against(baseline, although_different=False)
+    assert len(runs.made) == 3
+
+
 def test_a_time_that_is_too_short_is_told_without_a_promise(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
