@@ -12,6 +12,7 @@ from ldapslam.base.errors import ConfigError
 from ldapslam.base.units import DURATION_UNITS, NS_PER_S, format_duration
 from ldapslam.cli.study.gate_sides import Side
 from ldapslam.cli.submission import JobFile
+from ldapslam.jobs.fields.formulas import parse_criterion
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.plan import planned_end_ns
 from ldapslam.reports.comparing.sequential import FIRST_LOOK
@@ -41,8 +42,9 @@ def fitted(sides: Mapping[str, Side], limit_ns: int) -> tuple[Mapping[str, Side]
     needed = time_text(count * _PAIRS * (load_ns + _BESIDE_NS) / NS_PER_S)
     each_ns = limit_ns // (count * _PAIRS) - _BESIDE_NS - (load_ns - was_ns)
     shorter_ns = each_ns // _step_ns(job) * _step_ns(job)
-    is_free = count > 1 and not any(map(length_option, sides.values()))
-    if is_free and shorter_ns >= _SHORTEST_NS and has_free_length(sides.values()):
+    is_free = count > 1 and not any(map(_says_length, sides.values()))
+    shortest_ns = max(_SHORTEST_NS, _longest_hold_ns(sides.values()))
+    if is_free and shorter_ns >= shortest_ns and has_free_length(sides.values()):
         was, shorter = format_duration(was_ns), format_duration(shorter_ns)
         return {name: with_length(one, shorter_ns) for name, one in sides.items()}, (
             f"{_PAIRS} pairs of runs of {was} take longer than {limit}: the measure "
@@ -55,6 +57,26 @@ def fitted(sides: Mapping[str, Side], limit_ns: int) -> tuple[Mapping[str, Side]
         f"{FIRST_LOOK} runs of a side are the least, and all of them take "
         f"{format_duration(count * FIRST_LOOK * load_ns)}; --time is {limit}",
         hint=f"give it time: --time {needed} is enough for {_PAIRS}",
+    )
+
+
+def _says_length(side: Side) -> bool:
+    """Whether the command line has said how long its runs are."""
+    given = {one.partition("=")[0].strip() for one in side.point.overrides}
+    return not given.isdisjoint({"run", "run.duration"})
+
+
+def _longest_hold_ns(sides: Iterable[Side]) -> int:
+    """The longest time after `for` in thresholds that runs as the job has them can
+    miss."""
+    return max(
+        (
+            hold_ns
+            for side in sides
+            for hold_ns in (parse_criterion(one).hold_ns for one in side.job.thresholds)
+            if hold_ns <= side.job.run.duration_ns
+        ),
+        default=0,
     )
 
 

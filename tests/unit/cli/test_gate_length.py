@@ -85,6 +85,25 @@ def test_a_length_that_is_not_the_gates_is_refused_with_a_time_that_is_enough(
     assert fitted(given, 13 * 60 * NS_PER_S) == (given, "")
 
 
+def test_runs_are_not_made_too_short_to_miss_a_threshold(job: Path) -> None:
+    """One of 11 s cannot miss it for 20 s: each gate would find it met."""
+    for_s = {8: 11.0, 11: 11.0, 12: None, 20: None, 40: 11.0}
+    for hold_s, length_s in for_s.items():
+        text = f"thresholds=[p99 < 5ms for {hold_s}s]"
+        given = sides_of(job, text)
+        if length_s is not None:
+            assert lengths_s(fitted(given, 300 * NS_PER_S)[0]) == {length_s}
+            continue
+        with pytest.raises(ConfigError, match="6 runs of a side are the least"):
+            fitted(given, 300 * NS_PER_S)
+
+
+def test_a_length_is_given_however_it_is_written(job: Path) -> None:
+    for text in ("run={duration: 30s, warm_up: 3s}", "run.duration = 30s"):
+        with pytest.raises(ConfigError, match="6 runs of a side are the least"):
+            fitted(sides_of(job, text), 300 * NS_PER_S)
+
+
 def test_against_a_baseline_runs_have_its_length(job: Path) -> None:
     new = {"new": sides_of(job)["new"]}
     assert fitted(new, 300 * NS_PER_S) == (new, "")
