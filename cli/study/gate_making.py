@@ -11,6 +11,7 @@ from ldapslam.base.units import NS_PER_S, format_duration
 from ldapslam.cli.console import say
 from ldapslam.cli.study.gate_length import time_text
 from ldapslam.cli.study.gate_runs import Runs, is_sound
+from ldapslam.jobs.fields.thresholds import PERCENTILES, samples_needed
 from ldapslam.reports.comparing.readings import Reading, Readings, readings_of
 from ldapslam.reports.comparing.sequential import FIRST_LOOK
 from ldapslam.reports.model import Summary
@@ -131,19 +132,23 @@ class Making:
         self, key: Key, old: Reading | None, longer_ns: int | None
     ) -> None:
         """Leave a percentile out that would need runs so long, where it may be and the
-        old side lacks it; and say how to have it."""
+        old side has too few requests for it; and say how to have it. One that is
+        missing for another reason, as without answers, is not left out."""
         title, metric = key
+        least = samples_needed(PERCENTILES[metric.name])
         enough = ""
         if longer_ns is not None:
             needed = time_text(self._before_s + self._least_s(longer_ns))
             longer = format_duration(longer_ns)
             enough = f"--set run.duration={longer} --time {needed}"
             self._longer = f"give the runs and the gate more time: {enough}; or "
-        if metric.name in self._leavable and old is not None and old.value is None:
+        if metric.name in self._leavable and old is not None and old.sample < least:
             self._gate.leave_out([key])
             self._caution(
-                f"{metric.words} of {title} is not judged: it needs {old.needs} in "
-                "each run." + f" To have it: {enough}." * bool(enough)
+                f"{metric.words} of {title} is not judged: it needs {least:,} requests "
+                f"in each run, and had {old.sample:,}."
+                + f" To have it: {enough}."
+                * bool(enough)
             )
 
     def _caution(self, text: str) -> None:

@@ -366,8 +366,8 @@ def test_a_percentile_that_nobody_has_asked_for_is_left_out_and_the_report_says_
     # the first pair counts, as its runs are as long as the others
     assert (gate.size, len(runs.made)) == (6, 12)
     assert making.cautions == [
-        "p99 of search is not judged: it needs 1,000 requests (it has 400) in each "
-        "run. To have it: --set run.duration=3125ms --time 1m."
+        "p99 of search is not judged: it needs 1,000 requests in each run, and had "
+        "400. To have it: --set run.duration=3125ms --time 1m."
     ]
 
 
@@ -391,6 +391,30 @@ def test_a_percentile_is_left_out_of_the_operations_alone_that_lack_it(
     ]
     assert runs.duration_ns == 3.125 * NS_PER_S
     assert making.cautions[0].startswith("p99 of modify is not judged")
+
+
+@pytest.mark.parametrize(
+    ("sample", "is_left_out"), [(999, True), (1000, False), (1249, False)]
+)
+def test_a_percentile_that_requests_without_an_answer_keep_away_is_not_left_out(
+    monkeypatch: pytest.MonkeyPatch, sample: int, is_left_out: bool
+) -> None:
+    """It has its requests: that it is missing is what the servers did."""
+    runs = ShortRuns(each_s=2.0)
+    silent = Reading(None, None, 0, "an answer to each request", sample)
+    throughput = Reading(400.0, None, 0, "")
+    found = {
+        ("search", METRICS["throughput"]): throughput,
+        ("search", METRICS["p99"]): silent,
+    }
+    monkeypatch.setattr(runs, "readings", lambda _: found)
+    monkeypatch.setattr(runs, "longer_ns", lambda _: None)
+    gate, making, why = made_of_short(monkeypatch, runs, LIMIT_S, ["p99"])
+    assert (why == "the answer is clear") is is_left_out
+    assert (gate.answer().answer == NO_REGRESSION) is is_left_out
+    assert making.cautions == is_left_out * [
+        "p99 of search is not judged: it needs 1,000 requests in each run, and had 999."
+    ]
 
 
 def test_a_percentile_that_the_new_side_alone_lacks_is_not_left_out(
