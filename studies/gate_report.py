@@ -470,14 +470,18 @@ def tap(answer: GateAnswer) -> str:
     """Test Anything Protocol, version 13: what cannot be told is not ok."""
     cases = _cases(answer)
     known = (answer.statement, *answer.explanation, *answer.cautions)
-    told = (f"# {inert(one)}" for one in known)
+    told = (f"# {_line(one)}" for one in known)
     lines = ["TAP version 13", f"1..{len(cases)}", *told]
     for place, one in enumerate(cases, 1):
         word = "ok" if one.answer == NO_REGRESSION else "not ok"
         # a number sign begins a directive
-        said = inert(f"{one.answer}: {one.sentence}").replace("#", "\\#")
+        said = _line(f"{one.answer}: {one.sentence}").replace("#", "\\#")
         lines.append(f"{word} {place} - {said}")
     return "\n".join(lines) + "\n"
+
+
+def _line(text: str) -> str:
+    return inert(text).replace("\n", " ")
 
 
 def markdown(answer: GateAnswer) -> str:
@@ -508,7 +512,7 @@ def _markdown_rows(of: Table) -> Iterator[str]:
 
 def _escaped(text: str) -> str:
     """Names of a job are data, in Markdown as in HTML."""
-    made = inert(text).replace("&", "&amp;").replace("<", "&lt;").replace("\n", " ")
+    made = _line(text).replace("&", "&amp;").replace("<", "&lt;")
     return "".join(f"\\{one}" if one in "\\`*_[]|#~" else one for one in made)
 
 

@@ -592,6 +592,15 @@ def test_junit_has_a_case_for_each_figure() -> None:
     assert int(suite.get("failures", "")) == len(suite.findall("*/failure"))
 
 
+def test_no_text_of_several_lines_is_a_line_of_tap() -> None:
+    """Such as what a server's program says when it ends."""
+    gate = Gate(DEFAULT_METRICS, Tolerances())
+    gate.end("it said\nok 9 - all is well")
+    answer = GateAnswer("lookups", {"new": ""}, gate.answer(), (), "", 1, 3.0)
+    begins = ("TAP version", "1..2", "#", "not ok 1 ", "not ok 2 ")
+    assert all(one.startswith(begins) for one in tap(answer).splitlines())
+
+
 def test_what_cannot_be_told_is_an_error_of_junit_and_not_ok_of_tap() -> None:
     answer = told(gate_of(spread=0.5, most=8))
     suite = ElementTree.fromstring(junit(answer)).find("testsuite")
