@@ -4,8 +4,9 @@ people, and for a pipeline as JUnit, Markdown and TAP. Pure but for the files.""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -386,8 +387,14 @@ def _by_operation(shares: Mapping[Key, float]) -> dict[str, dict[str, float]]:
     return found
 
 
+def _finite(values: Iterable[float | None]) -> list[float | None]:
+    """For JSON, which has no infinity: null where a change is above every number."""
+    return [one if one is not None and math.isfinite(one) else None for one in values]
+
+
 def _figure_json(one: Figure) -> dict[str, Any]:
-    value, *ends = one.change or (None, None, None)
+    change, last = map(_finite, (one.change or (), one.last or ()))
+    [found] = _finite((one.found,))
     return {
         "operation": one.operation,
         "metric": one.metric.name,
@@ -395,12 +402,13 @@ def _figure_json(one: Figure) -> dict[str, Any]:
         "tolerance": one.tolerance,
         "old": one.old,
         "new": one.new,
-        "ratio" if one.metric.is_ratio else "difference": value,
-        "ci95": None if one.change is None else ends,
+        "ratio" if one.metric.is_ratio else "difference": next(iter(change), None),
+        "ci95": change[1:] or None,
         "pairs": one.pairs,
-        "last": one.last
-        and {"pairs": one.last_pairs, "change": one.last[0], "ci95": one.last[1:]},
-        "would_have_been_found": one.found,
+        "last": {"pairs": one.last_pairs, "change": last[0], "ci95": last[1:]}
+        if last
+        else None,
+        "would_have_been_found": found,
         "needs": one.needs,
         "sentence": sentence_of(one),
     }

@@ -592,6 +592,21 @@ def test_junit_has_a_case_for_each_figure() -> None:
     assert int(suite.get("failures", "")) == len(suite.findall("*/failure"))
 
 
+def test_a_change_that_no_number_holds_is_null_in_json() -> None:
+    """`Infinity` is no JSON: jq and others refuse the whole document."""
+    gate = Gate(("p50",), Tolerances())
+    for times in ((1e-15, 1e15), (1e15, 1e-15)):
+        gate.add(*({(SEARCH, METRICS["p50"]): Reading(t, None, 0, "")} for t in times))
+        gate.plan_for(2)
+    gate.end()
+    answer = GateAnswer("lookups", {"new": ""}, gate.answer(), (), "", 1, 3.0)
+    document = json.dumps(gate_json(answer), allow_nan=False)
+    [figure] = json.loads(document)["figures"]
+    assert figure["would_have_been_found"] is None
+    assert figure["ratio"] == pytest.approx(1.0)
+    assert figure["ci95"] == [pytest.approx(0.0), None]
+
+
 def test_no_text_of_several_lines_is_a_line_of_tap() -> None:
     """Such as what a server's program says when it ends."""
     gate = Gate(DEFAULT_METRICS, Tolerances())
