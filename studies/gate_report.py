@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 from ldapslam.base.inert import inert
+from ldapslam.reports.charts.badge import badge
 from ldapslam.reports.comparing.readings import Metric, Readings
 from ldapslam.reports.comparing.sequential import FEWEST_DAYS
 from ldapslam.reports.document import (
@@ -37,7 +38,6 @@ from ldapslam.reports.typeset import (
     number_of,
     seconds,
 )
-from ldapslam.studies.badge import badge
 from ldapslam.studies.baseline import Baseline, figures_of
 from ldapslam.studies.gate import (
     ANSWERS,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The answer of a gate as a small picture for a web page. Pure."""
+"""An answer as a small picture for a web page. Pure."""
 
 from __future__ import annotations
 
