@@ -47,6 +47,9 @@ def _fill(rng: np.random.Generator, message: Any) -> None:
         if field.name == "result_codes":
             for code in rng.integers(-1, 90, 3).tolist():
                 message.result_codes[code] = int(rng.integers(0, 2**40))
+        elif field.name == "diagnostic_messages":
+            for code in rng.integers(-1, 90, 3).tolist():
+                message.diagnostic_messages[code] = str(rng.choice(_TEXTS))
         elif field.type != FieldDescriptor.TYPE_MESSAGE:
             value = _value(rng, field)
             is_bool = field.type == FieldDescriptor.TYPE_BOOL
@@ -66,7 +69,7 @@ def _within(messages: list[Message], name: str) -> list[tuple[int, Any]]:
         value: Any = getattr(message, name)
         if name == "host":
             found += [(place, value)] * message.HasField(name)
-        elif name == "result_codes":
+        elif name in ("result_codes", "diagnostic_messages"):
             found += [(place, pair) for pair in value.items()]
         else:
             found += [(place, one) for one in value]
@@ -125,6 +128,17 @@ def test_every_field_is_in_its_column(seed: int) -> None:
             strict=True,
         )
     ) == sorted((row, *pair) for row, pair in _within(operations, "result_codes"))
+    said = tables["diagnostic_messages"]
+    assert sorted(
+        zip(
+            said.parent.tolist(),
+            said.integers("key").tolist(),
+            said.texts_of("value"),
+            strict=True,
+        )
+    ) == sorted(
+        (row, *pair) for row, pair in _within(operations, "diagnostic_messages")
+    )
 
 
 def test_a_damaged_report_is_refused() -> None:
