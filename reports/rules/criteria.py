@@ -116,6 +116,8 @@ def judge_thresholds(
     return tuple(results)
 
 
+#: Operations that a reason names beside the worst.
+_LISTED = 4
 _RANK = {Outcome.MET: 0, Outcome.UNCERTAIN: 1, Outcome.MISSED: 2}
 
 
@@ -146,7 +148,14 @@ def _judge(
     of = _worst(found, is_upper=is_upper)
     is_one_of_many = "*" in (threshold.stream, threshold.operation)
     is_named = (is_one_of_many and of != threshold.stream) or bool(threshold.per)
-    return _result(threshold, found[of], of, is_default, is_named=is_named)
+    others = {
+        name: one
+        for name, one in found.items()
+        if name != of and one.outcome is found[of].outcome is not Outcome.MET
+    }
+    return _result(
+        threshold, found[of], of, is_default, is_named=is_named, others=others
+    )
 
 
 def _worst(found: Mapping[str, Judged], *, is_upper: bool) -> str:
@@ -372,19 +381,23 @@ def _result(
     is_default: bool,
     *,
     is_named: bool = True,
+    others: Mapping[str, Judged] | None = None,
 ) -> ThresholdResult:
-    """`is_named`: the expression does not say which one the value is of."""
+    """`is_named`: the expression does not say which one the value is of; `others` are
+    not met like it."""
     where = f" of {of}" if of and is_named else ""
+    more = f", and {len(others)} more" if others else ""
     reason = ""
-    if one.outcome is Outcome.MISSED:
-        reason = f"threshold failed: {threshold.expression}, was {one.shown}{where}"
-        reason += f" ({one.detail})" if one.detail else ""
-    elif one.outcome is Outcome.UNCERTAIN:
-        reason = f"not certain: {threshold.expression}, was {one.shown}{where}"
-        if one.range:
+    if one.outcome is not Outcome.MET:
+        how = "threshold failed"
+        if one.outcome is Outcome.UNCERTAIN:
+            how = "not certain"
+        reason = f"{how}: {threshold.expression}, was {one.shown}{where}"
+        if one.outcome is Outcome.UNCERTAIN and one.range:
             reason += f", may be {one.range}"
         details = "; ".join(filter(None, (one.detail, one.remedy)))
         reason += f" ({details})" if details else ""
+        reason += f"{more}: {_listed(others, one.detail)}" if others else ""
     return ThresholdResult(
         threshold.expression,
         one.value,
@@ -392,12 +405,21 @@ def _result(
         _unit_of(threshold),
         threshold.comparison,
         _limit_of(threshold),
-        one.shown + where,
+        one.shown + where + more,
         one.range,
         one.outcome,
         reason,
         is_default,
     )
+
+
+def _listed(others: Mapping[str, Judged], known: str) -> str:
+    """Each with what it is made of, or its value where that is `known` already."""
+    texts = [
+        f"{name} ({one.shown if one.detail in ('', known) else one.detail})"
+        for name, one in others.items()
+    ]
+    return ", ".join((*texts[:_LISTED], *["…"] * (len(texts) > _LISTED)))
 
 
 def _unit_of(threshold: Criterion) -> str:

@@ -289,14 +289,16 @@ class OperationRange:
         # counted, not estimated: chance has no part in it
         text = _range(best, worst) if best < worst else ""
         detail = self._made_of() if threshold.metric == "errors" else ""
-        if remedy := detail and self._remedy():
-            detail += f"; {remedy}"
+        remedy = self._remedy() if detail else ""
         shown = threshold.format(value)
         if threshold.metric == "empty" and value > threshold.limit:
-            detail = "searches found nothing: is this the data that the job is for?"
+            detail = (
+                "searches found nothing: is this the data that the job is for, and may "
+                "its identity search each attribute of the filter?"
+            )
             about = self._evidence.operation_plan(self._key).get("about", "")
             detail = " ".join(filter(None, (detail, empty_remedy(about))))
-        known = Judged(Outcome.UNCERTAIN, value, shown, text, detail)
+        known = Judged(Outcome.UNCERTAIN, value, shown, text, detail, remedy)
         ends = best, worst
         return self._decide(known, ends, ends, reasons)
 

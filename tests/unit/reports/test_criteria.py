@@ -378,10 +378,27 @@ def test_the_jobs_own_thresholds_stand_instead_of_the_default_ones() -> None:
     ]
 
 
+def test_a_reason_names_every_operation_that_misses_the_limit() -> None:
+    def change(second: int, found: Times) -> Times:
+        rare = {"service": np.zeros(0), "lag": np.zeros(0), "failed": 6, "code": 50}
+        return {**instead(failed=REQUESTS)(second, found), "rare": rare}
+
+    operations = [{"name": one, "kind": "search"} for one in ("search", "rare")]
+    summary = summary_of(stream={"operations": operations}, change=change)
+    reason = next(one for one in summary.reasons if "errors < 1%" in one)
+    number = f"{6 * SECONDS:,} insufficientAccessRights"
+    assert reason.endswith(f", and 1 more: load.rare ({number})")
+    (judged,) = [one for one in summary.thresholds if "errors" in one.expression]
+    assert judged.shown == "100% of load.search, and 1 more"
+    met = summary_of(stream={"operations": operations})
+    assert not any("more" in one.shown for one in met.thresholds)
+
+
 def test_searches_that_return_nothing_fail() -> None:
     summary = summary_of(change=more(empty=REQUESTS))
     assert summary.verdict == "FAIL"
     assert "searches found nothing" in summary.reasons[0]
+    assert "may its identity search each attribute" in summary.reasons[0]
     assert "leading zeros" not in summary.reasons[0]
     asked = {"name": "search", "kind": "search", "about": "(uid=user.[1-5000]) at dc=x"}
     summary = summary_of(stream={"operations": [asked]}, change=more(empty=REQUESTS))
