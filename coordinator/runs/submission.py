@@ -29,7 +29,8 @@ from ldapslam.jobs.doubts import counter_of
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.model import PYTHON_SUCCESS_CODES, Job, Stream
 from ldapslam.jobs.operations.add import Add
-from ldapslam.jobs.operations.body import NO_VARIABLE, OperationBody, OperationPlan
+from ldapslam.jobs.operations.body import NO_VARIABLE, OperationPlan
+from ldapslam.jobs.operations.sequence import Request
 from ldapslam.jobs.plan import (
     StreamPlan,
     agent_plan,
@@ -305,7 +306,7 @@ def _document(section: BaseModel) -> dict[str, Any]:
 
 def _stream(job: Job, stream: Stream, planned: StreamPlan) -> dict[str, Any]:
     change = job.identity_change(stream)
-    bodies = {request.name: request.step.body for request in stream.requests}
+    requests = {request.name: request for request in stream.requests}
     compiled = {operation.name: operation for operation in planned.operations}
     #: Operation that begins a session -> its number in one.
     first: dict[str, int] = {}
@@ -334,6 +335,7 @@ def _stream(job: Job, stream: Stream, planned: StreamPlan) -> dict[str, Any]:
         ],
         "clients": planned.connections if planned.model == "closed" else None,
         "connections": planned.total_connections,
+        **_pauses(stream),
         "count": planned.total_operations or None,
         "start_ns": planned.start_ns,
         "end_ns": planned.end_ns or None,
@@ -341,7 +343,7 @@ def _stream(job: Job, stream: Stream, planned: StreamPlan) -> dict[str, Any]:
             {
                 "name": name,
                 "kind": kind,
-                **_asked(bodies.get(name)),
+                **_asked(requests.get(name)),
                 **_operation(compiled.get(name), first),
             }
             for name, kind in stream.request_names
@@ -349,11 +351,24 @@ def _stream(job: Job, stream: Stream, planned: StreamPlan) -> dict[str, Any]:
     }
 
 
-def _asked(body: OperationBody | None) -> dict[str, Any]:
+def _pauses(stream: Stream) -> dict[str, int]:
+    """What a client does besides its requests, where it does."""
+    closed, connection = stream.load.closed, stream.connection
+    found = {
+        "think_time_ns": closed.think_time_ns if closed else 0,
+        "reconnect_operations": connection.reconnect_operations,
+        "reconnect_ns": connection.reconnect_ns,
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def _asked(request: Request | None) -> dict[str, Any]:
     """What a reason or a note of the verdict may name of a request."""
-    if body is None:
+    if request is None:
         return {"about": ""}
-    asked: dict[str, Any] = {"about": body.about}
+    body = request.step.body
+    lets = [f"{name} = {text}" for name, text in request.step.let.items()]
+    asked: dict[str, Any] = {"about": ", ".join(filter(None, (body.about, *lets)))}
     if size_limit := getattr(body, "size_limit", 0):
         asked["size_limit"] = size_limit
     if isinstance(body, Add) and not body.clean_up:

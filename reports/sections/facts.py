@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from ldapslam.base.units import format_duration
 from ldapslam.reports.model import StreamSummary, Summary
 from ldapslam.reports.result import manifest_of
 from ldapslam.reports.sections.appendix import products
@@ -49,8 +50,15 @@ def _load(stream: StreamSummary, planned: Mapping[str, Any]) -> str:
             how = f", {number_of(connections, 'connection')}"
     elif stream.clients is not None:
         load = f"{number_of(stream.clients, 'client')} closed loop"
+        if think_ns := planned.get("think_time_ns"):
+            how = f", think time {format_duration(think_ns)}"
     else:
         load = stream.model
+    if requests := planned.get("reconnect_operations"):
+        each = "each request" if requests == 1 else f"every {requests:,} requests"
+        how += f", a new connection for {each}"
+    if reconnect_ns := planned.get("reconnect_ns"):
+        how += f", a new connection every {format_duration(reconnect_ns)}"
     if arrivals := planned.get("arrivals"):
         how += f", {_ARRIVALS.get(arrivals, arrivals)} arrivals"
     return grouped(f"{stream.name} ({load} on {stream.target}{how})")

@@ -92,6 +92,25 @@ def test_it_has_the_size_limit_of_a_search() -> None:
     assert one["operations"][0]["size_limit"] == 20
 
 
+def test_it_has_the_texts_of_variables_and_what_clients_do_besides() -> None:
+    one = planned(
+        """
+- name: readers
+  target: replica
+  load: {closed: {clients: 3, think_time: 5ms}}
+  connection: {reconnect_every: 1}
+  operations:
+    - search: {base: dc=com, scope: one, filter: "(uid=[n])"}
+      let: {n: "[0-4999%0000]"}
+"""
+    )
+    assert one["operations"][0]["about"] == (
+        "(uid=[n]) one level below dc=com, n = [0-4999%0000]"
+    )
+    assert (one["think_time_ns"], one["reconnect_operations"]) == (5_000_000, 1)
+    assert "reconnect_ns" not in one
+
+
 def test_it_says_what_each_operation_is_about() -> None:
     dn = "uid=[0-9],dc=example,dc=com"
     operations = {
