@@ -171,6 +171,8 @@ def statistic_cell(times: Distribution, name: str) -> Cell:
     value_us = statistic_us(times, name)
     if value_us is not None:
         return Cell(milliseconds(value_us))
+    if not times.sample:
+        return Cell(NOTHING, MUTED, "no values")
     if name in PERCENTILES or times.unanswered or times.overflow:
         return Cell(NOT_AVAILABLE, MUTED, grouped(times.why_missing(name)))
     return Cell(NOTHING, MUTED)
@@ -190,7 +192,7 @@ def missing(
     """What the n/a of a table of these percentiles mean."""
     notes = []
     needed = {name: samples_needed(PERCENTILES[name]) for name in names}
-    if any(times.sample < max(needed.values()) for times in shown):
+    if any(0 < times.sample < max(needed.values()) for times in shown):
         each = (
             f"{name.replace('_', '.')} n ≥ {count(n)}" for name, n in needed.items()
         )

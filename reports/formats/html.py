@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from ldapslam.reports.charts.charts import GRID, INK, MUTED, PAPER, SHADE
 from ldapslam.reports.document import Document
@@ -26,6 +26,7 @@ _VARIABLES = {
     SHADE: "--shade",
     PAPER: "--paper",
 }
+_CODE = re.compile("`([^`]+)`")
 _COLOUR = re.compile("|".join(_VARIABLES))
 
 
@@ -39,6 +40,7 @@ def render_html(document: Document, charts: Mapping[str, str]) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    environment.filters["code"] = _with_code
     template = environment.get_template("report.html")
     script = environment.get_template("report.js").render()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -48,6 +50,11 @@ def render_html(document: Document, charts: Mapping[str, str]) -> str:
         script_hash=f"sha256-{digest}",
         charts={name: Markup(themed(svg)) for name, svg in charts.items()},
     )
+
+
+def _with_code(text: str) -> Markup:
+    """A text with what stands in backticks as code."""
+    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))
 
 
 def themed(svg: str) -> str:

@@ -18,7 +18,7 @@ from ldapslam.jobs.fields.formulas import parse_criterion, subjects_of
 from ldapslam.jobs.fields.thresholds import PERCENTILES, STATISTICS
 from ldapslam.jobs.fields.validity import Validity
 from ldapslam.reports.charts.chart_data import PANELS, event_marks, queued, waited
-from ldapslam.reports.collect.timeline import IntervalState, Timeline
+from ldapslam.reports.collect.timeline import IntervalState
 from ldapslam.reports.distribution import Distribution
 from ldapslam.reports.document import (
     BAD,
@@ -172,10 +172,13 @@ def _cautions(summary: Summary) -> tuple[str, ...]:
         for step in one.steps
         if step.before and abs(step.after / step.before - 1) >= _LARGE_DRIFT
     ]
-    return tuple(
-        f"{text[:1].upper()}{text[1:]}."
-        for text in map(grouped, (*lines, *summary.notes))
-    )
+    return tuple(f"{_begun(text)}." for text in map(grouped, (*lines, *summary.notes)))
+
+
+def _begun(text: str) -> str:
+    """With a capital letter, but for a name and its colon."""
+    is_name = text.partition(" ")[0].endswith(":")
+    return text if is_name else f"{text[:1].upper()}{text[1:]}"
 
 
 _LARGE_DRIFT = 0.1
@@ -206,7 +209,9 @@ def _statement(summary: Summary) -> str:
             what.append(f"{number_of(unsure, 'threshold')} {is_are} uncertain")
         if summary.altered:
             what.insert(0, "the stored run is not what was judged")
-        return f"These numbers cannot be certified: {', '.join(what)}."
+        text = f"These numbers cannot be certified: {', '.join(what)}."
+        is_held_up = failing and all(one.cause is Cause.GENERATOR for one in failing)
+        return f"{text} {_HELD_UP}" if is_held_up and not summary.altered else text
     checked = sum(rule.is_checked for rule in summary.rules)
     text = f"All {checked} rules that had something to check pass"
     if failing:
@@ -225,6 +230,12 @@ def _statement(summary: Summary) -> str:
         return f"{text}. The job sets no thresholds; the default ones pass."
     passes = "passes" if len(summary.thresholds) == 1 else "pass"
     return f"{text}, and {every} {passes} ({own} of the job)."
+
+
+_HELD_UP = (
+    "The load generator was held up, so they say nothing of the directory: free its "
+    "CPUs, or run again on another host."
+)
 
 
 def _fail(number: int) -> str:
@@ -265,9 +276,9 @@ def _glance(summary: Summary, one: OperationSummary) -> tuple[tuple[str, str], .
     names = {"p50", *judged[-2:]}
     if not {*judged} - {"mean", "min", "p50"}:
         names.add("p99")
-    times = one.times["response_time"]
+    times, of_which = _shown_times(one), " of expected results" * _is_of_expected(one)
     shown = [
-        (name.replace("_", "."), _with_ms(times, name))
+        (f"{name.replace('_', '.')}{of_which}", _with_ms(times, name))
         for name in STATISTICS
         if name in names
     ]
@@ -277,10 +288,24 @@ def _glance(summary: Summary, one: OperationSummary) -> tuple[tuple[str, str], .
     return (
         rate,
         *(shown if one.has_responses else ()),
-        *[("entries per search", requests.entries_per_search(one))]
-        * (one.kind == "search"),
+        *[(PER_SEARCH, requests.entries_per_search(one))] * (one.kind == "search"),
         ("errors", _with_unit(one.error_share and one.error_share * 100, 2, "%")),
     )
+
+
+def _is_of_expected(one: OperationSummary) -> bool:
+    """Of other results that the job expects, where no success came."""
+    return (
+        one.times_of == "succeeded"
+        and not one.times["response_time"].sample
+        and "response_time" in one.outcome_times.get("expected", {})
+    )
+
+
+def _shown_times(one: OperationSummary) -> Distribution:
+    if _is_of_expected(one):
+        return one.outcome_times["expected"]["response_time"]
+    return one.times["response_time"]
 
 
 def _has_goodput(one: OperationSummary) -> bool:
@@ -289,6 +314,10 @@ def _has_goodput(one: OperationSummary) -> bool:
     if throughput is None or goodput is None or one.times_of != "succeeded":
         return False
     return goodput < throughput * (1 - _SAME)
+
+
+PER_SEARCH = "entries per search"
+_NO_SUCCESS = f"{NOTHING} (no success)"
 
 
 def _per_s(rate: float | None) -> str:
@@ -305,16 +334,14 @@ def _with_ms(times: Distribution, name: str) -> str:
     """Or why there is none."""
     if (value_us := statistic_us(times, name)) is not None:
         return f"{milliseconds(value_us)} ms"
-    return grouped(times.why_missing(name))
+    return grouped(times.why_missing(name)) if times.sample else _NO_SUCCESS
 
 
 def _thresholds(summary: Summary) -> Table:
     missed: list[Field[ThresholdResult]] = []
     timeline = summary.timeline
     if any(any(timeline.states_of(one) or b"") for one in timeline.states):
-        missed.append(
-            number("Time missed (%)", lambda one: _time_missed(timeline, one))
-        )
+        missed.append(number("Time missed (%)", lambda one: _time_missed(summary, one)))
     return table(
         "thresholds",
         "Thresholds",
@@ -353,12 +380,13 @@ _RANGE = (
 )
 _TIME_MISSED = (
     "Time missed: the share of the measure phase's intervals whose own figure missed "
-    "the limit, of those with enough requests for one."
+    "the limit, of those with enough requests for one; n/a where these are fewer than "
+    "half."
 )
 
 
-def _time_missed(timeline: Timeline, one: ThresholdResult) -> Cell:
-    states = timeline.states_of(one.expression)
+def _time_missed(summary: Summary, one: ThresholdResult) -> Cell:
+    states = summary.timeline.states_of(one.expression)
     if states is None:
         return Cell(NOTHING, MUTED, "it is not about intervals")
     missed = states.count(IntervalState.MISSED)
@@ -366,6 +394,9 @@ def _time_missed(timeline: Timeline, one: ThresholdResult) -> Cell:
     if not known:
         return Cell(NOT_AVAILABLE, MUTED, "no interval has enough requests for it")
     hint = f"{count(missed)} of {count(known)} intervals"
+    if known * summary.interval_s < (summary.measure_s or 0) / 2:
+        few = f"{hint}; the others have too few requests for it"
+        return Cell(NOT_AVAILABLE, MUTED, few)
     return Cell(percent(missed / known, 1), hint=hint)
 
 
@@ -423,7 +454,7 @@ def _results(summary: Summary) -> tuple[Block, ...]:
         *map(statistic, shown),
         notes=(
             *missing(
-                [one.times["response_time"] for one in summary.timed],
+                [_shown_times(one) for one in summary.timed],
                 [name for name in shown if name in PERCENTILES],
             ),
             *_expected_only(summary),
@@ -441,7 +472,7 @@ def _results(summary: Summary) -> tuple[Block, ...]:
 def _if_any(one: OperationSummary, cell: Callable[[Distribution], Cell]) -> Cell:
     if not one.has_responses:
         return Cell(NOTHING, MUTED, "has no response")
-    return cell(one.times["response_time"])
+    return cell(_shown_times(one))
 
 
 def _streams(summary: Summary) -> tuple[Block, ...]:
@@ -468,18 +499,20 @@ def _streams(summary: Summary) -> tuple[Block, ...]:
     return tuple(filled(streams))
 
 
-def _expected_only(summary: Summary) -> tuple[str, ...]:
-    names = [
-        one.title
-        for one in summary.operations
-        if one.times_of == "expected" and one.has_responses
-    ]
-    if not names:
-        return ()
-    return (
-        f"Of {', '.join(names)} no success is expected: its times are those of the "
-        "expected results.",
-    )
+def _expected_only(summary: Summary) -> Iterator[str]:
+    """Whose times are not those of successes, and who has none."""
+    timed = summary.timed
+    for why, named in (
+        ("is expected", [one for one in timed if one.times_of == "expected"]),
+        ("came", [one for one in timed if _is_of_expected(one)]),
+    ):
+        if names := ", ".join(one.title for one in named):
+            yield (
+                f"Of {names} no success {why}: its times are those of the expected "
+                "results."
+            )
+    if any(not _shown_times(one).sample for one in timed):
+        yield f"{NOTHING}: no success, so no times."
 
 
 def _throughput(summary: Summary) -> ChartPlace:

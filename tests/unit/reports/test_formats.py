@@ -59,6 +59,7 @@ from ldapslam.reports.formats.text import headline, render_text
 from ldapslam.reports.model import Summary
 from ldapslam.reports.result import result_of
 from ldapslam.reports.rules.operation_range import Outcome
+from ldapslam.reports.rules.rules import Cause
 from ldapslam.reports.sections.report_document import document
 from ldapslam.reports.summarise import summarise
 from ldapslam.results.histogram import MAX_US, Histogram
@@ -328,7 +329,7 @@ def test_searches_that_find_nothing_are_told_from_one_percent(
     readers = replace(readers, operations=(replace(search, counts=counts),))
     found = replace(summary, streams=(readers, *others))
     told = [one for one in document(found).cautions if "found nothing" in one]
-    assert told == ["Readers.search: 1.0% of the searches found nothing."] * is_told
+    assert told == ["readers.search: 1.0% of the searches found nothing."] * is_told
     # the reason of the verdict says so already
     missed = tuple(
         replace(one, outcome=Outcome.MISSED) if ".empty" in one.expression else one
@@ -611,6 +612,76 @@ def test_the_time_in_which_a_threshold_was_missed_stands_beside_it(
     )
 
 
+@pytest.mark.parametrize(("known", "text"), [(5, "20.0"), (4, "n/a")])
+def test_the_time_missed_is_not_told_of_few_of_the_intervals(
+    summary: Summary, known: int, text: str
+) -> None:
+    p99 = summary.thresholds[0].expression
+    states = {p99: {("a", "b"): bytearray((2, *[1] * (known - 1), 0, 0, 0, 0, 0))}}
+    timeline = replace(summary.timeline, states=states)
+    one = replace(summary, timeline=timeline, measure_s=10.0, interval_s=1.0)
+    assert f"{text}\n" in _column(one, "thresholds", "Time missed")
+
+
+def _column(summary: Summary, name: str, title: str) -> str:
+    """The cells of a column of a table, a line for each."""
+    [shown] = [
+        block
+        for section in document(summary).sections
+        for block in section.blocks
+        if isinstance(block, Table) and block.name == name
+    ]
+    place = [column.title for column in shown.columns].index(title)
+    return "".join(f"{row[place].text}\n" for row in shown.rows)
+
+
+def test_operations_without_any_success_say_so(summary: Summary) -> None:
+    nothing = distribution(Histogram())
+    [readers, writers] = summary.streams
+    [search] = readers.operations
+    times = {**search.times, "response_time": nothing}
+    failed = replace(search, times=times, outcome_times={})
+    one = replace(summary, streams=(replace(readers, operations=(failed,)), writers))
+    assert ("p99", "– (no success)") in document(one).glance[0].statistics
+    assert _column(one, "headline", "p50").startswith("–\n")
+    assert "–: no success, so no times." in render_text(document(one))
+    assert "no success" not in render_text(document(summary))
+    found = search.times["response_time"]
+    limited = replace(failed, outcome_times={"expected": {"response_time": found}})
+    one = replace(summary, streams=(replace(readers, operations=(limited,)), writers))
+    text = render_text(document(one))
+    before = dict(document(summary).glance[0].statistics)
+    after = dict(document(one).glance[0].statistics)
+    assert after["p99 of expected results"] == before["p99"]
+    assert "no success came: its times are those of the expected results" in text
+    assert _column(one, "headline", "p50") == _column(summary, "headline", "p50")
+
+
+def test_an_invalid_run_says_where_only_the_generator_is_at_fault(
+    summary: Summary,
+) -> None:
+    def said(*causes: Cause) -> str:
+        rules = tuple(
+            replace(rule, passed=False, cause=cause)
+            for rule, cause in zip(summary.rules, causes, strict=False)
+        )
+        one = replace(summary, verdict="INVALID", rules=rules)
+        return document(one).statement
+
+    generator, evidence = Cause.GENERATOR, Cause.EVIDENCE
+    assert "run again on another host" in said(generator, generator)
+    assert "another host" not in said(generator, evidence)
+
+
+def test_what_stands_in_backticks_is_code_and_nothing_of_it_is_markup(
+    summary: Summary,
+) -> None:
+    one = replace(summary, reasons=("try `-e <dn>` or `x`",), verdict="FAIL")
+    said = document(one)
+    page = render_html(said, {place.name: "" for place in said.charts()})
+    assert "<li>try <code>-e &lt;dn&gt;</code> or <code>x</code></li>" in page
+
+
 @pytest.mark.parametrize("number", [99_999, 100_000])
 def test_p99_99_is_shown_of_operations_with_enough_requests(
     summary: Summary, number: int
@@ -663,6 +734,25 @@ def test_the_load_of_an_open_loop_has_its_connections(summary: Summary) -> None:
     run = replace(summary.run, plan={**summary.run.plan, "streams": streams})
     load = dict(document(replace(summary, run=run)).facts)["Load"]
     assert "writers (150/s open loop on supplier, 16 connections" in load
+
+
+@pytest.mark.parametrize(
+    ("planned", "told"),
+    [
+        ({"think_time_ns": 5_000_000}, "think time 5ms"),
+        ({"reconnect_operations": 1}, "a new connection for each request"),
+        ({"reconnect_operations": 9000}, "a new connection for every 9,000 requests"),
+        ({"reconnect_ns": 10**10}, "a new connection every 10s"),
+    ],
+)
+def test_the_load_has_the_pauses_and_the_reconnects_of_clients(
+    summary: Summary, planned: dict[str, int], told: str
+) -> None:
+    readers, *others = summary.run.plan["streams"]
+    plan = {**summary.run.plan, "streams": [{**readers, **planned}, *others]}
+    one = replace(summary, run=replace(summary.run, plan=plan))
+    load = dict(document(one).facts)["Load"].replace("\u202f", ",")
+    assert f"(24 clients closed loop on replica, {told})" in load
 
 
 def test_what_thresholds_name_is_in_the_first_tables() -> None:
