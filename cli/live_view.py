@@ -201,7 +201,10 @@ def _rows_of_cells(figures: pb.IntervalFigures) -> Iterator[_Row]:
     for name, key, of, stream in _shown(figures):
         cells = {
             "stream": name,
-            "throughput": f"{of.throughput_per_s:,.0f}/s",
+            # a drain is of any length: its rates mean nothing
+            "throughput": "–"
+            if figures.phase == DRAIN
+            else f"{of.throughput_per_s:,.0f}/s",
             **{
                 figure: us_text(time_us(of, figure)) for figure in ("p50", "p99", "max")
             },

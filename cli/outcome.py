@@ -104,7 +104,7 @@ def _digest(summary: Summary) -> str:
     """The answer, the main figures, imports, the result codes of failures."""
     from ldapslam.reports.document import Table
     from ldapslam.reports.formats.text import render_table
-    from ldapslam.reports.sections.report_document import document
+    from ldapslam.reports.sections.report_document import PER_SEARCH, document
 
     whole = document(summary)
     shown = ["imports"]
@@ -117,8 +117,15 @@ def _digest(summary: Summary) -> str:
         if isinstance(block, Table)
         and (section.name == "results" or block.name in shown)
     ]
+    searches = [
+        f"{one.title}: {value} {label}"
+        for one in whole.glance
+        for label, value in one.statistics
+        if label == PER_SEARCH
+    ]
+    found = ["\n".join(searches)] * bool(searches)
     done = [f"{name}: {text}." for name, text in whole.facts if name == "Clean-up"]
-    return "\n\n".join([_answer(whole), *tables, *done])
+    return "\n\n".join([_answer(whole), *tables, *found, *done])
 
 
 def _answer(document: Document) -> str:

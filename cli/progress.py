@@ -22,6 +22,7 @@ from ldapslam.cli.live_view import (
     live_view,
     time_us,
 )
+from ldapslam.jobs.plan import DRAIN
 from ldapslam.proto import operator_pb2 as pb
 
 
@@ -96,17 +97,19 @@ class Progress:
 
 def interval_line(figures: pb.IntervalFigures) -> str:
     """One interval in one line, for logs."""
-    streams = " | ".join(_stream_text(stream) for stream in figures.streams)
+    # a drain is of any length: its rates mean nothing
+    has_rate = figures.phase != DRAIN
+    streams = " | ".join(_stream_text(one, has_rate) for one in figures.streams)
     missing = figures.agents_planned - figures.agents_reported
     note = f" | {missing} of {figures.agents_planned} agents missing" if missing else ""
     return f"{clock(figures.end_ns)} {figures.phase:<9} {streams}{note}".rstrip()
 
 
-def _stream_text(stream: pb.StreamFigures) -> str:
-    parts = [
-        f"{stream.stream} {stream.throughput_per_s:,.0f} requests/s",
-        *_times(stream),
-    ]
+def _stream_text(stream: pb.StreamFigures, has_rate: bool) -> str:
+    done = f"{stream.completed:,} requests"
+    if has_rate:
+        done = f"{stream.throughput_per_s:,.0f} requests/s"
+    parts = [f"{stream.stream} {done}", *_times(stream)]
     if found := entries_per_search(stream):
         parts.append(f"entries per search {found}")
     parts.append(f"errors {stream.errors}")

@@ -28,6 +28,7 @@ def test_failures_are_printed_with_their_result_codes(
     printed = capsys.readouterr().out
     assert "Responses by LDAP result code" in printed
     assert "(51)" in printed
+    assert re.search(r"^readers.search: [0-9.]+ entries per search$", printed, re.M)
 
 
 def test_without_failures_the_result_codes_are_left_to_the_report(

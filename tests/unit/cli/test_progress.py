@@ -47,6 +47,17 @@ def test_an_interval_is_one_line_with_what_matters() -> None:
     )
 
 
+def test_a_drain_has_no_rate() -> None:
+    some = figures()
+    some.phase = "drain"
+    assert "drain     readers 12,346 requests p50" in interval_line(some)
+    screen = io.StringIO()
+    with Progress(Console(file=screen, force_terminal=True, width=100)) as progress:
+        progress.show(pb.RunUpdate(figures=some))
+    assert "dropped" in screen.getvalue()
+    assert "/s" not in screen.getvalue()
+
+
 @pytest.mark.parametrize(
     ("entries", "empty", "told"),
     [
