@@ -15,6 +15,7 @@ from rich.text import Text
 
 from ldapslam.base.inert import inert
 from ldapslam.cli.console import us_text
+from ldapslam.jobs.fields.result_codes import code_name
 from ldapslam.jobs.plan import DRAIN
 from ldapslam.proto import operator_pb2 as pb
 
@@ -208,7 +209,7 @@ def _rows_of_cells(figures: pb.IntervalFigures) -> Iterator[_Row]:
             **{
                 figure: us_text(time_us(of, figure)) for figure in ("p50", "p99", "max")
             },
-            "errors": f"{of.errors:,}",
+            "errors": errors_text(of),
             "entries": entries_per_search(of),
         }
         if stream is not None:  # an operation beside others has no such figures
@@ -253,6 +254,12 @@ def entries_per_search(of: Figures) -> str:
     hits = f"{of.entries / of.searches:,.2f}"
     share = of.empty / of.searches
     return f"{hits} ({share:.0%} found none)" if share > _EMPTY_SHARE else hits
+
+
+def errors_text(of: Figures) -> str:
+    """Their number, and the result code of most."""
+    name = f" ({code_name(of.error_code)})" if of.HasField("error_code") else ""
+    return f"{of.errors:,}{name}"
 
 
 def time_us(of: Figures, figure: str) -> float | None:

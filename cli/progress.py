@@ -19,6 +19,7 @@ from ldapslam.cli.live_view import (
     LastMinute,
     clock,
     entries_per_search,
+    errors_text,
     live_view,
     time_us,
 )
@@ -112,7 +113,7 @@ def _stream_text(stream: pb.StreamFigures, has_rate: bool) -> str:
     parts = [f"{stream.stream} {done}", *_times(stream)]
     if found := entries_per_search(stream):
         parts.append(f"entries per search {found}")
-    parts.append(f"errors {stream.errors}")
+    parts.append(f"errors {errors_text(stream)}")
     if down := stream.connections_down:
         parts.append(f"{down:.2g} connections down")
     parts += [f"dropped {stream.dropped}"] if stream.dropped else []

@@ -193,7 +193,7 @@ class IntervalFigures(_message.Message):
     def __init__(self, index: _Optional[int] = ..., phase: _Optional[str] = ..., start_ns: _Optional[int] = ..., end_ns: _Optional[int] = ..., streams: _Optional[_Iterable[_Union[StreamFigures, _Mapping]]] = ..., agents_reported: _Optional[int] = ..., agents_planned: _Optional[int] = ..., busy_share: _Optional[float] = ...) -> None: ...
 
 class StreamFigures(_message.Message):
-    __slots__ = ("stream", "throughput_per_s", "completed", "errors", "dropped", "in_flight", "backlog", "response_time_p50_us", "response_time_p99_us", "response_time_max_us", "connections_down", "searches", "entries", "empty", "operations", "connections", "clients", "response_time_p95_us")
+    __slots__ = ("stream", "throughput_per_s", "completed", "errors", "dropped", "in_flight", "backlog", "response_time_p50_us", "response_time_p99_us", "response_time_max_us", "connections_down", "searches", "entries", "empty", "operations", "connections", "clients", "response_time_p95_us", "error_code")
     STREAM_FIELD_NUMBER: _ClassVar[int]
     THROUGHPUT_PER_S_FIELD_NUMBER: _ClassVar[int]
     COMPLETED_FIELD_NUMBER: _ClassVar[int]
@@ -212,6 +212,7 @@ class StreamFigures(_message.Message):
     CONNECTIONS_FIELD_NUMBER: _ClassVar[int]
     CLIENTS_FIELD_NUMBER: _ClassVar[int]
     RESPONSE_TIME_P95_US_FIELD_NUMBER: _ClassVar[int]
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     stream: str
     throughput_per_s: float
     completed: int
@@ -230,10 +231,11 @@ class StreamFigures(_message.Message):
     connections: int
     clients: int
     response_time_p95_us: float
-    def __init__(self, stream: _Optional[str] = ..., throughput_per_s: _Optional[float] = ..., completed: _Optional[int] = ..., errors: _Optional[int] = ..., dropped: _Optional[int] = ..., in_flight: _Optional[int] = ..., backlog: _Optional[int] = ..., response_time_p50_us: _Optional[float] = ..., response_time_p99_us: _Optional[float] = ..., response_time_max_us: _Optional[float] = ..., connections_down: _Optional[float] = ..., searches: _Optional[int] = ..., entries: _Optional[int] = ..., empty: _Optional[int] = ..., operations: _Optional[_Iterable[_Union[OperationFigures, _Mapping]]] = ..., connections: _Optional[int] = ..., clients: _Optional[int] = ..., response_time_p95_us: _Optional[float] = ...) -> None: ...
+    error_code: int
+    def __init__(self, stream: _Optional[str] = ..., throughput_per_s: _Optional[float] = ..., completed: _Optional[int] = ..., errors: _Optional[int] = ..., dropped: _Optional[int] = ..., in_flight: _Optional[int] = ..., backlog: _Optional[int] = ..., response_time_p50_us: _Optional[float] = ..., response_time_p99_us: _Optional[float] = ..., response_time_max_us: _Optional[float] = ..., connections_down: _Optional[float] = ..., searches: _Optional[int] = ..., entries: _Optional[int] = ..., empty: _Optional[int] = ..., operations: _Optional[_Iterable[_Union[OperationFigures, _Mapping]]] = ..., connections: _Optional[int] = ..., clients: _Optional[int] = ..., response_time_p95_us: _Optional[float] = ..., error_code: _Optional[int] = ...) -> None: ...
 
 class OperationFigures(_message.Message):
-    __slots__ = ("operation", "throughput_per_s", "completed", "errors", "searches", "entries", "empty", "response_time_p50_us", "response_time_p99_us", "response_time_max_us", "response_time_p95_us")
+    __slots__ = ("operation", "throughput_per_s", "completed", "errors", "searches", "entries", "empty", "response_time_p50_us", "response_time_p99_us", "response_time_max_us", "response_time_p95_us", "error_code")
     OPERATION_FIELD_NUMBER: _ClassVar[int]
     THROUGHPUT_PER_S_FIELD_NUMBER: _ClassVar[int]
     COMPLETED_FIELD_NUMBER: _ClassVar[int]
@@ -245,6 +247,7 @@ class OperationFigures(_message.Message):
     RESPONSE_TIME_P99_US_FIELD_NUMBER: _ClassVar[int]
     RESPONSE_TIME_MAX_US_FIELD_NUMBER: _ClassVar[int]
     RESPONSE_TIME_P95_US_FIELD_NUMBER: _ClassVar[int]
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     operation: str
     throughput_per_s: float
     completed: int
@@ -256,7 +259,8 @@ class OperationFigures(_message.Message):
     response_time_p99_us: float
     response_time_max_us: float
     response_time_p95_us: float
-    def __init__(self, operation: _Optional[str] = ..., throughput_per_s: _Optional[float] = ..., completed: _Optional[int] = ..., errors: _Optional[int] = ..., searches: _Optional[int] = ..., entries: _Optional[int] = ..., empty: _Optional[int] = ..., response_time_p50_us: _Optional[float] = ..., response_time_p99_us: _Optional[float] = ..., response_time_max_us: _Optional[float] = ..., response_time_p95_us: _Optional[float] = ...) -> None: ...
+    error_code: int
+    def __init__(self, operation: _Optional[str] = ..., throughput_per_s: _Optional[float] = ..., completed: _Optional[int] = ..., errors: _Optional[int] = ..., searches: _Optional[int] = ..., entries: _Optional[int] = ..., empty: _Optional[int] = ..., response_time_p50_us: _Optional[float] = ..., response_time_p99_us: _Optional[float] = ..., response_time_max_us: _Optional[float] = ..., response_time_p95_us: _Optional[float] = ..., error_code: _Optional[int] = ...) -> None: ...
 
 class AgentStatus(_message.Message):
     __slots__ = ("name", "state", "build", "labels", "silent_ns", "clock_offset_ns", "clock_offset_bound_ns", "host_facts_json", "run_ids", "max_runs", "restricted", "limits_json", "load")

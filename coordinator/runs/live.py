@@ -171,9 +171,8 @@ def _stream_figures(
     if length_s > 0:
         down_s = sum(row.down_ns for row in gauges) / _NS_PER_S
         figures.connections_down = down_s / length_s
-    searches = {
-        one["name"] for one in plan.get("operations", ()) if one.get("kind") == "search"
-    }
+    planned = {one["name"]: one for one in plan.get("operations", ())}
+    failures: Counter[int] = Counter()
     times = []
     for operation, rows in operations.items():
         of = figures.operations.add(
@@ -181,7 +180,11 @@ def _stream_figures(
             completed=sum(row.completed for row in rows),
             errors=sum(row.failed + row.timed_out + row.unresolved for row in rows),
         )
-        if operation in searches:
+        asked = planned.get(operation, {})
+        failed = _failures(rows, asked)
+        _set_error_code(of, failed)
+        failures += failed
+        if asked.get("kind") == "search":
             of.searches = of.completed
             of.entries = sum(row.entries for row in rows)
             of.empty = sum(row.empty for row in rows)
@@ -196,8 +199,28 @@ def _stream_figures(
             Histogram.merge(one.packed for row in rows for one in _response_times(row))
         )
         _set_times(of, times[-1])
+    _set_error_code(figures, failures)
     _set_times(figures, times[0] if len(times) == 1 else Histogram.union(times))
     return figures
+
+
+def _failures(
+    rows: Iterable[OperationInterval], planned: Mapping[str, Any]
+) -> Counter[int]:
+    """Responses by their unexpected result codes."""
+    fine = {*planned.get("success_codes", (0,)), *planned.get("expected_codes", ())}
+    found: Counter[int] = Counter()
+    for row in rows:
+        found.update(row.result_codes)
+    return Counter({code: found[code] for code in found if code not in fine})
+
+
+def _set_error_code(
+    figures: StreamFigures | OperationFigures, failures: Counter[int]
+) -> None:
+    for code, number in failures.most_common(1):
+        if number:
+            figures.error_code = code
 
 
 def _set_times(figures: StreamFigures | OperationFigures, times: Histogram) -> None:

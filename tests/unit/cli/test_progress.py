@@ -84,6 +84,16 @@ def test_a_stream_without_connections_says_so() -> None:
     assert "writers 19 requests/s p50 – max 210 µs errors 2 4 connections down " in line
 
 
+def test_errors_have_the_result_code_of_most() -> None:
+    some = figures()
+    some.streams[1].error_code = 50
+    assert " no success errors 2 (insufficientAccessRights) dr" in interval_line(some)
+    screen = io.StringIO()
+    with Progress(Console(file=screen, force_terminal=True, width=120)) as progress:
+        progress.show(pb.RunUpdate(figures=some))
+    assert "2 (insufficientAccessRights)" in screen.getvalue()
+
+
 def test_a_long_run_shows_hours() -> None:
     assert interval_line(figures(end_s=3_725)).startswith("1:02:05 measure")
 

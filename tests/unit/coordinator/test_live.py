@@ -152,6 +152,19 @@ def test_a_rate_is_over_the_time_of_one_agent_not_from_first_start_to_last_end()
     assert figures.streams[0].throughput_per_s == 110
 
 
+def test_the_result_code_of_most_failures_is_named() -> None:
+    operations = [{"name": "search", "expected_codes": [32]}]
+    plan = {"streams": [{"name": "readers", "operations": operations}]}
+    live = LiveStatistics(["a"], plan)
+    failing = snapshot(0)
+    failing.operations[0].result_codes.update({0: 90, 32: 50, 50: 3, 51: 7})
+    ((figures, _),) = live.add("a", failing)
+    assert figures.streams[0].error_code == 51
+    assert figures.streams[0].operations[0].error_code == 51
+    ((figures, _),) = live.add("a", snapshot(1))
+    assert not figures.streams[0].HasField("error_code")
+
+
 def test_percentiles_of_too_few_values_are_left_out() -> None:
     live = LiveStatistics(["a"])
     ((figures, _),) = live.add("a", snapshot(0, times_ns=(1_000_000,) * 999))
