@@ -389,10 +389,10 @@ def _result(
     more = f", and {len(others)} more" if others else ""
     reason = ""
     if one.outcome is not Outcome.MET:
-        how = "threshold failed"
+        reason = "threshold failed: "
         if one.outcome is Outcome.UNCERTAIN:
-            how = "not certain"
-        reason = f"{how}: {threshold.expression}, was {one.shown}{where}"
+            reason = "not certain: "
+        reason += f"{threshold.expression}, was {one.shown}{where}"
         if one.outcome is Outcome.UNCERTAIN and one.range:
             reason += f", may be {one.range}"
         details = "; ".join(filter(None, (one.detail, one.remedy)))
