@@ -18,8 +18,14 @@ from ldapslam.jobs.connection_settings import ConnectionSettings
 LOOKED_UP = ("uid", "sAMAccountName", "mail", "cn")
 #: Of servers themselves.
 _OWN_TREES = ("cn=config", "cn=monitor", "cn=changelog", "cn=accesslog", "cn=schema")
-#: Ends of a search that still has entries.
-_PARTIAL = (ldap.SIZELIMIT_EXCEEDED, ldap.ADMINLIMIT_EXCEEDED, ldap.TIMELIMIT_EXCEEDED)
+#: Ends of a search that still has entries, and what the server calls its limit.
+_PARTIAL = {
+    ldap.SIZELIMIT_EXCEEDED: "size limit",
+    ldap.ADMINLIMIT_EXCEEDED: "administrative limit",
+    ldap.TIMELIMIT_EXCEEDED: "time limit",
+}
+#: The most entries that were wanted.
+SAMPLE = "sample"
 
 
 @dataclass(frozen=True)
@@ -32,8 +38,8 @@ class Sample:
     values: tuple[str, ...]
     #: Entries that have one.
     entries: int
-    #: A limit of the server's ended the sample before it had as many as were wanted.
-    is_limited: bool = False
+    #: What ended it before all were read: `SAMPLE`, or a limit of the server's by name.
+    ended_by: str | None = None
 
 
 def sample_of(
@@ -47,8 +53,10 @@ def sample_of(
     has any that may be read; without an attribute, by what most of them have: one of
     LOOKED_UP, or that of their RDNs. TargetError and those of `connect`."""
     connection = connect(uri, access)
+    bind = access.bind
+    who = bind.dn or bind.authcid or bind.mechanism or "anonymous"
     try:
-        bases = [base] if base is not None else list(_suffixes(connection))
+        bases = [base] if base is not None else list(_suffixes(connection, who))
         for one in bases:
             try:
                 found = _sample(connection, one, attribute, most)
@@ -76,11 +84,18 @@ def sample_of(
     )
 
 
-def _suffixes(connection: Any) -> Iterator[str]:
-    [(_, root)] = connection.search_s(
-        "", ldap.SCOPE_BASE, "(objectClass=*)", ["namingContexts"]
-    )
-    found = {name.lower(): values for name, values in root.items()}
+def _suffixes(connection: Any, who: str) -> Iterator[str]:
+    wanted = ("", ldap.SCOPE_BASE, "(objectClass=*)", ["namingContexts"])
+    try:
+        root = connection.search_s(*wanted)
+    except (ldap.INSUFFICIENT_ACCESS, ldap.NO_SUCH_OBJECT):
+        root = []
+    if not root:  # access control hides it
+        raise TargetError(
+            f"{who} may not read the root DSE, which names the suffixes",
+            hint="give -D DN -y FILE of one who may, or -b BASE",
+        )
+    found = {name.lower(): values for name, values in root[0][1].items()}
     for value in found.get("namingcontexts", ()):
         suffix = value.decode("utf-8", "replace")
         if is_dn(suffix) and not suffix.lower().startswith(_OWN_TREES):
@@ -92,7 +107,7 @@ def _sample(
 ) -> Sample | None:
     names = LOOKED_UP if attribute is None else (attribute,)
     present = "".join(f"({name}=*)" for name in names)
-    found, is_limited = _read(connection, base, f"(|{present})", names, most)
+    found, ended_by = _read(connection, base, f"(|{present})", names, most)
     entries = [
         {name.lower(): _text(each[0]) for name, each in attributes.items() if each}
         for _, attributes in found
@@ -101,9 +116,9 @@ def _sample(
         _of_values(base, name, [one.get(name.lower(), "") for one in entries])
         for name in names
     ]
-    if attribute is None and len(found) < most and not (found and is_limited):
+    if attribute is None and len(found) < most and not (found and ended_by):
         # all that have one of them: perhaps an administrator, and none of the people
-        named, is_limited = _read(connection, base, "(objectClass=*)", ("1.1",), most)
+        named, ended_by = _read(connection, base, "(objectClass=*)", ("1.1",), most)
         samples += [
             _of_values(base, name, values)
             for name, values in _rdns(base, [dn for dn, _ in named]).items()
@@ -111,7 +126,7 @@ def _sample(
     # what nearly all of them have; the more usual one of two
     best = max(samples, key=lambda one: len(one.values))
     usual = [one for one in samples if 2 * len(one.values) >= len(best.values)]
-    return replace(usual[0], is_limited=is_limited) if best.values else None
+    return replace(usual[0], ended_by=ended_by) if best.values else None
 
 
 def _of_values(base: str, attribute: str, values: Sequence[str]) -> Sample:
@@ -136,9 +151,9 @@ _Entry = tuple[str, Mapping[str, Sequence[bytes]]]
 
 def _read(
     connection: Any, base: str, filter: str, attributes: Sequence[str], most: int
-) -> tuple[list[_Entry], bool]:
-    """Entries, and whether a limit of the server's ended them before there were `most`;
-    none where the base is not there."""
+) -> tuple[list[_Entry], str | None]:
+    """Entries, and what ended them if there are more; none where the base is not
+    there."""
     request = connection.search_ext(
         base, ldap.SCOPE_SUBTREE, filter, list(attributes), sizelimit=most
     )
@@ -148,11 +163,11 @@ def _read(
             kind, found, *_ = connection.result3(request, all=0)
             entries += [(dn, each) for dn, each in found if dn is not None]
             if kind == ldap.RES_SEARCH_RESULT:
-                return entries, False
-    except _PARTIAL:
-        return entries, len(entries) < most
+                return entries, None
+    except tuple(_PARTIAL) as error:
+        return entries, SAMPLE if len(entries) >= most else _PARTIAL[type(error)]
     except (ldap.NO_SUCH_OBJECT, ldap.REFERRAL):
-        return [], False
+        return [], None
 
 
 def _text(value: bytes) -> str:

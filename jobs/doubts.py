@@ -282,9 +282,7 @@ def unsupported(
         most = planned * share
         if not threshold.matches(stream, name) or most >= samples_needed(p):
             continue
-        # where arrivals or operations are drawn, their number varies
-        enough = samples_needed(p) + _SPREADS * math.sqrt(samples_needed(p))
-        longer_s = math.ceil(length_ns * enough / max(most, 1) / NS_PER_S)
+        longer_s = math.ceil(length_ns * samples_to_plan(p) / max(most, 1) / NS_PER_S)
         remedy = f"--set {field}={longer_s}s"
         if stream in counts and not threshold.hold_ns:
             remedy = f"a larger `count` of {stream}"
@@ -293,6 +291,12 @@ def unsupported(
             f"{samples_needed(p):,} requests, and about {most:,.0f} of {stream}.{name} "
             f"{comes}; {remedy}, or a lower percentile, helps"
         )
+
+
+def samples_to_plan(p: float) -> float:
+    """More than are needed: where arrivals or operations are drawn, their number
+    varies, and some requests may fail."""
+    return samples_needed(p) + _SPREADS * math.sqrt(samples_needed(p))
 
 
 def requests_per_session(stream: Stream) -> dict[str, float]:

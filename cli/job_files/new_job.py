@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,8 +19,13 @@ from ldapslam.cli.measure.one_line_options import (
 )
 from ldapslam.cli.options import OptionGroups, add_options, grouped, option
 
+if TYPE_CHECKING:
+    from ldapslam.directory.sample import Sample
+
 #: Entries that are read, unless --sample says otherwise.
 _SAMPLE = 2_000
+#: The percentile of a job that is long enough.
+_HIGHEST = 99.0
 
 
 @click.command("new", cls=OptionGroups)
@@ -63,6 +68,7 @@ def new_command(uri: str, file: Path, **given: Any) -> ExitCode:
     """
     from ldapslam.agent.admission.preflight import preflight, probes
     from ldapslam.directory.sample import sample_of
+    from ldapslam.jobs.doubts import planned_requests
     from ldapslam.jobs.plan import agent_plan
 
     values_file = file.with_suffix(".values.txt")
@@ -87,7 +93,8 @@ def new_command(uri: str, file: Path, **given: Any) -> ExitCode:
     ):
         job.put(path, value, words)
     # its connections are those of a run
-    plan = agent_plan(job.load(), agent_index=0, agent_count=1, seed=0)
+    planned_job = job.load()
+    plan = agent_plan(planned_job, agent_index=0, agent_count=1, seed=0)
     [planned] = plan.streams
     access = planned.connection.resolved()
     for probe in probes(plan):
@@ -98,29 +105,56 @@ def new_command(uri: str, file: Path, **given: Any) -> ExitCode:
     job.put((*search, "filter"), wanted, "")
     job.comments["run"] = "Three seconds at full rate, then what counts."
     job.comments["thresholds"] = "What must hold for PASS. Others hold by default."
-    job.tree["thresholds"] = ["lookups.search.p99 < 100ms", "lookups.search.empty < 1%"]
+    requests = planned_requests(planned_job, planned_job.streams[0])["search"]
+    job.tree["thresholds"] = [
+        *(f"lookups.search.{one} < 100ms" for one in _percentile_of(requests)),
+        "lookups.search.empty < 1%",
+    ]
+    more = _what_more(found, given["bind_dn"] or given["sasl"])
     job.head = (
         f"Searches for {len(found.values):,} entries of {found.base}, one by one.",
+        *([f"They are {more}."] if more else ()),
         "`ldapslam job describe` explains what a job may say.",
     )
     # values of a directory are nobody else's business
     lines = [f"{_escaped(one)}\n" for one in found.values]
     write_private(values_file, "".join(lines).encode())
     write_private(file, job.text().encode())
-    if found.is_limited:
-        say(
-            f"wanted {given['sample']:,} entries for the sample, the server's limit "
-            f"ended it at {found.entries:,}: the load reaches those only; another "
-            "identity (-D) may read more"
-        )
     say(
-        f"found {found.entries:,} entries below {found.base!r} by {found.attribute}; "
-        f"their values are in {values_file} (--attribute takes another)\n"
+        f"found {found.entries:,} entries below {found.base!r} by {found.attribute}"
+        + f", {more}" * bool(more)
+        + f"; their values are in {values_file} (--attribute takes another)\n"
         f"next: ldapslam check {file}, then ldapslam run {file}; "
         f"another server against this one: ldapslam gate {file} --new ldap://…"
     )
     put(str(file))
     return ExitCode.PASS
+
+
+def _percentile_of(requests: float) -> list[str]:
+    """The highest percentile, to p99, that so many requests can tell, if any."""
+    from ldapslam.jobs.doubts import samples_to_plan
+    from ldapslam.jobs.fields.thresholds import PERCENTILES
+
+    names = [name for name, p in PERCENTILES.items() if p <= _HIGHEST]
+    return [one for one in names if requests >= samples_to_plan(PERCENTILES[one])][-1:]
+
+
+def _what_more(found: Sample, identity: str | None) -> str:
+    """Which part of the entries a sample is; empty where it is all of them."""
+    from ldapslam.directory.sample import SAMPLE
+
+    if found.ended_by is None:
+        return ""
+    if found.ended_by == SAMPLE:
+        return f"a sample of the first {found.entries:,}: there are more (--sample N)"
+    other = "an identity without it (-D)"
+    if identity is not None:
+        other = f"{identity} has it, and another identity"
+    return (
+        f"all that the server gave for one search (its {found.ended_by}): "
+        f"{other} may read more"
+    )
 
 
 def _escaped(value: str) -> str:

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from ldapslam.base.errors import ExitCode
+from ldapslam.jobs.doubts import unsupported_thresholds
+from ldapslam.jobs.load import load_job
 from support.command_line import ldapslam
 from support.fake_ldap import (
     SEARCH_ENTRY,
@@ -196,6 +198,78 @@ def test_a_sample_that_the_server_ended_is_what_the_load_reaches(
         )
     assert made.returncode == 0, made.stderr
     assert (
-        "wanted 2,000 entries for the sample, the server's limit ended it at 1: the "
-        "load reaches those only"
+        "found 1 entries below 'o=x' by uid, all that the server gave for one search "
+        "(its size limit): an identity without it (-D) may read more"
     ) in made.stderr
+
+
+@pytest.fixture(scope="module")
+def closed_lab(slapd_installed: None) -> Iterator[Lab]:
+    """Its root DSE is hidden from anonymous clients, and searches end at 40 entries."""
+    acl = 'access to dn.base="" by users read by anonymous auth'
+    with Lab(entries=100, global_lines=[acl, "sizelimit 40"]) as lab:
+        yield lab
+
+
+def test_a_hidden_root_dse_is_told(closed_lab: Lab, tmp_path: Path) -> None:
+    """slapd answers such a search with success and no entry."""
+    uri = closed_lab.supplier.uri
+    made = ldapslam("job", "new", uri, "first.yaml", cwd=tmp_path)
+    assert made.returncode == ExitCode.TARGET
+    assert "anonymous may not read the root DSE" in made.stderr
+    assert "give -D DN -y FILE of one who may, or -b BASE" in made.stderr
+
+
+@pytest.mark.parametrize(
+    ("identity", "remedy"),
+    [
+        (None, "an identity without it (-D) may read more"),
+        (
+            "uid=user.0",
+            "uid=user.0,{people} has it, and another identity may read more",
+        ),
+    ],
+)
+def test_what_a_limit_of_the_server_left_out_is_told(
+    closed_lab: Lab, tmp_path: Path, identity: str | None, remedy: str
+) -> None:
+    people = closed_lab.people_dn
+    (tmp_path / "password").write_text("password")
+    user = ("-D", f"{identity},{people}", "-y", "password") if identity else ()
+    made = ldapslam(
+        *("job", "new", closed_lab.supplier.uri, "first.yaml", "-b", people, *user),
+        cwd=tmp_path,
+    )
+    assert made.returncode == 0, made.stderr
+    said = f"for one search (its size limit): {remedy.format(people=people)}"
+    assert said in made.stderr
+    assert said in (tmp_path / "first.yaml").read_text()
+
+
+def test_that_a_sample_is_not_all_is_told(lab: Lab, tmp_path: Path) -> None:
+    made = ldapslam(
+        *("job", "new", lab.supplier.uri, "first.yaml", "--sample", "40"), cwd=tmp_path
+    )
+    assert made.returncode == 0, made.stderr
+    said = "a sample of the first 40: there are more (--sample N)"
+    assert said in made.stderr
+    assert said in (tmp_path / "first.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("load", "threshold"),
+    [
+        ((), "p99 < 100ms"),
+        (("-d", "20s"), "p95 < 100ms"),
+        (("-r", "500/s", "-d", "60s"), "p99 < 100ms"),
+        (("-r", "1/s", "-d", "2s"), "empty < 1%"),
+    ],
+)
+def test_the_length_of_the_job_can_decide_its_thresholds(
+    lab: Lab, tmp_path: Path, load: tuple[str, ...], threshold: str
+) -> None:
+    made = ldapslam("job", "new", lab.supplier.uri, "first.yaml", *load, cwd=tmp_path)
+    assert made.returncode == 0, made.stderr
+    job = load_job(tmp_path / "first.yaml")
+    assert job.thresholds[0] == f"lookups.search.{threshold}"
+    assert list(unsupported_thresholds(job)) == []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A sample of a directory: whether a limit of the server's ended it."""
+"""A sample of a directory: what ended it."""
 
 from __future__ import annotations
 
@@ -33,10 +33,12 @@ class _Server:
         pass
 
 
-@pytest.mark.parametrize(("limit", "is_limited"), [(5, True), (20, False)])
+@pytest.mark.parametrize(
+    ("limit", "ended_by"), [(5, "size limit"), (20, sample.SAMPLE)]
+)
 def test_a_limit_of_the_server_is_known(
-    monkeypatch: pytest.MonkeyPatch, limit: int, is_limited: bool
+    monkeypatch: pytest.MonkeyPatch, limit: int, ended_by: str
 ) -> None:
     monkeypatch.setattr(sample, "connect", lambda *_: _Server(limit))
     found = sample.sample_of("ldap://x", ConnectionSettings(), "dc=x", None, 20)
-    assert (found.entries, found.is_limited) == (limit, is_limited)
+    assert (found.entries, found.ended_by) == (limit, ended_by)
