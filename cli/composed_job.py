@@ -9,6 +9,7 @@ each field came from: faults are told in those words.
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from ldapslam.base.fault import path_text
 from ldapslam.base.yaml_text import comment_lines, tree_lines
 from ldapslam.jobs.load import changed_tree, load_job_text
 from ldapslam.jobs.model import Job
+from ldapslam.jobs.requests.pattern import LET
 
 
 @dataclass
@@ -85,8 +87,9 @@ class ComposedJob:
     def _of_option(self, fault: JobError) -> JobError:
         if fault.file.startswith("--set"):
             return fault
+        hint = fault.hint and fault.hint.replace(*_let_by_option(fault.path))
         return JobError(
-            fault.reason, file=self._option(fault.path) or fault.path, hint=fault.hint
+            fault.reason, file=self._option(fault.path) or fault.path, hint=hint
         )
 
     def _option(self, path: str) -> str:
@@ -96,6 +99,15 @@ class ComposedJob:
             return self.options[max(found, key=len)]
         inner = [one for one in self.options if path and _is_in(one, path)]
         return self.options[inner[0]] if inner else ""
+
+
+def _let_by_option(path: str) -> tuple[str, str]:
+    """What a hint of a pattern says, and the same for the job of a command line."""
+    first = re.match(r"streams\[\d+\]\.operations\[\d+\](\.sequence)?", path)
+    if first is None:
+        return LET, LET
+    operation = re.sub(r"\[(\d+)\]", r".\1", first[0]) + ".0" * bool(first[1])
+    return LET, f"write [n], and add --set \"{operation}.let.n='[0-9999]'\""
 
 
 def _is_in(path: str, outer: str) -> bool:

@@ -11,6 +11,8 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -21,12 +23,16 @@ from ldapslam.cli.foreign_options import (
     TOOLS,
     Row,
     has_uris,
+    in_words_of_job,
     is_long_by_one_dash,
     meant,
     options_of,
     place_option,
     rows_of,
 )
+
+if TYPE_CHECKING:
+    from ldapslam.jobs.model import Job
 
 _HELP = ("-h", "--help")
 #: How the data says that nothing stands for an option, and that it has no value.
@@ -147,6 +153,11 @@ def answered(error: click.NoSuchOption, arguments: Sequence[str]) -> click.Usage
     context = error.ctx
     if context is None:
         return error
+    if isinstance(context.command, click.Group):
+        if not any("://" in word for word in arguments):
+            return error
+        text = f"{error.message} No command: did you mean `ldapslam search URI …`?"
+        return click.UsageError(text, context)
     line = list(pieces(context.command, _behind(context, arguments)))
     foreign = list(dict.fromkeys(one for one in line if one.is_foreign))
     if error.option_name not in (one.name for one in foreign):
@@ -157,9 +168,12 @@ def answered(error: click.NoSuchOption, arguments: Sequence[str]) -> click.Usage
         for one in foreign
     ]
     tools = [tool for tool in TOOLS if all(tool in some for some in known)]
+    job = _job_of(context.command, line)
     answers: dict[str | None, list[str]] = {}
     for one in foreign:
         answer = meant(context, one.name, one.value or "", tools or TOOLS)
+        if answer and job:
+            answer = in_words_of_job(answer, one.value or "", job)
         names = answers.setdefault(answer, [])
         names += [one.name] * (one.name not in names)
     if len(foreign) == 1:
@@ -171,11 +185,42 @@ def answered(error: click.NoSuchOption, arguments: Sequence[str]) -> click.Usage
         text = "No such options. Here:"
         for answer, names in answers.items():
             text += f"\n  {', '.join(names)}: {answer or 'nothing'}"
+    return click.UsageError(text + _whole_line(context, line, tools), context)
+
+
+def whole_line(root: click.Context, name: str, tool: str, words: Sequence[str]) -> str:
+    """What to add to a message: the line of a tool, by our command that does the same;
+    empty where there is none."""
+    assert isinstance(root.command, click.Group)
+    command = root.command.get_command(root, name)
+    if command is None or name not in ONE_LINE:
+        return ""
+    context = click.Context(command, root, name)
+    tools = [tool] if tool in TOOLS else list(TOOLS)
+    return _whole_line(context, list(pieces(command, words)), tools)
+
+
+def _whole_line(
+    context: click.Context, line: Sequence[Piece], tools: Iterable[str]
+) -> str:
     written = {_written(context, line, tool) for tool in tools} - {None}
     works = [words for words in written if words and _works(context, words)]
-    if len(works) == 1:
-        text += f"\nThe whole line: ldapslam {shlex.join(works[0])}"
-    return click.UsageError(text, context)
+    if len(works) != 1:
+        return ""
+    return f"\nThe whole line: ldapslam {shlex.join(works[0])}"
+
+
+def _job_of(command: click.Command, line: Iterable[Piece]) -> Job | None:
+    """The job that a line names, if it has no fault."""
+    if "job_file" not in {one.name for one in command.params}:
+        return None
+    from ldapslam.jobs.load import load_job
+
+    for piece in line:
+        if not piece.name:
+            with contextlib.suppress(LdapSlamError, OSError):
+                return load_job(Path(str(piece.value)))
+    return None
 
 
 def _behind(context: click.Context, arguments: Sequence[str]) -> list[str]:

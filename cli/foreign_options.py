@@ -9,10 +9,14 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import TYPE_CHECKING
 
 import click
 
 from ldapslam.base.fault import our_word
+
+if TYPE_CHECKING:
+    from ldapslam.jobs.model import Job
 
 _DATA = "other_tools.toml"
 #: Table of the data -> whose options it has, in the order of the hints.
@@ -180,6 +184,25 @@ def meant(
     return (
         answer or close or "docs/how-to/coming-from.md has the options of other tools"
     )
+
+
+def in_words_of_job(answer: str, value: str, job: Job) -> str:
+    """An answer with the stream and the load that the job has, and with the value."""
+    if len(job.streams) != 1:
+        return answer
+    [stream] = job.streams
+    field, load = f"streams.{stream.name}.load", stream.load.open
+    clients, rate = f"--set {field}.closed.clients=16", f"--set {field}.open.rate=500/s"
+    if load is not None:
+        clients = f"--set {field}.open.connections=16"
+    if load is None or load.rate is None:
+        rate = f"--set '{field}={{open: {{rate: 500/s}}}}'"
+    for name, example, written in (("clients", "16", clients), ("rate", "500/s", rate)):
+        if re.match(r"\d", value):
+            given = f"{value}/s" if name == "rate" and value.isdecimal() else value
+            written = written.replace(example, given)
+        answer = answer.replace(_JOB_FIELDS[name], written)
+    return answer.replace("streams.NAME", f"streams.{stream.name}")
 
 
 def place_option(command: click.Command) -> str:

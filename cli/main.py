@@ -37,7 +37,7 @@ from ldapslam.cli.console import (
     put,
     put_json,
 )
-from ldapslam.cli.foreign_line import answered, refuse_habits
+from ldapslam.cli.foreign_line import answered, refuse_habits, whole_line
 
 # Read when gRPC is loaded, with the first command that needs it: its core would print
 # lines of its own, about failed handshakes among others.
@@ -175,7 +175,8 @@ class Commands(click.Group):
             hint = f"did you mean `ldapslam {meant}`?"
         if Path(name).is_file():
             hint = f"did you mean `ldapslam run {name}`?"
-        raise click.UsageError(f"no command {name!r}: {hint}")
+        line = whole_line(ctx, meant, name.lower(), args[1:]) if meant else ""
+        raise click.UsageError(f"no command {name!r}: {hint}{line}")
 
     def format_commands(
         self, ctx: click.Context, formatter: click.HelpFormatter
@@ -302,6 +303,10 @@ def _run(arguments: Sequence[str] | None) -> int:
         if isinstance(error, click.MissingParameter) and error.param is not None:
             about = getattr(error.param, "help", None) or ""
             what = f"{error.format_message()} {about}".rstrip()
+            if error.param.name == "base" and error.ctx is not None:
+                uri = " ".join(error.ctx.params.get("uris") or ("URI",))
+                what += f" `ldapslam job new {uri} FILE` writes a job with a base that "
+                what += "is there."
             error = click.UsageError(what, error.ctx)
         error.show()
         return ExitCode.USAGE

@@ -155,6 +155,9 @@ _OF_K6 = re.compile(
     r"\s*([<>]=?)\s*(\d+(?:\.\d+)?)(|s|ms|us)",
     re.ASCII,
 )
+_SHARE_OF_K6 = re.compile(
+    r"(http_req_failed|checks)\s*([<>]=?)\s*(\d+(?:\.\d+)?)(%?)", re.ASCII
+)
 _PER = re.compile(r"(.*?)\s+per\s+(\S+)", re.DOTALL)
 _NAME = re.compile(r"\*|[A-Za-z0-9][A-Za-z0-9_-]*", re.ASCII)
 
@@ -265,6 +268,10 @@ def parts_of(text: str) -> tuple[str, str, str]:
 
 def _of_k6(text: str) -> str | None:
     """A threshold of k6 in our form; None: it is none, or we have no such one."""
+    if share_of := _SHARE_OF_K6.fullmatch(text.strip()):
+        metric, comparison, number, percent = share_of.groups()
+        limit = float(Fraction(number) / (100 if percent else 1))
+        text = f"{metric}: rate {comparison} {limit:f}"
     match = _OF_K6.fullmatch(text.strip())
     if match is None:
         return None

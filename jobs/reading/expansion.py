@@ -43,6 +43,13 @@ from ldapslam.jobs.reading.tree import Finding, Path, Tree
 from ldapslam.jobs.types import job_types
 from ldapslam.jobs.types.base import JobType
 
+#: Keys of k6's scenarios that no single key stands for -> what to write.
+_OF_K6 = {
+    "executor": "constant-arrival-rate is load: {open: {rate: 100/s}}, and "
+    "constant-vus is load: {closed: {clients: 16}}",
+    "timeUnit": "the unit is part of the rate: rate: 100/s, or 6000/m",
+}
+
 
 def explain(detail: ErrorDetails, root: type[Section] = Job) -> Finding:
     """A finding of one of pydantic's complaints; paths begin at `root`."""
@@ -123,7 +130,9 @@ def _unknown_key(path: Path, value: Any, root: type[Section]) -> Fault:
             "quote a DN within { }, where a comma ends a value that is not quoted",
         )
     fault = unknown("key", key, known)
-    if section and our_word(key, known) is None:
+    if section and key in _OF_K6 and "open" in {*known, *path}:
+        fault.hint = _OF_K6[key]
+    elif section and our_word(key, known) is None:
         above = _section_at(path[:-2], root) if len(path) > 2 else None
         if found := _key_below(section, key):
             inner, meant = found

@@ -59,9 +59,11 @@ class _Parser:
     def fault(self, at: int, problem: str) -> Fault:
         problem = re.sub(f"[{MASK_CLASS}]", "[…]", problem)
         place = f"character {self.pattern.origins[at] + 1}"
+        hint = f"such as {EXAMPLE!r} (RFC 4515)"
+        if re.fullmatch(r"[\w;.-]+[~<>]?=[^()]*", self.text, re.ASCII):  # of ldapsearch
+            hint = f"write ({self.text})"
         return Fault(
-            f"expected a filter, got {got(self.text)}: {place}: {problem}",
-            f"such as {EXAMPLE!r} (RFC 4515)",
+            f"expected a filter, got {got(self.text)}: {place}: {problem}", hint
         )
 
     def filter(self, at: int, depth: int) -> tuple[Node, int]:

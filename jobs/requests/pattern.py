@@ -36,6 +36,9 @@ _GENERALIZED_TIME = re.compile(
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 
+#: Of hints: what repeats a value in other texts.
+LET = "use `let` of the operation"
+
 _NAMED = {
     "generalized": template.GENERALIZED,
     "milliseconds": template.MILLISECONDS,
@@ -308,7 +311,7 @@ def _ref(found: _Found) -> Ref:
             f"{got(found.shown)} is to no pattern before it: "
             f"there {'is' if len(drawn) == 1 else 'are'} {len(drawn)}",
             "[ref:N] counts patterns of the same value, from 1 and without other refs; "
-            "for a value in several fields use `let` of the operation",
+            f"for a value in several fields {LET}",
         )
     return Ref(drawn[number - 1])
 

@@ -226,7 +226,7 @@ def test_a_hidden_root_dse_is_told(closed_lab: Lab, tmp_path: Path) -> None:
         (None, "an identity without it (-D) may read more"),
         (
             "uid=user.0",
-            "uid=user.0,{people} has it, and another identity may read more",
+            "uid=user.0,{people} has it, and another identity may read",
         ),
     ],
 )

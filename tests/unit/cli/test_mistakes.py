@@ -95,6 +95,18 @@ JOB_FILES = {
         changed(CLOSED, "{clients: 5}"),
         "it is a key of `closed`: closed: {clients: …}",
     ),
+    "k6's users of an open loop": (
+        changed(CLOSED, "{open: {rate: 5/s, preAllocatedVUs: 5}}"),
+        "did you mean 'connections'?",
+    ),
+    "k6's executor": (
+        changed(CLOSED, "{executor: constant-arrival-rate, open: {rate: 5/s}}"),
+        "constant-arrival-rate is load: {open: {rate: 100/s}}",
+    ),
+    "k6's unit of time": (
+        changed(CLOSED, "{open: {rate: 5/s, timeUnit: 1s}}"),
+        "the unit is part of the rate: rate: 100/s",
+    ),
     "k6's users": (changed("clients: 2", "vus: 2"), "did you mean 'clients'?"),
     "wrk's threads": (changed("clients: 2", "threads: 2"), "did you mean 'clients'?"),
     "a number with a word": (changed("clients: 2", "clients: 2 users"), "write 2,"),
@@ -124,7 +136,7 @@ JOB_FILES = {
     ),
     "a filter without parentheses": (
         changed("(uid=user.[0-9])", "uid=user.[0-9]"),
-        "a '(' is missing",
+        "a '(' is missing here hint: write (uid=user.[0-9])",
     ),
     "a filter not closed": (
         changed("(uid=user.[0-9])", "(&(uid=a)(cn=b)"),
@@ -165,6 +177,22 @@ JOB_FILES = {
         "such as 'uid=user.1,ou=people",
     ),
     "k6's percentile": (JOB + "thresholds: ['p(99) < 5ms']\n", "write 'p99 < 5ms'"),
+    "k6's metric of times": (
+        JOB + "thresholds: ['http_req_duration.p95 < 50ms']\n",
+        "write 'p95'",
+    ),
+    "k6's metric of failures": (
+        JOB + "thresholds: ['http_req_failed < 1%']\n",
+        "write 'errors < 1%'",
+    ),
+    "k6's checks": (
+        JOB + "thresholds: ['checks > 0.99']\n",
+        "write 'errors < 1%'",
+    ),
+    "k6's dropped iterations": (
+        JOB + "thresholds: ['dropped_iterations < 10']\n",
+        "write 'errors'",
+    ),
     "k6's threshold without quotes": (
         JOB + "thresholds: [http_req_failed: rate<0.01]\n",
         "write 'errors < 1%'",
@@ -336,8 +364,11 @@ COMMANDS = {
     "search ldap://ds1 -b dc=x -D cn=a -w b": "use -y FILE or --password-env NAME",
     "search ldap://ds1 -b dc=x -D cn=a": "-D needs its password: -y FILE",
     "run good.yaml -d 30s": "Here: --set run.duration=30s",
-    "run good.yaml --rate 500/s": "Here: --set streams.NAME.load.open.rate=500/s",
-    "run good.yaml --vus 5": "Here: --set streams.NAME.load.closed.clients=16",
+    "run good.yaml --rate 90/s": "--set 'streams.readers.load={open: {rate: 90/s}}'",
+    "run open.yaml --rps 100": "Here: --set streams.readers.load.open.rate=100/s",
+    "run good.yaml --vus 5": "Here: --set streams.readers.load.closed.clients=5",
+    "run open.yaml --vus 5": "Here: --set streams.readers.load.open.connections=5",
+    "run two.yaml --vus 5": "Here: --set streams.NAME.load.closed.clients=16, or in",
     "run good.yaml -e users=5": "--var NAME=VALUE (k6)",
     "run good.yaml -v": "Here: `ldapslam -v run`",
     "search ds1 -b dc=x": "write ldap://ds1",
@@ -351,6 +382,16 @@ COMMANDS = {
     "data load good.yaml": "give a URI too, such as ldap://ds1.example.com",
     "delete ldap://ds1 -b dc=x": "-e DN (searchrate, ldclt)",
     "search ldap://ds1": "'--base'. Where to search",
+    "search ldap://ds1 -r 100": "`ldapslam job new ldap://ds1 FILE` writes a job with "
+    "a base that is there",
+    "bind ldap://ds1 -b dc=x -f (uid=m[1-9]) --credentials S-[ref:1]": "write [n], and "
+    "add --set \"streams.0.operations.0.sequence.0.let.n='[0-9999]'\"",
+    "bind ldap://ds1 -e cn=m[1-9],dc=x --credentials S-[ref:1]": "write [n], and "
+    "add --set \"streams.0.operations.0.let.n='[0-9999]'\"",
+    "-t2 -c16 -R100 ldap://ds1": "did you mean `ldapslam search URI …`?",
+    "searchrate --hostname ds1 -b dc=x -f (uid=a) -r 50 -t 3": "did you mean `ldapslam "
+    "search`? The whole line: ldapslam search ldap://ds1 -b dc=x -f '(uid=a)' -r 50/s "
+    "-c 3",
     "search ldap://ds1 -b dc=x -o nettimeout=5": "nettimeout=5/ is a folder",
     "modify ldap://ds1 -e cn=x -a description=y": "write --replace 'description=y'",
     # numbers
@@ -376,8 +417,8 @@ COMMANDS = {
     "capacity open.yaml --load rate --from 90/m --to 60/s": "a whole number per second",
     "capacity open.yaml --load rate --from 6/s --to 5/s": "expected --from below --to",
     "capacity two.yaml --load rate --from 5/s --to 9/s": "streams.others.load.open",
-    "run good.yaml --threads 4": "Here: --set streams.NAME.load.closed.clients=16",
-    "check good.yaml --concurrency 4": "--set streams.NAME.load.closed.clients=16",
+    "run good.yaml --threads 4": "Here: --set streams.readers.load.closed.clients=4",
+    "check good.yaml --concurrency 4": "streams.readers.load.closed.clients=4",
     "job list": "no command 'ldapslam job list': did you mean `ldapslam job examples`?",
     "job describ": "did you mean `ldapslam job describe`?",
     "data xyz": "no command 'ldapslam data xyz': there are fingerprint, generate,",
