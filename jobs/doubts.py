@@ -42,6 +42,8 @@ _DIGITS = re.compile("X{3,}")
 #: Kinds that succeed once for each entry: no DN may come again.
 _ONCE = ("add", "delete")
 _COUNTER = re.compile(r"-?\d+:.*")
+#: Numbers drawn at random; `[[` is no pattern.
+_RANGE = re.compile(r"(?<!\[)\[-?\d+--?\d+(?:x\d+)?(?:%0+)?\]", re.ASCII)
 _PLACEHOLDER = re.compile(r"\[\[|\]\]|\[[^\]]*\]")
 #: Texts that say which entries are meant.
 _FIELDS = ("base", "filter", "dn", "under")
@@ -63,6 +65,7 @@ def doubts(job: Job) -> Iterator[str]:
     yield from _ports(job)
     for stream in job.streams:
         yield from _literal_patterns(stream)
+        yield from _passwords_of_others(stream)
         yield from _stages(job, stream)
         yield from _short_counters(stream)
         closed = stream.load.closed
@@ -102,6 +105,24 @@ def _literal_patterns(stream: Stream) -> Iterator[str]:
                 yield (
                     f"{where}: {form!r} in `{shown}` is sent as it is. Where it is "
                     f"meant as {what}, write a value pattern, such as {instead}"
+                )
+
+
+def _passwords_of_others(stream: Stream) -> Iterator[str]:
+    """Passwords that draw a number which what names the user has drawn by itself."""
+    for session in sessions_of(stream.operations):
+        named: set[str] = set()
+        for request in session.requests:
+            body = request.step.body
+            texts = (getattr(body, name, None) for name in _FIELDS)
+            named.update(*(_RANGE.findall(one) for one in texts if one))
+            password = getattr(body, "password", None)
+            drawn = _RANGE.findall(password) if isinstance(password, str) else []
+            for form in named.intersection(drawn):
+                yield (
+                    f"{stream.name}.{request.name}: {form} in the password is drawn by "
+                    f"itself, so hardly any is that of its user: draw it once, by "
+                    f'`let: {{n: "{form}"}}`, and write [n] in both'
                 )
 
 

@@ -182,8 +182,19 @@ def _put_entry(op: _Operation) -> None:
         op.take("template", "under")
         return
     if entry is None or not given["attributes"]:
-        needed = "-e DN and -a NAME=TEXT, or " * has_entry
-        raise click.UsageError(f"adds need {needed}--template FILE and --under DN")
+        needed, more = "-e DN and -a NAME=TEXT, or ", ""
+        if not has_entry:
+            needed, more = (
+                "",
+                (
+                    ": -e and -a are of the other operations of a mix; FILE has the "
+                    "attributes a line each, below `template: NAME` and `rdnAttr: cn` "
+                    "(docs/reference/templates.md)"
+                ),
+            )
+        raise click.UsageError(
+            f"adds need {needed}--template FILE and --under DN{more}"
+        )
     values = _grouped(_pair("-a", text) for text in given["attributes"])
     op.set("dn", "-e", entry)
     flat = {name: v[0] if len(v) == 1 else v for name, v in values.items()}

@@ -549,6 +549,18 @@ WARNINGS = {
         changed(SEARCH, "bind: {dn: 'uid=[0-9],dc=x', password: pwXXX}"),
         "'XXX' in `password` is sent as it is",
     ),
+    "a password of another user": (
+        changed(SEARCH, "bind: {dn: 'uid=[0-9],dc=x', password: 'pw[0-9]'}"),
+        'draw it once, by `let: {n: "[0-9]"}`, and write [n] in both',
+    ),
+    "a password of another user than was found": (
+        changed(
+            f"- {SEARCH}",
+            f"- sequence: [{{{SEARCH}, capture: {{u: dn}}}}, "
+            "{bind: {dn: '[u]', password: 'pw[0-9]'}}]",
+        ),
+        "[0-9] in the password is drawn by itself",
+    ),
     "fewer numbers than adds": (
         changed(SEARCH, 'add: {dn: "cn=[1:50],dc=x", entry: {objectClass: device}}')
         + "    count: 100\n",

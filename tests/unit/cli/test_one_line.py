@@ -341,6 +341,10 @@ USAGE = [
     (f"modify {URI} {ENTRY} --replace mail", "--replace: expected NAME=TEXT"),
     (f"modify {URI} {ENTRY} --increment n=x", "--increment: expected NAME=N"),
     (f"add {URI} -e cn=a,dc=x", "adds need -e DN and -a NAME=TEXT"),
+    (
+        f"mix {URI} --add 1 -e cn=[1:9],dc=x -a sn=x",
+        "adds need --template FILE and --under DN: -e and -a are of the other",
+    ),
     (f"add {URI} --template person.template", "add needs --under"),
     (f"bind {URI} {ENTRY}", "binds need -e DN and --credentials"),
     (f"bind {URI} -f '(a=b)'", "-f needs -b DN and --credentials"),
