@@ -22,7 +22,7 @@ from ldapslam.cli.measure.replay import explain_replays
 from ldapslam.cli.options import change_options, flag, job_argument, option
 from ldapslam.cli.submission import check_size_of_files
 from ldapslam.jobs.doubts import doubts, unsupported_thresholds
-from ldapslam.jobs.fields.remedies import BOUND_BEFORE
+from ldapslam.jobs.fields.remedies import BOUND_BEFORE, UNTOLD
 from ldapslam.jobs.load import load_job
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.plan import AgentPlan, agent_plan
@@ -57,7 +57,7 @@ def check_command(
 
     Writes are rehearsed by modifies that cannot succeed. Ends with 0 where the run
     would begin, whatever the warnings; with 1 where no sampled request of an operation
-    succeeded.
+    succeeded, or all rehearsals of a write were refused.
     """
     job = load_job(job_file, overrides)
     check_size_of_files(job)
@@ -82,10 +82,13 @@ def check_command(
 
 
 def _is_hopeless(sample: Document) -> bool:
-    """Whether requests were sent, and none succeeded. A rehearsal never does."""
-    if sample.get("rehearsal") or not sample.get("sent"):
+    """Whether requests were sent, and none ended as it should: a rehearsal does where
+    the server would make the change, or does not tell."""
+    if not sample.get("sent") or sample["succeeded"] or sample["expected"]:
         return False
-    return not sample["succeeded"] and not sample["expected"]
+    return not (
+        sample["rehearsal"] and UNTOLD & {int(c) for c in sample["result_codes"]}
+    )
 
 
 def _ask_all(job: Job, faults: Faults) -> Document:

@@ -11,7 +11,7 @@ from ldapslam.cli.console import us_text
 from ldapslam.cli.measure.check_samples import Met
 from ldapslam.jobs.doubts import requests_of_clients
 from ldapslam.jobs.fields.formulas import parse_criterion
-from ldapslam.jobs.fields.remedies import empty_remedy, remedy_of
+from ldapslam.jobs.fields.remedies import UNTOLD, empty_remedy, remedy_of
 from ldapslam.jobs.fields.result_codes import code_title
 from ldapslam.jobs.fields.thresholds import PERCENTILES
 from ldapslam.jobs.model import Job, Stream
@@ -29,8 +29,6 @@ _FEW_ENTRIES = 100.0
 
 _SUCCESS = 0
 _INVALID_CREDENTIALS, _INSUFFICIENT_ACCESS = 49, 50
-#: How servers refuse the value of a rehearsal before they look who writes it.
-_UNTOLD = (18, 19, 21)
 
 
 def findings(stream: Stream, met: Sequence[Met], who: str) -> Iterator[str]:
@@ -65,7 +63,7 @@ def _bad_codes(
     completed = sum(one.counts["completed"] for one in met)
     kind, is_rehearsal = met[0].kind, met[0].is_rehearsal
     for code, responses in totals.most_common():
-        if is_rehearsal and code in _UNTOLD:
+        if is_rehearsal and code in UNTOLD:
             continue
         remedy = remedy_of(code, kind, who, size_limit)
         if code == _INVALID_CREDENTIALS:

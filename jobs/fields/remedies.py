@@ -39,6 +39,8 @@ _REMEDIES = {
     "many",
     68: "entries of these DNs exist: draw others, such as [unique]",
 }
+#: How servers refuse the value of a rehearsal before they look who writes it.
+UNTOLD = frozenset((18, 19, 21))
 #: Who sends the requests of a stream whose binds change its connections' identity.
 BOUND_BEFORE = "the user bound before"
 #: What is not there, and what to look at.

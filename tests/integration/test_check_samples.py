@@ -150,7 +150,12 @@ WRITES = f"""\
 
 def test_writes_are_rehearsed_and_change_nothing(trio: Lab, tmp_path: Path) -> None:
     before = everything(trio)
-    document, (warning,) = check(trio, tmp_path, WRITES)
+    document, (warning,) = check(
+        trio,
+        tmp_path,
+        WRITES,
+        ends=ExitCode.FAIL,  # all of `beyond` are refused
+    )
     assert everything(trio) == before
     found = by_name(document)
     for name in ("add", "modify", "modify_dn", "remove"):
@@ -216,7 +221,9 @@ def test_the_configuration_of_a_server_stays(ds389_trio: Lab, tmp_path: Path) ->
 
 
 def test_a_replica_that_takes_no_writes_is_told(trio: Lab, tmp_path: Path) -> None:
-    document, warnings = check(trio, tmp_path, WRITES, target="replica")
+    document, warnings = check(
+        trio, tmp_path, WRITES, target="replica", ends=ExitCode.FAIL
+    )
     found = by_name(document)
     for name in ("add", "modify", "modify_dn", "remove"):
         assert found[name]["result_codes"] == {"10": SAMPLES}, name
@@ -234,7 +241,12 @@ def test_rights_that_the_identity_does_not_have_are_told(
 - delete: {{dn: "uid=user.2,{PEOPLE}"}}
 """
     document, (modify, delete) = check(
-        trio, tmp_path, operations, dn=person, password_file=person_password
+        trio,
+        tmp_path,
+        operations,
+        dn=person,
+        password_file=person_password,
+        ends=ExitCode.FAIL,
     )
     assert everything(trio) == before
     assert document["plan"]["streams"][0]["identity"] == person
@@ -246,7 +258,13 @@ def test_rights_that_the_identity_does_not_have_are_told(
 
 def test_write_adds_entries_and_deletes_them_again(trio: Lab, tmp_path: Path) -> None:
     before = everything(trio)
-    document, (warning,) = check(trio, tmp_path, WRITES, "--write")
+    document, (warning,) = check(
+        trio,
+        tmp_path,
+        WRITES,
+        "--write",
+        ends=ExitCode.FAIL,  # as above
+    )
     assert everything(trio) == before
     found = by_name(document)
     added, deleted = found["add"], found["delete"]

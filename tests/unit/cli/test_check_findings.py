@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ldapslam.cli.measure.check import _server_line
+from ldapslam.cli.measure.check import _is_hopeless, _server_line
 from ldapslam.cli.measure.check_findings import (
     expected_requests,
     findings,
@@ -310,3 +310,23 @@ def test_a_server_that_takes_a_rehearsal_may_have_changed_something() -> None:
     text = "\n".join(text_of(met("modify", {0: 1, 16: 9}, success=(16,))))
     assert "Nothing was changed" not in text
     assert "A server took it" in text
+
+
+@pytest.mark.parametrize(
+    ("codes", "is_rehearsal", "is_hopeless"),
+    [
+        ({50: 2}, True, True),
+        ({32: 2}, False, True),
+        # of the value, before the server looks who writes it
+        ({50: 1, 21: 1}, True, False),
+        ({21: 2}, False, True),
+        ({}, False, False),
+    ],
+)
+def test_an_operation_of_which_no_sample_ends_well_is_hopeless(
+    codes: dict[int, int], is_rehearsal: bool, is_hopeless: bool
+) -> None:
+    met = Met("some", "add", "add", "ldap://a", is_rehearsal)
+    met.codes.update(codes)
+    met.counts["sent"] = sum(codes.values())
+    assert _is_hopeless(met.document()) is is_hopeless
