@@ -6,6 +6,7 @@ file."""
 from __future__ import annotations
 
 import re
+import shlex
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -20,6 +21,7 @@ from ldapslam.reports.comparing.making import (
     UNREAD,
     facts_of,
     instead_of,
+    shows_before,
 )
 from ldapslam.reports.comparing.readings import (
     METRICS,
@@ -43,8 +45,9 @@ _UNDER_TEST = re.compile(
 )
 #: Differences that an error shows.
 _MOST_SHOWN = 5
-#: Of a lab, what its program says.
-_BACKEND = "lab · backend"
+#: Fields of a job that options of the command line have.
+_VARIABLES = "job file · vars · "
+_OPTIONS = {_VARIABLES: "--var ", "job file · run · ": "--set run."}
 _ABSENT = "not there"
 _NONE: Mapping[str, float | None] = {}
 
@@ -126,14 +129,14 @@ class Baseline(_Model):
         return _differences(self.facts, facts_of(summary, without_places=True))
 
     def differences_before(
-        self, planned: Mapping[str, str], areas: Sequence[str]
+        self, planned: Mapping[str, str], *, in_lab: bool
     ) -> Iterator[tuple[str, str, str]]:
-        """Those that show before any run, of these areas (`facts_before`)."""
+        """Those that show before any run (`facts_before`)."""
         return _differences(
             {
                 name: text
                 for name, text in self.facts.items()
-                if name.partition(" · ")[0] in areas and name != _BACKEND
+                if shows_before(name, in_lab=in_lab)
             },
             planned,
         )
@@ -154,6 +157,16 @@ class Baseline(_Model):
 def _differences(
     before: Mapping[str, str | None], now: Mapping[str, str]
 ) -> Iterator[tuple[str, str, str]]:
+    found = list(_all_differences(before, now))
+    of_job = [name for name, *_ in found if name.startswith("job file")]
+    # without an effect on the job
+    is_same_job = all(name.startswith(_VARIABLES) for name in of_job)
+    yield from (one for one in found if not is_same_job or one[0] not in of_job)
+
+
+def _all_differences(
+    before: Mapping[str, str | None], now: Mapping[str, str]
+) -> Iterator[tuple[str, str, str]]:
     was_unread, is_unread = _unread(before), _unread(now)
     for name in dict.fromkeys((*before, *now)):
         if name in was_unread or name in is_unread:
@@ -168,15 +181,25 @@ def _differences(
 
 
 def refusal(differences: Sequence[tuple[str, str, str]]) -> ConfigError:
-    """The error of a baseline that differs so."""
+    """The error of a baseline that differs so; with the options that make the job that
+    of the baseline, where they do."""
     shown = "; ".join(
-        f"{name} was {was}, is {now}" for name, was, now in differences[:_MOST_SHOWN]
+        f"{name}: {was} then, {now} now" for name, was, now in differences[:_MOST_SHOWN]
     )
+    options = [
+        f"{option}{name.removeprefix(place).replace(' · ', '.').replace(' ', '_')}="
+        + shlex.quote(was)
+        for name, was, _ in differences
+        for place, option in _OPTIONS.items()
+        if name.startswith(place) and was != _ABSENT
+    ]
+    as_then = f"give {' '.join(options)}, as then; or " if options else ""
     more = len(differences) - _MOST_SHOWN
     return ConfigError(
         f"the baseline was made in another way: {shown}"
         + f"; and {more} more" * (more > 0),
-        hint="save a new baseline, or give --although-different: the report says how",
+        hint=f"{as_then}save a new baseline, or give --although-different: the report "
+        "says how",
     )
 
 

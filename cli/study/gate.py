@@ -360,11 +360,8 @@ def _check_baseline(kept: Baseline, side: Side) -> None:
     from ldapslam.studies.baseline import refusal
     from ldapslam.studies.labs import planned_facts
 
-    text, overrides = Path(side.point.job).read_bytes(), side.point.overrides
-    areas, lab = ["job file", "changes of the job", "lab"], dict[str, str]()
-    if side.lab is not None:  # which makes changes of its own
-        lab = planned_facts(side.lab, side.point)
-        areas.remove("changes of the job")
-    planned = facts_before(text, None if side.lab else overrides, lab)
-    if found := list(kept.differences_before(planned, areas)):
+    lab = {} if side.lab is None else planned_facts(side.lab, side.point)
+    text = Path(side.point.job).read_bytes()
+    planned = facts_before(text, side.point.overrides, lab)
+    if found := list(kept.differences_before(planned, in_lab=bool(lab))):
         raise refusal(found)

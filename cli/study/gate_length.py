@@ -99,8 +99,7 @@ def _step_ns(job: Job) -> int:
 
 
 def with_length(side: Side, duration_ns: int) -> Side:
-    """With a measure phase so long, as if it had been given so: a baseline of its runs
-    has no other."""
+    """With a measure phase so long, as if it had been given so."""
     others = (one for one in side.point.overrides if not one.startswith(_FIELD))
     overrides = (*others, _FIELD + format_duration(duration_ns))
     return replace(

@@ -11,11 +11,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import yaml
 
+from ldapslam.base.errors import JobErrors
+from ldapslam.jobs.load import load_job_text
 from ldapslam.reports.model import Summary
 from ldapslam.reports.result import manifest_of
 from ldapslam.reports.sections.bulk_imports import made_by
@@ -44,8 +45,14 @@ _OF_AN_AGENT = ("host", "workers", "realtime", "timer_slack_ns", "stamps")
 _PLACE = re.compile(
     r"coordinator · .*|.* · (boot id|host name|update referral)"
     r"|.* · (olcDbDirectory|nsslapd-directory|nsslapd-db-\w*directory)"
-    r"|job file · (targets · .*|(.* · )?bind · (.* · )?password\b.*)"
+    r"|job file · (targets · .*|tls · ca file|(.* · )?bind · (.* · )?password\b.*)"
 )
+#: Who binds, of a job; in a lab it is a user of the lab.
+_WHO_BINDS = re.compile(r"job file · (.* · )?bind( · .*)?")
+#: The text of a job, and its overrides where the text alone does not tell the job.
+_JOB, _CHANGES, _LAB = "job file", "changes of the job", "lab"
+#: The lab's program tells it.
+_BACKEND = "lab · backend"
 #: The same, of changes of the job.
 _PLACE_OF_OVERRIDE = re.compile(
     r"targets\.[^=]*=|tls\.ca_file=|([^=]*\.)?bind\.([^=]*\.)?password[.=]"
@@ -82,16 +89,46 @@ def facts_of(summary: Summary, *, without_places: bool = False) -> dict[str, str
 
 def facts_before(
     text: str | bytes,
-    overrides: Sequence[str] | None,
+    overrides: Sequence[str],
     lab: Mapping[str, str],
 ) -> dict[str, str]:
-    """What is known of how a run will be made before it is, without places: the text of
-    its job file, its changes unless they are None, what its lab is made of."""
-    known = {"job file": yaml.safe_load(text), "lab": lab}
-    if kept := _kept(overrides or ()):
-        known["changes of the job"] = kept
-    found = dict(flattened(known))
-    return {name: of for name, of in found.items() if not _PLACE.fullmatch(name)}
+    """What is known of how a run will be made before it is, without places: its job,
+    what its lab is made of."""
+    known = {**_effective(text, overrides), **dict(flattened({_LAB: lab}))}
+    return {
+        name: of
+        for name, of in known.items()
+        if not _PLACE.fullmatch(name) and shows_before(name, in_lab=bool(lab))
+    }
+
+
+def shows_before(name: str, *, in_lab: bool) -> bool:
+    """Whether a fact is known before a run. A lab changes who binds."""
+    area = name.partition(" · ")[0]
+    if area == _LAB:
+        return name != _BACKEND
+    if in_lab:
+        return area == _JOB and not _WHO_BINDS.fullmatch(name)
+    return area in (_JOB, _CHANGES)
+
+
+def _effective(text: str | bytes, overrides: Sequence[str]) -> dict[str, str]:
+    """The job with overrides and defaults, and its variables; as it is written where
+    that is not the whole job, such as one that extends another file."""
+    written = yaml.safe_load(text)
+    try:
+        job = load_job_text(text, file=_JOB, base=None, overrides=overrides)
+    except JobErrors:
+        changes = {_CHANGES: kept} if (kept := _kept(overrides)) else {}
+        of_file = {_JOB: written} if isinstance(written, Mapping) else {}
+        return dict(flattened({**of_file, **changes}))
+    variables = dict(written.get("vars") or {})
+    for override in overrides:
+        path, _, value = override.partition("=")
+        if path.startswith("vars."):
+            variables[path.removeprefix("vars.")] = yaml.safe_load(value)
+    content = json.loads(job.canonical_text())
+    return dict(flattened({_JOB: {"vars": variables, **content}}))
 
 
 def instead_of(name: str, hidden: Mapping[str, str]) -> str | None:
@@ -123,10 +160,9 @@ def _facts(summary: Summary, without_places: bool) -> Iterator[tuple[str, str]]:
     if not without_places:
         yield from _all_facts(summary)
         return
-    kept = _kept(summary.run.manifest.get("overrides", ()))
-    manifest = {**summary.run.manifest, "overrides": kept}
-    run = replace(summary.run, manifest=manifest)
-    for name, text in _all_facts(replace(summary, run=run)):
+    overrides = summary.run.manifest.get("overrides", ())
+    found = _effective(summary.run.job_text, overrides) | dict(_beside_the_job(summary))
+    for name, text in found.items():
         if not _PLACE.fullmatch(name):
             yield name, text
 
@@ -155,13 +191,18 @@ def _without_password(override: str) -> str:
 
 
 def _all_facts(summary: Summary) -> Iterator[tuple[str, str]]:
-    manifest = manifest_of(summary)
     job = yaml.safe_load(summary.run.job_text)
     if isinstance(job, Mapping):
-        yield from flattened({"job file": job})
+        yield from flattened({_JOB: job})
+    changes = summary.run.manifest.get("overrides")
+    yield from flattened({_CHANGES: changes} if changes else {})
+    yield from _beside_the_job(summary)
+
+
+def _beside_the_job(summary: Summary) -> Iterator[tuple[str, str]]:
+    manifest = manifest_of(summary)
     rest = {key: value for key, value in manifest.items() if key not in _OF_THE_RUN}
-    changes = rest.pop("overrides", None)
-    yield from flattened({"changes of the job": changes} if changes else {})
+    rest.pop("overrides", None)
     yield from flattened(rest)
     yield from flattened({"imports": made_by(summary)})
     for place, uri in enumerate(_uris(summary), 1):

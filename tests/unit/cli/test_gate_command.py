@@ -180,15 +180,21 @@ def test_what_shows_that_a_baseline_is_another_is_looked_at_before_a_run(
     given = ["gate", str(job), "--baseline", path, "--new", "ldap://two"]
     same = [*given, "--set", "run.interval=200ms"]
     assert main.run(same) == ExitCode.FLEET
+    job.write_text(JOB.replace("interval: 100ms", "interval: 200ms"))
+    assert main.run(given) == ExitCode.FLEET
+    job.write_text(JOB)
+    capsys.readouterr()
     assert main.run(given) == ExitCode.USAGE
-    assert "changes of the job was run.interval=200ms, is not there" in (
-        capsys.readouterr().err
-    )
+    said = capsys.readouterr().err
+    assert "another way: job file · run · interval: 200ms then, 100ms now" in said
+    assert "hint: give --set run.interval=200ms, as then; or save a new" in said
+    assert main.run([*same, "--var", "users=7"]) == ExitCode.USAGE
+    assert "hint: give --var users=10, as then; or save a" in capsys.readouterr().err
     assert main.run([*given, "--lab", "slapd", "--entries", "20"]) == ExitCode.USAGE
-    assert "lab · entries was not there, is 20" in capsys.readouterr().err
+    assert "lab · entries: not there then, 20 now" in capsys.readouterr().err
     job.write_text(JOB.replace("clients: 2", "clients: 3"))
     assert main.run(same) == ExitCode.USAGE
-    assert "clients was 2, is 3" in capsys.readouterr().err
+    assert "clients: 2 then, 3 now" in capsys.readouterr().err
     assert main.run([*same, "--although-different"]) == ExitCode.FLEET
     assert not (tmp_path / "ldapslam-runs").exists()
 

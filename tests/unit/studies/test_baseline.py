@@ -22,6 +22,7 @@ from ldapslam.studies.baseline import (
     left_out,
     load_baseline,
     promoted,
+    refusal,
     save_baseline,
 )
 from ldapslam.studies.gate import (
@@ -36,6 +37,18 @@ from ldapslam.studies.gate import (
 from ldapslam.studies.gate_report import GateAnswer, gate_document, gate_json
 from support.store import Scenario, fill
 
+JOB = """\
+job: lookups
+vars: {users: 10}
+targets: {server: "ldap://one"}
+run: {warm_up: 3s, duration: 5s}
+streams:
+  - name: readers
+    target: server
+    load: {closed: {clients: 2}}
+    operations: [{search: {base: "dc=example,dc=com",
+                           filter: "(uid=user.[0-${users}])"}}]
+"""
 SAVED: dict[str, Any] = {
     "saved_utc": "2026-11-25T20:00:00+00:00",
     "saved_by": "carol@ci",
@@ -49,10 +62,15 @@ def summary(tmp_path: Path) -> Summary:
 
 
 def run(
-    summary: Summary, number: int, verdict: str = "PASS", **manifest: Any
+    summary: Summary,
+    number: int,
+    verdict: str = "PASS",
+    job: str = JOB,
+    **manifest: Any,
 ) -> Summary:
     run = replace(
         summary.run,
+        job_text=job,
         run_id=f"run-{number}",
         manifest={**summary.run.manifest, **manifest},
     )
@@ -101,7 +119,7 @@ def test_runs_that_do_not_pass_are_no_part_of_it(summary: Summary) -> None:
 
 def test_runs_that_were_made_in_other_ways_are_no_baseline(summary: Summary) -> None:
     other = run(summary, 4, overrides=["run.duration=2s"])
-    with pytest.raises(ConfigError, match=r"changes of the job is .*run-4"):
+    with pytest.raises(ConfigError, match=r"run · duration is .*'2s' in run-4"):
         made([*runs(summary, 4), other])
 
 
@@ -144,8 +162,36 @@ def test_where_a_server_is_is_no_difference(summary: Summary) -> None:
     moved = run(summary, 9, overrides=["targets.server=ldap://127.0.0.1:2"])
     assert [*saved.differences(moved)] == []
     longer = run(summary, 9, overrides=["run.duration=9s"])
-    assert [*saved.differences(longer)] == [
-        ("changes of the job", "not there", "run.duration=9s")
+    assert [*saved.differences(longer)] == [("job file · run · duration", "5s", "9s")]
+
+
+def test_what_is_compared_is_the_job_not_how_it_was_changed(summary: Summary) -> None:
+    changes = ["run.warm_up=1000ms", 'vars.users="7"']
+    saved = made(runs(summary, overrides=changes))
+    edited = JOB.replace("warm_up: 3s", "warm_up: 1s").replace("users: 10", "users: 7")
+    inline = edited.replace("vars: {users: 7}\n", "").replace("${users}", "7")
+    for job in (edited, inline):
+        assert [*saved.differences(run(summary, 9, job=job))] == []
+    found = [*saved.differences(run(summary, 9))]
+    assert [one for one in found if "filter" not in one[0]] == [
+        ("job file · vars · users", "7", "10"),
+        ("job file · run · warm up", "1s", "3s"),
+    ]
+    hint = refusal(found).hint or ""
+    assert hint.startswith("give --var users=7 --set run.warm_up=1s, as then; or save")
+
+
+def test_of_a_job_that_extends_another_file_the_changes_are_compared(
+    summary: Summary,
+) -> None:
+    job = "extends: base.yaml\nrun: {duration: 5s}\n"
+    changes = [BIND % ("admin", "/a"), "targets.server=ldap://two"]
+    saved = made(runs(summary, job=job, overrides=changes))
+    moved = run(summary, 9, job=job, overrides=[BIND % ("admin", "/b")])
+    assert [*saved.differences(moved)] == []
+    other = run(summary, 9, job=job, overrides=["run.duration=9s"])
+    assert [*saved.differences(other)] == [
+        ("changes of the job", 'bind={"dn": "cn=admin"}', "run.duration=9s")
     ]
 
 
@@ -160,7 +206,7 @@ def test_who_binds_is_a_difference_and_where_the_password_is_is_none(
     assert [*saved.differences(moved)] == []
     other = run(summary, 9, overrides=[BIND % ("user", "/a")])
     assert [*saved.differences(other)] == [
-        ("changes of the job", 'bind={"dn": "cn=admin"}', 'bind={"dn": "cn=user"}')
+        ("job file · bind · dn", "cn=admin", "cn=user")
     ]
 
 
