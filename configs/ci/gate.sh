@@ -10,6 +10,8 @@
 #   TIME       the most that it may take (5m)
 #   TOLERANCE  such as 5%, or one a line: p99=10%
 #   METRIC     what is judged, one a line: p50 (throughput, p50, p99 and errors)
+#   SET, VAR   fields and variables of the job, one a line: run.warm_up=1s, users=500
+#   ALTHOUGH_DIFFERENT  yes: take a baseline that was made in another way
 #   OUT        folder of the results (gate)
 #   LDAPSLAM   the program (ldapslam)
 set -eu
@@ -45,6 +47,14 @@ mkdir -p -m 700 "$out" && touch "$mark" || exit 2
 set -- gate "$JOB" --out "$out" --time "${TIME:-5m}"
 [ -z "${LAB:-}" ] || set -- "$@" --lab "$LAB"
 [ -z "${BASELINE:-}" ] || set -- "$@" --baseline "$BASELINE"
+case ${ALTHOUGH_DIFFERENT:-} in
+    yes | true) set -- "$@" --although-different ;;
+    '' | no | false) ;;
+    *)
+        echo "gate.sh: ALTHOUGH_DIFFERENT: expected yes or no, got '$ALTHOUGH_DIFFERENT'" >&2
+        exit 2
+        ;;
+esac
 # one argument a line: paths may have spaces
 while IFS= read -r line; do
     [ -z "$line" ] || set -- "$@" "${line%% *}" "${line#* }"
@@ -53,6 +63,8 @@ $(printf '%s\n' "${OLD:-}" | sed -n 's/^[[:space:]]*\(..*\)$/--old \1/p')
 $(printf '%s\n' "${NEW:-}" | sed -n 's/^[[:space:]]*\(..*\)$/--new \1/p')
 $(printf '%s\n' "${METRIC:-}" | sed -n 's/^[[:space:]]*\(..*\)$/--metric \1/p')
 $(printf '%s\n' "${TOLERANCE:-}" | sed -n 's/^[[:space:]]*\(..*\)$/--tolerance \1/p')
+$(printf '%s\n' "${SET:-}" | sed -n 's/^[[:space:]]*\(..*\)$/--set \1/p')
+$(printf '%s\n' "${VAR:-}" | sed -n 's/^[[:space:]]*\(..*\)$/--var \1/p')
 EOF
 
 code=0

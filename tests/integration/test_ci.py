@@ -148,6 +148,9 @@ def test_the_script_hands_each_line_on_as_one_argument(
         "JOB": "my job.yaml",
         "OLD": "/opt/old server\n  users=2000",
         "NEW": "/opt/new\n\n",
+        "SET": "run.warm_up=1s\nbind={dn: cn=a b}",
+        "VAR": "users=500",
+        "ALTHOUGH_DIFFERENT": "yes",
         "LAB": "slapd",
         "LDAPSLAM": str(stub),
         "NOTES": str(tmp_path / "notes"),
@@ -158,8 +161,14 @@ def test_the_script_hands_each_line_on_as_one_argument(
     lines = (tmp_path / "notes").read_text().splitlines()
     assert lines == [
         *("gate", "my job.yaml", "--out", "gate", "--time", "5m", "--lab", "slapd"),
+        "--although-different",
         *("--old", "/opt/old server", "--old", "users=2000", "--new", "/opt/new"),
+        *("--set", "run.warm_up=1s", "--set", "bind={dn: cn=a b}"),
+        *("--var", "users=500"),
     ]
+    wrong = {**variables, "ALTHOUGH_DIFFERENT": "maybe"}
+    ended = shell(str(CI / "gate.sh"), tmp_path, wrong)
+    assert (ended.returncode, "expected yes or no" in ended.stderr) == (2, True)
 
 
 def test_the_script_says_that_it_needs_a_job(tmp_path: Path) -> None:
@@ -179,6 +188,7 @@ def test_the_composite_action(
     inputs = {name: one.get("default", "") for name, one in action["inputs"].items()}
     assert inputs["cannot-tell"] == "fail"
     inputs |= {"job": "search.yaml", "old": "a", "new": "b", "cannot-tell": cannot_tell}
+    inputs |= {"set": "run.warm_up=1s", "var": "users=5", "although-different": "true"}
     install, gate, keep = action["runs"]["steps"]
     # the package that it installs is this one
     named = re.findall(r"\$GITHUB_ACTION_PATH/\S+(?=\")", install["run"])
@@ -206,6 +216,9 @@ def test_the_composite_action(
     if ends == 2:
         assert "::error::cannot-tell: expected fail or warn" in ended.stdout
         return
+    said = (tmp_path / "notes").read_text().splitlines()
+    assert "--although-different" in said
+    assert said[-4:] == ["--set", "run.warm_up=1s", "--var", "users=5"]
     assert output.read_text() == "answer=cannot tell\n"
     assert (tmp_path / "summary.md").read_text() == "# the summary\n"
     assert keep["if"] == "always() && steps.gate.outcome != 'skipped'"
@@ -234,13 +247,21 @@ def test_the_gitlab_job(tmp_path: Path, stub: Path) -> None:
     (tmp_path / ".ldapslam" / "bin").mkdir(parents=True)
     (tmp_path / ".ldapslam" / "bin" / "ldapslam").symlink_to(stub)
     (tmp_path / "ldapslam").symlink_to(ROOT)
+    # a user's own before_script would take the place of a template's
+    assert "before_script" not in job
+    *install, gate = job["script"]
+    assert [one.split()[-1] for one in install] == [
+        "python3",
+        ".ldapslam",
+        '"./$LDAPSLAM_SOURCE"',
+    ]
     variables = {
         **job["variables"],
         "JOB": "search.yaml",
         "NOTES": str(tmp_path / "notes"),
         "CODE": "3",
     }
-    ended = shell("\n".join(job["script"]), tmp_path, variables)
+    ended = shell(gate, tmp_path, variables)
     assert ended.returncode == job["allow_failure"]["exit_codes"] == 3
     assert (tmp_path / job["variables"]["OUT"] / "gate.md").exists()
     assert job["artifacts"]["reports"]["junit"] == "$OUT/junit.xml"
