@@ -213,15 +213,17 @@ def baseline_of(
     saved_utc: str,
     saved_by: str,
     other_cpu_shares: Mapping[str, float | None] = _NONE,
+    counted: Collection[str] = (),
 ) -> Baseline:
     """Of those runs that PASS; ConfigError when they are fewer than FEWEST, or were not
-    made alike. `other_cpu_shares`: by the ids of runs."""
-    valid = [one for one in summaries if one.verdict == "PASS"]
+    made alike. `other_cpu_shares`: by the ids of runs. `counted`: the ids of runs that
+    are taken although INVALID, since a gate has found that their figures count."""
+    valid = [one for one in summaries if _is_good(one, counted)]
     if len(valid) < FEWEST:
         counts = Counter(
             f"{one.verdict}: {'; '.join(one.reasons)}"
             for one in summaries
-            if one.verdict != "PASS"
+            if not _is_good(one, counted)
         )
         others = "".join(f"; {count} {why}" for why, count in counts.items())
         raise ConfigError(
@@ -262,12 +264,18 @@ def baseline_of(
     )
 
 
-def left_out(summaries: Sequence[Summary]) -> list[str]:
+def _is_good(one: Summary, counted: Collection[str]) -> bool:
+    return one.verdict == "PASS" or (
+        one.verdict == "INVALID" and one.run.run_id in counted
+    )
+
+
+def left_out(summaries: Sequence[Summary], counted: Collection[str] = ()) -> list[str]:
     """The runs that a baseline is not made of, each with why."""
     return [
         f"{one.run.run_id} is {one.verdict}: {'; '.join(one.reasons)}"
         for one in summaries
-        if one.verdict != "PASS"
+        if not _is_good(one, counted)
     ]
 
 

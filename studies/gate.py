@@ -299,6 +299,9 @@ class Made:
     ended_utc: str = ""
     #: It was too short, and showed how long the others have to be.
     is_pilot: bool = False
+    #: Thresholds that it is not certain of, where it is INVALID for these alone: its
+    #: figures count.
+    uncertain: Sequence[str] = ()
     readings: Readings = field(default_factory=dict)
     #: Of the CPU time of the gate's host, what others than the gate and its labs used;
     #: None where that is not known.

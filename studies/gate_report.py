@@ -56,6 +56,9 @@ from ldapslam.studies.gate_facts import About, gate_facts
 from ldapslam.studies.report import figure_text, latest, verdict_cell, write_reports
 
 SCHEMA = "ldapslam-gate/1"
+#: Of a run that is INVALID for thresholds alone that it is too short for.
+_COUNTS = "counts"
+_NOT_NEEDED = "which a longer run is, and a gate does not need"
 _TOO_FEW = "too few pairs of runs"
 #: Of shares of errors: smaller ones have more digits.
 _FINE = 0.1
@@ -505,6 +508,7 @@ def markdown(answer: GateAnswer) -> str:
         "\n".join(f"- {name}: {_escaped(text)}" for name, text in content.facts),
         "<details><summary>Runs</summary>",
         "\n".join(_markdown_rows(_runs(answer))),
+        "\n".join(f"- {_escaped(one)}" for one in _why(answer.runs)),
         "</details>",
     ]
     return "\n\n".join(filter(None, sections)) + "\n"
@@ -754,7 +758,10 @@ def _runs(answer: GateAnswer) -> Table:
         of_run("Side", lambda one: one.side),
         *([] if is_one else [operation]),
         *(_figure_of_run(one) for one in metrics),
-        of_run("Verdict", lambda one: verdict_cell(one.verdict)),
+        of_run(
+            "Verdict",
+            lambda one: Cell(_COUNTS) if one.uncertain else verdict_cell(one.verdict),
+        ),
         of_run("Run", lambda one: one.run_id or NOTHING),
         notes=(f"No.: {meaning}", *_why(answer.runs)),
         limit=500,
@@ -764,10 +771,14 @@ def _runs(answer: GateAnswer) -> Table:
 def _why(runs: Sequence[Made]) -> Iterator[str]:
     """What verdicts rest on: once, of runs that all say the same."""
     counts = Counter(
-        (one.side, one.verdict, "; ".join(one.reasons)) for one in runs if one.reasons
+        (_COUNTS, "", f"not certain of {', '.join(one.uncertain)}, {_NOT_NEEDED}")
+        if one.uncertain
+        else (one.verdict, f" of the {one.side} side", "; ".join(one.reasons))
+        for one in runs
+        if one.reasons
     )
-    for (side, verdict, reasons), count in counts.items():
-        yield f"{verdict}, {number_of(count, 'run')} of the {side} side: {reasons}."
+    for (verdict, side, reasons), count in counts.items():
+        yield f"{verdict}, {number_of(count, 'run')}{side}: {reasons}."
 
 
 def _chart(answer: GateAnswer, place: ChartPlace) -> str:

@@ -54,7 +54,8 @@ def save_command(
     and left out.
 
     RUN is what `report` takes, or the folder of a gate: then the runs of its new side,
-    whatever its answer, which is printed.
+    whatever its answer, which is printed; also those that are too short for a threshold
+    alone.
     Runs of different days and starts tell most of what varies.
     """
     from ldapslam.studies.baseline import (
@@ -75,14 +76,19 @@ def save_command(
     ids = [one.run.run_id for one in summaries]
     if twice := next((one for one in ids if ids.count(one) > 1), None):
         raise ConfigError(f"the run {twice!r} is named twice", hint="name it once")
+    gates = {run: gate for run in runs if (gate := _gate_of(run)) is not None}
+    counted = {
+        one["run_id"] for of in gates.values() for one in of["runs"] if one["counts"]
+    }
     made = baseline_of(
         summaries,
         saved_utc=utc_text(datetime.now(UTC)),
         saved_by=operator_name(),
         other_cpu_shares={summary.run.run_id: share for summary, share in found},
+        counted=counted,
     )
     save_baseline(file, made if before is None else promoted(before, made))
-    others = left_out(summaries)
+    others = left_out(summaries, counted)
     put_result(
         {
             "file": str(file),
@@ -91,12 +97,7 @@ def save_command(
         },
         [
             f"{file}: {len(made.runs)} runs of {made.job}",
-            *(
-                line
-                for run in runs
-                if (gate := _gate_of(run)) is not None
-                for line in _taken(run, gate)
-            ),
+            *(line for run, gate in gates.items() for line in _taken(run, gate)),
             *(f"left out: {one}" for one in others),
         ],
         as_json=as_json,

@@ -273,7 +273,9 @@ class OperationRange:
         some, every = SHARES[threshold.metric]
         size = sum(counts[name] for name in every)
         if not size:
-            return Judged(Outcome.UNCERTAIN, None, "no data", "", "nothing was sent")
+            sent = sum(counts[name] for name in SHARES["errors"][1])
+            why = f"none of {sent:,} requests succeeded" if sent else "nothing was sent"
+            return Judged(Outcome.UNCERTAIN, None, "no data", "", why)
         amount = sum(counts[name] for name in some)
         value = amount / size
         missing = self._evidence.missing_share

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -595,6 +596,27 @@ def test_what_a_probe_observes_dilutes_no_share_and_its_marks_may_be_late() -> N
     assert broken(summary) == {}
     assert summary.reasons[0].startswith("threshold failed: writers.*.errors < 1%, was")
     assert "overloaded: 5." in summary.reasons[0]
+
+
+def test_requests_none_of_which_succeeded_were_sent_all_the_same() -> None:
+    """The share of empty answers is of those that succeeded."""
+
+    def failing(one: OperationInterval) -> OperationInterval:
+        return changed(one, succeeded=0, failed=one.completed, entries=0, empty=0)
+
+    scenario = Scenario(thresholds=("readers.search.empty < 1%",))
+    [of_failed] = [
+        one.reason
+        for one in summary_of(scenario, on_operations("readers", failing)).thresholds
+        if "empty" in one.expression
+    ]
+    assert re.search(r"\(none of [\d,]+ requests succeeded\)$", of_failed)
+    [of_none] = [
+        one.reason
+        for one in summary_of(scenario, on_operations("readers", nothing)).thresholds
+        if "empty" in one.expression
+    ]
+    assert of_none.endswith("(nothing was sent)")
 
 
 FAST = "readers.search.throughput > 1000000/s"

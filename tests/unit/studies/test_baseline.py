@@ -117,6 +117,20 @@ def test_runs_that_do_not_pass_are_no_part_of_it(summary: Summary) -> None:
         assert len(made(others).runs) == 5
 
 
+def test_of_a_gate_runs_that_count_are_taken_although_they_are_invalid(
+    summary: Summary,
+) -> None:
+    short = [run(summary, number, "INVALID") for number in range(6)]
+    counted = [one.run.run_id for one in short[:5]]
+    saved = baseline_of(short, **SAVED, counted=counted)
+    assert [one.run_id for one in saved.runs] == counted
+    assert left_out(short, counted) == ["run-5 is INVALID: "]
+    # a run that FAILs counts in a gate, and is not good
+    failed = [*short[:4], run(summary, 4, "FAIL")]
+    with pytest.raises(ConfigError, match="got 4; 1 FAIL"):
+        baseline_of(failed, **SAVED, counted=counted)
+
+
 def test_runs_that_were_made_in_other_ways_are_no_baseline(summary: Summary) -> None:
     other = run(summary, 4, overrides=["run.duration=2s"])
     with pytest.raises(ConfigError, match=r"run · duration is .*'2s' in run-4"):

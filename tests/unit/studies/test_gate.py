@@ -544,6 +544,30 @@ def test_the_report_says_what_was_asked_and_has_each_runs_figures() -> None:
     assert "closed loop" in facts["Load, new"]
 
 
+def test_runs_too_short_for_a_threshold_are_told_once_as_what_they_are() -> None:
+    gate = gate_of()
+    runs = [
+        replace(
+            one,
+            verdict="INVALID",
+            reasons=(f"not certain: p99 < 100ms, was {number}ms",),
+            uncertain=("p99 < 100ms",),
+        )
+        for number in range(1, 5)
+        for one in made_pair(gate, number)
+    ]
+    answer = replace(told(gate), runs=runs)
+    found = markdown(answer)
+    assert "INVALID" not in found
+    assert found.count("| counts |") == 8
+    said = "counts, 8 runs: not certain of p99 < 100ms, which a longer run is"
+    assert found.replace("&lt;", "<").count(said) == found.count("p99 &lt; 100ms") == 1
+    assert gate_json(answer)["runs"][0]["verdict"] == "INVALID"
+    # another reason is told with its values
+    others = [replace(one, uncertain=()) for one in runs]
+    assert "| INVALID |" in markdown(replace(answer, runs=others))
+
+
 def test_a_rehearsal_says_which_figures_would_show_a_change() -> None:
     """Throughput is steady, p50 and p99 are not: they would not show 10 % alone."""
     rng = np.random.default_rng(1)
