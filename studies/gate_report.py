@@ -109,7 +109,7 @@ class GateAnswer:
     differences: Sequence[tuple[str, str, str]] = ()
     #: What of the servers could not be read, now or for the baseline, and why.
     unknown: Mapping[str, str] = field(default_factory=dict)
-    #: How to get an answer, where there is none.
+    #: How to get an answer, where there is none; the hint of an error that ended it.
     advice: str = ""
     #: Sentences on how the runs were made.
     notes: Sequence[str] = ()
@@ -203,7 +203,12 @@ class GateAnswer:
     @property
     def explanation(self) -> tuple[str, ...]:
         """The reasons, and how to get an answer."""
-        return (*self.reasons, *([f"to tell: {self.advice}"] if self.advice else []))
+        return (*self.reasons, *([self.remedy] if self.advice else []))
+
+    @property
+    def remedy(self) -> str:
+        """How to get an answer, as a line."""
+        return f"{'hint' if self.answer.problem else 'to tell'}: {self.advice}"
 
     @property
     def cautions(self) -> tuple[str, ...]:
@@ -434,14 +439,15 @@ def _cases(answer: GateAnswer) -> list[_Case]:
     none_failed = "no run FAILs" if is_judged else _TOO_FEW
     failed = "; ".join(answer.failed()) or none_failed
     cases = [
-        *(
-            _Case(one.operation, one.metric.name, one.answer, sentence_of(one))
-            for one in of.figures
-        ),
-        _Case(GATE, "runs", of.of_failed, failed),
+        _Case(one.operation, one.metric.name, one.answer, sentence_of(one))
+        for one in of.figures
     ]
+    # of runs that an error has ended before they say anything, the error says it
+    if is_judged or not of.problem:
+        cases.append(_Case(GATE, "runs", of.of_failed, failed))
     if of.problem:
-        return [_Case(GATE, GATE, CANNOT_TELL, of.problem), *cases]
+        why = "; ".join((of.problem, *([answer.remedy] if answer.advice else [])))
+        return [_Case(GATE, GATE, CANNOT_TELL, why), *cases]
     if not of.figures or joint_answer([one.answer for one in cases]) != of.answer:
         return [_Case(GATE, GATE, of.answer, "; ".join(answer.reasons)), *cases]
     return cases

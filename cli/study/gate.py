@@ -247,13 +247,16 @@ def gate_command(
         notes.append(AGAINST_ITSELF)
     if is_aa and not rehearsed:
         notes.append(making.rehearsal_needs)
+    advice = making.advice if found.answer == CANNOT_TELL else ""
+    if problem is not None:
+        advice = problem.hint or ""
     answer = GateAnswer(
         job=job.name,
         sides={side: " ".join(changes) for side, changes in given.items()},
         answer=found,
         runs=tuple(runs.made),
         ended=ended,
-        advice=making.advice if found.answer == CANNOT_TELL else "",
+        advice=advice,
         notes=(*notes, *making.cautions),
         seed=seed,
         each_s=each_s,

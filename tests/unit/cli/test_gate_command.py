@@ -106,7 +106,7 @@ class _DyingRuns:
 
     def run(self, side: str) -> SimpleNamespace:
         if len(self.made) >= 10 and side == "old":
-            raise TargetError("server 'ldap://old' does not answer")
+            raise TargetError("server 'ldap://old' is down", hint="start it")
         self.made.append(Made(side, f"run-{len(self.made)}", "PASS", (), True))
         return SimpleNamespace(verdict="PASS", reasons=(), rules=())
 
@@ -121,8 +121,12 @@ def test_a_server_that_dies_never_leaves_a_pass_behind(
     assert main.run(["gate", str(job), *arguments]) == ExitCode.TARGET
     found = json.loads(Path("out/gate.json").read_text())
     assert (found["answer"], found["verdict"]) == ("cannot tell", "INVALID")
-    assert found["reasons"][0] == "server 'ldap://old' does not answer"
-    assert 'errors="1"' in Path("out/junit.xml").read_text()
+    assert found["reasons"][0] == "server 'ldap://old' is down"
+    assert found["advice"] == "start it"
+    said = Path("out/junit.xml").read_text()
+    assert "server 'ldap://old' is down; hint: start it" in said
+    assert 'errors="1"' in said
+    assert "hint: start it" in Path("out/gate.md").read_text()
     assert "cannot tell" in Path("out/badge.svg").read_text()
 
 

@@ -323,6 +323,16 @@ def test_a_gate_that_an_error_ended_never_passes() -> None:
     _is_an_error_of_its_own(answer, "server 'ldap://new' does not answer")
 
 
+def test_a_server_that_was_never_there_is_one_error() -> None:
+    gate = Gate(("p50",), Tolerances())
+    gate.end("server 'ldap://new' does not answer")
+    answer = replace(told(gate), advice="start it")
+    _is_an_error_of_its_own(
+        answer, "server 'ldap://new' does not answer; hint: start it"
+    )
+    assert answer.explanation[-1] == "hint: start it"
+
+
 def test_an_error_takes_no_regression_back() -> None:
     gate = gate_of(slower)
     gate.end("server 'ldap://new' does not answer")
