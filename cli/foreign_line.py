@@ -82,7 +82,10 @@ def refuse_habits(context: click.Context, words: Sequence[str]) -> None:
                 raise click.UsageError(_no_command(context, words[0]), context)
             refuse_habits(click.Context(inner, context, words[0]), words[1:])
         return
-    for piece in pieces(context.command, words):
+    line = list(pieces(context.command, words))
+    if context.command.name == "gate":
+        _refuse_habits_of_gates(context, line)
+    for piece in line:
         if piece.parameter is None and (
             piece.name == "-h" or is_long_by_one_dash(context.command, piece.name)
         ):
@@ -90,6 +93,16 @@ def refuse_habits(context: click.Context, words: Sequence[str]) -> None:
         place = place_option(context.command)
         if place and not piece.name and re.fullmatch(r"\S+:\d+", str(piece.value)):
             raise click.UsageError(f"write {place} {piece.value}", context)
+
+
+def _refuse_habits_of_gates(context: click.Context, line: Iterable[Piece]) -> None:
+    if any(one.name == "--junit" for one in line):
+        what = "junit.xml is in the folder of the results: write --out DIR"
+        raise click.UsageError(what, context)
+    words = (str(one.value) for one in line if not one.name)
+    if uris := [one for one in words if "://" in one]:
+        what = f"a server is a side: write --old {uris[0]} --new {uris[-1]}"
+        raise click.UsageError(what, context)
 
 
 def _no_command(context: click.Context, word: str) -> str:

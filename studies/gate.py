@@ -614,18 +614,29 @@ class Gate:
         return _change(metric, least)
 
     def rehearse(
-        self, changes: Sequence[float], *, gates: int = 1000, seed: int = 0
+        self,
+        changes: Sequence[float],
+        *,
+        held: Collection[str] = (),
+        gates: int = 1000,
+        seed: int = 0,
     ) -> tuple[Rehearsed, ...]:
         """What gates like this one would find, if the new side were worse by each of
         these shares in all times and rates; where both sides are the same. Pairs are
-        drawn with replacement, with their sides swapped at random."""
+        drawn with replacement, with their sides swapped at random. `held`: operations
+        at the rate of a schedule, which is what does not fall."""
         plan, rng = self.plan, np.random.default_rng(seed)
         losses, bounds = self._losses(), self._bounds()
         if plan is None or len(losses) < FIRST_LOOK or np.isnan(losses).any():
             return ()
         found = []
         for share in changes:
-            added = np.array([_shifted(metric, share) for _, metric in self._keys])
+            added = np.array(
+                [
+                    0.0 if title in held and metric.is_rate else _shifted(metric, share)
+                    for title, metric in self._keys
+                ]
+            )
             ends = []
             for _ in range(gates):
                 drawn = rng.integers(len(losses), size=plan.sizes[-1])

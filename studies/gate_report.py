@@ -644,7 +644,8 @@ def _rehearsal(answer: GateAnswer) -> Section:
             "Pairs and time are medians. Regressions of the first line are false "
             "alarms. found by: the figures that showed it in half of the gates or "
             "more; of another one alone such a change is not found. The throughput of "
-            "an open loop is its schedule's, until the server does not keep up.",
+            "an open loop is its schedule's, until the server does not keep up: no "
+            "change is added to it.",
         ),
     )
     return Section("rehearsal", "Rehearsal", (found,))

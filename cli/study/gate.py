@@ -242,7 +242,7 @@ def gate_command(
             problem, ended = error, "an error ended it"
         each_s = making.each_s
     found = gate.answer()
-    rehearsed = gate.rehearse(REHEARSED) if is_aa else ()
+    rehearsed = gate.rehearse(REHEARSED, held=_held(job)) if is_aa else ()
     if is_aa:
         notes.append(AGAINST_ITSELF)
     if is_aa and not rehearsed:
@@ -326,6 +326,16 @@ def _sides(
         name: side_of(name, changes, JobFile(job_file), overrides, servers)
         for name, changes in given.items()
     }
+
+
+def _held(job: Job) -> frozenset[str]:
+    """Operations of open loops, whose rate is their schedule's."""
+    return frozenset(
+        f"{stream.name}.{name}"
+        for stream in job.streams
+        if stream.load.open is not None
+        for name, _ in stream.request_names
+    )
 
 
 def _check_metrics(job: Job, metrics: Sequence[str]) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,6 +98,12 @@ def _target(name: str, uri: str, job: Job) -> str:
 
 def _program(name: str, path: Path, lab: StudyLab | None) -> Path:
     if path.is_file():
+        if not os.access(path, os.X_OK):
+            raise ConfigError(
+                f"--{name}: {str(path)!r} is no program",
+                hint="of a configuration, load a server that has it: "
+                "docs/how-to/gate-configurations.md",
+            )
         return path.absolute()
     kinds = [lab.server] if lab else list(_PROGRAMS)
     places = [

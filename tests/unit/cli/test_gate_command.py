@@ -60,6 +60,7 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("--old ldap://h --new ldap://h", "are the same"),
         ("--old ldap://h --new /no/such/slapd", "there is no file or folder"),
         ("--new lab.settings.threads=2", "there is no lab"),
+        ("--lab slapd --new gate.yaml", "docs/how-to/gate-configurations.md"),
         ("--lab slapd --new .", "no slapd below '.'"),
         ("--aa --new ldap://h", "--aa has one side alone"),
         ("--new ldap://h --tolerance 5", "--tolerance: expected a percentage"),
@@ -85,6 +86,20 @@ def test_a_mistake_is_told_with_the_remedy(
     assert says in said
     assert "hint: " in said
     assert not (job.parent / "ldapslam-runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["ldap://one", "ldap://two"], "write --old ldap://one --new ldap://two"),
+        (["--new", "ldap://two", "--junit", "out.xml"], "write --out DIR"),
+    ],
+)
+def test_a_habit_of_other_gates_is_answered(
+    job: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
+) -> None:
+    assert main.run(["gate", str(job), *arguments]) == ExitCode.USAGE
+    assert says in capsys.readouterr().err
 
 
 class _DyingRuns:
@@ -401,7 +416,7 @@ def test_a_folder_is_one_that_a_server_is_installed_in(
 ) -> None:
     program = job.parent / "installed" / place
     program.parent.mkdir(parents=True)
-    program.touch()
+    program.touch(0o755)
     lab = StudyLab.model_validate({"server": kind})
     # as many people as the job's users
     expected = {"binary": str(program), "entries": 10}

@@ -596,6 +596,9 @@ def test_a_rehearsal_says_which_figures_would_show_a_change() -> None:
     by_name = {metric.name: share for (_, metric), share in of_ten.found_by.items()}
     assert by_name["throughput"] > 0.9
     assert by_name["p99"] < 0.1
+    # of an open loop it does not fall
+    [of_open] = gate.rehearse([0.1], held={SEARCH}, gates=100)
+    assert max(of_open.found_by.values()) < 0.1
     answer = replace(told(gate), rehearsed=(of_ten,))
     assert "throughput of readers.search" in render_text(gate_document(answer))
 
