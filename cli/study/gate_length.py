@@ -24,7 +24,7 @@ _STEP_NS = DURATION_UNITS["ms"] * 500
 #: What a run takes beside its load.
 _BESIDE_NS = DURATION_UNITS["ms"] * 500
 #: Pairs that runs are made shorter for, and the shortest measure phase then.
-_PAIRS, _SHORTEST_NS = 10, 3 * NS_PER_S
+PAIRS, _SHORTEST_NS = 10, 3 * NS_PER_S
 #: Of a time that is proposed, beyond what is known.
 _ROOM = 1.1
 
@@ -39,24 +39,38 @@ def fitted(sides: Mapping[str, Side], limit_ns: int) -> tuple[Mapping[str, Side]
     if count * FIRST_LOOK * (load_ns + _BESIDE_NS) <= limit_ns:
         return sides, ""
     limit = format_duration(limit_ns)
-    needed = time_text(count * _PAIRS * (load_ns + _BESIDE_NS) / NS_PER_S)
-    each_ns = limit_ns // (count * _PAIRS) - _BESIDE_NS - (load_ns - was_ns)
+    needed = time_text(count * PAIRS * (load_ns + _BESIDE_NS) / NS_PER_S)
+    beside_ns = _BESIDE_NS + load_ns - was_ns
+    each_ns = limit_ns // (count * PAIRS) - beside_ns
     shorter_ns = each_ns // _step_ns(job) * _step_ns(job)
-    is_free = count > 1 and not any(map(_says_length, sides.values()))
+    is_free = (
+        count > 1
+        and not any(map(_says_length, sides.values()))
+        and has_free_length(sides.values())
+    )
     shortest_ns = max(_SHORTEST_NS, _longest_hold_ns(sides.values()))
-    if is_free and shorter_ns >= shortest_ns and has_free_length(sides.values()):
+    if is_free and shorter_ns >= shortest_ns:
         was, shorter = format_duration(was_ns), format_duration(shorter_ns)
         return {name: with_length(one, shorter_ns) for name, one in sides.items()}, (
-            f"{_PAIRS} pairs of runs of {was} take longer than {limit}: the measure "
+            f"{PAIRS} pairs of runs of {was} take longer than {limit}: the measure "
             f"phase was made {shorter} long (--set {_FIELD}{shorter}); --time {needed} "
             "is enough for runs as the job has them."
         )
     if count * FIRST_LOOK * load_ns <= limit_ns:
         return sides, ""
+    enough = f"--time {needed} is enough for {PAIRS}"
+    if is_free and shortest_ns < was_ns:
+        # in whole steps
+        least_ns = math.ceil(shortest_ns / _step_ns(job)) * _step_ns(job)
+        least = time_text(count * PAIRS * (least_ns + beside_ns) / NS_PER_S)
+        enough = (
+            f"--time {least} is enough for {PAIRS} pairs of shorter runs, --time "
+            f"{needed} for runs as the job has them"
+        )
     raise ConfigError(
         f"{FIRST_LOOK} runs of a side are the least, and all of them take "
         f"{format_duration(count * FIRST_LOOK * load_ns)}; --time is {limit}",
-        hint=f"give it time: --time {needed} is enough for {_PAIRS}",
+        hint=f"give it time: {enough}",
     )
 
 

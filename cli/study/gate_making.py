@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from ldapslam.base.errors import TargetError
 from ldapslam.base.units import NS_PER_S, format_duration
 from ldapslam.cli.console import say
-from ldapslam.cli.study.gate_length import time_text
+from ldapslam.cli.study.gate_length import PAIRS, time_text
 from ldapslam.cli.study.gate_runs import Runs, is_sound
 from ldapslam.jobs.fields.thresholds import PERCENTILES, samples_needed
 from ldapslam.reports.comparing.readings import Reading, Readings, readings_of
@@ -105,7 +105,7 @@ class Making:
         for key, times in times_longer(first.values(), gate.metrics).items():
             longer_ns = runs.longer_ns(times)
             left_s = self._until_s - time.monotonic()
-            if longer_ns is not None and self._least_s(longer_ns) <= left_s:
+            if longer_ns is not None and self._takes_s(FIRST_LOOK, longer_ns) <= left_s:
                 enough_ns.append(longer_ns)
             else:
                 self._cannot_have(key, first[OLD].get(key), longer_ns)
@@ -123,10 +123,10 @@ class Making:
         )
         return True
 
-    def _least_s(self, duration_ns: int) -> float:
-        """What the fewest pairs take, of runs so long, by the pair that was made."""
+    def _takes_s(self, pairs: int, duration_ns: int) -> float:
+        """What pairs take, of runs so long, by the pair that was made."""
         more_s = 2 * (duration_ns - self._runs.duration_ns) / NS_PER_S
-        return FIRST_LOOK * (time.monotonic() - self._begun_s + more_s)
+        return pairs * (time.monotonic() - self._begun_s + more_s)
 
     def _cannot_have(
         self, key: Key, old: Reading | None, longer_ns: int | None
@@ -138,7 +138,7 @@ class Making:
         least = samples_needed(PERCENTILES[metric.name])
         enough = ""
         if longer_ns is not None:
-            needed = time_text(self._before_s + self._least_s(longer_ns))
+            needed = time_text(self._before_s + self._takes_s(PAIRS, longer_ns))
             longer = format_duration(longer_ns)
             enough = f"--set run.duration={longer} --time {needed}"
             self._longer = f"give the runs and the gate more time: {enough}; or "

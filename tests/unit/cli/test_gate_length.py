@@ -70,7 +70,12 @@ def test_runs_that_fit_stay_as_they_are(job: Path) -> None:
         # said with --set, on the command line itself
         (("run.duration=30s",), 300, "--time 13m is enough for 10"),
         # less than three seconds each
-        ((), 120, "--time 13m is enough for 10"),
+        (
+            (),
+            120,
+            "--time 150s is enough for 10 pairs of shorter runs, --time 13m for runs "
+            "as the job has them",
+        ),
         # its stream has a length of its own
         (("streams.0.stop_after=20s",), 300, "--time 13m is enough for 10"),
     ],
@@ -96,6 +101,10 @@ def test_runs_are_not_made_too_short_to_miss_a_threshold(job: Path) -> None:
             continue
         with pytest.raises(ConfigError, match="6 runs of a side are the least"):
             fitted(given, 300 * NS_PER_S)
+
+
+def test_the_least_time_that_is_named_is_enough(job: Path) -> None:
+    assert lengths_s(fitted(sides_of(job), 150 * NS_PER_S)[0]) == {4.0}
 
 
 def test_a_length_is_given_however_it_is_written(job: Path) -> None:

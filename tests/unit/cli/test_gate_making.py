@@ -347,8 +347,8 @@ def test_without_the_time_for_longer_runs_it_says_what_is_needed(
     assert (gate.size, why) == (1, "a figure is missing")
     assert runs.made == list(next(order_of(1)))
     assert making.advice == (
-        "give the runs and the gate more time: --set run.duration=3125ms --time 1m; or "
-        "judge --metric throughput"
+        "give the runs and the gate more time: --set run.duration=3125ms --time 100s; "
+        "or judge --metric throughput"
     )
     assert not making.cautions
     runs = ShortRuns(each_s=2.0)
@@ -367,7 +367,7 @@ def test_a_percentile_that_nobody_has_asked_for_is_left_out_and_the_report_says_
     assert (gate.size, len(runs.made)) == (6, 12)
     assert making.cautions == [
         "p99 of search is not judged: it needs 1,000 requests in each run, and had "
-        "400. To have it: --set run.duration=3125ms --time 1m."
+        "400. To have it: --set run.duration=3125ms --time 100s."
     ]
 
 
@@ -507,7 +507,7 @@ def test_a_baseline_of_another_making_is_refused_after_one_run(
     gate = Gate(("throughput",), Tolerances(), [old] * 5)
     making = Making(gate, runs, 0.0, LIMIT_S, may_end=True)  # type: ignore[arg-type]
     baseline: Any = _Baseline()
-    with pytest.raises(ConfigError, match="threads was 16, is 4"):
+    with pytest.raises(ConfigError, match="threads: 16 then, 4 now"):
         making.against(baseline, although_different=False)
     assert runs.made == [NEW]
     assert making.against(baseline, although_different=True) == "the answer is clear"
@@ -539,7 +539,7 @@ def test_a_baseline_is_compared_with_the_first_run_that_there_is(
     gate = Gate(("throughput",), Tolerances(), [old] * 5)
     making = Making(gate, runs, 0.0, LIMIT_S, may_end=True)  # type: ignore[arg-type]
     baseline: Any = _Baseline()
-    with pytest.raises(ConfigError, match="threads was 16, is 4"):
+    with pytest.raises(ConfigError, match="threads: 16 then, 4 now"):
         making.against(baseline, although_different=False)
     assert len(runs.made) == 3
 
