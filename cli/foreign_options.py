@@ -74,6 +74,7 @@ _JOB_FIELDS: Mapping[str, str] = {
         name: f"--set bind.sasl.{name}=TEXT" for name in ("authcid", "authzid", "realm")
     },
 }
+_CLIENTS_OF_SLAMD = "; SLAMD's clients are agents: --set agents.count=N"
 _OPERATIONS = "the `operations` of the job's streams: `ldapslam job describe search`"
 
 #: For all commands.
@@ -172,7 +173,8 @@ def meant(
         return general or close or None
     parameter, _ = _one_line_options(context).get(option, (None, ""))
     if is_job and parameter is not None and parameter.name in _JOB_FIELDS:
-        return _JOB_FIELDS[parameter.name]
+        is_of_slamd = bool(place) and option == "--clients"
+        return _JOB_FIELDS[parameter.name] + _CLIENTS_OF_SLAMD * is_of_slamd
     if command.name in ONE_LINE and option in _OF_RUN:
         return _of_run(context, option)
     answer = _of_other_tools(context, rows_of(command, option, value, tools))

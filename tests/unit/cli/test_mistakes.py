@@ -458,6 +458,8 @@ COMMANDS = {
     "agent --master-host=10.0.0.1": "Here: --coordinator HOST:PORT",
     "agent 10.0.0.1:7400": "write --coordinator 10.0.0.1:7400",
     "agents 10.0.0.1:7400": "write --coordinator 10.0.0.1:7400",
+    "submit good.yaml --clients 2": "clients=2; SLAMD's clients are agents: "
+    "--set agents.count=N",
     "submit good.yaml --server 10.0.0.1:7400": "Here: --coordinator HOST:PORT",
     "coordinator --host 10.0.0.1 -p 7400": "Here: --host, -p: --listen HOST:PORT",
     "coordinator 10.0.0.1:7400": "write --listen 10.0.0.1:7400",
