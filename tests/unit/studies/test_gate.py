@@ -649,7 +649,7 @@ def test_no_text_of_several_lines_is_a_line_of_tap() -> None:
     gate = Gate(DEFAULT_METRICS, Tolerances())
     gate.end("it said\nok 9 - all is well")
     answer = GateAnswer("lookups", {"new": ""}, gate.answer(), (), "", 1, 3.0)
-    begins = ("TAP version", "1..2", "#", "not ok 1 ", "not ok 2 ")
+    begins = ("TAP version", "1..1", "#", "not ok 1 ")
     assert all(one.startswith(begins) for one in tap(answer).splitlines())
 
 
