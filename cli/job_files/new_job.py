@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -148,13 +150,35 @@ def _what_more(found: Sample, identity: str | None) -> str:
         return ""
     if found.ended_by == SAMPLE:
         return f"a sample of the first {found.entries:,}: there are more (--sample N)"
-    other = "an identity without it (-D)"
-    if identity is not None:
-        other = f"{identity} has it, and another identity"
-    return (
-        f"all that the server gave for one search (its {found.ended_by}): "
-        f"{other} may read more"
+    who = "anonymous" if identity is None else identity
+    text = (
+        f"all that the server gave, as {who} has a {found.ended_by} there: the job "
+        "searches for these alone. An identity without it (-D) reads more"
     )
+    if pattern := _pattern_of(found.values):
+        text += (
+            f"; these are numbered, so ({found.attribute}={pattern}) as the filter, "
+            "with the highest number that there is, reaches all"
+        )
+    return text
+
+
+def _pattern_of(values: Sequence[str]) -> str:
+    """The pattern that draws these, where they differ by a number alone."""
+    found = [
+        re.fullmatch(r"([\w.@-]*?)(\d{1,9})([A-Za-z.@_-]*)", one) for one in values
+    ]
+    parts = {(one[1], one[3]) for one in found if one}
+    if len(values) < 2 or len(parts) != 1 or None in found:
+        return ""
+    digits = [one[2] for one in found if one]
+    has_zeros = any(one[0] == "0" and len(one) > 1 for one in digits)
+    if has_zeros and len(set(map(len, digits))) > 1:
+        return ""
+    numbers = sorted(map(int, digits))
+    zeros = f"%{'0' * len(digits[0])}" * has_zeros
+    [(before, after)] = parts
+    return f"{before}[{numbers[0]}-{numbers[-1]}{zeros}]{after}"
 
 
 def _escaped(value: str) -> str:

@@ -198,8 +198,8 @@ def test_a_sample_that_the_server_ended_is_what_the_load_reaches(
         )
     assert made.returncode == 0, made.stderr
     assert (
-        "found 1 entries below 'o=x' by uid, all that the server gave for one search "
-        "(its size limit): an identity without it (-D) may read more"
+        "found 1 entries below 'o=x' by uid, all that the server gave, as anonymous "
+        "has a size limit there"
     ) in made.stderr
 
 
@@ -221,17 +221,10 @@ def test_a_hidden_root_dse_is_told(closed_lab: Lab, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("identity", "remedy"),
-    [
-        (None, "an identity without it (-D) may read more"),
-        (
-            "uid=user.0",
-            "uid=user.0,{people} has it, and another identity may read",
-        ),
-    ],
+    ("identity", "who"), [(None, "anonymous"), ("uid=user.0", "uid=user.0,{people}")]
 )
 def test_what_a_limit_of_the_server_left_out_is_told(
-    closed_lab: Lab, tmp_path: Path, identity: str | None, remedy: str
+    closed_lab: Lab, tmp_path: Path, identity: str | None, who: str
 ) -> None:
     people = closed_lab.people_dn
     (tmp_path / "password").write_text("password")
@@ -241,9 +234,10 @@ def test_what_a_limit_of_the_server_left_out_is_told(
         cwd=tmp_path,
     )
     assert made.returncode == 0, made.stderr
-    said = f"for one search (its size limit): {remedy.format(people=people)}"
+    said = f"all that the server gave, as {who.format(people=people)} has a size limit"
     assert said in made.stderr
     assert said in (tmp_path / "first.yaml").read_text()
+    assert "so (uid=user.[0-39]) as the filter" in made.stderr
 
 
 def test_that_a_sample_is_not_all_is_told(lab: Lab, tmp_path: Path) -> None:
