@@ -76,11 +76,14 @@ def sample_of(
         ) from error
     finally:
         connection.unbind_s()
-    where = f"below {base!r}" if base is not None else f"in {bases or 'any suffix'}"
+    where = f"below {base!r}" if base is not None else "in any suffix"
+    if base is None and bases:
+        where = f"below {', '.join(map(repr, bases))}"
     what = "no entry" if attribute is None else f"no entry with {attribute!r}"
     raise TargetError(
         f"{what} can be read {where} of {uri!r}",
-        hint="name where they are with --base, and who may read them with -D",
+        hint="name where entries are with --base, who may read and search them with "
+        "-D, and an attribute that they have with --attribute",
     )
 
 

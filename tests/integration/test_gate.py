@@ -178,8 +178,8 @@ def test_labs_of_two_settings_that_do_not_matter_are_no_regression(job: Path) ->
     assert saved.returncode == 0, saved.stderr
     for number, (entries, seconds, differs) in enumerate(
         [
-            ("30", "900", "lab · entries was 20, is 30"),
-            ("20", "600", "lab · settings · idletimeout was 900, is 600"),
+            ("30", "900", "lab · entries: 20 then, 30 now"),
+            ("20", "600", "lab · settings · idletimeout: 900 then, 600 now"),
         ]
     ):
         code, found, _ = gate(
