@@ -39,7 +39,6 @@ _HELP = ("-h", "--help")
 _LEFT_OUT = ("–", "the default", "leave it out")
 _NO_ARGUMENT = "a password is no argument"
 
-
 #: What others call it -> our words for it, of which a group has the first.
 _SAME_WITHIN = {
     "create": ("new", "up", "issue"),
@@ -66,10 +65,6 @@ class Piece:
         # a hidden one is there to be refused
         is_hidden = getattr(self.parameter, "hidden", False)
         return bool(self.name) and (self.parameter is None or is_hidden)
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        return tuple(filter(None, (self.name, self.value)))
 
 
 def refuse_habits(context: click.Context, words: Sequence[str]) -> None:

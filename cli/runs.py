@@ -145,11 +145,6 @@ def statuses(place: Place, limit: int) -> list[pb.RunStatus]:
     if not place.is_folders:
         with Client(place.coordinator) as client:
             return client.runs(limit)
-    if not place.local and _listens(place.coordinator):
-        say(
-            f"runs of {RUNS_FOLDER} in this folder; --coordinator {place.coordinator} "
-            "shows those of the coordinator there"
-        )
     found: list[pb.RunStatus] = []
     for _, folder in islice(_local_runs(), limit or None):
         try:
@@ -157,6 +152,11 @@ def statuses(place: Place, limit: int) -> list[pb.RunStatus]:
                 found += _stored(folder, 1) if client is None else client.runs(1)
         except LdapSlamError as error:
             say(f"{folder} is left out: {error}")
+    if found and not place.local and _listens(place.coordinator):
+        say(
+            f"runs of {RUNS_FOLDER} in this folder; --coordinator {place.coordinator} "
+            "shows those of the coordinator there"
+        )
     return found
 
 

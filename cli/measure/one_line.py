@@ -182,18 +182,13 @@ def _put_entry(op: _Operation) -> None:
         op.take("template", "under")
         return
     if entry is None or not given["attributes"]:
-        needed, more = "-e DN and -a NAME=TEXT, or ", ""
-        if not has_entry:
-            needed, more = (
-                "",
-                (
-                    ": -e and -a are of the other operations of a mix; FILE has the "
-                    "attributes a line each, below `template: NAME` and `rdnAttr: cn` "
-                    "(docs/reference/templates.md)"
-                ),
-            )
+        needed = "--template FILE and --under DN"
+        if has_entry:
+            raise click.UsageError(f"adds need -e DN and -a NAME=TEXT, or {needed}")
         raise click.UsageError(
-            f"adds need {needed}--template FILE and --under DN{more}"
+            f"adds need {needed}: -e and -a are of the other operations of a mix; FILE "
+            "has the attributes a line each, below `template: NAME` and `rdnAttr: cn` "
+            "(docs/reference/templates.md)"
         )
     values = _grouped(_pair("-a", text) for text in given["attributes"])
     op.set("dn", "-e", entry)

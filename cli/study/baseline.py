@@ -71,12 +71,12 @@ def save_command(
             hint="--promote puts the new baseline in its place, and remembers it",
         )
     before = _loaded(file) if promote else None
-    found = [one for run in runs for one in _summaries(run, place)]
+    gates = {run: gate for run in runs if (gate := _gate_of(run)) is not None}
+    found = [one for run in runs for one in _summaries(run, gates.get(run), place)]
     summaries = [summary for summary, _ in found]
     ids = [one.run.run_id for one in summaries]
     if twice := next((one for one in ids if ids.count(one) > 1), None):
         raise ConfigError(f"the run {twice!r} is named twice", hint="name it once")
-    gates = {run: gate for run in runs if (gate := _gate_of(run)) is not None}
     counted = {
         one["run_id"] for of in gates.values() for one in of["runs"] if one["counts"]
     }
@@ -144,11 +144,13 @@ def _taken(folder: str, gate: Mapping[str, Any]) -> Iterator[str]:
         yield f"the answer of that gate: {gate['answer']}"
 
 
-def _summaries(run: str, place: Place) -> Iterator[tuple[Summary, float | None]]:
+def _summaries(
+    run: str, gate: Mapping[str, Any] | None, place: Place
+) -> Iterator[tuple[Summary, float | None]]:
     """Of each run; and what else a gate's host did."""
     from ldapslam.reports.summarise import summarise
 
-    if (gate := _gate_of(run)) is not None:
+    if gate is not None:
         with Store.open(Path(run) / STORE_NAME, read_only=True) as results:
             for one in gate["runs"]:
                 # without an id: its server could not be used

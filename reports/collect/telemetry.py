@@ -197,17 +197,17 @@ def _read_for(
         return
     rates = {}
     for column, metric in enumerate(series.description.metrics):
-        if metric.kind == "counter":
+        is_it = metric.name == term.metric
+        if is_it and metric.kind == "gauge":
+            yield values[:, column], False
+        elif is_it or (term.metric == "cpu" and metric.name.startswith("cpu_")):
             rises = _rises(values[:, column], restarts)
             rates[metric.name] = np.append(np.nan, _rates(rises, lengths_s))
-        elif metric.name == term.metric:
-            yield values[:, column], False
     if term.metric in rates:
         yield rates[term.metric], True
-    elif term.metric == "cpu" and "cpu_user" in rates:
-        times = {name: one for name, one in rates.items() if name.startswith("cpu_")}
-        busy = np.sum([one for name, one in times.items() if name not in _IDLE], axis=0)
-        every = np.sum(list(times.values()), axis=0)
+    elif rates:
+        busy = np.sum([one for name, one in rates.items() if name not in _IDLE], axis=0)
+        every = np.sum(list(rates.values()), axis=0)
         # a process has no idle time
         yield busy / (1.0 if term.kind == "process" else every), True
 

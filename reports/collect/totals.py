@@ -57,7 +57,7 @@ def first_messages(one: Messages, later: Messages) -> Messages:
         code: list(dict.fromkeys((*one.get(code, ()), *later.get(code, ()))))[
             :MESSAGES_KEPT
         ]
-        for code in (*one, *later)
+        for code in {**one, **later}
     }
 
 
