@@ -137,4 +137,4 @@ def _digest(summary: Summary) -> Iterator[tuple[str, str]]:
         return
     signature = digest.get("signature")
     by = f", signed by {signature['signer']}" if signature else ", not signed"
-    yield "Digest", f"SHA-256 {digest['sha256']}{by}"
+    yield "SHA-256", f"{digest['sha256']}{by}"

@@ -379,9 +379,8 @@ _RANGE = (
     "allows 1%. Failures are over every limit."
 )
 _TIME_MISSED = (
-    "Time missed: the share of the measure phase's intervals whose own figure missed "
-    "the limit, of those with enough requests for one; n/a where these are fewer than "
-    "half."
+    "Time missed: the share of intervals with enough requests whose own figure missed "
+    "the limit; n/a where these are fewer than half."
 )
 
 
