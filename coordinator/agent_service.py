@@ -27,18 +27,20 @@ from ldapslam.coordinator.fleet.link import AgentIdentity, AgentLink
 from ldapslam.coordinator.runs import run as run_machine
 from ldapslam.coordinator.runs.controller import ActiveRun
 from ldapslam.coordinator.runs.ingest import (
+    MonitorNews,
     agent_facts,
-    check_numbers,
     interval_record,
     monitor_news,
 )
 from ldapslam.coordinator.runs.submission import MAX_NAME, check_version, is_usable
 from ldapslam.coordinator.security.access import caller
+from ldapslam.coordinator.security.audit_log import note_of_caller
 from ldapslam.coordinator.security.guard import Context
 from ldapslam.proto import agent_pb2, monitor_pb2
 from ldapslam.proto.agent_pb2_grpc import AgentServiceServicer
 from ldapslam.proto.common_pb2 import Snapshot
-from ldapslam.results.monitor_rows import add_monitor_samples, describe_monitors
+from ldapslam.results.monitor_rows import add_monitor_report
+from ldapslam.results.parts import Part
 from ldapslam.results.records import IntervalRecord, RunRecord
 from ldapslam.transport.messages import (
     MOST_REPORTS,
@@ -60,6 +62,13 @@ _LONG_BYTES = 16_384
 _Report = (
     agent_pb2.IntervalReport | agent_pb2.ProgressReport | monitor_pb2.MonitorReport
 )
+
+_REPEATED = agent_pb2.ReportReply(status=agent_pb2.ReportReply.STATUS_DUPLICATE)
+
+
+class _Stale(ProtocolError):
+    """A report that is repeated, or of an earlier process or attempt: it is taken off
+    the agent's spool, and changes nothing."""
 
 
 class AgentService(AgentServiceServicer):
@@ -231,9 +240,9 @@ class AgentService(AgentServiceServicer):
         """Commit an interval; the reply is the acknowledgement."""
         self._hear(report.session_id)
         try:
-            run_record = await self._reporters_run(report.run_id, report.agent)
+            run_record, part = await self._admit(report)
             record, snapshot = await _read(report, run_record)
-            async with self._addition(report.run_id):
+            async with self._addition(report, part):
                 taken = await self._writer.add_interval(report.run_id, record)
         except (ProtocolError, RunNotFound) as error:
             return self._refuse_report(report, error)
@@ -241,9 +250,9 @@ class AgentService(AgentServiceServicer):
             raise  # the run is another coordinator's now
         except (StoreFull, StoreRefused) as error:
             # any other fault may pass: the agent keeps the report, and sends it again
-            part = self._live_part(report)
-            if part is not None:
-                part.feed(run_machine.StoreFailed(error))
+            live = self._live_part(report)
+            if live is not None:
+                live.feed(run_machine.StoreFailed(error))
             raise
         if taken.refusal:
             return self._refuse_report(report, FleetError(taken.refusal))
@@ -279,9 +288,10 @@ class AgentService(AgentServiceServicer):
     ) -> agent_pb2.ReportReply:
         """Have the run's machine take an agent's progress, and commit what follows."""
         try:
-            await self._reporters_run(report.run_id, report.agent)
-            check_numbers(report)
+            _, stored = await self._admit(report)
             event, facts = _progress(report)
+        except _Stale:
+            return _REPEATED
         except (ProtocolError, RunNotFound) as error:
             self._fail_part(report, error)
             link = self._fleet.links.get(report.agent)
@@ -291,16 +301,13 @@ class AgentService(AgentServiceServicer):
                 self._release(report)
             return self._refuse_report(report, error)
         run = self._fleet.runs.get(report.run_id)
-        if run is not None and _is_stale(report, run):
-            return agent_pb2.ReportReply(status=agent_pb2.ReportReply.STATUS_DUPLICATE)
-        if report.HasField("finished"):
-            await self._seal_part(report)
         is_end = isinstance(event, run_machine.AgentFinished | run_machine.AgentFailed)
+        if is_end and not stored.is_sealed:
+            await self._seal_part(report, stored)
         if run is not None:
-            part = run.part(report.agent)
-            is_known = part is run_machine.Part.ENDED
+            is_known = stored.is_sealed
             if isinstance(event, run_machine.AgentPrepared):
-                is_known = part is not run_machine.Part.ASSIGNED
+                is_known = run.part(report.agent) is not run_machine.Part.ASSIGNED
             # a repeated report must not be counted again
             if facts and not is_known:
                 run.add_facts(report.agent, facts)
@@ -323,48 +330,67 @@ class AgentService(AgentServiceServicer):
         self, report: monitor_pb2.MonitorReport, context: Context
     ) -> agent_pb2.ReportReply:
         """Commit what a monitor found, and tell the run's machine."""
-        store, run_id, agent = self._writer.store, report.run_id, report.agent
+        run_id, agent = report.run_id, report.agent
         run = self._live_part(report)
-        if run is not None and _is_stale(report, run):
-            return agent_pb2.ReportReply(status=agent_pb2.ReportReply.STATUS_DUPLICATE)
+        is_monitoring = run is not None and run.has_open_watch(agent)
         try:
-            record = await self._reporters_run(run_id, agent)
-            news = await asyncio.to_thread(monitor_news, report)
+            record, part = await self._admit(report)
+            until_ns = record.planned_ns if run is None else run.elapsed_ns
+            news = await asyncio.to_thread(monitor_news, report, until_ns)
+            if news.monitors and not (run and run.awaits_monitor(agent)):
+                raise _Stale("the run does not wait for monitors of the agent")
+            if news.monitors or news.samples:
+                await self._add_monitor_report(report, news, part, is_monitoring)
+        except _Stale:
+            return _REPEATED
         except (ProtocolError, RunNotFound) as error:
-            if run is not None:
+            if is_monitoring and run is not None:
                 run.refuse_monitor(agent, str(error)[:_MAX_REASON])
             return self._refuse_report(report, error)
-        call, monitors, samples = self._writer.call, news.monitors, news.samples
-        if run is None:  # it is over, whatever a monitor may say
-            samples = [one for one in samples if one.at_ns <= record.planned_ns]
-        if monitors or samples:
-            async with self._addition(run_id):
-                if monitors:
-                    await call(describe_monitors, store, run_id, agent, monitors)
-                if samples:
-                    await call(add_monitor_samples, store, run_id, agent, samples)
-        if run is not None:
-            if run.has_open_watch(agent):
-                run.add_monitor_facts(news.facts)
+        if is_monitoring and run is not None:
+            run.add_monitor_facts(news.facts)
             run.feed(news.event)
         await self._writer.flush(run_id)
         return agent_pb2.ReportReply(status=agent_pb2.ReportReply.STATUS_COMMITTED)
 
-    async def _seal_part(self, report: agent_pb2.ProgressReport) -> None:
-        store, run_id = self._writer.store, report.run_id
-        part = run_id, report.agent, report.attempt, report.finished.interval_count
-        if run_id in self._fleet.runs:
-            self._writer.post(store.seal_part, *part)
+    async def _add_monitor_report(
+        self,
+        report: monitor_pb2.MonitorReport,
+        news: MonitorNews,
+        part: Part,
+        is_monitoring: bool,
+    ) -> None:
+        async with self._addition(report, part):
+            refusal = await self._writer.call(
+                add_monitor_report,
+                self._writer.store,
+                report.run_id,
+                report.agent,
+                report.attempt,
+                news.monitors,
+                news.samples,
+                report.ByteSize(),
+                is_monitoring=is_monitoring,
+            )
+        if refusal:
+            raise ProtocolError(refusal)
+
+    async def _seal_part(self, report: agent_pb2.ProgressReport, part: Part) -> None:
+        run = self._fleet.runs.get(report.run_id)
+        if run is not None:
+            run.seal_part(report.agent)
             return
-        async with self._addition(run_id):
-            await self._writer.call(store.seal_part, *part)
+        seal, run_id = self._writer.store.seal_part, report.run_id
+        async with self._addition(report, part):
+            await self._writer.call(seal, run_id, report.agent, report.attempt)
 
     @asynccontextmanager
-    async def _addition(self, run_id: str) -> AsyncIterator[None]:
-        """Within, more of a run may be stored; one that is over is judged again with
-        it. Whether it was stored, the store tells: callers hang up, connections to it
-        break."""
-        if run_id in self._fleet.runs:
+    async def _addition(self, report: _Report, part: Part) -> AsyncIterator[None]:
+        """Within, more of a run may be stored; a run that has ended is judged again
+        with what a lost agent adds. The store knows whether something was added:
+        callers hang up, and its connections break."""
+        run_id, agent = report.run_id, report.agent
+        if run_id in self._fleet.runs or part.is_sealed:
             yield
             return
         verdicts = self._fleet.verdicts
@@ -372,22 +398,33 @@ class AgentService(AgentServiceServicer):
         try:
             yield
         finally:
-            verdicts.note_late(run_id, standing)
+            detail = f"reports of agent {agent!r} came after the run's end"
+            note = note_of_caller("late_reports", run_id, detail, by=agent)
+            verdicts.note_late(run_id, standing, note)
 
     def _release(self, report: agent_pb2.ProgressReport) -> None:
         self._fleet.feed(fleet_machine.AgentReleased(report.agent, report.run_id))
 
-    async def _reporters_run(self, run_id: str, agent: str) -> RunRecord:
+    async def _admit(self, report: _Report) -> tuple[RunRecord, Part]:
+        """The run of a report, and the reporter's part in it: whatever an agent says of
+        a run is of the process and the attempt that were given its part. RunNotFound,
+        ProtocolError; _Stale."""
+        run_id, agent = report.run_id, report.agent
         run = self._fleet.runs.get(run_id)
         if run is not None:
-            record = run.record
+            record, part = run.record, run.stored_part(agent)
         else:
-            record = await self._writer.call(self._writer.store.run, run_id)
+            store = self._writer.store
+            record = await self._writer.call(store.run, run_id)
             if record.run_id != run_id:
                 raise RunNotFound(run_id)
+            part = await self._writer.call(store.part, run_id, agent)
         if agent not in record.agents:
             raise ProtocolError(f"agent {agent!r} has no part in run {run_id!r}")
-        return record
+        if (report.epoch, report.attempt) != (part.epoch, part.attempt):
+            _log.info("run %s: a stale report of agent %s", run_id, agent)
+            raise _Stale("it is of another process of the agent, or another attempt")
+        return record, part
 
     def _live_part(self, report: _Report) -> ActiveRun | None:
         """The report's run, if it is live and the agent is in it."""
@@ -434,17 +471,6 @@ async def _read(
     if len(report.packed) < _LONG_BYTES:
         return interval_record(report, run.plan)
     return await asyncio.to_thread(interval_record, report, run.plan)
-
-
-def _is_stale(
-    report: agent_pb2.ProgressReport | monitor_pb2.MonitorReport,
-    run: ActiveRun,
-) -> bool:
-    """From an earlier process of the agent, or an earlier attempt."""
-    if run.is_of_now(report.agent, report.epoch, report.attempt):
-        return False
-    _log.info("run %s: a stale report of agent %s", report.run_id, report.agent)
-    return True
 
 
 def _progress(

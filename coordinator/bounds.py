@@ -30,6 +30,7 @@ class Bound(StrEnum):
     RESULT_CODES = "result_codes"
     FACTS = "facts_of_a_report"
     MONITORS = "monitors"
+    MONITOR_SAMPLES = "samples_of_a_monitor_report"
     METRICS = "metrics_of_a_monitor"
     AUDIT = "audited_refusals"
     ENROLMENTS = "enrolments"

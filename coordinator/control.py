@@ -104,7 +104,7 @@ class Coordinator:
         active = self.fleet.new_run(submission)
         plan = recovery_of(run)
         if plan is None:
-            active.wait_again(events)
+            active.wait_again(events, run.agents)
             is_waiting = bool(request.not_before_utc or request.after_run)
             # it was given agents before
             active.is_released = not is_waiting or record.state != "queued"

@@ -103,12 +103,14 @@ class MonitorRun(_message.Message):
     def __init__(self, run: _Optional[_Union[_common_pb2.RunAssignment, _Mapping]] = ...) -> None: ...
 
 class ConcludeMonitoring(_message.Message):
-    __slots__ = ("run_id", "verify")
+    __slots__ = ("run_id", "verify", "attempt")
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     VERIFY_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     run_id: str
     verify: bool
-    def __init__(self, run_id: _Optional[str] = ..., verify: bool = ...) -> None: ...
+    attempt: int
+    def __init__(self, run_id: _Optional[str] = ..., verify: bool = ..., attempt: _Optional[int] = ...) -> None: ...
 
 class EndMonitoring(_message.Message):
     __slots__ = ("run_id",)

@@ -89,11 +89,16 @@ def checked_document(digest: Any) -> Mapping[str, Any]:
     return document
 
 
-def digest_document(store: Store, summary: Summary) -> dict[str, Any]:
-    """Of a run that has just been judged."""
+def digest_document(
+    store: Store, summary: Summary, before: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The document of a run that has just been judged. A run that was judged before
+    (`before`: its digest then) keeps the first of its digests in it."""
     run_id = summary.run.run_id
     parts = {**parts_of(store, run_id), RESULT: result_part(result_of(summary))}
+    first = before and before["document"].get("first", before)
     return {
+        **({"first": first} if first else {}),
         "schema": SCHEMA,
         "run_id": run_id,
         "verdict": summary.verdict,

@@ -6,8 +6,8 @@ A report is unpacked when it is read: the store checks only that it has a place.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -16,6 +16,7 @@ from sqlalchemy import Connection, Insert
 
 from ldapslam.results import rows, schema
 from ldapslam.results.packing import digest_of
+from ldapslam.results.parts import NO_PART, PartKey, parts, use_room
 from ldapslam.results.records import IntervalRecord, Taken
 
 _table = schema.interval_report
@@ -29,52 +30,36 @@ def add_intervals(
 ) -> list[Taken]:
     """Inserts reports of runs, each if it belongs to the attempt that the agent's part
     is of, and comes before its end. RunNotFound: nothing is inserted."""
-    known = _parts(connection, reports)
+    known = parts(connection, [(run_id, record.agent) for run_id, record in reports])
     refusals = [
-        _refusal(record, known[run_id].get(record.agent)) for run_id, record in reports
+        known.get((run_id, record.agent), NO_PART).refusal(
+            record.attempt, len(record.packed)
+        )
+        for run_id, record in reports
     ]
-    fitting = [
-        _row(run_id, record)
+    stored = iter(
+        _add_all(
+            connection,
+            [
+                _row(run_id, record)
+                for (run_id, record), refusal in zip(reports, refusals, strict=True)
+                if not refusal
+            ],
+        )
+    )
+    taken = [
+        _repeated(connection, _row(run_id, record), refusal)
+        if refusal
+        else next(stored)
         for (run_id, record), refusal in zip(reports, refusals, strict=True)
-        if not refusal
     ]
-    taken = _add_all(connection, fitting)
-    new = {row["run_id"] for row, one in zip(fitting, taken, strict=True) if one.is_new}
-    if new:
-        rows.note_addition(connection, new)
-    became = iter(taken)
-    return [Taken(False, one) if one else next(became) for one in refusals]
-
-
-#: An agent's attempt, and the number of its intervals when its part has ended.
-_Part = tuple[int, int | None]
-
-
-def _parts(
-    connection: Connection, reports: Iterable[tuple[str, IntervalRecord]]
-) -> dict[str, dict[str, _Part]]:
-    """Run -> agent -> its part."""
-    agents: dict[str, set[str]] = defaultdict(set)
-    for run_id, record in reports:
-        agents[run_id].add(record.agent)
-    part = schema.run_agent.c
-    found: dict[str, dict[str, _Part]] = {}
-    for run_id, names in agents.items():
-        query = sa.select(part.agent, part.attempt, part.interval_count)
-        query = query.where(part.run_id == run_id, part.agent.in_(names))
-        parts = connection.execute(query)
-        found[run_id] = {agent: (attempt, count) for agent, attempt, count in parts}
-        if not found[run_id]:
-            rows.require_run(connection, run_id)
-    return found
-
-
-def _refusal(record: IntervalRecord, part: _Part | None) -> str:
-    if part is None or part[0] != record.attempt:
-        return "it is of another attempt of the run"
-    if part[1] is not None and record.sequence >= part[1]:
-        return f"the agent's part has ended after {part[1]} intervals"
-    return ""
+    sizes_bytes: Counter[PartKey] = Counter()
+    for (run_id, record), one in zip(reports, taken, strict=True):
+        if one.is_new:
+            sizes_bytes[run_id, record.agent] += len(record.packed)
+    use_room(connection, sizes_bytes)
+    rows.note_addition(connection, {run_id for run_id, _ in sizes_bytes})
+    return taken
 
 
 def _row(run_id: str, record: IntervalRecord) -> _Row:
@@ -107,12 +92,17 @@ def _add(connection: Connection, row: _Row) -> Taken:
     insert = _insert_new(connection.dialect.name)
     if connection.execute(insert, row).rowcount == 1:
         return _NEW
+    index = row["interval_index"]
+    refusal = f"interval {index} has another report of the agent"
+    return _repeated(connection, row, refusal)
+
+
+def _repeated(connection: Connection, row: _Row, refusal: str) -> Taken:
+    """Known when the row is stored as it is; else refused."""
     key = {one.name: row[one.name] for one in _table.primary_key.columns}
     query = sa.select(_table.c.digest).filter_by(**key)
-    if connection.scalar(query) == row["digest"]:
-        return _KNOWN
-    index = row["interval_index"]
-    return Taken(False, f"interval {index} has another report of the agent")
+    is_known = connection.scalar(query) == row["digest"]
+    return _KNOWN if is_known else Taken(False, refusal)
 
 
 @cache

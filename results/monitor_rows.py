@@ -15,6 +15,7 @@ import numpy as np
 import sqlalchemy as sa
 
 from ldapslam.results import schema
+from ldapslam.results.parts import NO_PART, parts, use_room
 from ldapslam.results.records import (
     Metric,
     MonitorDescription,
@@ -28,6 +29,35 @@ _DOUBLE = "<f8"
 
 _descriptions = schema.monitor_description
 _samples = schema.monitor_sample
+
+
+def add_monitor_report(
+    store: Store,
+    run_id: str,
+    agent: str,
+    attempt: int,
+    monitors: Sequence[MonitorDescription],
+    samples: Sequence[MonitorSample],
+    size_bytes: int,
+    *,
+    is_monitoring: bool,
+) -> str:
+    """Keep one report, or return why it is refused; `is_monitoring`: the run still
+    waits for the agent's monitors."""
+    with store.together(), store.transaction(writes=True) as connection:
+        key = run_id, agent
+        part = parts(connection, [key]).get(key, NO_PART)
+        refusal = part.refusal(attempt, size_bytes, is_monitoring=is_monitoring)
+        if refusal:
+            return refusal
+        describe_monitors(store, run_id, agent, monitors)
+        query = sa.select(_descriptions.c.monitor)
+        described = connection.scalars(query.filter_by(run_id=run_id, agent=agent))
+        if {sample.monitor for sample in samples} - set(described):
+            return "it has samples of a monitor that the agent has not described"
+        add_monitor_samples(store, run_id, agent, samples)
+        use_room(connection, {key: size_bytes})
+    return ""
 
 
 def describe_monitors(

@@ -43,9 +43,11 @@ def require_run(connection: Connection, run_id: str) -> None:
 def note_addition(connection: Connection, run_ids: Iterable[str]) -> None:
     """More of these runs is stored in this transaction: those that have ended, and are
     judged, are to be judged again."""
-    table = schema.run
+    table, ids = schema.run, list(run_ids)
+    if not ids:
+        return
     query = table.update().where(
-        table.c.run_id.in_(list(run_ids)),
+        table.c.run_id.in_(ids),
         table.c.state.in_(FINAL_STATES),
         table.c.t0_utc.is_not(None),
     )

@@ -25,6 +25,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    false,
 )
 from sqlalchemy.schema import SchemaItem
 
@@ -86,10 +87,11 @@ run_agent = _of_run(
     "run_agent",
     _agent(),
     Column("facts", JSON, nullable=False),
-    # the one whose reports are taken; 0: the agent has no part yet
+    # results/parts.py; 0: the agent has no part yet
     Column("attempt", BigInteger, nullable=False, server_default="0"),
-    # of its part, once it has ended in order: no report follows
-    Column("interval_count", Integer),
+    Column("epoch", BigInteger, nullable=False, server_default="0"),
+    Column("is_sealed", Boolean, nullable=False, server_default=false()),
+    Column("room_bytes", BigInteger, nullable=False, server_default="0"),
 )
 
 run_event = _of_run(

@@ -47,8 +47,9 @@ from ldapslam.base.errors import (
     StoreRefused,
     StoreTaken,
 )
-from ldapslam.results import intervals, rows, schema
+from ldapslam.results import intervals, parts, rows, schema
 from ldapslam.results.migrate import migrate
+from ldapslam.results.parts import Part
 from ldapslam.results.records import (
     FINAL_STATES,
     ClockRow,
@@ -393,41 +394,49 @@ class Store:
 
     # Agents and events
 
-    def put_agent(self, run_id: str, agent: str, facts: Mapping[str, Any]) -> None:
-        """Adds `facts` to what is known of an agent in a run. With `attempt` its part
-        begins anew: only reports of that attempt are taken."""
+    def put_agent(
+        self,
+        run_id: str,
+        agent: str,
+        facts: Mapping[str, Any],
+        part: Part | None = None,
+    ) -> None:
+        """Adds `facts` to what is known of an agent in a run; with `part` a new part
+        of it begins."""
         table = schema.run_agent
-        part: dict[str, Any] = {}
-        if "attempt" in facts:
-            part = {"attempt": facts["attempt"], "interval_count": None}
+        columns = part._asdict() if part else {}
         key = sa.and_(table.c.run_id == run_id, table.c.agent == agent)
         with self.transaction(writes=True) as connection:
             rows.require_run(connection, run_id)
             row = connection.execute(sa.select(table.c.facts).where(key)).first()
             if row is None:
                 values = {"run_id": run_id, "agent": agent, "facts": dict(facts)}
-                connection.execute(table.insert(), {**values, **part})
+                connection.execute(table.insert(), {**values, **columns})
             else:
-                merged = {"facts": {**row[0], **facts}, **part}
+                merged = {"facts": {**row[0], **facts}, **columns}
                 connection.execute(table.update().where(key), merged)
 
-    def seal_part(
-        self, run_id: str, agent: str, attempt: int, interval_count: int
-    ) -> bool:
-        """The agent's part has ended in order: no interval follows these. False: that
+    def part(self, run_id: str, agent: str) -> Part:
+        """The agent's part of a run, which it may not have; RunNotFound."""
+        key = run_id, agent
+        with self.transaction() as connection:
+            return parts.parts(connection, [key]).get(key, parts.NO_PART)
+
+    def seal_part(self, run_id: str, agent: str, attempt: int) -> bool:
+        """The agent has said its last word: no report of this part follows. False: that
         was known, or it is of another attempt."""
         table = schema.run_agent
         query = table.update().where(
             table.c.run_id == run_id,
             table.c.agent == agent,
             table.c.attempt == attempt,
-            table.c.interval_count.is_(None),
+            table.c.is_sealed.is_(False),
         )
         with self.transaction(writes=True) as connection:
-            found = connection.execute(query, {"interval_count": interval_count})
-            if found.rowcount > 0:
+            is_new = connection.execute(query.values(is_sealed=True)).rowcount > 0
+            if is_new:
                 rows.note_addition(connection, [run_id])
-            return found.rowcount > 0
+            return is_new
 
     def agents(self, run_id: str) -> dict[str, dict[str, Any]]:
         """Agent -> its facts, by name."""

@@ -134,7 +134,7 @@ class MonitoredRuns:
             case "conclude" if found := self._of(command.conclude.run_id):
                 found.conclude(verify=command.conclude.verify)
             case "conclude":
-                self._say_that_none_is_there(command.conclude.run_id)
+                self._report_no_monitor(command.conclude)
             case "end_monitoring" if found := self._of(command.end_monitoring.run_id):
                 found.end()
 
@@ -184,10 +184,11 @@ class MonitoredRuns:
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("run %s: monitor", run_id, exc_info=error)
 
-    def _say_that_none_is_there(self, run_id: str) -> None:
+    def _report_no_monitor(self, order: agent_pb2.ConcludeMonitoring) -> None:
         error = RunAborted("the agent has no monitor of the run any more")
         event = pb.MonitorEvent(failed=failure_message(error))
-        task = asyncio.create_task(self._report(run_id, 0, "", event))
+        report = self._report(order.run_id, order.attempt, "", event)
+        task = asyncio.create_task(report)
         self._telling.add(task)
         task.add_done_callback(self._telling.discard)
 

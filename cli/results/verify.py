@@ -75,6 +75,7 @@ def verify_command(
             f"  digest   SHA-256 {found['sha256']}",
             f"  checked  {', '.join(found['checked'])}",
             f"  signed   {found['signer'] or 'not'}",
+            *(_first_line(first) for first in [found["first"]] if first),
         ],
         as_json=as_json,
     )
@@ -156,13 +157,43 @@ def _verified(
             hint=_CHANGED,
         )
     return {
+        **_judgement(digest, authorities),
+        "checked": checked,
+        "first": _first_judgement(document.get("first"), authorities),
+    }
+
+
+def _judgement(
+    digest: Mapping[str, Any], authorities: Sequence[x509.Certificate]
+) -> dict[str, Any]:
+    document = digest["document"]
+    return {
         "run_id": document["run_id"],
         "verdict": document["verdict"],
         "judged_utc": document["judged_utc"],
         "sha256": digest["sha256"],
-        "checked": checked,
         "signer": _signer(digest, authorities),
     }
+
+
+def _first_judgement(
+    digest: Mapping[str, Any] | None, authorities: Sequence[x509.Certificate]
+) -> dict[str, Any] | None:
+    """What the run was judged to be before more of it came."""
+    from ldapslam.reports.digest import checked_document
+
+    if digest is None:
+        return None
+    checked_document(digest)
+    return _judgement(digest, authorities if digest.get("signature") else ())
+
+
+def _first_line(first: Mapping[str, Any]) -> str:
+    return (
+        f"  before   {first['verdict']}, {first['judged_utc'][:19]} UTC, SHA-256 "
+        f"{first['sha256']}, signed {first['signer'] or 'not'}; reports of an agent "
+        "came after that, see its events"
+    )
 
 
 def _of_store(run: str, place: Place) -> tuple[Mapping[str, Any], list[str], list[str]]:

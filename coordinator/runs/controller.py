@@ -32,7 +32,7 @@ from ldapslam.coordinator.fleet.selection import first_of_each_host
 from ldapslam.coordinator.observer import Observer
 from ldapslam.coordinator.runs import run as machine
 from ldapslam.coordinator.runs.crash_recovery import Resume, ending_document
-from ldapslam.coordinator.runs.ingest import SERVER_FACTS, merged
+from ldapslam.coordinator.runs.ingest import SERVER_FACTS, merged, room_bytes
 from ldapslam.coordinator.runs.live import LiveStatistics, Measured
 from ldapslam.coordinator.runs.run import Run, RunState
 from ldapslam.coordinator.runs.status import event_message, status_message
@@ -41,6 +41,7 @@ from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.proto import agent_pb2
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto.common_pb2 import RunAssignment, Snapshot
+from ldapslam.results.parts import NO_PART, Part
 from ldapslam.results.records import EventRecord, RunRecord, utc_text
 
 _log = logging.getLogger(__name__)
@@ -102,8 +103,8 @@ class ActiveRun:
         self._starting: asyncio.Task[None] | None = None
         self._observers = observers
         self._clock_at_ns: dict[str, int] = {}
-        #: Agent -> epoch and attempt of its part.
-        self._given: dict[str, tuple[int, int]] = {}
+        #: Agent -> its part of the current attempt.
+        self._parts: dict[str, Part] = {}
         self.refusals = 0
 
     def resume(
@@ -120,12 +121,12 @@ class ActiveRun:
             self.record.plan,
         )
         for agent, facts in agents.items():
-            self._given[agent] = int(facts.get("epoch", 0)), facts.get("attempt", 0)
             if "clock_offset_us" in facts:
                 self._offsets[agent] = ClockOffset(
                     round(facts["clock_offset_us"] * 1000),
                     round(facts["clock_offset_bound_us"] * 1000),
                 )
+        self._recover_parts(agents)
         manifest = self.record.manifest
         self._servers = dict(manifest.get("servers", {}))
         self._control_operations = {
@@ -143,9 +144,21 @@ class ActiveRun:
         ):
             self._execute(command)
 
-    def wait_again(self, events: Iterable[EventRecord]) -> None:
+    def _recover_parts(self, agents: Mapping[str, Mapping[str, Any]]) -> None:
+        """The parts that an earlier coordinator gave, from the agents' facts."""
+        for agent, facts in agents.items():
+            is_sealed = facts.get("part") == machine.Part.ENDED
+            attempt, epoch = facts.get("attempt", 0), facts.get("epoch", 0)
+            self._parts[agent] = Part(attempt, epoch, is_sealed=is_sealed)
+
+    def wait_again(
+        self,
+        events: Iterable[EventRecord],
+        agents: Mapping[str, Mapping[str, Any]],
+    ) -> None:
         """Wait in the queue again."""
         self._events = list(events)
+        self._recover_parts(agents)
         if self.record.state != RunState.QUEUED:
             text = "queued again: the coordinator was restarted before the load began"
             self.add_event("coordinator_restarted", text)
@@ -189,6 +202,10 @@ class ActiveRun:
         elif not self._machine.ending.is_planned and state != "draining":
             self._stop((agent,), self._machine.ending.detail)
 
+    def awaits_monitor(self, agent: str) -> bool:
+        """Whether the agent was told to monitor, and has not said what."""
+        return self._machine.watches.get(agent) is machine.Watch.ASSIGNED
+
     def has_open_watch(self, agent: str) -> bool:
         """Whether the agent's monitor has more to tell."""
         watch = self._machine.watches.get(agent, machine.Watch.ENDED)
@@ -206,10 +223,22 @@ class ActiveRun:
         self._end_monitors((agent,))
         self.feed(machine.MonitorEnded(agent, reason))
 
-    def is_of_now(self, agent: str, epoch: int, attempt: int) -> bool:
-        """False: the report is of an earlier process, or an attempt before this one."""
-        known_epoch, known_attempt = self._given.get(agent, (epoch, attempt))
-        return epoch == known_epoch and attempt in (0, known_attempt)
+    def stored_part(self, agent: str) -> Part:
+        """The agent's part of the current attempt, as the store has it."""
+        return self._parts.get(agent, NO_PART)
+
+    def seal_part(self, agent: str) -> None:
+        """The agent has said its last word."""
+        part = self._parts[agent]
+        self._parts[agent] = part._replace(is_sealed=True)
+        seal = self._writer.store.seal_part
+        self._writer.post(seal, self.run_id, agent, part.attempt)
+
+    @property
+    def elapsed_ns(self) -> int:
+        """Since T0; 0 before it."""
+        t0_ns = self._machine.t0_ns
+        return 0 if t0_ns is None else max(0, self._now_ns() - t0_ns)
 
     def part(self, agent: str) -> machine.Part:
         return self._machine.parts.get(agent, machine.Part.LOST)
@@ -383,14 +412,15 @@ class ActiveRun:
         self.record = replace(self.record, agents=agents)
         self._writer.post(self._writer.store.set_run_agents, self.run_id, agents)
         attempt = secrets.randbits(62) + 1
-        self._given = {}
+        self._parts = {}
+        room = room_bytes(self.record.plan)
         for agent in agents:
             link = self._fleet.link(agent)
             if link is not None:
                 epoch, build = link.identity.epoch, link.identity.build
-                self._given[agent] = epoch, attempt
+                part = self._parts[agent] = Part(attempt, epoch, room_bytes=room)
                 facts = {"epoch": epoch, "build": build, "attempt": attempt}
-                self._put_agent(agent, facts | {"observer": ""})
+                self._put_agent(agent, facts | {"observer": ""}, part)
         self._notify(status=self.status())
 
     def _prepare(self, agents: tuple[str, ...]) -> None:
@@ -417,8 +447,12 @@ class ActiveRun:
                 self.feed_later(machine.MonitorEnded(agent))
 
     def _conclude_monitors(self, agents: Iterable[str], verify: bool) -> None:
-        order = agent_pb2.ConcludeMonitoring(run_id=self.run_id, verify=verify)
-        self._send(*agents, conclude=order)
+        for agent in agents:
+            attempt = self.stored_part(agent).attempt
+            order = agent_pb2.ConcludeMonitoring(
+                run_id=self.run_id, verify=verify, attempt=attempt
+            )
+            self._send(agent, conclude=order)
 
     def _end_monitors(self, agents: Iterable[str]) -> None:
         order = agent_pb2.EndMonitoring(run_id=self.run_id)
@@ -428,7 +462,7 @@ class ActiveRun:
         part = RunAssignment()
         part.CopyFrom(self.submission.assignment)
         part.agent_index, part.agent_count = index, count
-        part.attempt = self._given.get(agent, (0, 0))[1]
+        part.attempt = self.stored_part(agent).attempt
         part.store_id = self._writer.store.store_id
         return part
 
@@ -561,5 +595,8 @@ class ActiveRun:
         self.record = replace(self.record, manifest={**self.record.manifest, **facts})
         self._writer.post(self._writer.store.set_manifest, self.run_id, dict(facts))
 
-    def _put_agent(self, agent: str, facts: Mapping[str, Any]) -> None:
-        self._writer.post(self._writer.store.put_agent, self.run_id, agent, dict(facts))
+    def _put_agent(
+        self, agent: str, facts: Mapping[str, Any], part: Part | None = None
+    ) -> None:
+        put_agent = self._writer.store.put_agent
+        self._writer.post(put_agent, self.run_id, agent, dict(facts), part)

@@ -24,7 +24,7 @@ from ldapslam.coordinator.runs import run as machine
 from ldapslam.jobs.plan import DRAIN
 from ldapslam.proto import common_pb2 as pb
 from ldapslam.proto import monitor_pb2
-from ldapslam.proto.agent_pb2 import IntervalReport, ProgressReport
+from ldapslam.proto.agent_pb2 import IntervalReport
 from ldapslam.proto.fields import (
     METRICS,
     OPERATION_COUNTERS,
@@ -47,6 +47,10 @@ from ldapslam.transport.messages import ProtocolError, decode_facts, error_of
 _MAX_COUNTER = (1 << 63) - 1
 _MAX_KEY = (1 << 31) - 1
 _MOST_WORKERS = 4096
+#: An operation's histograms of an interval, and a second's readings of monitors, take
+#: less.
+_ROW_BYTES = 1 << 16
+_LEAST_ROOM_BYTES = 1 << 26
 #: The engine counts 129 of them.
 _MOST_RESULT_CODES = 256
 #: The engine keeps 200 bytes of four.
@@ -75,9 +79,7 @@ def interval_record(
     except StoreError as error:
         raise ProtocolError(str(error)) from error
     _check_amounts(snapshot, plan)
-    _check_key("epoch", report.epoch)
     _check_key("sequence", report.sequence)
-    _check_counter(report.attempt)
     # the drain is one more
     if snapshot.index > len(plan["boundaries_ns"]):
         raise ProtocolError(f"the plan has no interval {snapshot.index}")
@@ -104,22 +106,26 @@ def interval_record(
     return record, snapshot
 
 
-def check_numbers(report: ProgressReport) -> None:
-    """ProtocolError when the store cannot take them."""
-    _check_counter(report.attempt)
-    _check_key("interval_count", report.finished.interval_count)
+def room_bytes(plan: Mapping[str, Any]) -> int:
+    """The most bytes that the reports of one agent's part of a run may take."""
+    seconds = int(plan["phases"][-1]["end_ns"]) // 1_000_000_000
+    steps = len(plan["boundaries_ns"]) + seconds
+    return _LEAST_ROOM_BYTES + steps * (_operation_rows(plan) + 1) * _ROW_BYTES
+
+
+def _operation_rows(plan: Mapping[str, Any]) -> int:
+    # outside the measure phase, and in it
+    return 2 * sum(
+        len(stream["operations"]) * (1 + len(_servers(stream)))
+        for stream in plan["streams"]
+    )
 
 
 def _check_amounts(snapshot: pb.Snapshot, plan: Mapping[str, Any]) -> None:
     """Before anything looks at each of them."""
-    streams = plan["streams"]
-    # outside the measure phase, and in it
-    operations = 2 * sum(
-        len(stream["operations"]) * (1 + len(_servers(stream))) for stream in streams
-    )
     if (
-        len(snapshot.operations) > operations
-        or len(snapshot.streams) > len(streams)
+        len(snapshot.operations) > _operation_rows(plan)
+        or len(snapshot.streams) > len(plan["streams"])
         or len(snapshot.workers) > _MOST_WORKERS
         or len(UnknownFieldSet(snapshot))
     ):
@@ -331,7 +337,10 @@ def _check_depth(value: object, left: int) -> None:
 _MAX_NAME = 500
 _MAX_MONITORS = 1000
 _MAX_METRICS = 5000
-_MAX_NS = (1 << 63) - 1
+#: Monitors read before T0, while the agents prepare.
+_BEFORE_T0_NS = 3_600_000_000_000
+#: Of one report: it has the readings of a few seconds.
+_MAX_SAMPLES = 10_000
 #: Not allowed, or not available.
 _REFUSALS = (ConfigError, FleetError, TargetError)
 
@@ -346,8 +355,9 @@ class MonitorNews:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
-def monitor_news(report: monitor_pb2.MonitorReport) -> MonitorNews:
-    """The news of a report; ProtocolError when it cannot be stored."""
+def monitor_news(report: monitor_pb2.MonitorReport, until_ns: int) -> MonitorNews:
+    """The news of a report; ProtocolError when it cannot be stored. `until_ns`: when
+    the run ended, or now, since T0."""
     agent, event = report.agent, report.event
     match event.WhichOneof("kind"):
         case "ready":
@@ -362,7 +372,7 @@ def monitor_news(report: monitor_pb2.MonitorReport) -> MonitorNews:
             )
         case "samples":
             progress = machine.MonitorProgressed(agent)
-            return MonitorNews(progress, samples=_samples(event.samples))
+            return MonitorNews(progress, samples=_samples(event.samples, until_ns))
         case "finished":
             facts = _monitor_facts(event.finished.facts_json)
             return MonitorNews(machine.MonitorEnded(agent), facts=facts)
@@ -412,11 +422,14 @@ def _name(text: str) -> str:
     return text
 
 
-def _samples(message: monitor_pb2.MonitorSamples) -> list[MonitorSample]:
+def _samples(message: monitor_pb2.MonitorSamples, until_ns: int) -> list[MonitorSample]:
     samples = []
+    if len(message.samples) > _MAX_SAMPLES:
+        found = f"a report of {len(message.samples)} samples"
+        raise _too_much(Bound.MONITOR_SAMPLES, found)
     for one in message.samples:
-        if abs(one.at_ns) > _MAX_NS or not 0 <= one.took_ns <= _MAX_NS:
-            raise ProtocolError("a sample at no time")
+        if not -_BEFORE_T0_NS <= one.at_ns <= until_ns or one.took_ns < 0:
+            raise ProtocolError("a sample at a time outside the run")
         if len(one.values) > _MAX_METRICS:
             raise _too_much(Bound.METRICS, f"a sample of {len(one.values)} values")
         failure = one.failure[:_MAX_NAME] or None

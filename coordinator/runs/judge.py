@@ -28,6 +28,7 @@ from ldapslam.base.errors import (
 )
 from ldapslam.coordinator.observer import Observer
 from ldapslam.coordinator.store_writer import StoreWriter
+from ldapslam.results.audit import AuditRecord
 from ldapslam.results.digest import canonical, stored_digest
 from ldapslam.results.records import FINAL_STATES, RunRecord, utc_text
 
@@ -80,6 +81,8 @@ class _Late:
     standing: Standing
     #: When the last of it was stored, on the monotonic clock.
     at_s: float = field(default_factory=time.monotonic)
+    #: Who added to the run, for its events and the audit.
+    notes: set[AuditRecord] = field(default_factory=set)
 
 
 class Judge(Protocol):
@@ -179,17 +182,21 @@ class Verdicts:
         late = self._late.get(run_id)
         return late.standing if late else standing
 
-    def note_late(self, run_id: str, standing: Standing) -> None:
+    def note_late(
+        self, run_id: str, standing: Standing, note: AuditRecord | None = None
+    ) -> None:
         """More of an ended run may have been stored. If so, it is judged again when
-        nothing more comes; until then its reports say that it has more."""
+        nothing more comes; until then its reports say that it has more. `note`: who
+        added to it."""
         if self._judge is None:
             return
         late = self._late.get(run_id)
         if late is None:
-            self._late[run_id] = _Late(standing)
+            late = self._late[run_id] = _Late(standing)
             self._start(self._judge_late(run_id), run_id)
-        else:
-            late.at_s = time.monotonic()
+        late.at_s = time.monotonic()
+        if note is not None and all(note.who != known.who for known in late.notes):
+            late.notes.add(note)
 
     async def _standing(self, run_id: str) -> Standing:
         assert self._judge is not None
@@ -223,6 +230,8 @@ class Verdicts:
                     await asyncio.sleep(left_s)
                 at_s = late.at_s
                 record = await self._writer.call(self._writer.store.run, run_id)
+                if record.unjudged:
+                    await self._record_notes(run_id, late.notes)
                 if record.unjudged and late.standing is Standing.ALTERED:
                     # it keeps what shows that it was altered
                     await self._store(record, record.verdict, record.digest)
@@ -235,6 +244,13 @@ class Verdicts:
             _log.exception("run %s cannot be judged again", run_id)
         finally:
             del self._late[run_id]
+
+    async def _record_notes(self, run_id: str, notes: set[AuditRecord]) -> None:
+        while notes:
+            note = notes.pop()
+            add_event = self._writer.store.add_event
+            event = note.action, note.detail, note.at_utc
+            await self._writer.call_noted(note, add_event, run_id, *event)
 
     async def judge_those_left(self) -> None:
         """Runs whose end was stored, but not their verdict, and those that have grown

@@ -22,6 +22,7 @@ from ldapslam.proto.agent_pb2 import (
 from ldapslam.proto.agent_pb2_grpc import AgentServiceStub
 from ldapslam.proto.common_pb2 import Snapshot
 from ldapslam.results.packing import pack
+from ldapslam.results.parts import Part
 from ldapslam.transport.codec import CHANNEL_OPTIONS
 from support.fleet import FINAL, FleetOfProcesses, job_text
 from support.intervals import stored_intervals
@@ -56,6 +57,11 @@ def interval(run_id: str, sequence: int, **values: Any) -> IntervalReport:
     return report
 
 
+def part_of(fleet: FleetOfProcesses, run_id: str) -> Part:
+    with fleet.opened_store() as store:
+        return store.part(run_id, "a")
+
+
 def test_a_run_that_is_over_cannot_be_changed(
     peer: AgentServiceStub, lasting_fleet: FleetOfProcesses, finished_run: str
 ) -> None:
@@ -66,9 +72,8 @@ def test_a_run_that_is_over_cannot_be_changed(
     replies = {
         why: peer.ReportInterval(report)
         for why, report in {
-            "of another attempt": interval(finished_run, 0),
-            "has another report": interval(finished_run, 0, **attempt),
-            "has ended after": interval(finished_run, len(stored), **attempt),
+            "another attempt": interval(finished_run, 0),
+            "part has ended": interval(finished_run, len(stored), **attempt),
         }.items()
     }
     assert {one.status for one in replies.values()} == {REFUSED}
@@ -90,23 +95,31 @@ def test_a_report_of_no_run_or_a_stranger_is_refused(
 
 
 def test_a_report_that_makes_no_sense_is_refused_with_the_reason(
-    peer: AgentServiceStub, finished_run: str
+    peer: AgentServiceStub, lasting_fleet: FleetOfProcesses, finished_run: str
 ) -> None:
     snapshot = Snapshot(phase="measure", end_ns=1)
     snapshot.operations.add(stream="readers")
-    reply = peer.ReportInterval(interval(finished_run, 9, packed=pack(snapshot)))
+    part = part_of(lasting_fleet, finished_run)
+    reply = peer.ReportInterval(
+        interval(finished_run, 9, packed=pack(snapshot), attempt=part.attempt)
+    )
     assert reply.status == REFUSED
     assert "no operation 'readers.'" in reply.detail
-    empty = ProgressReport(run_id=finished_run, agent="a")
+    empty = ProgressReport(
+        run_id=finished_run, agent="a", epoch=part.epoch, attempt=part.attempt
+    )
     assert peer.ReportProgress(empty).status == REFUSED
 
 
 def test_progress_of_a_run_that_is_over_changes_nothing(
     peer: AgentServiceStub, lasting_fleet: FleetOfProcesses, finished_run: str
 ) -> None:
+    part = part_of(lasting_fleet, finished_run)
     report = ProgressReport(
         run_id=finished_run, agent="a", finished=AgentFinished(early_reason="x")
     )
+    assert peer.ReportProgress(report).status == DUPLICATE
+    report.epoch, report.attempt = part.epoch, part.attempt
     assert peer.ReportProgress(report).status == COMMITTED
     assert lasting_fleet.run(finished_run).state == "finished"
 

@@ -69,9 +69,8 @@ def test_what_is_new_after_the_end_is_counted_until_a_verdict_is_of_it(
         assert store.run(RUN_ID).unjudged == 0
         for _ in range(2):
             store.add_interval(RUN_ID, late.record)
-        count = last.sequence + 1
-        assert store.seal_part(RUN_ID, "load1", last.attempt, count)
-        assert not store.seal_part(RUN_ID, "load1", last.attempt, count)
+        assert store.seal_part(RUN_ID, "load1", last.attempt)
+        assert not store.seal_part(RUN_ID, "load1", last.attempt)
         [found] = store.runs(only_unjudged=True)
         assert found.unjudged == 2
         # the judge knew of the first one

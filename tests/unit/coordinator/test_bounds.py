@@ -75,7 +75,7 @@ def take_monitors(count: int) -> None:
     ]
     ready = monitor_pb2.MonitorReady(monitors=monitors, facts_json="{}")
     event = monitor_pb2.MonitorEvent(ready=ready)
-    monitor_news(monitor_pb2.MonitorReport(agent="a", event=event))
+    monitor_news(monitor_pb2.MonitorReport(agent="a", event=event), until_ns=10)
 
 
 def take_metrics(count: int) -> None:
@@ -83,19 +83,27 @@ def take_metrics(count: int) -> None:
     one = monitor_pb2.MonitorDescription(name="m", metrics=metrics, facts_json="{}")
     ready = monitor_pb2.MonitorReady(monitors=[one], facts_json="{}")
     event = monitor_pb2.MonitorEvent(ready=ready)
-    monitor_news(monitor_pb2.MonitorReport(agent="a", event=event))
+    monitor_news(monitor_pb2.MonitorReport(agent="a", event=event), until_ns=10)
 
 
 def take_values(count: int) -> None:
     sample = monitor_pb2.MonitorSample(monitor="m", values=[0.0] * count)
     samples = monitor_pb2.MonitorSamples(samples=[sample])
     event = monitor_pb2.MonitorEvent(samples=samples)
-    monitor_news(monitor_pb2.MonitorReport(agent="a", event=event))
+    monitor_news(monitor_pb2.MonitorReport(agent="a", event=event), until_ns=10)
+
+
+def take_samples(count: int) -> None:
+    sample = monitor_pb2.MonitorSample(monitor="m")
+    samples = monitor_pb2.MonitorSamples(samples=[sample] * count)
+    event = monitor_pb2.MonitorEvent(samples=samples)
+    monitor_news(monitor_pb2.MonitorReport(agent="a", event=event), until_ns=10)
 
 
 @pytest.mark.parametrize(
     ("take", "limit", "bound"),
     [
+        (take_samples, "_MAX_SAMPLES", Bound.MONITOR_SAMPLES),
         (take_result_codes, "_MOST_RESULT_CODES", Bound.RESULT_CODES),
         (take_workers, "_MOST_WORKERS", Bound.REPORT_ROWS),
         (take_facts, "_MAX_CHARACTERS", Bound.FACTS),

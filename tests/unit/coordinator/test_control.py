@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,40 +20,26 @@ from ldapslam.base.errors import (
     StoreTaken,
 )
 from ldapslam.coordinator import agent_service, operator_service, run_queue
-from ldapslam.coordinator.control import Coordinator
 from ldapslam.coordinator.fleet.fleet import TimePassed
 from ldapslam.coordinator.runs import controller, judge
-from ldapslam.coordinator.runs.judge import Judgement
 from ldapslam.coordinator.schedules import service as schedule_service
 from ldapslam.coordinator.schedules.scheduler import Scheduler
-from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.proto import agent_pb2
-from ldapslam.proto.common_pb2 import Snapshot
 from ldapslam.proto.operator_pb2 import (
-    GetRunRequest,
     IntervalFigures,
     ListRunsRequest,
-    RunStatus,
-    RunUpdate,
-    SubmitJobRequest,
-    WatchRunRequest,
 )
 from ldapslam.proto.schedule_pb2 import ListAuditRequest
 from ldapslam.results import audit
-from ldapslam.results.packing import pack
 from ldapslam.results.records import IntervalRecord
 from ldapslam.results.store import Store
 from ldapslam.transport.messages import (
-    PROTOCOL_VERSION,
     ProtocolError,
-    build_version,
 )
 from support.bounds import exceeds
-from support.fleet import job_text
 from support.intervals import stored_intervals
+from support.world import S, World, in_a_world, interval, world_in
 
-S = 1_000_000_000
-_TIMEOUT_S = 30  # for what never comes
 BUSY = StoreBusy("results.sqlite", 10)
 AWAY = StoreError("terminating connection due to administrator command")
 FULL = StoreFull("results.sqlite", "3 writes wait for room")
@@ -62,114 +47,6 @@ TAKEN = StoreTaken("results.sqlite", "process 2 on host b")
 REFUSED = agent_pb2.ReportReply.STATUS_REFUSED
 COMMITTED = agent_pb2.ReportReply.STATUS_COMMITTED
 DUPLICATE = agent_pb2.ReportReply.STATUS_DUPLICATE
-
-
-class World:
-    """A coordinator with agent a, and what a test does in their places."""
-
-    def __init__(self, path: Path) -> None:
-        self.now_ns = 100 * S
-        self.writer = StoreWriter(str(path / "results.sqlite"))
-        #: Runs that were judged, all PASS.
-        self.judged = asyncio.Queue[str]()
-        self.coordinator = Coordinator(
-            self.writer, lambda: self.now_ns, judge=self._judge
-        )
-        self.session_id = ""
-
-    async def _judge(self, run_id: str, *, looks_only: bool = False) -> Judgement:
-        if not looks_only:
-            self.judged.put_nowait(run_id)
-        return Judgement("PASS", (), {"run_id": run_id})
-
-    async def register(self, runs: int = 0) -> None:
-        """Agent a; `runs`: so many that it says it has."""
-        request = agent_pb2.RegisterRequest(
-            protocol_version=PROTOCOL_VERSION,
-            build=build_version(),
-            name="a",
-            instance_id="a-1",
-            epoch=3,
-            runs=[agent_pb2.RunPart(run_id=f"r{n}") for n in range(runs)],
-        )
-        reply = await self.coordinator.agents.Register(request, None)
-        self.session_id = reply.session_id
-
-    @property
-    def store(self) -> Store:
-        return self.writer.store
-
-    async def submit(self, **fields: Any) -> str:
-        request = SubmitJobRequest(
-            protocol_version=PROTOCOL_VERSION,
-            build=build_version(),
-            job_file="job.yaml",
-            job_text=job_text().encode(),
-            **fields,
-        )
-        return (await self.coordinator.operators.SubmitJob(request, None)).run_id
-
-    async def commands(self, count: int) -> list[agent_pb2.Command]:
-        """The first commands of agent a."""
-        request = agent_pb2.CommandsRequest(session_id=self.session_id)
-        stream = self.coordinator.agents.Commands(request, None)
-        found = [await anext(stream) for _ in range(count)]
-        await stream.aclose()
-        return found
-
-    async def beat(self, offset_ns: int) -> None:
-        """A heartbeat with a sample: a's clock is so far ahead, exactly."""
-        ours, theirs = self.now_ns, self.now_ns + offset_ns
-        sample = agent_pb2.ClockSample(
-            agent_sent_mono_ns=theirs,
-            coordinator_received_mono_ns=ours,
-            coordinator_sent_mono_ns=ours,
-            agent_received_mono_ns=theirs,
-        )
-        request = agent_pb2.HeartbeatRequest(
-            session_id=self.session_id, samples=[sample]
-        )
-        reply = await self.coordinator.agents.Heartbeat(request, None)
-        assert reply.known
-
-    async def report(self, run_id: str, **kind: Any) -> agent_pb2.ReportReply:
-        report = agent_pb2.ProgressReport(run_id=run_id, agent="a", epoch=3, **kind)
-        return await self.coordinator.agents.ReportProgress(report, None)
-
-    async def go_through(self, run_id: str) -> None:
-        """The run from its agent's readiness to its end."""
-        await self.report(run_id, ready=agent_pb2.AgentReady())
-        await self.report(run_id, started=agent_pb2.AgentStarted())
-        await self.report(run_id, finished=agent_pb2.AgentFinished())
-
-    async def end_of(self, run_id: str) -> RunStatus:
-        return [update async for update in self.watch(run_id)][-1].status
-
-    def watch(self, run_id: str) -> AsyncGenerator[RunUpdate, None]:
-        return self.coordinator.operators.WatchRun(WatchRunRequest(run_id=run_id), None)
-
-    async def run(self, run_id: str) -> RunStatus:
-        request = GetRunRequest(run_id=run_id)
-        return await self.coordinator.operators.GetRun(request, None)
-
-
-@asynccontextmanager
-async def world_in(path: Path) -> AsyncIterator[World]:
-    world = World(path)
-    await world.register()
-    try:
-        yield world
-    finally:
-        await world.coordinator.stop()
-        await world.writer.close()
-
-
-def in_a_world(path: Path, test: Callable[[World], Awaitable[None]]) -> None:
-    async def run() -> None:
-        async with asyncio.timeout(_TIMEOUT_S), world_in(path) as world:
-            await test(world)
-
-    asyncio.run(run())
 
 
 def fail(
@@ -387,17 +264,6 @@ def test_a_run_whose_end_cannot_be_stored_is_said_to_have_failed(
     in_a_world(tmp_path, test)
 
 
-def interval(world: World, run_id: str, sequence: int) -> agent_pb2.IntervalReport:
-    return agent_pb2.IntervalReport(
-        run_id=run_id,
-        agent="a",
-        epoch=3,
-        attempt=world.store.agents(run_id)["a"]["attempt"],
-        sequence=sequence,
-        packed=pack(Snapshot(index=sequence, end_ns=S, phase="measure")),
-    )
-
-
 def test_a_run_is_judged_once_and_again_when_more_of_it_arrives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -410,8 +276,7 @@ def test_a_run_is_judged_once_and_again_when_more_of_it_arrives(
         await world.report(run_id, ready=agent_pb2.AgentReady())
         await world.report(run_id, started=agent_pb2.AgentStarted())
         await report_interval(interval(world, run_id, 1), None)
-        finished = agent_pb2.AgentFinished(interval_count=4)
-        await world.report(run_id, finished=finished)
+        world.lose_agent()
         await world.end_of(run_id)
         verdicts = world.coordinator.fleet.verdicts
         assert await world.judged.get() == run_id
@@ -425,6 +290,11 @@ def test_a_run_is_judged_once_and_again_when_more_of_it_arrives(
             assert await world.judged.get() == run_id
         await verdicts.wait()
         assert world.store.run(run_id).verdict == "PASS"
+        # each time it is told who delivered
+        events = [one.kind for one in world.store.events(run_id)]
+        assert events.count("late_reports") == 2
+        newest = audit.newest(world.store, 2)
+        assert [(one.action, one.who) for one in newest] == [("late_reports", "a")] * 2
 
         add_interval = world.writer.add_interval
 
@@ -744,7 +614,10 @@ def test_of_what_agents_and_operators_ask_for_too_much_is_counted(
         run_id = await world.submit()
 
         async def refused(run_id: str) -> agent_pb2.ReportReply:
+            part = world.coordinator.fleet.runs.get(run_id)
             report = agent_pb2.IntervalReport(run_id=run_id, agent="a", packed=b"x")
+            if part is not None:
+                report.epoch, report.attempt = 3, part.stored_part("a").attempt
             return await world.coordinator.agents.ReportInterval(report, None)
 
         with exceeds():

@@ -16,7 +16,7 @@ from ldapslam.results.packing import MAX_SNAPSHOT_BYTES, pack
 from ldapslam.results.store import Store
 from ldapslam.transport.messages import ProtocolError
 from support.histograms import packed_of
-from support.intervals import Interval, stored_intervals
+from support.intervals import Interval, open_part, stored_intervals
 from support.store import Scenario, run_record
 
 PACKED = packed_of([1_000, 2_000])
@@ -118,7 +118,7 @@ def test_nothing_of_a_report_is_lost() -> None:
     assert read == snapshot()
     with Store.open("sqlite://") as store:
         store.create_run(replace(run_record(Scenario()), run_id="r"))
-        store.put_agent("r", "a", {"attempt": 7})
+        store.put_agent("r", "a", {}, open_part(7))
         assert store.add_interval("r", record).is_new
         (stored,) = stored_intervals(store, "r")
     assert stored == Interval.of("a", 7, 3, snapshot())
@@ -268,10 +268,6 @@ def _huge_sequence(spoilt: IntervalReport) -> None:
     spoilt.sequence = 1 << 31
 
 
-def _huge_attempt(spoilt: IntervalReport) -> None:
-    spoilt.attempt = 1 << 63
-
-
 def _no_content(spoilt: IntervalReport) -> None:
     spoilt.packed = b""
 
@@ -300,7 +296,6 @@ def _without_end(spoilt: IntervalReport) -> None:
     "spoil",
     [
         _huge_sequence,
-        _huge_attempt,
         _no_content,
         _cut_off,
         _something_behind,

@@ -8,6 +8,7 @@ import sqlite3
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.results import store as results_store
 from ldapslam.results.records import IntervalRecord, Taken
 from ldapslam.results.store import Store
-from support.intervals import Interval, stored_intervals
+from support.intervals import Interval, open_part, stored_intervals
 from support.store import RUN_ID, Scenario, run_record
 
 
@@ -154,9 +155,9 @@ def test_a_locked_store_has_all_once_it_is_free(
     assert asyncio.run(write()) == {"load1": {"cpu": "x"}, "load2": {"cpu": "x"}}
 
 
-@pytest.mark.parametrize("bad", [{"cpu": object()}, {"attempt": 1 << 64}])
+@pytest.mark.parametrize("bad", [({"cpu": object()},), ({}, open_part(1 << 64))])
 def test_a_write_that_is_refused_for_ever_is_told_to_its_run_alone(
-    tmp_path: Path, bad: dict[str, object]
+    tmp_path: Path, bad: tuple[Any, ...]
 ) -> None:
     path = tmp_path / "results.sqlite"
 
@@ -164,7 +165,7 @@ def test_a_write_that_is_refused_for_ever_is_told_to_its_run_alone(
         writer = StoreWriter(str(path))
         put = writer.store.put_agent
         await writer.call(writer.store.create_run, run_record(Scenario()))
-        writer.post(put, RUN_ID, "load1", bad)
+        writer.post(put, RUN_ID, "load1", *bad)
         writer.post(put, RUN_ID, "load2", {"cpu": "x"})
         await writer.flush("another run")
         with pytest.raises(StoreRefused):
@@ -272,7 +273,7 @@ def test_reports_that_come_together_are_committed_together(tmp_path: Path) -> No
     async def report() -> tuple[list[object], int, list[int]]:
         writer = StoreWriter(str(tmp_path / "results.sqlite"))
         await writer.call(writer.store.create_run, run_record(Scenario()))
-        await writer.call(writer.store.put_agent, RUN_ID, "load1", {"attempt": 1})
+        await writer.call(writer.store.put_agent, RUN_ID, "load1", {}, open_part(1))
         commits = 0
         add = writer.store.add_intervals
 
@@ -316,7 +317,7 @@ def test_a_batch_is_one_transaction(tmp_path: Path) -> None:
     async def report() -> list[int]:
         writer = StoreWriter(str(tmp_path / "results.sqlite"))
         await writer.call(writer.store.create_run, run_record(Scenario()))
-        await writer.call(writer.store.put_agent, RUN_ID, "load1", {"attempt": 1})
+        await writer.call(writer.store.put_agent, RUN_ID, "load1", {}, open_part(1))
         sizes = []
         add = writer.store.add_intervals
 

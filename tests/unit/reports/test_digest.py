@@ -281,3 +281,14 @@ def test_of_a_run_that_is_not_judged_nothing_is_said() -> None:
         summary: Summary = summarise(store, RUN_ID)
     assert summary.altered == ()
     assert "digest" not in json.loads(result_json(summary))
+
+
+def test_a_run_that_is_judged_again_keeps_its_first_digest(store: Store) -> None:
+    first = store.run(RUN_ID).digest
+    for _ in range(2):
+        summary = summarise(store, RUN_ID, anew=True)
+        document = digest_document(store, summary, store.run(RUN_ID).digest)
+        assert document["first"] == first
+        digest = stored_digest(document, SIGNATURE)
+        store.set_verdict(RUN_ID, summary.verdict, digest)
+        assert altered_of(store, store.run(RUN_ID)) == ()

@@ -30,7 +30,7 @@ from ldapslam.proto.common_pb2 import HostInterval
 from ldapslam.results import columns, migrate, schema
 from ldapslam.results.records import Taken
 from ldapslam.results.store import FOLDER_STORE, Store
-from support.intervals import Interval, add_interval, stored_intervals
+from support.intervals import Interval, add_interval, open_part, stored_intervals
 from support.older_store import take_back
 from support.store import RUN_ID, Scenario, fill, intervals, run_record
 
@@ -119,7 +119,7 @@ def test_a_report_counts_only_where_its_agent_has_a_place_for_it(store: Store) -
         return store.add_interval(RUN_ID, of.record).refusal
 
     assert "another attempt" in refusal(first), "the agent has no part yet"
-    store.put_agent(RUN_ID, "load1", {"attempt": 7})
+    store.put_agent(RUN_ID, "load1", {}, open_part(7))
     assert store.add_interval(RUN_ID, first.record).is_new
     assert "another attempt" in refusal(replace(first, attempt=6))
     altered = replace(first, end_ns=2)
@@ -132,7 +132,7 @@ def test_a_report_counts_only_where_its_agent_has_a_place_for_it(store: Store) -
 
 def test_reports_that_come_together_are_told_apart(store: Store) -> None:
     store.create_run(run_record(SMALL))
-    store.put_agent(RUN_ID, "load1", {"attempt": 7})
+    store.put_agent(RUN_ID, "load1", {}, open_part(7))
     known, new, later = (
         Interval("load1", 7, number, number, "measure", number, number + 1)
         for number in range(3)
@@ -149,20 +149,21 @@ def test_reports_that_come_together_are_told_apart(store: Store) -> None:
 
 def test_nothing_follows_the_end_of_an_agents_part(store: Store) -> None:
     store.create_run(run_record(SMALL))
-    store.put_agent(RUN_ID, "load1", {"attempt": 7})
+    store.put_agent(RUN_ID, "load1", {}, open_part(7))
     first, second, third = (
         Interval("load1", 7, number, number, "measure", number, number + 1)
         for number in range(3)
     )
     store.add_interval(RUN_ID, first.record)
-    store.seal_part(RUN_ID, "load1", 6, 9)  # of an earlier attempt
-    store.seal_part(RUN_ID, "load1", 7, 2)
-    store.seal_part(RUN_ID, "load1", 7, 100)  # once is enough
-    assert store.add_interval(RUN_ID, second.record).is_new, "late, and counted"
+    assert not store.seal_part(RUN_ID, "load1", 6)  # of an earlier attempt
+    assert store.add_interval(RUN_ID, second.record).is_new
+    assert store.seal_part(RUN_ID, "load1", 7)
+    assert not store.seal_part(RUN_ID, "load1", 7)  # once is enough
+    assert store.add_interval(RUN_ID, second.record) == Taken(False), "repeated"
     taken = store.add_interval(RUN_ID, third.record)
-    assert taken.refusal == "the agent's part has ended after 2 intervals"
+    assert taken.refusal == "the agent's part has ended"
     assert stored_intervals(store, RUN_ID) == [first, second]
-    store.put_agent(RUN_ID, "load1", {"attempt": 8})
+    store.put_agent(RUN_ID, "load1", {}, open_part(8))
     assert store.add_interval(RUN_ID, replace(third, attempt=8).record).is_new
 
 
@@ -390,7 +391,7 @@ def test_an_older_store_becomes_what_the_code_expects(tmp_path: Path) -> None:
     with Store.open(path) as store:
         fill(store, SMALL)
         for agent in SMALL.agents:
-            store.put_agent(RUN_ID, agent, {"epoch": 1, "attempt": 1})
+            store.put_agent(RUN_ID, agent, {}, open_part(1))
     take_back(path, migrate.FIRST_REVISION)
     with Store.open(path) as store:
         assert stored_intervals(store, RUN_ID) == list(intervals(SMALL))
@@ -421,7 +422,7 @@ def test_only_the_attempt_that_an_agents_part_is_of_is_read(store: Store) -> Non
         Interval("load1", attempt, 0, 0, "measure", 0, attempt) for attempt in (7, 8)
     )
     for one in (before, now):
-        store.put_agent(RUN_ID, "load1", {"attempt": one.attempt})
+        store.put_agent(RUN_ID, "load1", {}, open_part(one.attempt))
         assert store.add_interval(RUN_ID, one.record).is_new
     assert stored_intervals(store, RUN_ID) == [before, now]
     assert columns.extent(store, RUN_ID).end_ns == 8

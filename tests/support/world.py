@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A coordinator in this process, with one agent that a test speaks for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from ldapslam.coordinator.control import Coordinator
+from ldapslam.coordinator.fleet.fleet import TimePassed
+from ldapslam.coordinator.runs.judge import Judgement
+from ldapslam.coordinator.store_writer import StoreWriter
+from ldapslam.proto import agent_pb2
+from ldapslam.proto.common_pb2 import Snapshot
+from ldapslam.proto.operator_pb2 import (
+    GetRunRequest,
+    RunStatus,
+    RunUpdate,
+    SubmitJobRequest,
+    WatchRunRequest,
+)
+from ldapslam.results.packing import pack
+from ldapslam.results.store import Store
+from ldapslam.transport.messages import PROTOCOL_VERSION, build_version
+from support.fleet import job_text
+
+S = 1_000_000_000
+_TIMEOUT_S = 30  # for what never comes
+
+
+class World:
+    """A coordinator with agent a, and what a test does in their places."""
+
+    def __init__(self, path: Path) -> None:
+        self.now_ns = 100 * S
+        self.writer = StoreWriter(str(path / "results.sqlite"))
+        #: Runs that were judged, all PASS.
+        self.judged = asyncio.Queue[str]()
+        self.coordinator = Coordinator(
+            self.writer, lambda: self.now_ns, judge=self._judge
+        )
+        self.session_id = ""
+
+    async def _judge(self, run_id: str, *, looks_only: bool = False) -> Judgement:
+        if not looks_only:
+            self.judged.put_nowait(run_id)
+        return Judgement("PASS", (), {"run_id": run_id})
+
+    async def register(self, runs: int = 0) -> None:
+        """Agent a; `runs`: so many that it says it has."""
+        request = agent_pb2.RegisterRequest(
+            protocol_version=PROTOCOL_VERSION,
+            build=build_version(),
+            name="a",
+            instance_id="a-1",
+            epoch=3,
+            runs=[agent_pb2.RunPart(run_id=f"r{n}") for n in range(runs)],
+        )
+        reply = await self.coordinator.agents.Register(request, None)
+        self.session_id = reply.session_id
+
+    @property
+    def store(self) -> Store:
+        return self.writer.store
+
+    async def submit(self, text: str = "", **fields: Any) -> str:
+        request = SubmitJobRequest(
+            protocol_version=PROTOCOL_VERSION,
+            build=build_version(),
+            job_file="job.yaml",
+            job_text=(text or job_text()).encode(),
+            **fields,
+        )
+        return (await self.coordinator.operators.SubmitJob(request, None)).run_id
+
+    async def commands(self, count: int) -> list[agent_pb2.Command]:
+        """The first commands of agent a."""
+        request = agent_pb2.CommandsRequest(session_id=self.session_id)
+        stream = self.coordinator.agents.Commands(request, None)
+        found = [await anext(stream) for _ in range(count)]
+        await stream.aclose()
+        return found
+
+    async def beat(self, offset_ns: int) -> None:
+        """A heartbeat with a sample: a's clock is so far ahead, exactly."""
+        ours, theirs = self.now_ns, self.now_ns + offset_ns
+        sample = agent_pb2.ClockSample(
+            agent_sent_mono_ns=theirs,
+            coordinator_received_mono_ns=ours,
+            coordinator_sent_mono_ns=ours,
+            agent_received_mono_ns=theirs,
+        )
+        request = agent_pb2.HeartbeatRequest(
+            session_id=self.session_id, samples=[sample]
+        )
+        reply = await self.coordinator.agents.Heartbeat(request, None)
+        assert reply.known
+
+    async def report(self, run_id: str, **kind: Any) -> agent_pb2.ReportReply:
+        part = await self.writer.call(self.store.part, run_id, "a")
+        kind.setdefault("attempt", max(0, part.attempt))
+        report = agent_pb2.ProgressReport(run_id=run_id, agent="a", epoch=3, **kind)
+        return await self.coordinator.agents.ReportProgress(report, None)
+
+    def lose_agent(self) -> None:
+        """Nothing is heard of agent a for an hour."""
+        self.now_ns += 3600 * S
+        self.coordinator.fleet.feed(TimePassed())
+
+    async def go_through(self, run_id: str) -> None:
+        """The run from its agent's readiness to its end."""
+        await self.report(run_id, ready=agent_pb2.AgentReady())
+        await self.report(run_id, started=agent_pb2.AgentStarted())
+        await self.report(run_id, finished=agent_pb2.AgentFinished())
+
+    async def end_of(self, run_id: str) -> RunStatus:
+        return [update async for update in self.watch(run_id)][-1].status
+
+    def watch(self, run_id: str) -> AsyncGenerator[RunUpdate, None]:
+        return self.coordinator.operators.WatchRun(WatchRunRequest(run_id=run_id), None)
+
+    async def run(self, run_id: str) -> RunStatus:
+        request = GetRunRequest(run_id=run_id)
+        return await self.coordinator.operators.GetRun(request, None)
+
+
+@asynccontextmanager
+async def world_in(path: Path) -> AsyncIterator[World]:
+    world = World(path)
+    await world.register()
+    try:
+        yield world
+    finally:
+        await world.coordinator.stop()
+        await world.writer.close()
+
+
+def in_a_world(path: Path, test: Callable[[World], Awaitable[None]]) -> None:
+    async def run() -> None:
+        async with asyncio.timeout(_TIMEOUT_S), world_in(path) as world:
+            await test(world)
+
+    asyncio.run(run())
+
+
+def interval(world: World, run_id: str, sequence: int) -> agent_pb2.IntervalReport:
+    return agent_pb2.IntervalReport(
+        run_id=run_id,
+        agent="a",
+        epoch=3,
+        attempt=world.store.agents(run_id)["a"]["attempt"],
+        sequence=sequence,
+        packed=pack(Snapshot(index=sequence, end_ns=S, phase="measure")),
+    )
