@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 
 from ldapslam.base.clock_id import clock_id
@@ -100,9 +100,9 @@ class AgentService(AgentServiceServicer):
             host_id=request.host_id,
         )
         link = self._fleet.links.get(name)
-        is_resumed = link is not None and link.identity.instance == identity.instance
+        is_other = link is not None and link.identity.instance != identity.instance
         is_there = self._fleet.machine.agent_state(name) is not AgentState.SILENT
-        if link is not None and not is_resumed and link.is_streaming and is_there:
+        if link is not None and is_other and link.is_streaming and is_there:
             raise FleetError(
                 f"an agent named {name!r} is already registered",
                 hint="give each agent a --name of its own",
@@ -117,54 +117,45 @@ class AgentService(AgentServiceServicer):
             request.restricted,
             request.host_id,
         )
-        commands = self._fleet.machine.handle(event, self._fleet.now_ns())
-        # a lost session ends before the new one begins
-        losses = [c for c in commands if isinstance(c, fleet_machine.ReportLoss)]
-        for loss in losses:
-            self._fleet.execute(loss)
-        link = self._fleet.links.get(name)
-        is_resumed = is_resumed and link is not None
-        if not is_resumed:
-            link = AgentLink(identity, self._fleet.now_ns())
-            self._fleet.links[name] = self._fleet.sessions[link.session_id] = link
-        assert link is not None, "a resumed session has a link"
-        for command in commands:
-            if command not in losses:
-                self._fleet.execute(command)
-        if not is_resumed:
-            self._take_up(name, {part.run_id: part.state for part in request.runs})
-            self._take_up_monitors(link, request.monitored_runs[:_MAX_RUNS])
-        _log.info("agent %s registered, epoch %d", name, identity.epoch)
-        return agent_pb2.RegisterReply(
-            session_id=link.session_id,
+        reply = agent_pb2.RegisterReply(
             build=request.build,
             heartbeat_interval_ns=HEARTBEAT_INTERVAL_NS,
-            resumed=is_resumed,
             store_id=self._writer.store.store_id,
         )
-
-    def _take_up(self, agent: str, runs: dict[str, str]) -> None:
-        """Resume its parts of runs of an earlier coordinator."""
-        for run_id, state in runs.items():
-            run = self._fleet.runs.get(run_id)
-            if run is not None and run.has_live_part(agent):
-                run.take_up_part(agent, state)
-
-    def _take_up_monitors(self, link: AgentLink, run_ids: Sequence[str]) -> None:
-        """Observers of runs that are over here end, others get lost orders again; runs
-        do not wait for those that are gone."""
-        name = link.identity.name
-        for run_id in run_ids:
-            run = self._fleet.runs.get(run_id)
-            if run is not None:
-                run.take_up_monitor(name)
+        for command in self._fleet.machine.handle(event, self._fleet.now_ns()):
+            if isinstance(command, fleet_machine.ReconcileAgent):
+                reply.session_id, reply.resumed = self._reconcile(identity, request)
             else:
-                end = agent_pb2.EndMonitoring(run_id=run_id)
-                link.send(agent_pb2.Command(end_monitoring=end))
-        for run_id, run in self._fleet.runs.items():
-            if run_id not in run_ids and run.has_open_watch(name):
+                self._fleet.execute(command)
+        _log.info("agent %s registered, epoch %d", name, identity.epoch)
+        return reply
+
+    def _reconcile(
+        self, identity: AgentIdentity, request: agent_pb2.RegisterRequest
+    ) -> tuple[str, bool]:
+        """Compare what the agent holds with what its runs know of it; its session, and
+        whether that goes on."""
+        name, monitored = identity.name, set(request.monitored_runs[:_MAX_RUNS])
+        # that of a process before it has ended with its loss
+        link = self._fleet.links.get(name)
+        is_resumed = link is not None
+        if link is None:
+            link = AgentLink(identity, self._fleet.now_ns())
+            self._fleet.links[name] = self._fleet.sessions[link.session_id] = link
+        parts = {part.run_id: part.state for part in request.runs}
+        for run_id, run in list(self._fleet.runs.items()):
+            if not is_resumed and run_id in parts and run.has_live_part(name):
+                run.take_up_part(name, parts[run_id])
+            if run_id in monitored:
+                run.take_up_monitor(name)
+            elif not is_resumed and run.has_open_watch(name):
+                # in a session that goes on the order to monitor may be on its way
                 reason = "the agent was started again"
-                run.feed_later(run_machine.MonitorEnded(name, reason))
+                run.feed(run_machine.MonitorEnded(name, reason))
+        for run_id in monitored - self._fleet.runs.keys():
+            end = agent_pb2.EndMonitoring(run_id=run_id)
+            link.send(agent_pb2.Command(end_monitoring=end))
+        return link.session_id, is_resumed
 
     async def Commands(
         self, request: agent_pb2.CommandsRequest, context: Context

@@ -41,8 +41,9 @@ taken by priority, then in the order of submission; one that waits for busy agen
 targets reserves them, so that a later one of no higher priority cannot overtake it for
 good. Runs that are held (HoldRuns) are passed over.
 
-An agent that registers busy with a run which is not its own (it was lost meanwhile) is
-told to stop that run, and has less room until it has.
+An agent that registers is reconciled first: what it holds of runs is compared with what
+they know of it, and only then are runs assigned. Busy with a run which is not its own
+(it was lost meanwhile), it is told to stop that run, and has less room until it has.
 """
 
 from __future__ import annotations
@@ -231,6 +232,13 @@ class ReportLoss(Command):
     is_gone: bool = True
 
 
+class ReconcileAgent(Command):
+    """The agent has registered: compare what it holds of runs with what they know of
+    it. After its losses, before any other order."""
+
+    name: str
+
+
 class StopOrphan(Command):
     """The agent works on a run that is not its own (any more)."""
 
@@ -410,6 +418,7 @@ class Fleet:
                 lost = tuple(record.runs)
                 reason = "it was started again"
                 commands.append(ReportLoss(event.name, lost, silent_ns, reason))
+        commands.append(ReconcileAgent(event.name))
         for run_id in event.runs:
             if run_id not in runs:
                 commands.append(StopOrphan(event.name, run_id))

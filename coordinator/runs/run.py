@@ -27,6 +27,9 @@ is cancelled, which then ends as it was going to. A run is not begun when a moni
 refused what the job asks of it, and never stopped for what one fails to see later: its
 verdict says what is missing.
 
+At the end of the run, and before it begins again, every agent gets the order to end its
+monitor, even where that seems to have ended.
+
 In draining no more load is started and agents are awaited; the state that follows was
 decided by what led there first. It is left when every agent has ended or is gone;
 agents that are overdue then are abandoned; an agent that delivers intervals, or reports
@@ -490,12 +493,12 @@ class Run:
         )
         missing = [agent for agent in self.parts if agent not in ready]
         text = f"begins again without {', '.join(missing)}"
-        monitors = self._watching()
+        end_monitors = self._end_monitors()
         self.parts, self.watches, self._are_told = {}, {}, False
         self._deadline_ns = None
         return [
             RecordEvent("quorum", text),
-            *([EndMonitors(monitors)] if monitors else []),
+            *end_monitors,
             StopAgents(ready, text),
             *self._enter(RunState.QUEUED, text),
             RequeueRun(ready),
@@ -564,7 +567,7 @@ class Run:
             return [noted, *self._conclude(now_ns)]
         if self.is_concluding:
             # only the wait for replicas is cancelled
-            return [noted, EndMonitors(self._watching()), *self._end()]
+            return [noted, *self._end()]
         if self.state is RunState.DRAINING:
             return [RefuseEvent(event, self.state)]
         return [noted, *self._stop(RunState.CANCELLED, detail, None, now_ns)]
@@ -680,11 +683,10 @@ class Run:
         for agent in late:
             self.watches[agent] = Watch.ENDED
         text = f"the monitors of {', '.join(late)} took too long"
-        commands: list[Command]
-        commands = [RecordEvent("observer_overdue", text), EndMonitors(late)]
+        overdue = RecordEvent("observer_overdue", text)
         if self.is_concluding:
-            return [*commands, *self._end()]
-        return [*commands, *self._prepare(now_ns)]
+            return [overdue, *self._end()]
+        return [overdue, EndMonitors(late), *self._prepare(now_ns)]
 
     def _end_part(self, agent: str, now_ns: int) -> list[Command]:
         self.parts[agent] = Part.ENDED
@@ -693,10 +695,9 @@ class Run:
     def _conclude(self, now_ns: int) -> list[Command]:
         """No agent is awaited any more; monitors may be."""
         monitors = self._watching()
-        if not monitors:
+        # without T0 there is no load to see the effect of
+        if not monitors or self.t0_ns is None or self.is_concluding:
             return self._end()
-        if self.t0_ns is None or self.is_concluding:  # no load to see the effect of
-            return [EndMonitors(monitors), *self._end()]
         self.is_concluding = True
         verify = self.ending.is_verified
         self._deadline_ns = now_ns + self._limits.slack_ns
@@ -711,7 +712,13 @@ class Run:
     def _end(self) -> list[Command]:
         ending = self.ending
         self.state = ending.state
-        return [ConcludeRun(ending.state, ending.detail, ending.error)]
+        conclude = ConcludeRun(ending.state, ending.detail, ending.error)
+        return [*self._end_monitors(), conclude]
+
+    def _end_monitors(self) -> list[Command]:
+        """Order it of every agent, even where its monitor seems to have ended."""
+        self.watches = dict.fromkeys(self.watches, Watch.ENDED)
+        return [EndMonitors(tuple(self.watches))] if self.watches else []
 
     def _enter(self, state: RunState, detail: str = "") -> list[Command]:
         self.state = state

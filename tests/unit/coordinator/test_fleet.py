@@ -29,6 +29,7 @@ from ldapslam.coordinator.fleet.fleet import (
     HoldRuns,
     LoadBegins,
     QueueState,
+    ReconcileAgent,
     RefuseEvent,
     RefuseRun,
     ReportLoss,
@@ -46,13 +47,15 @@ from ldapslam.coordinator.fleet.selection import Candidate, Selection
 
 S = 1_000_000_000
 ONE = Selection(count=1)
+TAKE_UP_A = ReconcileAgent("a")
 TARGETS = frozenset({"ldap://ds1"})
 
 
 def fleet_of(*names: str) -> Fleet:
     fleet = Fleet()
     for name in names:
-        assert fleet.handle(AgentRegistered(name, f"{name}-1"), 0) == []
+        registered = AgentRegistered(name, f"{name}-1")
+        assert fleet.handle(registered, 0) == [ReconcileAgent(name)]
     return fleet
 
 
@@ -155,6 +158,35 @@ def test_every_agent_event_in_every_state_does_what_the_table_says(
     assert fleet.agent_state("a") is (expected or state)
 
 
+#: What a registration leads to, in this order: nothing is begun on an agent, nor ended,
+#: before it is reconciled, and its losses come first.
+REGISTRATION = (
+    (ReportLoss, ReportReturn),
+    (ReconcileAgent,),
+    (StopOrphan,),
+    (AssignRun,),
+)
+
+
+@pytest.mark.parametrize("held", [(), ("r",), ("old",), ("r", "old")])
+@pytest.mark.parametrize("instance", ["a-1", "a-2"])
+@pytest.mark.parametrize("state", AgentState)
+def test_a_registration_is_reconciled_before_anything_waiting_begins(
+    state: AgentState, instance: str, held: tuple[str, ...]
+) -> None:
+    fleet = agent_in(state)
+    submit(fleet, "w", ONE, may_wait=True)
+    submit(fleet, "both", Selection(names=("a", "b")), may_wait=True)
+    fleet.handle(AgentRegistered("b", "b-1"), S)
+    commands = fleet.handle(AgentRegistered("a", instance, runs=held), 2 * S)
+    places = [
+        next(place for place, kinds in enumerate(REGISTRATION) if type(one) in kinds)
+        for one in commands
+    ]
+    assert places == sorted(places)
+    assert commands.count(TAKE_UP_A) == 1
+
+
 def test_an_idle_agent_is_lost_after_four_silent_seconds_and_not_before() -> None:
     fleet = fleet_of("a", "b")
     fleet.handle(AgentHeard("b"), 1 * S)
@@ -182,7 +214,7 @@ def test_an_agent_whose_process_is_gone_is_lost_four_seconds_later() -> None:
 def test_an_agent_that_only_lost_its_connection_comes_back() -> None:
     fleet = agent_in(AgentState.ASSIGNED)
     fleet.handle(AgentHungUp("a"), 1 * S)
-    assert fleet.handle(AgentRegistered("a", "a-1", runs=("r",)), 4 * S) == []
+    assert fleet.handle(AgentRegistered("a", "a-1", runs=("r",)), 4 * S) == [TAKE_UP_A]
     assert fleet.handle(TimePassed(), 8 * S - 1) == []
     assert fleet.agent_state("a") is AgentState.ASSIGNED
 
@@ -255,13 +287,14 @@ def test_loss_is_detected_within_five_seconds() -> None:
 def test_a_restarted_agent_takes_its_part_of_the_run_with_it() -> None:
     fleet = agent_in(AgentState.ASSIGNED)
     assert fleet.handle(AgentRegistered("a", "a-2"), 2 * S) == [
-        ReportLoss("a", ("r",), 2 * S, "it was started again")
+        ReportLoss("a", ("r",), 2 * S, "it was started again"),
+        TAKE_UP_A,
     ]
 
 
 def test_an_agent_that_reconnects_keeps_its_run() -> None:
     fleet = agent_in(AgentState.ASSIGNED)
-    assert fleet.handle(AgentRegistered("a", "a-1", runs=("r",)), S) == []
+    assert fleet.handle(AgentRegistered("a", "a-1", runs=("r",)), S) == [TAKE_UP_A]
     (record,) = fleet.agents()
     assert list(record.runs) == ["r"]
 
@@ -274,7 +307,7 @@ def test_an_agent_busy_with_a_run_not_its_own_stops_it_before_it_gets_another(
 ) -> None:
     fleet = agent_in(state)
     event = AgentRegistered("a", "a-1", runs=("old",))
-    assert fleet.handle(event, S) == [StopOrphan("a", "old")]
+    assert fleet.handle(event, S) == [TAKE_UP_A, StopOrphan("a", "old")]
     assert fleet.agent_state("a") is AgentState.ASSIGNED
     assert submit(fleet, "new") == []
     assert fleet.handle(AgentReleased("a", "old"), S) == [AssignRun("new", ("a",))]
@@ -419,13 +452,13 @@ def test_the_target_of_a_lost_agent_is_free_when_its_lease_is_over() -> None:
 
 def test_the_target_of_a_lost_agent_is_free_when_it_is_back_without_the_run() -> None:
     fleet = lost_on_x()
-    assert fleet.handle(AgentRegistered("a", "a-2"), 5 * S) == [S_BEGINS]
+    assert fleet.handle(AgentRegistered("a", "a-2"), 5 * S) == [TAKE_UP_A, S_BEGINS]
 
 
 def test_the_target_of_a_lost_agent_is_free_when_it_has_stopped_its_load() -> None:
     fleet = lost_on_x()
     back = AgentRegistered("a", "a-1", runs=("r",))
-    assert fleet.handle(back, 5 * S) == [StopOrphan("a", "r")]
+    assert fleet.handle(back, 5 * S) == [TAKE_UP_A, StopOrphan("a", "r")]
     assert fleet.handle(AgentReleased("a", "r"), 6 * S) == [S_BEGINS]
 
 
@@ -486,7 +519,10 @@ def test_a_run_whose_agents_went_away_reserves_nothing() -> None:
     assert submit(fleet, "t", Selection(names=("c",))) == [AssignRun("t", ("c",))]
     fleet.handle(AgentReleased("a", "r"), S)
     # the waiting run gets its agents when they are back
-    assert fleet.handle(AgentRegistered("b", "b-2"), S) == [AssignRun("s", ("a", "b"))]
+    assert fleet.handle(AgentRegistered("b", "b-2"), S) == [
+        ReconcileAgent("b"),
+        AssignRun("s", ("a", "b")),
+    ]
 
 
 def test_a_withdrawn_run_makes_way() -> None:
@@ -611,7 +647,10 @@ def test_a_run_may_wait_for_agents_up_to_its_deadline() -> None:
 def test_a_run_that_waits_for_agents_gets_them_when_they_come() -> None:
     fleet = Fleet()
     assert submit(fleet, "r", may_wait=True, agents_until_ns=3 * S) == []
-    assert fleet.handle(AgentRegistered("a", "a-1"), S) == [AssignRun("r", ("a",))]
+    assert fleet.handle(AgentRegistered("a", "a-1"), S) == [
+        TAKE_UP_A,
+        AssignRun("r", ("a",)),
+    ]
 
 
 def test_a_run_that_begins_anew_waits_for_its_agents_to_end_their_part() -> None:
@@ -657,7 +696,7 @@ def test_agents_of_a_recovered_run_are_awaited_as_long_as_they_keep_up_the_load(
     fleet.handle(RunRecovered("r", TARGETS, {"a": 3, "b": 1}, lease_ns=60 * S), 0)
     assert fleet.agent_state("a") is AgentState.SILENT
     back = AgentRegistered("a", "a-1", runs=("r",), epoch=3)
-    assert fleet.handle(back, S) == [ReportReturn("a", ("r",), S)]
+    assert fleet.handle(back, S) == [ReportReturn("a", ("r",), S), TAKE_UP_A]
     assert fleet.agent_state("a") is AgentState.ASSIGNED
     fleet.handle(AgentHeard("a"), 65 * S)
     assert fleet.handle(TimePassed(), 65 * S) == [ReportLoss("b", ("r",), 65 * S, OVER)]
@@ -667,7 +706,8 @@ def test_an_agent_that_was_started_again_meanwhile_is_lost() -> None:
     fleet = Fleet()
     fleet.handle(RunRecovered("r", TARGETS, {"a": 3}), 0)
     assert fleet.handle(AgentRegistered("a", "a-9", epoch=4), S) == [
-        ReportLoss("a", ("r",), S, "it was started again")
+        ReportLoss("a", ("r",), S, "it was started again"),
+        TAKE_UP_A,
     ]
 
 

@@ -57,6 +57,7 @@ from ldapslam.coordinator.runs.run import (
     StoreFailed,
     ThresholdMissed,
     TimePassed,
+    Watch,
 )
 
 S = 1_000_000_000
@@ -670,6 +671,45 @@ def observed_in_load(limits: RunLimits = OBSERVED) -> Run:
     return run
 
 
+#: The straight way of a run of agents a and b with monitors, up to its load.
+OBSERVED_WAY: tuple[RunEvent, ...] = (
+    AgentsAssigned(("a", "b")),
+    MonitorPrepared("a"),
+    MonitorPrepared("b"),
+    AgentPrepared("a"),
+    AgentPrepared("b"),
+    AgentStarted("a"),
+    AgentStarted("b"),
+)
+ENDS: tuple[tuple[RunEvent, ...], ...] = (
+    (AgentFinished("a"), AgentFinished("b")),
+    (AgentFailed("a", ERROR), AgentFinished("b")),
+    (AgentVanished("a", 4 * S, "silent"), AgentFinished("b")),
+    (CancelRequested("me"), AgentFinished("a"), AgentFinished("b")),
+    (StoreFailed(StoreError("the disk is full")), AgentFinished("a")),
+)
+
+
+@pytest.mark.parametrize("believed_gone", [(), ("a",), ("b",), ("a", "b")])
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("steps", range(1, len(OBSERVED_WAY) + 1))
+def test_a_run_that_ends_ends_the_monitors_of_all_its_agents(
+    steps: int, end: tuple[RunEvent, ...], believed_gone: tuple[str, ...]
+) -> None:
+    run = Run(OBSERVED)
+    way = [*OBSERVED_WAY[:steps], *map(MonitorEnded, believed_gone), *end]
+    commands = [one for event in way for one in run.handle(event, 0)]
+    now_ns = 0
+    while not run.state.is_final:
+        now_ns += 60 * S
+        commands += run.handle(TimePassed(), now_ns)
+    place = next(
+        place for place, one in enumerate(commands) if isinstance(one, ConcludeRun)
+    )
+    assert commands[place - 1] == EndMonitors(("a", "b"))
+    assert set(run.watches.values()) == {Watch.ENDED}
+
+
 def test_agents_are_told_to_prepare_when_every_monitor_has() -> None:
     run = Run(OBSERVED)
     assert run.handle(AgentsAssigned(("a", "b")), 0) == [
@@ -702,7 +742,8 @@ def test_a_monitor_that_has_nothing_to_see_or_cannot_holds_nothing_up() -> None:
     for event in way:
         run.handle(event, 0)
     assert run.handle(AgentFinished("b"), 0) == [
-        ConcludeRun(RunState.FINISHED, "", None)
+        EndMonitors(("a", "b")),
+        ConcludeRun(RunState.FINISHED, "", None),
     ]
 
 
@@ -714,7 +755,7 @@ def test_a_run_is_not_begun_when_a_monitor_is_refused_what_it_needs() -> None:
     assert run.handle(MonitorEnded("a", str(refusal), refusal), 0) == [
         RecordEvent("observer_failed", text),
         ReleaseAgents(("a", "b")),
-        EndMonitors(("b",)),
+        EndMonitors(("a", "b")),
         ConcludeRun(RunState.FAILED, text, refusal),
     ]
 
@@ -742,7 +783,8 @@ def test_monitors_conclude_when_every_agent_has_ended() -> None:
     assert run.state is RunState.DRAINING
     assert run.handle(MonitorEnded("a"), PLAN_OVER_NS) == []
     assert run.handle(MonitorEnded("b"), PLAN_OVER_NS) == [
-        ConcludeRun(RunState.FINISHED, "", None)
+        EndMonitors(("a", "b")),
+        ConcludeRun(RunState.FINISHED, "", None),
     ]
 
 
@@ -789,7 +831,7 @@ def test_after_a_run_that_went_wrong_replicas_are_not_verified() -> None:
     assert commands[-1] == ConcludeMonitors(("a", "b"), verify=False)
     assert run.state is RunState.DRAINING
     run.handle(MonitorEnded("a"), PLAN_OVER_NS)
-    (end,) = run.handle(MonitorEnded("b"), PLAN_OVER_NS)
+    *_, end = run.handle(MonitorEnded("b"), PLAN_OVER_NS)
     assert end == ConcludeRun(RunState.FAILED, str(ERROR), ERROR)
 
 
@@ -818,7 +860,8 @@ def test_a_quorum_begins_anew_with_monitors_of_its_own() -> None:
     commands = run.handle(AgentVanished("b", 4 * S, "silent"), 0)
     assert commands[-1] == PrepareAgents(("a",))
     commands = run.handle(AgentPrepared("a"), 0)
-    assert EndMonitors(("a",)) in commands
+    # b may be back with its monitor
+    assert EndMonitors(("a", "b")) in commands
     assert commands[-1] == RequeueRun(("a",))
     assert run.handle(AgentsAssigned(("a",)), 0)[-1] == MonitorServers(("a",))
     assert run.handle(MonitorPrepared("a"), 0) == [PrepareAgents(("a",))]
