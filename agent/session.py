@@ -141,8 +141,8 @@ class AgentSession:
         spool = self.spool.folder
         for folder in folders_left(spool):
             _log.error(
-                "run %s left entries in a directory: `ldapslam run --cleanup %s "
-                "--spool %s` removes them",
+                "run %s left entries in a directory: this agent's next run on its "
+                "servers removes them, or `ldapslam run --cleanup %s --spool %s`",
                 folder.name,
                 folder.name,
                 spool,

@@ -31,7 +31,13 @@ from ldapslam.agent.admission.limits import AgentLimits
 from ldapslam.agent.assignment import load_assignment
 from ldapslam.agent.engine.setup import Part, compose, with_traces
 from ldapslam.agent.host import HostSampler, host_facts, shares_host
-from ldapslam.agent.ledgers.cleanup import RunLedgers, added, run_ledgers
+from ldapslam.agent.ledgers.cleanup import (
+    Operations,
+    RunLedgers,
+    added,
+    clean_up_earlier,
+    run_ledgers,
+)
 from ldapslam.agent.pipe import end, serve
 from ldapslam.base.errors import (
     BindRejected,
@@ -73,6 +79,8 @@ class RunProcess:
         self._limits = AgentLimits.from_json(request.limits_json)
         self._workers = workers_for(request.workers, self._limits)
         self._facts: dict[str, Any] = {}
+        #: What it took to remove what earlier runs had left.
+        self._cleaned: Operations = {}
 
     def execute(self) -> None:
         targets = self._ask_targets()
@@ -80,7 +88,9 @@ class RunProcess:
         self._facts = {
             "host": host_facts(),
             "targets": targets,
-            "control_operations": preflight.control_operations(targets),
+            "control_operations": added(
+                preflight.control_operations(targets), self._cleaned
+            ),
             "shares_host_with_target": shares_host(
                 address for target in targets for address in target["addresses"]
             ),
@@ -99,11 +109,15 @@ class RunProcess:
                 engine.close()
 
     def _ask_targets(self) -> list[dict[str, Any]]:
-        """Check what the operator allows before anything is connected, or imported."""
+        """Check what the operator allows before anything is connected, or imported.
+        Entries that earlier runs left would be in the way of what is asked then."""
         check_grants(self._job, self._plan, self._limits, self._request.agent)
         self._plan, locations = admit(
             self._plan, self._request, self._limits, self._workers
         )
+        if folder := self._request.ledger_folder:
+            uris = {uri for stream in self._plan.streams for uri in stream.uris}
+            self._cleaned = clean_up_earlier(Path(folder).parents[1], uris)
         return ask_servers(self._plan, self._job, self._limits, locations)
 
     def _new_engine(self) -> Engine:

@@ -5,8 +5,8 @@ It needs the ledgers alone, so it also follows a killed run, and can be interrup
 repeated: each removal is noted at once. Deletes are pipelined, deepest entries first.
 An entry in doubt (an operation on it was under way when the engine ended) is deleted
 only when the server says that the run's identity added it during the run; in a later
-clean-up the time of every entry is checked. A killed process leaves the folder to
-`ldapslam run --cleanup`.
+clean-up the time of every entry is checked. A killed process leaves the folder to the
+next run of its agent on one of those servers, and to `ldapslam run --cleanup`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import shutil
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from ldapslam.agent.ledgers.folder import (
     LedgerFile,
     LedgerRecord,
     State,
+    folders_left,
     ledgers_to_clean,
     locked,
     make_folder,
@@ -50,6 +51,10 @@ from ldapslam.jobs.plan import AgentPlan
 _log = logging.getLogger(__name__)
 
 WINDOW = 64
+#: Entries that are looked up before they are deleted.
+_BATCH = 5_000
+#: For what earlier runs left; agents have two minutes to become ready.
+_EARLIER_S = 45.0
 CLOCK_TOLERANCE_S = 2.0
 #: How late a server may be with the last adds of a run.
 LATE_ADDS_S = 60.0
@@ -103,8 +108,9 @@ def clean_up(
     """Remove what the run left, and the folder when nothing is left.
 
     The caller holds the folder's lock. `progress` gets the number of entries left,
-    about once a second. A server that cannot be used ends it (`error`). StoreError: the
-    folder is damaged. `resolve_anew`: do not use the addresses that the run found.
+    about once a second; a TimeoutError of it ends the clean-up, and so does a server
+    that cannot be used (`error`). StoreError: the folder is damaged. `resolve_anew`: do
+    not use the addresses that the run found.
     """
     begun_s = time.monotonic()
     report = CleanUpReport()
@@ -123,8 +129,11 @@ def clean_up(
             if entries:
                 work.append((plan.streams[number], entries))
         cleaner = _Cleaner(plan, report, progress)
-        for stream, entries in work:
-            cleaner.clean(stream, entries)
+        try:
+            for stream, entries in work:
+                cleaner.clean(stream, entries)
+        except TimeoutError as error:
+            report.error = str(error)
     report.left = report.entries - report.deleted - report.already_gone
     report.seconds = time.monotonic() - begun_s
     if not report.left:
@@ -186,7 +195,10 @@ class _Cleaner:
         try:
             # children first
             for level in sorted(levels, reverse=True):
-                server.delete(levels[level], self._deleted)
+                for begin in range(0, len(levels[level]), _BATCH):
+                    batch = levels[level][begin : begin + _BATCH]
+                    server.delete(batch, self._deleted)
+                    self._tell()
         finally:
             server.close()
             for number, reason in server.reasons.items():
@@ -198,6 +210,9 @@ class _Cleaner:
         entry.ledger.mark_gone(entry.record)
         self._done.add(id(entry))
         self._report.deleted += 1
+        self._tell()
+
+    def _tell(self) -> None:
         now_s = time.monotonic()
         if now_s - self._told_s >= _PROGRESS_S:
             self._told_s = now_s
@@ -502,20 +517,41 @@ def added(*parts: Operations) -> dict[str, Counter[str]]:
 def clean_up_aside(folder: Path) -> None:
     """Clean up after a killed engine, on a thread that ends with this process."""
     if folder.exists():
+        _log.warning("run %s: its engine was killed: removing its entries", folder.name)
         threading.Thread(
             target=_clean_up_and_say, args=(folder,), name="clean-up", daemon=True
         ).start()
 
 
-def _clean_up_and_say(folder: Path) -> None:
+def clean_up_earlier(spool: Path, uris: Collection[str]) -> Operations:
+    """Remove what earlier runs of this agent left on these servers; what does not fit
+    into the time is left to the next run. What it took, by URI and operation."""
+    until_s = time.monotonic() + _EARLIER_S
+
+    def check_time(left: int) -> None:
+        if time.monotonic() > until_s:
+            raise TimeoutError(f"no time is left for {left} entries")
+
+    operations: dict[str, Counter[str]] = {}
+    for folder in folders_left(spool):
+        with contextlib.suppress(LdapSlamError):  # `run --cleanup` names the damage
+            known = {uri for one in read_plan(folder).streams for uri in one.uris}
+            if not known.isdisjoint(uris):
+                operations = added(operations, _clean_up_and_say(folder, check_time))
+    return operations
+
+
+def _clean_up_and_say(
+    folder: Path, progress: Callable[[int], None] = lambda left: None
+) -> Operations:
     name = folder.name
-    _log.warning("run %s: its engine was killed; removing what it added", name)
     try:
         with locked(folder):
-            report = clean_up(folder)
+            report = clean_up(folder, progress, resolve_anew=True)
     except (LdapSlamError, OSError) as error:
         _log.error("run %s: %s", name, error)
-        return
+        return {}
     gone = report.deleted + report.already_gone
     level = logging.ERROR if report.left else logging.WARNING
     _log.log(level, "run %s: %d entries removed, %d left", name, gone, report.left)
+    return report.control_operations

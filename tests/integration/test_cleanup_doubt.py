@@ -18,6 +18,7 @@ from ldapslam.agent.ledgers.cleanup import (
     CleanUpReport,
     clean_up,
     clean_up_aside,
+    clean_up_earlier,
 )
 from ldapslam.agent.ledgers.folder import LedgerFile, State, locked
 from support.ds389 import Ds389
@@ -233,6 +234,88 @@ def test_an_agent_that_lives_removes_what_its_killed_engine_left(
         time.sleep(0.01)
     assert tree(lab) == before
     assert not folder.exists()
+
+
+def leave(lab: Lab, admin: Any, spool: Path, run_id: str, **changes: Any) -> str:
+    """An entry that a killed agent's run left; its DN."""
+    own = f"ou={run_id},{lab.people_dn}"
+    add(admin, own)
+    prepare(lab, spool / "ledgers" / run_id, [(State.ADDED, own)], **changes)
+    return own
+
+
+def test_what_an_earlier_run_left_on_these_servers_is_removed_and_counted(
+    lab: Lab, admin: Any, tmp_path: Path
+) -> None:
+    before = tree(lab)
+    for run_id in ("run-1", "run-2"):
+        leave(lab, admin, tmp_path, run_id)
+    took = clean_up_earlier(tmp_path, {lab.supplier.uri})
+    assert tree(lab) == before
+    assert took == {lab.supplier.uri: {"bind": 2, "delete": 2, "unbind": 2}}
+    assert list((tmp_path / "ledgers").iterdir()) == []
+    assert clean_up_earlier(tmp_path, {lab.supplier.uri}) == {}
+
+
+def test_what_is_left_on_other_servers_delays_nobody(
+    lab: Lab, admin: Any, tmp_path: Path
+) -> None:
+    own = leave(lab, admin, tmp_path, "run-1", uris=["ldap://127.0.0.1:1"])
+    begun_s = time.monotonic()
+    assert clean_up_earlier(tmp_path, {lab.supplier.uri}) == {}
+    assert time.monotonic() - begun_s < 1
+    assert (tmp_path / "ledgers" / "run-1").exists()
+    admin.delete_s(own)
+
+
+def test_a_run_that_is_under_way_keeps_its_entries(
+    lab: Lab, admin: Any, tmp_path: Path
+) -> None:
+    own = leave(lab, admin, tmp_path, "run-1")
+    with locked(tmp_path / "ledgers" / "run-1"):
+        assert clean_up_earlier(tmp_path, {lab.supplier.uri}) == {}
+    assert own in tree(lab)
+    assert clean_up_earlier(tmp_path, {lab.supplier.uri})
+    assert own not in tree(lab)
+
+
+def test_a_damaged_folder_does_not_keep_the_next_one_from_its_turn(
+    lab: Lab, admin: Any, tmp_path: Path
+) -> None:
+    before = tree(lab)
+    leave(lab, admin, tmp_path, "run-2")
+    damaged = tmp_path / "ledgers" / "run-1"
+    damaged.mkdir()
+    (damaged / "clean-up.json").write_text("{")
+    os.utime(damaged / "clean-up.json", (0, 0))
+    clean_up_earlier(tmp_path, {lab.supplier.uri})
+    assert tree(lab) == before
+    assert damaged.exists()
+
+
+def test_what_takes_too_long_is_left_to_the_run_after(
+    lab: Lab, admin: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = tree(lab)
+    folder = tmp_path / "ledgers" / "run-1"
+    own = [f"ou=own.{n},{lab.people_dn}" for n in range(9)]
+    for name in own:
+        add(admin, name)
+    prepare(lab, folder, [(State.ADDED, name) for name in own])
+    rooms = "_EARLIER_S", "_PROGRESS_S", "_BATCH"
+    for name, value in zip(rooms, (-1.0, 0.0, 3), strict=True):
+        monkeypatch.setattr(f"ldapslam.agent.ledgers.cleanup.{name}", value)
+    left = len(own)
+    while left:
+        took = clean_up_earlier(tmp_path, {lab.supplier.uri})
+        assert took[lab.supplier.uri]["bind"] == 1
+        found = sum(name in tree(lab) for name in own)
+        assert found < left
+        left = found
+    monkeypatch.setattr("ldapslam.agent.ledgers.cleanup._EARLIER_S", 45.0)
+    clean_up_earlier(tmp_path, {lab.supplier.uri})
+    assert not folder.exists()
+    assert tree(lab) == before
 
 
 def test_389_ds_says_as_much_of_its_entries(ds389: Ds389, tmp_path: Path) -> None:
