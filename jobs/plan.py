@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What one agent has to do in a run: the job's totals split, its requests compiled.
 
-Pure: a plan follows from (job, agent index, agent count, seed) alone, so the
-coordinator and the agent compute the same one. Plans hold plain data and references to
-secrets, never secrets.
+Pure: a plan follows from (job, agent index, agent count, seed, first unique number)
+alone, so the parts of a run's agents fit together. Plans hold plain data and references
+to secrets, never secrets.
 
 Times are ns since T0, the common start of all agents. The drain follows the last phase;
 it has no planned end.
@@ -233,6 +233,7 @@ def agent_plan(
     agent_count: int,
     seed: int,
     writes: Writes = Writes.ALL,
+    unique_from: int = 0,
 ) -> AgentPlan:
     """The plan of agent `agent_index` of `agent_count`."""
     if not 0 <= agent_index < agent_count:
@@ -252,7 +253,7 @@ def agent_plan(
             _stream_plan(job, stream, scripts, agent_index, agent_count)
             for stream, scripts in zip(
                 job.streams,
-                compile_streams(job.streams, job.files, writes),
+                compile_streams(job.streams, job.files, writes, unique_from),
                 strict=True,
             )
             if agent_index < participants(stream.load.connections, agent_count)

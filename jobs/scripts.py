@@ -80,15 +80,18 @@ def compile_streams(
     streams: Iterable[Stream],
     places: Mapping[str, Path],
     writes: Writes = Writes.ALL,
+    unique_from: int = 0,
 ) -> list[Scripts]:
     """What each stream sends; files of values are found in `places`, by name. Writes
     that are not to be sent are rehearsed (OperationBody.rehearse). A session ends
-    before what cannot be, and after what later steps need done; it may have no step."""
+    before what cannot be, and after what later steps need done; it may have no step.
+    Unique numbers begin at `unique_from`."""
     compiled = [
         _REPLAYED if stream.replay else _Stream(stream, writes).compile()
         for stream in streams
     ]
-    numbered = number_uniques([text for one in compiled for text in one.templates])
+    texts = [text for one in compiled for text in one.templates]
+    numbered = number_uniques(texts, unique_from)
     located = (_located(template, places) for template in numbered)
 
     def finished(operation: OperationPlan) -> OperationPlan:

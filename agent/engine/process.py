@@ -46,6 +46,7 @@ from ldapslam.base.errors import (
     TlsHandshakeFailed,
 )
 from ldapslam.jobs.plan import AgentPlan, agent_plan, phase_at
+from ldapslam.jobs.requests.template import first_unique
 from ldapslam.proto import engine_pb2 as pb
 from ldapslam.proto.common_pb2 import CleaningUp
 from ldapslam.transport.messages import facts_json, snapshot_message
@@ -74,7 +75,11 @@ class RunProcess:
         self._request = request
         self._job = load_assignment(request.run, Path(request.files_folder))
         self._plan = agent_plan(
-            self._job, self._run.agent_index, self._run.agent_count, self._run.seed
+            self._job,
+            self._run.agent_index,
+            self._run.agent_count,
+            self._run.seed,
+            unique_from=first_unique(self._run.run_id),
         )
         self._limits = AgentLimits.from_json(request.limits_json)
         self._workers = workers_for(request.workers, self._limits)

@@ -488,7 +488,8 @@ and beyond UnboundID's:
                        are three standard deviations away from it
     [hot:lo-hi:share:fraction]   this fraction of the draws from this share of
                        the numbers, which is the lowest: [hot:0-999:20%:80%]
-    [unique]           a number that comes once in the whole run
+    [unique]           a number that comes once in the whole run, and not in
+                       the next one
     [name]             a `let` or `capture` of this name; in a DN it may also
                        stand for whole RDNs: cn=child,[dn]
     [parent:name]      the parent of the DN of this name

@@ -24,6 +24,7 @@ the ValueSource of a weighted list.
 
 from __future__ import annotations
 
+import hashlib
 import struct
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -507,11 +508,20 @@ def compile_entry(nodes: Iterable[Node], sources: Sources) -> bytes:
     return bytes(program.code)
 
 
-def number_uniques(templates: Sequence[Template]) -> tuple[Template, ...]:
-    """The templates of a run with disjoint UNIQUE sources: of n, source i draws i, i +
-    n, …"""
+def first_unique(run_id: str) -> int:
+    """The lowest of a run's unique numbers. Those of two runs hardly ever meet, all
+    have as many digits, and a double holds each exactly."""
+    drawn = int.from_bytes(hashlib.sha256(run_id.encode()).digest()[:8])
+    return 10**15 + drawn % (8 * 10**15)
+
+
+def number_uniques(
+    templates: Sequence[Template], first: int = 0
+) -> tuple[Template, ...]:
+    """The templates of a run with disjoint UNIQUE sources: of n, source i draws first +
+    i, first + i + n, …"""
     count = sum(v.kind == UNIQUE for t in templates for v in t.values)
-    numbers = iter(range(count))
+    numbers = iter(range(first, first + count))
     return tuple(
         replace(
             template,

@@ -14,7 +14,7 @@ import pytest
 from ldapslam.agent.admission.admit import check_open_files, raise_open_files
 from ldapslam.agent.assignment import load_assignment, store_files
 from ldapslam.agent.engine import process
-from ldapslam.agent.engine.process import stop_on_request, typed_error
+from ldapslam.agent.engine.process import RunProcess, stop_on_request, typed_error
 from ldapslam.base.errors import (
     BindRejected,
     FleetError,
@@ -22,7 +22,8 @@ from ldapslam.base.errors import (
     TlsHandshakeFailed,
 )
 from ldapslam.jobs.load import load_job_text
-from ldapslam.jobs.plan import AgentPlan, agent_plan
+from ldapslam.jobs.plan import AgentPlan, StreamPlan, agent_plan
+from ldapslam.jobs.requests.template import UNIQUE, ValueSource, first_unique
 from ldapslam.proto import engine_pb2 as pb
 from ldapslam.proto.common_pb2 import RunAssignment
 from support.fleet import job_text
@@ -49,6 +50,58 @@ def test_files_are_written_under_names_of_our_own(tmp_path: Path) -> None:
     assert file.read_bytes() == b"certificate"
     (stream,) = agent_plan(job, 0, 1, 0).streams
     assert stream.connection.tls.ca_file == str(file)
+
+
+ADDS = """\
+job: adds
+targets: {server: "ldap://127.0.0.1:1"}
+run: {duration: 1s}
+streams:
+- name: writers
+  target: server
+  load: {closed: {clients: 1}}
+  operations:
+  - add: {dn: "cn=[unique].[0-9],dc=com", entry: {objectClass: device}}
+"""
+
+
+def planned(folder: Path, run_id: str, index: int = 0) -> StreamPlan:
+    """What the engine's process of an agent is to do in this run."""
+    run = RunAssignment(
+        run_id=run_id, job_file="job.yaml", job_text=ADDS.encode(), seed=5
+    )
+    run.agent_index, run.agent_count = index, 1
+    request = pb.PrepareEngine(run=run, agent="a", files_folder=str(folder))
+    (stream,) = RunProcess(None, request)._plan.streams  # type: ignore[arg-type]
+    return stream
+
+
+def drawn(stream: StreamPlan) -> list[tuple[bytes, list[ValueSource]]]:
+    """The texts of the stream's one operation."""
+    (operation,) = stream.operations
+    texts = [*(text for _, text in operation.lets), operation.template]
+    return [(text.program, list(text.values)) for text in texts]
+
+
+def uniques_of(stream: StreamPlan) -> list[int]:
+    return [one.lo for _, of in drawn(stream) for one in of if one.kind == UNIQUE]
+
+
+def others_of(stream: StreamPlan) -> list[tuple[bytes, list[ValueSource]]]:
+    return [
+        (program, [one for one in values if one.kind != UNIQUE])
+        for program, values in drawn(stream)
+    ]
+
+
+def test_two_runs_of_one_seed_draw_the_same_but_for_unique_numbers(
+    tmp_path: Path,
+) -> None:
+    one, again, other = (planned(tmp_path, run) for run in ("r1", "r1", "r2"))
+    assert one == again
+    assert uniques_of(one) == [first_unique("r1")]
+    assert uniques_of(other) == [first_unique("r2")] != uniques_of(one)
+    assert others_of(one) == others_of(other)
 
 
 class ConnectError(Exception):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +25,7 @@ from ldapslam.jobs.requests.template import (
     ValueSource,
     choice,
     compile_template,
+    first_unique,
     fold,
     number_uniques,
 )
@@ -199,6 +201,22 @@ def test_unique_sources_of_a_run_draw_from_numbers_of_their_own() -> None:
         ValueSource(UNIQUE, lo=2, step=3, width=4),
     )
     assert second.program == two.program
+
+
+def test_the_unique_numbers_of_two_runs_have_as_many_digits_and_do_not_meet() -> None:
+    runs = [f"20261127-0505{n:02}-50a8cd" for n in range(60)]
+    firsts = sorted(map(first_unique, runs))
+    assert {len(str(first)) for first in firsts} == {16}
+    # a run that draws ten thousand million of them would meet the next one
+    assert all(b - a > 10**10 for a, b in itertools.pairwise(firsts))
+    # the next digit is exact in a double, for who reads them as one
+    assert firsts[-1] + 10**12 < 2**53
+    one = compile_template(ValueSource(UNIQUE), ValueSource(UNIQUE))
+    (numbered,) = number_uniques([one], firsts[0])
+    assert numbered.values == (
+        ValueSource(UNIQUE, lo=firsts[0], step=2),
+        ValueSource(UNIQUE, lo=firsts[0] + 1, step=2),
+    )
 
 
 def test_nesting_beyond_the_engines_limit_is_a_fault() -> None:
