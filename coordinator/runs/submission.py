@@ -30,6 +30,7 @@ from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.model import PYTHON_SUCCESS_CODES, Job, Stream
 from ldapslam.jobs.operations.add import Add
 from ldapslam.jobs.operations.body import NO_VARIABLE, OperationPlan
+from ldapslam.jobs.operations.entries import Delete
 from ldapslam.jobs.operations.sequence import Request
 from ldapslam.jobs.plan import (
     StreamPlan,
@@ -374,6 +375,10 @@ def _asked(request: Request | None) -> dict[str, Any]:
     if isinstance(body, Add) and not body.clean_up:
         # deletes of the same DN find the entries, or there is none to name
         asked["kept_dn"] = body.dn if body.dn and counter_of(body.dn) else ""
+    elif isinstance(body, Add):
+        asked["cleans_up"] = True
+    elif isinstance(body, Delete) and body.of:
+        asked["deletes_of"] = body.of
     return asked
 
 

@@ -159,6 +159,7 @@ def notes(evidence: Evidence) -> tuple[str, ...]:
     lines += _notes_of_replays(evidence)
     lines += _notes_of_reconciliation(evidence)
     lines += _notes_of_clean_up(evidence)
+    lines += _notes_of_lost_agents(evidence)
     lines += _notes_of_kept_entries(evidence)
     lines += [
         f"not in a steady state: {one.text}"
@@ -214,6 +215,31 @@ def _notes_of_clean_up(evidence: Evidence) -> list[str]:
             f"{evidence.run.run_id}` on the host of agent {agent} removes them"
         )
     return lines
+
+
+def _notes_of_lost_agents(evidence: Evidence) -> Iterator[str]:
+    """Entries of agents that were lost before they could remove them."""
+    done = {agent: facts.get("clean_up") for agent, facts in evidence.facts.items()}
+    lost = [agent for agent in evidence.losses if not done.get(agent)]
+    # what the others had left at the end of the load, they removed
+    left = -sum(one.get("entries", 0) for one in done.values() if one)
+    for name, stream in evidence.streams.items():
+        operations = {one["name"]: one for one in stream.get("operations", ())}
+        for key, one in operations.items():
+            totals = evidence.collected.operations.get((name, key))
+            if totals is None:
+                continue
+            if one.get("cleans_up"):
+                left += totals.whole["sent"] - totals.whole["failed"]
+            elif operations.get(one.get("deletes_of", ""), {}).get("cleans_up"):
+                left -= totals.whole["succeeded"]
+    if lost and left > 0:
+        yield (
+            f"at most {left:,} entries of {', '.join(lost)} are left in the directory, "
+            "and what was added after the last report: the agent removes them when it "
+            f"prepares its next run there, or `ldapslam run --cleanup "
+            f"{evidence.run.run_id}` on its host does"
+        )
 
 
 def _notes_of_kept_entries(evidence: Evidence) -> Iterator[str]:

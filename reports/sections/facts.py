@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ldapslam.base.units import format_duration
+from ldapslam.reports.collect.completeness import losses_of
 from ldapslam.reports.model import StreamSummary, Summary
 from ldapslam.reports.result import manifest_of
 from ldapslam.reports.sections.appendix import products
@@ -124,6 +125,8 @@ def _clean_up(summary: Summary) -> Iterator[tuple[str, str]]:
     """That all is removed; what is left is a caution."""
     found = [one for agent in summary.facts.values() if (one := agent.get("clean_up"))]
     is_left = any(one.get("left") or one.get("error") for one in found)
+    losses = losses_of(summary.events, summary.run.agents, summary.run.t0_utc)
+    is_left |= any(not summary.facts.get(one, {}).get("clean_up") for one in losses)
     if any(one.get("entries") for one in found) and not is_left:
         removed = sum(one.get("deleted", 0) for one in found)
         yield "Clean-up", f"removed {count(removed)} entries, 0 left"
