@@ -337,6 +337,9 @@ class AgentService(AgentServiceServicer):
         except (ProtocolError, RunNotFound) as error:
             if is_monitoring and run is not None:
                 run.refuse_monitor(agent, str(error)[:_MAX_REASON])
+            elif (link := self._fleet.links.get(agent)) is not None:
+                end = agent_pb2.EndMonitoring(run_id=run_id)
+                link.send(agent_pb2.Command(end_monitoring=end))
             return self._refuse_report(report, error)
         if is_monitoring and run is not None:
             run.add_monitor_facts(news.facts)
