@@ -11,7 +11,7 @@ LdapSlamError
                            TargetNotAllowed TargetMarkerMissing
                            PopulationMismatch
   RunError                 RunAborted
-  StoreError               NoStore RunNotFound SchemaTooNew StoreBusy StoreFull
+  StoreError               NoStore RunNotFound OtherSchema StoreBusy StoreFull
   ReportError
   EngineError              a broken invariant of the C engine; never expected
 
@@ -390,13 +390,13 @@ class RunNotFound(StoreError):
         self.run_id = run_id
 
 
-class SchemaTooNew(StoreError):
+class OtherSchema(StoreError):
     exit_code = ExitCode.USAGE
 
-    def __init__(self, url: str, found: str, known: str) -> None:
+    def __init__(self, url: str, found: int | None, known: int) -> None:
         super().__init__(
-            f"store {url!r} has schema {found}, this ldapslam knows up to {known}",
-            hint="use the ldapslam that wrote it, or a newer one",
+            f"store {url!r} has schema {found}, this ldapslam has schema {known}",
+            hint="use the ldapslam that wrote it, or a new store; reports can be kept",
         )
         self.url = url
         self.found = found

@@ -6,8 +6,8 @@ second delivery a key conflict and a copy of a run a copy of rows. A window of i
 is one range of `interval_report_place`. The seed is text because it is an unsigned
 64-bit number.
 
-A new store is made from these tables; `migrations` bring an older one up to date, and a
-test holds both equal.
+A new store is made from these tables and has their number, REVISION, which rises with
+each change of them: a store of another number is refused.
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ from sqlalchemy import (
 from sqlalchemy.schema import SchemaItem
 
 metadata = MetaData()
+
+REVISION = 12
+revision = Table("revision", metadata, Column("number", Integer, primary_key=True))
 
 run = Table(
     "run",

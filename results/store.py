@@ -40,6 +40,7 @@ from sqlalchemy.pool import StaticPool
 
 from ldapslam.base.errors import (
     NoStore,
+    OtherSchema,
     RunNotFound,
     StoreBusy,
     StoreError,
@@ -48,7 +49,6 @@ from ldapslam.base.errors import (
     StoreTaken,
 )
 from ldapslam.results import intervals, parts, rows, schema
-from ldapslam.results.migrate import migrate
 from ldapslam.results.parts import Part
 from ldapslam.results.records import (
     FINAL_STATES,
@@ -135,7 +135,7 @@ class Store:
     def open(cls, url: str | Path, *, read_only: bool = False) -> Store:
         """Opens a store by URL, by file, or by the folder of a run.
 
-        Creates what does not exist and migrates what is old, unless `read_only`.
+        Creates what does not exist, unless `read_only`.
         """
         address = _address(url)
         shown = address.render_as_string(hide_password=True)
@@ -152,7 +152,7 @@ class Store:
         store._settled = settled
         try:
             with store.transaction(writes=not read_only) as connection:
-                migrate(connection, shown, may_write=not read_only)
+                _check_revision(connection, shown, may_create=not read_only)
         except BaseException:
             store.close()
             raise
@@ -663,6 +663,19 @@ def _settled(path: Path | None) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_mtime_ns, status.st_size
+
+
+def _check_revision(connection: Connection, shown: str, *, may_create: bool) -> None:
+    """Makes the tables of a new store; NoStore, OtherSchema."""
+    number = schema.revision.c.number
+    tables = sa.inspect(connection).get_table_names()
+    if schema.revision.name not in tables:
+        if tables or not may_create:
+            raise NoStore(f"store {shown!r} is not a results store of this version")
+        schema.metadata.create_all(connection, checkfirst=False)
+        connection.execute(schema.revision.insert(), {"number": schema.REVISION})
+    elif (found := connection.scalar(sa.select(number))) != schema.REVISION:
+        raise OtherSchema(shown, found, schema.REVISION)
 
 
 def _sqlite_engine(

@@ -107,9 +107,8 @@ def _free_bytes(store: Store) -> int | None:
 def check_writable(store: Store) -> None:
     """Commit something that changes nothing; StoreError when the store refuses."""
     with store.transaction(writes=True) as connection:
-        connection.exec_driver_sql(
-            "UPDATE alembic_version SET version_num = version_num"
-        )
+        number = schema.revision.c.number
+        connection.execute(schema.revision.update().values(number=number))
 
 
 # Copy and shrink: SQLite's own.

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import click
 
-from ldapslam.base.errors import ConfigError, NoStore, StoreError
+from ldapslam.base.errors import ConfigError
 from ldapslam.base.fault import Fault
 from ldapslam.base.files import state_folder
 from ldapslam.base.units import format_size
@@ -212,15 +212,11 @@ def _prune_audit(store: Store, before_utc: str, *, dry_run: bool) -> int:
 
 
 def _existing(url: str, *, read_only: bool = True) -> Store:
-    """The store; one that is not there is an error also for those who would write."""
+    """The store; one that does not exist is an error also for those who would write."""
+    store = Store.open(url, read_only=True)
     if read_only:
-        return Store.open(url, read_only=True)
-    try:
-        Store.open(url, read_only=True).close()
-    except NoStore:
-        raise
-    except StoreError:
-        pass  # perhaps of an older version: opening it to write brings it up to date
+        return store
+    store.close()
     return Store.open(url)
 
 

@@ -67,7 +67,6 @@ def _begin_service(log_format: str, *, may_be_root: bool, **fields: str) -> None
     leave_no_core_dump()
     level = min(logging.getLogger().level, logging.INFO)
     set_up_log(log_format, level=level).update(fields)
-    logging.getLogger("alembic").setLevel(max(level, logging.WARNING))
     if os.geteuid() == 0 and not may_be_root:
         logging.getLogger("ldapslam").warning(
             "running as root, which nothing here needs: the shipped systemd units run "

@@ -29,8 +29,7 @@ _LATE = ("matplotlib.backends.backend_svg", "matplotlib.figure", "scipy.stats")
 
 def _import_all() -> None:
     for module in pkgutil.walk_packages(ldapslam.__path__, "ldapslam."):
-        if ".migrations." not in module.name:  # Alembic runs these
-            importlib.import_module(module.name)
+        importlib.import_module(module.name)
     for name in _LATE:
         importlib.import_module(name)
 

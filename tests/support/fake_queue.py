@@ -42,7 +42,7 @@ _CONDITIONS = {
 
 @functools.cache
 def _empty_store() -> bytes:
-    """A store's file: migrating one takes longer than most tests."""
+    """A store's file: making one takes longer than most tests."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "results.sqlite"
         Store.open(path).close()

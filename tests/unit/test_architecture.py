@@ -218,7 +218,7 @@ def test_every_package_is_installed_below_the_namespace(package: str) -> None:
 def folders() -> Iterator[Path]:
     """Every folder of Python modules, the rooms first."""
     for path in PYTHON:
-        if path.name == "__init__.py" and "migrations" not in path.parts:
+        if path.name == "__init__.py":
             yield path.parent
 
 

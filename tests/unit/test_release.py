@@ -106,7 +106,6 @@ def test_a_wheel_out_of_the_sdist_has_every_file_of_the_packages(
     # what is easily forgotten
     assert {
         "ldapslam/reports/templates/report.typ",
-        "ldapslam/results/migrations/env.py",
         "ldapslam/configs/jobs/demo.yaml",
         "ldapslam/agent/_engine.pyi",
         *(f"ldapslam/{package}/py.typed" for package in PACKAGES),

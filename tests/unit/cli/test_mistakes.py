@@ -511,7 +511,7 @@ _CODES = {"verify good.yaml": 3, f"list {NO_COORDINATOR}": 5}
 def _store_of_a_later_version(folder: Path) -> None:
     Store.open(folder / "results.sqlite").close()
     with sqlite3.connect(folder / "results.sqlite") as connection:
-        connection.execute("UPDATE alembic_version SET version_num = '0999'")
+        connection.execute("UPDATE revision SET number = 999")
     connection.close()
 
 

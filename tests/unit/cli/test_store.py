@@ -12,15 +12,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from ldapslam.base.errors import ConfigError, NoStore, StoreError
+from ldapslam.base.errors import ConfigError, NoStore
 from ldapslam.cli.results.store import store_command
 from ldapslam.coordinator.security.ownership import owned_store
 from ldapslam.results import audit
 from ldapslam.results.audit import AuditRecord
-from ldapslam.results.migrate import FIRST_REVISION
 from ldapslam.results.records import utc_text
 from ldapslam.results.store import Store
-from support.older_store import take_back
 from support.store import Scenario, run_record
 
 
@@ -157,15 +155,6 @@ def test_vacuum_is_refused_while_a_coordinator_has_the_store(path: Path) -> None
         assert "stop it" in str(refused.hint)
     found = result("vacuum", "--store", path)
     assert found["size_bytes"] <= found["size_bytes_before"]
-
-
-def test_vacuum_brings_the_store_of_an_older_version_up_to_date(path: Path) -> None:
-    take_back(path, FIRST_REVISION)
-    refused = call("info", "--store", path).exception
-    assert isinstance(refused, StoreError)
-    assert "`ldapslam store vacuum --store`" in str(refused.hint)
-    result("vacuum", "--store", path)
-    assert result("info", "--store", path)["runs"] == {"finished": 3, "running": 1}
 
 
 def test_backup_and_prune_work_while_a_coordinator_has_the_store(

@@ -13,25 +13,21 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from alembic.autogenerate import compare_metadata
-from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
 
 from ldapslam.base.errors import (
     ExitCode,
     NoStore,
+    OtherSchema,
     RunNotFound,
-    SchemaTooNew,
     StoreError,
     StoreRefused,
     StoreTaken,
 )
 from ldapslam.proto.common_pb2 import HostInterval
-from ldapslam.results import columns, migrate, schema
+from ldapslam.results import columns
 from ldapslam.results.records import Taken
 from ldapslam.results.store import FOLDER_STORE, Store
 from support.intervals import Interval, add_interval, open_part, stored_intervals
-from support.older_store import take_back
 from support.store import RUN_ID, Scenario, fill, intervals, run_record
 
 SMALL = Scenario(measure_s=2, searches_per_s=20)
@@ -316,15 +312,18 @@ def test_a_file_of_another_kind_is_left_alone(tmp_path: Path) -> None:
     assert path.read_text() == "Dear store,\n" * 10
 
 
-def test_a_store_of_a_later_version_is_refused_with_a_hint(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [1, 999])
+def test_a_store_of_another_schema_is_refused_with_a_hint(
+    tmp_path: Path, number: int
+) -> None:
     path = tmp_path / "results.sqlite"
     Store.open(path).close()
     with sqlite3.connect(path) as connection:
-        connection.execute("UPDATE alembic_version SET version_num = '0999'")
+        connection.execute("UPDATE revision SET number = ?", (number,))
     connection.close()
-    with pytest.raises(SchemaTooNew) as refused:
+    with pytest.raises(OtherSchema) as refused:
         Store.open(path)
-    assert refused.value.found == "0999"
+    assert refused.value.found == number
     assert refused.value.hint
 
 
@@ -386,21 +385,6 @@ def test_writers_on_several_threads_do_not_disturb_each_other(tmp_path: Path) ->
         assert len(stored_intervals(store, RUN_ID)) == 80
 
 
-def test_an_older_store_becomes_what_the_code_expects(tmp_path: Path) -> None:
-    path = tmp_path / "results.sqlite"
-    with Store.open(path) as store:
-        fill(store, SMALL)
-        for agent in SMALL.agents:
-            store.put_agent(RUN_ID, agent, {}, open_part(1))
-    take_back(path, migrate.FIRST_REVISION)
-    with Store.open(path) as store:
-        assert stored_intervals(store, RUN_ID) == list(intervals(SMALL))
-        with store._engine.connect() as connection:
-            context = MigrationContext.configure(connection)
-            assert compare_metadata(context, schema.metadata) == []
-            assert context.get_current_revision() == migrate.SCHEMA_REVISION
-
-
 def test_an_owner_whose_store_was_taken_writes_nothing_more(tmp_path: Path) -> None:
     path = tmp_path / "results.sqlite"
     with Store.open(path) as first, Store.open(path) as second:
@@ -430,14 +414,6 @@ def test_only_the_attempt_that_an_agents_part_is_of_is_read(store: Store) -> Non
     assert window.reports["end_ns"] == [8]
 
 
-def test_a_store_that_no_migration_starts_from_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "results.sqlite"
-    Store.open(path).close()
-    take_back(path, "0008")
-    with pytest.raises(NoStore, match="schema 0008, of before the first release"):
-        Store.open(path)
-
-
 def test_a_final_state_stays(tmp_path: Path) -> None:
     with Store.open(tmp_path / "results.sqlite") as store:
         fill(store, SMALL)
@@ -446,11 +422,6 @@ def test_a_final_state_stays(tmp_path: Path) -> None:
         assert store.run(RUN_ID).state == "failed"
         store.set_run_state(RUN_ID, "finished")
         assert store.run(RUN_ID).state == "finished"
-
-
-def test_the_newest_migration_is_the_one_the_code_names() -> None:
-    scripts = ScriptDirectory(str(migrate._SCRIPTS))
-    assert scripts.get_current_head() == migrate.SCHEMA_REVISION
 
 
 def test_clock_samples_are_kept_once_and_come_in_order(store: Store) -> None:
