@@ -443,7 +443,7 @@ COMMANDS = {
     "report nowhere/run": "name one that `ldapslam run`",
     "report latest --store good.yaml": "is not a results store",
     "report latest --store none.sqlite": "does not exist",
-    "report newer": "use the ldapslam that wrote it, or a newer one",
+    "report newer": "use the ldapslam that wrote it, or a new store",
     "verify good.yaml": "it is not JSON hint: give the folder of a run",
     "report latest --local --format docx": "the formats are html, pdf",
     "compare latest": "two sides are needed",
