@@ -122,8 +122,9 @@ def _coming_from() -> str:
 def _commands() -> Iterator[str]:
     yield """# Commands, options and exit codes
 
-Each command has `--help` (`-h`). Results go to stdout, everything else to stderr;
-`--json` makes stdout one JSON document. `ldapslam -v` logs more, `-vv` everything.
+`--help` (`-h`) of a command, or `ldapslam help COMMAND`, explains it. Results go to
+stdout, everything else to stderr; `--json` makes stdout one JSON document. `ldapslam -v`
+logs more, `-vv` everything.
 
 Other users of a host can read a command's arguments. So passwords are files or
 references (`-y FILE`, `{env: NAME}`), and a store's password belongs in `~/.pgpass`

@@ -12,7 +12,7 @@ from ldapslam.cli import main
 from ldapslam.cli.other_tools import tables
 
 PAGE = "docs/how-to/coming-from.md"
-#: Line -> what is said after the name of the option or command.
+#: Line -> the hint; empty: none.
 HINTS = {
     # the command's own options
     "search --durration 5s": "Did you mean --duration?",
@@ -28,7 +28,7 @@ HINTS = {
     f"ldap://HOST:PORT here: see {PAGE}.",
     "search -x": f"ldapsearch's -x is the default here: see {PAGE}.",
     "search -L": f"ldapsearch's and rsearch's -L has no counterpart here: see {PAGE}.",
-    # ldclt's -e has several meanings, which the page tells apart
+    # ldclt's -e has several meanings: the page has them all
     "search -e add": "ldapsearch's -e is -J here; "
     f"OpenDJ's -e has no counterpart here: see {PAGE}.",
     "data generate -L x": f"MakeLDIF's -L has no counterpart here: see {PAGE}.",
