@@ -9,55 +9,14 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 _SHOWN_CHARACTERS = 60
 
-#: What others call it -> our words, of which a place has one.
-_SAME_AS = {
-    "attributes": ("entry",),
-    "avg": ("mean",),
-    "average": ("mean",),
-    "base_object": ("base",),
-    "bind_dn": ("dn",),
-    "binddn": ("dn",),
-    "ca": ("ca_file",),
-    "cacert": ("ca_file",),
-    "concurrency": ("clients",),
-    "connections": ("clients",),
-    "dropped_iterations": ("errors",),
-    "duration": ("for",),
-    "error_rate": ("errors",),
-    "failures": ("errors",),
-    "host": ("targets",),
-    "hosts": ("targets",),
-    "http_req_duration": ("response_time",),
-    "http_reqs": ("throughput",),
-    "insecure": ("verify",),
-    "latency": ("response_time",),
-    "maxvus": ("connections",),
-    "median": ("p50",),
-    "onelevel": ("one",),
-    "preallocatedvus": ("connections",),
-    "qps": ("throughput",),
-    "rps": ("throughput",),
-    "server": ("targets",),
-    "servers": ("targets",),
-    "single": ("one",),
-    "subtree": ("sub",),
-    "target": ("targets", "ramp_to"),
-    "threads": ("clients",),
-    "tps": ("throughput",),
-    "uri": ("targets",),
-    "uris": ("targets",),
-    "url": ("targets",),
-    "user": ("dn",),
-    "username": ("dn",),
-    "users": ("clients",),
-    "vus": ("clients", "connections"),
-}
+#: At 0.75, "port" would mean "sort", and "count" would mean "out".
+_LIKENESS = 0.76
 
 
 class Fault(ValueError):
@@ -143,10 +102,18 @@ def got(value: Any) -> str:
     return text
 
 
-def our_word(word: str, known: Collection[str]) -> str | None:
-    """What a word of others is here, among those that are known."""
-    meant = _SAME_AS.get(word.lower(), ())
-    return next((one for one in meant if one in known), None)
+def closest(word: str, known: Iterable[str]) -> str | None:
+    """Return the known name that a misspelt word means; case, dashes and underscores do
+    not count, and letters may be exchanged."""
+    names = {_folded(name): name for name in known}
+    folded = _folded(word)
+    exchanged = [name for name in names if sorted(name) == sorted(folded)]
+    matches = exchanged or difflib.get_close_matches(folded, names, 1, _LIKENESS)
+    return names[matches[0]] if matches else None
+
+
+def _folded(name: str) -> str:
+    return name.lower().replace("-", "").replace("_", "")
 
 
 def did_you_mean(word: str, known: Iterable[str], noun: str = "keys") -> str:
@@ -154,14 +121,8 @@ def did_you_mean(word: str, known: Iterable[str], noun: str = "keys") -> str:
     words = sorted(known)
     if not words:
         return f"there are no {noun} here: leave it out"
-    folded = {other.lower().replace("-", "_"): other for other in words}
-    if (meant := our_word(word, words)) is not None:
+    if meant := closest(word, words):
         return f"did you mean {meant!r}?"
-    close = difflib.get_close_matches(
-        word.lower().replace("-", "_"), folded, n=1, cutoff=0.6
-    )
-    if close:
-        return f"did you mean {folded[close[0]]!r}?"
     return f"known {noun}: {', '.join(words)}"
 
 

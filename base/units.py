@@ -131,12 +131,6 @@ def format_duration(duration_ns: int) -> str:
     return "0s"
 
 
-_NO_RATE = (
-    "leave it out; the ends of a range, as ldclt's -r and -R, are in a value pattern: "
-    "[0-4999%0000]"
-)
-
-
 def parse_rate(value: Any) -> Rate:
     what = "a rate such as '500/s' or '10k/s'"
     if _is_number(value):
@@ -150,7 +144,7 @@ def parse_rate(value: Any) -> Rate:
         if text.startswith("-"):
             hint = "a rate cannot be negative"
         elif re.fullmatch(r"[\d.]+[kM]?", text):
-            hint = f"write the unit: {text}/s" if text.strip("0.") else _NO_RATE
+            hint = f"write the unit: {text}/s" if text.strip("0.") else "leave it out"
         elif spelt := re.fullmatch(rf"({_RATE_NUMBER}[kM]?) ?(\D+)", text):
             if spelt[2].lower() in _PER_SECOND:
                 hint = f"write {spelt[1]}/s"
@@ -158,7 +152,7 @@ def parse_rate(value: Any) -> Rate:
     number, multiple, period = match.groups()
     per_ns = Fraction(number) * _RATE_MULTIPLES[multiple] / RATE_PERIODS[period]
     if per_ns == 0:
-        raise expected("a rate above zero", value, _NO_RATE)
+        raise expected("a rate above zero", value, "leave it out")
     if per_ns * NS_PER_S > _MAX_RATE_PER_S:
         raise expected("a rate of at most 100M/s", value)
     return Rate(per_ns.numerator, per_ns.denominator)

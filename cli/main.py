@@ -9,7 +9,6 @@ of ours: its trace goes to a file that the message names.
 from __future__ import annotations
 
 import ast
-import difflib
 import importlib
 import importlib.util
 import logging
@@ -37,7 +36,7 @@ from ldapslam.cli.console import (
     put,
     put_json,
 )
-from ldapslam.cli.foreign_line import answered, refuse_habits, whole_line
+from ldapslam.cli.hints import check_command_names, with_hint
 
 # Read when gRPC is loaded, with the first command that needs it: its core would print
 # lines of its own, about failed handshakes among others.
@@ -106,41 +105,6 @@ _COMMANDS = {
     name: module for group in GROUPS.values() for name, module in group.items()
 }
 
-#: What others call it -> our command.
-_SAME_AS = {
-    "validate": "check",
-    "lint": "check",
-    "start": "run",
-    "quickstart": "demo",
-    "init": "job new",
-    "status": "show",
-    "client": "agent",
-    "group": "study",
-    "stop": "cancel",
-    "searchrate": "search",
-    "modrate": "modify",
-    "addrate": "add",
-    "authrate": "bind",
-    "delrate": "delete",
-    "mixedload": "mix",
-    "ldclt": "search",
-    "rsearch": "search",
-    "ldapsearch": "search",
-    "ldapmodify": "modify",
-    "ldapadd": "add",
-    "ldapdelete": "delete",
-    "ldapwhoami": "check",
-    "ldapcompare": "mix",
-    "attack": "search",
-    "optimize": "capacity",
-    "optimise": "capacity",
-    "lb": "search",
-    "diff": "compare",
-    "view": "open",
-    "examples": "job examples",
-    "new": "job new",
-}
-
 _PACKAGE = "ldapslam.cli"
 _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
@@ -159,24 +123,22 @@ class Commands(click.Group):
         command: click.Command = getattr(module, f"{cmd_name}_command")
         return command
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read `help COMMAND` as `COMMAND --help`, and `version` as `--version`."""
+        if args[:1] == ["help"]:
+            args = [*args[1:], "--help"]
+        elif args == ["version"]:
+            args = ["--version"]
+        return super().parse_args(ctx, args)
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        name = args[0]
-        if name in _COMMANDS or name.startswith("-"):
-            name_of, command, rest = super().resolve_command(ctx, args)
-            if command is not None:
-                refuse_habits(click.Context(command, ctx, name_of), rest)
-            return name_of, command, rest
-        close = difflib.get_close_matches(name, _COMMANDS, 1)
-        meant = _SAME_AS.get(name.lower()) or "".join(close)
-        hint = "see `ldapslam --help`"
-        if meant:
-            hint = f"did you mean `ldapslam {meant}`?"
-        if Path(name).is_file():
-            hint = f"did you mean `ldapslam run {name}`?"
-        line = whole_line(ctx, meant, name.lower(), args[1:]) if meant else ""
-        raise click.UsageError(f"no command {name!r}: {hint}{line}")
+        if args[0] not in _COMMANDS and Path(args[0]).is_file():
+            hint = f"did you mean `ldapslam run {args[0]}`?"
+            raise click.UsageError(f"no command {args[0]!r}: {hint}", ctx)
+        check_command_names(ctx, args)
+        return super().resolve_command(ctx, args)
 
     def format_commands(
         self, ctx: click.Context, formatter: click.HelpFormatter
@@ -299,7 +261,7 @@ def _run(arguments: Sequence[str] | None) -> int:
         return exit_code_of(error)
     except click.ClickException as error:
         if isinstance(error, click.NoSuchOption):
-            error = answered(error, invocation.arguments)
+            error = with_hint(error)
         if isinstance(error, click.MissingParameter) and error.param is not None:
             about = getattr(error.param, "help", None) or ""
             what = f"{error.format_message()} {about}".rstrip()

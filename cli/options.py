@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -77,17 +76,11 @@ def _parsed_by(parse: Callable[[Any], Any]) -> Callable[..., Any]:
     return read
 
 
-#: Outputs of k6 that a folder hardly has the name of.
-_OUTPUTS = re.compile("cloud|csv|influxdb|json|kafka|(experimental-|web-).+", re.ASCII)
-
-
 def folder_option(spec: str, help: str, document: str) -> Decorator:
     """An option for the folder of all results; `document` is what --json prints."""
 
     def parse(text: str) -> Path:
-        kind, _, value = text.partition("=")
-        is_output = "/" not in kind and (value or _OUTPUTS.fullmatch(kind))
-        if not text.endswith("/") and (is_output or text.endswith((".json", ".csv"))):
+        if text.endswith((".json", ".csv")):
             raise Fault(
                 f"expected a folder, got {got(text)}",
                 f"leave it out, or name a folder, which gets {document} and CSV files; "

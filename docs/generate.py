@@ -20,8 +20,8 @@ import click
 from prometheus_client.metrics_core import Metric
 
 from ldapslam.base.errors import EXIT_CODE_MEANING, ExitCode
-from ldapslam.cli.foreign_options import tables
 from ldapslam.cli.main import GROUPS, cli
+from ldapslam.cli.other_tools import tables
 from ldapslam.coordinator.outputs import families
 from ldapslam.coordinator.outputs.shown_runs import ShownRuns
 from ldapslam.jobs import describe
@@ -41,7 +41,7 @@ sys.path.insert(0, str(_ROOT / "tests"))
 from support.store import Scenario, fill  # noqa: E402
 
 _REFERENCE = _ROOT / "docs" / "reference"
-#: Only its tables are written here, from cli/foreign_options.py.
+#: Only its tables are written here, from cli/other_tools.toml.
 _COMING_FROM = _ROOT / "docs" / "how-to" / "coming-from.md"
 _NOTE = "<!-- Written by docs/generate.py: change the code, then `make pages`. -->"
 #: More than `ldapslam --help` has room for.
@@ -122,8 +122,9 @@ def _coming_from() -> str:
 def _commands() -> Iterator[str]:
     yield """# Commands, options and exit codes
 
-Each command has `--help` (`-h`). Results go to stdout, everything else to stderr;
-`--json` makes stdout one JSON document. `ldapslam -v` logs more, `-vv` everything.
+`--help` (`-h`) of a command, or `ldapslam help COMMAND`, explains it. Results go to
+stdout, everything else to stderr; `--json` makes stdout one JSON document. `ldapslam -v`
+logs more, `-vv` everything.
 
 Other users of a host can read a command's arguments. So passwords are files or
 references (`-y FILE`, `{env: NAME}`), and a store's password belongs in `~/.pgpass`

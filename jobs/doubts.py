@@ -26,24 +26,12 @@ from ldapslam.jobs.rates.profile import final_rate
 from ldapslam.jobs.requests.pattern import parse_placeholder
 from ldapslam.jobs.requests.template import ValueSource
 
-#: What other tools draw a value by, what it is there, and how it is written here.
-_FOREIGN = (
-    (
-        r"(?<![A-Za-z])\$\{?[A-Za-z_]\w*\}?",
-        "a variable",
-        "[name], or give the job `vars`",
-    ),
-    (r"\{[\w.:,-]*\}", "a placeholder of OpenDJ's tools", "[0-999]"),
-    (r"<[A-Za-z]\w*(?::[\w.:,-]*)?>", "a tag of MakeLDIF", "[0-999]"),
-    (r"%0?\d*[dsu]\b", "a format of printf", "[0-999%000]"),
-)
-#: A number in the notation of ldclt: an X for each digit.
-_DIGITS = re.compile("X{3,}")
 #: Kinds that succeed once for each entry: no DN may come again.
 _ONCE = ("add", "delete")
 _COUNTER = re.compile(r"-?\d+:.*")
 #: Numbers drawn at random; `[[` is no pattern.
 _RANGE = re.compile(r"(?<!\[)\[-?\d+--?\d+(?:x\d+)?(?:%0+)?\]", re.ASCII)
+_REFERENCE = re.compile(r"(?<!\$)\$\{\w+\}", re.ASCII)
 _PLACEHOLDER = re.compile(r"\[\[|\]\]|\[[^\]]*\]")
 #: Texts that say which entries are meant.
 _FIELDS = ("base", "filter", "dn", "under")
@@ -64,7 +52,7 @@ def doubts(job: Job) -> Iterator[str]:
     yield from _rates_above_the_load(job)
     yield from _ports(job)
     for stream in job.streams:
-        yield from _literal_patterns(stream)
+        yield from _references_without_variables(stream)
         yield from _passwords_of_others(stream)
         yield from _stages(job, stream)
         yield from _short_counters(stream)
@@ -89,22 +77,16 @@ def _ports(job: Job) -> Iterator[str]:
             yield f"{uri}: {_PORTS[parts.scheme, parts.port or 0]}"
 
 
-def _literal_patterns(stream: Stream) -> Iterator[str]:
-    """Texts that are sent as they are, and that other tools draw values by."""
+def _references_without_variables(stream: Stream) -> Iterator[str]:
+    """Warn of references to variables that are left after variables were replaced."""
     for request in stream.requests:
-        where = f"{stream.name}.{request.name}"
-        for name in (*_FIELDS, "password"):
+        for name in _FIELDS:
             text = getattr(request.step.body, name, None)
-            plain = _PLACEHOLDER.sub("", text) if isinstance(text, str) else ""
-            if name == "password":  # it may have the other forms, and is not shown
-                found, shown = _digits_of_ldclt(request, plain), name
-            else:
-                found, shown = _foreign(request, plain), f"{name}: {text}"
-            if found:
-                form, what, instead = found
+            if isinstance(text, str) and (reference := _REFERENCE.search(text)):
                 yield (
-                    f"{where}: {form!r} in `{shown}` is sent as it is. Where it is "
-                    f"meant as {what}, write a value pattern, such as {instead}"
+                    f"{stream.name}.{request.name}: {reference[0]!r} in "
+                    f"`{name}: {text}` is sent as it is: a variable needs a default "
+                    "in the job's `vars`"
                 )
 
 
@@ -124,22 +106,6 @@ def _passwords_of_others(stream: Stream) -> Iterator[str]:
                     f"itself, so hardly any is that of its user: draw it once, by "
                     f'`let: {{n: "{form}"}}`, and write [n] in both'
                 )
-
-
-def _foreign(request: Request, text: str) -> tuple[str, str, str] | None:
-    for form, what, instead in _FOREIGN:
-        if found := re.search(form, text):
-            return found[0], what, instead
-    return _digits_of_ldclt(request, text)
-
-
-def _digits_of_ldclt(request: Request, text: str) -> tuple[str, str, str] | None:
-    found = _DIGITS.search(text)
-    if found is None:
-        return None
-    to, digits = ":" if request.kind in _ONCE else "-", len(found[0])
-    pattern = f"[0{to}{'9' * digits}%{'0' * digits}]"
-    return found[0], "a number of ldclt", pattern
 
 
 def _short_counters(stream: Stream) -> Iterator[str]:

@@ -58,7 +58,6 @@ from ldapslam.jobs.fields.sections import (
     one_or_more,
     one_or_more_schema,
 )
-from ldapslam.jobs.fields.thresholds import list_of_k6
 from ldapslam.jobs.fields.validity import Validity
 from ldapslam.jobs.operations.sequence import (
     Operation,
@@ -373,13 +372,6 @@ class Population(Section):
         return self._record
 
 
-def _as_text(value: Any) -> Any:
-    """`http_req_failed: rate<0.01` without quotes is a mapping in YAML."""
-    if isinstance(value, dict) and len(value) == 1:
-        return ": ".join(map(str, *value.items()))
-    return value
-
-
 def _checked_threshold(text: str) -> str:
     parse_criterion(text)
     return text
@@ -417,16 +409,8 @@ class Job(Section):
     """what is read of servers and hosts all through the run, one mapping each"""
     verify: Verify | None = None
     """what must be right on the servers after the load"""
-    thresholds: Annotated[
-        list[
-            Annotated[
-                Text,
-                BeforeValidator(_as_text),
-                AfterValidator(_checked_threshold),
-                Kind("threshold"),
-            ]
-        ],
-        BeforeValidator(list_of_k6),
+    thresholds: list[
+        Annotated[Text, AfterValidator(_checked_threshold), Kind("threshold")]
     ] = Field(default_factory=list)
     """what must hold for the verdict PASS, such as 'readers.search.response_time.p99 <
     5ms'"""

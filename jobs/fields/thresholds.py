@@ -11,11 +11,10 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 from ldapslam.base import units
-from ldapslam.base.fault import Fault, did_you_mean, expected, got, our_word
+from ldapslam.base.fault import Fault, did_you_mean, got
 
 TIME_METRICS = (
     "response_time",
@@ -149,15 +148,6 @@ _FORM = re.compile(
 )
 _LIMIT_UNIT = re.compile(r"[<>]=?\s*[\d.]+(ns|us|ms|s)\b", re.ASCII)
 _HOLD = re.compile(r"(.*?)(?:\s+for\s+([^\s,]+))?(\s*,\s*abort)?", re.DOTALL)
-#: k6's: a metric, before a colon, may be left out; times are in ms without a unit.
-_OF_K6 = re.compile(
-    r"(?:(\w+)(?:\{.*\})?\s*:\s*)?(?:p\(([\d.]+)\)|(rate|avg|med|min|max|count))"
-    r"\s*([<>]=?)\s*(\d+(?:\.\d+)?)(|s|ms|us)",
-    re.ASCII,
-)
-_SHARE_OF_K6 = re.compile(
-    r"(http_req_failed|checks)\s*([<>]=?)\s*(\d+(?:\.\d+)?)(%?)", re.ASCII
-)
 _PER = re.compile(r"(.*?)\s+per\s+(\S+)", re.DOTALL)
 _NAME = re.compile(r"\*|[A-Za-z0-9][A-Za-z0-9_-]*", re.ASCII)
 
@@ -249,8 +239,6 @@ def parse_threshold(text: str) -> Threshold:
 
 def parts_of(text: str) -> tuple[str, str, str]:
     """What is compared, how, and with what; Fault."""
-    if (ours := _of_k6(text)) is not None:
-        raise wrong(text, "it is k6's form", f"write {ours!r}")
     match = _FORM.fullmatch(text)
     if match is None:
         raise wrong(text, "it has no comparison")
@@ -264,46 +252,6 @@ def parts_of(text: str) -> tuple[str, str, str]:
             hint = f"write <= {value}, or >= {value}"
         raise wrong(text, f"unknown comparison {comparison!r}", hint)
     return about, comparison, value
-
-
-def _of_k6(text: str) -> str | None:
-    """A threshold of k6 in our form; None: it is none, or we have no such one."""
-    if share_of := _SHARE_OF_K6.fullmatch(text.strip()):
-        metric, comparison, number, percent = share_of.groups()
-        limit = float(Fraction(number) / (100 if percent else 1))
-        text = f"{metric}: rate {comparison} {limit:f}"
-    match = _OF_K6.fullmatch(text.strip())
-    if match is None:
-        return None
-    metric, percent, word, comparison, number, unit = match.groups()
-    if metric in (None, "http_req_failed", "checks") and word == "rate" and not unit:
-        share = Fraction(number)
-        if metric != "http_req_failed" and comparison.startswith(">"):
-            share, comparison = 1 - share, comparison.replace(">", "<")
-        is_limit = 0 <= share <= 1 and comparison.startswith("<")
-        return f"errors {comparison} {float(share * 100):g}%" if is_limit else None
-    if metric == "http_reqs" and word == "rate" and not unit:
-        return f"throughput {comparison} {number}/s"
-    names = {"avg": "mean", "med": "p50", "min": "min", "max": "max"}
-    statistic = names.get(word, f"p{percent}")
-    is_known = statistic.replace(".", "_") in STATISTICS
-    is_ours = metric is None and statistic == word
-    if not is_known or is_ours or metric not in (None, "http_req_duration"):
-        return None
-    return f"{statistic} {comparison} {number}{unit or 'ms'}"
-
-
-def list_of_k6(value: Any) -> Any:
-    """The value, unless it is k6's mapping of metrics to their thresholds."""
-    if not isinstance(value, dict):
-        return value
-    ours = []
-    for metric, texts in value.items():
-        for one in texts if isinstance(texts, list) else [texts]:
-            text = one.get("threshold") if isinstance(one, dict) else one
-            ours.append(_of_k6(f"{metric}: {text}"))
-    known = [repr(one) for one in ours if one] or ["'p99 < 5ms'"]
-    raise expected("a list", value, f"write thresholds: [{', '.join(known)}]")
 
 
 def _divided(about: str) -> tuple[str, str]:
@@ -380,8 +328,8 @@ def parse_subject(text: str) -> Subject:
     elif len(statistic) != 1:
         raise Fault(f"{metric} needs one statistic", _known(statistics))
     elif statistic[0] not in statistics:
-        hint = _statistic_meant(statistic[0], statistics)
-        raise Fault(f"unknown statistic {statistic[0]!r}", hint)
+        # another percentile is not near enough to be meant
+        raise Fault(f"unknown statistic {statistic[0]!r}", _known(statistics))
     return Subject(
         stream=stream,
         operation=operation,
@@ -404,7 +352,7 @@ def _whole(text: str) -> list[str]:
         tail = [names.pop()]
     if names and names[-1] in METRICS:
         tail.insert(0, names.pop())
-    elif tail and not any(our_word(name, METRICS) for name in names):
+    elif tail:
         tail.insert(0, "response_time")
     elif len(parts) > 2:
         return parts
@@ -412,33 +360,15 @@ def _whole(text: str) -> list[str]:
         raise Fault(f"unknown statistic {parts[-1]!r}", _known(STATISTICS))
     else:
         problem = f"{text!r} does not name a stream, operation and metric"
-        raise Fault(problem, _in_our_words(parts))
+        hint = did_you_mean(parts[-1], METRICS, "metrics")
+        if parts[1:] == ["cpu"]:
+            hint = f"write 'host({parts[0]}).cpu' or 'process({parts[0]}).cpu'"
+        raise Fault(problem, hint)
     if tail[0] in STREAM_METRICS and len(names) == 1:
         names.append("*")
     if len(names) > 2:
         return parts
     return ["*"] * (2 - len(names)) + names + tail
-
-
-def _statistic_meant(word: str, statistics: tuple[str, ...]) -> str:
-    """A hint. No other percentile is near enough to be meant."""
-    bare = re.sub("[()]", "", word)
-    meant = bare if bare in statistics else our_word(bare, statistics)
-    return f"did you mean {meant!r}?" if meant else _known(statistics)
-
-
-def _in_our_words(parts: list[str]) -> str | None:
-    """A hint, where a word of other tools stands for a metric or a statistic."""
-    parts = [re.sub(r"^(?:p\((\d+)\)|(\d+)th)$", r"p\1\2", part) for part in parts]
-    if parts[-1] in STATISTICS:
-        return f"write {parts[-1]!r}"
-    known = (*METRICS, *STATISTICS)
-    meant = [our_word(part, known) or part for part in parts]
-    if meant != parts and (meant[0] in METRICS or meant[-1] in STATISTICS):
-        return f"write {'.'.join(meant)!r}"
-    if parts[1:] == ["cpu"]:
-        return f"write 'host({parts[0]}).cpu' or 'process({parts[0]}).cpu'"
-    return None
 
 
 def matching(

@@ -21,11 +21,11 @@ from pydantic_core import ErrorDetails
 
 from ldapslam.base.fault import (
     Fault,
+    closest,
     did_you_mean,
     expected,
     got,
     one_of,
-    our_word,
     unknown,
 )
 from ldapslam.jobs.fields.context import Reading
@@ -42,13 +42,6 @@ from ldapslam.jobs.model import UNKNOWN_TYPE, Job
 from ldapslam.jobs.reading.tree import Finding, Path, Tree
 from ldapslam.jobs.types import job_types
 from ldapslam.jobs.types.base import JobType
-
-#: Keys of k6's scenarios that no single key stands for -> what to write.
-_OF_K6 = {
-    "executor": "constant-arrival-rate is load: {open: {rate: 100/s}}, and "
-    "constant-vus is load: {closed: {clients: 16}}",
-    "timeUnit": "the unit is part of the rate: rate: 100/s, or 6000/m",
-}
 
 
 def explain(detail: ErrorDetails, root: type[Section] = Job) -> Finding:
@@ -95,8 +88,11 @@ def _fault(kind: str, value: Any, context: Mapping[str, Any], message: str) -> F
     hint: str | None = None
     if kind == "literal_error":
         words = context["expected"].replace("'", "").lower()
-        known = re.findall(r"\w+", words)
-        meant = our_word(value, known) if isinstance(value, str) else None
+        meant = (
+            closest(value, re.findall(r"\w+", words))
+            if isinstance(value, str)
+            else None
+        )
         hint = f"write {meant}" if meant else None
         return expected(words.removesuffix(" "), value, hint)
     if kind == "string_pattern_mismatch":
@@ -130,15 +126,12 @@ def _unknown_key(path: Path, value: Any, root: type[Section]) -> Fault:
             "quote a DN within { }, where a comma ends a value that is not quoted",
         )
     fault = unknown("key", key, known)
-    if section and key in _OF_K6 and "open" in {*known, *path}:
-        fault.hint = _OF_K6[key]
-    elif section and our_word(key, known) is None:
+    if section and closest(key, known) is None:
         above = _section_at(path[:-2], root) if len(path) > 2 else None
-        if found := _key_below(section, key):
-            inner, meant = found
-            fault.hint = f"it is a key of `{inner}`: {inner}: {{{meant}: …}}"
+        if inner := _section_with(section, key):
+            fault.hint = f"it is a key of `{inner}`: {inner}: {{{key}: …}}"
             if len(path) == 1:
-                fault.hint += f", or --set {inner}.{meant}=…"
+                fault.hint += f", or --set {inner}.{key}=…"
         elif above and field_of(above, key):
             fault.hint = (
                 f"it is a key one level up: write it beside `{path[-2]}`, not in it"
@@ -154,23 +147,18 @@ def _unknown_key(path: Path, value: Any, root: type[Section]) -> Fault:
     return fault
 
 
-def _key_below(section: type[Section], key: str) -> tuple[str, str] | None:
-    """The first section below this one that has the key, and the key."""
+def _section_with(section: type[Section], key: str) -> str | None:
+    """Return the name of the first inner section that has the key."""
     inner = [(name, section_in(info.annotation)) for name, info in fields_of(section)]
-    for name, one in inner:
-        known = keys_of(one) if one else {}
-        if meant := key if key in known else our_word(key, known):
-            return name, meant
-    return None
+    return next((name for name, one in inner if one and key in keys_of(one)), None)
 
 
 def _in_run_or_load(key: str) -> str | None:
-    """A hint for a key of `run` or of a stream's load, wherever it stands."""
+    """Return a hint for a key of `run` or of a stream's load, wherever it stands."""
     for path in (("run",), ("load", "closed"), ("load", "open")):
         where = path if path == ("run",) else ("streams", 0, *path)
-        known = keys_of(_section_at(where, Job) or Section)
-        if meant := key if key in known else our_word(key, known):
-            text = f"{meant}: …"
+        if key in keys_of(_section_at(where, Job) or Section):
+            text = f"{key}: …"
             for name in reversed(path):
                 text = f"{name}: {{{text}}}"
             of_stream = " of a stream's" if path != ("run",) else " of the job's"

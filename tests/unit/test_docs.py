@@ -15,7 +15,6 @@ import pytest
 import yaml
 
 from ldapslam.base.errors import ExitCode
-from ldapslam.cli.foreign_options import _JOB_FIELDS
 from ldapslam.cli.main import cli, run
 from ldapslam.jobs.fields.sections import Section, field_of, sections_in
 from ldapslam.jobs.load import load_job, load_job_text
@@ -34,36 +33,25 @@ STUDIES = sorted((ROOT / "configs" / "studies").glob("*.yaml"))
 JOBS = sorted((ROOT / "configs" / "jobs").glob("*.yaml"))
 
 
-def commands(group: click.Group, prefix: str = "ldapslam") -> Iterator[tuple[str, str]]:
-    """Every command with its full name, and its help."""
+def commands(
+    group: click.Group, prefix: str = "ldapslam"
+) -> Iterator[tuple[str, click.Command]]:
+    """Every command with its full name."""
     context = click.Context(group)
     for word in group.list_commands(context):
         command = group.get_command(context, word)
         assert command is not None
-        yield f"{prefix} {word}", command.help or ""
+        yield f"{prefix} {word}", command
         if isinstance(command, click.Group):
             yield from commands(command, f"{prefix} {word}")
 
 
-COMMANDS = dict(commands(cli))
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_each_command_has_help(command: str) -> None:
-    assert COMMANDS[command]
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_each_option_has_help(command: str) -> None:
-    found: click.Command = cli
-    for word in command.split()[1:]:
-        assert isinstance(found, click.Group)
-        inner = found.get_command(click.Context(found), word)
-        assert inner is not None
-        found = inner
-    without = [
-        option.name
-        for option in found.params
+def test_each_command_and_each_option_has_help() -> None:
+    without = [name for name, command in commands(cli) if not command.help]
+    without += [
+        f"{name} {option.opts[0]}"
+        for name, command in commands(cli)
+        for option in command.params
         if isinstance(option, click.Option) and not option.hidden and not option.help
     ]
     assert without == []
@@ -119,13 +107,15 @@ def anchors(page: Path) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
-def test_each_link_within_the_repository_leads_somewhere(path: Path) -> None:
+def test_each_link_within_the_repository_leads_somewhere() -> None:
     """On a code host; `make site` looks at those of the site."""
-    for link, anchor in _LINK.findall(path.read_text()):
-        to = path.parent / link if link else path
-        assert to.exists(), link
-        assert not anchor or anchor in anchors(to), f"{link}#{anchor}"
+    broken = []
+    for path in DOCUMENTS:
+        for link, anchor in _LINK.findall(path.read_text()):
+            to = path.parent / link if link else path
+            if not to.exists() or (anchor and anchor not in anchors(to)):
+                broken.append(f"{path.name}: {link}#{anchor}")
+    assert broken == []
 
 
 def test_the_change_log_knows_the_version() -> None:
@@ -167,21 +157,21 @@ def equivalents() -> Iterator[str]:
         yield from re.findall(r"`([^`]+)`", row)
 
 
-def options_of(group: click.Group) -> Iterator[str]:
-    for word in group.list_commands(click.Context(group)):
-        command = group.get_command(click.Context(group), word)
-        assert command is not None
-        if isinstance(command, click.Group):
-            yield from options_of(command)
-        for option in command.params:
-            yield from (*option.opts, *option.secondary_opts)
+def options_of(command: click.Command) -> set[str]:
+    return {
+        name
+        for parameter in command.params
+        for name in (*parameter.opts, *parameter.secondary_opts)
+    }
+
+
+OPTIONS = set().union(*(options_of(command) for _, command in commands(cli)))
 
 
 def test_each_option_for_those_who_come_from_other_tools_exists() -> None:
-    known = set(options_of(cli))
     named = {one.split()[0] for one in equivalents() if one.startswith("-")}
     assert len(named) > 40
-    assert named <= known
+    assert named <= OPTIONS
 
 
 TROUBLESHOOTING = ROOT / "docs" / "how-to" / "troubleshooting.md"
@@ -224,10 +214,13 @@ def has_in_order(text: str, parts: Sequence[str]) -> bool:
     return True
 
 
-@pytest.mark.parametrize("message", messages())
-def test_each_message_that_is_explained_is_one_of_the_code(message: str) -> None:
+def is_of_code(message: str) -> bool:
     parts = [part for part in re.split(r"\s*…\s*", message) if part]
-    assert any(has_in_order(text, parts) for text in texts_in_code())
+    return any(has_in_order(text, parts) for text in texts_in_code())
+
+
+def test_each_message_that_is_explained_is_one_of_the_code() -> None:
+    assert [message for message in messages() if not is_of_code(message)] == []
 
 
 #: Of dsctl, pytest, searchrate, pip and podman; and click's own.
@@ -238,14 +231,17 @@ OTHERS_OPTIONS = {
 }
 
 
-@pytest.mark.parametrize(
-    "path",
-    [one for one in DOCUMENTS if one != COMING_FROM],
-    ids=lambda path: path.name,
-)
-def test_each_option_in_the_documents_exists(path: Path) -> None:
-    named = set(re.findall(r"(?<![\w-])--[A-Za-z][A-Za-z-]+", path.read_text()))
-    assert named - OTHERS_OPTIONS <= set(options_of(cli))
+def test_each_option_in_the_documents_exists() -> None:
+    unknown = {
+        path.name: named - OTHERS_OPTIONS - OPTIONS
+        for path in DOCUMENTS
+        if path != COMING_FROM
+        and (named := set(re.findall(_LONG_OPTION, path.read_text())))
+    }
+    assert {name: options for name, options in unknown.items() if options} == {}
+
+
+_LONG_OPTION = r"(?<![\w-])--[A-Za-z][A-Za-z-]+"
 
 
 def command_of(words: Sequence[str]) -> tuple[click.Command, Sequence[str]]:
@@ -259,23 +255,26 @@ def command_of(words: Sequence[str]) -> tuple[click.Command, Sequence[str]]:
     return found, words
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
-def test_each_option_in_a_command_line_is_one_of_the_command(path: Path) -> None:
-    text = path.read_text()
+def command_lines_of(text: str) -> list[str]:
+    """The lines of `ldapslam` in a document's code, without that word."""
     code = [
         *re.findall(r"^ *```(?:sh|console)\n(.*?)^ *```", text, re.M | re.S),
         *re.findall(r"^    .*", text, re.M),
     ]
     whole = "\n".join(code).replace("\\\n", " ")
-    for line in re.findall(r"^ *(?:\$ )?ldapslam (.+)$", whole, re.M):
-        words = re.sub(r"\s+#.*|'[^']*'", " ", line).split()
-        command, rest = command_of(words)
-        known = {
-            option for one in command.params for option in one.opts + one.secondary_opts
-        }
-        assert command is not cli, line
-        given = {word.partition("=")[0] for word in rest if word.startswith("--")}
-        assert given <= {*known, "--help"}, line
+    return re.findall(r"^ *(?:\$ )?ldapslam (.+)$", whole, re.M)
+
+
+def test_each_option_in_a_command_line_is_one_of_the_command() -> None:
+    wrong = []
+    for path in DOCUMENTS:
+        for line in command_lines_of(path.read_text()):
+            words = re.sub(r"\s+#.*|'[^']*'", " ", line).split()
+            command, rest = command_of(words)
+            given = {word.partition("=")[0] for word in rest if word.startswith("--")}
+            if command is cli or not given <= {*options_of(command), "--help"}:
+                wrong.append(f"{path.name}: {line}")
+    assert wrong == []
 
 
 def has_field(section: type[Section], path: Sequence[str]) -> bool:
@@ -295,13 +294,3 @@ def test_each_key_for_those_who_come_from_other_tools_exists() -> None:
             assert len(path) == 2 or has_field(options, path[2:]), path
         else:
             assert has_field(Job, path), path
-
-
-def test_each_field_that_an_option_is_answered_with_exists() -> None:
-    answers = "\n".join(_JOB_FIELDS.values())
-    paths = re.findall(r"--set '?([\w.]+)=", answers)
-    assert len(paths) >= len(_JOB_FIELDS)
-    for path in (one.split(".") for one in paths):
-        if path[0] == "targets":
-            path = path[:1]
-        assert has_field(Job, [step for step in path if step != "NAME"]), path

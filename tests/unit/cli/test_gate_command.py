@@ -88,20 +88,6 @@ def test_a_mistake_is_told_with_the_remedy(
     assert not (job.parent / "ldapslam-runs").exists()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["ldap://one", "ldap://two"], "write --old ldap://one --new ldap://two"),
-        (["--new", "ldap://two", "--junit", "out.xml"], "write --out DIR"),
-    ],
-)
-def test_a_habit_of_other_gates_is_answered(
-    job: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
-) -> None:
-    assert main.run(["gate", str(job), *arguments]) == ExitCode.USAGE
-    assert says in capsys.readouterr().err
-
-
 class _DyingRuns:
     """Five good pairs; then the old server is gone."""
 

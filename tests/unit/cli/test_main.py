@@ -228,27 +228,6 @@ def test_grpc_prints_nothing_of_its_own_unless_it_is_asked_to(
     assert ended.stdout.split() == [found]
 
 
-@pytest.mark.parametrize(
-    ("word", "meant"),
-    [
-        ("validate", "check"),
-        ("searchrate", "search"),
-        ("ldclt", "search"),
-        ("rsearch", "search"),
-        ("init", "job new"),
-        ("studdy", "study"),
-        ("client", "agent"),
-        ("group", "study"),
-        ("frobnicate", "--help"),
-    ],
-)
-def test_a_command_that_there_is_not_is_answered_with_the_one_meant(
-    word: str, meant: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main.run([word, "x"]) == ExitCode.USAGE
-    assert f"`ldapslam {meant}`" in capsys.readouterr().err
-
-
 def test_a_job_file_without_a_command_is_answered_with_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

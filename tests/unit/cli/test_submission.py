@@ -73,7 +73,7 @@ def test_what_was_told_of_a_job_is_not_told_again(
     path.write_text(
         JOB.replace("127.0.0.1:1", "host:636")
         .replace("[file:a]", "a")
-        .replace("[file:b]", "%d")
+        .replace("[file:b]", "${b}")
     )
     told: set[str] = set()
     say_doubts(load_job(path), told)

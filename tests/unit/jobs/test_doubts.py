@@ -144,26 +144,10 @@ streams:
     return load_job_text(text, file="doubtful.yaml", base=None)
 
 
-@pytest.mark.parametrize(
-    ("filter", "sent", "instead"),
-    [
-        ("(uid=user.{})", "'{}'", "[0-999]"),
-        ("(uid=user.{1})", "'{1}'", "[0-999]"),
-        ("(uid=user.<sequential:0>)", "'<sequential:0>'", "[0-999]"),
-        ("(uid=user.%d)", "'%d'", "[0-999%000]"),
-        ("(uid=user.%06d)", "'%06d'", "[0-999%000]"),
-        ("(uid=$USER)", "'$USER'", "[name], or give the job `vars`"),
-        ("(uid=user.XXXXX)", "'XXXXX'", "[0-99999%00000]"),
-    ],
-)
-def test_placeholders_of_other_tools_are_told(
-    filter: str, sent: str, instead: str
-) -> None:
-    (warning,) = doubts(search_job(filter=filter))
-    assert warning.startswith(
-        f"readers.search: {sent} in `filter: {filter}` is sent as it is."
-    )
-    assert warning.endswith(f"such as {instead}")
+def test_a_reference_without_a_variable_is_warned_of() -> None:
+    (warning,) = doubts(search_job(filter="(uid=${user})"))
+    assert warning.startswith("readers.search: '${user}' in `filter: (uid=${user})`")
+    assert warning.endswith("a variable needs a default in the job's `vars`")
 
 
 @pytest.mark.parametrize(

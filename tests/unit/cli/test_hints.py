@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The answer to an unknown option or command: a right hint, or none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ldapslam.base.errors import ExitCode
+from ldapslam.cli import main
+from ldapslam.cli.other_tools import tables
+
+PAGE = "docs/how-to/coming-from.md"
+#: Line -> the hint; empty: none.
+HINTS = {
+    # the command's own options
+    "search --durration 5s": "Did you mean --duration?",
+    "search --josn": "Did you mean --json?",
+    "search --request_timeout 5s": "Did you mean --request-timeout?",
+    "run job.yaml --treshold x": "",
+    "run -q job.yaml": "Write it before the command: `ldapslam -q run`.",
+    # options of other tools
+    "search -A cn": "ldapsearch's -A is --types-only here; "
+    f"searchrate's and rsearch's -A is -a here: see {PAGE}.",
+    "search --numThreads 4": f"searchrate's --numThreads is -c here: see {PAGE}.",
+    "search -H ldap://ds1": "ldapsearch's and ldclt's -H is the argument "
+    f"ldap://HOST:PORT here: see {PAGE}.",
+    "search -x": f"ldapsearch's -x is the default here: see {PAGE}.",
+    "search -L": f"ldapsearch's and rsearch's -L has no counterpart here: see {PAGE}.",
+    # ldclt's -e has several meanings: the page has them all
+    "search -e add": "ldapsearch's -e is -J here; "
+    f"OpenDJ's -e has no counterpart here: see {PAGE}.",
+    "data generate -L x": f"MakeLDIF's -L has no counterpart here: see {PAGE}.",
+    "run job.yaml --numThreads 4": "",
+    # names that resemble other options, and mean something else
+    "list --csv": "",
+    "compare a b --html x": "",
+    "compare a b --out c": "",
+    "lab up --count 3": "",
+    "run job.yaml --report html": "",
+    "run job.yaml --junit x": "",
+    "run job.yaml --format json": "",
+    "gate job.yaml --format json": "",
+    "search --format json": "",
+    "search --join": "",
+    # commands
+    "serach": "did you mean `ldapslam search`?",
+    "job describ": "did you mean `ldapslam job describe`?",
+    "data xyz": "",
+    "frobnicate": "",
+}
+
+
+def test_hints_are_right_or_not_given(capsys: pytest.CaptureFixture[str]) -> None:
+    hints = {}
+    for line in HINTS:
+        assert main.run(line.split()) == ExitCode.USAGE
+        error = " ".join(capsys.readouterr().err.partition("Error: ")[2].split())
+        is_option = error.startswith("No such option")
+        hints[line] = error.partition(". " if is_option else ": ")[2]
+    # the last full stop ends an error without a hint
+    assert {line: hint.rstrip() for line, hint in hints.items()} == HINTS
+
+
+@pytest.mark.parametrize(
+    ("line", "same"),
+    [
+        ("help", "--help"),
+        ("version", "--version"),
+        ("help run", "run --help"),
+        ("help job new", "job new --help"),
+    ],
+)
+def test_help_and_version_are_answered(
+    line: str, same: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outputs = []
+    for words in (line, same):
+        assert main.run(words.split()) == ExitCode.PASS
+        outputs.append(capsys.readouterr().out)
+    assert outputs[0] == outputs[1] != ""
+
+
+def test_the_page_has_each_row_of_the_table() -> None:
+    page = (Path(__file__).resolve().parents[3] / PAGE).read_text()
+    missing = [
+        row
+        for rows in tables().values()
+        for row in rows
+        if f"| {row.names} | {row.here} | {row.remarks} |" not in page
+    ]
+    assert missing == []
