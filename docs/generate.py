@@ -123,8 +123,8 @@ def _commands() -> Iterator[str]:
     yield """# Commands, options and exit codes
 
 `--help` (`-h`) of a command, or `ldapslam help COMMAND`, explains it. Results go to
-stdout, everything else to stderr; `--json` makes stdout one JSON document. `ldapslam -v`
-logs more, `-vv` everything.
+stdout, everything else to stderr; `--json` makes stdout one JSON document.
+`ldapslam -v` logs more, `-vv` everything.
 
 Other users of a host can read a command's arguments. So passwords are files or
 references (`-y FILE`, `{env: NAME}`), and a store's password belongs in `~/.pgpass`
