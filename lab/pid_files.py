@@ -37,8 +37,8 @@ def pid_file_of(folder: Path, program: str) -> Path:
 
 @contextlib.contextmanager
 def locked_pid_file(path: Path) -> Iterator[int]:
-    """The descriptor of an empty pid file, which is locked by this process and by those
-    that inherit the descriptor. BlockingIOError when its program runs already."""
+    """The descriptor of an empty pid file, which stays locked while this process or one
+    that inherits it has it open. BlockingIOError when the program runs."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -59,8 +59,7 @@ def running_pid(pid_file: Path) -> int | None:
 
 
 def end(pid_files: Iterable[Path], grace_s: float) -> None:
-    """Terminate programs, kill those that still run after `grace_s`; return when all
-    have ended."""
+    """Terminate programs, and kill them after `grace_s`; return when all have ended."""
     opened = map(_open_process, pid_files)
     processes = [process for process in opened if process is not None]
     for process in processes:

@@ -56,20 +56,20 @@ def bring_up(name: str, lab: Lab, *, has_tls: bool) -> Description:
             f"--name: expected letters, digits, '-', '_' and '.', got {name!r}"
         )
     lab.prepare()
+    folder = lab.folder
     try:
-        with locked_pid_file(lab.folder / _PID_OF_UP) as descriptor:
+        with locked_pid_file(folder / _PID_OF_UP) as descriptor:
             os.write(descriptor, str(os.getpid()).encode())
-            _claim(name, lab.folder)
+            _claim(name, folder)
             lab.serve()
-            description = _description(name, lab, has_tls)
-            text = json.dumps(description, indent=2)
-            write_whole(lab.folder / _DESCRIPTION, text.encode())
+            text = json.dumps(_description(name, lab, has_tls), indent=2, default=str)
+            write_whole(folder / _DESCRIPTION, text.encode())
             lab.leave()
     except BaseException:
         lab.down()
         _folders()
         raise
-    return description
+    return _read(name, folder)
 
 
 def descriptions() -> list[Description]:
@@ -79,14 +79,10 @@ def descriptions() -> list[Description]:
 
 def describe(name: str) -> Description:
     """One lab of this user; ConfigError when there is none of this name."""
-    folders = _folders()
-    if name in folders:
-        return _read(name, folders[name])
-    hint = (
-        did_you_mean(name, folders, "labs")
-        if folders
-        else "`ldapslam lab up` makes one"
-    )
+    labs = {description["name"]: description for description in descriptions()}
+    if name in labs:
+        return labs[name]
+    hint = did_you_mean(name, labs, "labs") if labs else "`ldapslam lab up` makes one"
     raise ConfigError(f"there is no lab {name!r}", hint=hint)
 
 
@@ -94,31 +90,22 @@ def examine(description: Description) -> list[dict[str, Any]]:
     """The servers of a lab: `state` is `running`, `not answering` or `ended`;
     `in_sync` whether it has all changes of the suppliers, None if that is unknown."""
     servers = [_server(values) for values in description.get("servers", [])]
-    states = {server.name: _state(description, server) for server in servers}
-    positions: dict[str, State] = {}
-    for server in servers:
-        if states[server.name] == "running":
-            try:
-                positions[server.name] = _position(description, server)
-            except (TargetError, OSError):
-                states[server.name] = "not answering"
-    wanted = latest(
-        positions[one.name]
-        for one in servers
-        if one.role == "supplier" and one.name in positions
+    examined = [(server, *_state(description, server)) for server in servers]
+    newest = latest(
+        position
+        for server, _, position in examined
+        if server.role == "supplier" and position is not None
     )
     return [
         {
             "name": server.name,
             "pid": server.pid,
             "uri": server.uri,
-            "state": states[server.name],
-            "position": positions.get(server.name),
-            "in_sync": in_sync(positions[server.name], wanted)
-            if server.name in positions
-            else None,
+            "state": shown,
+            "position": position,
+            "in_sync": None if position is None else in_sync(position, newest),
         }
-        for server in servers
+        for server, shown, position in examined
     ]
 
 
@@ -144,10 +131,6 @@ def take_down(name: str) -> None:
 
 
 def _description(name: str, lab: Lab, has_tls: bool) -> Description:
-    servers = [
-        {key: str(value) if isinstance(value, Path) else value for key, value in pairs}
-        for pairs in (asdict(server).items() for server in lab.servers)
-    ]
     return {
         "name": name,
         "server": lab.kind,
@@ -155,12 +138,12 @@ def _description(name: str, lab: Lab, has_tls: bool) -> Description:
         "suffix": lab.suffix,
         "entries": lab.entries,
         "admin_dn": lab.admin_dn,
-        "admin_password_file": str(lab.admin_password_file),
-        "ca_file": str(lab.ca_file),
+        "admin_password_file": lab.admin_password_file,
+        "ca_file": lab.ca_file,
         "tls": has_tls,
-        "folder": str(lab.folder),
+        "folder": lab.folder,
         "created_utc": datetime.now(UTC).isoformat(timespec="seconds"),
-        "servers": servers,
+        "servers": [asdict(server) for server in lab.servers],
     }
 
 
@@ -169,16 +152,17 @@ def _server(values: dict[str, Any]) -> Server:
     return Server(**{**values, **paths})
 
 
-def _state(description: Description, server: Server) -> str:
-    pid_file = pid_file_of(Path(description["folder"]), server.name)
-    return "ended" if running_pid(pid_file) is None else "running"
-
-
-def _position(description: Description, server: Server) -> State:
-    access = Access(server.admin_password_file.read_text())
-    with access.bound(server, _CONNECT_TIMEOUT_S) as connection:
-        kind = _KINDS[description["server"]]
-        return state(connection, kind, description["suffix"])
+def _state(description: Description, server: Server) -> tuple[str, State | None]:
+    """The state of a server, and its position where it answers."""
+    if running_pid(pid_file_of(Path(description["folder"]), server.name)) is None:
+        return "ended", None
+    kind = _KINDS[description["server"]]
+    try:
+        access = Access(server.admin_password_file.read_text())
+        with access.bound(server, _CONNECT_TIMEOUT_S) as connection:
+            return "running", state(connection, kind, description["suffix"])
+    except (TargetError, OSError):
+        return "not answering", None
 
 
 # -- names -----------------------------------------------------------------------------
@@ -202,7 +186,8 @@ def _claim(name: str, folder: Path) -> None:
 
 
 def _folders() -> dict[str, Path]:
-    """The folders of this user's labs by name; names whose lab is gone are removed."""
+    """The folders of this user's labs by name; names of labs that are gone are
+    removed."""
     folders = {}
     with locked(state_folder := _state_folder()):
         for link in sorted(state_folder.iterdir()):
