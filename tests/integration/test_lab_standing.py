@@ -296,14 +296,17 @@ def test_nothing_is_left_of_an_up_that_was_killed(
 ) -> None:
     arguments = ("lab", "up", "--entries", "100000", "--folder", shell.data)
     with Running(*arguments, cwd=tmp_path, variables=shell.variables) as running:
-        wait_until(lambda: any(shell.data.glob("*/*/slapadd.log")))
+        pid_files = shell.data.glob
+        wait_until(lambda: any(one.read_text() for one in pid_files("*/*slapadd.pid")))
         running.process.send_signal(signal.SIGSTOP)
         [starting] = shell("status")
         assert starting["process"] == running.process.pid
         refused = shell("down", expected=2)["error"]
         assert "is being brought up" in refused["message"]
+        [pid_file] = pid_files("*/*slapadd.pid")
+        slapadd = psutil.Process(int(pid_file.read_text()))
         children = psutil.Process(running.process.pid).children()
-        watcher, slapadd = sorted(children, key=lambda child: child.name() == "slapd")
+        [watcher] = [child for child in children if child != slapadd]
         if not has_watcher:
             watcher.kill()
         running.process.kill()
