@@ -4,9 +4,9 @@
     with Lab(replicas=1, entries=20_000) as lab:
         use(lab.supplier.uri, lab.replicas[0].uri, lab.ca_file)
 
-Everything lives in one temporary folder that the keeper process owns, with the servers
-(keeper_process.py). A server is ready when a bind succeeds. How a kind of server does
-all this is in slapd/ and ds389/: a `Product`.
+Everything lives in one temporary folder, which is removed with its servers when this
+process ends (lab_folder.py). A server is ready when a bind succeeds. How a kind of
+server does all this is in slapd/ and ds389/: a `Product`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ldapslam.lab import people
 from ldapslam.lab.access import Access
 from ldapslam.lab.certificates import Authority, KeyPair
 from ldapslam.lab.ds389.ds389 import Ds389Servers
-from ldapslam.lab.keeper import Keeper
+from ldapslam.lab.lab_folder import LabFolder
 from ldapslam.lab.ldif_lines import suffix_of
 from ldapslam.lab.server import (
     SOCKET_NAME,
@@ -40,7 +40,7 @@ from ldapslam.lab.server import (
     check_folder,
     reserve_ports,
 )
-from ldapslam.lab.site import SERVER_FILES, Choices, Site, Tree, last_lines
+from ldapslam.lab.site import Choices, Site, Tree, last_lines
 from ldapslam.lab.slapd.openldap import OpenLdap
 
 ServerKind = Literal["slapd", "389ds"]
@@ -89,7 +89,7 @@ class Lab:
         self._cpus = choices.cpus
         self._certificate_lifetime = certificate_lifetime
         self._base = base
-        self._keeper: Keeper | None = None
+        self._folder: LabFolder | None = None
         self._servers: list[Server] = []
         # Held until the server that is to have them starts.
         self._reserved_ports: dict[str, list[socket.socket]] = {}
@@ -106,6 +106,10 @@ class Lab:
     def up(self) -> None:
         """Load and start all servers; returns when they answer and are in sync."""
         self.prepare()
+        self.serve()
+
+    def serve(self) -> None:
+        """Load and start the servers of a lab that was only prepared, as `up` does."""
         try:
             self._load()
             for server in self._servers:
@@ -133,7 +137,7 @@ class Lab:
     def prepare(self) -> None:
         """Configure all servers; they have no data, and none is started."""
         self.find()
-        self._keeper = Keeper(self._base, self._cpus)
+        self._folder = LabFolder(self._base, self._cpus)
         try:
             self._make_files()
         except BaseException:
@@ -150,14 +154,14 @@ class Lab:
 
     def down(self) -> None:
         """End all servers and remove the folder; harmless when done before."""
-        if self._keeper is not None:
-            self._keeper.close()
+        if self._folder is not None:
+            self._folder.close()
         self._let_go()
 
-    def detach(self, state_file: Path) -> None:
-        """Leave the lab to its keeper (standing.py); this object is as if it were
-        down."""
-        self._running.detach(state_file)
+    def leave(self) -> None:
+        """Let the servers run on after this process (standing.py); this object is as if
+        the lab were down."""
+        self._running.leave()
         self._let_go()
 
     def start(self, server: Server) -> None:
@@ -172,12 +176,7 @@ class Lab:
     @property
     def folder(self) -> Path:
         """The lab's temporary folder."""
-        return self._running.folder
-
-    @property
-    def keeper_pid(self) -> int:
-        """The process that owns the servers."""
-        return self._running.pid
+        return self._running.path
 
     @property
     def backend(self) -> str:
@@ -242,10 +241,10 @@ class Lab:
                 time.sleep(_PROBE_INTERVAL_S)
 
     @property
-    def _running(self) -> Keeper:
-        if self._keeper is None:
+    def _running(self) -> LabFolder:
+        if self._folder is None:
             raise LabError("the lab is not up", hint="use it inside `with Lab(…)`")
-        return self._keeper
+        return self._folder
 
     def _started(self) -> list[Server]:
         self._running  # noqa: B018  raises when the lab is down
@@ -258,7 +257,7 @@ class Lab:
         for reserved in self._reserved_ports.values():
             for port in reserved:
                 port.close()
-        self._keeper = None
+        self._folder = None
         self._servers = []
         self._reserved_ports = {}
 
@@ -294,13 +293,12 @@ class Lab:
             for name in roles
         }
         self._product.site = Site(
-            folder=self.folder,
+            lab_folder=self._running,
             tree=self._tree(),
             admin_dn=self.admin_dn,
             password=self._password,
             ca_file=authority.ca_file,
             access=self._access,
-            keeper=self._running,
             servers=self._servers,
             providers=providers,
             key_pairs=key_pairs,
@@ -329,7 +327,7 @@ class Lab:
         argv, log = self._product.command(server), self._product.log(server)
         for reserved in self._reserved_ports.pop(server.name, ()):
             reserved.close()
-        server.pid = self._running.start(server.name, argv, log, SERVER_FILES)
+        server.pid = self._running.start(server.name, argv, log).pid
         # The new process counts from zero in its monitor.
         self._access.forget(server)
 

@@ -27,8 +27,10 @@ Role = Literal["supplier", "hub", "replica"]
 # sun_path of a Unix socket holds 108 bytes, the last of them NUL.
 _SOCKET_PATH_MAX = 107
 SOCKET_NAME = "ldapi"
-#: As long as the name of a lab's own folder (keeper_process.py).
-_LAB_FOLDER = "ldapslam-lab-xxxxxxxx"
+#: How the name of a lab's own folder begins.
+FOLDER_PREFIX = "ldapslam-lab-"
+# As long as what tempfile.mkdtemp adds to it.
+_LAB_FOLDER = f"{FOLDER_PREFIX}xxxxxxxx"
 
 
 @dataclass(eq=False)

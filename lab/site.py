@@ -7,6 +7,7 @@ through `Site.finish`; `Lab` starts servers with the command line that they name
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import subprocess
@@ -18,15 +19,13 @@ from pathlib import Path
 from ldapslam.base.errors import ConfigError
 from ldapslam.lab.access import Access
 from ldapslam.lab.certificates import KeyPair
-from ldapslam.lab.keeper import Keeper
+from ldapslam.lab.lab_folder import LabFolder
 from ldapslam.lab.options import Options
 from ldapslam.lab.server import LabError, Server
 
 # Entries are loaded faster than that on any machine.
 _LOADED_PER_S_MIN = 1_000
 _TOOL_TIMEOUT_S = 600.0
-#: Limit of a server's open files, and so of its connections.
-SERVER_FILES = 8_192
 # Measured: 1.4 KiB an entry with the indexes of a lab's slapd.
 _MAP_BYTES_MIN = 1 << 30
 _MAP_BYTES_PER_ENTRY = 16 << 10
@@ -83,18 +82,21 @@ class Tree:
 class Site:
     """The lab's folder and what is in it, as its servers need it."""
 
-    folder: Path
+    lab_folder: LabFolder
     tree: Tree
     admin_dn: str
     password: str
     ca_file: Path
     access: Access
-    keeper: Keeper
     #: Suppliers first.
     servers: Sequence[Server]
     #: Server -> servers that it gets changes from.
     providers: Mapping[str, Sequence[Server]]
     key_pairs: Mapping[str, KeyPair]
+
+    @property
+    def folder(self) -> Path:
+        return self.lab_folder.path
 
     @property
     def suppliers(self) -> list[Server]:
@@ -116,13 +118,13 @@ class Site:
         for name, argv in commands.items():
             log = by_name[name].folder / f"{tool}.log"
             program = f"{name} {tool}"
-            running.append(
-                (program, self.keeper.start(program, argv, log, SERVER_FILES), log)
-            )
+            process = self.lab_folder.start(program, argv, log)
+            running.append((program, process, log))
         deadline_s = time.monotonic() + timeout_s
-        for program, pid, log in running:
-            left_s = max(deadline_s - time.monotonic(), 0)
-            status = self.keeper.wait(program, pid, left_s)
+        for program, process, log in running:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(max(deadline_s - time.monotonic(), 0))
+            status = process.returncode
             if status != 0:
                 outcome = "did not end" if status is None else f"ended with {status}"
                 # ns-slapd's tools say what was wrong there alone

@@ -1,24 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Labs that stay after the command that made them: `lab up`, `lab status`, `lab down`.
 
-Each has a state file by its name in this user's state folder. Making that file claims
-the name; the file is good as long as the process that it names lives (the command, then
-the lab's keeper). What a killed one left is removed by the next command that finds it.
+A name is a symbolic link to the lab's folder, in this user's state folder; making the
+link claims the name, and a link without its folder is removed. The lab's folder has the
+pid files of its servers, that of `lab up` until the lab is up, and its description from
+then on.
 
-    absent ── up ──> starting (command) ── loaded, detached ──> up (keeper) ── down ──┐
-      ^─── failed, or its process is gone ──────────────────────────────────────────┘
+    absent ── up ──> linked, has the pid of `lab up` ──> described: up ── down ──┐
+      ^─── failed, or its folder is gone ────────────────────────────────────────┘
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
-import select
-import shutil
-import tempfile
-from collections.abc import Iterator
+import stat
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,20 +23,28 @@ from typing import Any
 
 from ldapslam.base.errors import ConfigError, TargetError
 from ldapslam.base.fault import did_you_mean
-from ldapslam.base.files import host_state_folder
+from ldapslam.base.files import host_state_folder, locked, write_whole
 from ldapslam.directory.counts import ServerKind
 from ldapslam.directory.replication_state import State, latest, state
 from ldapslam.lab.access import Access
-from ldapslam.lab.keeper import ask_detached
 from ldapslam.lab.lab import Lab, in_sync
-from ldapslam.lab.server import LabError, Server
+from ldapslam.lab.pid_files import (
+    locked_pid_file,
+    pid_file_of,
+    remove_lab,
+    running_pid,
+)
+from ldapslam.lab.server import FOLDER_PREFIX, LabError, Server
 
-#: A lab as JSON: what `lab up --json` prints.
+#: A lab as JSON: what `lab up --json` prints. Without `servers`, the lab is not up:
+#: `process` is the pid of its `lab up`, or None when that was killed.
 Description = dict[str, Any]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")
-_END_TIMEOUT_S = 60.0
 _CONNECT_TIMEOUT_S = 2
+
+#: Files of the lab's folder; the first is no server's, and has another suffix.
+_PID_OF_UP, _DESCRIPTION = "up-pid", "lab.json"
 
 _KINDS = {"slapd": ServerKind.SLAPD, "389ds": ServerKind.DS389}
 
@@ -50,103 +55,82 @@ def bring_up(name: str, lab: Lab, *, has_tls: bool) -> Description:
         raise ConfigError(
             f"--name: expected letters, digits, '-', '_' and '.', got {name!r}"
         )
-    state_file = _state_file(name)
-    _claim(name, state_file)
+    lab.prepare()
+    folder = lab.folder
     try:
-        lab.up()
-        try:
-            description = _description(name, lab, has_tls)
-            with _written(state_file.parent, description) as complete:
-                os.replace(complete, state_file)
-            lab.detach(state_file)
-        finally:
-            lab.down()  # harmless once detached
+        with locked_pid_file(folder / _PID_OF_UP) as descriptor:
+            os.write(descriptor, str(os.getpid()).encode())
+            _claim(name, folder)
+            lab.serve()
+            text = json.dumps(_description(name, lab, has_tls), indent=2, default=str)
+            write_whole(folder / _DESCRIPTION, text.encode())
+            lab.leave()
     except BaseException:
-        state_file.unlink(missing_ok=True)
+        lab.down()
+        _folders()
         raise
-    return description
+    return _read(name, folder)
 
 
 def descriptions() -> list[Description]:
-    """All labs of this user, by name; what killed ones have left is removed."""
-    read = map(_read, sorted(_folder().glob("*.json")))
-    return [description for description in read if description is not None]
+    """All labs of this user, by name."""
+    return [_read(name, folder) for name, folder in _folders().items()]
 
 
 def describe(name: str) -> Description:
     """One lab of this user; ConfigError when there is none of this name."""
-    found = {description["name"]: description for description in descriptions()}
-    if name in found:
-        return found[name]
-    hint = did_you_mean(name, found, "labs") if found else "`ldapslam lab up` makes one"
+    labs = {description["name"]: description for description in descriptions()}
+    if name in labs:
+        return labs[name]
+    hint = did_you_mean(name, labs, "labs") if labs else "`ldapslam lab up` makes one"
     raise ConfigError(f"there is no lab {name!r}", hint=hint)
 
 
 def examine(description: Description) -> list[dict[str, Any]]:
-    """The servers of a lab: `state` is `running`, `not answering` or how it ended;
+    """The servers of a lab: `state` is `running`, `not answering` or `ended`;
     `in_sync` whether it has all changes of the suppliers, None if that is unknown."""
     servers = [_server(values) for values in description.get("servers", [])]
-    states = {server.name: _state(description, server) for server in servers}
-    positions: dict[str, State] = {}
-    for server in servers:
-        if states[server.name] == "running":
-            try:
-                positions[server.name] = _position(description, server)
-            except (TargetError, OSError):
-                states[server.name] = "not answering"
-    wanted = latest(
-        positions[one.name]
-        for one in servers
-        if one.role == "supplier" and one.name in positions
+    examined = [(server, *_state(description, server)) for server in servers]
+    newest = latest(
+        position
+        for server, _, position in examined
+        if server.role == "supplier" and position is not None
     )
     return [
         {
             "name": server.name,
             "pid": server.pid,
             "uri": server.uri,
-            "state": states[server.name],
-            "position": positions.get(server.name),
-            "in_sync": in_sync(positions[server.name], wanted)
-            if server.name in positions
-            else None,
+            "state": shown,
+            "position": position,
+            "in_sync": None if position is None else in_sync(position, newest),
         }
-        for server in servers
+        for server, shown, position in examined
     ]
 
 
 def take_down(name: str) -> None:
     """End all servers of a lab and remove its folder; returns when that is done."""
-    description = describe(name)
-    pid = description["process"]["pid"]
-    if "servers" not in description:
+    folder = Path(describe(name)["folder"])
+    if pid := running_pid(folder / _PID_OF_UP):
         raise ConfigError(
             f"lab {name!r} is being brought up by process {pid}",
             hint=f"wait for it, or end it: `kill {pid}`",
         )
-    with contextlib.suppress(ProcessLookupError):
-        keeper_fd = os.pidfd_open(pid)
-        try:
-            with contextlib.suppress(ConnectionError, FileNotFoundError):
-                ask_detached(Path(description["folder"]), do="end", name=name)
-            ended, _, _ = select.select([keeper_fd], [], [], _END_TIMEOUT_S)
-        finally:
-            os.close(keeper_fd)
-        if not ended:
-            raise LabError(
-                f"lab {name!r} did not end within {_END_TIMEOUT_S:g} s",
-                hint=f"`kill -9 {pid}` ends its servers too",
-            )
-    _sweep(_state_file(name), description)
+    remove_lab(folder)
+    if folder.exists():
+        raise LabError(
+            f"the servers of lab {name!r} have ended, but {str(folder)!r} cannot be "
+            "removed",
+            hint="may this user write there? Then try again",
+        )
+    _folders()
 
 
 # -- what is kept ----------------------------------------------------------------------
 
 
 def _description(name: str, lab: Lab, has_tls: bool) -> Description:
-    servers = [
-        {key: str(value) if isinstance(value, Path) else value for key, value in pairs}
-        for pairs in (asdict(server).items() for server in lab.servers)
-    ]
     return {
         "name": name,
         "server": lab.kind,
@@ -154,13 +138,12 @@ def _description(name: str, lab: Lab, has_tls: bool) -> Description:
         "suffix": lab.suffix,
         "entries": lab.entries,
         "admin_dn": lab.admin_dn,
-        "admin_password_file": str(lab.admin_password_file),
-        "ca_file": str(lab.ca_file),
+        "admin_password_file": lab.admin_password_file,
+        "ca_file": lab.ca_file,
         "tls": has_tls,
-        "folder": str(lab.folder),
+        "folder": lab.folder,
         "created_utc": datetime.now(UTC).isoformat(timespec="seconds"),
-        "process": _process(lab.keeper_pid),
-        "servers": servers,
+        "servers": [asdict(server) for server in lab.servers],
     }
 
 
@@ -169,105 +152,70 @@ def _server(values: dict[str, Any]) -> Server:
     return Server(**{**values, **paths})
 
 
-def _state(description: Description, server: Server) -> str:
-    folder = Path(description["folder"])
+def _state(description: Description, server: Server) -> tuple[str, State | None]:
+    """The state of a server, and its position where it answers."""
+    if running_pid(pid_file_of(Path(description["folder"]), server.name)) is None:
+        return "ended", None
+    kind = _KINDS[description["server"]]
     try:
-        reply = ask_detached(folder, do="status", name=server.name)
-    except OSError:
-        return "not answering"
-    status = reply.get("status")
-    return "running" if status is None else f"ended with {status}"
+        access = Access(server.admin_password_file.read_text())
+        with access.bound(server, _CONNECT_TIMEOUT_S) as connection:
+            return "running", state(connection, kind, description["suffix"])
+    except (TargetError, OSError):
+        return "not answering", None
 
 
-def _position(description: Description, server: Server) -> State:
-    access = Access(server.admin_password_file.read_text())
-    with access.bound(server, _CONNECT_TIMEOUT_S) as connection:
-        kind = _KINDS[description["server"]]
-        return state(connection, kind, description["suffix"])
+# -- names -----------------------------------------------------------------------------
 
 
-# -- state files -----------------------------------------------------------------------
-
-
-def _folder() -> Path:
-    """The folder of this host's state files; not the runtime folder, which goes with
-    the last session."""
+def _state_folder() -> Path:
+    """The folder of the names of this host's labs; not the runtime folder, which goes
+    with the last session."""
     return host_state_folder("labs")
 
 
-def _state_file(name: str) -> Path:
-    return _folder() / f"{name}.json"
+def _claim(name: str, folder: Path) -> None:
+    _folders()  # removes the link of a lab that is gone
+    try:
+        (_state_folder() / name).symlink_to(folder)
+    except FileExistsError:
+        raise ConfigError(
+            f"lab {name!r} is up already",
+            hint=f"`ldapslam lab down {name}` first, or take another --name",
+        ) from None
 
 
-def _claim(name: str, state_file: Path) -> None:
-    """Make the state file of a lab that this process starts."""
-    claim = {"name": name, "process": _process(os.getpid())}
-    # A second time: what is found first may be left of a lab whose process is gone.
-    for _ in range(2):
-        with _written(state_file.parent, claim) as complete:
-            try:
-                os.link(complete, state_file)
-            except FileExistsError:
-                pass
+def _folders() -> dict[str, Path]:
+    """The folders of this user's labs by name; names of labs that are gone are
+    removed."""
+    folders = {}
+    with locked(state_folder := _state_folder()):
+        for link in sorted(state_folder.iterdir()):
+            if not link.is_symlink():
+                continue
+            folder = link.readlink()
+            if _is_own_lab(folder):
+                folders[link.name] = folder
             else:
-                return
-        if _read(state_file) is not None:
-            break
-    raise ConfigError(
-        f"lab {name!r} is up already",
-        hint=f"`ldapslam lab down {name}` first, or take another --name",
-    )
+                link.unlink()
+    return folders
 
 
-@contextlib.contextmanager
-def _written(folder: Path, document: Description) -> Iterator[Path]:
-    """A complete file, which is gone afterwards unless it was renamed."""
-    number, path = tempfile.mkstemp(dir=folder)
+def _is_own_lab(folder: Path) -> bool:
+    """Whether it is a lab's folder that this user made; another user may have taken the
+    path of one that is gone."""
     try:
-        with os.fdopen(number, "w") as output:
-            json.dump(document, output, indent=2)
-        yield Path(path)
-    finally:
-        Path(path).unlink(missing_ok=True)
-
-
-def _read(state_file: Path) -> Description | None:
-    """The description in a state file; None, and the file is removed, without its
-    process."""
-    try:
-        description: Description = json.loads(state_file.read_text())
-        process = description["process"]
-        if process == _process(process["pid"]):
-            return description
+        found = folder.lstat()
     except FileNotFoundError:
-        return None
-    except (ValueError, KeyError, TypeError) as error:
-        raise LabError(
-            f"{str(state_file)!r} cannot be read: {error}", hint="remove it"
-        ) from error
-    _sweep(state_file, description)
-    return None
+        return False
+    is_own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+    return is_own and folder.name.startswith(FOLDER_PREFIX)
 
 
-def _sweep(state_file: Path, description: Description) -> None:
-    folder = Path(description.get("folder", ""))
-    if folder.name.startswith("ldapslam-lab-"):
-        shutil.rmtree(folder, ignore_errors=True)
-    # The keeper removes it too, and somebody else may have taken the name since.
-    with contextlib.suppress(FileNotFoundError, ValueError, KeyError):
-        if json.loads(state_file.read_text())["process"] == description["process"]:
-            state_file.unlink()
-
-
-def _process(pid: int) -> dict[str, Any] | None:
-    """Tells a process from a later one with its pid; None without it."""
-    boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+def _read(name: str, folder: Path) -> Description:
     try:
-        text = Path(f"/proc/{pid}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    # proc_pid_stat(5): the fields from the third on, behind the name.
-    fields = text.rpartition(")")[2].split()
-    if fields[0] == "Z":
-        return None
-    return {"pid": pid, "start_ticks": int(fields[19]), "boot_id": boot_id}
+        description: Description = json.loads((folder / _DESCRIPTION).read_bytes())
+    except FileNotFoundError:
+        process = running_pid(folder / _PID_OF_UP)
+        return {"name": name, "folder": str(folder), "process": process}
+    return description

@@ -2,8 +2,8 @@
 """The lab of a study: throw-away servers in place of the targets of its jobs.
 
 There is one at a time. It stays up as long as the points want the same one, unless
-every run is to begin with new servers; the keeper process of a lab ends it when the
-study is killed.
+every run is to begin with new servers; it ends with the study, also when that is
+killed.
 """
 
 from __future__ import annotations

@@ -276,14 +276,16 @@ def write_job(path: Path, description: Description) -> Path:
 
 
 def _title(description: Description) -> str:
+    name = description["name"]
     if "servers" not in description:
-        process = description["process"]["pid"]
-        return f"lab {description['name']!r} is being brought up by process {process}"
+        if process := description["process"]:
+            return f"lab {name!r} is being brought up by process {process}"
+        return f"lab {name!r} is incomplete: `ldapslam lab down {name}` removes it"
     label = _LABELS[description["server"]]
     data = f"{description['entries']:,} people"
     if not description["entries"]:
         data = f"the tree {description['suffix']}"
-    return f"lab {description['name']!r}: {label} ({description['backend']}), {data}"
+    return f"lab {name!r}: {label} ({description['backend']}), {data}"
 
 
 def _text(description: Description) -> list[str]:

@@ -48,8 +48,8 @@ from ldapslam.dataset.offline import (
 from ldapslam.jobs.connection_settings import BindSettings, ConnectionSettings
 from ldapslam.jobs.types.built_in import IMPORT_OPERATION, PATH_SETTINGS
 from ldapslam.lab.bulk_load.place import prepared_place
-from ldapslam.lab.keeper import Keeper
 from ldapslam.lab.lab import Lab
+from ldapslam.lab.lab_folder import LabFolder
 from ldapslam.lab.ldif_lines import check_suffix, suffix_of, write_plain
 from ldapslam.lab.server import is_plain
 from ldapslam.lab.site import Choices
@@ -160,9 +160,9 @@ class BulkLoad(PythonJob):
 
     def _run_in(self, place: Path, real: Mapping[str, str], client: Client) -> None:
         with contextlib.ExitStack() as stack:
-            keeper = Keeper(place)
-            stack.callback(keeper.close)
-            ldif, entries = self._data(keeper.folder, real, client)
+            data_folder = LabFolder(place)
+            stack.callback(data_folder.close)
+            ldif, entries = self._data(data_folder.path, real, client)
             lab = Lab(
                 server=self.options["server"],
                 ldif=ldif,
@@ -178,7 +178,7 @@ class BulkLoad(PythonJob):
             # what was done until now is not the server's to wait for
             client.sleep(0)
             with client.operation(IMPORT_OPERATION):
-                result, client_cpu_s = self._import(lab, ldif, keeper.folder, client)
+                result, client_cpu_s = self._import(lab, ldif, data_folder.path, client)
             begun_s = time.monotonic()
             database_bytes = _flush(lab.supplier.folder)
             flush_s = time.monotonic() - begun_s

@@ -3,22 +3,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import ldap
+import psutil
 import pytest
 
 from ldapslam.lab import LabError, Server
+from ldapslam.lab.lab_folder import OPEN_FILES
 from ldapslam.lab.people import PERSON_PASSWORD, STRUCTURE_ENTRIES
-from ldapslam.lab.site import SERVER_FILES, Choices
+from ldapslam.lab.site import Choices
 from support.lab import FAST, Lab
 
 pytestmark = pytest.mark.usefixtures("slapd_installed")
@@ -126,7 +128,7 @@ def test_a_replica_that_was_down_catches_up_when_it_comes_back() -> None:
         [open_files] = [
             x for x in limits.splitlines() if x.startswith("Max open files")
         ]
-        assert open_files.split()[3] == str(SERVER_FILES)
+        assert open_files.split()[3] == str(OPEN_FILES)
 
 
 def test_an_expired_certificate_is_refused_by_a_client_that_verifies() -> None:
@@ -154,8 +156,9 @@ def test_a_line_that_slapd_does_not_know_is_reported_with_slapds_words() -> None
 
 # -- no trace -----------------------------------------------------------------------
 
+_LIVE_ON = "import time; time.sleep(600)"
 _HOLDER = """
-import sys, time
+import os, subprocess, sys
 from ldapslam.lab import Lab
 with Lab(replicas=1, entries=10) as lab:
     print(lab.folder, *(server.pid for server in lab.servers), flush=True)
@@ -163,87 +166,42 @@ with Lab(replicas=1, entries=10) as lab:
 """
 
 
-class Holder:
-    """A process that holds a lab, to be ended in some way."""
-
-    def __init__(self, body: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", _HOLDER.format(body=body)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        assert self.process.stdout is not None
-        with self.process.stdout as output:
-            folder, *pids = output.readline().split()
-        self.folder = Path(folder)
-        self.pids = [int(pid) for pid in pids]
-
-    def trace(self) -> list[str]:
-        """What is still there of the lab."""
-        found = [str(self.folder)] if self.folder.exists() else []
-        return found + [str(pid) for pid in self.pids if _is_running(pid)]
-
-
-def _is_running(pid: int) -> bool:
+@pytest.mark.parametrize(
+    ("body", "number"),
+    [
+        ("raise ValueError", None),
+        ("os._exit(3)", None),
+        (_LIVE_ON, signal.SIGINT),
+        (_LIVE_ON, signal.SIGTERM),
+        (_LIVE_ON, signal.SIGHUP),
+        (f"subprocess.Popen(['sleep', '20']); {_LIVE_ON}", signal.SIGKILL),
+        (f"os.fork(); {_LIVE_ON}", signal.SIGKILL),
+    ],
+)
+def test_nothing_is_left_when_the_process_of_a_lab_has_ended(
+    body: str, number: signal.Signals | None
+) -> None:
+    """Also while a child of that process lives on."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", _HOLDER.format(body=body)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
-def _gone(holder: Holder, timeout_s: float = 10) -> bool:
-    deadline_s = time.monotonic() + timeout_s
-    while holder.trace():
-        if time.monotonic() > deadline_s:
-            return False
-        time.sleep(0.02)
-    return True
-
-
-@pytest.fixture
-def holder(request: pytest.FixtureRequest) -> Iterator[Holder]:
-    holder = Holder(getattr(request, "param", "time.sleep(600)"))
-    yield holder
-    holder.process.kill()
-    holder.process.wait()
-
-
-@pytest.mark.parametrize(
-    "signal_number",
-    [signal.SIGINT, signal.SIGTERM, signal.SIGKILL, signal.SIGHUP],
-    ids=lambda number: number.name,
-)
-def test_nothing_is_left_after_the_parent_was_ended_by_a_signal(
-    holder: Holder, signal_number: signal.Signals
-) -> None:
-    assert holder.folder.is_dir()
-    assert all(map(_is_running, holder.pids))
-    holder.process.send_signal(signal_number)
-    holder.process.wait()
-    assert _gone(holder), holder.trace()
-
-
-@pytest.mark.parametrize(
-    "holder", ["pass", "raise ValueError", "import os; os._exit(3)"], indirect=True
-)
-def test_nothing_is_left_after_the_parent_ended_by_itself(holder: Holder) -> None:
-    holder.process.wait()
-    assert _gone(holder), holder.trace()
-
-
-@pytest.mark.parametrize(
-    "holder",
-    ["import subprocess; subprocess.Popen(['sleep', '20']); time.sleep(600)"],
-    indirect=True,
-)
-def test_a_child_of_the_parent_that_lives_on_does_not_keep_the_lab(
-    holder: Holder,
-) -> None:
-    holder.process.kill()
-    holder.process.wait()
-    assert _gone(holder), holder.trace()
+        assert process.stdout is not None
+        with process.stdout as output:
+            folder, *pids = output.readline().split()
+        if number is not None:
+            process.send_signal(number)
+        process.wait()
+        deadline_s = time.monotonic() + 10
+        while os.path.exists(folder) or any(map(psutil.pid_exists, map(int, pids))):
+            assert time.monotonic() < deadline_s
+            time.sleep(0.02)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def test_a_stopped_server_does_not_delay_the_end_for_long() -> None:
@@ -251,24 +209,6 @@ def test_a_stopped_server_does_not_delay_the_end_for_long() -> None:
         os.kill(lab.supplier.pid, signal.SIGSTOP)
         began_s = time.monotonic()
     assert time.monotonic() - began_s < 5
-
-
-def test_servers_and_folder_go_too_when_the_keeper_was_killed() -> None:
-    lab = Lab(entries=1)
-    lab.up()
-    folder, pid = lab.folder, lab.supplier.pid
-    assert lab._keeper is not None
-    lab._keeper._process.kill()
-    lab._keeper._process.wait()
-    with pytest.raises(LabError, match="keeper"):
-        lab.stop(lab.supplier)
-    lab.down()
-
-    assert not folder.exists()
-    deadline_s = time.monotonic() + 10
-    while _is_running(pid) and time.monotonic() < deadline_s:
-        time.sleep(0.02)
-    assert not _is_running(pid)
 
 
 def test_server_is_described_by_its_role_and_addresses(lab: Lab) -> None:

@@ -3,22 +3,25 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import ldap
+import psutil
 import pytest
 import yaml
 
 from ldapslam.cli.data.lab import write_job
 from ldapslam.jobs.load import load_job, load_job_text
-from support.command_line import Running, ldapslam
+from support.command_line import COMMAND, Running, environment, ldapslam
 
 pytestmark = pytest.mark.usefixtures("slapd_installed")
 
@@ -55,8 +58,9 @@ class Shell:
         return self("up", *fixed, *arguments, cwd=cwd)
 
     def trace(self) -> list[Path]:
-        """What is left in the folders of labs and of state files."""
-        return [*self.data.iterdir(), *self.state.rglob("*.json")]
+        """What is left in the folders of labs and of their names."""
+        names = self.state.glob("ldapslam/labs/*/[!.]*")
+        return [*self.data.iterdir(), *names]
 
 
 @pytest.fixture
@@ -65,15 +69,6 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
     yield shell
     for lab in shell("status"):
         shell("down", lab["name"])
-
-
-def is_running(pid: int) -> bool:
-    try:
-        return (
-            Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-        )
-    except (FileNotFoundError, ProcessLookupError):
-        return False
 
 
 def wait_until(is_so: Callable[[], bool]) -> None:
@@ -102,7 +97,7 @@ def test_a_lab_stays_until_it_is_taken_down(shell: Shell) -> None:
 
     assert shell("down") == {"name": "lab", "state": "down"}
     assert shell.trace() == []
-    assert not any(map(is_running, pids))
+    wait_until(lambda: not any(map(psutil.pid_exists, pids)))
     assert shell("status") == []
 
 
@@ -236,13 +231,43 @@ def test_a_lab_that_cannot_start_leaves_its_name_free(shell: Shell) -> None:
     assert shell.trace() == []
 
 
-def test_a_killed_server_is_shown_and_does_not_hinder_the_end(shell: Shell) -> None:
+def test_a_server_that_has_ended_is_shown_and_its_pid_gets_no_signal(
+    shell: Shell,
+) -> None:
     made = shell.up("--replicas", "1")
     os.kill(made["servers"][1]["pid"], signal.SIGKILL)
+    with subprocess.Popen(["sleep", "60"]) as later:
+        # as if a later process had the same pid
+        (Path(made["folder"]) / "replica1.pid").write_text(f"{later.pid}\n")
+        [status] = shell("status")
+        assert [row["state"] for row in status["states"]] == ["running", "ended"]
+        shell("down")
+        assert shell.trace() == []
+        assert later.poll() is None
+        later.kill()
+
+
+def test_a_lab_holds_no_descriptor_of_its_caller(shell: Shell, tmp_path: Path) -> None:
+    arguments = ("lab", "up", "--entries", "10", "--folder", str(shell.data))
+    lock = os.open(tmp_path / "lock", os.O_CREAT | os.O_RDWR)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    reader, writer = os.pipe()
+    subprocess.run(
+        [*COMMAND, *arguments],
+        env=environment(shell.variables),
+        check=True,
+        stdout=writer,
+        stderr=writer,
+        pass_fds=(lock, writer),
+    )
+    os.close(lock)
+    os.close(writer)
+    with (tmp_path / "lock").open() as again:
+        fcntl.flock(again, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with open(reader) as output:
+        assert "ldapslam lab down" in output.read()
     [status] = shell("status")
-    assert [row["state"] for row in status["states"]] == ["running", "ended with -9"]
-    shell("down")
-    assert shell.trace() == []
+    assert [row["state"] for row in status["states"]] == ["running"]
 
 
 def test_a_replica_that_is_behind_is_shown(shell: Shell) -> None:
@@ -265,28 +290,39 @@ def test_a_replica_that_is_behind_is_shown(shell: Shell) -> None:
     assert "NOT IN SYNC" in shown
 
 
-def test_nothing_is_left_of_a_lab_whose_keeper_was_killed(shell: Shell) -> None:
-    made = shell.up("--replicas", "1")
-    os.kill(made["process"]["pid"], signal.SIGKILL)
-    wait_until(lambda: shell.trace() == [])
-    wait_until(lambda: not any(is_running(one["pid"]) for one in made["servers"]))
-    assert shell("status") == []
-
-
-def test_nothing_is_left_of_an_up_that_was_killed(shell: Shell, tmp_path: Path) -> None:
+@pytest.mark.parametrize("has_watcher", [True, False])
+def test_nothing_is_left_of_an_up_that_was_killed(
+    shell: Shell, tmp_path: Path, has_watcher: bool
+) -> None:
     arguments = ("lab", "up", "--entries", "100000", "--folder", shell.data)
     with Running(*arguments, cwd=tmp_path, variables=shell.variables) as running:
-        wait_until(lambda: any(shell.data.glob("*/*/slapadd.log")))
+        pid_files = shell.data.glob
+        wait_until(lambda: any(one.read_text() for one in pid_files("*/*slapadd.pid")))
         running.process.send_signal(signal.SIGSTOP)
         [starting] = shell("status")
-        assert starting["process"]["pid"] == running.process.pid
+        assert starting["process"] == running.process.pid
         refused = shell("down", expected=2)["error"]
         assert "is being brought up" in refused["message"]
+        [pid_file] = pid_files("*/*slapadd.pid")
+        slapadd = psutil.Process(int(pid_file.read_text()))
+        children = psutil.Process(running.process.pid).children()
+        [watcher] = [child for child in children if child != slapadd]
+        if not has_watcher:
+            watcher.kill()
         running.process.kill()
         running.process.wait()
+    if has_watcher:
         wait_until(lambda: not any(shell.data.iterdir()))
-    assert shell("status") == []
+        assert shell("status") == []
+    else:
+        assert slapadd.is_running()
+        assert (
+            "is incomplete"
+            in ldapslam("lab", "status", variables=shell.variables).stdout
+        )
+        shell("down")
     assert shell.trace() == []
+    wait_until(lambda: not slapadd.is_running())
 
 
 def test_a_state_folder_that_others_can_enter_is_refused(shell: Shell) -> None:

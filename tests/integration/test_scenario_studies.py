@@ -247,9 +247,13 @@ def test_a_supplier_and_its_replicas(
     assert first["replication"]["content"]["difference_count"] == 0
 
 
-def test_a_killed_study_leaves_no_lab(slapd_installed: None, tmp_path: Path) -> None:
-    file = STUDIES / "client-machines.yaml"
-    with Running("study", file, "--lab", cwd=tmp_path) as running:
+@pytest.mark.parametrize(
+    "command", [("study", STUDIES / "client-machines.yaml", "--lab"), ("demo",)]
+)
+def test_a_killed_command_leaves_no_lab(
+    slapd_installed: None, tmp_path: Path, command: tuple[str | Path, ...]
+) -> None:
+    with Running(*command, cwd=tmp_path) as running:
         process = psutil.Process(running.process.pid)
         server, folder = _server_of_lab(process)
         process.kill()
