@@ -90,7 +90,7 @@ _PLACE = (
 )
 ONE_LINE = ("search", "modify", "add", "delete", "bind", "mix")
 #: Options of `run` that those lack.
-_OF_RUN = ("--metrics", "--otlp")
+_OF_RUN = ("--metrics",)
 _LONG_BY_ONE_DASH = re.compile(r"-([A-Za-z][\w-]{2,})(?:=.*)?", re.ASCII)
 
 

@@ -21,7 +21,6 @@ class Bound(StrEnum):
     RECORDS = "records_of_an_answer"
     STORE_WRITES = "store_writes"
     NOTIFICATIONS = "notifications"
-    OTLP = "otlp_exports"
     LIVE_BYTES = "live_bytes_of_a_run"
     UNREAD = "unread_figures_of_a_watcher"
     RUNS = "runs_of_an_agent"

@@ -34,7 +34,6 @@ from ldapslam.cli.options import (
     grouped,
     metrics_option,
     option,
-    otlp_option,
 )
 from ldapslam.cli.scratch import is_scratch, remove_scratch
 from ldapslam.cli.security import coordinator_option
@@ -125,7 +124,6 @@ def _parse_scratch(value: Path) -> Path:
 @server_security_options
 @log_format_option
 @metrics_option
-@otlp_option
 @grouped(
     "Notifications",
     option(
@@ -153,7 +151,6 @@ def coordinator_command(
     security: ServerSecurity,
     log_format: str,
     metrics: tuple[str, int] | None,
-    otlp: str | None,
     channels: dict[str, Any],
     notify_always: tuple[str, ...],
     notify_link: str | None,
@@ -174,18 +171,11 @@ def coordinator_command(
         announce(f"coordinator on {', '.join(addresses)}, store {shown}")
 
     extensions: list[Extension] = [Health()]
-    if metrics is not None or otlp is not None:
-        from ldapslam.coordinator.outputs.shown_runs import ShownRuns
-
-        extensions.append(runs := ShownRuns())
     if metrics is not None:
         from ldapslam.coordinator.outputs.metrics import Metrics
+        from ldapslam.coordinator.outputs.shown_runs import ShownRuns
 
-        extensions.append(Metrics(metrics, runs))
-    if otlp is not None:
-        from ldapslam.coordinator.outputs.otlp import Otlp
-
-        extensions.append(Otlp(otlp, runs))
+        extensions += [runs := ShownRuns(), Metrics(metrics, runs)]
     # the command that made a local fleet judges its run
     is_served = scratch is None
     if is_served:

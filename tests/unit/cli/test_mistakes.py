@@ -342,7 +342,6 @@ COMMANDS = {
     "run good.yaml --out influxdb": "expected a folder, got",
     "search ldap://ds1 -b dc=x --metrics 9400": "`ldapslam search … --print-job > "
     "job.yaml`, then `ldapslam run job.yaml --metrics HOST:PORT`",
-    "mix ldap://ds1 --otlp http://c:4318": "run job.yaml --otlp URL`",
     "search ldap://ds1 -b dc=x -f (uid=e[001-050])": "[1-50%000] for numbers of 3",
     "search ldap://ds1 -p 389 -b dc=x": "Here: ldap://HOST:PORT, an argument",
     "search -H ldap://ds1 -b dc=x": "Here: ldap://HOST:PORT, an argument",

@@ -172,18 +172,6 @@ def test_a_run_of_too_many_streams_is_left_out_and_the_others_are_shown(
     assert f"run r2 is not shown: it has {MAX_STREAMS + 1} streams" in said
 
 
-def test_a_run_that_another_output_keeps_for_longer_is_not_shown_for_longer() -> None:
-    runs, clock = new_runs()
-    runs.keep_for(10 * KEPT_S)
-    runs.run_changed(status("r1", "running"))
-    runs.interval_measured("r1", figures(0, "readers"), ())
-    runs.run_changed(status("r1", "finished"))
-    clock.now_s += 2 * KEPT_S
-    assert list(runs.shown()) == []
-    assert runs.stream_count == 0
-    assert runs.run("r1") is not None
-
-
 def test_ended_runs_are_counted_by_state_and_verdict() -> None:
     runs, _ = new_runs()
     for verdict in ("PASS", "FAIL", "PASS", None):
