@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The service of schedules, maintenance windows and the audit log."""
+"""The service of schedules and the audit log."""
 
 from __future__ import annotations
 
@@ -93,30 +93,6 @@ class ScheduleService(ScheduleServiceServicer):
         async with self._scheduler.settled():
             await self._schedules.remove(request.schedule, request.removed_by)
         return pb.RemoveScheduleReply()
-
-    async def AddMaintenance(
-        self, request: pb.MaintenanceWindow, context: Context
-    ) -> pb.MaintenanceWindow:
-        request.created_by = caller_name(request.created_by)
-        async with self._scheduler.settled() as now:
-            window = await self._schedules.add_window(request, now)
-        # at once, not with the next tick
-        await self._scheduler.tick()
-        return self._schedules.window_messages[window.window_id]
-
-    async def ListMaintenance(
-        self, request: pb.ListMaintenanceRequest, context: Context
-    ) -> pb.ListMaintenanceReply:
-        messages = list(self._schedules.window_messages.values())
-        messages.sort(key=lambda message: message.name)
-        return pb.ListMaintenanceReply(windows=messages)
-
-    async def RemoveMaintenance(
-        self, request: pb.RemoveMaintenanceRequest, context: Context
-    ) -> pb.RemoveMaintenanceReply:
-        async with self._scheduler.settled():
-            await self._schedules.remove_window(request.window, request.removed_by)
-        return pb.RemoveMaintenanceReply()
 
     async def ListAudit(
         self, request: pb.ListAuditRequest, context: Context
