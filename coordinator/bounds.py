@@ -20,7 +20,7 @@ class Bound(StrEnum):
     REQUEST_BYTES = "request_bytes"
     RECORDS = "records_of_an_answer"
     STORE_WRITES = "store_writes"
-    NOTIFICATIONS = "notifications"
+    RUN_END_COMMANDS = "run_end_commands"
     LIVE_BYTES = "live_bytes_of_a_run"
     UNREAD = "unread_figures_of_a_watcher"
     RUNS = "runs_of_an_agent"

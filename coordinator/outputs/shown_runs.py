@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from ldapslam.coordinator.extension import Extension
+from ldapslam.coordinator.observer import KeyFigures
 from ldapslam.coordinator.outputs.time_buckets import TimeBuckets
 from ldapslam.jobs.fields.result_codes import code_name
 from ldapslam.jobs.plan import DRAIN
@@ -208,7 +209,11 @@ class ShownRuns(Extension):
             run.add(figures, snapshots)
 
     def run_judged(
-        self, record: RunRecord, reasons: Sequence[str], ended_s: float | None
+        self,
+        record: RunRecord,
+        reasons: Sequence[str],
+        ended_s: float | None,
+        figures: KeyFigures,
     ) -> None:
         if ended_s is not None:
             self.ended[record.state, record.verdict or "none"] += 1

@@ -14,8 +14,9 @@ from ldapslam.base.time_zone import utc_now
 from ldapslam.coordinator.bounds import Bound, note_exceeded
 from ldapslam.coordinator.control import Coordinator
 from ldapslam.coordinator.extension import Extension
+from ldapslam.coordinator.observer import KeyFigures
 from ldapslam.coordinator.operator_service import MOST_RECORDS
-from ldapslam.coordinator.runs.submission import check_channels, check_version
+from ldapslam.coordinator.runs.submission import check_version
 from ldapslam.coordinator.schedules.schedule import State
 from ldapslam.coordinator.schedules.schedule_store import Entry
 from ldapslam.coordinator.schedules.scheduler import Scheduler
@@ -48,14 +49,12 @@ class ScheduleService(ScheduleServiceServicer):
         self._scheduler = scheduler
         self._schedules = scheduler.schedules
         self._writer = coordinator.writer
-        self._channels = coordinator.channels
 
     async def CreateSchedule(
         self, request: pb.CreateScheduleRequest, context: Context
     ) -> pb.ScheduleStatus:
         job = request.job
         check_version("the command line", job.protocol_version, job.build)
-        check_channels(job.notify, self._channels)
         job.submitted_by = by = caller_name(job.submitted_by)
         async with self._scheduler.settled() as now:
             entry = await self._schedules.create(request, by, now)
@@ -166,7 +165,11 @@ class Schedules(Extension):
             self._scheduler.run_changed(status)
 
     def run_judged(
-        self, record: RunRecord, reasons: Sequence[str], ended_s: float | None
+        self,
+        record: RunRecord,
+        reasons: Sequence[str],
+        ended_s: float | None,
+        figures: KeyFigures,
     ) -> None:
         if self._scheduler is not None:
             self._scheduler.run_judged(record)

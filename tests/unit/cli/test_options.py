@@ -19,7 +19,6 @@ SEVERAL_FORMS = {
     "--attribute": "attribute; with its value where nothing else has it",
     "--from": "begin of a range",
     "--lab": "measure servers brought up for that",
-    "--notify": "channel that is told; the coordinator's has its URL too",
     "--offline": "without a running server; with which program, if there are several",
     "--out": "where the result goes: a folder, or the one file",
     "--role": "what a certificate is for",

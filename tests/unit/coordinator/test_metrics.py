@@ -175,7 +175,7 @@ def test_a_run_of_too_many_streams_is_left_out_and_the_others_are_shown(
 def test_ended_runs_are_counted_by_state_and_verdict() -> None:
     runs, _ = new_runs()
     for verdict in ("PASS", "FAIL", "PASS", None):
-        runs.run_judged(run_record(Scenario(run={"verdict": verdict})), (), 7.0)
+        runs.run_judged(run_record(Scenario(run={"verdict": verdict})), (), 7.0, {})
     assert runs.ended == {
         ("finished", "PASS"): 2,
         ("finished", "FAIL"): 1,
@@ -188,7 +188,7 @@ def test_a_run_that_ended_before_the_start_is_not_counted_when_it_is_judged() ->
     runs, _ = new_runs()
     for run_id, ended_s in (("old", None), ("new", 7.0)):
         ended = {"run_id": run_id, "finished_utc": "2000-01-01T00:00:00Z"}
-        runs.run_judged(run_record(Scenario(run=ended)), (), ended_s)
+        runs.run_judged(run_record(Scenario(run=ended)), (), ended_s, {})
     assert runs.ended == {("finished", "none"): 1}
 
 
@@ -331,5 +331,5 @@ def test_a_percentile_of_too_few_requests_is_not_shown() -> None:
 def test_a_judged_run_shows_its_verdict() -> None:
     runs = run_of(common_pb2.Snapshot())
     record = run_record(Scenario(run={"run_id": "r1", "verdict": "FAIL"}))
-    runs.run_judged(record, (), 7.0)
+    runs.run_judged(record, (), 7.0, {})
     assert samples_of(runs)["ldapslam_run_verdict", frozenset({"FAIL"})] == 1
