@@ -86,7 +86,6 @@ GROUPS = {
         "watch": "fleet.operate",
         "cancel": "fleet.operate",
         "schedule": "fleet.schedule",
-        "maintenance": "fleet.schedule",
     },
     "A fleet": {
         "coordinator": "serve.serve",

@@ -7,7 +7,6 @@ import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 import click
@@ -15,7 +14,6 @@ import click
 from ldapslam.base.address import DEFAULT_PORT
 from ldapslam.base.errors import ConfigError, LdapSlamError
 from ldapslam.base.fault import Fault, got
-from ldapslam.base.log_format import without_passwords
 from ldapslam.jobs.reading.variables import override_of
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -187,34 +185,6 @@ metrics_option = option(
     parse=_parse_listen,
 )
 
-
-def _parse_collector(value: str) -> str:
-    try:
-        parts = urlsplit(value)
-        is_url = (
-            parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-        )
-    except ValueError:  # its port, or the brackets of IPv6
-        is_url = False
-    if not is_url:
-        raise Fault(
-            f"expected a URL of http or https, got {without_passwords(value)!r}",
-            "that of the collector, such as http://127.0.0.1:4318",
-        )
-    if parts.query or parts.fragment:
-        raise Fault(
-            "expected a URL that paths can be added to, without a '?' or '#'",
-            "give a token as a header: OTEL_EXPORTER_OTLP_HEADERS='api-key=TOKEN'",
-        )
-    return value
-
-
-otlp_option = option(
-    "--otlp URL",
-    "Send figures of each interval, and a span of the run, to this collector by OTLP "
-    "over HTTP, such as http://127.0.0.1:4318.",
-    parse=_parse_collector,
-)
 job_argument = click.argument("job_file", metavar="JOB", type=FILE)
 
 

@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 from ldapslam.base.clock_id import boot_id
@@ -47,19 +47,16 @@ class Coordinator:
         *,
         judge: Judge | None = None,
         observers: Sequence[Observer] = (),
-        channels: Collection[str] = (),
         sign: Sign | None = None,
     ) -> None:
-        """`channels`: names that submissions may have told of their runs' ends. `sign`
-        signs the digests of runs."""
+        """`sign` signs the digests of runs."""
         self.writer = writer
-        self.channels = channels
         self.audit = AuditLog(writer)
         self._verdicts = Verdicts(writer, judge, observers, sign)
         self.fleet = ActiveFleet(writer, now_ns, self._verdicts, observers)
         self.queue = RunQueue(self.fleet)
         self.agents = AgentService(self.fleet)
-        self.operators = OperatorService(self.fleet, self.queue, self.audit, channels)
+        self.operators = OperatorService(self.fleet, self.queue, self.audit)
         #: What there is only so much of -> how much now, and at most.
         self.bounds: dict[str, tuple[Callable[[], float], float]] = {
             Bound.STORE_WRITES: (lambda: writer.waiting, MOST_KEPT),

@@ -7,11 +7,14 @@ nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto.common_pb2 import Snapshot
 from ldapslam.results.records import RunRecord
+
+#: Operation -> figure of its measure phase -> value; None: it has none.
+KeyFigures = Mapping[str, Mapping[str, float | None]]
 
 
 class Observer:
@@ -26,8 +29,13 @@ class Observer:
         """Every agent has reported this interval; `snapshots` are the reports."""
 
     def run_judged(
-        self, record: RunRecord, reasons: Sequence[str], ended_s: float | None
+        self,
+        record: RunRecord,
+        reasons: Sequence[str],
+        ended_s: float | None,
+        figures: KeyFigures,
     ) -> None:
         """The run's end and verdict are stored. `reasons`: why the verdict is not
         PASS. `ended_s`: when it ended, in CLOCK_MONOTONIC, as times of day are set back
-        and forth; None: before this coordinator began."""
+        and forth; None: before this coordinator began. `figures`: none without a
+        verdict."""

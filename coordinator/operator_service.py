@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Collection
+from collections.abc import AsyncGenerator
 from datetime import UTC, datetime
 
 from ldapslam.coordinator.active_fleet import ActiveFleet
 from ldapslam.coordinator.bounds import Bound, note_exceeded
 from ldapslam.coordinator.run_queue import RunQueue
 from ldapslam.coordinator.runs.status import stored_status
-from ldapslam.coordinator.runs.submission import check_channels, load_submission
+from ldapslam.coordinator.runs.submission import load_submission
 from ldapslam.coordinator.security.access import caller_name
 from ldapslam.coordinator.security.audit_log import AuditLog, note_of_caller
 from ldapslam.coordinator.security.guard import Context
@@ -32,14 +32,11 @@ class OperatorService(OperatorServiceServicer):
         fleet: ActiveFleet,
         queue: RunQueue,
         audit: AuditLog,
-        channels: Collection[str],
     ) -> None:
-        """`channels`: names that a submission may have told of its end."""
         self._fleet = fleet
         self._writer = fleet.writer
         self._queue = queue
         self._audit = audit
-        self._channels = channels
         self._exports = asyncio.Semaphore(_EXPORTS)
 
     async def SubmitJob(
@@ -47,7 +44,6 @@ class OperatorService(OperatorServiceServicer):
     ) -> pb.SubmitJobReply:
         """Queue a job; refused when it has faults or the fleet too few agents."""
         request.submitted_by = caller_name(request.submitted_by)
-        check_channels(request.notify, self._channels)
         submission = await asyncio.to_thread(
             load_submission, request, datetime.now(UTC)
         )

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -45,14 +45,9 @@ _LEAST_WAIT_NS = 60_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class WaitingRun:
-    """A run in the queue."""
+    """A run that waits for a time or for another run."""
 
     run_id: str
-    targets: frozenset[str]
-    #: Length of the plan, with its drain.
-    planned_ns: int
-    #: Only agents, targets and room are missing.
-    is_released: bool
     not_before_utc: str | None = None
     after_run: str | None = None
     #: any, pass or fail.
@@ -63,9 +58,6 @@ class RunQueue:
     def __init__(self, fleet: ActiveFleet) -> None:
         self._fleet = fleet
         self._writer = fleet.writer
-        #: Waiting runs that may not be given agents.
-        self._held: frozenset[str] = frozenset()
-        self._hold_reason: Callable[[WaitingRun], str] = lambda _: ""
 
     async def accept(
         self, submission: Submission, note: AuditRecord, *, at_once: bool = True
@@ -143,10 +135,6 @@ class RunQueue:
     def queue(self, run: ActiveRun, *, may_wait: bool) -> None:
         """Have the fleet give it agents when it can."""
         submission = run.submission
-        reason = self._hold_reason(_waiting_run(run))
-        if reason:
-            self.hold(self._held | {run.run_id})
-            run.set_queue_reason(reason)
         wait_ns = submission.wait_for_agents_ns
         if may_wait and not wait_ns:
             wait_ns = _LEAST_WAIT_NS
@@ -182,10 +170,11 @@ class RunQueue:
         await asyncio.shield(self.accept(submission, note, at_once=False))
 
     def waiting(self) -> list[WaitingRun]:
-        """The queue in order, then the runs that wait for a time or another run."""
-        queued = [self._fleet.runs[run_id] for run_id in self._fleet.machine.queue()]
-        others = [run for run in self._fleet.runs.values() if not run.is_released]
-        return [_waiting_run(run) for run in (*queued, *others)]
+        return [
+            _waiting_run(run)
+            for run in self._fleet.runs.values()
+            if not run.is_released
+        ]
 
     def awaits_verdict(self, run_id: str) -> bool:
         """It has not ended, or is being judged."""
@@ -225,20 +214,11 @@ class RunQueue:
         if was_queued:
             self._fleet.feed(fleet_machine.RunWithdrawn(run_id))
 
-    def hold(self, run_ids: frozenset[str]) -> None:
-        """Do not give agents to these runs now."""
-        self._held = run_ids
-        self._fleet.feed(fleet_machine.HoldRuns(run_ids))
-
     def explain(self, run_id: str, reason: str) -> None:
         """Set the reason why a run waits."""
         run = self._fleet.runs.get(run_id)
         if run is not None and run.is_queued:
             run.set_queue_reason(reason)
-
-    def ask_before(self, hold_reason: Callable[[WaitingRun], str]) -> None:
-        """Set the function that says why a run may not be given agents."""
-        self._hold_reason = hold_reason
 
 
 _CONDITIONS = {n: word for word, n in words_of(pb.RunCondition.DESCRIPTOR).items()}
@@ -246,12 +226,8 @@ _CONDITIONS = {n: word for word, n in words_of(pb.RunCondition.DESCRIPTOR).items
 
 def _waiting_run(run: ActiveRun) -> WaitingRun:
     request = run.submission.request
-    limits = run.submission.limits
     return WaitingRun(
         run.run_id,
-        run.submission.targets,
-        limits.planned_ns + limits.grace_ns,
-        run.is_released,
         request.not_before_utc or None,
         request.after_run or None,
         _CONDITIONS[request.after_if],

@@ -15,7 +15,7 @@ import logging
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -100,7 +100,6 @@ async def serve(
     tls: TlsFiles | None = None,
     enrol: Enrolment | None = None,
     judge: Judge | None = None,
-    channels: Collection[str] = (),
     extensions: Sequence[Extension] = (),
     drain_timeout_s: float = 0.0,
     leave_runs: bool = False,
@@ -124,7 +123,6 @@ async def serve(
             now_ns,
             judge=judge,
             observers=extensions,
-            channels=channels,
             sign=_signer(tls),
         )
         audit = coordinator.audit

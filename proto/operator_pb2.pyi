@@ -19,7 +19,7 @@ RUN_CONDITION_PASS: RunCondition
 RUN_CONDITION_FAIL: RunCondition
 
 class SubmitJobRequest(_message.Message):
-    __slots__ = ("protocol_version", "build", "job_file", "job_text", "overrides", "files", "submitted_by", "priority", "not_before_utc", "after_run", "after_if", "wait_for_agents_ns", "notify", "lab")
+    __slots__ = ("protocol_version", "build", "job_file", "job_text", "overrides", "files", "submitted_by", "priority", "not_before_utc", "after_run", "after_if", "wait_for_agents_ns", "lab")
     class FilesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -46,7 +46,6 @@ class SubmitJobRequest(_message.Message):
     AFTER_RUN_FIELD_NUMBER: _ClassVar[int]
     AFTER_IF_FIELD_NUMBER: _ClassVar[int]
     WAIT_FOR_AGENTS_NS_FIELD_NUMBER: _ClassVar[int]
-    NOTIFY_FIELD_NUMBER: _ClassVar[int]
     LAB_FIELD_NUMBER: _ClassVar[int]
     protocol_version: int
     build: str
@@ -60,9 +59,8 @@ class SubmitJobRequest(_message.Message):
     after_run: str
     after_if: RunCondition
     wait_for_agents_ns: int
-    notify: _containers.RepeatedScalarFieldContainer[str]
     lab: _containers.ScalarMap[str, str]
-    def __init__(self, protocol_version: _Optional[int] = ..., build: _Optional[str] = ..., job_file: _Optional[str] = ..., job_text: _Optional[bytes] = ..., overrides: _Optional[_Iterable[str]] = ..., files: _Optional[_Mapping[str, bytes]] = ..., submitted_by: _Optional[str] = ..., priority: _Optional[int] = ..., not_before_utc: _Optional[str] = ..., after_run: _Optional[str] = ..., after_if: _Optional[_Union[RunCondition, str]] = ..., wait_for_agents_ns: _Optional[int] = ..., notify: _Optional[_Iterable[str]] = ..., lab: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    def __init__(self, protocol_version: _Optional[int] = ..., build: _Optional[str] = ..., job_file: _Optional[str] = ..., job_text: _Optional[bytes] = ..., overrides: _Optional[_Iterable[str]] = ..., files: _Optional[_Mapping[str, bytes]] = ..., submitted_by: _Optional[str] = ..., priority: _Optional[int] = ..., not_before_utc: _Optional[str] = ..., after_run: _Optional[str] = ..., after_if: _Optional[_Union[RunCondition, str]] = ..., wait_for_agents_ns: _Optional[int] = ..., lab: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class SubmitJobReply(_message.Message):
     __slots__ = ("run_id",)

@@ -25,17 +25,17 @@ _sym_db = _symbol_database.Default()
 from ldapslam.proto import operator_pb2 as ldapslam_dot_proto_dot_operator__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dldapslam/proto/schedule.proto\x12\x0bldapslam.v1\x1a\x1dldapslam/proto/operator.proto\"\x88\x02\n\x0cScheduleRule\x12\x0c\n\x04\x63ron\x18\x01 \x01(\t\x12\x10\n\x08\x65very_ns\x18\x02 \x01(\x04\x12\x11\n\ttime_zone\x18\x03 \x01(\t\x12\x10\n\x08\x66rom_utc\x18\x04 \x01(\t\x12\x11\n\tuntil_utc\x18\x05 \x01(\t\x12+\n\x07misfire\x18\x06 \x01(\x0e\x32\x1a.ldapslam.v1.MisfirePolicy\x12\x18\n\x10misfire_grace_ns\x18\x07 \x01(\x04\x12+\n\x07overlap\x18\x08 \x01(\x0e\x32\x1a.ldapslam.v1.OverlapPolicy\x12\x0c\n\x04once\x18\x0b \x01(\x08J\x04\x08\t\x10\nJ\x04\x08\n\x10\x0bR\x06\x63opiesR\nstagger_ns\"\x8c\x01\n\x15\x43reateScheduleRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12*\n\x03job\x18\x02 \x01(\x0b\x32\x1d.ldapslam.v1.SubmitJobRequest\x12\'\n\x04rule\x18\x03 \x01(\x0b\x32\x19.ldapslam.v1.ScheduleRule\x12\x10\n\x08\x64isabled\x18\x04 \x01(\x08\"\xe2\x01\n\x0eScheduleStatus\x12\x13\n\x0bschedule_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x10\n\x08job_name\x18\x03 \x01(\t\x12\'\n\x04rule\x18\x04 \x01(\x0b\x32\x19.ldapslam.v1.ScheduleRule\x12\r\n\x05state\x18\x05 \x01(\t\x12\x13\n\x0b\x63reated_utc\x18\x06 \x01(\t\x12\x12\n\ncreated_by\x18\x07 \x01(\t\x12\x10\n\x08next_utc\x18\x08 \x03(\t\x12(\n\x05\x66ires\x18\t \x03(\x0b\x32\x19.ldapslam.v1.ScheduleFire\"a\n\x0cScheduleFire\x12\x0f\n\x07\x64ue_utc\x18\x01 \x01(\t\x12\x0e\n\x06\x61t_utc\x18\x02 \x01(\t\x12\x0f\n\x07outcome\x18\x03 \x01(\t\x12\x0f\n\x07run_ids\x18\x04 \x03(\t\x12\x0e\n\x06\x64\x65tail\x18\x05 \x01(\t\"\x16\n\x14ListSchedulesRequest\"D\n\x12ListSchedulesReply\x12.\n\tschedules\x18\x01 \x03(\x0b\x32\x1b.ldapslam.v1.ScheduleStatus\"\xd3\x01\n\x15\x43hangeScheduleRequest\x12\x10\n\x08schedule\x18\x01 \x01(\t\x12\x39\n\x06\x63hange\x18\x02 \x01(\x0e\x32).ldapslam.v1.ChangeScheduleRequest.Change\x12\x12\n\nchanged_by\x18\x03 \x01(\t\"Y\n\x06\x43hange\x12\x16\n\x12\x43HANGE_UNSPECIFIED\x10\x00\x12\x10\n\x0c\x43HANGE_PAUSE\x10\x01\x12\x11\n\rCHANGE_RESUME\x10\x02\x12\x12\n\x0e\x43HANGE_DISABLE\x10\x03\"=\n\x15RemoveScheduleRequest\x12\x10\n\x08schedule\x18\x01 \x01(\t\x12\x12\n\nremoved_by\x18\x02 \x01(\t\"\x15\n\x13RemoveScheduleReply\"\xb2\x01\n\x11MaintenanceWindow\x12\x11\n\twindow_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x10\n\x08\x66rom_utc\x18\x03 \x01(\t\x12\x11\n\tuntil_utc\x18\x04 \x01(\t\x12\x0c\n\x04\x63ron\x18\x05 \x01(\t\x12\x11\n\ttime_zone\x18\x06 \x01(\t\x12\x11\n\tlength_ns\x18\x07 \x01(\x04\x12\x0f\n\x07targets\x18\x08 \x03(\t\x12\x12\n\ncreated_by\x18\t \x01(\t\"\x18\n\x16ListMaintenanceRequest\"G\n\x14ListMaintenanceReply\x12/\n\x07windows\x18\x01 \x03(\x0b\x32\x1e.ldapslam.v1.MaintenanceWindow\">\n\x18RemoveMaintenanceRequest\x12\x0e\n\x06window\x18\x01 \x01(\t\x12\x12\n\nremoved_by\x18\x02 \x01(\t\"\x18\n\x16RemoveMaintenanceReply\"\x86\x01\n\nAuditEntry\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\x0e\n\x06\x61t_utc\x18\x02 \x01(\t\x12\x0b\n\x03who\x18\x03 \x01(\t\x12\x0c\n\x04role\x18\x04 \x01(\t\x12\x0c\n\x04peer\x18\x05 \x01(\t\x12\x0e\n\x06\x61\x63tion\x18\x06 \x01(\t\x12\x0f\n\x07subject\x18\x07 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x08 \x01(\t\"!\n\x10ListAuditRequest\x12\r\n\x05limit\x18\x01 \x01(\r\":\n\x0eListAuditReply\x12(\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x17.ldapslam.v1.AuditEntry*a\n\rMisfirePolicy\x12\x17\n\x13MISFIRE_POLICY_SKIP\x10\x00\x12\x1b\n\x17MISFIRE_POLICY_RUN_ONCE\x10\x01\x12\x1a\n\x16MISFIRE_POLICY_RUN_ALL\x10\x02*^\n\rOverlapPolicy\x12\x17\n\x13OVERLAP_POLICY_SKIP\x10\x00\x12\x18\n\x14OVERLAP_POLICY_QUEUE\x10\x01\x12\x1a\n\x16OVERLAP_POLICY_REPLACE\x10\x02\x32\xbb\x05\n\x0fScheduleService\x12Q\n\x0e\x43reateSchedule\x12\".ldapslam.v1.CreateScheduleRequest\x1a\x1b.ldapslam.v1.ScheduleStatus\x12S\n\rListSchedules\x12!.ldapslam.v1.ListSchedulesRequest\x1a\x1f.ldapslam.v1.ListSchedulesReply\x12Q\n\x0e\x43hangeSchedule\x12\".ldapslam.v1.ChangeScheduleRequest\x1a\x1b.ldapslam.v1.ScheduleStatus\x12V\n\x0eRemoveSchedule\x12\".ldapslam.v1.RemoveScheduleRequest\x1a .ldapslam.v1.RemoveScheduleReply\x12P\n\x0e\x41\x64\x64Maintenance\x12\x1e.ldapslam.v1.MaintenanceWindow\x1a\x1e.ldapslam.v1.MaintenanceWindow\x12Y\n\x0fListMaintenance\x12#.ldapslam.v1.ListMaintenanceRequest\x1a!.ldapslam.v1.ListMaintenanceReply\x12_\n\x11RemoveMaintenance\x12%.ldapslam.v1.RemoveMaintenanceRequest\x1a#.ldapslam.v1.RemoveMaintenanceReply\x12G\n\tListAudit\x12\x1d.ldapslam.v1.ListAuditRequest\x1a\x1b.ldapslam.v1.ListAuditReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dldapslam/proto/schedule.proto\x12\x0bldapslam.v1\x1a\x1dldapslam/proto/operator.proto\"\x88\x02\n\x0cScheduleRule\x12\x0c\n\x04\x63ron\x18\x01 \x01(\t\x12\x10\n\x08\x65very_ns\x18\x02 \x01(\x04\x12\x11\n\ttime_zone\x18\x03 \x01(\t\x12\x10\n\x08\x66rom_utc\x18\x04 \x01(\t\x12\x11\n\tuntil_utc\x18\x05 \x01(\t\x12+\n\x07misfire\x18\x06 \x01(\x0e\x32\x1a.ldapslam.v1.MisfirePolicy\x12\x18\n\x10misfire_grace_ns\x18\x07 \x01(\x04\x12+\n\x07overlap\x18\x08 \x01(\x0e\x32\x1a.ldapslam.v1.OverlapPolicy\x12\x0c\n\x04once\x18\x0b \x01(\x08J\x04\x08\t\x10\nJ\x04\x08\n\x10\x0bR\x06\x63opiesR\nstagger_ns\"\x8c\x01\n\x15\x43reateScheduleRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12*\n\x03job\x18\x02 \x01(\x0b\x32\x1d.ldapslam.v1.SubmitJobRequest\x12\'\n\x04rule\x18\x03 \x01(\x0b\x32\x19.ldapslam.v1.ScheduleRule\x12\x10\n\x08\x64isabled\x18\x04 \x01(\x08\"\xe2\x01\n\x0eScheduleStatus\x12\x13\n\x0bschedule_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x10\n\x08job_name\x18\x03 \x01(\t\x12\'\n\x04rule\x18\x04 \x01(\x0b\x32\x19.ldapslam.v1.ScheduleRule\x12\r\n\x05state\x18\x05 \x01(\t\x12\x13\n\x0b\x63reated_utc\x18\x06 \x01(\t\x12\x12\n\ncreated_by\x18\x07 \x01(\t\x12\x10\n\x08next_utc\x18\x08 \x03(\t\x12(\n\x05\x66ires\x18\t \x03(\x0b\x32\x19.ldapslam.v1.ScheduleFire\"a\n\x0cScheduleFire\x12\x0f\n\x07\x64ue_utc\x18\x01 \x01(\t\x12\x0e\n\x06\x61t_utc\x18\x02 \x01(\t\x12\x0f\n\x07outcome\x18\x03 \x01(\t\x12\x0f\n\x07run_ids\x18\x04 \x03(\t\x12\x0e\n\x06\x64\x65tail\x18\x05 \x01(\t\"\x16\n\x14ListSchedulesRequest\"D\n\x12ListSchedulesReply\x12.\n\tschedules\x18\x01 \x03(\x0b\x32\x1b.ldapslam.v1.ScheduleStatus\"\xd3\x01\n\x15\x43hangeScheduleRequest\x12\x10\n\x08schedule\x18\x01 \x01(\t\x12\x39\n\x06\x63hange\x18\x02 \x01(\x0e\x32).ldapslam.v1.ChangeScheduleRequest.Change\x12\x12\n\nchanged_by\x18\x03 \x01(\t\"Y\n\x06\x43hange\x12\x16\n\x12\x43HANGE_UNSPECIFIED\x10\x00\x12\x10\n\x0c\x43HANGE_PAUSE\x10\x01\x12\x11\n\rCHANGE_RESUME\x10\x02\x12\x12\n\x0e\x43HANGE_DISABLE\x10\x03\"=\n\x15RemoveScheduleRequest\x12\x10\n\x08schedule\x18\x01 \x01(\t\x12\x12\n\nremoved_by\x18\x02 \x01(\t\"\x15\n\x13RemoveScheduleReply\"\x86\x01\n\nAuditEntry\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\x0e\n\x06\x61t_utc\x18\x02 \x01(\t\x12\x0b\n\x03who\x18\x03 \x01(\t\x12\x0c\n\x04role\x18\x04 \x01(\t\x12\x0c\n\x04peer\x18\x05 \x01(\t\x12\x0e\n\x06\x61\x63tion\x18\x06 \x01(\t\x12\x0f\n\x07subject\x18\x07 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x08 \x01(\t\"!\n\x10ListAuditRequest\x12\r\n\x05limit\x18\x01 \x01(\r\":\n\x0eListAuditReply\x12(\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x17.ldapslam.v1.AuditEntry*a\n\rMisfirePolicy\x12\x17\n\x13MISFIRE_POLICY_SKIP\x10\x00\x12\x1b\n\x17MISFIRE_POLICY_RUN_ONCE\x10\x01\x12\x1a\n\x16MISFIRE_POLICY_RUN_ALL\x10\x02*^\n\rOverlapPolicy\x12\x17\n\x13OVERLAP_POLICY_SKIP\x10\x00\x12\x18\n\x14OVERLAP_POLICY_QUEUE\x10\x01\x12\x1a\n\x16OVERLAP_POLICY_REPLACE\x10\x02\x32\xad\x03\n\x0fScheduleService\x12Q\n\x0e\x43reateSchedule\x12\".ldapslam.v1.CreateScheduleRequest\x1a\x1b.ldapslam.v1.ScheduleStatus\x12S\n\rListSchedules\x12!.ldapslam.v1.ListSchedulesRequest\x1a\x1f.ldapslam.v1.ListSchedulesReply\x12Q\n\x0e\x43hangeSchedule\x12\".ldapslam.v1.ChangeScheduleRequest\x1a\x1b.ldapslam.v1.ScheduleStatus\x12V\n\x0eRemoveSchedule\x12\".ldapslam.v1.RemoveScheduleRequest\x1a .ldapslam.v1.RemoveScheduleReply\x12G\n\tListAudit\x12\x1d.ldapslam.v1.ListAuditRequest\x1a\x1b.ldapslam.v1.ListAuditReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ldapslam.proto.schedule_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_MISFIREPOLICY']._serialized_start=1811
-  _globals['_MISFIREPOLICY']._serialized_end=1908
-  _globals['_OVERLAPPOLICY']._serialized_start=1910
-  _globals['_OVERLAPPOLICY']._serialized_end=2004
+  _globals['_MISFIREPOLICY']._serialized_start=1441
+  _globals['_MISFIREPOLICY']._serialized_end=1538
+  _globals['_OVERLAPPOLICY']._serialized_start=1540
+  _globals['_OVERLAPPOLICY']._serialized_end=1634
   _globals['_SCHEDULERULE']._serialized_start=78
   _globals['_SCHEDULERULE']._serialized_end=342
   _globals['_CREATESCHEDULEREQUEST']._serialized_start=345
@@ -56,22 +56,12 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_REMOVESCHEDULEREQUEST']._serialized_end=1184
   _globals['_REMOVESCHEDULEREPLY']._serialized_start=1186
   _globals['_REMOVESCHEDULEREPLY']._serialized_end=1207
-  _globals['_MAINTENANCEWINDOW']._serialized_start=1210
-  _globals['_MAINTENANCEWINDOW']._serialized_end=1388
-  _globals['_LISTMAINTENANCEREQUEST']._serialized_start=1390
-  _globals['_LISTMAINTENANCEREQUEST']._serialized_end=1414
-  _globals['_LISTMAINTENANCEREPLY']._serialized_start=1416
-  _globals['_LISTMAINTENANCEREPLY']._serialized_end=1487
-  _globals['_REMOVEMAINTENANCEREQUEST']._serialized_start=1489
-  _globals['_REMOVEMAINTENANCEREQUEST']._serialized_end=1551
-  _globals['_REMOVEMAINTENANCEREPLY']._serialized_start=1553
-  _globals['_REMOVEMAINTENANCEREPLY']._serialized_end=1577
-  _globals['_AUDITENTRY']._serialized_start=1580
-  _globals['_AUDITENTRY']._serialized_end=1714
-  _globals['_LISTAUDITREQUEST']._serialized_start=1716
-  _globals['_LISTAUDITREQUEST']._serialized_end=1749
-  _globals['_LISTAUDITREPLY']._serialized_start=1751
-  _globals['_LISTAUDITREPLY']._serialized_end=1809
-  _globals['_SCHEDULESERVICE']._serialized_start=2007
-  _globals['_SCHEDULESERVICE']._serialized_end=2706
+  _globals['_AUDITENTRY']._serialized_start=1210
+  _globals['_AUDITENTRY']._serialized_end=1344
+  _globals['_LISTAUDITREQUEST']._serialized_start=1346
+  _globals['_LISTAUDITREQUEST']._serialized_end=1379
+  _globals['_LISTAUDITREPLY']._serialized_start=1381
+  _globals['_LISTAUDITREPLY']._serialized_end=1439
+  _globals['_SCHEDULESERVICE']._serialized_start=1637
+  _globals['_SCHEDULESERVICE']._serialized_end=2066
 # @@protoc_insertion_point(module_scope)

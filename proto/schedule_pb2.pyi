@@ -138,50 +138,6 @@ class RemoveScheduleReply(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
-class MaintenanceWindow(_message.Message):
-    __slots__ = ("window_id", "name", "from_utc", "until_utc", "cron", "time_zone", "length_ns", "targets", "created_by")
-    WINDOW_ID_FIELD_NUMBER: _ClassVar[int]
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    FROM_UTC_FIELD_NUMBER: _ClassVar[int]
-    UNTIL_UTC_FIELD_NUMBER: _ClassVar[int]
-    CRON_FIELD_NUMBER: _ClassVar[int]
-    TIME_ZONE_FIELD_NUMBER: _ClassVar[int]
-    LENGTH_NS_FIELD_NUMBER: _ClassVar[int]
-    TARGETS_FIELD_NUMBER: _ClassVar[int]
-    CREATED_BY_FIELD_NUMBER: _ClassVar[int]
-    window_id: str
-    name: str
-    from_utc: str
-    until_utc: str
-    cron: str
-    time_zone: str
-    length_ns: int
-    targets: _containers.RepeatedScalarFieldContainer[str]
-    created_by: str
-    def __init__(self, window_id: _Optional[str] = ..., name: _Optional[str] = ..., from_utc: _Optional[str] = ..., until_utc: _Optional[str] = ..., cron: _Optional[str] = ..., time_zone: _Optional[str] = ..., length_ns: _Optional[int] = ..., targets: _Optional[_Iterable[str]] = ..., created_by: _Optional[str] = ...) -> None: ...
-
-class ListMaintenanceRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
-
-class ListMaintenanceReply(_message.Message):
-    __slots__ = ("windows",)
-    WINDOWS_FIELD_NUMBER: _ClassVar[int]
-    windows: _containers.RepeatedCompositeFieldContainer[MaintenanceWindow]
-    def __init__(self, windows: _Optional[_Iterable[_Union[MaintenanceWindow, _Mapping]]] = ...) -> None: ...
-
-class RemoveMaintenanceRequest(_message.Message):
-    __slots__ = ("window", "removed_by")
-    WINDOW_FIELD_NUMBER: _ClassVar[int]
-    REMOVED_BY_FIELD_NUMBER: _ClassVar[int]
-    window: str
-    removed_by: str
-    def __init__(self, window: _Optional[str] = ..., removed_by: _Optional[str] = ...) -> None: ...
-
-class RemoveMaintenanceReply(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
-
 class AuditEntry(_message.Message):
     __slots__ = ("number", "at_utc", "who", "role", "peer", "action", "subject", "detail")
     NUMBER_FIELD_NUMBER: _ClassVar[int]

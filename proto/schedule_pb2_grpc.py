@@ -54,21 +54,6 @@ class ScheduleServiceStub(object):
                 request_serializer=ldapslam_dot_proto_dot_schedule__pb2.RemoveScheduleRequest.SerializeToString,
                 response_deserializer=ldapslam_dot_proto_dot_schedule__pb2.RemoveScheduleReply.FromString,
                 _registered_method=True)
-        self.AddMaintenance = channel.unary_unary(
-                '/ldapslam.v1.ScheduleService/AddMaintenance',
-                request_serializer=ldapslam_dot_proto_dot_schedule__pb2.MaintenanceWindow.SerializeToString,
-                response_deserializer=ldapslam_dot_proto_dot_schedule__pb2.MaintenanceWindow.FromString,
-                _registered_method=True)
-        self.ListMaintenance = channel.unary_unary(
-                '/ldapslam.v1.ScheduleService/ListMaintenance',
-                request_serializer=ldapslam_dot_proto_dot_schedule__pb2.ListMaintenanceRequest.SerializeToString,
-                response_deserializer=ldapslam_dot_proto_dot_schedule__pb2.ListMaintenanceReply.FromString,
-                _registered_method=True)
-        self.RemoveMaintenance = channel.unary_unary(
-                '/ldapslam.v1.ScheduleService/RemoveMaintenance',
-                request_serializer=ldapslam_dot_proto_dot_schedule__pb2.RemoveMaintenanceRequest.SerializeToString,
-                response_deserializer=ldapslam_dot_proto_dot_schedule__pb2.RemoveMaintenanceReply.FromString,
-                _registered_method=True)
         self.ListAudit = channel.unary_unary(
                 '/ldapslam.v1.ScheduleService/ListAudit',
                 request_serializer=ldapslam_dot_proto_dot_schedule__pb2.ListAuditRequest.SerializeToString,
@@ -104,24 +89,6 @@ class ScheduleServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def AddMaintenance(self, request, context):
-        """Missing associated documentation comment in .proto file."""
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def ListMaintenance(self, request, context):
-        """Missing associated documentation comment in .proto file."""
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def RemoveMaintenance(self, request, context):
-        """Missing associated documentation comment in .proto file."""
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
     def ListAudit(self, request, context):
         """Newest first.
         """
@@ -151,21 +118,6 @@ def add_ScheduleServiceServicer_to_server(servicer, server):
                     servicer.RemoveSchedule,
                     request_deserializer=ldapslam_dot_proto_dot_schedule__pb2.RemoveScheduleRequest.FromString,
                     response_serializer=ldapslam_dot_proto_dot_schedule__pb2.RemoveScheduleReply.SerializeToString,
-            ),
-            'AddMaintenance': grpc.unary_unary_rpc_method_handler(
-                    servicer.AddMaintenance,
-                    request_deserializer=ldapslam_dot_proto_dot_schedule__pb2.MaintenanceWindow.FromString,
-                    response_serializer=ldapslam_dot_proto_dot_schedule__pb2.MaintenanceWindow.SerializeToString,
-            ),
-            'ListMaintenance': grpc.unary_unary_rpc_method_handler(
-                    servicer.ListMaintenance,
-                    request_deserializer=ldapslam_dot_proto_dot_schedule__pb2.ListMaintenanceRequest.FromString,
-                    response_serializer=ldapslam_dot_proto_dot_schedule__pb2.ListMaintenanceReply.SerializeToString,
-            ),
-            'RemoveMaintenance': grpc.unary_unary_rpc_method_handler(
-                    servicer.RemoveMaintenance,
-                    request_deserializer=ldapslam_dot_proto_dot_schedule__pb2.RemoveMaintenanceRequest.FromString,
-                    response_serializer=ldapslam_dot_proto_dot_schedule__pb2.RemoveMaintenanceReply.SerializeToString,
             ),
             'ListAudit': grpc.unary_unary_rpc_method_handler(
                     servicer.ListAudit,
@@ -281,87 +233,6 @@ class ScheduleService(object):
             '/ldapslam.v1.ScheduleService/RemoveSchedule',
             ldapslam_dot_proto_dot_schedule__pb2.RemoveScheduleRequest.SerializeToString,
             ldapslam_dot_proto_dot_schedule__pb2.RemoveScheduleReply.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def AddMaintenance(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/ldapslam.v1.ScheduleService/AddMaintenance',
-            ldapslam_dot_proto_dot_schedule__pb2.MaintenanceWindow.SerializeToString,
-            ldapslam_dot_proto_dot_schedule__pb2.MaintenanceWindow.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def ListMaintenance(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/ldapslam.v1.ScheduleService/ListMaintenance',
-            ldapslam_dot_proto_dot_schedule__pb2.ListMaintenanceRequest.SerializeToString,
-            ldapslam_dot_proto_dot_schedule__pb2.ListMaintenanceReply.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def RemoveMaintenance(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/ldapslam.v1.ScheduleService/RemoveMaintenance',
-            ldapslam_dot_proto_dot_schedule__pb2.RemoveMaintenanceRequest.SerializeToString,
-            ldapslam_dot_proto_dot_schedule__pb2.RemoveMaintenanceReply.FromString,
             options,
             channel_credentials,
             insecure,

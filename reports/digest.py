@@ -31,7 +31,7 @@ from ldapslam.transport.messages import build_version
 SCHEMA = "ldapslam.digest/1"
 RESULT = "result"
 #: Kinds of events that follow a verdict.
-_LATER = {"notified", "notify_failed", "otlp_lost"}
+_LATER = {"on_run_end", "on_run_end_failed"}
 
 
 #: As it is shown.

@@ -22,10 +22,11 @@ _NICENESS = 10
 
 
 def judge(question: dict[str, Any]) -> dict[str, Any]:
-    """`verdict` of a run as it is, `reasons`, and the `document` that binds them to
-    what was measured; no verdict of a run that never began. With `looks_only` what is
-    `altered` since it was judged."""
+    """`verdict` of a run as it is, `reasons`, key `figures`, and the `document` that
+    binds them to what was measured; no verdict of a run that never began. With
+    `looks_only` what is `altered` since it was judged."""
     from ldapslam.reports.digest import altered_of, digest_document
+    from ldapslam.reports.result import key_figures
     from ldapslam.reports.summarise import summarise
 
     os.nice(_NICENESS)
@@ -45,6 +46,7 @@ def judge(question: dict[str, Any]) -> dict[str, Any]:
     return {
         "verdict": summary.verdict,
         "reasons": list(summary.reasons),
+        "figures": key_figures(summary),
         "document": document,
     }
 

@@ -146,6 +146,22 @@ def statistics_of(summary: Summary) -> dict[str, Any]:
     }
 
 
+def key_figures(summary: Summary) -> dict[str, dict[str, float | None]]:
+    """The few figures of each operation that a message about the run names."""
+    return {
+        one.title: {
+            "throughput_per_s": _rounded(one.throughput_per_s),
+            "error_share": _rounded(one.error_share, 9),
+            **{
+                f"response_time_{name}_us": _rounded(value)
+                for name, value in one.times["response_time"].percentiles_us.items()
+                if name in ("p50", "p99")
+            },
+        }
+        for one in summary.operations
+    }
+
+
 def manifest_of(summary: Summary) -> dict[str, Any]:
     """What it takes to know, and to repeat, what was run."""
     run = summary.run

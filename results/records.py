@@ -29,11 +29,6 @@ def utc_text(moment: datetime) -> str:
     return text.removesuffix("+00:00") + "Z"
 
 
-def unix_ns(utc: str) -> int:
-    """Of such a text, in ns since 1970."""
-    return round(datetime.fromisoformat(utc).timestamp() * 1e6) * 1000
-
-
 @dataclass(frozen=True, slots=True)
 class IntervalRecord:
     """One agent's report of one interval; (agent, attempt, sequence) is its key.

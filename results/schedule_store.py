@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Schedules in the store: their times with the outcome of each, maintenance windows.
+"""Schedules in the store: their times with the outcome of each.
 
 A time is a row of (schedule, due): the first to insert it settles it, so that no time
 is settled twice, whatever crashes in between. Each function is one transaction.
@@ -175,27 +175,6 @@ def run_ends(store: Store, run_ids: Iterable[str]) -> dict[str, RunEnd]:
     query = sa.select(*columns).where(run.run_id.in_(list(run_ids)))
     with store.transaction() as connection:
         return {row[0]: RunEnd(*row[1:]) for row in connection.execute(query)}
-
-
-def create_window(store: Store, window_id: str, request: bytes) -> None:
-    """Keep a maintenance window: a serialised MaintenanceWindow."""
-    values = {"window_id": window_id, "request": request}
-    with store.transaction(writes=True) as connection:
-        connection.execute(schema.maintenance.insert(), values)
-
-
-def windows(store: Store) -> dict[str, bytes]:
-    """Window -> its message."""
-    table = schema.maintenance
-    with store.transaction() as connection:
-        found = connection.execute(sa.select(table).order_by(table.c.window_id))
-        return {row.window_id: row.request for row in found}
-
-
-def remove_window(store: Store, window_id: str) -> None:
-    table = schema.maintenance
-    with store.transaction(writes=True) as connection:
-        connection.execute(table.delete().where(table.c.window_id == window_id))
 
 
 def _fires(store: Store, query: sa.Select[Any]) -> list[FireRecord]:

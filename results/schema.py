@@ -198,14 +198,6 @@ schedule_fire = Table(
     ForeignKeyConstraint(["schedule_id"], ["schedule.schedule_id"], ondelete="CASCADE"),
 )
 
-maintenance = Table(
-    "maintenance",
-    metadata,
-    Column("window_id", String(64), primary_key=True),
-    # a serialised MaintenanceWindow
-    Column("request", LargeBinary, nullable=False),
-)
-
 audit = Table(
     "audit",
     metadata,

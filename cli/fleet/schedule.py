@@ -1,33 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands for what happens by the clock: schedule, maintenance, audit."""
+"""The commands for what happens by the clock: schedule, audit."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import click
 
-from ldapslam.base.errors import ConfigError
 from ldapslam.base.units import format_duration
-from ldapslam.base.uri import check_uri
 from ldapslam.cli.client import Client, completed_by, operator_name
 from ldapslam.cli.console import put_json, put_result
 from ldapslam.cli.fleet.operate import document, field_lines, put_table
 from ldapslam.cli.fleet.times import (
-    moment,
-    parse_cron,
-    positive_duration,
     shown,
     shown_twice,
-    time_zone_option,
 )
-from ldapslam.cli.options import option, parse_text
+from ldapslam.cli.options import option
 from ldapslam.cli.security import client_options
 from ldapslam.proto import schedule_pb2 as pb
 from ldapslam.proto.fields import words_of
-from ldapslam.results.records import utc_text
 
 MISFIRES = words_of(pb.MisfirePolicy.DESCRIPTOR)
 OVERLAPS = words_of(pb.OverlapPolicy.DESCRIPTOR)
@@ -181,104 +173,6 @@ def _full_lines(status: pb.ScheduleStatus) -> Iterator[str]:
         if fire.detail:
             parts.append(f"({fire.detail})")
         yield f"{'times' if number == 0 else '':<10} {'  '.join(parts)}"
-
-
-@click.group("maintenance")
-def maintenance_command() -> None:
-    """Maintenance windows: times in which no run is under way."""
-
-
-@maintenance_command.command("add")
-@option("--from begin TIME", "Begin of the one window.", parse=parse_text)
-@option("--until TIME", "End of the one window.", parse=parse_text)
-@option("--cron EXPR", "Begins of a regular window.", parse=parse_cron)
-@option(
-    "--for length_ns DURATION",
-    "Length of a regular window, or of one that has a --from.",
-    parse=positive_duration,
-)
-@time_zone_option
-@option(
-    "--target targets URI",
-    "Hold only runs against this server; repeatable. All when left out.",
-    multiple=True,
-    parse=check_uri,
-)
-@option("--name", "A name for it.", parse=parse_text)
-@client_options
-def add_window(
-    begin: str | None,
-    until: str | None,
-    cron: str | None,
-    length_ns: int | None,
-    time_zone: str,
-    targets: tuple[str, ...],
-    name: str | None,
-    coordinator: str,
-    as_json: bool,
-) -> None:
-    """Keep a time free: no run begins within, nor one that would still be going on."""
-    window = pb.MaintenanceWindow(name=name or "", time_zone=time_zone, targets=targets)
-    if cron is not None:
-        if begin is not None or until is not None:
-            raise ConfigError("--cron with --for, or --from with --until or --for")
-        window.cron, window.length_ns = cron, length_ns or 0
-    else:
-        if begin is None or (until is None) == (length_ns is None):
-            raise ConfigError(
-                "a maintenance window has a begin and an end",
-                hint="give --from and --until, --from and --for, or --cron and --for",
-            )
-        start = moment("--from", begin, time_zone, datetime.now(UTC))
-        end = start + timedelta(microseconds=(length_ns or 0) // 1000)
-        if until is not None:
-            end = moment("--until", until, time_zone, start)
-        window.from_utc, window.until_utc = utc_text(start), utc_text(end)
-    window.created_by = operator_name()
-    kept = _asked(coordinator, "AddMaintenance", window)
-    shown, said = _window_document(kept), _window_text(kept)
-    put_result(shown, [kept.window_id], as_json=as_json, said=said)
-
-
-@maintenance_command.command("list")
-@client_options
-def list_windows(coordinator: str, as_json: bool) -> None:
-    """List the maintenance windows."""
-    request = pb.ListMaintenanceRequest()
-    found = _asked(coordinator, "ListMaintenance", request).windows
-    documents = [_window_document(window) for window in found]
-    said = "" if found else "no maintenance windows"
-    put_result(documents, map(_window_text, found), as_json=as_json, said=said)
-
-
-@maintenance_command.command("remove")
-@click.argument("name", metavar="WINDOW")
-@client_options
-def remove_window(name: str, coordinator: str, as_json: bool) -> None:
-    """Forget a maintenance window, by its id or name."""
-    request = pb.RemoveMaintenanceRequest(window=name, removed_by=operator_name())
-    _asked(coordinator, "RemoveMaintenance", request)
-    said = f"maintenance window {name} is removed"
-    put_result({"removed": name}, as_json=as_json, said=said)
-
-
-def _window_document(window: pb.MaintenanceWindow) -> dict[str, Any]:
-    shown = document(window)
-    for name in ("from_utc", "until_utc", "cron", "length_ns"):
-        shown[name] = shown[name] or None
-    return shown | {"time_zone": window.time_zone or "UTC"}
-
-
-def _window_text(window: pb.MaintenanceWindow) -> str:
-    zone = window.time_zone
-    if window.cron:
-        length = format_duration(window.length_ns)
-        when = f"cron '{window.cron}' {zone or 'UTC'} for {length}"
-    else:
-        begin, end = (shown_twice(t, zone) for t in (window.from_utc, window.until_utc))
-        when = f"{begin} to {end}"
-    targets = ", ".join(window.targets) or "all targets"
-    return f"{window.name}  {window.window_id}  {when}  {targets}"
 
 
 @click.command("audit")

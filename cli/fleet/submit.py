@@ -236,11 +236,6 @@ _timing_options = grouped(
     "How long the run may wait for agents that are not there yet.",
     parse=parse_duration,
 )
-@option(
-    "--notify CHANNEL",
-    "Tell a channel of the coordinator of the end; repeatable.",
-    multiple=True,
-)
 @coordinator_option
 @flag("--wait", "Show the run; exit with its verdict.")
 @json_option
@@ -249,7 +244,6 @@ def submit_command(
     overrides: tuple[str, ...],
     priority: int,
     wait_for_agents_ns: int | None,
-    notify: tuple[str, ...],
     coordinator: str,
     wait: bool,
     as_json: bool,
@@ -266,7 +260,6 @@ def submit_command(
     request = checked_request(JobFile(job_file), overrides)
     request.priority = priority
     request.wait_for_agents_ns = wait_for_agents_ns or 0
-    request.notify.extend(notify)
     if timing.is_often or timing.is_once:
         create = schedule_pb2.CreateScheduleRequest(
             name=timing.name or "",

@@ -45,16 +45,15 @@ def run_locally(
     made_of: Mapping[str, str] | None = None,
     as_json: bool,
     metrics: tuple[str, int] | None = None,
-    otlp: str | None = None,
 ) -> ExitCode:
     """Run a job on this host; the exit code. `made_of`: what its lab's servers are.
-    Figures are at `metrics` for Prometheus, and go to the collector `otlp`."""
+    `metrics`: where Prometheus can read its figures."""
     if agents is not None:
         overrides = [*overrides, f"agents={{count: {agents}}}"]
     with one_blas_thread():  # a job type of the user's may import numpy
         job = source.load(overrides)
     names = agent_names(job.agents, agents)
-    outputs = _output_options(metrics, otlp)
+    outputs = _metrics_options(metrics)
     with _Results(out) as results:
         store_file = results.folder / STORE_NAME
         labels = job.agents.labels or {}
@@ -81,22 +80,15 @@ def run_locally(
     return ExitCode.INTERRUPTED if is_interrupted else exit_code
 
 
-def _output_options(place: tuple[str, int] | None, otlp: str | None) -> list[str]:
+def _metrics_options(place: tuple[str, int] | None) -> list[str]:
     """The coordinator's; ConfigError when it could not start with them."""
-    options = []
-    if place is not None:
-        from ldapslam.transport.metrics_server import free_place, metrics_url
+    if place is None:
+        return []
+    from ldapslam.transport.metrics_server import free_place, metrics_url
 
-        host, port = free_place(place)
-        say(f"metrics on {metrics_url(host, port)} until the run ends")
-        options += ["--metrics", f"{host}:{port}"]
-    if otlp is not None:
-        with one_blas_thread():
-            from ldapslam.coordinator.outputs.otlp import check_installed
-
-        check_installed()
-        options += ["--otlp", otlp]
-    return options
+    host, port = free_place(place)
+    say(f"metrics on {metrics_url(host, port)} until the run ends")
+    return ["--metrics", f"{host}:{port}"]
 
 
 def _run_on(

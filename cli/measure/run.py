@@ -18,7 +18,6 @@ from ldapslam.cli.options import (
     folder_option,
     metrics_option,
     option,
-    otlp_option,
     print_job_option,
 )
 
@@ -50,7 +49,6 @@ out_option = folder_option(
 @print_job_option
 @out_option
 @metrics_option
-@otlp_option
 @option(
     "--cleanup RUN",
     "Instead of running a job, remove the entries that a run left because it "
@@ -70,7 +68,6 @@ def run_command(
     overrides: tuple[str, ...],
     out: Path | None,
     metrics: tuple[str, int] | None,
-    otlp: str | None,
     print_job: bool,
     cleanup: str | None,
     spool: Path | None,
@@ -104,5 +101,4 @@ def run_command(
         made_of=made_of,
         as_json=as_json,
         metrics=metrics,
-        otlp=otlp,
     )

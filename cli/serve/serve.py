@@ -31,10 +31,8 @@ from ldapslam.cli.options import (
     OptionGroups,
     add_options,
     flag,
-    grouped,
     metrics_option,
     option,
-    otlp_option,
 )
 from ldapslam.cli.scratch import is_scratch, remove_scratch
 from ldapslam.cli.security import coordinator_option
@@ -74,26 +72,6 @@ def _begin_service(log_format: str, *, may_be_root: bool, **fields: str) -> None
         )
 
 
-def _channels(
-    _: click.Context, __: click.Parameter, values: tuple[str, ...]
-) -> dict[str, Any]:
-    from ldapslam.coordinator.outputs.notify import parse_channel
-
-    channels: dict[str, Any] = {}
-    for number, value in enumerate(values, 1):
-        try:
-            name, place = parse_channel(value)
-        except ConfigError as error:
-            # the text may be a secret
-            raise ConfigError(
-                f"--notify, number {number}: {error}", hint=error.hint
-            ) from error
-        if name in channels:
-            raise ConfigError(f"--notify: channel {name!r} is named twice")
-        channels[name] = place
-    return channels
-
-
 def _parse_scratch(value: Path) -> Path:
     if not is_scratch(value):
         raise Fault(f"{str(value)!r} is no folder of a local fleet")
@@ -124,25 +102,11 @@ def _parse_scratch(value: Path) -> Path:
 @server_security_options
 @log_format_option
 @metrics_option
-@otlp_option
-@grouped(
-    "Notifications",
-    option(
-        "--notify channels NAME=URL",
-        "Name a channel for notifications of ended runs: a URL of apprise, or the "
-        "reference {env: NAME} or {file: PATH} to one; repeatable.",
-        multiple=True,
-        callback=_channels,
-    ),
-    option(
-        "--notify-always NAME",
-        "Tell this channel of every run; repeatable.",
-        multiple=True,
-    ),
-    option(
-        "--notify-link URL",
-        "Link to give in notifications; {run_id} in it is the run's.",
-    ),
+@option(
+    "--on-run-end WORD",
+    "Start this program, without a shell, when a run has ended; it reads the run as "
+    "JSON on stdin. Repeat the option for each argument of the program.",
+    multiple=True,
 )
 @config_option
 def coordinator_command(
@@ -152,17 +116,13 @@ def coordinator_command(
     security: ServerSecurity,
     log_format: str,
     metrics: tuple[str, int] | None,
-    otlp: str | None,
-    channels: dict[str, Any],
-    notify_always: tuple[str, ...],
-    notify_link: str | None,
+    on_run_end: tuple[str, ...],
     scratch: Path | None,
 ) -> None:
     """Take agents and jobs, and keep the results, until SIGTERM or Ctrl-C."""
     _begin_service(log_format, may_be_root=scratch is not None)
     from ldapslam.coordinator.extension import Extension
     from ldapslam.coordinator.outputs.health import Health
-    from ldapslam.coordinator.outputs.notify import Notifier, NotifySettings
     from ldapslam.coordinator.runs.judge import JudgeProcess
     from ldapslam.coordinator.schedules.service import Schedules
     from ldapslam.coordinator.server import run_coordinator
@@ -173,23 +133,19 @@ def coordinator_command(
         announce(f"coordinator on {', '.join(addresses)}, store {shown}")
 
     extensions: list[Extension] = [Health()]
-    if metrics is not None or otlp is not None:
-        from ldapslam.coordinator.outputs.shown_runs import ShownRuns
-
-        extensions.append(runs := ShownRuns())
     if metrics is not None:
         from ldapslam.coordinator.outputs.metrics import Metrics
+        from ldapslam.coordinator.outputs.shown_runs import ShownRuns
 
-        extensions.append(Metrics(metrics, runs))
-    if otlp is not None:
-        from ldapslam.coordinator.outputs.otlp import Otlp
-
-        extensions.append(Otlp(otlp, runs))
+        extensions += [runs := ShownRuns(), Metrics(metrics, runs)]
     # the command that made a local fleet judges its run
     is_served = scratch is None
     if is_served:
-        notify = NotifySettings(channels, notify_always, notify_link)
-        extensions += [Schedules(), Notifier(notify)]
+        extensions.append(Schedules())
+    if on_run_end and is_served:
+        from ldapslam.coordinator.outputs.run_end_command import RunEndCommand
+
+        extensions.append(RunEndCommand(on_run_end))
     try:
         run_coordinator(
             list(listen),
@@ -198,7 +154,6 @@ def coordinator_command(
             tls=security.files,
             enrol=security.enrol,
             judge=JudgeProcess(judge.COMMAND, store) if is_served else None,
-            channels=channels.keys(),
             extensions=extensions,
             leave_runs=on_stop == "leave",
             on_ready=on_ready,

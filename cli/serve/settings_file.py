@@ -2,8 +2,7 @@
 """`--config FILE`: the options of a serving command from a TOML file.
 
 Keys are the options' long names; the command line comes first. An unknown key is an
-error. An option that may be repeated takes a list, or one value alone; --notify also
-takes a table of channels.
+error. An option that may be repeated takes a list, or one value alone.
 
     coordinator = "10.0.0.1:7400"
     label = ["site=a", "rack=3"]
@@ -11,7 +10,6 @@ takes a table of channels.
 
 from __future__ import annotations
 
-import json
 import tomllib
 from collections.abc import Callable, Container
 from pathlib import Path
@@ -113,8 +111,6 @@ def _shown(name: str, value: Any) -> str:
 
 def _checked(place: str, option: click.Option, value: Any) -> Any:
     """What click takes for the option; it may be a secret, and is not shown."""
-    if isinstance(value, dict) and option.metavar == "NAME=URL":
-        value = [f"{key}={_text(one)}" for key, one in value.items()]
     values = value if option.multiple and isinstance(value, list) else [value]
     if any(isinstance(one, (list, dict)) for one in values):
         raise ConfigError(
@@ -122,11 +118,6 @@ def _checked(place: str, option: click.Option, value: Any) -> Any:
             hint=f"see `--{place.rpartition(' ')[2]}` in the command's --help",
         )
     return values if option.multiple else value
-
-
-def _text(value: Any) -> str:
-    """A value of a table; {env = "NAME"} is a reference to a secret."""
-    return json.dumps(value) if isinstance(value, dict) else str(value)
 
 
 def _options(command: click.Command, own: click.Parameter) -> dict[str, click.Option]:

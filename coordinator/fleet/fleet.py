@@ -39,7 +39,7 @@ of its targets. A connection may end while the load goes on: the targets of an a
 that is lost so are held until its lease is over, or it tells that its load is. Runs are
 taken by priority, then in the order of submission; one that waits for busy agents or
 targets reserves them, so that a later one of no higher priority cannot overtake it for
-good. Runs that are held (HoldRuns) are passed over.
+good.
 
 An agent that registers is reconciled first: what it holds of runs is compared with what
 they know of it, and only then are runs assigned. Busy with a run which is not its own
@@ -173,12 +173,6 @@ class LoadBegins(FleetEvent):
 
 class RunEnded(FleetEvent):
     run_id: str
-
-
-class HoldRuns(FleetEvent):
-    """These may not be assigned now; replaces what was held before."""
-
-    run_ids: frozenset[str]
 
 
 class Command(Message):
@@ -342,7 +336,6 @@ class Fleet:
         self._lost_after_ns = lost_after_ns
         self._agents: dict[str, AgentRecord] = {}
         self._runs: dict[str, _Entry] = {}
-        self._held: frozenset[str] = frozenset()
         #: By agent and run.
         self._orphans: dict[tuple[str, str], _Orphan] = {}
         self._steps: dict[type[Any], Callable[[Any, int], list[Command]]] = {
@@ -359,7 +352,6 @@ class Fleet:
             LoadBegins: self._on_load,
             RunWithdrawn: self._on_gone,
             RunEnded: self._on_gone,
-            HoldRuns: self._on_hold,
         }
 
     def handle(self, event: FleetEvent, now_ns: int) -> list[Command]:
@@ -381,9 +373,6 @@ class Fleet:
     def run_state(self, run_id: str) -> QueueState:
         entry = self._runs.get(run_id)
         return QueueState.UNKNOWN if entry is None else entry.state
-
-    def queue(self) -> list[str]:
-        return [run_id for run_id, _ in self._waiting()]
 
     def refusal(self, run_id: str, selection: Selection) -> RefuseRun | None:
         """Why such a submission would be refused now; None: it would be taken."""
@@ -486,7 +475,7 @@ class Fleet:
             commands += self._assign()
         for run_id, entry in self._waiting():
             until_ns = entry.agents_until_ns
-            if until_ns is None or now_ns < until_ns or run_id in self._held:
+            if until_ns is None or now_ns < until_ns:
                 continue
             refusal = self.refusal(run_id, entry.selection)
             if refusal is not None:
@@ -601,18 +590,6 @@ class Fleet:
             until_ns = record.heard_ns + lease_ns + LEASE_SLACK_NS
             self._orphans[record.name, run_id] = _Orphan(entry.run, until_ns)
 
-    def _on_hold(self, event: HoldRuns, now_ns: int) -> list[Command]:
-        if event.run_ids == self._held:
-            return []
-        for run_id in self._held - event.run_ids:
-            # its agents may have been away too
-            entry = self._runs.get(run_id)
-            if entry is not None and entry.agents_until_ns is not None:
-                until_ns = max(now_ns + PATIENCE_NS, entry.agents_until_ns)
-                entry.agents_until_ns = until_ns
-        self._held = event.run_ids
-        return self._assign()
-
     def _fitting(self, selection: Selection) -> list[AgentRecord]:
         return [
             record for record in self._serving() if selection.fits(record.candidate())
@@ -637,8 +614,6 @@ class Fleet:
                 taken.take(entry)
         reserved: set[str] = set()
         for run_id, entry in self._waiting():
-            if run_id in self._held:
-                continue
             fitting = self._fitting(entry.selection)
             candidates = [record.candidate() for record in fitting]
             if not entry.selection.can_have(candidates):

@@ -2,8 +2,7 @@
 """What is shown of runs while they go: the last interval, and totals since the start.
 
 Ended runs stay for a while, so that a scrape sees their last values; of very many
-streams only the newest runs' are shown. Kept once for all outputs, which stand after it
-among the coordinator's extensions: they are told of an interval when it is in.
+streams only the newest runs' are shown.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from ldapslam.coordinator.extension import Extension
+from ldapslam.coordinator.observer import KeyFigures
 from ldapslam.coordinator.outputs.time_buckets import TimeBuckets
 from ldapslam.jobs.fields.result_codes import code_name
 from ldapslam.jobs.plan import DRAIN
@@ -102,9 +102,6 @@ class RunFigures:
     run_id: str
     job_name: str
     state: str
-    t0_utc: str = ""
-    #: Since T0: later than 0 where another coordinator began the run.
-    totals_from_ns: int = 0
     #: None before the first interval.
     interval: pb.IntervalFigures | None = None
     streams: dict[str, StreamFigures] = field(default_factory=dict)
@@ -122,8 +119,6 @@ class RunFigures:
         # a drain's length is arbitrary, so its rates mean nothing
         is_drain = figures.phase == DRAIN and self.interval is not None
         if not is_drain:
-            if self.interval is None:
-                self.totals_from_ns = figures.start_ns
             self.interval = figures
             self._add_generator(snapshots)
         for row in figures.streams:
@@ -179,16 +174,11 @@ class RunFigures:
 class ShownRuns(Extension):
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s
-        self._kept_s = KEPT_S
         self._runs: dict[str, RunFigures] = {}
         #: Those that did not fit when they were to be shown.
         self._left_out: set[str] = set()
         #: (state, verdict or "none") -> runs that ended since the start.
         self.ended: Counter[tuple[str, str]] = Counter()
-
-    def keep_for(self, kept_s: float) -> None:
-        """`run` is to know a run so long after its end or its verdict."""
-        self._kept_s = max(self._kept_s, kept_s)
 
     @property
     def stream_count(self) -> int:
@@ -197,10 +187,6 @@ class ShownRuns(Extension):
     @property
     def operation_count(self) -> int:
         return sum(len(run.operations) for run in self._newest())
-
-    def run(self, run_id: str) -> RunFigures | None:
-        """None: its end was before anyone looked, or long ago."""
-        return self._runs.get(run_id)
 
     def run_changed(self, status: pb.RunStatus) -> None:
         run = self._runs.get(status.run_id)
@@ -211,7 +197,7 @@ class ShownRuns(Extension):
             self._forget()  # perhaps nobody asks for what is shown
             run = RunFigures(status.run_id, status.job_name, status.state)
             self._runs[status.run_id] = run
-        run.state, run.t0_utc = status.state, status.t0_utc
+        run.state = status.state
         if is_over and run.ended_s is None:
             run.ended_s = self._now_s()
 
@@ -223,7 +209,11 @@ class ShownRuns(Extension):
             run.add(figures, snapshots)
 
     def run_judged(
-        self, record: RunRecord, reasons: Sequence[str], ended_s: float | None
+        self,
+        record: RunRecord,
+        reasons: Sequence[str],
+        ended_s: float | None,
+        figures: KeyFigures,
     ) -> None:
         if ended_s is not None:
             self.ended[record.state, record.verdict or "none"] += 1
@@ -239,7 +229,6 @@ class ShownRuns(Extension):
     def shown(self) -> Iterator[RunFigures]:
         """The runs with statistics that fit the limits, the newest first. One that does
         not is left out, and the log says so once."""
-        self._forget()
         streams, shown = 0, 0
         for run in self._newest():
             if run.interval is None:
@@ -251,10 +240,8 @@ class ShownRuns(Extension):
             yield run
 
     def _newest(self) -> Iterator[RunFigures]:
-        after_s = self._now_s() - KEPT_S
-        for run in reversed(self._runs.values()):
-            if not _ended_before(run, after_s):
-                yield run
+        self._forget()
+        return reversed(self._runs.values())
 
     def _leave_out(self, run: RunFigures) -> None:
         if run.run_id not in self._left_out:
@@ -269,12 +256,12 @@ class ShownRuns(Extension):
             )
 
     def _forget(self) -> None:
-        before_s = self._now_s() - self._kept_s
-        gone = [one for one, run in self._runs.items() if _ended_before(run, before_s)]
-        for run_id in gone:
+        before_s = self._now_s() - KEPT_S
+        forgotten = [
+            run_id
+            for run_id, run in self._runs.items()
+            if run.ended_s is not None and run.ended_s < before_s
+        ]
+        for run_id in forgotten:
             del self._runs[run_id]
             self._left_out.discard(run_id)
-
-
-def _ended_before(run: RunFigures, time_s: float) -> bool:
-    return run.ended_s is not None and run.ended_s < time_s

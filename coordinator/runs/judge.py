@@ -26,7 +26,7 @@ from ldapslam.base.errors import (
     StoreFull,
     StoreRefused,
 )
-from ldapslam.coordinator.observer import Observer
+from ldapslam.coordinator.observer import KeyFigures, Observer
 from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.results.audit import AuditRecord
 from ldapslam.results.digest import canonical, stored_digest
@@ -63,6 +63,8 @@ class Judgement:
     altered: tuple[str, ...] = ()
     #: Why there is no verdict of a run that should have one.
     problem: str = ""
+    #: What a message about the run names.
+    figures: KeyFigures = field(default_factory=dict)
 
 
 class Standing(Enum):
@@ -118,7 +120,13 @@ class JudgeProcess:
         if verdict in _VERDICTS:
             reasons = tuple(map(str, answer.get("reasons", ())))
             altered = tuple(map(str, answer.get("altered", ())))
-            return Judgement(verdict, reasons, answer.get("document", {}), altered)
+            return Judgement(
+                verdict,
+                reasons,
+                answer.get("document", {}),
+                altered,
+                figures=answer.get("figures", {}),
+            )
         if verdict is not None or "why" in answer:
             why = answer.get("why", f"verdict {verdict!r}")
             _log.error("run %s could not be judged: %s", run_id, why)
@@ -304,7 +312,9 @@ class Verdicts:
         record = replace(record, verdict=found.verdict)
         for observer in self._observers:
             try:
-                observer.run_judged(record, found.reasons, self._ended_s.get(run_id))
+                observer.run_judged(
+                    record, found.reasons, self._ended_s.get(run_id), found.figures
+                )
             except Exception:
                 _log.exception("run %s: an observer failed", run_id)
 

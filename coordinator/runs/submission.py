@@ -13,7 +13,7 @@ import platform
 import re
 import secrets
 import socket
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -104,17 +104,6 @@ def load_submission(
     seed = secrets.randbits(_SEED_BITS) if job.seed is None else job.seed
     record = _record(job, request, run_id, seed, now_utc)
     return _submission(job, request, replace(record, schedule_id=schedule_id))
-
-
-def check_channels(names: Iterable[str], known: Collection[str]) -> None:
-    """ConfigError for a channel that the operator has not named."""
-    for name in names:
-        if name not in known:
-            raise ConfigError(
-                f"the coordinator has no notification channel {name[:MAX_NAME]!r}",
-                hint="its operator names them with --notify; there are "
-                f"{', '.join(sorted(known)) or 'none'}",
-            )
 
 
 def is_usable(name: str) -> bool:
@@ -259,7 +248,6 @@ def _record(
                 name: hashlib.sha256(request.files[name]).hexdigest()
                 for name in job.named_files()
             },
-            **({"notify": list(request.notify)} if request.notify else {}),
             **({"lab": dict(request.lab)} if request.lab else {}),
             "coordinator": {
                 "host_name": socket.gethostname(),

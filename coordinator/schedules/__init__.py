@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs at given times: recurrence, maintenance windows, the schedule store."""
+"""Runs at given times: recurrence, the scheduler, the schedule store."""

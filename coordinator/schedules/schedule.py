@@ -11,8 +11,8 @@ A time of a schedule, once it is due, is settled for good:
      '--the schedule is paused------------------> paused
 
 A time is missed when it could not be kept within the grace: the coordinator was down,
-the wall clock jumped ahead, or a maintenance window was in the way. Runs that make up
-for `run_all` follow each other, whatever the overlap policy is.
+or the wall clock jumped ahead. Runs that make up for `run_all` follow each other,
+whatever the overlap policy is.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from ldapslam.base.errors import ConfigError
 from ldapslam.base.message import Message
 from ldapslam.base.time_zone import clock_text, parse_utc, zone_named
 from ldapslam.coordinator.run_queue import WaitingRun
-from ldapslam.coordinator.schedules.maintenance import Hold
 from ldapslam.coordinator.schedules.recurrence import Rule, check_cron, next_time
 from ldapslam.proto import schedule_pb2 as pb
 from ldapslam.proto.fields import words_of
@@ -187,12 +186,11 @@ def decide(
     *,
     is_paused: bool,
     is_busy: bool,
-    hold: Hold | None,
 ) -> list[Decision]:
     """Settle the due times, in order.
 
     `more_missed`: how many missed times follow. `is_busy`: a run of the schedule has
-    not ended. `hold`: no run of it may begin before then.
+    not ended.
     """
     if is_paused:
         detail = "the schedule was paused"
@@ -201,9 +199,8 @@ def decide(
     decisions = []
     for number, due in enumerate(due_times):
         is_missed = policy.is_missed(due, now)
-        decision = _decide(
-            due, missed - number if is_missed else 0, policy, now, is_busy, hold
-        )
+        missed_left = missed - number if is_missed else 0
+        decision = _decide(due, missed_left, policy, now, is_busy)
         is_busy = is_busy or decision.outcome is Outcome.SUBMITTING
         decisions.append(decision)
     return decisions
@@ -215,7 +212,6 @@ def _decide(
     policy: Policy,
     now: datetime,
     is_busy: bool,
-    hold: Hold | None,
 ) -> Decision:
     """`missed_left`: this one and the missed ones after it; 0: this one is none."""
     lateness = str(timedelta(seconds=max(0, round((now - due).total_seconds()))))
@@ -230,9 +226,6 @@ def _decide(
                 detail = f"only the latest {MOST_MADE_UP} are made up for"
                 return Decision(due, Outcome.MISSED, detail)
         may_be_busy = may_be_busy or policy.misfire is Misfire.RUN_ALL
-    elif hold is not None and policy.misfire is Misfire.SKIP:
-        if hold.until is None or policy.is_missed(due, hold.until):
-            return Decision(due, Outcome.MISSED, str(hold))
     detail = f"{lateness} late" if missed_left else ""
     if may_be_busy or not is_busy:
         return Decision(due, Outcome.SUBMITTING, detail)

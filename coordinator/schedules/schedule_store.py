@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The schedules and maintenance windows of a coordinator, in memory and stored.
+"""The schedules of a coordinator, in memory and stored.
 
 Only this module changes them, one call at a time. Operators' mistakes are ConfigErrors.
 """
@@ -11,13 +11,12 @@ import logging
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TypeVar
 
 from ldapslam.base.errors import ConfigError, JobError, JobErrors, LdapSlamError
-from ldapslam.base.time_zone import clock_text, parse_utc
+from ldapslam.base.time_zone import parse_utc
 from ldapslam.coordinator.runs.submission import MAX_NAME, is_usable, load_submission
-from ldapslam.coordinator.schedules.maintenance import Hold, Window, hold_of, window_of
 from ldapslam.coordinator.schedules.recurrence import next_time
 from ldapslam.coordinator.schedules.schedule import Plan, State, plan_of
 from ldapslam.coordinator.security.audit_log import note_of_caller
@@ -31,7 +30,7 @@ from ldapslam.transport.messages import PROTOCOL_VERSION, build_version
 
 _log = logging.getLogger(__name__)
 
-_T = TypeVar("_T", "Entry", ScheduleRecord, Window)
+_T = TypeVar("_T", "Entry", ScheduleRecord)
 
 
 @dataclass(slots=True)
@@ -42,9 +41,6 @@ class Entry:
     request: schedule_pb2.CreateScheduleRequest
     plan: Plan
     job_name: str
-    #: Its servers (`server_of`), and the length of a run with its drain.
-    targets: frozenset[str]
-    planned: timedelta
     #: Times up to this are settled.
     settled: datetime
     #: None: there is none, or it does not matter.
@@ -81,9 +77,6 @@ class ScheduleStore:
         self.entries: dict[str, Entry] = {}
         #: Written by another version -> why it cannot be read.
         self.unusable: dict[str, tuple[ScheduleRecord, LdapSlamError]] = {}
-        self.windows: dict[str, Window] = {}
-        self.window_messages: dict[str, schedule_pb2.MaintenanceWindow] = {}
-        self._adding = asyncio.Lock()
 
     async def load(self) -> None:
         for record in await self._writer.call(schedule_store.schedules, self._store):
@@ -96,10 +89,6 @@ class ScheduleStore:
             entry.look_ahead()
             self.entries[record.schedule_id] = entry
             await self.refresh_open_runs(entry)
-        found = await self._writer.call(schedule_store.windows, self._store)
-        for window_id, request in found.items():
-            message = schedule_pb2.MaintenanceWindow.FromString(request)
-            self._keep_window(window_id, message)
 
     async def refresh_open_runs(self, entry: Entry) -> None:
         """Read the schedule's open runs from the store."""
@@ -109,7 +98,7 @@ class ScheduleStore:
         entry.open_runs = {run: parse_utc(due) for run, due in found.items()}
 
     def find(self, name: str) -> Entry:
-        return _found("schedule", "schedule list", name, self.entries)
+        return _find(name, self.entries)
 
     async def create(
         self, request: schedule_pb2.CreateScheduleRequest, by: str, now: datetime
@@ -168,7 +157,7 @@ class ScheduleStore:
         """Forget a schedule, usable or not; its runs stay."""
         records = {key: entry.record for key, entry in self.entries.items()}
         records.update({key: record for key, (record, _) in self.unusable.items()})
-        record = _found("schedule", "schedule list", name, records)
+        record = _find(name, records)
         text = f"{record.name} is removed"
         note = note_of_caller("schedule", record.schedule_id, text, by=by)
         remove = schedule_store.remove_schedule
@@ -176,56 +165,6 @@ class ScheduleStore:
         self.entries.pop(record.schedule_id, None)
         self.unusable.pop(record.schedule_id, None)
         return record
-
-    def hold_of(
-        self, targets: frozenset[str], planned: timedelta, now: datetime
-    ) -> Hold | None:
-        return hold_of(self.windows.values(), targets, planned, now)
-
-    async def add_window(
-        self, message: schedule_pb2.MaintenanceWindow, now: datetime
-    ) -> Window:
-        """Keep a maintenance window; ConfigError, also when it is over."""
-        window_of(message)
-        if message.until_utc and parse_utc(message.until_utc) <= now:
-            ended = clock_text(parse_utc(message.until_utc))
-            raise ConfigError(
-                f"the maintenance window was over at {ended}",
-                hint="name an end that is still to come",
-            )
-        message.window_id = window_id = f"m-{secrets.token_hex(4)}"
-        async with self._adding:  # each looks at those before it
-            taken = {window.name for window in self.windows.values()}
-            if not message.name:
-                message.name = _free_name("maintenance", taken)
-            check_name(message.name)
-            if message.name in taken:
-                raise ConfigError(
-                    f"there is a maintenance window named {message.name!r} already",
-                    hint="give another --name",
-                )
-            content = message.SerializeToString()
-            by = message.created_by
-            note = note_of_caller("maintenance", window_id, message.name, by=by)
-            create = schedule_store.create_window
-            await self._writer.call_noted(note, create, self._store, window_id, content)
-            self._keep_window(window_id, message)
-        return self.windows[window_id]
-
-    def _keep_window(
-        self, window_id: str, message: schedule_pb2.MaintenanceWindow
-    ) -> None:
-        self.windows[window_id] = window_of(message)
-        self.window_messages[window_id] = message
-
-    async def remove_window(self, name: str, by: str) -> Window:
-        window = _found("maintenance window", "maintenance list", name, self.windows)
-        text = f"{window.name} is removed"
-        note = note_of_caller("maintenance", window.window_id, text, by=by)
-        remove = schedule_store.remove_window
-        await self._writer.call_noted(note, remove, self._store, window.window_id)
-        del self.windows[window.window_id], self.window_messages[window.window_id]
-        return window
 
 
 def entry_of(record: ScheduleRecord) -> Entry:
@@ -244,14 +183,11 @@ def entry_of(record: ScheduleRecord) -> Entry:
         raise JobErrors((*error.faults, *faults)) from None
     if plan is None:
         raise JobErrors(faults)
-    limits = submission.limits
     return Entry(
         record=record,
         request=request,
         plan=plan,
         job_name=submission.job.name,
-        targets=submission.targets,
-        planned=timedelta(microseconds=(limits.planned_ns + limits.grace_ns) // 1000),
         settled=parse_utc(record.settled_utc),
     )
 
@@ -283,7 +219,8 @@ def _free_name(name: str, taken: set[str]) -> str:
     return candidate
 
 
-def _found(kind: str, command: str, name: str, by_id: Mapping[str, _T]) -> _T:
+def _find(name: str, by_id: Mapping[str, _T]) -> _T:
+    """The schedule of a name, an id or the beginning of one id; ConfigError."""
     if name in by_id:
         return by_id[name]
     by_name = {one.name: one for one in by_id.values()}
@@ -297,5 +234,5 @@ def _found(kind: str, command: str, name: str, by_id: Mapping[str, _T]) -> _T:
             f"{len(matching)} ids begin with {name!r}", hint=", ".join(matching[:5])
         )
     raise ConfigError(
-        f"there is no {kind} {name!r}", hint=f"`ldapslam {command}` shows all"
+        f"there is no schedule {name!r}", hint="`ldapslam schedule list` shows all"
     )

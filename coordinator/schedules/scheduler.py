@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Has runs begin when their time has come: schedules, `--at`, `--after`, maintenance.
+"""Has runs begin when their time has come: schedules, `--at`, `--after`.
 
 Once a second, or whenever a test says so, `tick` settles the times that are due and
 sees to the runs that wait. What is decided is in schedule.py; here it is done, in an
@@ -16,8 +16,8 @@ was submitted, another one is submitted now, or left out when it is too late for
 misfire policy. A wall clock that jumps back finds its times settled; one that jumps
 ahead finds them missed.
 
-A schedule's runs are submitted as runs that wait, and released when nothing holds them:
-a maintenance window, or a run of an earlier time that has not ended.
+A schedule's runs are submitted as runs that wait, and released when no run of an
+earlier time is left that has not ended.
 """
 
 from __future__ import annotations
@@ -103,7 +103,6 @@ class Scheduler:
 
     async def load(self) -> None:
         await self.schedules.load()
-        self._queue.ask_before(self.hold_reason)
         await self._load_unfinished()
 
     async def _load_unfinished(self) -> None:
@@ -197,7 +196,6 @@ class Scheduler:
                 now,
                 is_paused=entry.state is State.PAUSED,
                 is_busy=bool(entry.open_runs),
-                hold=self.schedules.hold_of(entry.targets, entry.planned, now),
             )
             await self._carry_out(entry, decisions, now)
             entry.look_ahead()
@@ -317,17 +315,8 @@ class Scheduler:
             await self._look_again(waiting, now)
         ids = {run.run_id for run in waiting}
         self._explained = {k: v for k, v in self._explained.items() if k in ids}
-        blocked = {run.run_id: self.hold_reason(run, now) for run in waiting}
-        held = frozenset(
-            run.run_id for run in waiting if run.is_released and blocked[run.run_id]
-        )
-        self._queue.hold(held)
         for run in waiting:
-            hold_reason = blocked[run.run_id]
-            if not run.is_released:
-                await self._step(run, hold_reason, now)
-            elif hold_reason or run.run_id in self._explained:
-                self._explain(run.run_id, hold_reason)
+            await self._step(run, now)
 
     async def _look_again(self, waiting: Sequence[WaitingRun], now: datetime) -> None:
         """Ask the store, as observers may have missed something."""
@@ -342,15 +331,16 @@ class Scheduler:
                 if entry.open_runs:
                     await self.schedules.refresh_open_runs(entry)
 
-    async def _step(self, run: WaitingRun, hold_reason: str, now: datetime) -> None:
+    async def _step(self, run: WaitingRun, now: datetime) -> None:
         ending = await self._ending(run.after_run) if run.after_run else None
         step = next_step(run, ending, now)
         if isinstance(step, Drop):
             _log.info("run %s will not begin: %s", run.run_id, step.reason)
             await self._queue.drop(run.run_id, step.reason)
         elif isinstance(step, Release):
-            if hold_reason:
-                self._explain(run.run_id, hold_reason)
+            if earlier := self._earlier_run(run.run_id):
+                reason = f"run {earlier} of the same schedule has not ended"
+                self._explain(run.run_id, reason)
             else:
                 await self._queue.release(run.run_id)
         else:
@@ -361,21 +351,16 @@ class Scheduler:
             self._queue.explain(run_id, reason)
             self._explained[run_id] = reason
 
-    def hold_reason(self, run: WaitingRun, now: datetime | None = None) -> str:
-        """Why a run may not begin now, beside its own conditions; or empty."""
-        now = self._now_utc() if now is None else now
-        planned = timedelta(microseconds=run.planned_ns // 1000)
-        hold = self.schedules.hold_of(run.targets, planned, now)
-        if hold is not None:
-            return str(hold)
+    def _earlier_run(self, run_id: str) -> str | None:
+        """An open run of an earlier time of the same schedule."""
         for entry in self.schedules.entries.values():
-            due = entry.open_runs.get(run.run_id)
+            due = entry.open_runs.get(run_id)
             if due is None:
                 continue
             for other, other_due in entry.open_runs.items():
                 if other_due < due:
-                    return f"run {other} of the same schedule has not ended"
-        return ""
+                    return other
+        return None
 
     async def _ending(self, run_id: str) -> Ending | None:
         if run_id not in self._endings:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The service of schedules, maintenance windows and the audit log."""
+"""The service of schedules and the audit log."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from ldapslam.base.time_zone import utc_now
 from ldapslam.coordinator.bounds import Bound, note_exceeded
 from ldapslam.coordinator.control import Coordinator
 from ldapslam.coordinator.extension import Extension
+from ldapslam.coordinator.observer import KeyFigures
 from ldapslam.coordinator.operator_service import MOST_RECORDS
-from ldapslam.coordinator.runs.submission import check_channels, check_version
+from ldapslam.coordinator.runs.submission import check_version
 from ldapslam.coordinator.schedules.schedule import State
 from ldapslam.coordinator.schedules.schedule_store import Entry
 from ldapslam.coordinator.schedules.scheduler import Scheduler
@@ -48,14 +49,12 @@ class ScheduleService(ScheduleServiceServicer):
         self._scheduler = scheduler
         self._schedules = scheduler.schedules
         self._writer = coordinator.writer
-        self._channels = coordinator.channels
 
     async def CreateSchedule(
         self, request: pb.CreateScheduleRequest, context: Context
     ) -> pb.ScheduleStatus:
         job = request.job
         check_version("the command line", job.protocol_version, job.build)
-        check_channels(job.notify, self._channels)
         job.submitted_by = by = caller_name(job.submitted_by)
         async with self._scheduler.settled() as now:
             entry = await self._schedules.create(request, by, now)
@@ -93,30 +92,6 @@ class ScheduleService(ScheduleServiceServicer):
         async with self._scheduler.settled():
             await self._schedules.remove(request.schedule, request.removed_by)
         return pb.RemoveScheduleReply()
-
-    async def AddMaintenance(
-        self, request: pb.MaintenanceWindow, context: Context
-    ) -> pb.MaintenanceWindow:
-        request.created_by = caller_name(request.created_by)
-        async with self._scheduler.settled() as now:
-            window = await self._schedules.add_window(request, now)
-        # at once, not with the next tick
-        await self._scheduler.tick()
-        return self._schedules.window_messages[window.window_id]
-
-    async def ListMaintenance(
-        self, request: pb.ListMaintenanceRequest, context: Context
-    ) -> pb.ListMaintenanceReply:
-        messages = list(self._schedules.window_messages.values())
-        messages.sort(key=lambda message: message.name)
-        return pb.ListMaintenanceReply(windows=messages)
-
-    async def RemoveMaintenance(
-        self, request: pb.RemoveMaintenanceRequest, context: Context
-    ) -> pb.RemoveMaintenanceReply:
-        async with self._scheduler.settled():
-            await self._schedules.remove_window(request.window, request.removed_by)
-        return pb.RemoveMaintenanceReply()
 
     async def ListAudit(
         self, request: pb.ListAuditRequest, context: Context
@@ -190,7 +165,11 @@ class Schedules(Extension):
             self._scheduler.run_changed(status)
 
     def run_judged(
-        self, record: RunRecord, reasons: Sequence[str], ended_s: float | None
+        self,
+        record: RunRecord,
+        reasons: Sequence[str],
+        ended_s: float | None,
+        figures: KeyFigures,
     ) -> None:
         if self._scheduler is not None:
             self._scheduler.run_judged(record)

@@ -72,9 +72,8 @@ _BY_SERVICE: Mapping[str, Mapping[frozenset[Role], str]] = {
         _READER: "ListRuns GetRun WatchRun ListAgents FetchRun",
     },
     "ldapslam.v1.ScheduleService": {
-        _OPERATOR: "CreateSchedule ChangeSchedule RemoveSchedule AddMaintenance "
-        "RemoveMaintenance",
-        _READER: "ListSchedules ListMaintenance ListAudit",
+        _OPERATOR: "CreateSchedule ChangeSchedule RemoveSchedule",
+        _READER: "ListSchedules ListAudit",
     },
     "ldapslam.v1.CertificateService": {_AGENT: "Renew"},
     # served on the enrolment address alone

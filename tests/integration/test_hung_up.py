@@ -10,7 +10,7 @@ import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -174,39 +174,8 @@ async def schedules(scene: Scene) -> None:
     assert len(await scene.agree(states)) < CALLS
 
 
-async def windows(scene: Scene) -> None:
-    def window(number: int) -> schedule_pb2.MaintenanceWindow:
-        return schedule_pb2.MaintenanceWindow(
-            name=f"w{number}", from_utc="2998-01-01T00:00:00+00:00", until_utc=TOMORROW
-        )
-
-    all_of_them = [window(number) for number in range(CALLS)]
-    await scene.hang_up(scene.schedules.AddMaintenance, all_of_them)
-    store = scene.writer.store
-
-    async def kept() -> list[Any]:
-        answer = await scene.schedules.ListMaintenance(
-            schedule_pb2.ListMaintenanceRequest()
-        )
-        rows = await scene.writer.call(schedule_store.windows, store)
-        noted: set[str] = set()
-        for note in await scene.notes("maintenance"):
-            (noted.discard if " is removed" in note.detail else noted.add)(note.subject)
-        return [{one.window_id for one in answer.windows}, set(rows), noted]
-
-    ids = await scene.agree(kept)
-    assert ids
-    for one in all_of_them:
-        with suppress(grpc.aio.AioRpcError):  # it is there
-            await scene.schedules.AddMaintenance(one)
-    remove = schedule_pb2.RemoveMaintenanceRequest
-    gone = [remove(window=f"w{number}") for number in range(CALLS)]
-    await scene.hang_up(scene.schedules.RemoveMaintenance, gone)
-    assert len(await scene.agree(kept)) < CALLS
-
-
 @pytest.mark.long
-@pytest.mark.parametrize("calls", [submissions, schedules, windows])
+@pytest.mark.parametrize("calls", [submissions, schedules])
 def test_a_change_is_everywhere_or_nowhere(
     tmp_path: Path, calls: Callable[[Scene], Awaitable[None]]
 ) -> None:

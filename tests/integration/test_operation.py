@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A coordinator in operation: health, metrics, logs, verdicts, notifications."""
+"""A coordinator in operation: health, metrics, logs, verdicts, ends of runs."""
 
 from __future__ import annotations
 
@@ -16,15 +16,11 @@ from typing import Any
 
 import pytest
 
-from ldapslam.proto import operator_pb2 as pb
-from ldapslam.proto.operator_pb2_grpc import OperatorServiceStub
 from ldapslam.reports.summarise import summarise
 from ldapslam.results.store import Store
-from ldapslam.transport.messages import PROTOCOL_VERSION, build_version
 from support.command_line import Running, ldapslam
 from support.fleet import FleetOfProcesses, fake_engine, job_text
 from support.intervals import stored_intervals
-from support.receivers import Silence, Webhook
 
 TOKEN = "T0K3N-geheim"
 #: A judge gives way to everything else: on a busy host it takes its time.
@@ -313,159 +309,62 @@ def test_an_ended_run_gets_its_verdict_in_list_and_show(
     assert f"verdict    {verdict}" in shown.splitlines()
 
 
-# Notifications.
+# The command for ends of runs.
 
 
-def submit(fleet: FleetOfProcesses, *notify: str, **fields: Any) -> str:
-    """Submit a job that names these channels; the run's id."""
-    request = pb.SubmitJobRequest(
-        protocol_version=PROTOCOL_VERSION,
-        build=build_version(),
-        job_file="job.json",
-        job_text=job_text(**fields).encode(),
-        submitted_by="ana",
-        notify=notify,
-    )
-    with fleet.client() as client:
-        stub = OperatorServiceStub(client._channel)  # type: ignore[no-untyped-call]
-        return str(stub.SubmitJob(request, timeout=10).run_id)
-
-
-def events(fleet: FleetOfProcesses, run_id: str, kind: str, count: int) -> list[str]:
-    """Texts of the run's events of this kind, once there are so many."""
-
-    def found() -> list[str]:
-        return [e.text for e in fleet.run(run_id).events if e.kind == kind]
-
-    fleet.wait_until(
-        lambda: len(found()) >= count, f"{count} events {kind}", JUDGED_WITHIN_S
-    )
-    return found()
-
-
-def test_channels_are_told_of_the_end_with_verdict_and_link(
+def test_the_operators_command_reads_the_end_of_each_run(
     fleet: FleetOfProcesses, start: Start, agents: Callable[..., None]
 ) -> None:
-    # the first attempt meets a receiver that is busy
-    with Webhook(503) as every, Webhook() as team:
-        settings = fleet.folder / "coordinator.toml"
-        settings.write_text(
-            'notify-always = "every"\n'
-            'notify-link = "https://reports.example.com/{run_id}"\n'
-            "[notify]\n"
-            'every = {env = "HOOK"}\n'
-            f'team = "json://127.0.0.1:{team.port}/team"\n'
-        )
-        running = start(
-            *("--config", settings),
-            HOOK=f"json://127.0.0.1:{every.port}/hooks/{TOKEN}",
-        )
-        agents("a")
-        thresholds = ["readers.search.throughput > 1000000/s"]
-        run_id = submit(fleet, "team", thresholds=thresholds)
-        [_, request] = every.wait_for(2)
-        [also] = team.wait_for(1)
-        with fleet.opened_store() as store:
-            verdict = store.run(run_id).verdict
-        assert sorted(events(fleet, run_id, "notified", 2)) == [
-            f"channel every was told of {verdict}",
-            f"channel team was told of {verdict}",
-        ]
-    assert request.path == f"/hooks/{TOKEN}"
-    assert request.document == also.document
+    read = fleet.folder / "read.json"
+    settings = fleet.folder / "coordinator.toml"
+    settings.write_text(f'on-run-end = ["sh", "-c", "cat > {read}.new; exit 3"]\n')
+    running = start("--config", settings)
+    agents("a")
+    run_id = fleet.submit(
+        job_text(thresholds=["readers.search.throughput > 1000000/s"])
+    )
+    verdict = verdict_of(fleet, run_id)
+    running.wait_for_text("on_run_end_failed")
+    document = json.loads(Path(f"{read}.new").read_text())
     with fleet.opened_store() as store:
         summary = summarise(store, run_id)
-        assert store.run(run_id).verdict == summary.verdict != "PASS"
-    document = request.document
-    assert document["title"].startswith(
-        f"{summary.verdict}: fleet-test, run {run_id} finished: {summary.reasons[0]}"
-    )
-    lines = document["message"].splitlines()
-    assert f"verdict    {summary.verdict}" in lines
-    assert f"link       https://reports.example.com/{run_id}" in lines
-    assert {f"- {reason}" for reason in summary.reasons} <= set(lines)
-    # what is secret in a URL is nowhere
-    assert TOKEN not in running.stderr
-    for path in fleet.folder.glob("results.sqlite*"):
-        assert TOKEN.encode() not in path.read_bytes()
+    assert (document["run_id"], document["verdict"]) == (run_id, verdict)
+    assert document["reasons"] == list(summary.reasons)
+    [operation] = summary.operations
+    figures = document["figures"]["readers.search"]
+    assert figures["throughput_per_s"] == round(operation.throughput_per_s or 0, 3)
+    [text] = [e.text for e in fleet.run(run_id).events if e.kind.startswith("on_run_")]
+    assert text == f"{verdict}: the command ended with exit status 3"
 
 
-def test_a_submission_that_names_no_channel_of_the_operators_is_refused(
+def test_a_command_that_hangs_hurts_neither_the_run_nor_the_end(
     fleet: FleetOfProcesses, start: Start, agents: Callable[..., None]
 ) -> None:
-    start("--notify", "ops=json://127.0.0.1:1/")
+    running = start("--on-run-end", "sleep", "--on-run-end", "1000")
     agents("a")
-    job = fleet.folder / "job.json"
-    job.write_text(job_text())
-    for more in ((), ("--every", "1h")):
-        ended = ldapslam(
-            *("submit", job, "--notify", "json://127.0.0.1/x", *more),
-            *("--coordinator", fleet.address),
-        )
-        assert ended.returncode == 2
-        assert "no notification channel 'json://127.0.0.1/x'" in ended.stderr
-        assert "ops" in ended.stderr
-    with fleet.client() as client:
-        assert client.runs() == []
-
-
-def test_a_receiver_that_hangs_hurts_neither_the_run_nor_the_end(
-    fleet: FleetOfProcesses, start: Start, agents: Callable[..., None]
-) -> None:
-    with Silence() as silence:
-        running = start(
-            *("--notify", f"ops=json://127.0.0.1:{silence.port}/?rto=600"),
-            *("--notify-always", "ops"),
-        )
-        agents("a")
-        first = submit(fleet)
-        fleet.wait_for(first, "finished")
-        second = submit(fleet)
-        fleet.wait_for(second, "finished")
-        verdict_of(fleet, second)
-        running.process.terminate()
-        assert running.wait() == 0
-    with Store.open(fleet.store) as store:
-        for run_id in (first, second):
-            found = [e.text for e in store.events(run_id) if e.kind == "notify_failed"]
-            assert len(found) == 1
-            assert "the coordinator ended" in found[0]
-
-
-def test_a_run_that_a_killed_coordinator_left_unjudged_is_judged_and_told_of(
-    fleet: FleetOfProcesses, start: Start, agents: Callable[..., None]
-) -> None:
-    with Webhook() as webhook:
-        notify = ("--notify", f"ops=json://127.0.0.1:{webhook.port}/")
-        first = start(*notify)
-        agents("a")
-        run_id = submit(fleet, "ops")
+    run_ids = [fleet.submit(job_text()) for _ in range(2)]
+    for run_id in run_ids:
         fleet.wait_for(run_id, "finished")
-        first.process.kill()
-        first.wait()
-        with fleet.opened_store() as store:
-            assert store.run(run_id).verdict is None
-        start(*notify)
-        verdict = verdict_of(fleet, run_id)
-        assert webhook.wait_for(1)[0].document["title"].startswith(verdict)
+        verdict_of(fleet, run_id)
+    running.process.terminate()
+    assert running.wait() == 0
+    with Store.open(fleet.store) as store:
+        for run_id in run_ids:
+            [event] = [e for e in store.events(run_id) if e.kind == "on_run_end_failed"]
+            assert "the coordinator ended" in event.text
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["--notify", f"https://x/{TOKEN}"], "--notify, number 1: expected NAME=URL"),
-        (["--notify", f"ops=nosuch://x/{TOKEN}"], "channel 'ops': apprise cannot use"),
-        (["--notify", "ops={env: NO_SUCH_VARIABLE}"], "NO_SUCH_VARIABLE"),
-        (["--notify", f"a=json://x/{TOKEN}"] * 2, "channel 'a' is named twice"),
-        (["--notify-always", "ops"], "no notification channel 'ops'"),
-    ],
-)
-def test_settings_that_cannot_work_are_refused_at_the_start(
-    fleet: FleetOfProcesses, options: list[str], said: str
+def test_a_run_that_a_killed_coordinator_left_unjudged_is_judged_and_reported(
+    fleet: FleetOfProcesses, start: Start, agents: Callable[..., None]
 ) -> None:
-    ended = ldapslam(
-        *("coordinator", "--listen", fleet.address, "--store", fleet.store), *options
-    )
-    assert ended.returncode == 2
-    assert said in ended.stderr
-    assert TOKEN not in ended.stderr
+    first = start("--on-run-end", "true")
+    agents("a")
+    run_id = fleet.submit(job_text())
+    fleet.wait_for(run_id, "finished")
+    first.process.kill()
+    first.wait()
+    with fleet.opened_store() as store:
+        assert store.run(run_id).verdict is None
+    second = start("--on-run-end", "true")
+    verdict = verdict_of(fleet, run_id)
+    second.wait_for_text(f"on_run_end: {verdict}: the command succeeded")

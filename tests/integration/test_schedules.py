@@ -463,21 +463,6 @@ def test_a_single_run_is_kept_back_until_it_is_resumed(operator: Operator) -> No
     operator.fleet.wait_for(run["run_id"], "finished", timeout_s=_PATIENCE_S)
 
 
-def test_a_run_submitted_in_maintenance_waits_for_its_end(operator: Operator) -> None:
-    fleet = operator.fleet
-    operator.start_agent()
-    window = ("--from", "now", "--for", "12h", "--name", "move")
-    window_id = operator.call("maintenance", "add", *window)
-    [found] = operator.read("maintenance", "list")
-    assert (found["window_id"], found["name"]) == (window_id, "move")
-    run_id = operator.submit()
-    status = fleet.run(run_id)
-    assert status.state == "queued"
-    assert "maintenance window 'move', until " in status.state_detail
-    operator.call("maintenance", "remove", "move")
-    fleet.wait_for(run_id, "finished", timeout_s=_PATIENCE_S)
-
-
 REFUSALS = [
     (["--cron", "* * * *"], "expected 5 fields, got 4"),
     (["--cron", "0 0 * * *", "--every", "1h"], "give one of them"),

@@ -3,11 +3,11 @@
 
 Every way by which a secret comes in is used: environment and file; a simple bind, one
 by SASL with an authorization identity, a Python class and a program of its own; a
-webhook whose URL has a token. Then every file of coordinator, agent, operator and
-reports is searched, every line that was printed, the arguments of every process while
-they ran, every value of every table, all that agent, operator and coordinator said to
-each other, and the coordinator's memory, for each secret as it is and as programs write
-things down.
+command for ends of runs that prints a URL with its password and fails. Then every file
+of coordinator, agent, operator and reports is searched, every line that was printed,
+the arguments of every process while they ran, every value of every table, all that
+agent, operator and coordinator said to each other, and the coordinator's memory, for
+each secret as it is and as programs write things down.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from urllib.parse import quote, quote_plus
 
 from support.command_line import Running, ldapslam
 from support.fake_ldap import FakeLdap, Peer, Request, answer, result
-from support.receivers import Webhook
 from support.relay import Relay
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -39,7 +38,7 @@ SECRETS = {
     "monitor": "m0n!tor <s3cret> 4jT",
     "sasl": "5a5l secret%W4~x8",
     "file": "fr0m a file: v6#Hü",
-    "token": "t0ken-8hG2kLp-Zz",
+    "hook": "h00k-8hG2kLp-Zz",
 }
 _PLAIN_PLUGIN = "/usr/lib/x86_64-linux-gnu/sasl2/libplain.so"
 
@@ -292,27 +291,28 @@ def test_secrets_are_in_no_file_log_argument_or_table(tmp_path: Path) -> None:
         more += PROGRAM
 
     with FakeLdap(directory) as server, FakeLdap(answer, bind_code=49) as refusing:
-        with Webhook() as webhook, contextlib.ExitStack() as stack:
-            url = f"json://127.0.0.1:{webhook.port}/hooks/{SECRETS['token']}"
+        with contextlib.ExitStack() as stack:
+            hook = tmp_path / "hook"
+            hook.write_text(
+                'echo "cannot reach https://ana:$PLANTED_HOOK@h/"; exit 1\n'
+            )
             secrets = {
                 "PLANTED_BIND": SECRETS["bind"],
                 "PLANTED_OTHER": SECRETS["other"],
                 "PLANTED_SASL": SECRETS["sasl"],
                 "PLANTED_MONITOR": SECRETS["monitor"],
-                "PLANTED_HOOK": url,
                 "PYTHONPATH": str(TESTS),
                 "TMPDIR": str(tmp_path / "scratch"),
                 "XDG_STATE_HOME": str(tmp_path / "state"),
             }
             (tmp_path / "scratch").mkdir()
             watch = stack.enter_context(Watch(tmp_path, planted))
-            its_own = {"PLANTED_HOOK": url, "TMPDIR": secrets["TMPDIR"]}
+            its_own = {"PLANTED_HOOK": SECRETS["hook"], "TMPDIR": secrets["TMPDIR"]}
             coordinator = stack.enter_context(
                 Running(
                     *("coordinator", "--listen", "127.0.0.1:0"),
                     *("--store", tmp_path / "results.sqlite"),
-                    *("--notify", "hook={env: PLANTED_HOOK}"),
-                    *("--notify-always", "hook"),
+                    *("--on-run-end", "sh", "--on-run-end", hook),
                     cwd=tmp_path,
                     name="coordinator",
                     variables=its_own,
@@ -371,14 +371,11 @@ def test_secrets_are_in_no_file_log_argument_or_table(tmp_path: Path) -> None:
             assert call("report", run_id, "--out", tmp_path / "reports") == 0
             assert call("show", run_id, "--json") == 0
             assert call("agents", "--json") == 0
-            webhook.wait_for(1)
-            # the URL of the webhook is the coordinator's to know
+            coordinator.wait_for_text("https://ana:***@h/")
+            # its environment and the command's output are the coordinator's to know
             in_memory = leaks_of_memory(coordinator.process.pid, SECRETS)
             heard = [bytes(each) for each in relay.heard]
 
-    assert {request.path for request in webhook.requests} == {
-        f"/hooks/{SECRETS['token']}"
-    }
     # the secrets were used
     assert server.connections > 5
     for title in (b"agent.engine.process", b"agent.monitoring.process"):
@@ -392,7 +389,7 @@ def test_secrets_are_in_no_file_log_argument_or_table(tmp_path: Path) -> None:
     assert leaks("\n".join(outputs).encode(), "printed") == []
     assert any(b"cn=monitor,dc=example,dc=com" in each for each in heard)
     assert [leak for each in heard for leak in leaks(each, "heard")] == []
-    assert {text.split()[1] for text in in_memory} == {"token"}, in_memory
+    assert {text.split()[1] for text in in_memory} == {"hook"}, in_memory
     assert leaks_of_files(tmp_path, planted=planted) == []
 
 

@@ -11,7 +11,7 @@ import asyncio
 import functools
 import tempfile
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
@@ -89,6 +89,11 @@ class CrashingWriter(StoreWriter):
 @dataclass
 class LiveRun:
     waiting: WaitingRun
+    targets: frozenset[str]
+    #: Of its plan, with the drain.
+    length: timedelta
+    #: It waits for its targets alone.
+    is_released: bool
     #: When it began; None while it waits.
     began: datetime | None = None
 
@@ -104,7 +109,6 @@ class FakeQueue:
         self.writer = CrashingWriter(str(store), self.fuse)
         self.scheduler: Scheduler | None = None
         self.runs: dict[str, LiveRun] = {}
-        self.held: frozenset[str] = frozenset()
         #: Runs that have ended and wait for their verdict.
         self.judging: set[str] = set()
         self.explained: dict[str, str] = {}
@@ -115,13 +119,12 @@ class FakeQueue:
         self.verdict: str | None = "PASS"
         #: Of scheduled submissions: raised in their place.
         self.error: Exception | None = None
-        self._hold_reason: Callable[[WaitingRun], str] = lambda _: ""
 
     # Of a test.
 
     async def new_scheduler(self) -> Scheduler:
         """As a coordinator that starts has it."""
-        self.held, self.explained = frozenset(), {}
+        self.explained = {}
         scheduler = Scheduler(self.writer, cast(RunQueue, self), lambda: self.now)
         await scheduler.load()
         self.scheduler = scheduler
@@ -149,17 +152,15 @@ class FakeQueue:
     async def advance(self) -> None:
         """End and begin runs."""
         for run_id, run in list(self.runs.items()):
-            length = timedelta(microseconds=run.waiting.planned_ns // 1000)
-            if run.began is not None and run.began + length <= self.now:
+            if run.began is not None and run.began + run.length <= self.now:
                 await self.end(run_id, "finished", self.verdict)
-        busy = [run.waiting.targets for run in self.runs.values() if run.began]
+        busy = [run.targets for run in self.runs.values() if run.began]
         for run_id, run in self.runs.items():
-            waiting = run.waiting
-            if run.began or not waiting.is_released or run_id in self.held:
+            if run.began or not run.is_released:
                 continue
-            if not any(waiting.targets & targets for targets in busy):
+            if not any(run.targets & targets for targets in busy):
                 run.began = self.begun[run_id] = self.now
-                busy.append(waiting.targets)
+                busy.append(run.targets)
                 await asyncio.to_thread(
                     self.writer.store.set_run_state,
                     run_id,
@@ -212,19 +213,16 @@ class FakeQueue:
         limits = submission.limits
         waiting = WaitingRun(
             run_id,
-            submission.targets,
-            limits.planned_ns + limits.grace_ns,
-            not (request.not_before_utc or request.after_run),
             request.not_before_utc or None,
             request.after_run or None,
             _CONDITIONS[request.after_if],
         )
-        self.runs[run_id] = LiveRun(waiting)
-        if waiting.is_released and self._hold_reason(waiting):
-            self.held |= {run_id}
+        length = timedelta(microseconds=(limits.planned_ns + limits.grace_ns) // 1000)
+        is_released = not (request.not_before_utc or request.after_run)
+        self.runs[run_id] = LiveRun(waiting, submission.targets, length, is_released)
 
     def waiting(self) -> Sequence[WaitingRun]:
-        return [run.waiting for run in self.runs.values() if run.began is None]
+        return [run.waiting for run in self.runs.values() if not run.is_released]
 
     def awaits_verdict(self, run_id: str) -> bool:
         return run_id in self.runs or run_id in self.judging
@@ -232,8 +230,8 @@ class FakeQueue:
     async def release(self, run_id: str) -> None:
         run = self.runs[run_id]
         assert run.began is None
-        assert not run.waiting.is_released
-        run.waiting = replace(run.waiting, is_released=True)
+        assert not run.is_released
+        run.is_released = True
 
     async def drop(self, run_id: str, reason: str) -> None:
         self.dropped[run_id] = reason
@@ -243,14 +241,8 @@ class FakeQueue:
         if run_id in self.runs:
             await self.end(run_id, "cancelled", None)
 
-    def hold(self, run_ids: frozenset[str]) -> None:
-        self.held = run_ids
-
     def explain(self, run_id: str, reason: str) -> None:
         self.explained[run_id] = reason
-
-    def ask_before(self, hold_reason: Callable[[WaitingRun], str]) -> None:
-        self._hold_reason = hold_reason
 
     # What became of it all.
 

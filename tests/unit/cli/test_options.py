@@ -5,13 +5,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from pathlib import Path
 
 import click
-import pytest
-from click.testing import CliRunner
 
-from ldapslam.base.errors import ConfigError
 from ldapslam.cli import main
 
 #: More options than this are below headings.
@@ -21,7 +17,6 @@ SEVERAL_FORMS = {
     "--attribute": "attribute; with its value where nothing else has it",
     "--from": "begin of a range",
     "--lab": "measure servers brought up for that",
-    "--notify": "channel that is told; the coordinator's has its URL too",
     "--offline": "without a running server; with which program, if there are several",
     "--out": "where the result goes: a folder, or the one file",
     "--role": "what a certificate is for",
@@ -99,24 +94,3 @@ def has_headings(command: click.Command) -> bool:
     headings = [line for line in lines if line.endswith(":") and line[0] != " "]
     named = [line for line in lines if line.startswith("  -")]
     return len(headings) > 1 and len(named) == len(shown_options(command)) + 1  # --help
-
-
-@pytest.mark.parametrize(
-    ("url", "message"),
-    [
-        ("collector:4318", "expected a URL of http or https"),
-        ("http://u:hunter2@127.0.0.1:99999", "got 'http://u:***@127.0.0.1:99999'"),
-        ("http://[::1:4318", "expected a URL of http or https"),
-        ("https://c/in?api_key=hunter2", "without a '?' or '#'"),
-    ],
-)
-def test_a_collectors_url_is_refused_without_its_secret(
-    url: str, message: str, tmp_path: Path
-) -> None:
-    (tmp_path / "job.yaml").touch()
-    ended = CliRunner().invoke(
-        main.cli, ["run", str(tmp_path / "job.yaml"), "--otlp", url]
-    )
-    assert isinstance(ended.exception, ConfigError)
-    assert message in str(ended.exception)
-    assert "hunter2" not in f"{ended.exception} {ended.exception.hint} {ended.output}"

@@ -12,7 +12,6 @@ from click.testing import CliRunner
 from ldapslam.base.errors import ConfigError
 from ldapslam.cli.serve.serve import agent_command, coordinator_command
 from ldapslam.coordinator import server
-from ldapslam.coordinator.outputs.shown_runs import ShownRuns
 
 URL = "postgresql://u:hunter2@db/x"
 
@@ -66,19 +65,3 @@ def test_a_label_has_one_value() -> None:
     refused = CliRunner().invoke(agent_command, labels).exception
     assert isinstance(refused, ConfigError)
     assert "'site' is given twice: 'a' and 'b'" in str(refused)
-
-
-def test_figures_of_runs_are_kept_once_for_all_outputs_and_before_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    told: list[object] = []
-    monkeypatch.setattr(
-        server, "run_coordinator", lambda *_, extensions, **__: told.extend(extensions)
-    )
-    options = ["--metrics", "9400", "--otlp", "http://127.0.0.1:4318"]
-    ended = CliRunner().invoke(coordinator_command, options)
-    assert ended.exit_code == 0, ended.output
-    [shown] = [one for one in told if isinstance(one, ShownRuns)]
-    place = told.index(shown)
-    outputs = [vars(one) for one in told[place + 1 : place + 3]]
-    assert [one["_runs"] for one in outputs] == [shown, shown]

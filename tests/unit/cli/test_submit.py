@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `submit` and `maintenance add` refuse before they ask a coordinator."""
+"""What `submit` refuses before it asks a coordinator."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pytest
 from click.testing import CliRunner
 
 from ldapslam.base.errors import ConfigError, ExitCode, LdapSlamError
-from ldapslam.cli.fleet.schedule import maintenance_command
 from ldapslam.cli.fleet.submit import submit_command
 
 #: Nobody is there: whoever asks would fail with an error of the fleet.
@@ -47,25 +46,6 @@ def test_an_option_with_nothing_in_it_is_not_an_option_left_out(
     assert str(error).startswith(f"{option}: expected ")
     assert str(error).endswith(f"got {value!r}")
     assert error.hint
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        ("--from", "now", "--for", "0s"),
-        ("--from", "now", "--for", "1h", "--name", ""),
-        ("--from", "now", "--until", ""),
-        ("--for", "1h", "--from", ""),
-        ("--for", "1h", "--cron", ""),
-    ],
-)
-def test_a_maintenance_window_with_nothing_in_an_option_is_refused(
-    options: tuple[str, ...],
-) -> None:
-    error = refusal(maintenance_command, "add", *options)
-    *_, option, value = options
-    assert str(error).startswith(f"{option}: expected ")
-    assert str(error).endswith(f"got {value!r}")
 
 
 def test_a_job_file_that_is_not_there_is_a_fault_of_the_job(

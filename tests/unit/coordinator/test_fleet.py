@@ -26,7 +26,6 @@ from ldapslam.coordinator.fleet.fleet import (
     Fleet,
     FleetEvent,
     GiveUpRun,
-    HoldRuns,
     LoadBegins,
     QueueState,
     ReconcileAgent,
@@ -607,8 +606,11 @@ def test_a_higher_priority_comes_first() -> None:
     submit(fleet, "low", priority=-1)
     submit(fleet, "usual")
     submit(fleet, "urgent", priority=5)
-    assert fleet.queue() == ["urgent", "usual", "low"]
-    assert fleet.handle(AgentReleased("a", "r"), S) == [AssignRun("urgent", ("a",))]
+    released = "r"
+    for run_id in ("urgent", "usual", "low"):
+        assigned = fleet.handle(AgentReleased("a", released), S)
+        assert assigned == [AssignRun(run_id, ("a",))]
+        released = run_id
 
 
 def test_runs_that_both_share_their_target_run_together() -> None:
@@ -622,17 +624,6 @@ def test_runs_that_both_share_their_target_run_together() -> None:
         fleet.handle(AgentReleased(agent, run_id), S)
     fleet.handle(RunEnded("r"), S)
     assert fleet.handle(RunEnded("s"), S) == [AssignRun("alone", ("a",))]
-
-
-def test_a_held_run_is_passed_over_and_reserves_nothing() -> None:
-    fleet = fleet_of("a")
-    submit(fleet, "before")
-    submit(fleet, "r")
-    submit(fleet, "s")
-    assert fleet.handle(HoldRuns(frozenset({"r"})), 0) == []
-    assert fleet.handle(AgentReleased("a", "before"), S) == [AssignRun("s", ("a",))]
-    fleet.handle(AgentReleased("a", "s"), 2 * S)
-    assert fleet.handle(HoldRuns(frozenset()), 3 * S) == [AssignRun("r", ("a",))]
 
 
 def test_a_run_may_wait_for_agents_up_to_its_deadline() -> None:
@@ -672,18 +663,6 @@ def test_a_run_that_begins_anew_gives_up_when_one_of_its_agents_is_gone() -> Non
         TimePassed(), S + PATIENCE_NS
     )
     assert fleet.run_state("r") is QueueState.UNKNOWN
-
-
-def test_a_held_run_waits_for_its_agents_when_it_is_held_no_more() -> None:
-    fleet = Fleet()
-    fleet.handle(HoldRuns(frozenset({"r"})), 0)
-    submit(fleet, "r", may_wait=True, agents_until_ns=3 * S)
-    assert fleet.handle(TimePassed(), 9 * S) == []
-    fleet.handle(HoldRuns(frozenset()), 10 * S)
-    assert fleet.handle(TimePassed(), 10 * S + PATIENCE_NS - 1) == []
-    assert fleet.handle(TimePassed(), 10 * S + PATIENCE_NS) == [
-        GiveUpRun("r", "1 agent", ())
-    ]
 
 
 # What a coordinator before this one left.

@@ -172,22 +172,10 @@ def test_a_run_of_too_many_streams_is_left_out_and_the_others_are_shown(
     assert f"run r2 is not shown: it has {MAX_STREAMS + 1} streams" in said
 
 
-def test_a_run_that_another_output_keeps_for_longer_is_not_shown_for_longer() -> None:
-    runs, clock = new_runs()
-    runs.keep_for(10 * KEPT_S)
-    runs.run_changed(status("r1", "running"))
-    runs.interval_measured("r1", figures(0, "readers"), ())
-    runs.run_changed(status("r1", "finished"))
-    clock.now_s += 2 * KEPT_S
-    assert list(runs.shown()) == []
-    assert runs.stream_count == 0
-    assert runs.run("r1") is not None
-
-
 def test_ended_runs_are_counted_by_state_and_verdict() -> None:
     runs, _ = new_runs()
     for verdict in ("PASS", "FAIL", "PASS", None):
-        runs.run_judged(run_record(Scenario(run={"verdict": verdict})), (), 7.0)
+        runs.run_judged(run_record(Scenario(run={"verdict": verdict})), (), 7.0, {})
     assert runs.ended == {
         ("finished", "PASS"): 2,
         ("finished", "FAIL"): 1,
@@ -200,7 +188,7 @@ def test_a_run_that_ended_before_the_start_is_not_counted_when_it_is_judged() ->
     runs, _ = new_runs()
     for run_id, ended_s in (("old", None), ("new", 7.0)):
         ended = {"run_id": run_id, "finished_utc": "2000-01-01T00:00:00Z"}
-        runs.run_judged(run_record(Scenario(run=ended)), (), ended_s)
+        runs.run_judged(run_record(Scenario(run=ended)), (), ended_s, {})
     assert runs.ended == {("finished", "none"): 1}
 
 
@@ -343,5 +331,5 @@ def test_a_percentile_of_too_few_requests_is_not_shown() -> None:
 def test_a_judged_run_shows_its_verdict() -> None:
     runs = run_of(common_pb2.Snapshot())
     record = run_record(Scenario(run={"run_id": "r1", "verdict": "FAIL"}))
-    runs.run_judged(record, (), 7.0)
+    runs.run_judged(record, (), 7.0, {})
     assert samples_of(runs)["ldapslam_run_verdict", frozenset({"FAIL"})] == 1

@@ -9,7 +9,6 @@ import pytest
 
 from ldapslam.base.errors import ConfigError
 from ldapslam.coordinator.run_queue import WaitingRun
-from ldapslam.coordinator.schedules.maintenance import Hold
 from ldapslam.coordinator.schedules.schedule import (
     MOST_MADE_UP,
     Drop,
@@ -43,16 +42,9 @@ def outcomes(
     more_missed: int = 0,
     is_paused: bool = False,
     is_busy: bool = False,
-    hold: Hold | None = None,
 ) -> list[Outcome]:
     decisions = decide(
-        due,
-        more_missed,
-        policy,
-        NOON,
-        is_paused=is_paused,
-        is_busy=is_busy,
-        hold=hold,
+        due, more_missed, policy, NOON, is_paused=is_paused, is_busy=is_busy
     )
     assert [decision.due for decision in decisions] == due
     assert all(decision.detail for decision in decisions if decision.outcome is not RUN)
@@ -124,21 +116,6 @@ def test_times_in_a_pause_are_noted_and_not_made_up_for() -> None:
     assert found == [Outcome.PAUSED, Outcome.PAUSED]
 
 
-HOLDS = [
-    (Misfire.SKIP, Hold("night", NOON + 10 * MINUTE), MISSED),
-    (Misfire.SKIP, Hold("night", NOON + MINUTE / 2), RUN),
-    (Misfire.SKIP, Hold("night", None), MISSED),
-    (Misfire.RUN_ONCE, Hold("night", NOON + 10 * MINUTE), RUN),
-]
-
-
-@pytest.mark.parametrize(("misfire", "hold", "expected"), HOLDS)
-def test_a_time_that_maintenance_delays_beyond_the_grace_is_missed(
-    misfire: Misfire, hold: Hold, expected: Outcome
-) -> None:
-    assert outcomes(Policy(misfire), [NOON], hold=hold) == [expected]
-
-
 def test_what_makes_up_for_all_replaces_nothing() -> None:
     policy = Policy(Misfire.RUN_ALL, overlap=Overlap.REPLACE)
     assert policy.replaces(NOON, NOON)
@@ -153,8 +130,7 @@ def test_a_run_begins_when_it_was_due_or_when_it_is_made_up_for() -> None:
 
 
 def run(**fields: object) -> WaitingRun:
-    values = {"targets": frozenset(), "planned_ns": 0, "is_released": False, **fields}
-    return WaitingRun("r2", **values)  # type: ignore[arg-type]
+    return WaitingRun("r2", **fields)  # type: ignore[arg-type]
 
 
 def ended(verdict: str | None, state: str = "finished", **fields: object) -> Ending:

@@ -208,8 +208,8 @@ def test_an_overlap_may_wait_for_the_run_before_even_on_shared_targets(
         await queue.tick_at(NOON)
         await queue.tick_at(NOON + HOUR)
         first, second = (fire.run_ids[0] for fire in fires(queue, schedule_id))
-        # were the fake coordinator's lock on the target not there
-        queue.runs[first].waiting = queue.runs[second].waiting
+        # without the fake coordinator's lock on the target
+        queue.runs[first].targets = frozenset()
         await queue.tick_at(NOON + 89 * MINUTE)
         assert second not in queue.begun
         assert first in queue.explained[second]

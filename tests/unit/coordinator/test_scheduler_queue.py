@@ -1,24 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs that wait: for maintenance, a time, another run."""
+"""Runs that wait: for a time, for another run."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
 
-import pytest
-
-from ldapslam.base.errors import ConfigError
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto import schedule_pb2
 from support.fake_queue import (
     FakeQueue,
-    create,
-    fires,
     in_a_queue,
     moment,
-    outcomes,
-    schedule_request,
     tick_every,
 )
 
@@ -30,58 +23,6 @@ HOUR = timedelta(hours=1)
 NS = 1_000_000_000
 
 ONCE = schedule_pb2.MISFIRE_POLICY_RUN_ONCE
-
-
-def window(**fields: object) -> schedule_pb2.MaintenanceWindow:
-    times = {"from_utc": "2026-03-01T12:05:00Z", "until_utc": "2026-03-01T14:00:00Z"}
-    return schedule_pb2.MaintenanceWindow(**{"name": "move", **times, **fields})  # type: ignore[arg-type]
-
-
-def test_a_window_that_is_over_is_refused_and_one_that_is_open_is_kept(
-    tmp_path: Path,
-) -> None:
-    async def test(queue: FakeQueue) -> None:
-        assert queue.scheduler is not None
-        schedules = queue.scheduler.schedules
-        over = window(from_utc="2026-03-01T09:00:00Z", until_utc="2026-03-01T11:30:00Z")
-        with pytest.raises(ConfigError, match="over at 2026-03-01 11:30:00 UTC"):
-            await schedules.add_window(over, queue.now)
-        assert not schedules.windows
-        open_now = window(from_utc="2026-03-01T09:00:00Z")
-        await schedules.add_window(open_now, queue.now)
-        assert len(schedules.windows) == 1
-
-    in_a_queue(tmp_path, BEGIN, test)
-
-
-def test_no_run_begins_in_maintenance_or_reaches_into_it(tmp_path: Path) -> None:
-    async def test(queue: FakeQueue) -> None:
-        assert queue.scheduler is not None
-        await queue.scheduler.schedules.add_window(window(), queue.now)
-        once = await create(
-            queue, schedule_request("once", cron="0 12 * * *", misfire=ONCE)
-        )
-        skip = await create(
-            queue, schedule_request("skip", uri="ldap://ds2", cron="0 12 * * *")
-        )
-        by_hand = await queue.submit(uri="ldap://ds3", duration="40m")
-        await queue.tick()
-        await queue.advance()
-        # 11:30 and forty minutes
-        assert by_hand not in queue.begun
-        short = await queue.submit(uri="ldap://ds4", duration="20m")
-        await queue.advance()
-        assert short in queue.begun
-        await tick_every(queue, 30 * S, HOUR)
-        assert outcomes(queue, skip) == [("12:00", "missed")]
-        assert outcomes(queue, once) == [("12:00", "submitted")]
-        [run_id] = fires(queue, once)[0].run_ids
-        assert "maintenance window 'move'" in queue.explained[run_id]
-        await queue.new_scheduler()
-        await tick_every(queue, 30 * S, 2 * HOUR)
-        assert queue.begun[run_id] == queue.begun[by_hand] == moment("2026-03-01 14:00")
-
-    in_a_queue(tmp_path, BEGIN, test)
 
 
 def test_a_run_waits_for_its_time_and_for_another_run(tmp_path: Path) -> None:

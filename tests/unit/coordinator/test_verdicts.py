@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from ldapslam.base.errors import ConfigError, StoreBusy, StoreError
-from ldapslam.coordinator.observer import Observer
+from ldapslam.coordinator.observer import KeyFigures, Observer
 from ldapslam.coordinator.runs import judge as judge_module
 from ldapslam.coordinator.runs.judge import Judgement, Standing, Verdicts
 from ldapslam.coordinator.store_writer import StoreWriter
@@ -51,7 +51,11 @@ class Seen(Observer):
         return {"signer": "c1"}
 
     def run_judged(
-        self, record: RunRecord, reasons: Sequence[str], ended_s: float | None
+        self,
+        record: RunRecord,
+        reasons: Sequence[str],
+        ended_s: float | None,
+        figures: KeyFigures,
     ) -> None:
         self.told.append(record.verdict)
 

@@ -77,9 +77,9 @@ def test_the_copy_of_a_run_is_the_same(store: Store) -> None:
         assert summarise(other, RUN_ID).altered == ()
 
 
-def test_who_was_told_of_the_verdict_changes_nothing(store: Store) -> None:
+def test_an_event_of_the_command_for_ends_changes_nothing(store: Store) -> None:
     before = json.loads(result_json(summarise(store, RUN_ID)))
-    store.add_event(RUN_ID, "notified", "ops was told", "2026-03-01T13:00:00Z")
+    store.add_event(RUN_ID, "on_run_end", "PASS: …", "2026-03-01T13:00:00Z")
     summary = summarise(store, RUN_ID)
     after = json.loads(result_json(summary))
     assert summary.altered == ()
@@ -153,7 +153,7 @@ def test_a_digest_that_is_none_is_said(store: Store, digest: dict[str, Any]) -> 
     assert "the digest is none" in summary.reasons[0]
 
 
-def test_an_event_that_is_no_notification_is_seen(store: Store) -> None:
+def test_another_event_after_the_verdict_is_seen(store: Store) -> None:
     store.add_event(RUN_ID, "agent_lost", "load1", "2026-03-01T13:00:00Z")
     assert altered_of(store, store.run(RUN_ID)) == ("an event agent_lost is new",)
 
