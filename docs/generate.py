@@ -25,7 +25,6 @@ from ldapslam.cli.other_tools import tables
 from ldapslam.coordinator.outputs import families
 from ldapslam.coordinator.outputs.shown_runs import ShownRuns
 from ldapslam.jobs import describe
-from ldapslam.jobs.fields.formulas import NOTATION as FORMULA_NOTATION
 from ldapslam.jobs.fields.sections import Section, fields_of, section_in
 from ldapslam.jobs.fields.thresholds import NOTATION as THRESHOLD_NOTATION
 from ldapslam.jobs.fields.validity import Validity
@@ -241,8 +240,6 @@ What `thresholds:` of a job may say, as `ldapslam job describe thresholds` print
 How they are judged is told in [the verdict](../explanation/verdict.md).
 """
     yield from _fenced(THRESHOLD_NOTATION)
-    yield "## Formulas\n"
-    yield from _fenced(FORMULA_NOTATION)
 
 
 def _validity() -> Iterator[str]:

@@ -16,7 +16,6 @@ from pydantic.fields import FieldInfo
 from ldapslam.base.errors import ConfigError
 from ldapslam.base.fault import did_you_mean
 from ldapslam.jobs.entries.tags import NOTATION as TEMPLATE_NOTATION
-from ldapslam.jobs.fields.formulas import NOTATION as FORMULA_NOTATION
 from ldapslam.jobs.fields.result_codes import NOTATION as RESULT_NOTATION
 from ldapslam.jobs.fields.sections import (
     Kind,
@@ -43,7 +42,7 @@ NOTATIONS = {
     "patterns": PATTERN_NOTATION,
     "templates": TEMPLATE_NOTATION,
     "results": RESULT_NOTATION,
-    "thresholds": f"{THRESHOLD_NOTATION}\n{FORMULA_NOTATION}",
+    "thresholds": THRESHOLD_NOTATION,
     "vars": variables.NOTATION,
     "extends": extension.NOTATION,
 }

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator, Mapping
 from urllib.parse import urlsplit
 
 from ldapslam.base.units import NS_PER_S, format_duration
-from ldapslam.jobs.fields.formulas import parse_criterion
 from ldapslam.jobs.fields.thresholds import (
     KINDS_WITHOUT_RESPONSE,
     PERCENTILES,
     TIME_METRICS,
     Threshold,
+    parse_criterion,
     samples_needed,
 )
 from ldapslam.jobs.model import Job, Stream

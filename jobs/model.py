@@ -28,13 +28,6 @@ from ldapslam.base.units import NS_PER_S
 from ldapslam.base.uri import check_uri
 from ldapslam.jobs.fields.connection import Bind, Connection, Tls
 from ldapslam.jobs.fields.context import Reading
-from ldapslam.jobs.fields.formulas import (
-    Criterion,
-    needs_of,
-    parse_criterion,
-    roles_of,
-    subjects_of,
-)
 from ldapslam.jobs.fields.monitors import Monitor, Verify
 from ldapslam.jobs.fields.population import PopulationRecord, parse_record
 from ldapslam.jobs.fields.sections import (
@@ -57,6 +50,15 @@ from ldapslam.jobs.fields.sections import (
     known,
     one_or_more,
     one_or_more_schema,
+)
+from ldapslam.jobs.fields.thresholds import (
+    Convergence,
+    CountedRequests,
+    Criterion,
+    MonitorReading,
+    ServerThreshold,
+    Threshold,
+    parse_criterion,
 )
 from ldapslam.jobs.fields.validity import Validity
 from ldapslam.jobs.operations.sequence import (
@@ -377,6 +379,25 @@ def _checked_threshold(text: str) -> str:
     return text
 
 
+def _unknown_name(
+    threshold: Threshold, names: Mapping[str, Collection[str]], where: str
+) -> Fault | None:
+    """That a job has no such stream or operation; `names`: stream -> operations."""
+    stream, operation = threshold.stream, threshold.operation
+    if stream not in ("*", *names):
+        return unknown("stream", stream, names, where=where)
+    operations = set(names.get(stream, set().union(*names.values())))
+    if not operations or operation in ("*", *operations):
+        return None
+    if operation in names:
+        figure = ".".join(filter(None, (threshold.metric, threshold.statistic)))
+        return Fault(
+            f"unknown operation {operation!r}{where}",
+            f"{operation!r} is a stream: write {operation}.*.{figure}",
+        )
+    return unknown("operation", operation, operations, where=where)
+
+
 class Job(Section):
     """A job file: what load to put on which directories, for how long, and what must
     hold. Durations, rates and percentages carry their unit (250ms, 500/s, 98%)."""
@@ -597,47 +618,19 @@ class Job(Section):
     ) -> Fault | None:
         """What of a threshold this job does not have; `names`: stream -> operations."""
         where = f" in {got(criterion.expression)}"
-        for about in subjects_of(criterion):
-            operations = set().union(*names.values())
-            if about.stream not in ("*", *names):
-                return unknown("stream", about.stream, names, where=where)
-            if operations := set(names.get(about.stream, operations)):
-                if about.operation in names.keys() - operations:
-                    figure = ".".join(filter(None, (about.metric, about.statistic)))
-                    return Fault(
-                        f"unknown operation {about.operation!r}{where}",
-                        f"{about.operation!r} is a stream: write "
-                        f"{about.operation}.*.{figure}",
-                    )
-                if about.operation not in ("*", *operations):
-                    return unknown(
-                        "operation", about.operation, operations, where=where
-                    )
-        for kind, role in roles_of(criterion):
-            if role not in self.targets:
-                return unknown("role", role, self.targets, where=where)
-            if not self._is_watched(kind, role):
-                extra = ", processes: [slapd]" if kind == "process" else ""
-                key = "host" if kind == "process" else kind
-                reason = f"nothing reads the {kind} of {role!r}{where}"
-                return Fault(reason, f"add {{{key}: {role}{extra}}} to `monitors`")
-        needs = needs_of(criterion)
-        if "directory" in needs and not any(one.directory for one in self.monitors):
-            return Fault(
-                f"nothing reads what servers count{where}",
-                "add {directory: ROLE} to `monitors`",
-            )
-        if "replication" in needs and not (self.verify and self.verify.replication):
-            return Fault(
-                f"replication is not checked{where}",
-                "add `verify: {replication: {within: 60s}}`",
-            )
+        if isinstance(criterion, Threshold):
+            fault = _unknown_name(criterion, names, where)
+        else:
+            fault = self._unread_figure(criterion, where)
+        if fault:
+            return fault
         what, field = "an interval", "`run.interval`"
         least_ns = self.run.interval_ns
-        for kind, role in roles_of(criterion):
+        figure = getattr(criterion, "figure", None)
+        if isinstance(figure, MonitorReading):
             # a reading that misses it lies between two that may meet it
             what, field = "the time between three readings", "its monitor's `every`"
-            least_ns = 2 * self._every_ns(kind, role)
+            least_ns = 2 * self._every_ns(figure)
         if 0 < criterion.hold_ns < least_ns:
             return Fault(
                 f"the time after `for` is shorter than {what}{where}",
@@ -646,10 +639,37 @@ class Job(Section):
             )
         return None
 
-    def _every_ns(self, kind: str, role: str) -> int:
+    def _unread_figure(self, criterion: ServerThreshold, where: str) -> Fault | None:
+        """That the job reads nothing of the servers which the threshold needs."""
+        match criterion.figure:
+            case MonitorReading(monitor, role):
+                if role not in self.targets:
+                    return unknown("role", role, self.targets, where=where)
+                if not self._is_watched(monitor, role):
+                    extra = ", processes: [slapd]" if monitor == "process" else ""
+                    key = "host" if monitor == "process" else monitor
+                    return Fault(
+                        f"nothing reads the {monitor} of {role!r}{where}",
+                        f"add {{{key}: {role}{extra}}} to `monitors`",
+                    )
+            case CountedRequests():
+                if not any(one.directory for one in self.monitors):
+                    return Fault(
+                        f"nothing reads what servers count{where}",
+                        "add {directory: ROLE} to `monitors`",
+                    )
+            case Convergence():
+                if not (self.verify and self.verify.replication):
+                    return Fault(
+                        f"replication is not checked{where}",
+                        "add `verify: {replication: {within: 60s}}`",
+                    )
+        return None
+
+    def _every_ns(self, reading: MonitorReading) -> int:
         """The longest time between readings of a role."""
-        key = "host" if kind == "process" else kind
-        watching = (one for one in self.monitors if getattr(one, key) == role)
+        key = "host" if reading.monitor == "process" else reading.monitor
+        watching = (one for one in self.monitors if getattr(one, key) == reading.role)
         return max(one.every_ns or self.run.interval_ns for one in watching)
 
     def _is_watched(self, kind: str, role: str) -> bool:

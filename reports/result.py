@@ -7,6 +7,7 @@ resolution that was measured: times in us with three decimals, which are ns.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from ldapslam.reports.model import (
     StreamSummary,
     Summary,
 )
+from ldapslam.reports.uncertainty import Estimate
 from ldapslam.transport.messages import build_version
 
 SCHEMA = "ldapslam.result/1"
@@ -277,6 +279,7 @@ def _requests(summary: Summary) -> dict[str, Any]:
                 "replicated": line.replicated,
                 "server": line.server,
                 "difference": line.difference,
+                "per_sent": _rounded(line.per_sent, 6),
             }
             for kind, line in group.lines.items()
         }
@@ -354,6 +357,7 @@ def monitor_results(monitors: Sequence[MonitorSummary]) -> dict[str, Any]:
                 "max": _rounded(one.took_longest_s, 6, 1e6),
             },
             "restarts_s": [round(at_s, 3) for at_s in one.restarts_s],
+            "cpu_per_operation_us": _estimate(one.cpu_per_operation_us),
             "metrics": {
                 each.metric.name: {
                     "kind": each.metric.kind,
@@ -369,6 +373,14 @@ def monitor_results(monitors: Sequence[MonitorSummary]) -> dict[str, Any]:
         }
         for one in monitors
     }
+
+
+def _estimate(one: Estimate | None) -> dict[str, Any] | None:
+    """An end of the interval that is not known is null."""
+    if one is None:
+        return None
+    ends = (end if math.isfinite(end) else None for end in (one.low, one.high))
+    return {"value": _rounded(one.value), "ci95": [_rounded(end) for end in ends]}
 
 
 def _rounded(value: float | None, digits: int = 3, scale: float = 1.0) -> float | None:

@@ -7,8 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ldapslam.jobs.fields.formulas import Formula, parse_criterion
-from ldapslam.jobs.fields.thresholds import SHARES, share_of
+from ldapslam.jobs.fields.thresholds import (
+    SHARES,
+    ServerThreshold,
+    parse_criterion,
+    share_of,
+)
 from ldapslam.jobs.fields.validity import Validity
 from ldapslam.proto.fields import CONNECTION_COUNTERS, METRICS, OUTCOMES, SET_UP_TIMES
 from ldapslam.reports.collect.clocks import clocks_of
@@ -43,6 +47,7 @@ from ldapslam.reports.rules import verdict
 from ldapslam.reports.rules.criteria import judge_thresholds
 from ldapslam.reports.rules.evidence import Evidence, measured_s
 from ldapslam.reports.rules.reconciliation import sent_requests
+from ldapslam.reports.rules.server_range import with_cpu_per_operation
 from ldapslam.reports.rules.trends import trends_of
 from ldapslam.reports.uncertainty import (
     BATCHES,
@@ -82,11 +87,13 @@ def summarise(store: Store, run_id: str, *, anew: bool = False) -> Summary:
         [
             one
             for one in map(parse_criterion, run.plan.get("thresholds", ()))
-            if isinstance(one, Formula) and one.hold_ns
+            if isinstance(one, ServerThreshold) and one.hold_ns
         ],
     )
     events = store.events(run.run_id)
-    evidence = Evidence(run, plan, validity, collected, facts, clocks, monitors, events)
+    evidence = with_cpu_per_operation(
+        Evidence(run, plan, validity, collected, facts, clocks, monitors, events)
+    )
     rules = verdict.judge(evidence)
     measure_s = measured_s(evidence.streams, collected)
     missing = evidence.completeness.missing
@@ -117,7 +124,7 @@ def summarise(store: Store, run_id: str, *, anew: bool = False) -> Summary:
         completeness=evidence.completeness,
         clocks=clocks,
         clock_deviation_limit_ns=evidence.clock_deviation_limit_ns,
-        monitors=monitors,
+        monitors=evidence.monitors,
         trends=trends_of(collected.timeline, evidence.streams, monitors),
         events=with_restarts(events, monitors, run.t0_utc),
     )

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ldapslam.jobs.fields.formulas import parse_criterion
-from ldapslam.jobs.fields.thresholds import STATISTICS, Threshold
+from ldapslam.jobs.fields.thresholds import STATISTICS, Threshold, parse_criterion
 from ldapslam.reports.collect.telemetry import cpu_seconds
 from ldapslam.reports.document import (
     MUTED,

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ldapslam.base.errors import ConfigError
-from ldapslam.jobs.fields.formulas import COUNTED_KINDS
 from ldapslam.jobs.fields.thresholds import (
+    COUNTED_KINDS,
     SHARES,
     Subject,
     figure,
@@ -20,7 +20,6 @@ from ldapslam.jobs.fields.thresholds import (
     share_of,
 )
 from ldapslam.jobs.model import Job
-from ldapslam.reports.rules.formula_range import requests_of
 
 NOTATION = """\
     stream.operation.metric[.statistic]   as in thresholds: times in ms, elapsed in s,
@@ -75,7 +74,7 @@ class Figure:
         if self.plus is not None:
             return _sum([replace(self, plus=None).read(result), self.plus.read(result)])
         if self.books is not None:
-            return requests_of(result, *self.books)
+            return _requests(result, *self.books)
         found = [statistics for *_, statistics in matching(self.about, result)]
         if self.counter:
             return _sum(float(one[self.counter]) for one in found)
@@ -116,6 +115,22 @@ def check_figures(figures: Mapping[str, Figure], jobs: Iterable[Job]) -> None:
                 "job of the study has",
                 hint="`ldapslam job describe thresholds` explains the names",
             )
+
+
+def _requests(result: Result, side: str, kind: str) -> float | None:
+    """Requests of a kind in the whole run, as 'agents' sent them or as the 'server'
+    counted them for the run, of all servers; None: not known."""
+    # 'A + B' is of groups that have a server in common, which are there as well
+    parts = {
+        part for name in result["books"] if " + " in name for part in name.split(" + ")
+    }
+    books = [book for name, book in result["books"].items() if name not in parts]
+    lines = [book[kind] for book in books if kind in book]
+    if side == "agents":
+        return _sum(line["agents"] for line in lines)
+    if any(line.get("server") is None for line in lines):
+        return None
+    return _sum(line["server"] - line["control"] - line["replicated"] for line in lines)
 
 
 def _terms(one: Figure | None) -> Iterator[Figure]:

@@ -10,10 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from ldapslam.cli.console import us_text
 from ldapslam.cli.measure.check_samples import Met
 from ldapslam.jobs.doubts import requests_of_clients
-from ldapslam.jobs.fields.formulas import parse_criterion
 from ldapslam.jobs.fields.remedies import UNTOLD, empty_remedy, remedy_of
 from ldapslam.jobs.fields.result_codes import code_title
-from ldapslam.jobs.fields.thresholds import PERCENTILES
+from ldapslam.jobs.fields.thresholds import PERCENTILES, parse_criterion
 from ldapslam.jobs.model import Job, Stream
 from ldapslam.jobs.operations.controls import UPDATES
 from ldapslam.jobs.operations.search import Search

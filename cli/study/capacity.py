@@ -50,7 +50,7 @@ _LONGER = 3
 
 def _thresholds(text: str) -> list[str]:
     """Those that `and` joins; Fault."""
-    from ldapslam.jobs.fields.formulas import parse_criterion
+    from ldapslam.jobs.fields.thresholds import parse_criterion
 
     found = text.split(" and ")
     for one in found:

@@ -12,7 +12,7 @@ from ldapslam.base.errors import ConfigError
 from ldapslam.base.units import DURATION_UNITS, NS_PER_S, format_duration
 from ldapslam.cli.study.gate_sides import Side
 from ldapslam.cli.submission import JobFile
-from ldapslam.jobs.fields.formulas import parse_criterion
+from ldapslam.jobs.fields.thresholds import parse_criterion
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.plan import planned_end_ns
 from ldapslam.reports.comparing.sequential import FIRST_LOOK

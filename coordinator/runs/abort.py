@@ -11,11 +11,11 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ldapslam.jobs.fields.formulas import parse_criterion
 from ldapslam.jobs.fields.thresholds import (
     PERCENTILES,
     SHARES,
     Threshold,
+    parse_criterion,
     samples_needed,
     share_of,
 )

@@ -11,7 +11,7 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from ldapslam.base import units
 from ldapslam.base.fault import Fault, did_you_mean, got
@@ -78,6 +78,33 @@ PARTS = {
 #: Metrics that intervals have: of times, percentiles.
 OF_INTERVALS = ("response_time", "service_time", "throughput", "errors")
 EXAMPLE = "readers.search.response_time.p99 < 5ms"
+#: Requests that servers count by themselves.
+COUNTED_KINDS = (
+    "search",
+    "compare",
+    "bind",
+    "add",
+    "modify",
+    "delete",
+    "modify_dn",
+    "extended",
+    "unbind",
+    "abandon",
+)
+#: Statistic of a reading -> name in MetricSummary.
+READING_STATISTICS = {"mean": "mean", "min": "lowest", "max": "highest"}
+#: What reads servers and hosts.
+_MONITORS = ("directory", "host", "process")
+#: Metrics that are computed from the CPU times of a host or a process -> unit.
+CPU_METRICS = {"cpu": "1", "cpu_per_operation": "s"}
+#: Unit of a server's figure, as in result.json -> name, for people.
+UNIT_NAMES = {
+    "1": "a number or a share",
+    "s": "a time",
+    "per_s": "a rate",
+    "bytes": "a size",
+    "bytes_per_s": "a size per second",
+}
 
 #: For `ldapslam job describe`.
 _DEFAULTS = "".join(f"\n    {text}" for text in DEFAULT_THRESHOLDS)
@@ -140,6 +167,38 @@ run ends early then. Of times, upper limits of percentiles.
     per server                {", ".join(PARTS["server"])}
     per agent                 {", ".join(PARTS["agent"])}
     for                       {", ".join(OF_INTERVALS)}
+
+    host(supplier).cpu < 80%
+    process(supplier).cpu_per_operation < 200us
+    directory(replica).newest_change_age.max < 2s
+    server.search.per_sent < 1.01
+    replication.after < 30s
+
+Of servers, each of which must meet it:
+
+    directory(ROLE).METRIC    what the job's monitors read in the measure phase
+    host(ROLE).METRIC         of each server of the role: METRIC as in the
+    process(ROLE).METRIC      report, with .mean (without a statistic), .min or
+                              .max; a counter's is its rate
+    cpu                       METRIC of a host: the share of its CPUs that were
+                              busy; of a process: the number of CPUs it used
+    cpu_per_operation         METRIC of a host or a process: its CPU time for
+                              each operation of the run that its servers
+                              completed
+    server.KIND.per_sent      requests that servers have counted in the whole
+                              run, for each that agents have sent; KIND is one
+                              of {", ".join(COUNTED_KINDS[:6])},
+                              {", ".join(COUNTED_KINDS[6:])}
+    replication.after         from the end of the load until all servers were
+                              equal (`verify`)
+
+The value is a number, a percentage, a duration, a rate, a size, or a size per
+second: 10MB/s. What could not be read is never met.
+
+    host(supplier).cpu < 95% for 30s
+
+`for`, after a METRIC without a statistic: it is missed when reading after
+reading of the measure phase misses it for so long.
 """
 
 #: What is compared may have anything in brackets.
@@ -149,6 +208,8 @@ _FORM = re.compile(
 _LIMIT_UNIT = re.compile(r"[<>]=?\s*[\d.]+(ns|us|ms|s)\b", re.ASCII)
 _HOLD = re.compile(r"(.*?)(?:\s+for\s+([^\s,]+))?(\s*,\s*abort)?", re.DOTALL)
 _PER = re.compile(r"(.*?)\s+per\s+(\S+)", re.DOTALL)
+_READING = re.compile(r"(\w+)\(([^)]*)\)\.(\w+(?:\[[^\]]*\])?)(?:\.(\w+))?", re.ASCII)
+_PER_SENT = re.compile(rf"server\.({'|'.join(COUNTED_KINDS)})\.per_sent")
 _NAME = re.compile(r"\*|[A-Za-z0-9][A-Za-z0-9_-]*", re.ASCII)
 
 
@@ -174,24 +235,30 @@ class Subject:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Threshold(Subject):
-    """One parsed threshold."""
+class Limit:
+    """What a threshold compares its figure with."""
 
     expression: str
     comparison: str
-    #: In `unit`.
+    #: In the figure's unit.
     limit: float
-    #: 'server' or 'agent': each of them must meet it by itself; empty: all together.
-    per: str = ""
-    #: Missed only when interval after interval misses it for so long; 0: it is about
-    #: the measure phase as a whole.
+    #: Missed only when interval after interval, or reading after reading, misses it for
+    #: this time; 0: it is about the measure phase as a whole.
     hold_ns: int = 0
-    #: The run ends when it is missed.
-    aborts: bool = False
 
     def holds(self, value: float) -> bool:
-        """Does a figure, in `unit`, meet the limit?"""
+        """Does a figure, in its unit, meet the limit?"""
         return COMPARISONS[self.comparison](value, self.limit)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Threshold(Subject, Limit):
+    """One parsed threshold on a figure of operations or streams."""
+
+    #: 'server' or 'agent': each of them must meet it by itself; empty: all together.
+    per: str = ""
+    #: The run ends when it is missed.
+    aborts: bool = False
 
     def format(self, value: float | None) -> str:
         """An evaluated value with its unit, for people."""
@@ -204,6 +271,67 @@ class Threshold(Subject):
         return format_time(value / 1e6, self.expression)
 
 
+@dataclass(frozen=True)
+class MonitorReading:
+    """What monitors read of each server of a role."""
+
+    monitor: str
+    role: str
+    metric: str
+    statistic: str
+
+    @property
+    def is_of_cpu(self) -> bool:
+        """Whether it is computed from CPU times."""
+        return self.monitor != "directory" and self.metric in CPU_METRICS
+
+    @property
+    def unit(self) -> str | None:
+        """One of UNIT_NAMES; None: only the run knows it."""
+        return CPU_METRICS[self.metric] if self.is_of_cpu else None
+
+
+@dataclass(frozen=True)
+class CountedRequests:
+    """Requests of a kind that servers counted, for each that agents sent."""
+
+    kind: str
+    unit: str = "1"
+
+
+@dataclass(frozen=True)
+class Convergence:
+    """The time from the end of the load until all servers were equal."""
+
+    unit: str = "s"
+
+
+ServerFigure: TypeAlias = MonitorReading | CountedRequests | Convergence
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerThreshold(Limit):
+    """One parsed threshold on a figure of servers."""
+
+    figure: ServerFigure
+    #: One of UNIT_NAMES.
+    unit: str
+
+    def format(self, value: float) -> str:
+        """A value with its unit, for people."""
+        if self.unit == "s":
+            return format_time(value, self.expression)
+        if self.unit == "per_s":
+            return f"{value:,.1f}/s"
+        if self.unit.startswith("bytes"):
+            per = "/s" if self.unit == "bytes_per_s" else ""
+            return f"{units.format_size(round(value))}{per}"
+        return f"{value * 100:.4g}%" if "%" in self.expression else f"{value:,.4g}"
+
+
+Criterion: TypeAlias = Threshold | ServerThreshold
+
+
 def format_time(value_s: float, expression: str) -> str:
     """In the unit of the threshold's limit; longer ones than s in s."""
     match = _LIMIT_UNIT.search(expression)
@@ -213,44 +341,126 @@ def format_time(value_s: float, expression: str) -> str:
     return f"{value:,.{digits}f}{unit}"
 
 
-def parse_threshold(text: str) -> Threshold:
+def parse_criterion(text: str) -> Criterion:
     """The threshold of a text; a Fault says which part is wrong."""
-    about, comparison, value = parts_of(text)
+    about, comparison, value = _parts_of(text)
     try:
-        about, per = _divided(about)
-        value, hold_ns, aborts = held(value)
-        subject = parse_subject(about)
-        limit = _limit(subject.unit, value)
-        found = Threshold(
-            **vars(subject),
-            expression=text.strip(),
-            comparison=comparison,
-            limit=limit,
-            per=per,
-            hold_ns=hold_ns,
-            aborts=aborts,
-        )
-        _check_per(found)
-        _check_hold(found)
+        figure = _server_figure(about)
+        if figure is None:
+            return _threshold(text, about, comparison, value)
+        return _server_threshold(text, figure, comparison, value)
     except Fault as fault:
-        raise wrong(text, fault.reason, fault.hint) from fault
-    return found
+        raise _wrong(text, fault.reason, fault.hint) from fault
 
 
-def parts_of(text: str) -> tuple[str, str, str]:
+def _threshold(text: str, about: str, comparison: str, value: str) -> Threshold:
+    about, per = _divided(about)
+    value, hold_ns, aborts = _held(value)
+    subject = parse_subject(about)
+    threshold = Threshold(
+        **vars(subject),
+        expression=text.strip(),
+        comparison=comparison,
+        limit=_limit(subject.unit, value),
+        per=per,
+        hold_ns=hold_ns,
+        aborts=aborts,
+    )
+    _check_per(threshold)
+    _check_hold(threshold)
+    return threshold
+
+
+def _server_threshold(
+    text: str, figure: ServerFigure, comparison: str, value: str
+) -> ServerThreshold:
+    value, hold_ns, aborts = _held(value)
+    if aborts:
+        hint = f"write {text.partition(',')[0].strip()!r}"
+        raise Fault("`abort` is only for figures of operations", hint)
+    if hold_ns and not (
+        isinstance(figure, MonitorReading) and figure.statistic == "mean"
+    ):
+        raise Fault(
+            "`for` is for figures of operations, or a reading without a statistic",
+            "leave `for` out: it is about the whole measure phase then",
+        )
+    limit, unit = _quantity(value)
+    if figure.unit not in (None, unit):
+        known = UNIT_NAMES[figure.unit or ""]
+        raise Fault(
+            f"it is {known}, and {got(value)} is {UNIT_NAMES[unit]}",
+            f"compare it with {known}",
+        )
+    return ServerThreshold(
+        expression=text.strip(),
+        figure=figure,
+        comparison=comparison,
+        limit=limit,
+        unit=unit,
+        hold_ns=hold_ns,
+    )
+
+
+def _server_figure(text: str) -> ServerFigure | None:
+    """The figure that a text names; None: it is one of operations or streams."""
+    if text == "replication.after":
+        return Convergence()
+    if counted := _PER_SENT.fullmatch(text):
+        return CountedRequests(counted[1])
+    match = _READING.fullmatch(text)
+    if match is None and text.partition("(")[0] not in _MONITORS:
+        return None
+    if match is None:
+        raise Fault(
+            f"{got(text)} does not name what is read of a role",
+            "such as 'directory(supplier).threads_active.max'",
+        )
+    monitor, role, metric, statistic = match.groups(default="mean")
+    if monitor not in _MONITORS:
+        hint = did_you_mean(monitor, _MONITORS, "monitors")
+        raise Fault(f"unknown monitor {monitor!r}", hint)
+    if statistic not in READING_STATISTICS:
+        hint = did_you_mean(statistic, READING_STATISTICS, "statistics")
+        raise Fault(f"unknown statistic {statistic!r}", hint)
+    reading = MonitorReading(monitor, role, metric, statistic)
+    if reading.is_of_cpu and statistic != "mean":
+        raise Fault(f"{metric} has a mean only", f"write '{monitor}({role}).{metric}'")
+    return reading
+
+
+def _quantity(text: str) -> tuple[float, str]:
+    """Return a limit of a server's figure, and its unit."""
+    if re.fullmatch(r"\d+(?:\.\d+)?", text, re.ASCII):
+        return float(text), "1"
+    if text.endswith("%"):
+        return units.parse_ratio(text), "1"
+    size, _, per = text.partition("/")
+    if size.endswith("B"):
+        if per not in ("", "s"):
+            raise Fault(f"{got(text)} is not a size per second", "such as 10MB/s")
+        return float(units.parse_size(size)), "bytes_per_s" if per else "bytes"
+    if per:
+        return units.parse_rate(text).per_s, "per_s"
+    return units.parse_duration(text) / units.NS_PER_S, "s"
+
+
+def _parts_of(text: str) -> tuple[str, str, str]:
     """What is compared, how, and with what; Fault."""
     match = _FORM.fullmatch(text)
     if match is None:
-        raise wrong(text, "it has no comparison")
+        raise _wrong(text, "it has no comparison")
     about, comparison, value = match.groups()
     if re.search(" (and|&&) .*[<>]", value):
-        raise wrong(text, "it has two comparisons", "write each as an item of the list")
+        raise _wrong(
+            text, "it has two comparisons", "write each as an item of the list"
+        )
     if comparison not in COMPARISONS:
         meant = comparison[::-1]
         hint = f"write {meant}" if meant in COMPARISONS else _known(COMPARISONS)
         if comparison in ("=", "=="):
             hint = f"write <= {value}, or >= {value}"
-        raise wrong(text, f"unknown comparison {comparison!r}", hint)
+        raise _wrong(text, f"unknown comparison {comparison!r}", hint)
     return about, comparison, value
 
 
@@ -264,7 +474,7 @@ def _divided(about: str) -> tuple[str, str]:
     return match[1], match[2]
 
 
-def held(value: str) -> tuple[str, int, bool]:
+def _held(value: str) -> tuple[str, int, bool]:
     """What is compared with, the time after `for` in ns or 0, and whether it aborts."""
     match = _HOLD.fullmatch(value)
     assert match is not None, "each of its parts may be empty"
@@ -441,7 +651,7 @@ def _known(words: Iterable[str]) -> str:
     return f"known: {', '.join(words)}"
 
 
-def wrong(text: str, problem: str, hint: str | None = None) -> Fault:
+def _wrong(text: str, problem: str, hint: str | None = None) -> Fault:
     """The Fault of a threshold."""
     return Fault(
         f"expected a threshold, got {got(text)}: {problem}",

@@ -25,8 +25,7 @@ import numpy as np
 
 from ldapslam.base.errors import ReportError
 from ldapslam.base.process import end_with_parent
-from ldapslam.jobs.fields.formulas import parse_criterion
-from ldapslam.jobs.fields.thresholds import Threshold
+from ldapslam.jobs.fields.thresholds import Threshold, parse_criterion
 from ldapslam.jobs.fields.validity import Validity
 from ldapslam.proto.fields import (
     CONNECTION_COUNTERS,

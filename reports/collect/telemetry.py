@@ -30,8 +30,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ldapslam.jobs.fields.formulas import Formula, Reading
+from ldapslam.jobs.fields.thresholds import MonitorReading, ServerThreshold
 from ldapslam.reports.collect.timeline import DISPLAY_POINTS, NS_PER_S
+from ldapslam.reports.uncertainty import Estimate
 from ldapslam.results.records import (
     STARTED,
     EventRecord,
@@ -107,6 +108,9 @@ class MonitorSummary:
     metrics: tuple[MetricSummary, ...]
     #: By the expression of a threshold with `for`, where the phase has what it reads.
     stretches: Mapping[str, Stretch]
+    #: None without CPU times; reports/rules/server_range.py computes it, from the
+    #: operations at the monitor's servers.
+    cpu_per_operation_us: Estimate | None = None
 
     @property
     def means(self) -> dict[str, float | None]:
@@ -128,7 +132,7 @@ def cpu_seconds(means: Mapping[str, float | None]) -> tuple[float, float]:
 def telemetry(
     series: Iterable[MonitorSeries],
     measure_s: tuple[float, float] | None,
-    held: Sequence[Formula] = (),
+    held: Sequence[ServerThreshold] = (),
 ) -> tuple[MonitorSummary, ...]:
     """Statistics of every monitor. `measure_s`: start and end of the measure phase;
     `held`: thresholds with `for`."""
@@ -139,7 +143,7 @@ def telemetry(
 def _monitor(
     series: MonitorSeries,
     measure_s: tuple[float, float] | None,
-    held: Sequence[Formula],
+    held: Sequence[ServerThreshold],
 ) -> MonitorSummary:
     at_s = series.at_ns / NS_PER_S
     took_s = series.took_ns / NS_PER_S
@@ -182,7 +186,7 @@ def _monitor(
 
 
 def _read_for(
-    threshold: Formula,
+    threshold: ServerThreshold,
     series: MonitorSeries,
     values: _Floats,
     lengths_s: _Floats,
@@ -190,30 +194,32 @@ def _read_for(
 ) -> Iterator[tuple[_Floats, bool]]:
     """What a threshold is about, by reading, if this monitor reads it; and whether it
     is a rate: of the time since the reading before it, so that the first has none."""
-    (term,) = threshold.terms
-    assert isinstance(term, Reading), "no other has `for`"
+    reading = threshold.figure
+    assert isinstance(reading, MonitorReading), "no other has `for`"
     facts = series.description.facts
-    if facts.get("kind") != term.kind or term.role not in (facts.get("serves") or {}):
+    if facts.get("kind") != reading.monitor or reading.role not in (
+        facts.get("serves") or {}
+    ):
         return
     rates = {}
     for column, metric in enumerate(series.description.metrics):
-        is_it = metric.name == term.metric
+        is_it = metric.name == reading.metric
         if is_it and metric.kind == "gauge":
             yield values[:, column], False
-        elif is_it or (term.metric == "cpu" and metric.name.startswith("cpu_")):
+        elif is_it or (reading.metric == "cpu" and metric.name.startswith("cpu_")):
             rises = _rises(values[:, column], restarts)
             rates[metric.name] = np.append(np.nan, _rates(rises, lengths_s))
-    if term.metric in rates:
-        yield rates[term.metric], True
+    if reading.metric in rates:
+        yield rates[reading.metric], True
     elif rates:
         busy = np.sum([one for name, one in rates.items() if name not in _IDLE], axis=0)
         every = np.sum(list(rates.values()), axis=0)
         # a process has no idle time
-        yield busy / (1.0 if term.kind == "process" else every), True
+        yield busy / (1.0 if reading.monitor == "process" else every), True
 
 
 def _stretches(
-    threshold: Formula,
+    threshold: ServerThreshold,
     at_s: _Floats,
     values: _Floats,
     is_rate: bool,

@@ -21,15 +21,16 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ldapslam.jobs.fields.formulas import Criterion, Formula, parse_criterion
 from ldapslam.jobs.fields.thresholds import (
     DEFAULT_THRESHOLDS,
     PERCENTILES,
     SHARES,
+    Criterion,
+    ServerThreshold,
     Threshold,
     figure,
     matching,
-    parse_threshold,
+    parse_criterion,
     samples_needed,
 )
 from ldapslam.reports.collect.telemetry import Stretch
@@ -37,7 +38,6 @@ from ldapslam.reports.collect.timeline import NS_PER_S, IntervalState
 from ldapslam.reports.collect.totals import OperationTotals, ServerTotals
 from ldapslam.reports.distribution import us_of
 from ldapslam.reports.rules.evidence import Evidence
-from ldapslam.reports.rules.formula_range import Evaluated, evaluations, stretches
 from ldapslam.reports.rules.operation_range import (
     LONGER,
     Judged,
@@ -45,6 +45,7 @@ from ldapslam.reports.rules.operation_range import (
     Outcome,
     sooner,
 )
+from ldapslam.reports.rules.server_range import judge_servers, stretches
 from ldapslam.reports.uncertainty import share_interval
 from ldapslam.results.histogram import Histogram
 
@@ -54,7 +55,7 @@ class ThresholdResult:
     expression: str
     #: Of the operation or stream that is worst; None: there is none.
     value: float | None
-    #: The operation, or part of one, or stream that it is of; of a formula its servers.
+    #: The operation, or part of one, stream or server that it is of.
     of: str
     #: Of value and limit.
     unit: str
@@ -84,8 +85,8 @@ def judge_thresholds(
     """The job's and the default ones; `blamed`: rules about the generator that fail."""
     own = [parse_criterion(text) for text in expressions]
     results = [
-        _judge_formula(one, evidence, statistics, blamed)
-        if isinstance(one, Formula)
+        _judge_servers(one, evidence, blamed)
+        if isinstance(one, ServerThreshold)
         else _judge(
             one, list(matching(one, statistics)), evidence, blamed, is_default=False
         )
@@ -97,7 +98,8 @@ def judge_thresholds(
         for one in own
         if isinstance(one, Threshold) and not one.hold_ns and not one.per
     ]
-    for one in map(parse_threshold, DEFAULT_THRESHOLDS):
+    for one in map(parse_criterion, DEFAULT_THRESHOLDS):
+        assert isinstance(one, Threshold), "none is of servers"
         others = [
             each
             for each in plain
@@ -320,58 +322,30 @@ def _longest_s(
     return longest_ns / NS_PER_S
 
 
-def _judge_formula(
-    formula: Formula,
-    evidence: Evidence,
-    statistics: Mapping[str, Any],
-    blamed: frozenset[str],
+def _judge_servers(
+    threshold: ServerThreshold, evidence: Evidence, blamed: frozenset[str]
 ) -> ThresholdResult:
-    if formula.hold_ns:
+    if threshold.hold_ns:
         judged = {
-            of: _judge_readings(formula, found)
-            for of, found in stretches(formula, evidence)
+            server: _judge_readings(threshold, found)
+            for server, found in stretches(threshold, evidence)
         }
     else:
-        evaluated = evaluations(formula, evidence, statistics, is_sound=not blamed)
-        judged = {
-            one.of: _compared(formula, one, evidence, blamed) for one in evaluated
-        }
-    is_upper = formula.comparison.startswith("<") or bool(formula.hold_ns)
-    of = _worst(judged, is_upper=is_upper)
-    return _result(formula, judged[of], of, False)
+        judged = judge_servers(threshold, evidence, blamed)
+    is_upper = threshold.comparison.startswith("<") or bool(threshold.hold_ns)
+    server = _worst(judged, is_upper=is_upper)
+    return _result(threshold, judged[server], server, False)
 
 
-def _judge_readings(formula: Formula, found: Stretch | str) -> Judged:
+def _judge_readings(threshold: ServerThreshold, found: Stretch | str) -> Judged:
     """Of one server; `found` may say why nothing is known."""
     if isinstance(found, str):
         return Judged(Outcome.UNCERTAIN, None, "n/a", "", found)
-    known = _by_stretch(formula, found.surely_s, found.at_most_s)
+    known = _by_stretch(threshold, found.surely_s, found.at_most_s)
     if known.outcome is not Outcome.UNCERTAIN:
         return known
     detail = "it was not read in between"
     return known._replace(detail=detail, remedy="a shorter `every` of its monitor")
-
-
-def _compared(
-    formula: Formula, one: Evaluated, evidence: Evidence, blamed: frozenset[str]
-) -> Judged:
-    if one.value is None:
-        return Judged(Outcome.UNCERTAIN, None, "n/a", "", one.problem)
-    shown, text = formula.format(one.value), ""
-    if math.isinf(one.value):
-        shown = "above every time"
-    if one.low < one.high:
-        upper = "any" if math.isinf(one.high) else formula.format(one.high)
-        text = f"{formula.format(one.low)} to {upper}"
-    met = {formula.holds(end) for end in (one.low, one.high)}
-    if len(met) == 1:
-        outcome = Outcome.MET if met == {True} else Outcome.MISSED
-        return Judged(outcome, one.value, shown, text)
-    if blamed:
-        detail = "the generator was at fault"
-        remedy = sooner(evidence)
-        return Judged(Outcome.UNCERTAIN, one.value, shown, text, detail, remedy)
-    return Judged(Outcome.UNCERTAIN, one.value, shown, text, "", LONGER)
 
 
 def _result(
@@ -426,7 +400,7 @@ def _unit_of(threshold: Criterion) -> str:
     """Of a threshold with `for`, the value and the limit are times."""
     if threshold.hold_ns:
         return "s"
-    return threshold.unit_name if isinstance(threshold, Formula) else threshold.unit
+    return threshold.unit
 
 
 def _limit_of(threshold: Criterion) -> float:

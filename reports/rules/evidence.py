@@ -146,7 +146,7 @@ class Evidence:
     #: Agent -> its clock over the run; of those that were sampled.
     clocks: Mapping[str, Clock] = field(default_factory=dict)
     #: What was read of servers and hosts.
-    monitors: Sequence[MonitorSummary] = ()
+    monitors: tuple[MonitorSummary, ...] = ()
     events: Sequence[EventRecord] = ()
 
     @cached_property

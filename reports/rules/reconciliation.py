@@ -121,6 +121,13 @@ class Line:
         return self.server - self.agents - self.control - self.replicated
 
     @property
+    def per_sent(self) -> float | None:
+        """Requests of the run that the server counted, for each that agents sent."""
+        if self.difference is None or not self.agents:
+            return None
+        return 1 + self.difference / self.agents
+
+    @property
     def others(self) -> int:
         """Requests that the run did not send."""
         return max(0, self.difference or 0)

@@ -14,8 +14,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ldapslam.jobs.fields.formulas import parse_criterion, subjects_of
-from ldapslam.jobs.fields.thresholds import PERCENTILES, STATISTICS
+from ldapslam.jobs.fields.thresholds import (
+    PERCENTILES,
+    STATISTICS,
+    Threshold,
+    parse_criterion,
+)
 from ldapslam.jobs.fields.validity import Validity
 from ldapslam.reports.charts.chart_data import PANELS, event_marks, queued, waited
 from ldapslam.reports.collect.timeline import IntervalState
@@ -261,11 +265,11 @@ def _judged_statistics(
 ) -> list[str]:
     """Statistics of the response time that thresholds on these operations name."""
     named = {
-        subject.statistic
+        threshold.statistic
         for one in summary.thresholds
-        for subject in subjects_of(parse_criterion(one.expression))
-        if subject.metric == "response_time"
-        and any(subject.matches(each.stream, each.operation) for each in operations)
+        if isinstance(threshold := parse_criterion(one.expression), Threshold)
+        and threshold.metric == "response_time"
+        and any(threshold.matches(each.stream, each.operation) for each in operations)
     }
     return [name for name in STATISTICS if name in named]
 

@@ -256,9 +256,11 @@ def _reconciliations(summary: Summary) -> Table:
             ),
         ),
         number("difference", lambda row: _difference(row[2])),
+        number("per sent", lambda row: decimal(row[2].per_sent, 4)),
         notes=(
             "Difference: server less all that is known to have been sent to it. Above "
-            "zero are requests of others; below zero, requests that it did not count.",
+            "zero are requests of others; below zero, requests that it did not count. "
+            "Per sent: requests that it counted for each that agents sent.",
             *(f"{name}: {group.unknown}" for name, group in groups if group.unknown),
         ),
     )

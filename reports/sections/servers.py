@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -34,6 +35,7 @@ from ldapslam.reports.typeset import (
     percent,
     times_columns,
 )
+from ldapslam.reports.uncertainty import Estimate
 
 #: More rows would hide the rest of the report; result.json has all of them.
 _ROWS = 50
@@ -308,6 +310,8 @@ def _statistics(place: int, one: MonitorSummary) -> tuple[Block, ...]:
     moving = [each for each in one.metrics if not each.is_idle]
     shown = [each for each in moving if each.lowest != each.highest]
     notes = []
+    if (cpu_us := one.cpu_per_operation_us) is not None:
+        notes.append(f"CPU time per operation: {_micros(cpu_us)}.")
     if constant := [each for each in moving if each.lowest == each.highest is not None]:
         values = (f"{_title(each)} {_value(each, each.mean)}" for each in constant)
         notes.append(f"The same all through: {', '.join(values)}.")
@@ -335,6 +339,13 @@ def _statistics(place: int, one: MonitorSummary) -> tuple[Block, ...]:
         notes=notes,
     )
     return (statistics,)
+
+
+def _micros(of_time: Estimate) -> str:
+    """A time in µs with its interval."""
+    value, *ends = (decimal(one, 1) for one in of_time)
+    interval = " – ".join(ends) if math.isfinite(of_time.high) else f"≥ {ends[0]}"
+    return f"{value} µs (95% confidence interval {interval} µs)"
 
 
 def _is_known(each: MetricSummary) -> bool:

@@ -185,12 +185,12 @@ QUICK = {
         },
         thresholds=(
             "host(server).cpu <= 100%",
-            "process(server).cpu / throughput < 20ms",
-            "process(server).cpu / directory(server).operations_completed < 20ms",
+            "process(server).cpu_per_operation < 20ms",
+            "host(server).cpu_per_operation < 200ms",
             "process(server).memory_resident.max < 2GiB",
             "directory(server).threads_max > 1",
-            "directory(server).search_completed / throughput > 90%",
-            "server.search / agents.search < 1.01",
+            "server.search.per_sent > 90%",
+            "server.search.per_sent < 1.01",
         ),
     ),
     "too short a run": Situation(

@@ -10,11 +10,30 @@ import pytest
 from ldapslam.base.fault import Fault
 from ldapslam.jobs.fields.thresholds import (
     DEFAULT_THRESHOLDS,
+    Convergence,
+    CountedRequests,
+    MonitorReading,
+    ServerFigure,
+    ServerThreshold,
+    Threshold,
     figure,
     matching,
-    parse_threshold,
+    parse_criterion,
     share_of,
 )
+
+
+def parse_threshold(text: str) -> Threshold:
+    """One on operations or streams."""
+    threshold = parse_criterion(text)
+    assert isinstance(threshold, Threshold)
+    return threshold
+
+
+def parse_server_threshold(text: str) -> ServerThreshold:
+    threshold = parse_criterion(text)
+    assert isinstance(threshold, ServerThreshold)
+    return threshold
 
 
 def figures(**changes: Any) -> dict[str, Any]:
@@ -217,13 +236,113 @@ def test_what_is_left_out_stands_for_all(text: str, whole: str) -> None:
         ("search.p99 per host < 5ms", "'host' is not a part of an operation"),
         ("throughput per agent > 5/s", "throughput is not known per agent"),
         ("search.mean per server < 5ms", "times need a percentile"),
+        ("search.p99 / search.p50 < 3", "'p99 / search' is not a name"),
+        ("host(db).cpu", "it has no comparison"),
+        ("hosts(db).cpu < 80%", "unknown monitor 'hosts'"),
+        ("host(db).load.p99 < 80%", "unknown statistic 'p99'"),
+        ("host(db).cpu.max < 80%", "cpu has a mean only"),
+        ("host(db) < 80%", "does not name what is read of a role"),
+        ("host(a).cpu / host(b).cpu < 2", "does not name what is read of a role"),
+        ("host(db).cpu per server < 80%", "does not name what is read of a role"),
+        ("host(db).load < fast", "expected a duration"),
+        ("host(db).network_sent < 10MB/m", "is not a size per second"),
+        ("host(db).cpu < 5ms", "it is a number or a share, and '5ms' is a time"),
+        ("host(db).cpu_per_operation < 80%", "it is a time, and '80%' is a number"),
+        ("replication.after < 5/s", "it is a time, and '5/s' is a rate"),
+        ("server.sort.per_sent < 2", "unknown metric 'per_sent'"),
+        ("host(db).load.max < 8 for 10s", "or a reading without a statistic"),
+        ("replication.after < 5s for 10s", "or a reading without a statistic"),
+        ("host(db).cpu < 80% for ever", "expected a duration"),
+        ("host(db).cpu < 80% for 5s, abort", "`abort` is only for figures"),
     ],
 )
 def test_broken_threshold_says_what_is_wrong(text: str, problem: str) -> None:
     with pytest.raises(Fault) as caught:
-        parse_threshold(text)
+        parse_criterion(text)
     assert problem in caught.value.reason
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "of", "limit", "unit", "value", "shown"),
+    [
+        (
+            "host(db).cpu < 80%",
+            MonitorReading("host", "db", "cpu", "mean"),
+            0.8,
+            "1",
+            0.123456,
+            "12.35%",
+        ),
+        (
+            "process(db).cpu_per_operation < 200us",
+            MonitorReading("process", "db", "cpu_per_operation", "mean"),
+            0.0002,
+            "s",
+            0.000116,
+            "116.000us",
+        ),
+        (
+            "directory(db).entry_cache_hits[cn=a b,o=c].max >= 5/s",
+            MonitorReading("directory", "db", "entry_cache_hits[cn=a b,o=c]", "max"),
+            5.0,
+            "per_s",
+            1234.5,
+            "1,234.5/s",
+        ),
+        (
+            "process(db).memory_resident < 2GiB",
+            MonitorReading("process", "db", "memory_resident", "mean"),
+            2.0 * 1024**3,
+            "bytes",
+            3 << 20,
+            "3 MiB",
+        ),
+        (
+            "host(db).network_sent < 10MB/s",
+            MonitorReading("host", "db", "network_sent", "mean"),
+            1e7,
+            "bytes_per_s",
+            3 << 20,
+            "3 MiB/s",
+        ),
+        (
+            "server.modify_dn.per_sent <= 1.01",
+            CountedRequests("modify_dn"),
+            1.01,
+            "1",
+            1.5,
+            "1.5",
+        ),
+        ("replication.after < 30s", Convergence(), 30.0, "s", 2.5, "2.500s"),
+    ],
+)
+def test_a_threshold_may_be_about_servers(
+    text: str, of: ServerFigure, limit: float, unit: str, value: float, shown: str
+) -> None:
+    threshold = parse_server_threshold(f" {text} ")
+    assert threshold.expression == text
+    assert (threshold.figure, threshold.unit) == (of, unit)
+    assert threshold.limit == pytest.approx(limit)
+    assert threshold.format(value) == shown
+
+
+@pytest.mark.parametrize("statistic", ["", ".mean"])
+def test_a_reading_may_have_to_be_missed_for_some_time(statistic: str) -> None:
+    threshold = parse_server_threshold(f"host(db).cpu{statistic} < 80% for 10s")
+    assert (threshold.limit, threshold.hold_ns) == (0.8, 10_000_000_000)
+
+
+def test_a_stream_may_be_named_like_what_is_read() -> None:
+    assert parse_threshold("server.search.p99 < 5ms").stream == "server"
+    assert parse_threshold("host.search.p99 < 5ms").stream == "host"
+
+
+def test_the_cpu_of_a_role_is_that_of_a_host_or_a_process() -> None:
+    with pytest.raises(Fault) as caught:
+        parse_criterion("supplier.cpu < 80%")
+    expected = "write 'host(supplier).cpu' or 'process(supplier).cpu'"
+    assert caught.value.hint == expected
 
 
 def test_share_of_errors_counts_what_was_sent_and_did_not_succeed() -> None:

@@ -110,6 +110,7 @@ def test_books_balance_with_what_the_observer_asked() -> None:
         "replicated": 0,
         "server": searches + 12,
         "difference": 0,
+        "per_sent": 1.0,
     }
     assert books[REPLICA]["bind"]["difference"] == 0
     # the other server was not watched, and that is said
