@@ -19,10 +19,9 @@ comma := ,
 VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := .stamps
-PACKAGES := agent base cli configs coordinator dataset directory jobs lab proto \
-	reports results studies transport
+PACKAGES := $(patsubst %/__init__.py,%,$(wildcard */__init__.py))
 C_SOURCES := $(shell find agent/csrc benchmarks tests -name '*.[ch]')
-ENGINE_INPUTS := pyproject.toml $(shell find agent/csrc -name '*.[ch]' -o -name CMakeLists.txt)
+ENGINE_INPUTS := pyproject.toml __init__.py $(shell find agent/csrc -name '*.[ch]' -o -name CMakeLists.txt)
 PLAIN_INPUTS := $(shell find $(PACKAGES) -type f -not -name '*.pyc')
 INPUTS := $(ENGINE_INPUTS) $(if $(filter plain,$(INSTALL)),$(PLAIN_INPUTS))
 
@@ -36,7 +35,7 @@ c_tests = $(call c_build,$(1),$(2)) && \
 BUILDER ?= podman
 REGISTRY ?= localhost
 BASE ?= docker.io/library/debian:bookworm-slim
-VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' __init__.py)
 
 # One lock for all versions of Python, with hashes: --universal.
 LOCK = $(BIN)/uv pip compile -q --universal --generate-hashes --upgrade \
@@ -173,7 +172,7 @@ $(STAMPS)/system: .ci/system-packages
 
 $(STAMPS)/venv: $(STAMPS)/system
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q --upgrade 'pip>=25.1' 'scikit-build-core>=0.11' ninja
+	$(BIN)/python -m pip install -q --upgrade 'pip>=25.1' 'scikit-build-core>=1' ninja
 	@touch $@
 
 $(STAMPS)/dependencies: $(STAMPS)/venv pyproject.toml

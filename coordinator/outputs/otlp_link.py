@@ -35,8 +35,8 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Status, StatusCode
 from prometheus_client.metrics_core import Metric as Family
 
+from ldapslam import __version__
 from ldapslam.results.records import RunRecord, unix_ns
-from ldapslam.transport.messages import build_version
 
 #: Of one export, attempts included.
 TIMEOUT_S = 5.0
@@ -52,7 +52,7 @@ class OtlpLink:
         """`url` is that of the collector, without the paths of OTLP."""
         base = url.rstrip("/")
         self._resource = Resource.create(
-            {"service.name": "ldapslam", "service.version": build_version()}
+            {"service.name": "ldapslam", "service.version": __version__}
         )
         self._metrics = OTLPMetricExporter(f"{base}/v1/metrics", timeout=TIMEOUT_S)
         self._spans = OTLPSpanExporter(f"{base}/v1/traces", timeout=TIMEOUT_S)

@@ -16,11 +16,12 @@ from typing import Any
 
 import pytest
 
+from ldapslam import __version__
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto.operator_pb2_grpc import OperatorServiceStub
 from ldapslam.reports.summarise import summarise
 from ldapslam.results.store import Store
-from ldapslam.transport.messages import PROTOCOL_VERSION, build_version
+from ldapslam.transport.messages import PROTOCOL_VERSION
 from support.command_line import Running, ldapslam
 from support.fleet import FleetOfProcesses, fake_engine, job_text
 from support.intervals import stored_intervals
@@ -320,7 +321,7 @@ def submit(fleet: FleetOfProcesses, *notify: str, **fields: Any) -> str:
     """Submit a job that names these channels; the run's id."""
     request = pb.SubmitJobRequest(
         protocol_version=PROTOCOL_VERSION,
-        build=build_version(),
+        build=__version__,
         job_file="job.json",
         job_text=job_text(**fields).encode(),
         submitted_by="ana",

@@ -96,9 +96,10 @@ def test_a_wheel_out_of_the_sdist_has_every_file_of_the_packages(
     with zipfile.ZipFile(wheel) as content:
         names = {one for one in content.namelist() if not one.endswith("/")}
     packaged = {
-        f"ldapslam/{folder}/{rest}"
-        for folder, _, rest in (name.partition("/") for name in tracked())
-        if folder in PACKAGES and not (folder == "agent" and rest.startswith("csrc/"))
+        f"ldapslam/{name}"
+        for name in tracked()
+        if name.partition("/")[0] in {"__init__.py", "py.typed", *PACKAGES}
+        if not name.startswith("agent/csrc/")
     }
     of_metadata = {name for name in names if ".dist-info/" in name}
     assert names - of_metadata == packaged
@@ -108,7 +109,8 @@ def test_a_wheel_out_of_the_sdist_has_every_file_of_the_packages(
         "ldapslam/reports/templates/report.typ",
         "ldapslam/configs/jobs/demo.yaml",
         "ldapslam/agent/_engine.pyi",
-        *(f"ldapslam/{package}/py.typed" for package in PACKAGES),
+        "ldapslam/__init__.py",
+        "ldapslam/py.typed",
     } <= names
 
 
