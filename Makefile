@@ -69,7 +69,7 @@ check: setup $(STAMPS)/dev ## formatting, lint, types, architecture, generated c
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy $(PACKAGES:%=-p ldapslam.%)
-	$(BIN)/mypy tests benchmarks docs man
+	$(BIN)/mypy tests benchmarks docs
 	$(BIN)/lint-imports
 	$(BIN)/clang-format --dry-run -Werror $(C_SOURCES)
 	$(BIN)/python proto/generate.py --check
@@ -124,8 +124,8 @@ site: setup $(STAMPS)/dev ## the documents as a site, build/site; fails on a dea
 proto: setup $(STAMPS)/dev ## generate the protobuf modules
 	$(BIN)/python proto/generate.py
 
-man: setup ## generate the manual pages
-	$(BIN)/python man/generate.py
+man: setup ## write the manual pages to build/man
+	$(BIN)/python docs/manual.py
 
 lock: $(STAMPS)/release ## pin the newest versions of all dependencies, with hashes
 	$(LOCK) requirements.lock pyproject.toml
@@ -136,7 +136,7 @@ lock: $(STAMPS)/release ## pin the newest versions of all dependencies, with has
 wheel bundle: export SOURCE_DATE_EPOCH := $(shell git log -1 --format=%ct 2>/dev/null)
 
 # python-ldap too: its project has no wheels. Both bring libldap with them.
-wheel: $(STAMPS)/release ## dist/: the sdist, and wheels for hosts without a compiler
+wheel: $(STAMPS)/release man ## dist/: the sdist, and wheels for hosts without a compiler
 	rm -rf dist build/wheels
 	$(BIN)/python -m build -q --no-isolation -o build/wheels .
 	$(BIN)/python -m pip wheel -q --no-cache-dir --no-deps -w build/wheels \
