@@ -305,11 +305,3 @@ def test_every_file_that_the_architecture_names_is_there() -> None:
     assert {
         path for path in named if not any((base / path).is_file() for base in bases)
     } == set()
-
-
-def test_an_agent_starts_without_the_coordinators_database() -> None:
-    """It would cost each of its processes half a second."""
-    program = "import sys, ldapslam.agent.client; print('sqlalchemy' in sys.modules)"
-    command = [sys.executable, "-c", program]
-    found = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert found.stdout == "False\n"
