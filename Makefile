@@ -19,10 +19,9 @@ comma := ,
 VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := .stamps
-PACKAGES := agent base cli configs coordinator dataset directory jobs lab proto \
-	reports results studies transport
+PACKAGES := $(patsubst %/__init__.py,%,$(wildcard */__init__.py))
 C_SOURCES := $(shell find agent/csrc benchmarks tests -name '*.[ch]')
-ENGINE_INPUTS := pyproject.toml $(shell find agent/csrc -name '*.[ch]' -o -name CMakeLists.txt)
+ENGINE_INPUTS := pyproject.toml __init__.py $(shell find agent/csrc -name '*.[ch]' -o -name CMakeLists.txt)
 PLAIN_INPUTS := $(shell find $(PACKAGES) -type f -not -name '*.pyc')
 INPUTS := $(ENGINE_INPUTS) $(if $(filter plain,$(INSTALL)),$(PLAIN_INPUTS))
 
@@ -36,7 +35,7 @@ c_tests = $(call c_build,$(1),$(2)) && \
 BUILDER ?= podman
 REGISTRY ?= localhost
 BASE ?= docker.io/library/debian:bookworm-slim
-VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' __init__.py)
 
 # One lock for all versions of Python, with hashes: --universal.
 LOCK = $(BIN)/uv pip compile -q --universal --generate-hashes --upgrade \
@@ -70,7 +69,7 @@ check: setup $(STAMPS)/dev ## formatting, lint, types, architecture, generated c
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy $(PACKAGES:%=-p ldapslam.%)
-	$(BIN)/mypy tests benchmarks docs man
+	$(BIN)/mypy tests benchmarks docs
 	$(BIN)/lint-imports
 	$(BIN)/clang-format --dry-run -Werror $(C_SOURCES)
 	$(BIN)/python proto/generate.py --check
@@ -125,8 +124,8 @@ site: setup $(STAMPS)/dev ## the documents as a site, build/site; fails on a dea
 proto: setup $(STAMPS)/dev ## generate the protobuf modules
 	$(BIN)/python proto/generate.py
 
-man: setup ## generate the manual pages
-	$(BIN)/python man/generate.py
+man: setup ## write the manual pages to build/man
+	$(BIN)/python docs/manual.py
 
 lock: $(STAMPS)/release ## pin the newest versions of all dependencies, with hashes
 	$(LOCK) requirements.lock pyproject.toml
@@ -137,7 +136,7 @@ lock: $(STAMPS)/release ## pin the newest versions of all dependencies, with has
 wheel bundle: export SOURCE_DATE_EPOCH := $(shell git log -1 --format=%ct 2>/dev/null)
 
 # python-ldap too: its project has no wheels. Both bring libldap with them.
-wheel: $(STAMPS)/release ## dist/: the sdist, and wheels for hosts without a compiler
+wheel: $(STAMPS)/release man ## dist/: the sdist, and wheels for hosts without a compiler
 	rm -rf dist build/wheels
 	$(BIN)/python -m build -q --no-isolation -o build/wheels .
 	$(BIN)/python -m pip wheel -q --no-cache-dir --no-deps -w build/wheels \
@@ -173,7 +172,7 @@ $(STAMPS)/system: .ci/system-packages
 
 $(STAMPS)/venv: $(STAMPS)/system
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q --upgrade 'pip>=25.1' 'scikit-build-core>=0.11' ninja
+	$(BIN)/python -m pip install -q --upgrade 'pip>=25.1' 'scikit-build-core>=1' ninja
 	@touch $@
 
 $(STAMPS)/dependencies: $(STAMPS)/venv pyproject.toml

@@ -20,6 +20,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
+from ldapslam import __version__
 from ldapslam.agent.host import HostMeter, host_facts, host_id
 from ldapslam.agent.run import CoordinatorHeard, LeaveFleet, TerminateRequested
 from ldapslam.agent.session import AgentSession
@@ -48,7 +49,6 @@ from ldapslam.transport.enrolment import keep_renewed
 from ldapslam.transport.messages import (
     PROTOCOL_VERSION,
     ProtocolError,
-    build_version,
     facts_json,
 )
 
@@ -282,7 +282,7 @@ class _Link:
         session = self._session
         request = pb.RegisterRequest(
             protocol_version=PROTOCOL_VERSION,
-            build=build_version(),
+            build=__version__,
             name=session.settings.name,
             instance_id=self._instance_id,
             epoch=session.spool.epoch,

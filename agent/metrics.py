@@ -13,9 +13,9 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from ldapslam import __version__
 from ldapslam.agent.host import HostMeter
 from ldapslam.agent.session import AgentSession
-from ldapslam.transport.messages import build_version
 
 
 def agent_registry(
@@ -49,7 +49,7 @@ class _AgentCollector(Collector):
         version = GaugeMetricFamily(
             "ldapslam_build_info", "Version of ldapslam; always 1.", labels=["version"]
         )
-        version.add_metric([build_version()], 1)
+        version.add_metric([__version__], 1)
         yield version
         yield gauge(
             "connected", "1 while the coordinator answers.", self._is_connected()

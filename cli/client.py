@@ -14,6 +14,7 @@ from typing import Any, Self
 
 import click
 
+from ldapslam import __version__
 from ldapslam.base.errors import ConfigError, LdapSlamError, RunNotFound
 from ldapslam.cli.options import COORDINATOR_VARIABLE, DEFAULT_COORDINATOR
 from ldapslam.cli.security import operator_files
@@ -23,7 +24,7 @@ from ldapslam.proto.operator_pb2_grpc import OperatorServiceStub
 from ldapslam.proto.schedule_pb2_grpc import ScheduleServiceStub
 from ldapslam.transport.credentials import channel
 from ldapslam.transport.diagnosis import explained_errors
-from ldapslam.transport.messages import PROTOCOL_VERSION, build_version
+from ldapslam.transport.messages import PROTOCOL_VERSION
 
 _CALL_TIMEOUT_S = 10.0
 #: The coordinator checks a job, and settles what is due, before it answers.
@@ -50,7 +51,7 @@ def job_request(
     """The request to run a job."""
     return pb.SubmitJobRequest(
         protocol_version=PROTOCOL_VERSION,
-        build=build_version(),
+        build=__version__,
         job_file=job_file,
         job_text=job_text,
         overrides=overrides,

@@ -25,6 +25,7 @@ from typing import NoReturn
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
+from ldapslam import __version__
 from ldapslam.base.errors import EXIT_CODE_MEANING, ExitCode, LdapSlamError
 from ldapslam.base.log_format import is_json, without_passwords
 from ldapslam.cli.console import (
@@ -183,7 +184,7 @@ def _exit_codes() -> str:
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=_exit_codes(),
 )
-@click.version_option(package_name="ldapslam")
+@click.version_option(__version__)
 @click.option("-v", "--verbose", count=True, help="Log more; twice for everything.")
 @click.option(
     "-q",

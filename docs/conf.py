@@ -8,14 +8,15 @@ repository beside docs/ is a download.
 from __future__ import annotations
 
 import re
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from sphinx.errors import ExtensionError
 
+from ldapslam import __version__
+
 project = "ldapslam"
-release = metadata.version("ldapslam")
+release = __version__
 extensions = ["myst_parser"]
 exclude_patterns = ["generate.py"]
 source_suffix = {".md": "markdown"}

@@ -12,6 +12,7 @@ import inspect
 import json
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,8 @@ _REFERENCE = _ROOT / "docs" / "reference"
 #: Only its tables are written here, from cli/other_tools.toml.
 _COMING_FROM = _ROOT / "docs" / "how-to" / "coming-from.md"
 _NOTE = "<!-- Written by docs/generate.py: change the code, then `make pages`. -->"
+#: An option that is the same in as many commands is explained once.
+_COMMON_FROM = 5
 #: More than `ldapslam --help` has room for.
 _EXIT_CODES = {
     ExitCode.FAIL: "; also the default thresholds (errors, searches without entries, "
@@ -147,32 +150,62 @@ one, `latest`, or the folder of a run.
         for code, text in EXIT_CODE_MEANING.items()
     )
     yield from _table(("exit code", "means"), meanings)
+    yield "## Common options\n"
+    yield f"These mean the same in {_COMMON_FROM} commands or more.\n"
+    common = _common_options()
+    yield from _table(("option", "meaning"), common)
     for heading, names in GROUPS.items():
         yield f"## {heading}\n"
         for name in names:
             command = cli.get_command(click.Context(cli), name)
             assert command is not None
-            yield from _command(command, f"ldapslam {name}", "###")
+            yield from _command(command, f"ldapslam {name}", "###", common)
 
 
-def _command(command: click.Command, name: str, level: str) -> Iterator[str]:
+def _common_options() -> list[tuple[str, str]]:
+    rows = Counter(_option_rows(cli))
+    return [row for row, count in rows.items() if count >= _COMMON_FROM]
+
+
+def _option_rows(command: click.Command) -> Iterator[tuple[str, str]]:
+    """Names and meaning of the options of all commands of a group."""
+    context = click.Context(command)
+    if isinstance(command, click.Group):
+        for word in command.list_commands(context):
+            inner = command.get_command(context, word)
+            assert inner is not None
+            yield from _options(inner)
+            yield from _option_rows(inner)
+
+
+def _options(command: click.Command) -> Iterator[tuple[str, str]]:
+    context = click.Context(command)
+    for option in command.params:
+        if isinstance(option, click.Option) and not option.hidden:
+            record = option.get_help_record(context)
+            assert record is not None
+            names, meaning = record
+            yield _code(" ".join(names.split())), _plain(meaning)
+
+
+def _command(
+    command: click.Command, name: str, level: str, common: Sequence[tuple[str, str]]
+) -> Iterator[str]:
     context = click.Context(command, info_name=name)
     yield f"{level} {name}\n"
     usage = " ".join(command.collect_usage_pieces(context))
     yield f"`{name} {usage}`\n"
     yield from _help(command.help or "")
-    options = [
-        _option(option, context)
-        for option in command.params
-        if isinstance(option, click.Option) and not option.hidden
-    ]
-    if options:
-        yield from _table(("option", "meaning"), options)
+    options = list(_options(command))
+    if own := [row for row in options if row not in common]:
+        yield from _table(("option", "meaning"), own)
+    if shared := [row[0] for row in options if row in common]:
+        yield f"[Common options](#common-options): {', '.join(shared)}.\n"
     if isinstance(command, click.Group):
         for word in command.list_commands(context):
             inner = command.get_command(context, word)
             assert inner is not None
-            yield from _command(inner, f"{name} {word}", f"{level}#")
+            yield from _command(inner, f"{name} {word}", f"{level}#", common)
 
 
 def _help(text: str) -> Iterator[str]:
@@ -182,13 +215,6 @@ def _help(text: str) -> Iterator[str]:
             yield from _fenced(paragraph.removeprefix("\b\n"))
         else:
             yield _plain(paragraph) + "\n"
-
-
-def _option(option: click.Option, context: click.Context) -> tuple[str, str]:
-    record = option.get_help_record(context)
-    assert record is not None
-    names, text = record
-    return _code(" ".join(names.split())), _plain(text)
 
 
 # -- job files -------------------------------------------------------------------------

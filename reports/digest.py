@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from ldapslam import __version__
 from ldapslam.base.errors import NotAsJudged
 from ldapslam.reports.model import Summary
 from ldapslam.reports.result import result_of
@@ -26,7 +27,6 @@ from ldapslam.results.digest import (
 )
 from ldapslam.results.records import RunRecord, utc_text
 from ldapslam.results.store import Store
-from ldapslam.transport.messages import build_version
 
 SCHEMA = "ldapslam.digest/1"
 RESULT = "result"
@@ -104,7 +104,7 @@ def digest_document(
         "verdict": summary.verdict,
         "reasons": list(summary.reasons),
         "judged_utc": utc_text(datetime.now(UTC)),
-        "ldapslam": build_version(),
+        "ldapslam": __version__,
         "parts": {
             name: {**part._asdict(), "columns": list(part.columns)}
             for name, part in parts.items()

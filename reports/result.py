@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ldapslam import __version__
 from ldapslam.jobs.fields.result_codes import code_name
 from ldapslam.proto.fields import OPERATION_COUNTERS
 from ldapslam.reports.collect.clocks import Clock
@@ -27,7 +28,6 @@ from ldapslam.reports.model import (
     Summary,
 )
 from ldapslam.reports.uncertainty import Estimate
-from ldapslam.transport.messages import build_version
 
 SCHEMA = "ldapslam.result/1"
 #: The published JSON Schema.
@@ -115,7 +115,7 @@ def result_of(summary: Summary) -> dict[str, Any]:
             for event in summary.events
         ],
         **(
-            {"digest": {**summary.run.digest, "written_by": build_version()}}
+            {"digest": {**summary.run.digest, "written_by": __version__}}
             if summary.run.digest
             else {}
         ),

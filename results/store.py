@@ -759,15 +759,10 @@ def _server_engine(address: URL, shown: str) -> Engine:
         engine = sa.create_engine(
             address, pool_pre_ping=True, json_serializer=_plain_json
         )
-    except NoSuchModuleError as error:
+    except (NoSuchModuleError, ModuleNotFoundError) as error:
         raise NoStore(
             f"store {shown!r}: unknown kind {address.drivername!r}",
             hint="use sqlite:///FILE or postgresql://USER@HOST/DATABASE",
-        ) from error
-    except ModuleNotFoundError as error:
-        raise NoStore(
-            f"store {shown!r} needs the Python package {error.name!r}",
-            hint="pip install 'psycopg[binary]>=3.1'",
         ) from error
 
     @event.listens_for(engine, "connect")

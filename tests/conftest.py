@@ -13,11 +13,12 @@ import platform
 import signal
 import subprocess
 from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import FrameType
 
 import pytest
+
+from ldapslam import __version__
 
 # A topic's module may be imported by another one's before it is loaded as a plugin.
 pytest.register_assert_rewrite("support")
@@ -80,17 +81,10 @@ def update_golden(request: pytest.FixtureRequest) -> bool:
 def pytest_report_header() -> list[str]:
     """What a reader of a failure in CI needs to know of the machine."""
     return [
-        f"ldapslam {_version('ldapslam')}, {platform.python_implementation()} "
+        f"ldapslam {__version__}, {platform.python_implementation()} "
         f"{platform.python_version()}, {os.cpu_count()} CPUs, {platform.release()}",
         f"libldap {_libldap_version()}, slapd {_slapd_version()}",
     ]
-
-
-def _version(distribution: str) -> str:
-    try:
-        return version(distribution)
-    except PackageNotFoundError:
-        return "(not installed)"
 
 
 def _libldap_version() -> str:

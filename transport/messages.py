@@ -13,7 +13,6 @@ import json
 import math
 import struct
 from collections.abc import Iterable, Mapping
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, BinaryIO, TypeVar
 
 from google.protobuf.message import DecodeError, Message
@@ -44,14 +43,6 @@ class ProtocolError(FleetError):
             f"malformed message: {detail}", hint="install the same ldapslam on both"
         )
         self.detail = detail
-
-
-def build_version() -> str:
-    """Version of the installed package; a bare source tree says so."""
-    try:
-        return version("ldapslam")
-    except PackageNotFoundError:
-        return "0+source"
 
 
 def describe_version(protocol_version: int, build: str) -> str:

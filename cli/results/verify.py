@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ldapslam import __version__
 from ldapslam.base.errors import (
     AccessRefused,
     ConfigError,
@@ -26,7 +27,6 @@ from ldapslam.cli.console import error_document, exit_code_of, put_result
 from ldapslam.cli.options import FILE, STORE_NAME, OptionGroups, option
 from ldapslam.cli.runs import Place, run_argument, runs_options, store_of
 from ldapslam.cli.security import current_security
-from ldapslam.transport.messages import build_version
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -214,7 +214,7 @@ def _of_store(run: str, place: Place) -> tuple[Mapping[str, Any], list[str], lis
             why = f"run {full_id} is not what was judged: {error}"
             raise NotAsJudged(why, hint=_CHANGED) from error
         problems = list(altered_of(results, record))
-        if not problems and document["ldapslam"] == build_version():
+        if not problems and document["ldapslam"] == __version__:
             problems = _other_figures(results, record, document)
     checked = sorted(parts_in(document).keys() - {RESULT})
     if folder is not None and (folder / _RESULT_FILE).is_file():

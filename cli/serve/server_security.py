@@ -7,7 +7,7 @@ import functools
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ldapslam.base.address import is_unix, split_host_port
 from ldapslam.base.errors import ConfigError
@@ -18,12 +18,14 @@ from ldapslam.cli.security import (
     folder_files,
     security_options,
 )
-from ldapslam.coordinator.security.enrolment import Enrolment
 from ldapslam.transport.credentials import TlsFiles, check_client
 from ldapslam.transport.enrolment import identity_files, join
 from ldapslam.transport.pki.authority import Authority
 from ldapslam.transport.pki.certificate import Role
 from ldapslam.transport.pki.token import JoinToken, read_token
+
+if TYPE_CHECKING:
+    from ldapslam.coordinator.security.enrolment import Enrolment
 
 #: Where enrolment is served unless the token says otherwise.
 ENROLMENT_PORT = 7401
@@ -101,6 +103,8 @@ def _server_security(
         split_host_port(enrol_listen)
         if is_unix(enrol_listen):
             raise ConfigError("--enrol-listen: expected HOST:PORT")
+        from ldapslam.coordinator.security.enrolment import Enrolment
+
         enrol = Enrolment(enrol_listen, authority)
     return ServerSecurity(files, enrol, chosen.insecure)
 

@@ -19,6 +19,7 @@ from prometheus_client.core import (
 from prometheus_client.metrics_core import Metric
 from prometheus_client.utils import floatToGoString
 
+from ldapslam import __version__
 from ldapslam.coordinator.bounds import Bound
 from ldapslam.coordinator.outputs.shown_runs import (
     MAX_OPERATIONS,
@@ -33,7 +34,6 @@ from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto.fields import OUTCOMES
 from ldapslam.results.store import Store
 from ldapslam.results.upkeep import file_bytes
-from ldapslam.transport.messages import build_version
 
 _NS_PER_S = 1e9
 _US_PER_S = 1e6
@@ -46,7 +46,7 @@ def build_families() -> Iterator[Metric]:
     family = GaugeMetricFamily(
         "ldapslam_build_info", "Version of ldapslam; always 1.", labels=["version"]
     )
-    family.add_metric([build_version()], 1)
+    family.add_metric([__version__], 1)
     yield family
 
 

@@ -20,6 +20,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from ldapslam import __version__
 from ldapslam.base.errors import AgentVersionMismatch, ConfigError
 from ldapslam.base.time_zone import parse_utc
 from ldapslam.base.uri import server_of
@@ -49,7 +50,6 @@ from ldapslam.results.records import RunRecord, utc_text
 from ldapslam.transport.messages import (
     PROTOCOL_VERSION,
     ProtocolError,
-    build_version,
     describe_version,
 )
 
@@ -162,13 +162,13 @@ def _submission(job: Job, request: SubmitJobRequest, record: RunRecord) -> Submi
 
 def check_version(who: str, protocol_version: int, build: str) -> None:
     """Both sides must be the same ldapslam: AgentVersionMismatch names both."""
-    ours = build_version()
-    if (protocol_version, build) != (PROTOCOL_VERSION, ours):
+    theirs, ours = (protocol_version, build), (PROTOCOL_VERSION, __version__)
+    if theirs != ours:
         raise AgentVersionMismatch(
             who,
-            describe_version(protocol_version, build),
-            describe_version(PROTOCOL_VERSION, ours),
-            hint=_upgrade_hint((protocol_version, build), (PROTOCOL_VERSION, ours)),
+            describe_version(*theirs),
+            describe_version(*ours),
+            hint=_upgrade_hint(theirs, ours),
         )
 
 
@@ -241,7 +241,7 @@ def _record(
         priority=request.priority,
         plan=report_plan(job),
         manifest={
-            "ldapslam": build_version(),
+            "ldapslam": __version__,
             "job_file": request.job_file,
             "overrides": list(request.overrides),
             "files": {

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TypeVar
 
+from ldapslam import __version__
 from ldapslam.base.errors import ConfigError, JobError, JobErrors, LdapSlamError
 from ldapslam.base.time_zone import parse_utc
 from ldapslam.coordinator.runs.submission import MAX_NAME, is_usable, load_submission
@@ -26,7 +27,7 @@ from ldapslam.results import schedule_store
 from ldapslam.results.audit import AuditRecord
 from ldapslam.results.records import utc_text
 from ldapslam.results.schedule_store import ScheduleRecord
-from ldapslam.transport.messages import PROTOCOL_VERSION, build_version
+from ldapslam.transport.messages import PROTOCOL_VERSION
 
 _log = logging.getLogger(__name__)
 
@@ -197,7 +198,7 @@ def run_request(job: operator_pb2.SubmitJobRequest) -> operator_pb2.SubmitJobReq
     request = operator_pb2.SubmitJobRequest()
     request.CopyFrom(job)
     request.protocol_version = PROTOCOL_VERSION
-    request.build = build_version()
+    request.build = __version__
     request.ClearField("after_run")
     request.ClearField("not_before_utc")
     return request

@@ -12,13 +12,14 @@ from typing import NamedTuple
 import grpc
 import pytest
 
+from ldapslam import __version__
 from ldapslam.base.errors import AccessRefused, CoordinatorUnreachable
 from ldapslam.proto import agent_pb2
 from ldapslam.transport.codec import error_of_rpc
 from ldapslam.transport.credentials import TlsFiles
 from ldapslam.transport.diagnosis import explained
 from ldapslam.transport.enrolment import identity_files, join
-from ldapslam.transport.messages import PROTOCOL_VERSION, build_version
+from ldapslam.transport.messages import PROTOCOL_VERSION
 from ldapslam.transport.pki.authority import Authority
 from ldapslam.transport.pki.certificate import Role, read_key
 from support.chains import Issuer, root
@@ -77,7 +78,7 @@ def refusal(made: SecureCoordinator, files: TlsFiles) -> str:
 def registered(made: SecureCoordinator, files: TlsFiles, name: str) -> None:
     request = agent_pb2.RegisterRequest(
         protocol_version=PROTOCOL_VERSION,
-        build=build_version(),
+        build=__version__,
         name=name,
         instance_id="one",
         epoch=1,

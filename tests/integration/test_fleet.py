@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from ldapslam import __version__
 from ldapslam.base.errors import (
     AgentLost,
     ExitCode,
@@ -23,7 +24,7 @@ from ldapslam.base.errors import (
     RunNotFound,
     TargetUnreachable,
 )
-from ldapslam.transport.messages import PROTOCOL_VERSION, build_version, error_of
+from ldapslam.transport.messages import PROTOCOL_VERSION, error_of
 from support.fake_engine import PER_INTERVAL
 from support.fleet import FINAL, FleetOfProcesses, fake_engine, job_text
 from support.intervals import stored_intervals
@@ -302,8 +303,7 @@ def test_an_agent_of_another_version_is_refused(
     log = (fleet.folder / "old.log").read_text()
     assert f"agent 'old' speaks protocol {PROTOCOL_VERSION} (ldapslam 0.0.1)" in log
     assert (
-        f"the coordinator protocol {PROTOCOL_VERSION} (ldapslam {build_version()})"
-        in log
+        f"the coordinator protocol {PROTOCOL_VERSION} (ldapslam {__version__})" in log
     )
     assert "old" not in fleet.agents()
 

@@ -6,10 +6,11 @@ from __future__ import annotations
 import grpc
 import pytest
 
+from ldapslam import __version__
 from ldapslam.base.errors import NotEnoughAgents
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto.operator_pb2_grpc import OperatorServiceStub
-from ldapslam.transport.messages import PROTOCOL_VERSION, build_version, error_of
+from ldapslam.transport.messages import PROTOCOL_VERSION, error_of
 from support.fleet import FINAL, FleetOfProcesses, fake_engine, job_text
 
 SHORT = "400ms"
@@ -25,7 +26,7 @@ def fleet(fleet: FleetOfProcesses) -> FleetOfProcesses:
 def submit(fleet: FleetOfProcesses, text: str, priority: int) -> str:
     request = pb.SubmitJobRequest(
         protocol_version=PROTOCOL_VERSION,
-        build=build_version(),
+        build=__version__,
         job_file="job.json",
         job_text=text.encode(),
         priority=priority,

@@ -93,7 +93,8 @@ def test_the_wheels_bring_libldap_for_a_glibc_of_2021() -> None:
     with zipfile.ZipFile(made("ldapslam-*-cp311-abi3-*.whl")) as wheel:
         names = wheel.namelist()
     assert "ldapslam/agent/_engine.abi3.so" in names
-    pages = {path.name for path in (DIST.parent / "man").glob("*.1")}
+    pages = {path.name for path in (DIST.parent / "build" / "man").glob("*.1")}
+    assert "ldapslam.1" in pages
     assert {Path(name).name for name in names if "/share/man/man1/" in name} == pages
 
 

@@ -24,6 +24,7 @@ import grpc.aio
 import pytest
 from google.protobuf.descriptor import MethodDescriptor
 
+from ldapslam import __version__
 from ldapslam.coordinator.security.enrolment import Attempts
 from ldapslam.proto import agent_pb2, operator_pb2
 from ldapslam.proto.agent_pb2_grpc import AgentServiceStub
@@ -31,7 +32,7 @@ from ldapslam.proto.operator_pb2_grpc import OperatorServiceStub
 from ldapslam.results.store import Store
 from ldapslam.transport.codec import CHANNEL_OPTIONS, FAILURE_KEY
 from ldapslam.transport.credentials import trusting_channel
-from ldapslam.transport.messages import PROTOCOL_VERSION, build_version
+from ldapslam.transport.messages import PROTOCOL_VERSION
 from ldapslam.transport.pki.authority import Authority
 from ldapslam.transport.pki.certificate import Role, build_request, new_key
 from support.command_line import Running
@@ -80,7 +81,7 @@ class Fuzzed:
             session = agents.Register(
                 agent_pb2.RegisterRequest(
                     protocol_version=PROTOCOL_VERSION,
-                    build=build_version(),
+                    build=__version__,
                     name="a",
                     instance_id="i",
                     host_facts_json="{}",
@@ -88,7 +89,7 @@ class Fuzzed:
             ).session_id
             job = operator_pb2.SubmitJobRequest(
                 protocol_version=PROTOCOL_VERSION,
-                build=build_version(),
+                build=__version__,
                 job_file="job.json",
                 job_text=job_text(duration="10m").encode(),
             )
@@ -103,7 +104,7 @@ class Fuzzed:
             operators = OperatorServiceStub(channel)  # type: ignore[no-untyped-call]
             job = operator_pb2.SubmitJobRequest(
                 protocol_version=PROTOCOL_VERSION,
-                build=build_version(),
+                build=__version__,
                 job_file="job.json",
                 job_text=job_text(uri="ldap://127.0.0.1:2").encode(),
                 wait_for_agents_ns=3600 * 10**9,
@@ -120,7 +121,7 @@ class Fuzzed:
         session, *run_ids = ids
         likely: dict[str, list[object]] = {
             "protocol_version": [PROTOCOL_VERSION],
-            "build": [build_version()],
+            "build": [__version__],
             "session_id": [session],
             "run_id": [*run_ids, run_ids[0], "latest"],
             "after_run": [*run_ids],

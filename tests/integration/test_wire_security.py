@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives import hashes
 from google.protobuf.descriptor import MethodDescriptor
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from ldapslam import __version__
 from ldapslam.base.errors import AccessRefused, ConfigError, CoordinatorUnreachable
 from ldapslam.coordinator.security import access
 from ldapslam.proto import agent_pb2, operator_pb2
@@ -28,7 +29,7 @@ from ldapslam.results.store import Store
 from ldapslam.transport.codec import error_of_rpc
 from ldapslam.transport.credentials import TlsFiles, check_server, trusting_channel
 from ldapslam.transport.diagnosis import explained
-from ldapslam.transport.messages import PROTOCOL_VERSION, build_version
+from ldapslam.transport.messages import PROTOCOL_VERSION
 from ldapslam.transport.pki.authority import Authority
 from ldapslam.transport.pki.certificate import (
     Role,
@@ -194,7 +195,7 @@ def test_the_certificates_name_wins_over_what_the_caller_says(
     get = METHODS["/ldapslam.v1.OperatorService/GetRun"]
     request = operator_pb2.SubmitJobRequest(
         protocol_version=PROTOCOL_VERSION,
-        build=build_version(),
+        build=__version__,
         job_file="job.json",
         job_text=job_text().encode(),
         submitted_by="root@elsewhere",
@@ -319,7 +320,7 @@ def connected(
     channel = made.channel(files)
     request = agent_pb2.RegisterRequest(
         protocol_version=PROTOCOL_VERSION,
-        build=build_version(),
+        build=__version__,
         name=name,
         instance_id=name,
         host_facts_json="{}",

@@ -16,6 +16,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
+from ldapslam import __version__
 from ldapslam.coordinator.run_queue import RunQueue, WaitingRun
 from ldapslam.coordinator.runs.submission import load_submission, new_run_id
 from ldapslam.coordinator.schedules.scheduler import Scheduler
@@ -27,7 +28,7 @@ from ldapslam.results.audit import AuditRecord
 from ldapslam.results.records import RunRecord, utc_text
 from ldapslam.results.schedule_store import FireRecord
 from ldapslam.results.store import Store
-from ldapslam.transport.messages import PROTOCOL_VERSION, build_version
+from ldapslam.transport.messages import PROTOCOL_VERSION
 from support.fleet import job_text
 
 P = ParamSpec("P")
@@ -257,7 +258,7 @@ def job_request(
     text = job_text(uri, duration=duration, run={"duration": duration, "drain": "1s"})
     return pb.SubmitJobRequest(
         protocol_version=PROTOCOL_VERSION,
-        build=build_version(),
+        build=__version__,
         job_file="job.json",
         job_text=text.encode(),
         submitted_by="ana@workstation",

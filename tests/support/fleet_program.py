@@ -76,7 +76,7 @@ ALLOWS_ALL = json.dumps({"targets": ["any"], "secrets": ["any"], "classes": ["an
 
 def _serve(options: dict[str, Any], forks: ForkServer | None) -> None:
     if build := options.get("build"):
-        vars(client)["build_version"] = lambda: str(build)
+        vars(client)["__version__"] = str(build)
     settings = AgentSettings(
         name=options["name"],
         spool=Path(options["spool"]),

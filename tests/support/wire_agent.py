@@ -11,11 +11,12 @@ from typing import Any
 
 import grpc.aio
 
+from ldapslam import __version__
 from ldapslam.base.address import grpc_target
 from ldapslam.proto import agent_pb2 as pb
 from ldapslam.proto.agent_pb2_grpc import AgentServiceStub
 from ldapslam.transport.codec import CHANNEL_OPTIONS
-from ldapslam.transport.messages import PROTOCOL_VERSION, build_version
+from ldapslam.transport.messages import PROTOCOL_VERSION
 
 #: A connection of its own, as a process has.
 _OPTIONS = [*CHANNEL_OPTIONS, ("grpc.use_local_subchannel_pool", 1)]
@@ -44,7 +45,7 @@ class WireAgent:
         reply = await self._stub.Register(
             pb.RegisterRequest(
                 protocol_version=PROTOCOL_VERSION,
-                build=build_version(),
+                build=__version__,
                 name=self.name,
                 instance_id=f"instance of {self.name}",
                 epoch=1,

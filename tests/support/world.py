@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from ldapslam import __version__
 from ldapslam.coordinator.control import Coordinator
 from ldapslam.coordinator.fleet.fleet import TimePassed
 from ldapslam.coordinator.runs.judge import Judgement
@@ -24,7 +25,7 @@ from ldapslam.proto.operator_pb2 import (
 )
 from ldapslam.results.packing import pack
 from ldapslam.results.store import Store
-from ldapslam.transport.messages import PROTOCOL_VERSION, build_version
+from ldapslam.transport.messages import PROTOCOL_VERSION
 from support.fleet import job_text
 
 S = 1_000_000_000
@@ -53,7 +54,7 @@ class World:
         """Agent a; `runs`: so many that it says it has."""
         request = agent_pb2.RegisterRequest(
             protocol_version=PROTOCOL_VERSION,
-            build=build_version(),
+            build=__version__,
             name="a",
             instance_id="a-1",
             epoch=3,
@@ -69,7 +70,7 @@ class World:
     async def submit(self, text: str = "", **fields: Any) -> str:
         request = SubmitJobRequest(
             protocol_version=PROTOCOL_VERSION,
-            build=build_version(),
+            build=__version__,
             job_file="job.yaml",
             job_text=(text or job_text()).encode(),
             **fields,

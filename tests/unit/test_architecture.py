@@ -16,28 +16,14 @@ import sys
 import tokenize
 import tomllib
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[2]
-#: The folders at the root that are installed below `ldapslam`, without the files only.
-ROOMS = (
-    "agent",
-    "base",
-    "cli",
-    "coordinator",
-    "dataset",
-    "directory",
-    "jobs",
-    "lab",
-    "proto",
-    "reports",
-    "studies",
-    "results",
-    "transport",
-)
-PACKAGES = (*ROOMS, "configs")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
+PACKAGES = tuple(sorted(path.parent.name for path in ROOT.glob("*/__init__.py")))
+#: The folders of modules; that of configurations has only files.
+ROOMS = tuple(package for package in PACKAGES if package != "configs")
 
 GRPC_MODULES = {
     "coordinator/server.py",
@@ -208,10 +194,23 @@ def test_tests_are_no_package() -> None:
     assert not list((ROOT / "tests").rglob("__init__.py"))
 
 
-@pytest.mark.parametrize("package", PACKAGES)
-def test_every_package_is_installed_below_the_namespace(package: str) -> None:
-    text = (ROOT / "pyproject.toml").read_text()
-    assert f'"ldapslam/{package}" = "{package}"' in text
+def test_every_package_is_installed_and_banned_under_its_bare_name() -> None:
+    installed = PROJECT["scikit-build"]["wheel"]["packages"]
+    parts = ("__init__.py", "py.typed", *PACKAGES)
+    assert installed == {f"ldapslam/{part}": part for part in parts}
+    banned = PROJECT["ruff"]["lint"]["flake8-tidy-imports"]["banned-api"]
+    assert set(banned) == set(PACKAGES)
+
+
+def test_importing_the_package_imports_nothing_else() -> None:
+    # what the loader of an editable installation imports comes first
+    program = (
+        "import importlib.machinery, importlib.util, sys; before = {*sys.modules}; "
+        "import ldapslam; print(ldapslam.__version__, *({*sys.modules} - before))"
+    )
+    command = [sys.executable, "-c", program]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert ended.stdout.split() == [version("ldapslam"), "ldapslam"]
 
 
 def folders() -> Iterator[Path]:
@@ -280,10 +279,8 @@ def arrows() -> dict[str, set[str]]:
 
 def drawing() -> str:
     """Rooms from the top down, as docs/dev/architecture.md draws them."""
-    linter = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"][
-        "importlinter"
-    ]
-    layers = next(c["layers"] for c in linter["contracts"] if c["type"] == "layers")
+    contracts = PROJECT["importlinter"]["contracts"]
+    layers = next(c["layers"] for c in contracts if c["type"] == "layers")
     imported = arrows()
     order = [room_of(room.strip()) for layer in layers for room in layer.split("|")]
     assert set(order) == set(ROOMS)
@@ -308,11 +305,3 @@ def test_every_file_that_the_architecture_names_is_there() -> None:
     assert {
         path for path in named if not any((base / path).is_file() for base in bases)
     } == set()
-
-
-def test_an_agent_starts_without_the_coordinators_database() -> None:
-    """It would cost each of its processes half a second."""
-    program = "import sys, ldapslam.agent.client; print('sqlalchemy' in sys.modules)"
-    command = [sys.executable, "-c", program]
-    found = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert found.stdout == "False\n"

@@ -24,6 +24,7 @@ from ldapslam.cli.serve.installed_wheels import closure
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+MANUAL_PAGE = "build/man/ldapslam.1"
 PACKAGES = {path.parent.name for path in ROOT.glob("*/__init__.py")}
 #: Of a checkout alone.
 NOT_RELEASED = re.compile(
@@ -73,6 +74,9 @@ def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
         copy = checkout / name
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, copy, follow_symlinks=False)
+    page = checkout / MANUAL_PAGE
+    page.parent.mkdir(parents=True)
+    page.write_text("made before a release is")
     folder = tmp_path_factory.mktemp("sdist")
     with tarfile.open(build("sdist", checkout, folder)) as archive:
         archive.extractall(folder, filter="data")
@@ -80,12 +84,14 @@ def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return unpacked
 
 
-def test_the_sdist_is_the_checkout_without_its_tests(sdist: Path) -> None:
+def test_the_sdist_is_the_checkout_without_its_tests_and_has_the_manual(
+    sdist: Path,
+) -> None:
     names = {
         str(path.relative_to(sdist)) for path in sdist.rglob("*") if path.is_file()
     }
     released = {name for name in tracked() if not NOT_RELEASED.match(name)}
-    assert names == {*released, "PKG-INFO"}
+    assert names == {*released, MANUAL_PAGE, "PKG-INFO"}
 
 
 def test_a_wheel_out_of_the_sdist_has_every_file_of_the_packages(
@@ -96,9 +102,10 @@ def test_a_wheel_out_of_the_sdist_has_every_file_of_the_packages(
     with zipfile.ZipFile(wheel) as content:
         names = {one for one in content.namelist() if not one.endswith("/")}
     packaged = {
-        f"ldapslam/{folder}/{rest}"
-        for folder, _, rest in (name.partition("/") for name in tracked())
-        if folder in PACKAGES and not (folder == "agent" and rest.startswith("csrc/"))
+        f"ldapslam/{name}"
+        for name in tracked()
+        if name.partition("/")[0] in {"__init__.py", "py.typed", *PACKAGES}
+        if not name.startswith("agent/csrc/")
     }
     of_metadata = {name for name in names if ".dist-info/" in name}
     assert names - of_metadata == packaged
@@ -108,7 +115,8 @@ def test_a_wheel_out_of_the_sdist_has_every_file_of_the_packages(
         "ldapslam/reports/templates/report.typ",
         "ldapslam/configs/jobs/demo.yaml",
         "ldapslam/agent/_engine.pyi",
-        *(f"ldapslam/{package}/py.typed" for package in PACKAGES),
+        "ldapslam/__init__.py",
+        "ldapslam/py.typed",
     } <= names
 
 

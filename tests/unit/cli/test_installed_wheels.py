@@ -114,7 +114,7 @@ def test_the_closure_has_what_dependencies_need_and_no_extras_of_theirs() -> Non
     assert {"ldapslam", "python-ldap", "markupsafe", "fonttools", "pip"} <= names
     # its tests' own
     assert not names & {"pytest", "hypothesis", "grpcio-tools"}
-    # an extra that is installed
+    # of an extra that it asks for
     assert {"psycopg", "psycopg-binary"} <= names
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ldapslam import __version__
 from ldapslam.base.errors import AccessRefused
 from ldapslam.coordinator.control import Coordinator
 from ldapslam.coordinator.security import access
@@ -22,14 +23,14 @@ from ldapslam.proto.agent_pb2 import (
     ReportReply,
     RunPart,
 )
-from ldapslam.transport.messages import PROTOCOL_VERSION, build_version
+from ldapslam.transport.messages import PROTOCOL_VERSION
 
 
 def registration(epoch: int) -> RegisterRequest:
     """Of a process that does not say which one it is."""
     return RegisterRequest(
         protocol_version=PROTOCOL_VERSION,
-        build=build_version(),
+        build=__version__,
         name="a",
         instance_id="",
         epoch=epoch,

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ldapslam import __version__
 from ldapslam.base.errors import RunAborted, StoreBusy
 from ldapslam.coordinator.control import Coordinator
 from ldapslam.coordinator.store_writer import StoreWriter
@@ -18,7 +19,6 @@ from ldapslam.proto.operator_pb2 import SubmitJobRequest
 from ldapslam.results.store import Store
 from ldapslam.transport.messages import (
     PROTOCOL_VERSION,
-    build_version,
     failure_message,
 )
 from support.fleet import job_text
@@ -53,7 +53,7 @@ class Site:
         start = self._starts[name] = self._starts.get(name, 0) + is_new
         request = agent_pb2.RegisterRequest(
             protocol_version=PROTOCOL_VERSION,
-            build=build_version(),
+            build=__version__,
             name=name,
             instance_id=f"{name}-{start}",
             epoch=start,
@@ -67,7 +67,7 @@ class Site:
         """A run that waits for its agents."""
         request = SubmitJobRequest(
             protocol_version=PROTOCOL_VERSION,
-            build=build_version(),
+            build=__version__,
             job_file="job.yaml",
             job_text=text.encode(),
             wait_for_agents_ns=10**12,

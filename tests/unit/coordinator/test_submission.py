@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
+from ldapslam import __version__
 from ldapslam.base.errors import AgentVersionMismatch, ConfigError, JobErrors
 from ldapslam.coordinator.fleet.selection import Selection
 from ldapslam.coordinator.runs.run import RunLimits
 from ldapslam.coordinator.runs.submission import check_version, load_submission
 from ldapslam.jobs.fields.validity import Validity
 from ldapslam.proto.operator_pb2 import SubmitJobRequest
-from ldapslam.transport.messages import PROTOCOL_VERSION, ProtocolError, build_version
+from ldapslam.transport.messages import PROTOCOL_VERSION, ProtocolError
 from support.fleet import job_text
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
@@ -26,7 +27,7 @@ def request(text: str, **fields: Any) -> SubmitJobRequest:
     return SubmitJobRequest(
         **{
             "protocol_version": PROTOCOL_VERSION,
-            "build": build_version(),
+            "build": __version__,
             "job_file": "job.yaml",
             "job_text": text.encode(),
             "submitted_by": "me@here",
@@ -119,21 +120,26 @@ def test_another_version_is_refused_with_both_named(fields: dict[str, Any]) -> N
         load_submission(request(job_text(), **fields), NOW)
     text = str(caught.value)
     assert str(next(iter(fields.values()))) in text
-    assert f"protocol {PROTOCOL_VERSION} (ldapslam {build_version()})" in text
-
-
-OURS = build_version()
+    assert f"protocol {PROTOCOL_VERSION} (ldapslam {__version__})" in text
 
 
 @pytest.mark.parametrize(
     ("protocol", "build", "hint"),
     [
-        (PROTOCOL_VERSION - 1, OURS, f"install ldapslam {OURS} there: the coordinator"),
-        (PROTOCOL_VERSION, "0.0.1", f"install ldapslam {OURS} there: the coordinator"),
+        (
+            PROTOCOL_VERSION - 1,
+            __version__,
+            f"install ldapslam {__version__} there: the coordinator",
+        ),
+        (
+            PROTOCOL_VERSION,
+            "0.0.1",
+            f"install ldapslam {__version__} there: the coordinator",
+        ),
         (PROTOCOL_VERSION + 1, "99.10", "upgrade the coordinator to ldapslam 99.10"),
         # compared as numbers, not as texts
         (PROTOCOL_VERSION, "99.0", "upgrade the coordinator to ldapslam 99.0"),
-        (PROTOCOL_VERSION, f"{OURS}+local", "install the same ldapslam on both"),
+        (PROTOCOL_VERSION, f"{__version__}+local", "install the same ldapslam on both"),
     ],
 )
 def test_a_neighbouring_version_is_told_which_side_goes_first(
