@@ -25,6 +25,7 @@ import yaml
 
 from ldapslam.base.child import ask
 from ldapslam.base.errors import ConfigError, LdapSlamError
+from ldapslam.base.inert import one_line
 from ldapslam.base.secrets import SecretRef
 from ldapslam.coordinator.bounds import Bound, note_exceeded
 from ldapslam.coordinator.control import Coordinator
@@ -283,7 +284,7 @@ def headline(record: RunRecord, reasons: Sequence[str]) -> str:
     text = f"{record.verdict or 'no verdict'}: {record.job_name}, run {record.run_id} "
     text += record.state
     why = reasons[0] if reasons else record.state_detail
-    return _one_line(f"{text}: {why}" if why else text)
+    return one_line(f"{text}: {why}" if why else text)
 
 
 def body(record: RunRecord, reasons: Sequence[str], link: str | None) -> str:
@@ -302,14 +303,8 @@ def body(record: RunRecord, reasons: Sequence[str], link: str | None) -> str:
         "link": link.replace("{run_id}", record.run_id) if link else None,
         "report": f"ldapslam report {record.run_id}",
     }
-    lines = [
-        f"{name:<10} {_one_line(value)}" for name, value in fields.items() if value
-    ]
+    lines = [f"{name:<10} {one_line(value)}" for name, value in fields.items() if value]
     if reasons:
         lines += ["", "Reasons:"]
-        lines += [f"- {_one_line(reason)}" for reason in reasons[:_MAX_REASONS]]
+        lines += [f"- {one_line(reason)}" for reason in reasons[:_MAX_REASONS]]
     return "\n".join([*lines, ""])
-
-
-def _one_line(text: str) -> str:
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())

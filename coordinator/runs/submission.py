@@ -21,6 +21,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from ldapslam.base.errors import AgentVersionMismatch, ConfigError
+from ldapslam.base.names import MAX_NAME
 from ldapslam.base.time_zone import parse_utc
 from ldapslam.base.uri import server_of
 from ldapslam.coordinator.fleet.selection import Selection
@@ -55,7 +56,6 @@ from ldapslam.transport.messages import (
 
 _SEED_BITS = 64
 #: Characters of an agent's, schedule's or window's name.
-MAX_NAME = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +115,6 @@ def check_channels(names: Iterable[str], known: Collection[str]) -> None:
                 hint="its operator names them with --notify; there are "
                 f"{', '.join(sorted(known)) or 'none'}",
             )
-
-
-def is_usable(name: str) -> bool:
-    """Whether it is visible, on one line and short enough for a table."""
-    return bool(name.strip()) and len(name) <= MAX_NAME and name.isprintable()
 
 
 def new_run_id(now_utc: datetime) -> str:
