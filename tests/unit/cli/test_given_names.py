@@ -51,7 +51,7 @@ no_names = pytest.mark.parametrize("name", NO_NAMES.values(), ids=NO_NAMES.keys(
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A store of somebody else, three folders above the folder that commands work in."""
+    """A store of somebody else, three folders above the working folder."""
     work = tmp_path / "a" / "b" / "c"
     work.mkdir(parents=True)
     monkeypatch.chdir(work)
