@@ -156,13 +156,8 @@ def _number(name: str, kind: type[Integer] = Integer) -> Column[int]:
 run_agent = _of_run(
     "run_agent",
     _agent(),
-<<<<<<< HEAD
-    Column("facts", JSON, nullable=False),
-    # results/parts.py; 0: the agent has no part yet
-=======
     Column("facts", Document, nullable=False),
-    # the one whose reports are taken; 0: the agent has no part yet
->>>>>>> 2a144d4f (wip)
+    # results/parts.py; 0: the agent has no part yet
     Column("attempt", BigInteger, nullable=False, server_default="0"),
     Column("epoch", BigInteger, nullable=False, server_default="0"),
     Column("is_sealed", Boolean, nullable=False, server_default=false()),

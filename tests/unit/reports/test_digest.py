@@ -16,6 +16,7 @@ from ldapslam.base.errors import NotAsJudged
 from ldapslam.reports.digest import (
     altered_of,
     altered_result,
+    digest_document,
     parts_in,
 )
 from ldapslam.reports.formats.render import result_json
@@ -24,7 +25,7 @@ from ldapslam.reports.model import Summary
 from ldapslam.reports.sections.report_document import document
 from ldapslam.reports.summarise import summarise
 from ldapslam.results import schema
-from ldapslam.results.digest import Part, canonical, parts_of, sha256_of
+from ldapslam.results.digest import Part, canonical, parts_of, sha256_of, stored_digest
 from ldapslam.results.store import Store
 from support.judged import judge
 from support.monitors import add_monitors
