@@ -9,7 +9,6 @@ from pathlib import Path
 
 from ldapslam.agent.admission.limits import AgentLimits
 from ldapslam.agent.fork_server import ForkServer
-from ldapslam.agent.ledgers.folder import run_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +47,6 @@ class AgentSettings:
         return self.spool / "work"
 
     def log_path(self, kind: str, run_id: str) -> Path:
-        """The log of a child process (engine, monitor); ConfigError for a bad id."""
-        name = f"{kind}-{Path(self.name).name}-{run_name(run_id)}.log"
-        return (self.logs or self.spool / "logs") / name
+        """The log of a child process (engine, monitor)."""
+        folder = self.logs or self.spool / "logs"
+        return folder / f"{kind}-{self.name}-{run_id}.log"

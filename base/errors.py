@@ -30,6 +30,8 @@ from enum import IntEnum
 from types import UnionType
 from typing import Any, ClassVar, get_args, get_origin, get_type_hints
 
+from ldapslam.base.inert import one_line
+
 
 class ExitCode(IntEnum):
     """What the shell sees; EXIT_CODE_MEANING describes each in one line."""
@@ -89,7 +91,10 @@ class LdapSlamError(Exception):
         values = _values_of(cls, given)
         if values is None:
             cls, values = LdapSlamError, _values_of(LdapSlamError, given)
-        return _restore(cls, (data["message"],), values or {"hint": None})
+        message = one_line(str(data["message"]))
+        if values and (faults := values.get("faults")):
+            message = "\n".join(map(str, faults))
+        return _restore(cls, (message,), values or {"hint": None})
 
 
 class JobError(LdapSlamError):
@@ -509,4 +514,4 @@ def _unplain(value: Any) -> Any:
         return LdapSlamError.from_dict(value)
     if isinstance(value, list):
         return [_unplain(item) for item in value]
-    return value
+    return one_line(value) if isinstance(value, str) else value

@@ -68,6 +68,14 @@ def write_whole(path: Path, content: bytes) -> None:
     sync_folder(path.parent)
 
 
+def part_of(path: Path) -> Path:
+    """Where a file is written before it takes its place: nothing is there, nor a link
+    to a file of somebody else."""
+    part = path.with_name(f".{path.name}.part")
+    part.unlink(missing_ok=True)
+    return part
+
+
 def sync_folder(folder: Path) -> None:
     """Make the names in it durable."""
     opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

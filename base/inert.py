@@ -9,6 +9,8 @@ of XML takes, or what a spreadsheet takes for a formula.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
+from typing import Any
 
 # C0 without tab and line feed, DEL, C1, separators of lines, marks of direction, and
 # what XML has no place for
@@ -22,6 +24,29 @@ _FORMULA = tuple("=+-@\t")
 def inert(text: str) -> str:
     """For terminals and logs: such characters as `\\u001b`, in JSON texts too."""
     return _OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def one_line(text: str) -> str:
+    """The same, with a space for each line break."""
+    return text if text.isprintable() else inert(" ".join(text.splitlines()))
+
+
+def one_line_texts(value: Any, several_lines: Collection[str] = ()) -> Any:
+    """A JSON value with texts of one line, but for those below the keys
+    `several_lines`."""
+    match value:
+        case str():
+            return one_line(value)
+        case list():
+            return [one_line_texts(one, several_lines) for one in value]
+        case dict():
+            return {
+                one_line(key): one
+                if key in several_lines
+                else one_line_texts(one, several_lines)
+                for key, one in value.items()
+            }
+    return value
 
 
 def inert_cell(text: str) -> str:

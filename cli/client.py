@@ -24,7 +24,7 @@ from ldapslam.proto.operator_pb2_grpc import OperatorServiceStub
 from ldapslam.proto.schedule_pb2_grpc import ScheduleServiceStub
 from ldapslam.transport.credentials import channel
 from ldapslam.transport.diagnosis import explained_errors
-from ldapslam.transport.messages import PROTOCOL_VERSION
+from ldapslam.transport.messages import PROTOCOL_VERSION, checked
 
 _CALL_TIMEOUT_S = 10.0
 #: The coordinator checks a job, and settles what is due, before it answers.
@@ -81,7 +81,7 @@ class Client:
         self, method: Any, request: Any, timeout_s: float = _CALL_TIMEOUT_S
     ) -> Any:
         with explained_errors(self.address, self._files):
-            return method(request, timeout=timeout_s)
+            return checked(method(request, timeout=timeout_s))
 
     def schedule_call(self, method: str, request: Any) -> Any:
         """A call of ScheduleService; its reply."""
@@ -112,7 +112,8 @@ class Client:
     def watch(self, run_id: str) -> Iterator[pb.RunUpdate]:
         """What happens to a run, until it ends."""
         with explained_errors(self.address, self._files):
-            yield from self._stub.WatchRun(pb.WatchRunRequest(run_id=run_id))
+            updates = self._stub.WatchRun(pb.WatchRunRequest(run_id=run_id))
+            yield from map(checked, updates)
 
     def cancel(self, run_id: str) -> pb.RunStatus:
         """End a run early; returns before it has ended."""

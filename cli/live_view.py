@@ -13,7 +13,6 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from ldapslam.base.inert import inert
 from ldapslam.cli.console import us_text
 from ldapslam.jobs.fields.result_codes import code_name
 from ldapslam.jobs.plan import DRAIN
@@ -275,5 +274,4 @@ def clock(time_ns: int) -> str:
 
 
 def _text(text: str, is_ascii: bool, style: str = "") -> Text:
-    text = inert(text)
     return Text(text.translate(_ASCII) if is_ascii else text, style)

@@ -69,6 +69,12 @@ def report(
     from ldapslam.reports.formats.render import render
     from ldapslam.reports.summarise import summarise
 
+    of_folder = out / "results.sqlite"
+    if of_folder.exists() and of_folder.resolve() != store.path:
+        raise ConfigError(
+            f"the folder {str(out)!r} holds the results of another run",
+            hint="name another folder with `ldapslam report --out`",
+        )
     make_folder(out)
     summary = summarise(store, run_id)
     if judges:

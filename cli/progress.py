@@ -13,7 +13,6 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from ldapslam.base.inert import inert
 from ldapslam.cli.console import is_quiet, say, us_text
 from ldapslam.cli.live_view import (
     LastMinute,
@@ -87,7 +86,7 @@ class Progress:
 
     def _line(self, text: str) -> None:
         # Lines scroll by above the live table.
-        self._console.print(Text(inert(text)), soft_wrap=True)
+        self._console.print(Text(text), soft_wrap=True)
 
     def _refresh(self) -> None:
         if self._live is not None:

@@ -18,6 +18,7 @@ from ldapslam.base.errors import (
     StoreRefused,
     StoreTaken,
 )
+from ldapslam.base.names import MAX_NAME, NAME_RULE, is_name
 from ldapslam.coordinator.active_fleet import ActiveFleet
 from ldapslam.coordinator.bounds import Bound, note_exceeded
 from ldapslam.coordinator.fleet import fleet as fleet_machine
@@ -32,7 +33,7 @@ from ldapslam.coordinator.runs.ingest import (
     interval_record,
     monitor_news,
 )
-from ldapslam.coordinator.runs.submission import MAX_NAME, check_version, is_usable
+from ldapslam.coordinator.runs.submission import check_version
 from ldapslam.coordinator.security.access import caller
 from ldapslam.coordinator.security.audit_log import note_of_caller
 from ldapslam.coordinator.security.guard import Context
@@ -82,10 +83,10 @@ class AgentService(AgentServiceServicer):
         """Take an agent in, or back after a broken connection."""
         name = request.name
         check_version(name, request.protocol_version, request.build)
-        if not is_usable(name):
+        if not is_name(name):
             raise FleetError(
                 f"agent name {name[:MAX_NAME]!r} cannot be used",
-                hint=f"give 1 to {MAX_NAME} printable characters with --name",
+                hint=f"give one with --name that has {NAME_RULE}",
             )
         if max(len(request.runs), len(request.monitored_runs)) > _MAX_RUNS:
             note_exceeded(Bound.RUNS)
@@ -430,8 +431,7 @@ class AgentService(AgentServiceServicer):
     ) -> agent_pb2.ReportReply:
         # a peer may make it long
         reason = str(error)[:_MAX_REASON]
-        run_id = report.run_id[:MAX_NAME]
-        _log.warning("a report of run %r was refused: %s", run_id, reason)
+        _log.warning("a report of run %r was refused: %s", report.run_id, reason)
         run = self._live_part(report)
         if run is not None and run.refusals >= _MOST_REFUSALS:
             note_exceeded(Bound.REFUSALS)

@@ -24,6 +24,7 @@ from pydantic import (
 
 from ldapslam.base import units
 from ldapslam.base.fault import Fault, got, one_of, unknown
+from ldapslam.base.names import checked_name
 from ldapslam.base.units import NS_PER_S
 from ldapslam.base.uri import check_uri
 from ldapslam.jobs.fields.connection import Bind, Connection, Tls
@@ -109,6 +110,9 @@ class Run(Section):
     what is then unanswered counts as unresolved, what was not sent as dropped"""
 
 
+AgentName = Annotated[Text, AfterValidator(checked_name)]
+
+
 class Agents(Section):
     """Which agents take part. The load is the run's total, split exactly over them."""
 
@@ -116,7 +120,7 @@ class Agents(Section):
     """this many, whichever are free"""
     all: Annotated[Literal[True] | None, Kind("true")] = None
     """all that are registered"""
-    names: list[Text] | None = Field(default=None, min_length=1)
+    names: list[AgentName] | None = Field(default=None, min_length=1)
     """these, by name"""
     labels: dict[Text, Text] | None = Field(default=None, min_length=1)
     """those that carry these labels: all, or `count` of them"""

@@ -8,14 +8,18 @@ is the SHA-256 of the document in canonical JSON; that is also what a coordinato
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from ldapslam import __version__
-from ldapslam.base.errors import NotAsJudged
+from ldapslam.base.errors import ConfigError, NotAsJudged
+from ldapslam.base.inert import one_line_texts
+from ldapslam.base.names import checked_name
 from ldapslam.reports.model import Summary
 from ldapslam.reports.result import result_of
 from ldapslam.results.digest import (
@@ -30,12 +34,18 @@ from ldapslam.results.store import Store
 
 SCHEMA = "ldapslam.digest/1"
 RESULT = "result"
+#: Parts of result.json in which texts may have several lines.
+_SEVERAL_LINES = ("digest", "job_text", "overrides")
+CHANGED = (
+    "trust none of its figures. `ldapslam report RUN` writes a changed result.json "
+    "again; where more of the run came, its coordinator judges it again within "
+    "seconds, or at its next start; everything else was changed by somebody"
+)
 #: Kinds of events that follow a verdict.
 _LATER = {"on_run_end", "on_run_end_failed"}
 
 
-#: As it is shown.
-_Word = Annotated[str, Field(pattern=r"^\S{1,64}$")]
+_Name = Annotated[str, AfterValidator(checked_name)]
 
 
 def _of_a_zone(text: str) -> str:
@@ -55,7 +65,7 @@ class _Document(BaseModel):
 
     model_config = ConfigDict(extra="allow")
 
-    run_id: _Word
+    run_id: _Name
     verdict: Literal["PASS", "FAIL", "INVALID"]
     judged_utc: Annotated[str, AfterValidator(_of_a_zone)]
     ldapslam: Annotated[str, Field(max_length=200)]
@@ -65,7 +75,7 @@ class _Document(BaseModel):
 class _Signature(BaseModel):
     model_config = ConfigDict(extra="allow")
 
-    signer: _Word
+    signer: _Name
     certificate: str
     signature: str
 
@@ -128,9 +138,9 @@ def parts_in(document: Mapping[str, Any]) -> dict[str, Part]:
 
 
 def altered_of(store: Store, run: RunRecord) -> tuple[str, ...]:
-    """What of a stored run is not what was judged; empty without a digest."""
+    """What of a stored run is not what was judged; empty of one without a verdict."""
     if run.digest is None:
-        return ()
+        return ("its verdict has no digest",) if run.verdict else ()
     try:
         document = checked_document(run.digest)
     except NotAsJudged as error:
@@ -164,3 +174,53 @@ def altered_result(result: Mapping[str, Any]) -> tuple[str, ...]:
     if result_part(result, then.rows)[:2] != then[:2]:
         found.append("result.json has other content")
     return tuple(found)
+
+
+def read_result(path: Path) -> dict[str, Any]:
+    """Return the content of a result.json that is what was judged; NotAsJudged where
+    it is not, ConfigError where the file cannot be read."""
+    try:
+        if not path.is_file():
+            raise FileNotFoundError(2, "it is no file")
+        result: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        if "digest" not in result:
+            raise NotAsJudged(
+                "it has no digest: it was written before the run was judged, or "
+                "somebody removed it",
+                hint="write it again with `ldapslam report` where the run's store is; "
+                "without a digest it cannot be checked",
+            )
+        problems = altered_result(result)
+        document = result["digest"]["document"]
+        written_by = result["digest"].get("written_by", "")
+        if problems and written_by != document["ldapslam"]:
+            raise NotAsJudged(
+                f"it cannot be compared: version {written_by} wrote it, and "
+                f"{document['ldapslam']} judged the run",
+                hint="write it again with that version",
+            )
+        if problems:
+            raise NotAsJudged(
+                f"run {document['run_id']} is not what was judged: "
+                f"{'; '.join(problems)}",
+                hint=CHANGED,
+            )
+        for name in (result["run_id"], result["manifest"]["job"]):
+            checked_name(name)
+        return dict(one_line_texts(result, _SEVERAL_LINES))
+    except NotAsJudged as error:
+        raise NotAsJudged(f"{path}: {error}", hint=error.hint) from error
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise NotAsJudged(
+            f"{path} is no result of a judged run: {_why(error)}",
+            hint="give the folder of a run, or its result.json, as `ldapslam run` and "
+            "`ldapslam report` write them",
+        ) from error
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, json.JSONDecodeError | UnicodeDecodeError):
+        return "it is not JSON"
+    return f"{error}"

@@ -26,8 +26,9 @@ from ldapslam.reports.collect.totals import AgentTotals
 from ldapslam.reports.distribution import Curve, Distribution
 from ldapslam.reports.rules.criteria import ThresholdResult
 from ldapslam.reports.rules.evidence import Outage, Window
+from ldapslam.reports.rules.operation_range import Outcome
 from ldapslam.reports.rules.reconciliation import Reconciliation, SentRequests
-from ldapslam.reports.rules.rules import Rule
+from ldapslam.reports.rules.rules import Cause, Rule
 from ldapslam.reports.rules.trends import Trend
 from ldapslam.reports.uncertainty import Estimate
 from ldapslam.results.records import EventRecord, RunRecord
@@ -184,6 +185,24 @@ class Summary:
     #: Of a long measure phase, else empty.
     trends: tuple[Trend, ...]
     events: tuple[EventRecord, ...]
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether it is what its verdict was given for: no other run is a result."""
+        return self.run.digest is not None and not self.altered
+
+    @property
+    def uncertain(self) -> tuple[str, ...]:
+        """The thresholds for which alone it is INVALID: it was too short for them."""
+        faults = [one for one in self.rules if not one.passed]
+        is_sound = all(one.cause is Cause.TARGET for one in faults)
+        if self.verdict != "INVALID" or self.altered or not is_sound:
+            return ()
+        return tuple(
+            one.expression
+            for one in self.thresholds
+            if one.outcome is Outcome.UNCERTAIN
+        )
 
     @property
     def operations(self) -> tuple[OperationSummary, ...]:

@@ -13,8 +13,8 @@ from typing import TypeVar
 
 import sqlalchemy as sa
 
+from ldapslam.base.inert import one_line
 from ldapslam.results import schema
-from ldapslam.results.rows import storable
 from ldapslam.results.store import Store
 
 #: Characters of a text that a caller chose; the rest is cut off.
@@ -73,5 +73,5 @@ def newest(store: Store, limit: int = 0) -> list[AuditRecord]:
 def _cut(value: object) -> object:
     if not isinstance(value, str):
         return value
-    text = storable(value)
+    text = one_line(value)
     return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}…"

@@ -18,7 +18,6 @@ import numpy.typing as npt
 import sqlalchemy as sa
 
 from ldapslam.base.errors import StoreError
-from ldapslam.base.inert import inert
 from ldapslam.proto.fields import (
     METRICS,
     OPERATION_COUNTERS,
@@ -80,7 +79,7 @@ class OperationRows:
     histograms: Mapping[tuple[str, str], PackedHistograms]
     #: LDAP result code -> responses in all rows.
     result_codes: Mapping[int, int]
-    #: LDAP result code -> the messages that differ, the first ones first; inert.
+    #: LDAP result code -> the messages that differ, the earliest first.
     diagnostic_messages: Mapping[int, Sequence[str]]
 
 
@@ -319,7 +318,7 @@ def _messages(table: Table, group: Places, groups: int) -> list[dict[int, list[s
     for of, code, text in dict.fromkeys(
         zip(*(one.tolist() for one in rows), strict=True)
     ):
-        found[of].setdefault(code, []).append(inert(table.texts[text]))
+        found[of].setdefault(code, []).append(table.texts[text])
     return found
 
 

@@ -107,7 +107,8 @@ def _parts_of_run(
     connection: Connection, run_id: str, known: Mapping[str, Part]
 ) -> dict[str, Part]:
     table = schema.run
-    row = connection.execute(sa.select(table).where(table.c.run_id == run_id)).one()
+    query = sa.select(*(_raw(connection, column) for column in table.columns))
+    row = connection.execute(query.where(table.c.run_id == run_id)).one()
     rest = [
         column.name
         for column in table.columns
@@ -142,7 +143,10 @@ def _rows(
 
 
 def _raw(connection: Connection, column: sa.Column[Any]) -> sa.ColumnElement[Any]:
-    """A truth value as queries see it: SQLite has other numbers than 0 and 1."""
+    """The value as it is stored, but a truth value as queries see it: SQLite has other
+    numbers than 0 and 1."""
+    if isinstance(column.type, sa.TypeDecorator):
+        return sa.type_coerce(column, column.type.impl_instance)
     if isinstance(column.type, sa.Boolean):
         return sa.case((column.is_(True), 1), (column.is_(False), 0), else_=-1)
     return column

@@ -25,15 +25,6 @@ _BRIEF_PLAIN = tuple(
 )
 
 
-def storable(text: str) -> str:
-    """A text of another host: PostgreSQL takes no NUL, and nobody half a character."""
-    return (
-        text.encode(errors="replace")
-        .decode()
-        .replace("\0", "\N{REPLACEMENT CHARACTER}")
-    )
-
-
 def require_run(connection: Connection, run_id: str) -> None:
     query = sa.select(schema.run.c.run_id).where(schema.run.c.run_id == run_id)
     if connection.execute(query).first() is None:
@@ -56,7 +47,9 @@ def note_addition(connection: Connection, run_ids: Iterable[str]) -> None:
 
 def by_bytes(connection: Connection, column: sa.Column[Any]) -> sa.ColumnElement[Any]:
     """The same order in every database."""
-    if connection.dialect.name == "postgresql" and isinstance(column.type, sa.String):
+    kind = column.type
+    kind = kind.impl_instance if isinstance(kind, sa.TypeDecorator) else kind
+    if connection.dialect.name == "postgresql" and isinstance(kind, sa.String):
         return column.collate("C")
     return column
 

@@ -12,6 +12,8 @@ each change of them: a store of another number is refused.
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy import (
     JSON,
     BigInteger,
@@ -25,11 +27,79 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    TypeDecorator,
     false,
 )
+from sqlalchemy.engine import Dialect
 from sqlalchemy.schema import SchemaItem
 
+from ldapslam.base.errors import StoreRefused
+from ldapslam.base.fault import Fault
+from ldapslam.base.inert import one_line, one_line_texts
+from ldapslam.base.names import checked_name
+
 metadata = MetaData()
+
+
+class Name(TypeDecorator[str]):
+    """A name (base/names.py); StoreRefused where a store has another text."""
+
+    impl = String
+    cache_ok = True
+
+    def process_result_value(self, value: str | None, _: Dialect) -> str | None:
+        try:
+            return value if value is None else checked_name(value)
+        except Fault as fault:
+            why = f"the store was changed by somebody: {fault}"
+            raise StoreRefused(why, hint=fault.hint) from fault
+
+
+class JobName(Name):
+    impl = Text
+    cache_ok = True
+
+
+class Word(TypeDecorator[str]):
+    """A text of one line, as PostgreSQL takes it."""
+
+    impl = String
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, _: Dialect) -> str | None:
+        # half a character is no text
+        return value and one_line(value.encode(errors="replace").decode())
+
+    def process_result_value(self, value: str | None, _: Dialect) -> str | None:
+        return value and one_line(value)
+
+
+class Line(Word):
+    impl = Text
+    cache_ok = True
+
+
+class Document(TypeDecorator[Any]):
+    """JSON with texts of one line; what options give may have several."""
+
+    impl = JSON
+    cache_ok = True
+
+    def coerce_compared_value(self, op: Any, value: Any) -> Any:
+        return self.impl_instance.coerce_compared_value(op, value)
+
+    def process_result_value(self, value: Any, _: Dialect) -> Any:
+        return one_line_texts(value, ("overrides",))
+
+
+class Names(Document):
+    """A list of names."""
+
+    cache_ok = True
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> Any:
+        return [Name().process_result_value(str(one), dialect) for one in value]
+
 
 REVISION = 12
 revision = Table("revision", metadata, Column("number", Integer, primary_key=True))
@@ -37,30 +107,30 @@ revision = Table("revision", metadata, Column("number", Integer, primary_key=Tru
 run = Table(
     "run",
     metadata,
-    Column("run_id", String(64), primary_key=True),
-    Column("job_name", Text, nullable=False),
+    Column("run_id", Name(64), primary_key=True),
+    Column("job_name", JobName, nullable=False),
     Column("job_text", Text, nullable=False),
-    Column("job_hash", Text, nullable=False),
+    Column("job_hash", Line, nullable=False),
     Column("seed", String(20), nullable=False),
-    Column("submitted_utc", String(32), nullable=False),
-    Column("submitted_by", Text, nullable=False),
-    Column("agents", JSON, nullable=False),
-    Column("plan", JSON, nullable=False),
-    Column("manifest", JSON, nullable=False),
-    Column("state", String(16), nullable=False),
-    Column("state_detail", Text, nullable=False),
-    Column("t0_utc", String(32)),
-    Column("started_utc", String(32)),
-    Column("finished_utc", String(32)),
+    Column("submitted_utc", Word(32), nullable=False),
+    Column("submitted_by", Line, nullable=False),
+    Column("agents", Names, nullable=False),
+    Column("plan", Document, nullable=False),
+    Column("manifest", Document, nullable=False),
+    Column("state", Word(16), nullable=False),
+    Column("state_detail", Line, nullable=False),
+    Column("t0_utc", Word(32)),
+    Column("started_utc", Word(32)),
+    Column("finished_utc", Word(32)),
     # PASS, FAIL or INVALID, once judged
-    Column("verdict", String(8)),
+    Column("verdict", Word(8)),
     # {document, sha256, signature}: reports/digest.py
     Column("digest", JSON(none_as_null=True)),
     # additions since its end that its verdict is not of
     Column("unjudged", Integer, nullable=False, server_default="0"),
     Column("priority", Integer, nullable=False, server_default="0"),
     # of a run that a schedule made
-    Column("schedule_id", String(64)),
+    Column("schedule_id", Name(64)),
     # lists are in this order, and do not read what is long
     Index("run_by_submission", "submitted_utc", "run_id"),
 )
@@ -71,14 +141,14 @@ def _of_run(name: str, *parts: SchemaItem) -> Table:
     return Table(
         name,
         metadata,
-        Column("run_id", String(64), primary_key=True),
+        Column("run_id", Name(64), primary_key=True),
         *parts,
         ForeignKeyConstraint(["run_id"], ["run.run_id"], ondelete="CASCADE"),
     )
 
 
 def _agent() -> Column[str]:
-    return Column("agent", String(255), primary_key=True)
+    return Column("agent", Name(255), primary_key=True)
 
 
 def _number(name: str, kind: type[Integer] = Integer) -> Column[int]:
@@ -89,7 +159,7 @@ def _number(name: str, kind: type[Integer] = Integer) -> Column[int]:
 run_agent = _of_run(
     "run_agent",
     _agent(),
-    Column("facts", JSON, nullable=False),
+    Column("facts", Document, nullable=False),
     # results/parts.py; 0: the agent has no part yet
     Column("attempt", BigInteger, nullable=False, server_default="0"),
     Column("epoch", BigInteger, nullable=False, server_default="0"),
@@ -100,9 +170,9 @@ run_agent = _of_run(
 run_event = _of_run(
     "run_event",
     _number("number"),
-    Column("at_utc", String(32), nullable=False),
-    Column("kind", String(64), nullable=False),
-    Column("text", Text, nullable=False),
+    Column("at_utc", Word(32), nullable=False),
+    Column("kind", Word(64), nullable=False),
+    Column("text", Line, nullable=False),
 )
 
 #: Exchanges with an agent's clock; times since T0, in the coordinator's clock.
@@ -117,23 +187,23 @@ run_clock = _of_run(
 monitor_description = _of_run(
     "monitor_description",
     _agent(),
-    Column("monitor", Text, primary_key=True),
+    Column("monitor", Line, primary_key=True),
     # [[name, unit, kind]], in the order of the values
-    Column("metrics", JSON, nullable=False),
-    Column("facts", JSON, nullable=False),
+    Column("metrics", Document, nullable=False),
+    Column("facts", Document, nullable=False),
 )
 
 #: A reading of a monitor.
 monitor_sample = _of_run(
     "monitor_sample",
     _agent(),
-    Column("monitor", Text, primary_key=True),
+    Column("monitor", Line, primary_key=True),
     # since T0
     _number("at_ns", BigInteger),
     Column("took_ns", BigInteger, nullable=False),
     # doubles, little-endian; NaN: missing; empty: the reading failed
     Column("packed_values", LargeBinary, nullable=False),
-    Column("failure", Text),
+    Column("failure", Line),
 )
 
 #: What an agent reported of an interval, as it came (results/packing.py). Copies of
@@ -166,35 +236,35 @@ submission = _of_run(
     "submission",
     # a serialised SubmitJobRequest
     Column("request", LargeBinary, nullable=False),
-    Column("not_before_utc", String(32)),
-    Column("after_run", String(64)),
-    Column("after_if", String(8)),
+    Column("not_before_utc", Word(32)),
+    Column("after_run", Name(64)),
+    Column("after_if", Word(8)),
 )
 
 schedule = Table(
     "schedule",
     metadata,
-    Column("schedule_id", String(64), primary_key=True),
-    Column("name", String(255), nullable=False, unique=True),
+    Column("schedule_id", Name(64), primary_key=True),
+    Column("name", Name(255), nullable=False, unique=True),
     # a serialised CreateScheduleRequest
     Column("request", LargeBinary, nullable=False),
-    Column("state", String(16), nullable=False),
-    Column("created_utc", String(32), nullable=False),
-    Column("created_by", Text, nullable=False),
+    Column("state", Word(16), nullable=False),
+    Column("created_utc", Word(32), nullable=False),
+    Column("created_by", Line, nullable=False),
     # every time up to here has its row in schedule_fire, or was not due
-    Column("settled_utc", String(32), nullable=False),
+    Column("settled_utc", Word(32), nullable=False),
 )
 
 #: The outcomes of a schedule's times: the key makes each of them happen once.
 schedule_fire = Table(
     "schedule_fire",
     metadata,
-    Column("schedule_id", String(64), primary_key=True),
-    Column("due_utc", String(32), primary_key=True),
-    Column("at_utc", String(32), nullable=False),
-    Column("outcome", String(16), nullable=False),
-    Column("run_ids", JSON, nullable=False),
-    Column("detail", Text, nullable=False),
+    Column("schedule_id", Name(64), primary_key=True),
+    Column("due_utc", Word(32), primary_key=True),
+    Column("at_utc", Word(32), nullable=False),
+    Column("outcome", Word(16), nullable=False),
+    Column("run_ids", Names, nullable=False),
+    Column("detail", Line, nullable=False),
     ForeignKeyConstraint(["schedule_id"], ["schedule.schedule_id"], ondelete="CASCADE"),
 )
 
@@ -202,13 +272,13 @@ audit = Table(
     "audit",
     metadata,
     Column("number", Integer, primary_key=True, autoincrement=True),
-    Column("at_utc", String(32), nullable=False),
-    Column("who", Text, nullable=False),
-    Column("role", String(16), nullable=False),
-    Column("peer", Text, nullable=False),
-    Column("action", String(32), nullable=False),
-    Column("subject", Text, nullable=False),
-    Column("detail", Text, nullable=False),
+    Column("at_utc", Word(32), nullable=False),
+    Column("who", Line, nullable=False),
+    Column("role", Word(16), nullable=False),
+    Column("peer", Line, nullable=False),
+    Column("action", Word(32), nullable=False),
+    Column("subject", Line, nullable=False),
+    Column("detail", Line, nullable=False),
 )
 
 #: One row: the store's identity, and the coordinator that owns it. Writes of one whose

@@ -280,7 +280,7 @@ class Store:
         a full store took late must not undo it."""
         values = {
             "state": state,
-            "state_detail": rows.storable(detail),
+            "state_detail": detail,
             "t0_utc": t0_utc,
             "started_utc": started_utc,
             "finished_utc": finished_utc,
@@ -452,7 +452,7 @@ class Store:
         with self.transaction(writes=True) as connection:
             rows.require_run(connection, run_id)
             values = {"number": connection.execute(count).scalar_one(), "kind": kind}
-            values |= {"run_id": run_id, "at_utc": at_utc, "text": rows.storable(text)}
+            values |= {"run_id": run_id, "at_utc": at_utc, "text": text}
             connection.execute(table.insert(), values)
 
     def events(self, run_id: str) -> list[EventRecord]:

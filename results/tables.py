@@ -16,6 +16,7 @@ import numpy.typing as npt
 from google.protobuf.descriptor import FieldDescriptor
 
 from ldapslam.base.errors import StoreError
+from ldapslam.base.inert import one_line
 from ldapslam.proto.common_pb2 import Snapshot
 from ldapslam.results import _columns
 
@@ -128,6 +129,7 @@ def tables_of(content: bytes, lengths: Sequence[int]) -> dict[str, Table]:
         cells, texts = _columns.tables(_SPEC, content, ends)
     except ValueError as error:
         raise StoreError(f"an interval's report is damaged: {error}") from error
+    texts = [one_line(text) for text in texts]
     return {
         name: Table(
             fields,

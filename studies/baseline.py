@@ -12,10 +12,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from ldapslam.base.errors import ConfigError
+from ldapslam.base.errors import ConfigError, NotAsJudged
 from ldapslam.base.files import write_private
+from ldapslam.base.inert import one_line
+from ldapslam.base.names import checked_name
 from ldapslam.reports.comparing.making import (
     READ,
     UNREAD,
@@ -52,6 +54,10 @@ _ABSENT = "not there"
 _NONE: Mapping[str, float | None] = {}
 
 
+_Name = Annotated[str, AfterValidator(checked_name)]
+_Line = Annotated[str, AfterValidator(one_line)]
+
+
 class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -59,10 +65,10 @@ class _Model(BaseModel):
 class BaselineRun(_Model):
     """A run of the baseline."""
 
-    run_id: str
-    t0_utc: str
+    run_id: _Name
+    t0_utc: _Line
     #: Operation -> metric -> value in units of result.json; None where it has none.
-    figures: Mapping[str, Mapping[str, float | None]]
+    figures: Mapping[_Line, Mapping[str, float | None]]
     #: Operation -> the requests that its share of errors is of.
     requests: Mapping[str, int]
     #: What else the host did, as a gate's run has it.
@@ -88,20 +94,20 @@ class Promotion(_Model):
     """A baseline that another one took the place of: when it was saved, by whom, and
     the means of its figures."""
 
-    saved_utc: str
-    saved_by: str
-    figures: Mapping[str, Mapping[str, float | None]]
+    saved_utc: _Line
+    saved_by: _Line
+    figures: Mapping[_Line, Mapping[str, float | None]]
 
 
 class Baseline(_Model):
     """The content of the file."""
 
     schema_name: str = SCHEMA
-    job: str
-    saved_utc: str
-    saved_by: str
+    job: _Name
+    saved_utc: _Line
+    saved_by: _Line
     #: How all runs were made, as `compare` has it.
-    facts: Mapping[str, str | None]
+    facts: Mapping[_Line, _Line | None]
     runs: Annotated[tuple[BaselineRun, ...], Field(min_length=FEWEST)]
     #: Runs that were left out because they FAIL: the new side may have as many.
     failed: int = 0
@@ -213,17 +219,16 @@ def baseline_of(
     saved_utc: str,
     saved_by: str,
     other_cpu_shares: Mapping[str, float | None] = _NONE,
-    counted: Collection[str] = (),
+    of_gates: Collection[str] = (),
 ) -> Baseline:
     """Of those runs that PASS; ConfigError when they are fewer than FEWEST, or were not
-    made alike. `other_cpu_shares`: by the ids of runs. `counted`: the ids of runs that
-    are taken although INVALID, since a gate has found that their figures count."""
-    valid = [one for one in summaries if _is_good(one, counted)]
+    made alike. `other_cpu_shares`: by the ids of runs. `of_gates`: the ids of runs that
+    are also taken where they were too short for a threshold, which a gate does not
+    need."""
+    valid = [one for one in summaries if _is_good(one, of_gates)]
     if len(valid) < FEWEST:
         counts = Counter(
-            f"{one.verdict}: {'; '.join(one.reasons)}"
-            for one in summaries
-            if not _is_good(one, counted)
+            f"{verdict}: {why}" for _, verdict, why in _others(summaries, of_gates)
         )
         others = "".join(f"; {count} {why}" for why, count in counts.items())
         raise ConfigError(
@@ -264,19 +269,25 @@ def baseline_of(
     )
 
 
-def _is_good(one: Summary, counted: Collection[str]) -> bool:
-    return one.verdict == "PASS" or (
-        one.verdict == "INVALID" and one.run.run_id in counted
-    )
+def _is_good(one: Summary, of_gates: Collection[str]) -> bool:
+    is_too_short = bool(one.uncertain) and one.run.run_id in of_gates
+    return one.is_judged and (one.verdict == "PASS" or is_too_short)
 
 
-def left_out(summaries: Sequence[Summary], counted: Collection[str] = ()) -> list[str]:
+def _others(
+    summaries: Sequence[Summary], of_gates: Collection[str]
+) -> Iterator[tuple[str, str, str]]:
+    """The runs that a baseline is not made of: id, verdict, and why."""
+    for one in summaries:
+        if not _is_good(one, of_gates):
+            why = "; ".join(one.reasons) or "it was not judged"
+            yield one.run.run_id, one.verdict, why
+
+
+def left_out(summaries: Sequence[Summary], of_gates: Collection[str] = ()) -> list[str]:
     """The runs that a baseline is not made of, each with why."""
-    return [
-        f"{one.run.run_id} is {one.verdict}: {'; '.join(one.reasons)}"
-        for one in summaries
-        if not _is_good(one, counted)
-    ]
+    found = _others(summaries, of_gates)
+    return [f"{run_id} is {verdict}: {why}" for run_id, verdict, why in found]
 
 
 def promoted(before: Baseline, made: Baseline) -> Baseline:
@@ -354,6 +365,35 @@ def load_baseline(path: Path) -> Baseline:
             hint="save it again with this version",
         )
     return found
+
+
+class GateRun(BaseModel):
+    """A run of a gate's store. What it is worth only the store tells."""
+
+    side: str = ""
+    #: Empty: its server could not be used.
+    run_id: Annotated[str, AfterValidator(lambda text: text and checked_name(text))]
+    pilot: bool = False
+    other_cpu_share: float | None = None
+
+
+class GateFile(BaseModel):
+    """What others read of a gate.json."""
+
+    runs: tuple[GateRun, ...]
+    sides: Mapping[str, str] = {}
+    answer: _Line = ""
+
+
+def read_gate(folder: Path) -> GateFile | None:
+    """The gate of this folder, None without one; NotAsJudged where it is no gate's."""
+    path = folder / "gate.json"
+    if not path.is_file():
+        return None
+    try:
+        return GateFile.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError) as error:
+        raise NotAsJudged(one_line(f"{path} is no gate's: {error}")) from error
 
 
 def save_baseline(path: Path, baseline: Baseline) -> None:

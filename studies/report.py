@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ldapslam.base.files import part_of
 from ldapslam.reports.document import (
     BAD,
     GOOD,
@@ -118,7 +119,7 @@ def write_reports(
     paths = []
     for name, data in files.items():
         path = folder / name
-        part = folder / f".{name}.part"
+        part = part_of(path)
         part.write_bytes(data)
         os.replace(part, path)
         paths.append(path)

@@ -21,8 +21,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ldapslam.base.errors import ConfigError, ExitCode, LdapSlamError
+from ldapslam.base.errors import ConfigError, ExitCode, LdapSlamError, NotAsJudged
 from ldapslam.base.files import errors_of
+from ldapslam.base.inert import one_line_texts
+from ldapslam.base.names import checked_name
 from ldapslam.base.units import format_duration
 from ldapslam.jobs.connection_settings import ConnectionSettings
 from ldapslam.jobs.model import Job
@@ -103,13 +105,17 @@ class Journal:
         self._append(asdict(one))
 
     def result(self, one: Ended) -> dict[str, Any] | None:
-        """Its result.json, None without one."""
-        with contextlib.suppress(FileNotFoundError):
-            content: dict[str, Any] = json.loads(
-                (self.runs / one.folder / RESULT).read_text("utf-8")
+        """Its result.json, None without one; NotAsJudged."""
+        path = self.runs / one.folder / RESULT
+        if not one.verdict and not path.exists():
+            return None
+        found = _read(path)
+        if one.verdict and one.verdict != found["verdict"]:
+            raise NotAsJudged(
+                f"{path} says {found['verdict']}, {self._file} says {one.verdict}",
+                hint="somebody changed the study: make its runs in another folder",
             )
-            return content
-        return None
+        return found
 
     def why(self, one: Ended) -> str:
         """Why it has no result or is not PASS, as the end of a line."""
@@ -121,6 +127,13 @@ class Journal:
             out.write(_line(content) + "\n")
             out.flush()
             os.fsync(out.fileno())
+
+
+def _read(path: Path) -> dict[str, Any]:
+    # slow to load
+    from ldapslam.reports.digest import read_result
+
+    return read_result(path)
 
 
 def _free(folder: Path) -> Path:
@@ -140,7 +153,9 @@ def journal_in(folder: Path) -> tuple[Mapping[str, Any], list[Ended]]:
 
 
 def _ended(line: str) -> Ended:
-    return Ended(**json.loads(line))
+    content = json.loads(line)
+    checked_name(content["folder"])
+    return Ended(**one_line_texts(content))
 
 
 def _line(content: Mapping[str, Any]) -> str:
@@ -202,19 +217,19 @@ class Runner:
         folder = self.journal.runs / name
         log = folder.with_suffix(".log")
         shutil.rmtree(folder, ignore_errors=True)  # of a study that was killed
-        error, code, begun_s = "", int(ExitCode.INTERNAL), time.monotonic()
+        error, verdict, begun_s = "", "", time.monotonic()
+        code = int(ExitCode.INTERNAL)
         try:
             prepared = self._prepare(turn, point, log)
             code = self.launch(prepared, folder, log)
             if self.after is not None and self.labs is None:
                 _call(self.after, point, log)
+            if (folder / RESULT).exists():
+                verdict = _read(folder / RESULT)["verdict"]
         except LdapSlamError as problem:
             error = str(problem)
         if code == ExitCode.INTERRUPTED:
             raise KeyboardInterrupt
-        verdict = ""
-        with contextlib.suppress(FileNotFoundError):
-            verdict = json.loads((folder / RESULT).read_text("utf-8"))["verdict"]
         if not verdict and not error:
             error = _last_line(log)
         if error:

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 import grpc
 import grpc.aio
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
 from ldapslam.base.errors import (
     AccessRefused,
@@ -38,13 +38,14 @@ from ldapslam.proto import common_pb2 as pb
 from ldapslam.transport.messages import (
     MAX_MESSAGE_BYTES,
     ProtocolError,
+    checked,
     error_of,
     failure_message,
 )
 
 _log = logging.getLogger(__name__)
 
-_Message = TypeVar("_Message")
+_Message = TypeVar("_Message", bound=Message)
 
 _SYSTEM_ERRORS = frozenset(map(os.strerror, errno.errorcode))
 #: In gRPC's text of a failed connection -> what it means.
@@ -162,4 +163,4 @@ def readable(message: _Message | None, address: str) -> _Message:
     """What `address` sent; gRPC's asyncio gives None for what it cannot parse."""
     if message is None:
         raise CoordinatorUnreachable(address, "what it sent cannot be read")
-    return message
+    return checked(message)

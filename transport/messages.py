@@ -12,12 +12,14 @@ import asyncio
 import json
 import math
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from typing import Any, BinaryIO, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
 from ldapslam.base.errors import FleetError, LdapSlamError
+from ldapslam.base.inert import one_line, one_line_texts
+from ldapslam.base.names import MAX_NAME, is_name
 from ldapslam.proto import common_pb2 as pb
 from ldapslam.proto.fields import (
     OPERATION_COUNTERS,
@@ -34,6 +36,17 @@ MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 #: Intervals of one call.
 MOST_REPORTS = 4
 
+M = TypeVar("M", bound=Message)
+
+#: Fields of all messages that are names; a field `name` is one in some.
+_NAMES = frozenset(
+    {"agent", "agents", "job_name", "monitored_runs", "run_id", "run_ids"}
+    | {"schedule_id", "window_id"}
+)
+_NAMED = frozenset({"AgentStatus", "MaintenanceWindow", "ScheduleStatus"})
+#: Fields that are read as YAML.
+_SEVERAL_LINES = frozenset({"overrides"})
+
 
 class ProtocolError(FleetError):
     """A peer sent what the protocol does not allow."""
@@ -43,6 +56,34 @@ class ProtocolError(FleetError):
             f"malformed message: {detail}", hint="install the same ldapslam on both"
         )
         self.detail = detail
+
+
+def checked(message: M) -> M:
+    """Return a peer's message with texts of one line; ProtocolError where a text stands
+    for a name and is none."""
+    kind = message.DESCRIPTOR.name
+    for field, value in message.ListFields():
+        has_names = field.name in _NAMES or (field.name == "name" and kind in _NAMED)
+        if field.type == field.TYPE_STRING and field.name not in _SEVERAL_LINES:
+            texts = [value] if isinstance(value, str) else list(value)
+            if has_names and (wrong := [one for one in texts if not is_name(one)]):
+                text = wrong[0][: 2 * MAX_NAME]
+                raise ProtocolError(f"{kind}.{field.name}: {text!r} is no name")
+            if isinstance(value, str):
+                setattr(message, field.name, one_line(value))
+            else:
+                value[:] = map(one_line, texts)
+        elif isinstance(value, Message):
+            checked(value)
+        elif isinstance(value, MutableMapping):
+            for key, text in list(value.items()):
+                if isinstance(text, str):
+                    del value[key]
+                    value[one_line(key)] = one_line(text)
+        elif field.type == field.TYPE_MESSAGE:
+            for part in value:
+                checked(part)
+    return message
 
 
 def describe_version(protocol_version: int, build: str) -> str:
@@ -79,6 +120,7 @@ def facts_json(facts: Mapping[str, Any]) -> str:
 
 
 def decode_facts(text: str) -> dict[str, Any]:
+    """A JSON object, with texts of one line."""
     try:
         facts = json.loads(text or "{}", parse_float=_finite, parse_constant=_finite)
         # half a surrogate pair is valid JSON but no text
@@ -87,7 +129,8 @@ def decode_facts(text: str) -> dict[str, Any]:
         raise ProtocolError("facts are not JSON") from None
     if not isinstance(facts, dict):
         raise ProtocolError("facts are not a JSON object")
-    return facts
+    lines: dict[str, Any] = one_line_texts(facts)
+    return lines
 
 
 def _finite(text: str) -> float:
@@ -161,8 +204,6 @@ def snapshot_message(
 
 MAX_FRAME_BYTES = MAX_MESSAGE_BYTES
 _LENGTH = struct.Struct(">I")
-
-M = TypeVar("M", bound=Message)
 
 
 def encode_frame(message: Message) -> bytes:

@@ -29,6 +29,7 @@ from typing import Any
 
 from ldapslam.base.errors import ConfigError, StoreError
 from ldapslam.base.files import private, write_whole
+from ldapslam.base.names import is_name
 from ldapslam.base.secrets import SecretRef
 from ldapslam.jobs.connection_settings import (
     BindSettings,
@@ -66,16 +67,11 @@ class CleanUpPlan:
     streams: tuple[CleanUpStream, ...]
 
 
-def run_name(run_id: str) -> str:
-    """A file name for a run's id; ConfigError when the id is no name."""
-    name = Path(run_id).name
-    if name in ("", "..") or "\0" in name:
-        raise ConfigError(f"{run_id!r} is no run's id", hint="`ldapslam list` has them")
-    return name
-
-
 def run_folder(spool: Path, run_id: str) -> Path:
-    return spool / FOLDER / run_name(run_id)
+    """Return the folder of a run; ConfigError where a user gave what is no id."""
+    if not is_name(run_id):
+        raise ConfigError(f"{run_id!r} is no run's id", hint="`ldapslam list` has them")
+    return spool / FOLDER / run_id
 
 
 def needs_ledgers(plan: AgentPlan) -> bool:

@@ -17,6 +17,7 @@ from ldapslam.cli.console import put_json, put_result
 from ldapslam.cli.fleet.operate import document, put_table
 from ldapslam.cli.security import client_options
 from ldapslam.proto import operator_pb2 as pb
+from ldapslam.transport.messages import ProtocolError, decode_facts
 
 _NS_PER_S = 1e9
 _NS_PER_MS = 1e6
@@ -136,7 +137,6 @@ def _offset(agent: pb.AgentStatus) -> str:
 def _opened(text: str) -> Mapping[str, Any]:
     """An agent's JSON; empty where it is none: the agent may be of a later version."""
     try:
-        content = json.loads(text or "{}")
-    except ValueError:
+        return decode_facts(text)
+    except ProtocolError:
         return {}
-    return content if isinstance(content, dict) else {}

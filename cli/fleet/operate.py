@@ -5,7 +5,6 @@ health."""
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,6 @@ from ldapslam.base.errors import (
     ExitCode,
     RunAborted,
 )
-from ldapslam.base.inert import inert
 from ldapslam.cli import outcome
 from ldapslam.cli.client import Client
 from ldapslam.cli.console import json_option, put, put_json, put_result, say
@@ -39,6 +37,7 @@ from ldapslam.cli.runs import (
 from ldapslam.cli.security import coordinator_option
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.results.records import FINAL_STATES
+from ldapslam.transport.messages import decode_facts
 
 if TYPE_CHECKING:
     from ldapslam.results.store import Store
@@ -184,7 +183,7 @@ def put_table(
     for column in header:
         table.add_column(column, no_wrap=True)
     for row in rows:
-        table.add_row(*map(inert, row))
+        table.add_row(*row)
     console = Console(highlight=False, markup=False)
     if not console.is_terminal:  # a pipe has no width to fit into
         console = Console(highlight=False, markup=False, width=10_000)
@@ -203,7 +202,7 @@ def document(message: Message) -> dict[str, Any]:
     for name, value in list(document.items()):
         if name.endswith("_json"):
             del document[name]
-            document[name.removesuffix("_json")] = json.loads(value or "{}")
+            document[name.removesuffix("_json")] = decode_facts(value)
         elif name.endswith("_ns"):  # protobuf's JSON has 64-bit integers as text
             document[name] = int(value)
     return document

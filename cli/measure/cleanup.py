@@ -46,7 +46,7 @@ def clean_up_run(
 
 def _find(run: str, spool: Path | None, runs_folder: Path) -> list[Path]:
     if spool is not None:
-        folder = run_folder(spool, run)
+        folder = run_folder(spool, Path(run).name)
         return [folder] if folder in folders_left(spool) else []
     results = Path(run)
     if (results / SPOOLS).is_dir():

@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
-import re
 import shutil
 import signal
 import socket
@@ -148,15 +147,14 @@ def local_fleet(
             # An agent that dials too early waits before it dials again.
             fleet.wait_for_coordinator()
             for name in names:
-                file_name = re.sub(r"[^A-Za-z0-9_.-]|^\.+", "_", name)
                 arguments = ["--coordinator", address, "--name", name]
-                arguments += ["--spool", str(spools / file_name)]
+                arguments += ["--spool", str(spools / name)]
                 # the user who names the targets is this agent's operator, too
                 for kind in ("target", "log", "import", "secret", "class"):
                     arguments += [f"--allow-{kind}", "any"]
                 for key, value in labels.items():
                     arguments += ["--label", f"{key}={value}"]
-                fleet.start(file_name, ["agent", *arguments])
+                fleet.start(name, ["agent", *arguments])
             fleet.wait_for_agents(len(names))
             yield fleet
         finally:

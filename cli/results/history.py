@@ -3,16 +3,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import click
 
-from ldapslam.base.errors import ConfigError
+from ldapslam.base.errors import ConfigError, LdapSlamError
 from ldapslam.cli.console import json_option, say
 from ldapslam.cli.options import FOLDER, RUNS_FOLDER, option
 from ldapslam.cli.outcome import make_folder, put_report
@@ -83,6 +82,7 @@ def history_command(
 
 
 def _of_files(places: Sequence[Path], out: Path) -> Iterator[Run]:
+    from ldapslam.reports.digest import read_result
     from ldapslam.studies.history import run_of
 
     for place in places or (RUNS_FOLDER,):
@@ -99,12 +99,12 @@ def _of_files(places: Sequence[Path], out: Path) -> Iterator[Run]:
                 of_searches += 1
                 continue
             try:
-                content: Any = json.loads(path.read_text("utf-8"))
+                content = read_result(path)
                 page = path.with_name("report.html")
                 link = quote(os.path.relpath(page, out)) if page.exists() else ""
                 run = run_of(content, link)
-            except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-                say(f"{path} is left out: it is no {_RESULT} ({error})")
+            except (LdapSlamError, ValueError, KeyError, TypeError) as error:
+                say(f"{path} is left out: {error}")
                 continue
             if run is not None:
                 yield run
@@ -128,7 +128,7 @@ def _of_store(url: str) -> Iterator[Run]:
 
     with Store.open(url, read_only=True) as results:
         for record in results.runs():
-            if record.t0_utc and record.finished_utc:
+            if record.t0_utc and record.finished_utc and record.verdict:
                 run = run_of(result_of(summarise(results, record.run_id)))
                 if run is not None:
                     yield run

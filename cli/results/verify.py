@@ -6,7 +6,6 @@ Of the folder of a study, a search for capacity or a gate: are all of its runs?
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -17,7 +16,6 @@ import click
 from ldapslam import __version__
 from ldapslam.base.errors import (
     AccessRefused,
-    ConfigError,
     ExitCode,
     LdapSlamError,
     NotAsJudged,
@@ -35,12 +33,6 @@ if TYPE_CHECKING:
     from ldapslam.results.store import Store
 
 _RESULT_FILE = "result.json"
-_GATE_FILE = "gate.json"
-_CHANGED = (
-    "trust none of its figures. `ldapslam report RUN` writes a changed result.json "
-    "again; where more of the run came, its coordinator judges it again within "
-    "seconds, or at its next start; everything else was changed by somebody"
-)
 
 
 @click.command("verify", cls=OptionGroups)
@@ -86,12 +78,13 @@ def _runs_of(folder: Path) -> list[tuple[str, str | None]] | None:
     """The runs of a study, a search or a gate, each with its store, or in a folder of
     its own; None: it is the folder of none of these."""
     from ldapslam.results.study_folder import JOURNAL, RUNS
+    from ldapslam.studies.baseline import read_gate
     from ldapslam.studies.runner import journal_in
 
     judged: list[tuple[str, str | None]]
-    if (folder / _GATE_FILE).is_file():
+    if (gate := read_gate(folder)) is not None:
         store = str(folder / STORE_NAME)
-        judged = [(run_id, store) for run_id in _of_gate(folder / _GATE_FILE)]
+        judged = [(one.run_id, store) for one in gate.runs if one.run_id]
     elif (folder / JOURNAL).is_file():
         _, ended = journal_in(folder)
         judged = [
@@ -102,15 +95,6 @@ def _runs_of(folder: Path) -> list[tuple[str, str | None]] | None:
     if not judged:
         raise RunNotFound(str(folder), hint="it has no judged runs")
     return judged
-
-
-def _of_gate(path: Path) -> list[str]:
-    try:
-        runs = json.loads(path.read_text())["runs"]
-        # one without an id had no server
-        return [str(run["run_id"]) for run in runs if run["run_id"]]
-    except (ValueError, TypeError, LookupError) as error:
-        raise NotAsJudged(f"{path} is no gate's: {error!r}") from error
 
 
 def _verify_all(
@@ -143,19 +127,15 @@ def _verified(
     authorities: Sequence[x509.Certificate],
 ) -> dict[str, Any]:
     """What a run was judged as, and by whom it is signed; NotAsJudged."""
+    from ldapslam.reports.digest import read_result
+
     named = Path(run)
     result_file = named if named.is_file() else named / _RESULT_FILE
     if result_file.is_file() and not (named / STORE_NAME).is_file():
-        digest, problems = _of_file(result_file)
-        checked = [_RESULT_FILE]
+        digest, checked = read_result(result_file)["digest"], [_RESULT_FILE]
     else:
-        digest, problems, checked = _of_store(run, place)
+        digest, checked = _of_store(run, place)
     document = digest["document"]
-    if problems:
-        raise NotAsJudged(
-            f"run {document['run_id']} is not what was judged: {'; '.join(problems)}",
-            hint=_CHANGED,
-        )
     return {
         **_judgement(digest, authorities),
         "checked": checked,
@@ -196,9 +176,15 @@ def _first_line(first: Mapping[str, Any]) -> str:
     )
 
 
-def _of_store(run: str, place: Place) -> tuple[Mapping[str, Any], list[str], list[str]]:
-    """The digest, what is wrong, and what was looked at."""
-    from ldapslam.reports.digest import RESULT, altered_of, checked_document, parts_in
+def _of_store(run: str, place: Place) -> tuple[Mapping[str, Any], list[str]]:
+    """The digest, and what was looked at; NotAsJudged."""
+    from ldapslam.reports.digest import (
+        CHANGED,
+        RESULT,
+        altered_of,
+        parts_in,
+        read_result,
+    )
 
     with store_of(run, place) as (results, full_id, folder):
         record = results.run(full_id)
@@ -208,22 +194,21 @@ def _of_store(run: str, place: Place) -> tuple[Mapping[str, Any], list[str], lis
                 hint="a run gets one when it is judged; one that an earlier version "
                 "judged has none and cannot be checked: run its job again",
             )
-        try:
-            document = checked_document(record.digest)
-        except NotAsJudged as error:
-            why = f"run {full_id} is not what was judged: {error}"
-            raise NotAsJudged(why, hint=_CHANGED) from error
         problems = list(altered_of(results, record))
-        if not problems and document["ldapslam"] == __version__:
-            problems = _other_figures(results, record, document)
-    checked = sorted(parts_in(document).keys() - {RESULT})
-    if folder is not None and (folder / _RESULT_FILE).is_file():
-        digest, wrong = _of_file(folder / _RESULT_FILE)
+        if not problems and record.digest["document"]["ldapslam"] == __version__:
+            problems = _other_figures(results, record, record.digest["document"])
+    checked: list[str] = []
+    if not problems and folder is not None and (folder / _RESULT_FILE).is_file():
+        digest = read_result(folder / _RESULT_FILE)["digest"]
         if digest["sha256"] != record.digest["sha256"]:
-            wrong.append("result.json has the digest of another judgement")
-        problems += wrong
+            problems.append("result.json has the digest of another judgement")
         checked.append(_RESULT_FILE)
-    return record.digest, problems, checked
+    if problems:
+        raise NotAsJudged(
+            f"run {full_id} is not what was judged: {'; '.join(problems)}", hint=CHANGED
+        )
+    parts = parts_in(record.digest["document"]).keys() - {RESULT}
+    return record.digest, sorted(parts) + checked
 
 
 def _other_figures(
@@ -240,47 +225,6 @@ def _other_figures(
     now = result_part(result, then and then.rows)
     is_same = then is not None and now.sha256 == then.sha256
     return [] if is_same else ["the store gives other figures: it may be damaged"]
-
-
-def _of_file(path: Path) -> tuple[Mapping[str, Any], list[str]]:
-    """The digest in a result.json, and what is wrong."""
-    from ldapslam.reports.digest import altered_result
-
-    try:
-        result = json.loads(path.read_text("utf-8"))
-        if "digest" not in result:
-            raise NotAsJudged(
-                "it has no digest: it was written before the run was judged, or "
-                "somebody removed it",
-                hint="write it again with `ldapslam report` where the run's store is; "
-                "without a digest it cannot be checked",
-            )
-        problems = list(altered_result(result))
-        document = result["digest"]["document"]
-        written_by = result["digest"].get("written_by", "")
-        if problems and written_by != document["ldapslam"]:
-            raise NotAsJudged(
-                f"it cannot be compared: version {written_by} wrote it, and "
-                f"{document['ldapslam']} judged the run",
-                hint="write it again with that version",
-            )
-        return result["digest"], problems
-    except NotAsJudged as error:
-        raise NotAsJudged(f"{path}: {error}", hint=error.hint) from error
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise NotAsJudged(
-            f"{path} is no result of a judged run: {_why(error)}",
-            hint="give the folder of a run, or its result.json, as `ldapslam run` and "
-            "`ldapslam report` write them",
-        ) from error
-
-
-def _why(error: Exception) -> str:
-    if isinstance(error, json.JSONDecodeError | UnicodeDecodeError):
-        return "it is not JSON"
-    return f"{error}"
 
 
 def _authorities(ca: Path | None) -> Sequence[x509.Certificate]:

@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -22,9 +21,7 @@ from ldapslam.results.store import Store
 
 if TYPE_CHECKING:
     from ldapslam.reports.model import Summary
-    from ldapslam.studies.baseline import Baseline
-
-_GATE = "gate.json"
+    from ldapslam.studies.baseline import Baseline, GateFile
 
 
 @click.group("baseline")
@@ -62,6 +59,7 @@ def save_command(
         baseline_of,
         left_out,
         promoted,
+        read_gate,
         save_baseline,
     )
 
@@ -71,24 +69,22 @@ def save_command(
             hint="--promote puts the new baseline in its place, and remembers it",
         )
     before = _loaded(file) if promote else None
-    gates = {run: gate for run in runs if (gate := _gate_of(run)) is not None}
+    gates = {run: gate for run in runs if (gate := read_gate(Path(run)))}
     found = [one for run in runs for one in _summaries(run, gates.get(run), place)]
     summaries = [summary for summary, _ in found]
     ids = [one.run.run_id for one in summaries]
     if twice := next((one for one in ids if ids.count(one) > 1), None):
         raise ConfigError(f"the run {twice!r} is named twice", hint="name it once")
-    counted = {
-        one["run_id"] for of in gates.values() for one in of["runs"] if one["counts"]
-    }
+    of_gates = {one.run_id for gate in gates.values() for one in gate.runs}
     made = baseline_of(
         summaries,
         saved_utc=utc_text(datetime.now(UTC)),
         saved_by=operator_name(),
         other_cpu_shares={summary.run.run_id: share for summary, share in found},
-        counted=counted,
+        of_gates=of_gates,
     )
     save_baseline(file, made if before is None else promoted(before, made))
-    others = left_out(summaries, counted)
+    others = left_out(summaries, of_gates)
     put_result(
         {
             "file": str(file),
@@ -126,37 +122,26 @@ def _loaded(file: Path) -> Baseline:
     return load_baseline(file)
 
 
-def _gate_of(run: str) -> Mapping[str, Any] | None:
-    """gate.json, where RUN is the folder of a gate."""
-    gate = Path(run) / _GATE
-    if not gate.is_file():
-        return None
-    found: Mapping[str, Any] = json.loads(gate.read_text("utf-8"))
-    return found
-
-
-def _taken(folder: str, gate: Mapping[str, Any]) -> Iterator[str]:
+def _taken(folder: str, gate: GateFile) -> Iterator[str]:
     """Of which side the runs of a gate are."""
     yield f"of the new side of the gate {folder}"
-    if gate["sides"].get("old") == gate["sides"]["new"]:
+    if gate.sides.get("old") == gate.sides.get("new"):
         yield "--aa: both sides of that gate are the old one"
-    if gate["answer"] != "no regression":
-        yield f"the answer of that gate: {gate['answer']}"
+    if gate.answer != "no regression":
+        yield f"the answer of that gate: {gate.answer}"
 
 
 def _summaries(
-    run: str, gate: Mapping[str, Any] | None, place: Place
+    run: str, gate: GateFile | None, place: Place
 ) -> Iterator[tuple[Summary, float | None]]:
     """Of each run; and what else a gate's host did."""
     from ldapslam.reports.summarise import summarise
 
     if gate is not None:
         with Store.open(Path(run) / STORE_NAME, read_only=True) as results:
-            for one in gate["runs"]:
-                # without an id: its server could not be used
-                if one["side"] == "new" and one["run_id"] and not one.get("pilot"):
-                    share = one.get("other_cpu_share")
-                    yield summarise(results, one["run_id"]), share
+            for one in gate.runs:
+                if one.side == "new" and one.run_id and not one.pilot:
+                    yield summarise(results, one.run_id), one.other_cpu_share
         return
     with ExitStack() as stack:
         results, run_id, _ = stack.enter_context(store_of(run, place))

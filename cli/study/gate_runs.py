@@ -32,7 +32,6 @@ from ldapslam.cli.submission import JobFile, request_of, say_doubts
 from ldapslam.jobs.doubts import unsupported_thresholds
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.reports.comparing.readings import readings_of
-from ldapslam.reports.rules.operation_range import Outcome
 from ldapslam.reports.rules.rules import Cause
 from ldapslam.results.store import Store
 from ldapslam.studies.gate import NEW, Made
@@ -201,7 +200,7 @@ class Runs:
                 summary.reasons,
                 is_sound(summary),
                 summary.run.finished_utc or "",
-                uncertain=_uncertain(summary),
+                uncertain=summary.uncertain,
                 readings=readings_of(summary),
                 other_cpu_share=self.other_cpu_share,
             )
@@ -218,15 +217,6 @@ def is_sound(summary: Summary) -> bool:
     """Whether neither the generator nor the evidence is at fault. Of a threshold that a
     short run leaves uncertain a gate knows more than the run."""
     return all(one.passed or one.cause is Cause.TARGET for one in summary.rules)
-
-
-def _uncertain(summary: Summary) -> tuple[str, ...]:
-    """The thresholds for which alone a run is INVALID."""
-    if summary.verdict != "INVALID" or not is_sound(summary):
-        return ()
-    return tuple(
-        one.expression for one in summary.thresholds if one.outcome is Outcome.UNCERTAIN
-    )
 
 
 def _say_of(side: str, text: str) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ldapslam.base.errors import ExitCode
+from ldapslam.base.files import part_of
 from ldapslam.base.process import Fork
 from ldapslam.cli.fork import fork_command
 from ldapslam.studies.points import Point
@@ -41,7 +42,7 @@ def fleet_runs(base: Path, coordinator: str) -> Launch:
         if point.agents is not None:
             arguments += ["--set", f"agents={{count: {point.agents}}}"]
         folder.mkdir(mode=0o700)
-        answer = folder / f".{RESULT}.part"
+        answer = part_of(folder / RESULT)
         code = _run([*arguments, "--coordinator", coordinator], answer, log)
         if code in (ExitCode.PASS, ExitCode.FAIL, ExitCode.INVALID):
             os.replace(answer, folder / RESULT)

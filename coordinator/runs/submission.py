@@ -55,7 +55,6 @@ from ldapslam.transport.messages import (
 
 _SEED_BITS = 64
 #: Characters of an agent's, schedule's or window's name.
-MAX_NAME = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +103,6 @@ def load_submission(
     seed = secrets.randbits(_SEED_BITS) if job.seed is None else job.seed
     record = _record(job, request, run_id, seed, now_utc)
     return _submission(job, request, replace(record, schedule_id=schedule_id))
-
-
-def is_usable(name: str) -> bool:
-    """Whether it is visible, on one line and short enough for a table."""
-    return bool(name.strip()) and len(name) <= MAX_NAME and name.isprintable()
 
 
 def new_run_id(now_utc: datetime) -> str:

@@ -16,8 +16,9 @@ from typing import TypeVar
 
 from ldapslam import __version__
 from ldapslam.base.errors import ConfigError, JobError, JobErrors, LdapSlamError
+from ldapslam.base.names import MAX_NAME, NAME_RULE, is_name
 from ldapslam.base.time_zone import parse_utc
-from ldapslam.coordinator.runs.submission import MAX_NAME, is_usable, load_submission
+from ldapslam.coordinator.runs.submission import load_submission
 from ldapslam.coordinator.schedules.recurrence import next_time
 from ldapslam.coordinator.schedules.schedule import Plan, State, plan_of
 from ldapslam.coordinator.security.audit_log import note_of_caller
@@ -205,10 +206,10 @@ def run_request(job: operator_pb2.SubmitJobRequest) -> operator_pb2.SubmitJobReq
 
 
 def check_name(name: str) -> None:
-    if not is_usable(name):
+    if not is_name(name):
         raise ConfigError(
             f"name {name[:MAX_NAME]!r} cannot be used",
-            hint=f"give 1 to {MAX_NAME} printable characters",
+            hint=f"a name has {NAME_RULE}",
         )
 
 

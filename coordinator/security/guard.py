@@ -19,7 +19,7 @@ from functools import lru_cache
 from typing import Any, NoReturn, TypeVar
 
 from cryptography import x509
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
 from ldapslam.base.errors import AccessRefused, FleetError, LdapSlamError
 from ldapslam.base.time_zone import utc_now
@@ -28,7 +28,7 @@ from ldapslam.coordinator.security import access
 from ldapslam.coordinator.security.access import LOCAL, STRANGER, Caller
 from ldapslam.coordinator.security.audit_log import AuditLog
 from ldapslam.transport.codec import CallEnded, status_of
-from ldapslam.transport.messages import ProtocolError
+from ldapslam.transport.messages import ProtocolError, checked
 from ldapslam.transport.pki.certificate import Identity, identity_of
 from ldapslam.transport.pki.chain import issuers_in
 from ldapslam.transport.pki.revocation import Revocations
@@ -58,7 +58,7 @@ _FINISH_S = 15.0
 Handler = Any
 #: grpc.aio.ServicerContext.
 Context = Any
-_Message = TypeVar("_Message")
+_Message = TypeVar("_Message", bound=Message)
 
 
 class Guard:
@@ -254,7 +254,7 @@ def _check_size(method: str, content: bytes) -> None:
 
 def read_request(deserialise: Callable[[bytes], _Message], content: bytes) -> _Message:
     try:
-        return deserialise(content)
+        return checked(deserialise(content))
     except DecodeError as error:
         raise ProtocolError("a request cannot be read") from error
 

@@ -104,7 +104,7 @@ class Finding:
 class Comparison:
     #: The first one is the baseline.
     sides: tuple[Side, ...]
-    #: Ids of the INVALID runs that are in no statistic.
+    #: Ids of the runs that are in no statistic: INVALID, altered or not judged.
     excluded: tuple[str, ...]
     findings: tuple[Finding, ...]
     #: p values that were adjusted together: those of the findings, or of a family.
@@ -133,7 +133,7 @@ def compare_sides(
         run.run.run_id
         for side in sides
         for run in side.runs
-        if run.verdict == "INVALID" and not include_invalid
+        if not run.is_judged or (run.verdict == "INVALID" and not include_invalid)
     )
     readings = [
         [readings_of(run) for run in side.runs if run.run.run_id not in excluded]

@@ -98,7 +98,8 @@ def document_of(comparison: Comparison) -> dict[str, Any]:
 def _runs(comparison: Comparison) -> Table:
     def verdict(run: Summary) -> Cell:
         if run.run.run_id in comparison.excluded:
-            return Cell("INVALID, left out", BAD)
+            word = "INVALID" if run.is_judged else "not as judged"
+            return Cell(f"{word}, left out", BAD)
         return Cell(run.verdict, BAD if run.verdict == "INVALID" else "")
 
     return table(

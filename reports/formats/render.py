@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TextIO
 
 from ldapslam.base.errors import ReportError
+from ldapslam.base.files import part_of
 from ldapslam.reports.formats.exports import write_hlog, write_intervals, write_monitors
 from ldapslam.reports.formats.text import render_text
 from ldapslam.reports.model import Summary
@@ -62,7 +63,7 @@ def render(
     paths = []
     for file_name, write in files.items():
         path = out / file_name
-        unfinished = path.with_name(f".{file_name}.part")
+        unfinished = part_of(path)
         write(unfinished)
         os.replace(unfinished, path)
         paths.append(path)

@@ -99,10 +99,6 @@ def test_a_folder_tells_how_many_entries_are_left(tmp_path: Path) -> None:
     assert entries_left(folder) == 6
 
 
-def test_the_id_of_a_run_cannot_lead_out_of_the_spool(tmp_path: Path) -> None:
-    assert run_folder(tmp_path, "../../etc").parent == tmp_path / "ledgers"
-
-
 def test_a_plan_that_cannot_be_read_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "clean-up.json").write_text("{}")
     with pytest.raises(StoreError, match=r"clean-up\.json") as caught:
@@ -149,7 +145,7 @@ def test_identities_are_compared_as_names_are() -> None:
     assert not same_dn("", "cn=admin,dc=example")
 
 
-@pytest.mark.parametrize("run_id", ["", ".", "..", "/", "a/.."])
+@pytest.mark.parametrize("run_id", ["", ".", "..", "/", "a/..", "../../etc"])
 def test_an_id_that_is_no_name_has_no_folder(tmp_path: Path, run_id: str) -> None:
     with pytest.raises(ConfigError):
         run_folder(tmp_path, run_id)

@@ -28,7 +28,7 @@ from ldapslam.cli.study.gate_sides import Side, side_of
 from ldapslam.cli.submission import JobFile
 from ldapslam.reports.comparing.making import facts_before
 from ldapslam.reports.comparing.readings import METRICS, Reading
-from ldapslam.studies.baseline import Baseline, BaselineRun, save_baseline
+from ldapslam.studies.baseline import Baseline, BaselineRun, GateFile, save_baseline
 from ldapslam.studies.gate import Made
 from ldapslam.studies.study_file import StudyLab
 
@@ -143,7 +143,7 @@ def test_a_server_that_dies_never_leaves_a_pass_behind(
 def test_a_baseline_of_a_gate_says_which_of_its_runs_it_has(
     sides: dict[str, str], answer: str, others: list[str]
 ) -> None:
-    first, *more = _taken("out", {"sides": sides, "answer": answer})
+    first, *more = _taken("out", GateFile(runs=(), sides=sides, answer=answer))
     assert first == "of the new side of the gate out"
     assert len(more) == len(others)
     for line, part in zip(more, others, strict=True):

@@ -98,4 +98,4 @@ def test_a_text_that_a_caller_chose_is_cut_and_holds_no_zero(tmp_path: Path) -> 
         )
         audit.add(store, record)
         [kept] = audit.newest(store)
-    assert (len(kept.who), len(kept.detail), kept.subject) == (501, 501, "s�t")
+    assert (len(kept.who), len(kept.detail), kept.subject) == (501, 501, "s\\u0000t")

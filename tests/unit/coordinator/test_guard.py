@@ -188,8 +188,8 @@ def test_only_jobs_and_reports_are_long(method: str, extra: int, refused: bool) 
         path = f"/ldapslam.v1.OperatorService/{method}"
         handler = ours.guarded(path, _Handler(answer))
         assert handler is not None
-        content = CancelRunRequest(run_id="x" * (guard.MOST_REQUEST_BYTES - 4))
-        content.run_id += "x" * extra
+        content = CancelRunRequest(cancelled_by="x" * (guard.MOST_REQUEST_BYTES - 4))
+        content.cancelled_by += "x" * extra
         sent, context = content.SerializeToString(), _Context()
         assert len(sent) == guard.MOST_REQUEST_BYTES + extra
         if refused:

@@ -23,15 +23,15 @@ from ldapslam.reports.comparing.making import NOT_ASKED, NOT_READ, differences_o
 from ldapslam.reports.comparing.tables import document_of, sentence_of, tables_of
 from ldapslam.reports.formats.text import render_table
 from ldapslam.reports.model import OperationSummary, Summary
-from ldapslam.reports.summarise import summarise
 from ldapslam.results.store import Store
+from support.judged import judge
 from support.store import JOB_TEXT, Scenario, fill
 
 
 @pytest.fixture
 def summary(tmp_path: Path) -> Summary:
     with Store.open(str(tmp_path / "results.sqlite")) as store:
-        return summarise(store, fill(store, Scenario()))
+        return judge(store, fill(store, Scenario()))
 
 
 def changed(summary: Summary, run_id: str, **fields: Any) -> Summary:
@@ -246,7 +246,7 @@ def test_that_all_requests_fail_is_the_first_finding(runs: int) -> None:
     def failing(name: str, share: float) -> Side:
         with Store.open("sqlite://") as store:
             scenario = Scenario(failing=share, modifies_per_s=400, thresholds=())
-            one = summarise(store, fill(store, scenario))
+            one = judge(store, fill(store, scenario))
         return Side(name, tuple(changed(one, f"{name}{n}") for n in range(runs)))
 
     sides = [failing("A", 0.0), failing("B", 1.0)]

@@ -27,17 +27,12 @@ from ldapslam.reports.summarise import summarise
 from ldapslam.results import schema
 from ldapslam.results.digest import Part, canonical, parts_of, sha256_of, stored_digest
 from ldapslam.results.store import Store
+from support.judged import judge
 from support.monitors import add_monitors
 from support.result_schema import result_schema
 from support.store import RUN_ID, Scenario, fill
 
 SIGNATURE = {"signer": "c1", "certificate": "PEM", "signature": "base64"}
-
-
-def judge(store: Store) -> None:
-    summary = summarise(store, RUN_ID)
-    digest = stored_digest(digest_document(store, summary), SIGNATURE)
-    store.set_verdict(RUN_ID, summary.verdict, digest)
 
 
 @pytest.fixture
@@ -50,7 +45,7 @@ def store() -> Iterator[Store]:
         )
         found.add_clock_samples(RUN_ID, [("load1", 5, 7, 9)])
         add_monitors(found, RUN_ID, 5)
-        judge(found)
+        judge(found, RUN_ID, SIGNATURE)
         yield found
 
 
@@ -102,7 +97,7 @@ def _other(value: Any) -> Any:
             return {**value, "x": 1}
         case list():
             return [*value, 1]
-    return 1
+    return "1"
 
 
 _COLUMNS = [

@@ -13,7 +13,7 @@ import pytest
 from ldapslam.base.errors import ConfigError
 from ldapslam.reports.comparing.making import NOT_READ, READ
 from ldapslam.reports.model import Summary
-from ldapslam.reports.summarise import summarise
+from ldapslam.reports.rules.operation_range import Outcome
 from ldapslam.results.store import Store
 from ldapslam.studies.baseline import (
     Baseline,
@@ -35,6 +35,7 @@ from ldapslam.studies.gate import (
     Tolerances,
 )
 from ldapslam.studies.gate_report import GateAnswer, gate_document, gate_json
+from support.judged import judge
 from support.store import Scenario, fill
 
 JOB = """\
@@ -58,7 +59,7 @@ SAVED: dict[str, Any] = {
 @pytest.fixture
 def summary(tmp_path: Path) -> Summary:
     with Store.open(str(tmp_path / "results.sqlite")) as store:
-        return summarise(store, fill(store, Scenario()))
+        return judge(store, fill(store, Scenario()))
 
 
 def run(
@@ -117,18 +118,18 @@ def test_runs_that_do_not_pass_are_no_part_of_it(summary: Summary) -> None:
         assert len(made(others).runs) == 5
 
 
-def test_of_a_gate_runs_that_count_are_taken_although_they_are_invalid(
-    summary: Summary,
-) -> None:
+def test_of_a_gate_runs_that_were_too_short_are_taken(summary: Summary) -> None:
+    open_one = replace(summary.thresholds[0], outcome=Outcome.UNCERTAIN)
+    summary = replace(summary, thresholds=(open_one,))
     short = [run(summary, number, "INVALID") for number in range(6)]
-    counted = [one.run.run_id for one in short[:5]]
-    saved = baseline_of(short, **SAVED, counted=counted)
-    assert [one.run_id for one in saved.runs] == counted
-    assert left_out(short, counted) == ["run-5 is INVALID: "]
+    of_gates = [one.run.run_id for one in short[:5]]
+    saved = baseline_of(short, **SAVED, of_gates=of_gates)
+    assert [one.run_id for one in saved.runs] == of_gates
+    assert left_out(short, of_gates) == ["run-5 is INVALID: it was not judged"]
     # a run that FAILs counts in a gate, and is not good
     failed = [*short[:4], run(summary, 4, "FAIL")]
     with pytest.raises(ConfigError, match="got 4; 1 FAIL"):
-        baseline_of(failed, **SAVED, counted=counted)
+        baseline_of(failed, **SAVED, of_gates=of_gates)
 
 
 def test_runs_that_were_made_in_other_ways_are_no_baseline(summary: Summary) -> None:

@@ -13,6 +13,7 @@ import pytest
 from ldapslam.base.errors import ConfigError
 from ldapslam.cli import main
 from ldapslam.reports.comparing.tables import document_of
+from ldapslam.reports.formats.render import result_json
 from ldapslam.results.store import Store
 from ldapslam.studies.answer import answer_of
 from ldapslam.studies.comparisons import compared_studies, comparisons
@@ -20,6 +21,7 @@ from ldapslam.studies.points import points_of
 from ldapslam.studies.report import answer_json, study_document
 from ldapslam.studies.runner import Journal
 from ldapslam.studies.study_file import Study
+from support.judged import judge
 from support.store import Scenario, fill
 
 
@@ -40,7 +42,9 @@ def study(
             with Store.open(str(store)) as results:
                 run_id = f"20260301-120000-{folder.name}-{point}{repeat}"
                 made = {} if manifest is None else {"manifest": manifest}
-                fill(results, Scenario(run={"run_id": run_id, **made}))
+                run = Scenario(run={"run_id": run_id, **made})
+                summary = judge(results, fill(results, run))
+            store.with_name("result.json").write_text(result_json(summary))
             lines.append(
                 {
                     "point": point,

@@ -24,6 +24,7 @@ from ldapslam.studies.history import (
     series_of,
     write_history,
 )
+from support.judged import with_digest
 
 FIRST = datetime(2026, 9, 1, 2, tzinfo=UTC)
 
@@ -165,7 +166,9 @@ def test_the_command_reads_the_results_below_a_folder(
     for night in range(3):
         folder = tmp_path / "kept" / str(night)
         folder.mkdir(parents=True)
-        (folder / "result.json").write_text(json.dumps(result(night, 1e3, 3e3)))
+        (folder / "result.json").write_text(
+            json.dumps(with_digest(result(night, 1e3, 3e3)))
+        )
     # one went elsewhere, and one is there twice
     (tmp_path / "kept" / "0").rename(tmp_path / "elsewhere")
     (tmp_path / "kept" / "0").symlink_to(Path("../elsewhere"))
@@ -181,7 +184,7 @@ def test_the_command_reads_the_results_below_a_folder(
         f"lookups-{night}" for night in range(3)
     ]
     assert found["runs"][1]["report"] == "../kept/1/report.html"
-    assert "is left out" in said.err
+    assert "left out" in said.err
     assert main.run([*arguments, "--only-job", "other"]) == 2
     assert "there are no runs" in capsys.readouterr().err
 
@@ -238,7 +241,9 @@ def test_runs_of_studies_are_left_out_unless_they_are_asked_for(
     study = tmp_path / "study-clients"
     for number, folder in enumerate((study / "runs" / "001-1-1", tmp_path / "night")):
         folder.mkdir(parents=True)
-        (folder / "result.json").write_text(json.dumps(result(number, 1e3, 3e3)))
+        (folder / "result.json").write_text(
+            json.dumps(with_digest(result(number, 1e3, 3e3)))
+        )
     (study / "runs.jsonl").touch()
 
     def shown(place: Path) -> list[str]:

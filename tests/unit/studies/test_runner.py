@@ -14,6 +14,7 @@ from ldapslam.studies.answer import answer_of, estimate_of
 from ldapslam.studies.points import Point, Turn
 from ldapslam.studies.runner import Journal, Runner, alone_in, is_settled
 from ldapslam.studies.study_file import Hook, Study
+from support.judged import with_digest
 
 POINT = Point({"clients": 5})
 STUDY = Study.model_validate(
@@ -48,7 +49,7 @@ class Runs:
             "reasons": ["late"] * (verdict == "INVALID"),
             "streams": {"s": {"search": operation}},
         }
-        (folder / "result.json").write_text(json.dumps(result))
+        (folder / "result.json").write_text(json.dumps(with_digest(result)))
         return {"PASS": 0, "FAIL": 1, "INVALID": 3}[verdict]
 
 
