@@ -20,6 +20,7 @@ from ldapslam.base.errors import (
     ExitCode,
     RunAborted,
 )
+from ldapslam.base.inert import inert
 from ldapslam.cli import outcome
 from ldapslam.cli.client import Client
 from ldapslam.cli.console import json_option, put, put_json, put_result, say
@@ -183,7 +184,7 @@ def put_table(
     for column in header:
         table.add_column(column, no_wrap=True)
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(inert, row))
     console = Console(highlight=False, markup=False)
     if not console.is_terminal:  # a pipe has no width to fit into
         console = Console(highlight=False, markup=False, width=10_000)
