@@ -139,11 +139,6 @@ RUN_TIME = PROJECT["project"]["dependencies"]
 DEVELOPMENT = [
     *RUN_TIME,
     *(one for group in PROJECT["dependency-groups"].values() for one in group),
-    *(
-        one
-        for extra in PROJECT["project"]["optional-dependencies"].values()
-        for one in extra
-    ),
 ]
 
 

@@ -161,7 +161,6 @@ _MESSAGES: Mapping[str, Callable[[str], Message]] = {
     "interval": lambda name: agent_pb2.IntervalReport(agent=name),
     "reading": lambda name: monitor_pb2.MonitorReport(run_id=name),
     "schedule": lambda name: schedule_pb2.ScheduleStatus(name=name),
-    "window": lambda name: schedule_pb2.MaintenanceWindow(window_id=name),
 }
 
 
