@@ -85,19 +85,20 @@ class Making:
                 side: readings_of(summary) if summary else {}
                 for side, summary in pair.items()
             }
-            if is_first and self._lengthen_runs(readings[OLD]):
-                orders, is_first = order_of(seed), False
-                continue
+            is_repeated = is_first and self._lengthen_runs(readings[OLD])
             is_first = False
+            if is_repeated:
+                orders = order_of(seed)
+                continue
             self._gate.add(readings[NEW], readings[OLD])
             if why := self._ended():
                 return why
 
     def _lengthen_runs(self, readings: Readings) -> bool:
-        """Return whether later runs are longer than the first pair, whose old side has
-        these readings, as percentiles need more requests. Without the time for six such
-        pairs a default percentile is left out; ConfigError for one that was asked
-        for."""
+        """Make later runs longer if percentiles need more requests than the first run of
+        the old side has; return whether they are longer. Without the time for the
+        fewest such pairs, leave a default percentile out and raise ConfigError for
+        another."""
         gate, runs = self._gate, self._runs
         was = format_duration(runs.duration_ns)
         lengths_ns = []

@@ -86,8 +86,8 @@ class Runs:
         self._stack.__exit__(*error)
 
     def _remove_folder(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Of a gate that was refused, by its first runs that count at the latest, or
-        never began."""
+        """Remove the folder if the gate never began, or was refused no later than after
+        the first runs that count."""
         is_refused = kind is not None and issubclass(kind, ConfigError)
         if is_refused and sum(one.is_sound for one in self.made) <= len(self.sides):
             shutil.rmtree(self._folder)
