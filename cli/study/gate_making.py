@@ -95,10 +95,9 @@ class Making:
                 return why
 
     def _lengthen_runs(self, readings: Readings) -> bool:
-        """Make later runs longer if percentiles need more requests than the first run of
-        the old side has; return whether they are longer. Without the time for the
-        fewest such pairs, leave a default percentile out and raise ConfigError for
-        another."""
+        """Make later runs longer if percentiles need more requests than the old side's
+        first run has; return whether they are longer. Without the time for the fewest
+        such pairs, leave a default percentile out and raise ConfigError for another."""
         gate, runs = self._gate, self._runs
         was = format_duration(runs.duration_ns)
         lengths_ns = []
