@@ -22,7 +22,6 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import (
-    Callable,
     Collection,
     Iterable,
     Iterator,
@@ -40,8 +39,6 @@ from ldapslam.base.units import parse_ratio
 from ldapslam.jobs.fields.thresholds import PERCENTILES, samples_needed
 from ldapslam.reports.comparing.change import (
     difference_of_estimates,
-    error_of_difference,
-    widest,
 )
 from ldapslam.reports.comparing.readings import METRICS, Metric, Reading, Readings
 from ldapslam.reports.comparing.sequential import (
@@ -49,10 +46,8 @@ from ldapslam.reports.comparing.sequential import (
     Looked,
     Means,
     Plan,
-    error_of_days,
     look,
     looks,
-    needed_size,
     smallest_found,
 )
 from ldapslam.reports.uncertainty import Estimate, share_interval
@@ -74,8 +69,6 @@ _ERRORS = "errors"
 _MOST_UNSOUND = 1 / 3
 #: Runs differ: beyond what percentiles need.
 _ROOM = 1.25
-#: Pairs or runs that nobody makes.
-_MOST_NEEDED = 500
 #: Of a host's CPU time: what others may use more or less than they did.
 _OTHER_CPU_SHARE = 0.05
 #: Of a number that a float holds.
@@ -148,20 +141,17 @@ def known_metric(name: str) -> str:
     return name
 
 
-def times_longer(
-    runs: Iterable[Readings], metrics: Collection[str]
-) -> dict[Key, float]:
-    """Percentiles among the metrics for which runs like these are too short -> how many
-    times as long they have to be, that there are the requests that it needs."""
-    found = dict[Key, float]()
-    for run in runs:
-        for key, reading in run.items():
-            name = key[1].name
-            if name in metrics and name in PERCENTILES and reading.sample:
-                times = _ROOM * samples_needed(PERCENTILES[name]) / reading.sample
-                if times > 1:
-                    found[key] = max(times, found.get(key, 0.0))
-    return found
+def times_longer(readings: Readings, metrics: Collection[str]) -> dict[Key, float]:
+    """Percentiles among the metrics for which a run with these readings is too short ->
+    the factor by which it has to be longer to have the requests."""
+    factors = dict[Key, float]()
+    for key, reading in readings.items():
+        name = key[1].name
+        if name in metrics and name in PERCENTILES and reading.sample:
+            times = _ROOM * samples_needed(PERCENTILES[name]) / reading.sample
+            if times > 1:
+                factors[key] = times
+    return factors
 
 
 def order_of(seed: int) -> Iterator[tuple[str, str]]:
@@ -255,6 +245,16 @@ class Answer:
         return any(
             count > _MOST_UNSOUND * self.runs[side]
             for side, count in self.unsound.items()
+        )
+
+    @property
+    def is_open(self) -> bool:
+        """Whether more runs may tell: only the spread of a figure is in the way."""
+        is_told = self.is_select or self.host or self.problem
+        return (
+            not is_told
+            and self.answer == CANNOT_TELL
+            and any(one.answer == CANNOT_TELL and one.change for one in self.figures)
         )
 
     @property
@@ -474,57 +474,6 @@ class Gate:
         """Values of runs on the scale of losses; shape (runs, keys)."""
         rows = [[_scaled(key[1], run.get(key)) for key in self._keys] for run in runs]
         return np.array(rows, np.float64).reshape(len(rows), len(self._keys))
-
-    def needed(self) -> Mapping[Key, int | None]:
-        """The pairs or runs after which the gate can tell in 80 % of cases that there
-        is no regression, by the spread so far; None: more than there will be."""
-        assert self.plan is not None
-        return {key: self._needed(key, self.plan) for key in self._keys}
-
-    def _needed(self, key: Key, plan: Plan) -> int | None:
-        error_at = self._error_at(self._keys.index(key))
-        return needed_size(error_at, self._tolerances.bound(key[1]), plan)
-
-    def would_need(self) -> int | None:
-        """The same of a longer gate, of all figures that are open; None: more than
-        anybody makes."""
-        figures = self.answer().figures
-        open_ = [
-            (one.operation, one.metric)
-            for one in figures
-            if one.answer == CANNOT_TELL and not one.needs
-        ]
-        most = FIRST_LOOK
-        while most < _MOST_NEEDED:
-            most *= 2
-            plan = Plan.of(looks(most), 1)
-            found = [self._needed(key, plan) for key in open_]
-            known = [one for one in found if one is not None]
-            if len(known) == len(found):
-                return max(known, default=0)
-        return None
-
-    def _error_at(self, place: int) -> Callable[[int], tuple[float, float]]:
-        """A number of pairs or runs -> the standard error of a figure's loss after
-        them, and its degrees of freedom; by the spread so far."""
-        if self.is_paired:
-            spread = float(self._losses()[:, place].std(ddof=1))
-            return lambda size: (spread / math.sqrt(size), size - 1)
-        # the few new runs so far say little by themselves
-        sides = [self._scaled(one)[:, [place]] for one in (self._old, self._new)]
-        square = sum(float(np.var(one)) * len(one) for one in sides)
-        square /= sum(len(one) - 1 for one in sides)
-
-        def of_sides(size: int) -> tuple[float, float]:
-            sizes = [len(self._old), size]
-            squares = [np.array([square * (one - 1)]) for one in sizes]
-            error, freedom = widest(
-                error_of_difference(squares, sizes),
-                error_of_days(sides[0], sides[1], self._days, size),
-            )
-            return float(error[0]), float(freedom[0])
-
-        return of_sides
 
     def answer(self) -> Answer:
         """By the last look."""

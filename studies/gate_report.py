@@ -60,6 +60,8 @@ SCHEMA = "ldapslam-gate/1"
 _COUNTS = "counts"
 _NOT_NEEDED = "which a longer run is, and a gate does not need"
 _TOO_FEW = "too few pairs of runs"
+#: How to get an answer where only the spread of figures is in the way.
+TO_TELL = "give more --time or a larger --tolerance, or judge less with --metric"
 #: Of shares of errors: smaller ones have more digits.
 _FINE = 0.1
 #: By how much the new side is worse in an A/A gate's rehearsals.

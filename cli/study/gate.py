@@ -161,7 +161,7 @@ def gate_command(
     with one_blas_thread():  # the fleet is forked from here: no threads before it
         from ldapslam.cli.study.gate_length import fitted
         from ldapslam.studies.baseline import load_baseline
-        from ldapslam.studies.gate import CANNOT_TELL, LEAVABLE_METRICS, NEW, OLD, Gate
+        from ldapslam.studies.gate import LEAVABLE_METRICS, NEW, OLD, Gate
         from ldapslam.studies.labs import check_lab
 
         chosen, tolerated = _criteria(metrics, tolerances)
@@ -199,11 +199,12 @@ def gate_command(
         for note in notes:
             say(note)
         # slow to load: after all that can be refused
-        from ldapslam.cli.study.gate_making import AGAINST_ITSELF, Making
+        from ldapslam.cli.study.gate_making import AGAINST_ITSELF, NO_REHEARSAL, Making
         from ldapslam.cli.study.gate_runs import Runs
         from ldapslam.results.records import utc_text
         from ldapslam.studies.gate_report import (
             REHEARSED,
+            TO_TELL,
             GateAnswer,
             gate_document,
             gate_json,
@@ -246,8 +247,8 @@ def gate_command(
     if is_aa:
         notes.append(AGAINST_ITSELF)
     if is_aa and not rehearsed:
-        notes.append(making.rehearsal_needs)
-    advice = making.advice if found.answer == CANNOT_TELL else ""
+        notes.append(NO_REHEARSAL)
+    advice = TO_TELL if found.is_open else ""
     if problem is not None:
         advice = problem.hint or ""
     answer = GateAnswer(

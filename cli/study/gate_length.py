@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long the runs of a gate are: as the job has it, or what the time is for."""
+"""How long the runs of a gate are: as in the job, but no longer than the time allows
+for ten pairs, and no shorter than the percentiles need."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,68 +20,45 @@ from ldapslam.reports.comparing.sequential import FIRST_LOOK
 from ldapslam.studies.gate import NEW
 
 _FIELD = "run.duration="
-#: Of durations that are chosen.
+#: The granularity of lengths that the gate chooses.
 _STEP_NS = DURATION_UNITS["ms"] * 500
-#: What a run takes beside its load.
-_BESIDE_NS = DURATION_UNITS["ms"] * 500
-#: Pairs that runs are made shorter for, and the shortest measure phase then.
-PAIRS, _SHORTEST_NS = 10, 3 * NS_PER_S
-#: Of a time that is proposed, beyond what is known.
-_ROOM = 1.1
+#: The set-up and the report of a run.
+_OVERHEAD_NS = DURATION_UNITS["ms"] * 500
+#: Pairs that the time has to allow, and the shortest measure phase for that.
+_PAIRS, _SHORTEST_NS = 10, 3 * NS_PER_S
 
 
 def fitted(sides: Mapping[str, Side], limit_ns: int) -> tuple[Mapping[str, Side], str]:
-    """The sides with runs that are short enough for the time, and a sentence on that
-    where they were made shorter; ConfigError when the time is not enough."""
+    """Return the sides with runs that fit into the time, and a note if these are
+    shorter than the job's; ConfigError if even the fewest runs take longer."""
     job, count = sides[NEW].job, len(sides)
-    if all(one.count is not None for one in job.streams):
-        return sides, ""  # it ends when they have done so much
-    load_ns, was_ns = planned_end_ns(job.run), job.run.duration_ns
-    if count * FIRST_LOOK * (load_ns + _BESIDE_NS) <= limit_ns:
-        return sides, ""
-    limit = format_duration(limit_ns)
-    needed = time_text(count * PAIRS * (load_ns + _BESIDE_NS) / NS_PER_S)
-    beside_ns = _BESIDE_NS + load_ns - was_ns
-    each_ns = limit_ns // (count * PAIRS) - beside_ns
-    shorter_ns = each_ns // _step_ns(job) * _step_ns(job)
-    is_free = (
-        count > 1
-        and not any(map(_says_length, sides.values()))
-        and has_free_length(sides.values())
-    )
-    shortest_ns = max(_SHORTEST_NS, _longest_hold_ns(sides.values()))
-    if is_free and shorter_ns >= shortest_ns:
-        was, shorter = format_duration(was_ns), format_duration(shorter_ns)
-        return {name: with_length(one, shorter_ns) for name, one in sides.items()}, (
-            f"{PAIRS} pairs of runs of {was} take longer than {limit}: the measure "
-            f"phase was made {shorter} long (--set {_FIELD}{shorter}); --time {needed} "
-            "is enough for runs as the job has them."
+    if all(stream.count is not None for stream in job.streams):
+        return sides, ""  # nobody knows how long they take
+    duration_ns = length_ns = job.run.duration_ns
+    overhead_ns = planned_end_ns(job.run) - duration_ns + _OVERHEAD_NS
+    if count > 1 and has_free_length(sides.values()):
+        allowed_ns = limit_ns // (count * _PAIRS) - overhead_ns
+        allowed_ns = allowed_ns // _step_ns(job) * _step_ns(job)
+        shortest_ns = max(_SHORTEST_NS, _longest_hold_ns(sides.values()))
+        length_ns = min(duration_ns, max(allowed_ns, shortest_ns))
+    needed_ns = count * FIRST_LOOK * (length_ns + overhead_ns)
+    limit, length, job_length = map(format_duration, (limit_ns, length_ns, duration_ns))
+    if needed_ns > limit_ns:
+        needed = format_duration(math.ceil(needed_ns / NS_PER_S) * NS_PER_S)
+        raise ConfigError(
+            f"{FIRST_LOOK} runs of each side, with a measure phase of {length}, take "
+            f"{needed}; --time is {limit}",
+            hint="give it more --time, or shorter runs",
         )
-    if count * FIRST_LOOK * load_ns <= limit_ns:
+    if length_ns == duration_ns:
         return sides, ""
-    enough = f"--time {needed} is enough for {PAIRS}"
-    if is_free and shortest_ns < was_ns:
-        # in whole steps
-        least_ns = math.ceil(shortest_ns / _step_ns(job)) * _step_ns(job)
-        least = time_text(count * PAIRS * (least_ns + beside_ns) / NS_PER_S)
-        enough = (
-            f"--time {least} is enough for {PAIRS} pairs of shorter runs, --time "
-            f"{needed} for runs as the job has them"
-        )
-    raise ConfigError(
-        f"{FIRST_LOOK} runs of a side are the least, and all of them take "
-        f"{format_duration(count * FIRST_LOOK * load_ns)}; --time is {limit}",
-        hint=f"give it time: {enough}",
+    return {name: with_length(side, length_ns) for name, side in sides.items()}, (
+        f"The measure phase of runs is {length} long, not {job_length} as in the job: "
+        f"{_PAIRS} pairs have to fit into --time {limit}."
     )
 
 
-def _says_length(side: Side) -> bool:
-    """Whether the command line has said how long its runs are."""
-    given = {one.partition("=")[0].strip() for one in side.point.overrides}
-    return not given.isdisjoint({"run", "run.duration"})
-
-
-def _longest_hold_ns(sides: Iterable[Side]) -> int:
+def _longest_hold_ns(sides: Collection[Side]) -> int:
     """The longest time after `for` in thresholds that runs as the job has them can
     miss."""
     return max(
@@ -94,9 +72,9 @@ def _longest_hold_ns(sides: Iterable[Side]) -> int:
     )
 
 
-def has_free_length(sides: Iterable[Side]) -> bool:
-    """Whether nothing else says how long runs are: a count, stages, a log."""
-    for stream in (each for one in sides for each in one.job.streams):
+def has_free_length(sides: Collection[Side]) -> bool:
+    """Whether nothing but the measure phase ends a run: no count, stages or log."""
+    for stream in (stream for side in sides for stream in side.job.streams):
         stages = stream.load.open and stream.load.open.stages
         if stages or stream.replay or stream.count or stream.stop_after_ns:
             return False
@@ -104,7 +82,7 @@ def has_free_length(sides: Iterable[Side]) -> bool:
 
 
 def longer_ns(job: Job, times: float) -> int:
-    """That many times the measure phase, in whole steps."""
+    """The measure phase multiplied by `times`, rounded up to whole steps."""
     return math.ceil(job.run.duration_ns * times / _step_ns(job)) * _step_ns(job)
 
 
@@ -113,7 +91,7 @@ def _step_ns(job: Job) -> int:
 
 
 def with_length(side: Side, duration_ns: int) -> Side:
-    """With a measure phase so long, as if it had been given so."""
+    """The side with this measure phase, as if the command line had given it."""
     others = (one for one in side.point.overrides if not one.startswith(_FIELD))
     overrides = (*others, _FIELD + format_duration(duration_ns))
     return replace(
@@ -121,16 +99,3 @@ def with_length(side: Side, duration_ns: int) -> Side:
         job=JobFile(Path(side.point.job)).load(overrides),
         point=replace(side.point, overrides=overrides),
     )
-
-
-def length_option(side: Side) -> str:
-    """The option that makes its runs so long; empty where the job has it."""
-    given = [one for one in side.point.overrides if one.startswith(_FIELD)]
-    return f"--set {given[-1]}" if given else ""
-
-
-def time_text(needed_s: float) -> str:
-    """For --time, with some room: in steps of 10 s, above 5 min of 1 min."""
-    step_s = 10 if needed_s < 300 else 60
-    steps = math.ceil(needed_s * _ROOM / step_s)
-    return format_duration(steps * step_s * NS_PER_S)

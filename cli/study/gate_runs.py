@@ -22,7 +22,6 @@ from ldapslam.cli.options import STORE_NAME
 from ldapslam.cli.progress import Progress
 from ldapslam.cli.study.gate_length import (
     has_free_length,
-    length_option,
     longer_ns,
     with_length,
 )
@@ -87,10 +86,10 @@ class Runs:
         self._stack.__exit__(*error)
 
     def _remove_folder(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Of a gate that was refused, by its first run that counts at the latest, or
-        never began."""
+        """Remove the folder if the gate never began, or was refused no later than after
+        the first runs that count."""
         is_refused = kind is not None and issubclass(kind, ConfigError)
-        if is_refused and sum(one.is_sound for one in self.made) <= 1:
+        if is_refused and sum(one.is_sound for one in self.made) <= len(self.sides):
             shutil.rmtree(self._folder)
         elif kind is not None:
             with contextlib.suppress(OSError):
@@ -130,11 +129,6 @@ class Runs:
         if not has_free_length(self.sides.values()):
             return None
         return longer_ns(self.sides[NEW].job, times)
-
-    @property
-    def length_option(self) -> str:
-        """The option that makes runs so long; empty where the job has it."""
-        return length_option(self.sides[NEW])
 
     def lengthen(self, duration_ns: int) -> None:
         """Make later runs so long; those so far were to find that out."""

@@ -10,7 +10,7 @@ Jennison and Turnbull 2000, chapter 11.2).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -168,11 +168,11 @@ class Means(NamedTuple):
 
 
 def error_of_days(
-    old: FloatArray, new: FloatArray, days: Sequence[str], size: int = 0
+    old: FloatArray, new: FloatArray, days: Sequence[str]
 ) -> Errors | None:
     """Standard errors of the difference of new values, of one more day, from old ones
-    of several days, and their degrees of freedom. Shapes (n, m) and (k, m); `size`: as
-    if so many new ones were like these. None of fewer than FEWEST_DAYS.
+    of several days, and their degrees of freedom. Shapes (n, m) and (k, m). None of
+    fewer than FEWEST_DAYS.
 
     What the values of a day have in common does not become less with their number:
 
@@ -195,7 +195,7 @@ def error_of_days(
     # a mean square of days holds the variance between them so many times
     times = (k - (sizes**2).sum() / k) / (d - 1)
     weight = (1 + (sizes**2).sum() / k**2) / times
-    rest = 1 / k + 1 / (size or n)
+    rest = 1 / k + 1 / n
     is_more = of_days > within
     whole = weight * np.maximum(of_days - within, 0.0) + rest * within
     parts = np.where(
@@ -246,18 +246,6 @@ def _p(distance: FloatArray, means: Means) -> FloatArray:
         statistic = np.where(distance == 0, 0.0, -distance / means.error)
     found: FloatArray = special.stdtr(means.freedom, statistic)
     return np.where(np.isnan(distance), 1.0, found)
-
-
-def needed_size(
-    error_at: Callable[[int], tuple[float, float]], bound: float, plan: Plan
-) -> int | None:
-    """The size at which a look tells in POWER of cases that no loss is above `bound`,
-    where there is none; None: no look does. `error_at` gives the standard error at a
-    size, and its degrees of freedom."""
-    for size, level in zip(plan.sizes, plan.levels[0], strict=True):
-        if _distance(*error_at(size), level) <= bound:
-            return size
-    return None
 
 
 def smallest_found(

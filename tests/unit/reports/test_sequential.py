@@ -17,7 +17,6 @@ from ldapslam.reports.comparing.sequential import (
     error_of_days,
     look,
     looks,
-    needed_size,
     nominal_levels,
     smallest_found,
 )
@@ -110,23 +109,6 @@ def test_the_smallest_loss_that_is_found_is_found_as_often_as_stated() -> None:
     found = sum(end_of(one, plan) == "worse" for one in losses) / SAMPLES
     # earlier looks find some more
     assert POWER - 0.02 < found < POWER + 0.1
-
-
-def test_the_size_that_is_needed_tells_as_often_as_stated() -> None:
-    plan = Plan.of(looks(60), 1)
-    size = needed_size(lambda one: (0.06 / np.sqrt(one), one - 1), BOUND, plan)
-    assert size is not None
-    assert size < 60
-    rng = np.random.default_rng(4)
-    told = 0
-    for _ in range(SAMPLES):
-        losses = rng.normal(0.0, 0.06, (size, 1))
-        looked = look(
-            Means.of_pairs(losses), np.array([BOUND]), plan, plan.sizes.index(size)
-        )
-        told += bool(looked.is_within[0])
-    assert told / SAMPLES > POWER - 0.02
-    assert needed_size(lambda one: (10.0 / np.sqrt(one), one - 1), BOUND, plan) is None
 
 
 def test_figures_without_a_spread_are_told_at_once() -> None:
@@ -260,8 +242,6 @@ def test_the_error_of_days_is_that_of_the_analysis_of_variance() -> None:
     assert error[0] ** 2 == pytest.approx(between + within)
     assert error[0] ** 2 == pytest.approx(12.0)
     assert freedom[0] == pytest.approx(2.0)
-    more, _ = error_of_days(old, new, list("aabbcc"), 50) or pytest.fail("none")
-    assert more[0] ** 2 == pytest.approx(between + 0.5 * (1 / 6 + 1 / 50))
     assert error_of_days(old, new, list("aaabbb")) is None
 
 

@@ -144,7 +144,7 @@ def test_a_spread_too_large_for_the_time_cannot_be_told() -> None:
     assert one.found is not None
     assert one.found < 0.7  # of a throughput: only a large fall would have been found
     assert "would have been found" in sentence_of(one)
-    assert set(gate.needed().values()) - {6} == {None}
+    assert answer.is_open
 
 
 def unsteady(name: str, number: int, noise: float) -> float:
@@ -712,17 +712,6 @@ def test_before_the_first_look_the_reasons_are_what_ended_it() -> None:
     assert told(gate_of(most=1)).reasons == ("too few pairs of runs",)
 
 
-def test_a_longer_gate_would_need_what_its_spread_says() -> None:
-    gate = gate_of(spread=0.06, most=8)
-    needed = gate.would_need()
-    assert needed is not None
-    assert 8 < needed <= 200
-    # so many do tell
-    longer = gate_of(spread=0.06, most=2 * needed)
-    assert longer.answer().answer == NO_REGRESSION
-    assert gate_of(spread=2.0, most=8).would_need() is None
-
-
 def test_names_of_a_job_are_data_in_every_output() -> None:
     answer = told(gate_of(), job="<b>|`x`\x1b[31m # [a](b)")
     text = markdown(answer)
@@ -763,16 +752,14 @@ def test_days_of_a_baseline_that_differ_make_its_intervals_wider() -> None:
 
     old = [one(100.0 * factor) for factor in (0.9, 0.91, 1.0, 1.01, 1.1, 1.11)]
     days = [f"2026-11-0{1 + place // 2}" for place in range(6)]
-    widths, needed = [], []
+    widths = []
     for known in ((), days):
         gate = Gate(("p50",), Tolerances(0.3), old, known)
         for number in range(1, 7):
             gate.add(one(100.0 + number % 2))
             if number == 5:
                 gate.plan_for(24)
-                needed.append(gate.needed()[SEARCH, METRICS["p50"]])
         [figure] = gate.answer().figures
         assert figure.change is not None
         widths.append(figure.change[2] - figure.change[1])
     assert widths[1] > 1.5 * widths[0]
-    assert needed == [6, None]
