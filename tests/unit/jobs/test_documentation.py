@@ -18,9 +18,10 @@ from ldapslam.jobs.fields.sections import Section, fields_of, sections_in
 from ldapslam.jobs.load import load_job
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.schema import job_schema
+from support.bad_jobs import bad_jobs, job_file
 
 READY_JOBS = sorted((Path(__file__).parents[3] / "configs" / "jobs").glob("*.yaml"))
-BAD_JOBS = Path(__file__).with_name("bad_jobs")
+BAD_JOBS = bad_jobs()
 
 
 def sections(section: type[Section] = Job) -> Iterator[type[Section]]:
@@ -127,7 +128,7 @@ def test_ready_job_loads_and_meets_the_schema(
 def test_schema_finds_what_an_editor_should_mark(
     name: str, validator: jsonschema.Draft202012Validator
 ) -> None:
-    content: Any = yaml.safe_load((BAD_JOBS / f"{name}.yaml").read_text())
+    content: Any = yaml.safe_load(job_file(BAD_JOBS[name]))
     assert not validator.is_valid(content)
 
 
