@@ -7,7 +7,6 @@ import ast
 import re
 import shlex
 from collections.abc import Iterator, Sequence
-from functools import cache
 from pathlib import Path
 
 import click
@@ -34,38 +33,30 @@ STUDIES = sorted((ROOT / "configs" / "studies").glob("*.yaml"))
 JOBS = sorted((ROOT / "configs" / "jobs").glob("*.yaml"))
 
 
-def commands(group: click.Group, prefix: str = "ldapslam") -> Iterator[tuple[str, str]]:
-    """Every command with its full name, and its help."""
+def commands(
+    group: click.Group, prefix: str = "ldapslam"
+) -> Iterator[tuple[str, click.Command]]:
+    """Every command with its full name."""
     context = click.Context(group)
     for word in group.list_commands(context):
         command = group.get_command(context, word)
         assert command is not None
-        yield f"{prefix} {word}", command.help or ""
+        yield f"{prefix} {word}", command
         if isinstance(command, click.Group):
             yield from commands(command, f"{prefix} {word}")
 
 
-COMMANDS = dict(commands(cli))
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_each_command_has_help(command: str) -> None:
-    assert COMMANDS[command]
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_each_option_has_help(command: str) -> None:
-    found: click.Command = cli
-    for word in command.split()[1:]:
-        assert isinstance(found, click.Group)
-        inner = found.get_command(click.Context(found), word)
-        assert inner is not None
-        found = inner
-    without = [
-        option.name
-        for option in found.params
-        if isinstance(option, click.Option) and not option.hidden and not option.help
-    ]
+def test_each_command_and_each_option_has_help() -> None:
+    without = []
+    for name, command in commands(cli):
+        if not command.help:
+            without.append(name)
+        without += [
+            f"{name} {option.opts[0]}"
+            for option in command.params
+            if isinstance(option, click.Option)
+            if not option.hidden and not option.help
+        ]
     assert without == []
 
 
@@ -119,13 +110,15 @@ def anchors(page: Path) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
-def test_each_link_within_the_repository_leads_somewhere(path: Path) -> None:
+def test_each_link_within_the_repository_leads_somewhere() -> None:
     """On a code host; `make site` looks at those of the site."""
-    for link, anchor in _LINK.findall(path.read_text()):
-        to = path.parent / link if link else path
-        assert to.exists(), link
-        assert not anchor or anchor in anchors(to), f"{link}#{anchor}"
+    dead = []
+    for path in DOCUMENTS:
+        for link, anchor in _LINK.findall(path.read_text()):
+            to = path.parent / link if link else path
+            if not to.exists() or (anchor and anchor not in anchors(to)):
+                dead.append(f"{path.name}: {link}#{anchor}")
+    assert dead == []
 
 
 def test_the_change_log_knows_the_version() -> None:
@@ -194,7 +187,6 @@ def messages() -> list[str]:
     return rows
 
 
-@cache
 def texts_in_code() -> list[str]:
     """Every text of the product but docstrings, without the values put in."""
     found = []
@@ -224,10 +216,14 @@ def has_in_order(text: str, parts: Sequence[str]) -> bool:
     return True
 
 
-@pytest.mark.parametrize("message", messages())
-def test_each_message_that_is_explained_is_one_of_the_code(message: str) -> None:
-    parts = [part for part in re.split(r"\s*…\s*", message) if part]
-    assert any(has_in_order(text, parts) for text in texts_in_code())
+def test_each_message_that_is_explained_is_one_of_the_code() -> None:
+    unknown = []
+    texts = texts_in_code()
+    for message in messages():
+        parts = [part for part in re.split(r"\s*…\s*", message) if part]
+        if not any(has_in_order(text, parts) for text in texts):
+            unknown.append(message)
+    assert unknown == []
 
 
 #: Of dsctl, pytest, searchrate, pip and podman; and click's own.
@@ -238,14 +234,16 @@ OTHERS_OPTIONS = {
 }
 
 
-@pytest.mark.parametrize(
-    "path",
-    [one for one in DOCUMENTS if one != COMING_FROM],
-    ids=lambda path: path.name,
-)
-def test_each_option_in_the_documents_exists(path: Path) -> None:
-    named = set(re.findall(r"(?<![\w-])--[A-Za-z][A-Za-z-]+", path.read_text()))
-    assert named - OTHERS_OPTIONS <= set(options_of(cli))
+def test_each_option_in_the_documents_exists() -> None:
+    known = {*options_of(cli), *OTHERS_OPTIONS}
+    unknown = {
+        f"{path.name}: {option}"
+        for path in DOCUMENTS
+        if path != COMING_FROM
+        for option in re.findall(r"(?<![\w-])--[A-Za-z][A-Za-z-]+", path.read_text())
+        if option not in known
+    }
+    assert unknown == set()
 
 
 def command_of(words: Sequence[str]) -> tuple[click.Command, Sequence[str]]:
@@ -259,23 +257,32 @@ def command_of(words: Sequence[str]) -> tuple[click.Command, Sequence[str]]:
     return found, words
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
-def test_each_option_in_a_command_line_is_one_of_the_command(path: Path) -> None:
+def command_lines_of(path: Path) -> list[str]:
+    """The command lines of ldapslam in the code of a document, without `ldapslam`."""
     text = path.read_text()
     code = [
         *re.findall(r"^ *```(?:sh|console)\n(.*?)^ *```", text, re.M | re.S),
         *re.findall(r"^    .*", text, re.M),
     ]
     whole = "\n".join(code).replace("\\\n", " ")
-    for line in re.findall(r"^ *(?:\$ )?ldapslam (.+)$", whole, re.M):
-        words = re.sub(r"\s+#.*|'[^']*'", " ", line).split()
-        command, rest = command_of(words)
-        known = {
-            option for one in command.params for option in one.opts + one.secondary_opts
-        }
-        assert command is not cli, line
-        given = {word.partition("=")[0] for word in rest if word.startswith("--")}
-        assert given <= {*known, "--help"}, line
+    return re.findall(r"^ *(?:\$ )?ldapslam (.+)$", whole, re.M)
+
+
+def test_each_option_in_a_command_line_is_one_of_the_command() -> None:
+    wrong = []
+    for path in DOCUMENTS:
+        for line in command_lines_of(path):
+            words = re.sub(r"\s+#.*|'[^']*'", " ", line).split()
+            command, rest = command_of(words)
+            known = {
+                option
+                for one in command.params
+                for option in (*one.opts, *one.secondary_opts, "--help")
+            }
+            given = {word.partition("=")[0] for word in rest if word.startswith("--")}
+            if command is cli or given - known:
+                wrong.append(f"{path.name}: {line}")
+    assert wrong == []
 
 
 def has_field(section: type[Section], path: Sequence[str]) -> bool:
