@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +23,18 @@ READY_JOBS = sorted((Path(__file__).parents[3] / "configs" / "jobs").glob("*.yam
 BAD_JOBS = bad_jobs()
 
 
-def sections(section: type[Section] = Job) -> Iterator[type[Section]]:
-    yield section
-    for _, info in fields_of(section):
-        for inner, _ in sections_in(info.annotation):
-            yield from sections(inner)
+def sections() -> set[type[Section]]:
+    known: set[type[Section]] = {Job}
+    waiting: list[type[Section]] = [Job]
+    while waiting:
+        for _, info in fields_of(waiting.pop()):
+            inner = {section for section, _ in sections_in(info.annotation)} - known
+            known |= inner
+            waiting += inner
+    return known
 
 
-ALL = sorted(set(sections()), key=lambda section: section.__name__)
+ALL = sorted(sections(), key=lambda section: section.__name__)
 
 
 @pytest.fixture(scope="module")
