@@ -15,6 +15,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
+from typing import Literal
 
 import pytest
 
@@ -46,6 +47,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="N",
         help="of the random fault schedules, this one alone",
     )
+
+
+#: A folder whose tests all have this marker: not even collected without them.
+_MARKERS = {"accuracy": "accuracy", "chaos": "long"}
+
+
+def pytest_ignore_collect(
+    collection_path: Path, config: pytest.Config
+) -> Literal[True] | None:
+    """Save the collection of what `-m` leaves out."""
+    marker = _MARKERS.get(collection_path.name)
+    if marker and collection_path.parent == Path(__file__).parent:
+        terms = config.getoption("-m").split(" and ")
+        return True if f"not {marker}" in terms else None
+    return None
 
 
 def pytest_configure() -> None:

@@ -3,9 +3,9 @@
 
     pytest tests/chaos/test_random_faults.py --chaos-seed 17    repeats one
 
-`make test` takes the first few seeds, `make check-full` all of them, several at a time.
-A fleet serves one schedule after another; after a failure the next gets a new one. One
-has its store in a file, another in PostgreSQL.
+`make check-full` takes all seeds, several at a time. A fleet serves one schedule after
+another; after a failure the next gets a new one. One has its store in a file, another
+in PostgreSQL.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from support.fault_schedule import AGENTS, Fault, FaultSchedule, Kind, fault_sch
 from support.fleet import FINAL
 from support.postgresql import end_backends, execute, lock_writes, postgresql
 
+pytestmark = [pytest.mark.long, pytest.mark.chaos]
+
 SEEDS = 500
-#: In `make test`.
-_FEW = 3
 #: A run comes to its end within that time after T0, whatever happens to it: the drain,
 #: the coordinator's 30 s of patience for agents that do not answer, and some.
 _END_S = 60.0
@@ -39,25 +39,9 @@ _SECOND = "second-"
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    chosen = metafunc.config.getoption("--chaos-seed")
-    if "seed" not in metafunc.fixturenames:
-        return
-    if chosen is not None:
-        metafunc.parametrize("seed", [chosen])
-        return
-    long = (pytest.mark.long, pytest.mark.chaos)
-    metafunc.parametrize(
-        "seed",
-        [
-            pytest.param(
-                seed,
-                marks=long
-                if seed >= _FEW or fault_schedule(seed).is_postgresql
-                else (),
-            )
-            for seed in range(SEEDS)
-        ],
-    )
+    if "seed" in metafunc.fixturenames:
+        chosen = metafunc.config.getoption("--chaos-seed")
+        metafunc.parametrize("seed", range(SEEDS) if chosen is None else [chosen])
 
 
 class LastingFleets:

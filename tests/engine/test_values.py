@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from ldapslam.jobs.requests.filter import compile_filter
 from ldapslam.jobs.requests.pattern import parse_pattern
@@ -70,7 +70,7 @@ def fits(observed: Counter[int], probabilities: Sequence[float]) -> float:
     expected[-1] += rest_expected
     assert sum(got) == draws, "a value outside of the range"
     scale = draws / sum(expected)
-    return float(stats.chisquare(got, [e * scale for e in expected]).pvalue)
+    return float(scipy.stats.chisquare(got, [e * scale for e in expected]).pvalue)
 
 
 # -- in turn --------------------------------------------------------------------------
@@ -240,14 +240,14 @@ def test_zipf_of_more_members_than_could_be_tabulated_is_zipfian(
     distance = np.abs(
         empirical - total(uniques) / total(np.array([float(members)]))
     ).max()
-    assert distance < stats.kstwobign.isf(SIGNIFICANCE) / np.sqrt(len(values))
+    assert distance < scipy.stats.kstwobign.isf(SIGNIFICANCE) / np.sqrt(len(values))
 
 
 @pytest.mark.parametrize("members", [2, 7, 100, 5000])
 def test_gauss_is_normal_cut_at_three_standard_deviations(
     sampler: Sampler, members: int
 ) -> None:
-    edges = stats.norm.cdf(np.linspace(-3, 3, members + 1))
+    edges = scipy.stats.norm.cdf(np.linspace(-3, 3, members + 1))
     probabilities = list(np.diff(edges) / (edges[-1] - edges[0]))
     observed = Counter(
         int(value) + 50 for value in drawn(sampler, f"[gauss:-50-{members - 51}]")
@@ -258,11 +258,11 @@ def test_gauss_is_normal_cut_at_three_standard_deviations(
 def test_gauss_of_a_wide_range_passes_kolmogorov_and_smirnov(sampler: Sampler) -> None:
     values = np.array([float(v) for v in drawn(sampler, "[gauss:0-999999999999]")])
     scaled = (values + 0.5) / 1e12 * 6 - 3
-    distribution = stats.truncnorm(-3, 3)
-    assert stats.kstest(scaled, distribution.cdf).pvalue > SIGNIFICANCE
+    distribution = scipy.stats.truncnorm(-3, 3)
+    assert scipy.stats.kstest(scaled, distribution.cdf).pvalue > SIGNIFICANCE
     tails = int((np.abs(scaled) > 2.9).sum())
     expected = 2 * distribution.cdf(-2.9)
-    assert stats.binomtest(tails, len(scaled), expected).pvalue > SIGNIFICANCE
+    assert scipy.stats.binomtest(tails, len(scaled), expected).pvalue > SIGNIFICANCE
 
 
 def test_hot_numbers_are_hit_as_often_as_they_should(sampler: Sampler) -> None:
@@ -302,7 +302,10 @@ def test_random_times_are_uniform_between_their_bounds(sampler: Sampler) -> None
     ]
     first = datetime(2018, 1, 1, tzinfo=UTC).timestamp()
     year = 365 * 86400
-    assert stats.kstest(times, stats.uniform(first, year).cdf).pvalue > SIGNIFICANCE
+    assert (
+        scipy.stats.kstest(times, scipy.stats.uniform(first, year).cdf).pvalue
+        > SIGNIFICANCE
+    )
 
 
 @given(st.integers(-62_135_596_800_000, 253_402_300_799_998))
@@ -326,7 +329,7 @@ def test_uuids_have_all_their_random_bits(sampler: Sampler) -> None:
         if 76 <= bit < 80 or bit in (62, 63):
             assert ones in (0, len(ids))
         else:
-            assert stats.binomtest(ones, len(ids)).pvalue > SIGNIFICANCE / 128
+            assert scipy.stats.binomtest(ones, len(ids)).pvalue > SIGNIFICANCE / 128
 
 
 def test_weighted_list_is_drawn_by_weight(sampler: Sampler) -> None:

@@ -3,18 +3,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-
-_SVG = re.compile(r"<svg\b.*?</svg>", re.DOTALL)
-_STYLE = re.compile(r"<style>.*?</style>", re.DOTALL)
-_SCRIPT = re.compile(r"<script>.*?</script>", re.DOTALL)
-_HASH = re.compile(r"sha256-[A-Za-z0-9+/=]+")
 
 Compare = Callable[[str, str], None]
 
@@ -32,10 +26,3 @@ def golden(update_golden: bool) -> Compare:
         assert text == path.read_text("utf-8")
 
     return compare
-
-
-def without_drawings(html: str) -> str:
-    """A page without what depends on matplotlib's version, its style and its script."""
-    for form, short in ((_SVG, "<svg/>"), (_STYLE, "<style/>"), (_SCRIPT, "<script/>")):
-        html = form.sub(short, html)
-    return _HASH.sub("sha256-…", html)

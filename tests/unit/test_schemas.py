@@ -14,6 +14,7 @@ import yaml
 
 from ldapslam.jobs.schema import job_schema, schema_text
 from ldapslam.studies.study_file import study_schema
+from support.bad_jobs import bad_jobs, job_file
 from support.result_schema import result_schema
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
@@ -23,7 +24,6 @@ EXAMPLES = [
     for kind, folder in (("job", "jobs"), ("study", "studies"))
     for path in sorted((CONFIGS / folder).glob("*.yaml"))
 ]
-BAD_JOBS = Path(__file__).with_name("jobs") / "bad_jobs"
 
 STUDY = """\
 study: faulty
@@ -86,9 +86,11 @@ def test_an_editor_marks_a_faulty_study(fault: str) -> None:
 
 def test_an_editor_marks_every_unknown_key_and_every_wrong_top_of_a_job() -> None:
     validator = jsonschema.Draft202012Validator(job_schema())
-    faults = (BAD_JOBS / "faults.txt").read_text()
-    unknown = set(re.findall(r"^([\w-]+)\.yaml:\S+ .*: unknown key", faults, re.M))
+    cases = bad_jobs()
+    unknown = {
+        name for name, case in cases.items() if ": unknown key" in case["faults"]
+    }
     assert "type-with-bad-options" in unknown
     for name in (*sorted(unknown), "empty", "only-comments", "list-at-top"):
-        content = yaml.safe_load((BAD_JOBS / f"{name}.yaml").read_text())
+        content = yaml.safe_load(job_file(cases[name]))
         assert not validator.is_valid(content), name

@@ -1,80 +1,79 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every broken job file of bad_jobs/ gives all of its faults, with position and hint.
+"""Every job of bad_jobs/cases.yaml gives all of its faults, with position and hint.
 
-bad_jobs/faults.txt holds what is expected, for review; --update-golden rewrites it.
+--update-golden rewrites the faults in cases.yaml, for review.
 """
 
 from __future__ import annotations
 
+import re
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ldapslam.base.errors import ExitCode, JobErrors
 from ldapslam.jobs.load import load_job, load_job_text
+from support.bad_jobs import FOLDER, bad_jobs, faults_of, job_file, write
 
-FOLDER = Path(__file__).with_name("bad_jobs")
-FILES = sorted(FOLDER.glob("*.yaml"), key=lambda path: path.stem)
-EXPECTED = FOLDER / "faults.txt"
-
-
-def faults_of(path: Path) -> str:
-    """The faults of a file as the CLI shows them, without the folder."""
-    with pytest.raises(JobErrors) as caught:
-        load_job(path)
-    lines: list[str] = []
-    for fault in caught.value.faults:
-        lines.append(str(fault).replace(f"{FOLDER}/", ""))
-        if fault.hint:
-            lines.append(f"    hint: {fault.hint.replace(str(FOLDER), '…')}")
-    return "\n".join(lines) + "\n"
+CASES = bad_jobs()
 
 
 @pytest.fixture(scope="module")
-def expected() -> dict[str, str]:
-    sections = EXPECTED.read_text().split("\n\n")
-    return {part.partition(":")[0]: part.rstrip("\n") + "\n" for part in sections}
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for job files, with the files that they name."""
+    return Path(shutil.copytree(FOLDER, tmp_path_factory.mktemp("jobs") / "bad"))
 
 
-@pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
-def test_broken_job_gives_all_of_its_faults(
-    path: Path, expected: dict[str, str], update_golden: bool
+@pytest.fixture(scope="module")
+def cases(request: pytest.FixtureRequest) -> Iterator[dict[str, dict[str, Any]]]:
+    """The cases; the file gets their new faults in the end if that was asked for."""
+    yield CASES
+    if request.config.getoption("--update-golden"):
+        write(CASES)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_broken_job_gives_all_of_its_faults_with_position_and_hint(
+    name: str, folder: Path, cases: dict[str, dict[str, Any]], update_golden: bool
 ) -> None:
+    case = cases[name]
+    faults = faults_of(job_file(case), folder)
     if update_golden:
-        pytest.skip("rewriting")
-    assert faults_of(path) == expected[path.name]
+        case["faults"] = faults  # `cases` writes them
+    assert faults == case["faults"]
+    assert re.fullmatch(r"(\d+:\d+: .+\n    hint: (?!None$).+\n)+", faults, re.M)
 
 
-def test_expected_faults_are_of_files_that_exist(
-    expected: dict[str, str], update_golden: bool
-) -> None:
-    if update_golden:
-        EXPECTED.write_text("\n".join(faults_of(path) for path in FILES))
-    assert sorted(expected) == sorted(path.name for path in FILES) or update_golden
-
-
-@pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
-def test_every_fault_has_a_position_and_a_hint(path: Path) -> None:
-    with pytest.raises(JobErrors) as caught:
-        load_job(path)
-    for fault in caught.value.faults:
-        assert fault.line
-        assert fault.column
-        assert fault.hint
-
-
-def test_there_are_many_broken_jobs() -> None:
-    assert len(FILES) >= 40
+def test_operations_and_steps_of_a_stream_are_limited(folder: Path) -> None:
+    operations = "".join(f"- {{name: s{n}, unbind: {{}}}}\n" for n in range(1025))
+    steps = "".join(
+        f'    - {{name: s{n}, search: {{base: "dc=com"}}, repeat: 1000}}\n'
+        for n in range(66)
+    )
+    for text, fault in (
+        (operations, "expected at most 1024 operations in a stream, got 1025"),
+        (
+            f"- sequence:\n{steps}",
+            "expected at most 65535 steps in a stream, got 66000",
+        ),
+    ):
+        faults = faults_of(job_file({"stream.operations": text}), folder)
+        assert f"streams[0].operations: {fault}\n" in faults
 
 
 def test_faults_lead_to_the_exit_code_of_usage() -> None:
     with pytest.raises(JobErrors) as caught:
-        load_job(FOLDER / "many-faults.yaml")
+        load_job_text(job_file(CASES["many-faults"]), file="job.yaml", base=None)
     assert caught.value.exit_code == ExitCode.USAGE
 
 
 def test_literal_password_is_not_repeated() -> None:
-    assert "hunter2" not in faults_of(FOLDER / "literal-password.yaml")
+    case = CASES["literal-password"]
+    assert b"hunter2" in job_file(case)
+    assert "hunter2" not in case["faults"]
 
 
 def test_file_of_50_mb_is_refused_without_reading_it(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +17,24 @@ from ldapslam.jobs.fields.sections import Section, fields_of, sections_in
 from ldapslam.jobs.load import load_job
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.schema import job_schema
+from support.bad_jobs import bad_jobs, job_file
 
 READY_JOBS = sorted((Path(__file__).parents[3] / "configs" / "jobs").glob("*.yaml"))
-BAD_JOBS = Path(__file__).with_name("bad_jobs")
+BAD_JOBS = bad_jobs()
 
 
-def sections(section: type[Section] = Job) -> Iterator[type[Section]]:
-    yield section
-    for _, info in fields_of(section):
-        for inner, _ in sections_in(info.annotation):
-            yield from sections(inner)
+def sections() -> set[type[Section]]:
+    known: set[type[Section]] = {Job}
+    waiting: list[type[Section]] = [Job]
+    while waiting:
+        for _, info in fields_of(waiting.pop()):
+            inner = {section for section, _ in sections_in(info.annotation)} - known
+            known |= inner
+            waiting += inner
+    return known
 
 
-ALL = sorted(set(sections()), key=lambda section: section.__name__)
+ALL = sorted(sections(), key=lambda section: section.__name__)
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +131,7 @@ def test_ready_job_loads_and_meets_the_schema(
 def test_schema_finds_what_an_editor_should_mark(
     name: str, validator: jsonschema.Draft202012Validator
 ) -> None:
-    content: Any = yaml.safe_load((BAD_JOBS / f"{name}.yaml").read_text())
+    content: Any = yaml.safe_load(job_file(BAD_JOBS[name]))
     assert not validator.is_valid(content)
 
 

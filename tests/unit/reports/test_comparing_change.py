@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from scipy import stats
+import scipy
 
 from ldapslam.reports.comparing.change import (
     Change,
@@ -42,12 +42,12 @@ MOST = 0.05 + 3 * math.sqrt(0.05 * 0.95 / EXPERIMENTS)
 def test_a_ratio_of_runs_is_welchs_t_on_logarithms() -> None:
     found = ratio_of_means(OLD, NEW)
     assert found is not None
-    known = stats.ttest_ind(np.log(NEW), np.log(OLD), equal_var=False)
+    known = scipy.stats.ttest_ind(np.log(NEW), np.log(OLD), equal_var=False)
     ends = known.confidence_interval()
     assert found.p == pytest.approx(known.pvalue)
     assert found.freedom == pytest.approx(known.df)
     assert (found.low, found.high) == pytest.approx(tuple(np.exp(ends)))
-    assert found.value == pytest.approx(stats.gmean(NEW) / stats.gmean(OLD))
+    assert found.value == pytest.approx(scipy.stats.gmean(NEW) / scipy.stats.gmean(OLD))
 
 
 def test_sides_of_other_sizes_have_the_wider_interval() -> None:
@@ -55,7 +55,8 @@ def test_sides_of_other_sizes_have_the_wider_interval() -> None:
     found = difference_of_means(old, NEW)
     assert found is not None
     known = [
-        stats.ttest_ind(NEW, old, equal_var=is_common) for is_common in (True, False)
+        scipy.stats.ttest_ind(NEW, old, equal_var=is_common)
+        for is_common in (True, False)
     ]
     wider = max(known, key=lambda one: float(np.ptp(one.confidence_interval())))
     assert (found.p, found.freedom) == pytest.approx((wider.pvalue, wider.df))
@@ -66,7 +67,7 @@ def test_one_run_has_the_spread_of_the_other_side() -> None:
     assert found is not None
     assert found.freedom == 2
     # a prediction interval: a further value of the side lies in it in 95 of 100 cases
-    reach = stats.t.ppf(0.975, 2) * OLD.std(ddof=1) * math.sqrt(1 + 1 / 3)
+    reach = scipy.stats.t.ppf(0.975, 2) * OLD.std(ddof=1) * math.sqrt(1 + 1 / 3)
     assert found.high - found.value == pytest.approx(reach)
     back = difference_of_means(np.array([120.0]), OLD)
     assert back is not None

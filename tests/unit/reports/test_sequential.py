@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from scipy import stats
+import scipy
 
 from ldapslam.reports.comparing.change import LEVEL, POWER
 from ldapslam.reports.comparing.sequential import (
@@ -32,7 +32,7 @@ def test_levels_are_the_published_ones() -> None:
     """Five equal looks at 0.025, Pocock-type: Proschan, Lan and Wittes (2006), and R's
     ldbounds."""
     levels = nominal_levels([0.2, 0.4, 0.6, 0.8, 1.0], 0.025)
-    assert stats.norm.isf(levels) == pytest.approx(
+    assert scipy.stats.norm.isf(levels) == pytest.approx(
         [2.4380, 2.4268, 2.4101, 2.3966, 2.3859], abs=2e-4
     )
 
@@ -50,7 +50,7 @@ def test_all_looks_together_spend_the_level(level: float) -> None:
     for _ in range(40):
         sums = rng.standard_normal((5_000, 40)).cumsum(axis=1)[:, sizes - 1]
         z = sums / np.sqrt(sizes)
-        rejected += int((z > stats.norm.isf(levels)).any(axis=1).sum())
+        rejected += int((z > scipy.stats.norm.isf(levels)).any(axis=1).sum())
     share = rejected / 200_000
     assert share == pytest.approx(level, abs=4 * np.sqrt(level / 200_000))
 
@@ -157,7 +157,7 @@ def test_a_sample_that_ends_early_spends_the_level(end: int) -> None:
     rejected = 0
     for _ in range(20):
         sums = rng.standard_normal((5_000, end)).cumsum(axis=1)[:, sizes - 1]
-        beyond = sums / np.sqrt(sizes) > stats.norm.isf(bounds)
+        beyond = sums / np.sqrt(sizes) > scipy.stats.norm.isf(bounds)
         rejected += int(beyond.any(axis=1).sum())
     level = LEVEL / 2
     assert rejected / 100_000 == pytest.approx(level, abs=4 * np.sqrt(level / 100_000))
@@ -170,11 +170,11 @@ def test_two_sides_are_compared_by_the_wider_of_welch_and_student(
     rng = np.random.default_rng(5)
     old, new = rng.normal(0.0, 1.0, (5, 1)), rng.normal(0.3, spread, (12, 1))
     means = Means.of_sides(old, new)
-    wider = stats.ttest_ind(new, old, equal_var=not is_welch)
-    other = stats.ttest_ind(new, old, equal_var=is_welch)
+    wider = scipy.stats.ttest_ind(new, old, equal_var=not is_welch)
+    other = scipy.stats.ttest_ind(new, old, equal_var=is_welch)
     ends = [np.ptp(one.confidence_interval(0.95)) for one in (wider, other)]
     assert ends[0] > ends[1]
-    found = 2 * stats.t.sf(means.mean / means.error, means.freedom)
+    found = 2 * scipy.stats.t.sf(means.mean / means.error, means.freedom)
     assert found == pytest.approx(wider.pvalue)
     assert means.freedom == pytest.approx(wider.df)
 
@@ -190,7 +190,7 @@ def test_few_runs_of_a_baseline_raise_no_false_alarms() -> None:
     rng = np.random.default_rng(6)
     old, new = rng.normal(size=(5, 100_000)), rng.normal(size=(40, 100_000))
     means = Means.of_sides(old, new)
-    p = stats.t.sf(means.mean / means.error, means.freedom)
+    p = scipy.stats.t.sf(means.mean / means.error, means.freedom)
     assert np.mean(p <= 0.001) < 0.001
 
 
@@ -204,7 +204,7 @@ def false_alarms(sizes: Sequence[int], spread: float, *, is_known: bool) -> floa
     old += rng.normal(size=(len(names), figures))
     new = of_days[-1] + rng.normal(size=(12, figures))
     means = Means.of_sides(old, new, names if is_known else ())
-    p = stats.t.sf(means.mean / means.error, means.freedom)
+    p = scipy.stats.t.sf(means.mean / means.error, means.freedom)
     return float(np.mean(p <= LEVEL / 2))
 
 
