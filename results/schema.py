@@ -101,7 +101,7 @@ class Names(Document):
         return [Name().process_result_value(str(one), dialect) for one in value]
 
 
-REVISION = 12
+REVISION = 13
 revision = Table("revision", metadata, Column("number", Integer, primary_key=True))
 
 run = Table(

@@ -21,6 +21,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from ldapslam.base.errors import ConfigError, StoreError
+from ldapslam.base.inert import one_line
 from ldapslam.base.log_format import without_passwords
 from ldapslam.coordinator.bounds import Bound, note_exceeded
 from ldapslam.coordinator.control import Coordinator
@@ -225,7 +226,3 @@ def title_of(record: RunRecord, reasons: Sequence[str]) -> str:
     text += record.state
     why = reasons[0] if reasons else record.state_detail
     return one_line(f"{text}: {why}" if why else text)
-
-
-def one_line(text: str) -> str:
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
