@@ -40,10 +40,10 @@ M = TypeVar("M", bound=Message)
 
 #: Fields of all messages that are names; a field `name` is one in some.
 _NAMES = frozenset(
-    {"agent", "agents", "job_name", "monitored_runs", "run_id", "run_ids"}
-    | {"schedule_id", "window_id"}
+    {"agent", "agents", "job_name", "monitored_runs"}
+    | {"run_id", "run_ids", "schedule_id"}
 )
-_NAMED = frozenset({"AgentStatus", "MaintenanceWindow", "ScheduleStatus"})
+_NAMED = frozenset({"AgentStatus", "ScheduleStatus"})
 #: Fields that are read as YAML.
 _SEVERAL_LINES = frozenset({"overrides"})
 
