@@ -129,7 +129,7 @@ man: setup ## write the manual pages to build/man
 
 lock: $(STAMPS)/release ## pin the newest versions of all dependencies, with hashes
 	$(LOCK) requirements.lock pyproject.toml
-	$(LOCK) requirements-dev.lock pyproject.toml -c requirements.lock --all-extras \
+	$(LOCK) requirements-dev.lock pyproject.toml -c requirements.lock \
 	    --group dev --group release
 
 # Built once more, a release is the same, byte for byte.
