@@ -26,6 +26,8 @@ _JOB = ("job_name", "job_text", "job_hash", "seed", "plan")
 _MANIFEST = ("manifest",)
 #: What a digest is stored with, and of.
 _OWN = ("run_id", "verdict", "digest", "unjudged")
+#: Of the other tables: the key, and what each addition changes.
+_NO_EVIDENCE = ("run_id", "room_bytes")
 _ROWS = 500
 #: Grows after the verdict, by notes of who was told of it: its first rows are covered.
 _GROWING = schema.run_event
@@ -123,7 +125,9 @@ def _parts_of_run(
 
 
 def _names(table: Table, known: tuple[str, ...]) -> tuple[str, ...]:
-    names = tuple(column.name for column in table.columns if column.name != "run_id")
+    names = tuple(
+        column.name for column in table.columns if column.name not in _NO_EVIDENCE
+    )
     return tuple(name for name in known if name in names) or names
 
 

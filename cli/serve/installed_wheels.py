@@ -33,10 +33,8 @@ _NOTES = {"INSTALLER", "REQUESTED", "RECORD", "direct_url.json"}
 
 def closure(*names: str) -> list[Distribution]:
     """The distributions of these names and all that they need to run, by name.
-
-    Of the extras of those named, the ones that are installed. ConfigError.
-    """
-    pending = [(name, _installed_extras(name)) for name in names]
+    ConfigError."""
+    pending = [(name, set[str]()) for name in names]
     found: dict[str, tuple[Distribution, set[str]]] = {}
     while pending:
         name, extras = pending.pop()
@@ -63,23 +61,6 @@ def _needs(one: Distribution, extras: Iterable[str]) -> Iterator[Requirement]:
         marker = need.marker
         if not marker or any(marker.evaluate({"extra": e}) for e in ("", *extras)):
             yield need
-
-
-def _installed_extras(name: str) -> set[str]:
-    one = _distribution(name)
-    return {
-        extra
-        for extra in one.metadata.get_all("Provides-Extra") or ()
-        if all(_is_installed(need.name) for need in _needs(one, [extra]))
-    }
-
-
-def _is_installed(name: str) -> bool:
-    try:
-        distribution(name)
-    except PackageNotFoundError:
-        return False
-    return True
 
 
 def tags(one: Distribution) -> frozenset[Tag]:

@@ -104,7 +104,7 @@ _COLUMNS = [
     (table, column)
     for table in schema.TABLES
     for column in table.columns
-    if column.name != "run_id"
+    if column.name not in ("run_id", "room_bytes")
     and not (table is schema.run and column.name in ("verdict", "digest", "unjudged"))
 ]
 
