@@ -67,7 +67,7 @@ def summarise(store: Store, run_id: str, *, anew: bool = False) -> Summary:
     """Reads a run once, start to end, and judges it; `anew`: whatever was judged."""
     run = store.run(run_id)
     if anew:
-        run = replace(run, digest=None)
+        run = replace(run, verdict=None, digest=None)
     facts = store.agents(run.run_id)
     run = replace(run, plan=with_facts(run.plan, facts))
     found = extent(store, run.run_id)

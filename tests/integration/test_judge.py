@@ -216,6 +216,6 @@ def test_a_run_that_has_grown_is_judged_as_it_is_and_known_to_have_grown(
         assert why == "more of it came since, and it is not judged again yet"
         assert grown.startswith("interval_report has ")
         second = asyncio.run(judge())
-        assert (second.verdict, second.altered) == ("PASS", ())
+        assert (second.verdict, second.altered) == ("PASS", ()), second.reasons
         store.set_verdict(RUN_ID, "PASS", stored_digest(second.document, None))
         assert summarise(store, RUN_ID).altered == ()
