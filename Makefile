@@ -95,7 +95,7 @@ check-full: test ## also sanitizers, fuzzing, accuracy, leaks, faults
 	done
 	$(BIN)/python tests/engine/fuzz_parsers.py --runs $(FUZZ_PARSERS)
 	$(MAKE) bundle
-	$(BIN)/pytest -m "(accuracy or long) and not chaos"
+	$(BIN)/pytest --all-draws -m "(accuracy or long or simulation) and not chaos"
 	$(BIN)/pytest -n $(CHAOS) --dist worksteal -m chaos
 
 mutate: setup $(STAMPS)/dev ## small bugs, one at a time: do the tests notice?

@@ -35,6 +35,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="rewrite tests/golden from what the code makes now, for review by diff",
     )
     parser.addoption(
+        "--all-draws",
+        action="store_true",
+        help="let simulations take all of their draws, not a fifth of them",
+    )
+    parser.addoption(
         "--repeats",
         type=int,
         default=1,
@@ -62,6 +67,13 @@ def pytest_ignore_collect(
         terms = config.getoption("-m").split(" and ")
         return True if f"not {marker}" in terms else None
     return None
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m chooses
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if isinstance(item, pytest.Function) and "draws" in item.fixturenames:
+            item.add_marker("simulation")
 
 
 def pytest_configure() -> None:
