@@ -10,15 +10,15 @@ from ldapslam.base.fault import Fault
 MAX_NAME = 64
 #: For hints.
 NAME_RULE = (
-    f"1 to {MAX_NAME} printable characters, no '/', no '.' or '-' at the beginning and "
-    "no spaces at the ends"
+    f"1 to {MAX_NAME} bytes of printable characters, no '/', no '.' or '-' at the "
+    "beginning and no spaces at the ends"
 )
 
 
 def is_name(text: object) -> bool:
     return (
         isinstance(text, str)
-        and 0 < len(text) <= MAX_NAME
+        and 0 < len(text.encode(errors="replace")) <= MAX_NAME
         and text.isprintable()
         and text == text.strip()
         and "/" not in text

@@ -57,6 +57,8 @@ _MAX_REASON = 500
 #: Refusals in a run's events; the log has all.
 _MOST_REFUSALS = 100
 _MAX_RUNS = 64
+#: Times of samples are of the agent's clock.
+_CLOCK_SLACK_NS = 60_000_000_000
 #: A report of so many bytes, packed, takes some milliseconds to read.
 _LONG_BYTES = 16_384
 
@@ -327,10 +329,13 @@ class AgentService(AgentServiceServicer):
         is_monitoring = run is not None and run.has_open_watch(agent)
         try:
             record, part = await self._admit(report)
-            until_ns = record.planned_ns if run is None else run.elapsed_ns
-            news = await asyncio.to_thread(monitor_news, report, until_ns)
-            if news.monitors and not (run and run.awaits_monitor(agent)):
+            until_ns = record.planned_ns
+            if run is not None:
+                until_ns = run.elapsed_ns + _CLOCK_SLACK_NS
+            is_ready = report.event.WhichOneof("kind") == "ready"
+            if is_ready and not (run and run.awaits_monitor(agent)):
                 raise _Stale("the run does not wait for monitors of the agent")
+            news = await asyncio.to_thread(monitor_news, report, until_ns)
             if news.monitors or news.samples:
                 await self._add_monitor_report(report, news, part, is_monitoring)
         except _Stale:
@@ -342,7 +347,8 @@ class AgentService(AgentServiceServicer):
                 end = agent_pb2.EndMonitoring(run_id=run_id)
                 link.send(agent_pb2.Command(end_monitoring=end))
             return self._refuse_report(report, error)
-        if is_monitoring and run is not None:
+        # not before: it may have ended meanwhile
+        if run is not None and run.has_open_watch(agent):
             run.add_monitor_facts(news.facts)
             run.feed(news.event)
         await self._writer.flush(run_id)

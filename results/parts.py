@@ -46,7 +46,7 @@ class Part(NamedTuple):
 
 
 #: Of an agent that was given none.
-NO_PART = Part(attempt=-1, epoch=-1)
+NO_PART = Part(attempt=0, epoch=0, is_sealed=True)
 
 
 def parts(connection: Connection, keys: Iterable[PartKey]) -> dict[PartKey, Part]:

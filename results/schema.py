@@ -12,7 +12,7 @@ each change of them: a store of another number is refused.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import (
     JSON,
@@ -39,6 +39,7 @@ from ldapslam.base.inert import one_line, one_line_texts
 from ldapslam.base.names import checked_name
 
 metadata = MetaData()
+T = TypeVar("T")
 
 
 class Name(TypeDecorator[str]):
@@ -60,6 +61,12 @@ class JobName(Name):
     cache_ok = True
 
 
+def _of_type(value: Any, kind: type[T]) -> T:
+    if not isinstance(value, kind):
+        raise StoreRefused(f"the store was changed by somebody: {value!r:.80}")
+    return value
+
+
 class Word(TypeDecorator[str]):
     """A text of one line, as PostgreSQL takes it."""
 
@@ -71,7 +78,7 @@ class Word(TypeDecorator[str]):
         return value and one_line(value.encode(errors="replace").decode())
 
     def process_result_value(self, value: str | None, _: Dialect) -> str | None:
-        return value and one_line(value)
+        return value and one_line(_of_type(value, str))
 
 
 class Line(Word):
@@ -89,7 +96,10 @@ class Document(TypeDecorator[Any]):
         return self.impl_instance.coerce_compared_value(op, value)
 
     def process_result_value(self, value: Any, _: Dialect) -> Any:
-        return one_line_texts(value, ("overrides",))
+        try:
+            return one_line_texts(value, ("overrides",))
+        except RecursionError:
+            raise StoreRefused("the store was changed by somebody: deep JSON") from None
 
 
 class Names(Document):
@@ -98,7 +108,8 @@ class Names(Document):
     cache_ok = True
 
     def process_result_value(self, value: Any, dialect: Dialect) -> Any:
-        return [Name().process_result_value(str(one), dialect) for one in value]
+        names = _of_type(value, list)
+        return [Name().process_result_value(str(one), dialect) for one in names]
 
 
 REVISION = 13

@@ -534,6 +534,8 @@ def clean_up_earlier(spool: Path, uris: Collection[str]) -> Operations:
 
     operations: dict[str, Counter[str]] = {}
     for folder in folders_left(spool):
+        if time.monotonic() > until_s:
+            break
         with contextlib.suppress(LdapSlamError):  # `run --cleanup` names the damage
             known = {uri for one in read_plan(folder).streams for uri in one.uris}
             if not known.isdisjoint(uris):

@@ -202,8 +202,12 @@ def entries_left(folder: Path) -> int:
 
 def folders_left(spool: Path) -> list[Path]:
     """Folders of runs that did not remove their entries, oldest first."""
-    folders = (spool / FOLDER).glob(f"*/{_PLAN}")
-    return [path.parent for path in sorted(folders, key=lambda p: p.stat().st_mtime)]
+    times = {}
+    for path in (spool / FOLDER).glob(f"*/{_PLAN}"):
+        # another run may remove its folder meanwhile
+        with contextlib.suppress(FileNotFoundError):
+            times[path.parent] = path.stat().st_mtime
+    return sorted(times, key=lambda folder: times[folder])
 
 
 @contextlib.contextmanager

@@ -87,6 +87,13 @@ class _Late:
     notes: set[AuditRecord] = field(default_factory=set)
 
 
+def _note_of_restart(run_id: str) -> AuditRecord:
+    """Of reports that came shortly before a coordinator was killed."""
+    detail = "reports of an agent came after the run's end, before a restart"
+    now_utc = utc_text(datetime.now(UTC))
+    return AuditRecord(now_utc, "", "local", "", "late_reports", run_id, detail)
+
+
 class Judge(Protocol):
     async def __call__(self, run_id: str, *, looks_only: bool = False) -> Judgement:
         """Judge a run as it is now; `looks_only`: is it what was judged before?"""
@@ -271,6 +278,8 @@ class Verdicts:
         grown = await call(store.runs, only_unjudged=True)
         for run_id in dict.fromkeys(one.run_id for one in (*left, *grown)):
             record = await call(store.run, run_id)
+            if record.unjudged and record.digest:
+                await self._record_notes(run_id, {_note_of_restart(run_id)})
             self._start(self._judge_run(record), run_id)
 
     def is_judging(self, run_id: str) -> bool:

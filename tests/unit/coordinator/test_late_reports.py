@@ -142,7 +142,13 @@ LIVE = {
     "samples that nobody asked for": (job_text(), samples(1)),
     "more monitors during the load": (MONITORED, ready("host i")),
     "samples of nothing described": (MONITORED, samples(1, monitor="host i")),
-    "samples of the future": (MONITORED, samples(1, 60 * S)),
+    "samples of the future": (MONITORED, samples(600 * S)),
+    "facts of monitors again": (
+        MONITORED,
+        pb.MonitorEvent(
+            ready=pb.MonitorReady(facts_json='{"observations": {"x": {}}}')
+        ),
+    ),
     "samples of long before": (MONITORED, samples(-7200 * S)),
     "samples without number": (MONITORED, samples(*range(10_001))),
 }
@@ -154,7 +160,7 @@ def test_a_run_takes_only_what_its_plan_foresees(tmp_path: Path, attack: str) ->
 
     async def test(world: World) -> None:
         run_id = await begin(world, text)
-        names = "monitor_description", "monitor_sample"
+        names = "monitor_description", "monitor_sample", "manifest"
         before = parts_of(world.store, run_id)
         await monitor(world, run_id, event)
         after = parts_of(world.store, run_id)

@@ -108,8 +108,6 @@ def test_facts_that_a_report_could_stumble_over_are_refused(of: dict[str, Any]) 
     [
         [pb.MonitorSample(monitor="")],
         [pb.MonitorSample(monitor="x" * 501)],
-        [pb.MonitorSample(monitor="x", at_ns=-3_600_000_000_001)],
-        [pb.MonitorSample(monitor="x", at_ns=11)],
         [pb.MonitorSample(monitor="x", took_ns=-1)],
         [pb.MonitorSample(monitor="x", values=[0.0] * 5_001)],
     ],
@@ -119,6 +117,15 @@ def test_samples_that_cannot_be_kept_are_refused(
 ) -> None:
     with pytest.raises(ProtocolError):
         monitor_news(report(samples=pb.MonitorSamples(samples=samples)), 10)
+
+
+def test_samples_of_no_time_of_the_run_are_left_out() -> None:
+    samples = [
+        pb.MonitorSample(monitor="x", at_ns=at_ns)
+        for at_ns in (-(2**63), -3_600_000_000_001, -5, 10, 11, 2**63 - 1)
+    ]
+    news = monitor_news(report(samples=pb.MonitorSamples(samples=samples)), 10)
+    assert [one.at_ns for one in news.samples] == [-5, 10]
 
 
 def test_an_event_of_no_kind_is_refused() -> None:
