@@ -37,8 +37,7 @@ from ldapslam.coordinator.runs.submission import load_submission
 from ldapslam.proto.common_pb2 import Snapshot
 from ldapslam.reports.judge import COMMAND
 from ldapslam.results.packing import pack
-from ldapslam.results.parts import Part
-from ldapslam.results.records import IntervalRecord
+from ldapslam.results.records import IntervalRecord, Part
 from ldapslam.results.store import Store
 from support import endurance
 

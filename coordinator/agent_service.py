@@ -41,8 +41,7 @@ from ldapslam.proto import agent_pb2, monitor_pb2
 from ldapslam.proto.agent_pb2_grpc import AgentServiceServicer
 from ldapslam.proto.common_pb2 import Snapshot
 from ldapslam.results.monitor_rows import add_monitor_report
-from ldapslam.results.parts import Part
-from ldapslam.results.records import IntervalRecord, RunRecord
+from ldapslam.results.records import IntervalRecord, Part, RunRecord
 from ldapslam.transport.messages import (
     MOST_REPORTS,
     ProtocolError,
@@ -407,8 +406,8 @@ class AgentService(AgentServiceServicer):
         self._fleet.feed(fleet_machine.AgentReleased(report.agent, report.run_id))
 
     async def _admit(self, report: _Report) -> tuple[RunRecord, Part]:
-        """The run of a report, and the reporter's part in it: whatever an agent says of
-        a run is of the process and the attempt that were given its part. RunNotFound,
+        """Return the run of a report, and the reporter's part of it. Each report must
+        come from the process and the attempt that were given the part. RunNotFound,
         ProtocolError; _Stale."""
         run_id, agent = report.run_id, report.agent
         run = self._fleet.runs.get(run_id)

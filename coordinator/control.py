@@ -101,7 +101,7 @@ class Coordinator:
         active = self.fleet.new_run(submission)
         plan = recovery_of(run)
         if plan is None:
-            active.wait_again(events, run.agents)
+            active.wait_again(events, run.parts)
             is_waiting = bool(request.not_before_utc or request.after_run)
             # it was given agents before
             active.is_released = not is_waiting or record.state != "queued"
@@ -117,7 +117,8 @@ class Coordinator:
                 submission.lease_ns,
             )
         )
-        active.resume(plan, self._own_t0_ns(plan, record.t0_utc), events, run.agents)
+        own_t0_ns = self._own_t0_ns(plan, record.t0_utc)
+        active.resume(plan, own_t0_ns, events, run.agents, run.parts)
 
     def _forget(self, run_id: str) -> None:
         """Remove a run that was recovered in part."""

@@ -8,6 +8,7 @@ is the SHA-256 of the document in canonical JSON; that is also what a coordinato
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -106,7 +107,9 @@ def digest_document(
     (`before`: its digest then) keeps the first of its digests in it."""
     run_id = summary.run.run_id
     parts = {**parts_of(store, run_id), RESULT: result_part(result_of(summary))}
-    first = before and before["document"].get("first", before)
+    first = None
+    with contextlib.suppress(NotAsJudged):  # somebody wrote another
+        first = before and checked_document(before).get("first", before)
     return {
         **({"first": first} if first else {}),
         "schema": SCHEMA,

@@ -26,7 +26,7 @@ _JOB = ("job_name", "job_text", "job_hash", "seed", "plan")
 _MANIFEST = ("manifest",)
 #: What a digest is stored with, and of.
 _OWN = ("run_id", "verdict", "digest", "unjudged")
-#: Of the other tables: the key, and what each addition changes.
+#: Columns of other tables that are left out: the key, and what each addition changes.
 _NO_EVIDENCE = ("run_id", "room_bytes")
 _ROWS = 500
 #: Grows after the verdict, by notes of who was told of it: its first rows are covered.

@@ -16,8 +16,8 @@ from sqlalchemy import Connection, Insert
 
 from ldapslam.results import rows, schema
 from ldapslam.results.packing import digest_of
-from ldapslam.results.parts import NO_PART, PartKey, parts, use_room
-from ldapslam.results.records import IntervalRecord, Taken
+from ldapslam.results.parts import PartKey, parts, use_room
+from ldapslam.results.records import NO_PART, IntervalRecord, Taken
 
 _table = schema.interval_report
 _Row = Mapping[str, Any]

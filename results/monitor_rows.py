@@ -15,8 +15,9 @@ import numpy as np
 import sqlalchemy as sa
 
 from ldapslam.results import schema
-from ldapslam.results.parts import NO_PART, parts, use_room
+from ldapslam.results.parts import parts, use_room
 from ldapslam.results.records import (
+    NO_PART,
     Metric,
     MonitorDescription,
     MonitorSample,

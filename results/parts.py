@@ -10,43 +10,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from ldapslam.results import rows, schema
+from ldapslam.results.records import Part
 
 _table = schema.run_agent
 #: Run and agent.
 PartKey = tuple[str, str]
-
-
-class Part(NamedTuple):
-    """An agent's part of a run."""
-
-    attempt: int
-    epoch: int
-    is_sealed: bool = False
-    #: What reports may still take.
-    room_bytes: int = 0
-
-    def refusal(
-        self, attempt: int, size_bytes: int, *, is_monitoring: bool = False
-    ) -> str:
-        """Why a new report is not taken; empty when it is. `is_monitoring`: it is of a
-        monitor, which goes on after the agent's load."""
-        if attempt != self.attempt:
-            return "it is of another attempt of the run"
-        if self.is_sealed and not is_monitoring:
-            return "the agent's part has ended"
-        if size_bytes > self.room_bytes:
-            return "the agent has reported more than the run's plan can need"
-        return ""
-
-
-#: Of an agent that was given none.
-NO_PART = Part(attempt=0, epoch=0, is_sealed=True)
 
 
 def parts(connection: Connection, keys: Iterable[PartKey]) -> dict[PartKey, Part]:

@@ -115,6 +115,33 @@ class SubmissionRecord:
     after_if: str = "any"
 
 
+class Part(NamedTuple):
+    """An agent's part of a run."""
+
+    attempt: int
+    epoch: int
+    is_sealed: bool = False
+    #: What reports may still take.
+    room_bytes: int = 0
+
+    def refusal(
+        self, attempt: int, size_bytes: int, *, is_monitoring: bool = False
+    ) -> str:
+        """Why a new report is not taken; empty when it is. `is_monitoring`: it is of a
+        monitor, which goes on after the agent's load."""
+        if attempt != self.attempt:
+            return "it is of another attempt of the run"
+        if self.is_sealed and not is_monitoring:
+            return "the agent's part has ended"
+        if size_bytes > self.room_bytes:
+            return "the agent has reported more than the run's plan can need"
+        return ""
+
+
+#: The part of an agent that was given none; it takes no report.
+NO_PART = Part(attempt=0, epoch=0, is_sealed=True)
+
+
 @dataclass(frozen=True, slots=True)
 class OpenRun:
     """A run that has not ended, as the store knows it."""
@@ -124,6 +151,8 @@ class OpenRun:
     submission: SubmissionRecord | None
     #: Agent -> its facts.
     agents: Mapping[str, Mapping[str, Any]]
+    #: Agent -> its part, where it has one.
+    parts: Mapping[str, Part] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

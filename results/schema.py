@@ -109,7 +109,9 @@ class Names(Document):
 
     def process_result_value(self, value: Any, dialect: Dialect) -> Any:
         names = _of_type(value, list)
-        return [Name().process_result_value(str(one), dialect) for one in names]
+        return [
+            Name().process_result_value(_of_type(one, str), dialect) for one in names
+        ]
 
 
 REVISION = 13
@@ -171,7 +173,7 @@ run_agent = _of_run(
     "run_agent",
     _agent(),
     Column("facts", Document, nullable=False),
-    # results/parts.py; 0: the agent has no part yet
+    # Part in results/records.py; 0: the agent has no part yet
     Column("attempt", BigInteger, nullable=False, server_default="0"),
     Column("epoch", BigInteger, nullable=False, server_default="0"),
     Column("is_sealed", Boolean, nullable=False, server_default=false()),

@@ -49,14 +49,15 @@ from ldapslam.base.errors import (
     StoreTaken,
 )
 from ldapslam.results import intervals, parts, rows, schema
-from ldapslam.results.parts import Part
 from ldapslam.results.records import (
     FINAL_STATES,
+    NO_PART,
     ClockRow,
     ClockSample,
     EventRecord,
     IntervalRecord,
     OpenRun,
+    Part,
     RunRecord,
     SubmissionRecord,
     Taken,
@@ -365,7 +366,12 @@ class Store:
                 for row in connection.execute(made_of)
             }
         return [
-            OpenRun(one, found.get(one.run_id), self.agents(one.run_id))
+            OpenRun(
+                one,
+                found.get(one.run_id),
+                self.agents(one.run_id),
+                {name: self.part(one.run_id, name) for name in one.agents},
+            )
             for one in records
         ]
 
@@ -420,7 +426,7 @@ class Store:
         """The agent's part of a run, which it may not have; RunNotFound."""
         key = run_id, agent
         with self.transaction() as connection:
-            return parts.parts(connection, [key]).get(key, parts.NO_PART)
+            return parts.parts(connection, [key]).get(key, NO_PART)
 
     def seal_part(self, run_id: str, agent: str, attempt: int) -> bool:
         """The agent has said its last word: no report of this part follows. False: that

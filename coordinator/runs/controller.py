@@ -41,8 +41,7 @@ from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.proto import agent_pb2
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto.common_pb2 import RunAssignment, Snapshot
-from ldapslam.results.parts import NO_PART, Part
-from ldapslam.results.records import EventRecord, RunRecord, utc_text
+from ldapslam.results.records import NO_PART, EventRecord, Part, RunRecord, utc_text
 
 _log = logging.getLogger(__name__)
 
@@ -113,9 +112,10 @@ class ActiveRun:
         t0_ns: int,
         events: Iterable[EventRecord],
         agents: Mapping[str, Mapping[str, Any]],
+        parts: Mapping[str, Part],
     ) -> None:
         """Continue the run of another coordinator."""
-        self._events = list(events)
+        self._events, self._parts = list(events), dict(parts)
         self._live = LiveStatistics(
             (agent for agent, part in plan.parts.items() if not part.is_over),
             self.record.plan,
@@ -126,7 +126,6 @@ class ActiveRun:
                     round(facts["clock_offset_us"] * 1000),
                     round(facts["clock_offset_bound_us"] * 1000),
                 )
-        self._recover_parts(agents)
         manifest = self.record.manifest
         self._servers = dict(manifest.get("servers", {}))
         self._control_operations = {
@@ -144,21 +143,11 @@ class ActiveRun:
         ):
             self._execute(command)
 
-    def _recover_parts(self, agents: Mapping[str, Mapping[str, Any]]) -> None:
-        """The parts that an earlier coordinator gave, from the agents' facts."""
-        for agent, facts in agents.items():
-            is_sealed = facts.get("part") == machine.Part.ENDED
-            attempt, epoch = facts.get("attempt", 0), facts.get("epoch", 0)
-            self._parts[agent] = Part(attempt, epoch, is_sealed=is_sealed)
-
     def wait_again(
-        self,
-        events: Iterable[EventRecord],
-        agents: Mapping[str, Mapping[str, Any]],
+        self, events: Iterable[EventRecord], parts: Mapping[str, Part]
     ) -> None:
         """Wait in the queue again."""
-        self._events = list(events)
-        self._recover_parts(agents)
+        self._events, self._parts = list(events), dict(parts)
         if self.record.state != RunState.QUEUED:
             text = "queued again: the coordinator was restarted before the load began"
             self.add_event("coordinator_restarted", text)

@@ -88,7 +88,7 @@ class _Late:
 
 
 def _note_of_restart(run_id: str) -> AuditRecord:
-    """Of reports that came shortly before a coordinator was killed."""
+    """The note about reports that came shortly before a coordinator was killed."""
     detail = "reports of an agent came after the run's end, before a restart"
     now_utc = utc_text(datetime.now(UTC))
     return AuditRecord(now_utc, "", "local", "", "late_reports", run_id, detail)

@@ -22,7 +22,7 @@ from ldapslam.proto.agent_pb2 import (
 from ldapslam.proto.agent_pb2_grpc import AgentServiceStub
 from ldapslam.proto.common_pb2 import Snapshot
 from ldapslam.results.packing import pack
-from ldapslam.results.parts import Part
+from ldapslam.results.records import Part
 from ldapslam.transport.codec import CHANNEL_OPTIONS
 from support.fleet import FINAL, FleetOfProcesses, job_text
 from support.intervals import stored_intervals

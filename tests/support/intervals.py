@@ -17,8 +17,7 @@ from ldapslam.proto.common_pb2 import (
 )
 from ldapslam.results import schema
 from ldapslam.results.packing import pack, unpack
-from ldapslam.results.parts import Part
-from ldapslam.results.records import IntervalRecord, Taken
+from ldapslam.results.records import IntervalRecord, Part, Taken
 from ldapslam.results.store import Store
 
 

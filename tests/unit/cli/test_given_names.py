@@ -43,6 +43,7 @@ NO_NAMES = {
     "direction": "run\u202ePASS",
     "long": "r" * 65,
     "empty": "",
+    "more bytes than a file's name": "\N{GRINNING FACE}" * 64,
 }
 FORGED = "x\nFORGED  run\rFORGED\x1b[2K\u2028FORGED"
 

@@ -287,3 +287,9 @@ def test_a_run_that_is_judged_again_keeps_its_first_digest(store: Store) -> None
         digest = stored_digest(document, SIGNATURE)
         store.set_verdict(RUN_ID, summary.verdict, digest)
         assert altered_of(store, store.run(RUN_ID)) == ()
+
+
+def test_what_stands_for_a_digest_and_is_none_is_no_first_one(store: Store) -> None:
+    summary = summarise(store, RUN_ID, anew=True)
+    for digest in ({}, {"document": 1}, {"document": {"first": {}}, "sha256": "x"}):
+        assert "first" not in digest_document(store, summary, digest)

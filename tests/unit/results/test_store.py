@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -161,6 +162,41 @@ def test_nothing_follows_the_end_of_an_agents_part(store: Store) -> None:
     assert stored_intervals(store, RUN_ID) == [first, second]
     store.put_agent(RUN_ID, "load1", {}, open_part(8))
     assert store.add_interval(RUN_ID, replace(third, attempt=8).record).is_new
+
+
+def test_an_open_run_has_the_parts_of_its_agents(store: Store) -> None:
+    store.create_run(replace(run_record(SMALL), state="running"))
+    store.put_agent(RUN_ID, "load1", {}, open_part(7))
+    store.put_agent(RUN_ID, "load2", {}, open_part(8))
+    store.seal_part(RUN_ID, "load2", 8)
+    [run] = store.open_runs()
+    assert run.parts == {
+        "load1": open_part(7),
+        "load2": open_part(8)._replace(is_sealed=True),
+    }
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("state_detail", b"\xff\x00"),
+        ("submitted_by", b"who"),
+        ("agents", "5"),
+        ("agents", '{"a": 1}'),
+        ("agents", "[[1]]"),
+        ("manifest", "[" * 900 + "]" * 900),
+    ],
+)
+def test_a_value_of_a_wrong_type_is_refused(
+    tmp_path: Path, column: str, value: object
+) -> None:
+    path = tmp_path / "results.sqlite"
+    with Store.open(path) as store:
+        fill(store, SMALL)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(f"UPDATE run SET {column} = ?", (value,))
+    with Store.open(path) as store, pytest.raises(StoreRefused, match="was changed"):
+        store.run(RUN_ID)
 
 
 def test_no_host_figures_and_unknown_host_figures_are_told_apart(store: Store) -> None:
