@@ -534,12 +534,12 @@ def clean_up_earlier(spool: Path, uris: Collection[str]) -> Operations:
 
     operations: dict[str, Counter[str]] = {}
     for folder in folders_left(spool):
-        if time.monotonic() > until_s:
-            break
         with contextlib.suppress(LdapSlamError):  # `run --cleanup` names the damage
             known = {uri for one in read_plan(folder).streams for uri in one.uris}
             if not known.isdisjoint(uris):
                 operations = added(operations, _clean_up_and_say(folder, check_time))
+        if time.monotonic() > until_s:  # the first folder gets on in any case
+            break
     return operations
 
 
