@@ -46,6 +46,8 @@ _MAX_REASONS = 20
 _MAX_OUTPUT = 300
 #: For the end of a process that was killed.
 _KILL_WAIT_S = 1.0
+#: A run as the command reads it.
+Document = Mapping[str, Any]
 _DONE, _FAILED = "on_run_end", "on_run_end_failed"
 
 
@@ -91,12 +93,15 @@ class RunEndCommand(Extension):
     ) -> None:
         if not is_news(record, ended_s, time.monotonic(), datetime.now(UTC)):
             return
-        document = run_document(record, reasons, figures)
+        document: Document | None = run_document(record, reasons, figures)
+        if len(self._tasks) >= MOST_WAITING:
+            note_exceeded(Bound.RUN_END_COMMANDS)
+            document = None
         task = asyncio.get_running_loop().create_task(self._report(record, document))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _report(self, record: RunRecord, document: Mapping[str, Any]) -> None:
+    async def _report(self, record: RunRecord, document: Document | None) -> None:
         await self._has_started.wait()
         writer = self._writer
         assert writer is not None
@@ -115,10 +120,9 @@ class RunEndCommand(Extension):
         at_utc = utc_text(datetime.now(UTC))
         writer.post(writer.store.add_event, run_id, kind, text, at_utc)
 
-    async def _run(self, document: Mapping[str, Any]) -> str:
-        """Run the command; why it failed, or empty."""
-        if len(self._tasks) > MOST_WAITING:
-            note_exceeded(Bound.RUN_END_COMMANDS)
+    async def _run(self, document: Document | None) -> str:
+        """Run the command; why it failed, or empty. None: too many runs wait."""
+        if document is None:
             return "was not started: too many ended runs wait for it"
         content = json.dumps(document).encode() + b"\n"
         try:

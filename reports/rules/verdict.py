@@ -223,6 +223,7 @@ def _notes_of_lost_agents(evidence: Evidence) -> Iterator[str]:
     lost = [agent for agent in evidence.losses if not done.get(agent)]
     # what the others had left at the end of the load, they removed
     left = -sum(one.get("entries", 0) for one in done.values() if one)
+    has_added = False
     for name, stream in evidence.streams.items():
         operations = {one["name"]: one for one in stream.get("operations", ())}
         for key, one in operations.items():
@@ -230,14 +231,15 @@ def _notes_of_lost_agents(evidence: Evidence) -> Iterator[str]:
             if totals is None:
                 continue
             if one.get("cleans_up"):
+                has_added = True
                 left += totals.whole["sent"] - totals.whole["failed"]
             elif operations.get(one.get("deletes_of", ""), {}).get("cleans_up"):
                 left -= totals.whole["succeeded"]
-    if lost and left > 0:
+    if lost and has_added:
         yield (
-            f"at most {left:,} entries of {', '.join(lost)} are left in the directory, "
-            "and what was added after the last report: the agent removes them when it "
-            f"prepares its next run there, or `ldapslam run --cleanup "
+            f"at most {max(0, left):,} entries of {', '.join(lost)} are left in the "
+            "directory, and what was added after the last report: the agent removes "
+            f"them when it prepares its next run there, or `ldapslam run --cleanup "
             f"{evidence.run.run_id}` on its host does"
         )
 

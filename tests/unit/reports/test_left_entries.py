@@ -78,3 +78,12 @@ def test_entries_that_the_job_keeps_are_no_leftovers(
 ) -> None:
     monkeypatch.setitem(churn, "add", replace(churn["add"], plan={"kept_dn": ""}))
     assert notes(summary("load2")) == []
+
+
+def test_a_lost_agent_that_reported_no_add_may_have_left_some(
+    churn: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was killed within its first interval with an add."""
+    monkeypatch.setitem(churn, "add", replace(churn["add"], per_s=0))
+    (note,) = notes(summary("load2"))
+    assert note.startswith("at most 0 entries of load2 are left in the directory, and")
