@@ -60,7 +60,6 @@ GROUPS = {
         "modify": "measure.one_line",
         "delete": "measure.one_line",
         "bind": "measure.one_line",
-        "mix": "measure.one_line",
     },
     "Many runs": {
         "study": "study.study",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one-line commands: search, add, modify, delete, bind and mix.
+"""The one-line commands: search, add, modify, delete and bind.
 
 Each composes a job of its options and runs it as `run` runs a job file; --print-job
 prints that file instead.
@@ -11,7 +11,6 @@ import re
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import click
@@ -30,7 +29,6 @@ from ldapslam.cli.submission import print_job
 from ldapslam.jobs.operations.controls import BARE_CONTROLS, CONTROLS
 
 _PATTERNS = "patterns such as uid=user.[0-9999],ou=people,…."
-_SUCCESSES = {"compare": ("compareFalse", "compareTrue")}
 
 
 @in_words_of_options()
@@ -61,13 +59,6 @@ class _Operation:
     kind: str
     path: tuple[str | int, ...] = ("streams", 0, "operations", 0)
 
-    def need(self, *names: str) -> None:
-        """UsageError when one of these options was not given."""
-        missing = [option_of(name) for name in names if self.given[name] is None]
-        if missing:
-            kind = self.kind.replace("_", "-")
-            raise click.UsageError(f"{kind} needs {' and '.join(missing)}")
-
     def set(self, name: str, words: str, value: Any, *inner: str) -> None:
         """Set a field of the body; `words` is its option as typed."""
         self.job.put((*self.path, self.kind, name, *inner), value, words)
@@ -79,17 +70,15 @@ class _Operation:
             if value is not None and value is not False:
                 self.set(name, option_of(name), value)
 
-    def finish(self, weight: int | None = None, **more: Any) -> None:
-        """Set the fields next to the body: weight, --expect and -J."""
-        if weight is not None:
-            self.job.put((*self.path, "weight"), weight, option_of(self.kind))
-        # the job file's list is complete: it has the successes too
+    def finish(self, **more: Any) -> None:
+        """Set the fields next to the body: --expect and -J."""
+        # the job file's list is complete: it has success too
         codes = [
             int(code) if code.isdecimal() else code
             for code in _names(self.given["expect"])
         ]
         if codes:
-            more["expect"] = [*_SUCCESSES.get(self.kind, ("success",)), *codes]
+            more["expect"] = ["success", *codes]
         if controls := [_control(text) for text in self.given["controls"]]:
             more["controls"] = [*controls, *more.get("controls", ())]
         for name, value in more.items():
@@ -119,7 +108,6 @@ def _control(text: str) -> dict[str, Any] | str:
 
 
 def _search(op: _Operation) -> None:
-    op.need("base")
     op.take("base", "scope", "filter")
     if names := _names(op.given["attributes"]):
         op.set("attributes", "-a", names)
@@ -166,90 +154,44 @@ def _modify(op: _Operation) -> None:
 
 
 def _add(op: _Operation) -> None:
-    _put_entry(op)
-    if op.given.get("keep"):
-        op.set("clean_up", "--keep", False)
-
-
-def _put_entry(op: _Operation) -> None:
     given = op.given
-    has_entry = "keep" in given  # `mix` has another use for --entry
-    entry = given["entry"] if has_entry else None
+    if given["keep"]:
+        op.set("clean_up", "--keep", False)
     if given["template"] is not None:
-        if entry is not None:
+        if given["entry"] is not None:
             raise click.UsageError("-e and --template: give one of them")
-        op.need("under")
+        if given["under"] is None:
+            raise click.UsageError("--template needs --under DN")
         op.take("template", "under")
         return
-    if entry is None or not given["attributes"]:
-        needed = "--template FILE and --under DN"
-        if has_entry:
-            raise click.UsageError(f"adds need -e DN and -a NAME=TEXT, or {needed}")
+    if given["entry"] is None or not given["attributes"]:
         raise click.UsageError(
-            f"adds need {needed}: -e and -a are of the other operations of a mix; FILE "
-            "has the attributes a line each, below `template: NAME` and `rdnAttr: cn` "
-            "(docs/reference/templates.md)"
+            "adds need -e DN and -a NAME=TEXT, or --template FILE and --under DN"
         )
     values = _grouped(_pair("-a", text) for text in given["attributes"])
-    op.set("dn", "-e", entry)
+    op.set("dn", "-e", given["entry"])
     flat = {name: v[0] if len(v) == 1 else v for name, v in values.items()}
     op.set("entry", "-a", flat)
 
 
 def _bind(op: _Operation) -> None:
     given = op.given
-    dn, password, words = given["entry"], given["credentials"], "-e"
-    if given.get("anonymous"):
+    dn, password = given["entry"], given["credentials"]
+    if given["anonymous"]:
         op.take("anonymous")
-    elif given.get("mechanism") is not None:
+    elif given["mechanism"] is not None:
         op.set("sasl", "--mechanism", given["mechanism"], "mechanism")
         if dn is not None:
-            op.set("sasl", words, dn, "authcid")
+            op.set("sasl", "-e", dn, "authcid")
         if password is not None:
             op.set("sasl", "--credentials", password, "password")
     elif dn is None or password is None:
-        other = ", or --anonymous" * ("anonymous" in given)
-        raise click.UsageError(f"binds need {words} DN and --credentials TEXT{other}")
+        raise click.UsageError(
+            "binds need -e DN and --credentials TEXT, or --anonymous"
+        )
     else:
-        op.set("dn", words, dn)
+        op.set("dn", "-e", dn)
         op.set("password", "--credentials", password)
-
-
-def _mixed_modify(op: _Operation) -> None:
-    op.need("entry")
-    name, value = op.given["modify_attribute"], op.given["value"]
-    op.set("dn", "-e", op.given["entry"])
-    op.set("replace", "--modify-attribute", {name: value})
-    op.set("replace", "--value", value, name)
-
-
-def _compare(op: _Operation) -> None:
-    op.need("entry", "compare_with")
-    attribute, value = _pair("--compare-with", op.given["compare_with"])
-    op.set("dn", "-e", op.given["entry"])
-    op.set("attribute", "--compare-with", attribute)
-    op.set("value", "--compare-with", value)
-
-
-def _delete(op: _Operation) -> None:
-    op.need("add")
-    op.set("of", "--delete", "add")
-
-
-def _modify_dn(op: _Operation) -> None:
-    op.need("add")
-    op.set("of", "--modify-dn", "add")
-    op.set("new_rdn", "--modify-dn", "cn=[unique]")
-
-
-_MIXED: dict[str, Callable[[_Operation], None]] = {
-    "search": _search,
-    "compare": _compare,
-    "modify": _mixed_modify,
-    "add": _add,
-    "delete": _delete,
-    "modify_dn": _modify_dn,
-}
 
 
 def _pair(words: str, text: str) -> tuple[str, str]:
@@ -439,104 +381,3 @@ def _run_one(
     put_fields(operation)
     operation.finish()
     return run_composed(job, given)
-
-
-@click.command("mix", cls=OptionGroups)
-@one_line_options(
-    *(
-        option(
-            f"--{kind.replace('_', '-')} W",
-            f"Weight of {kind.replace('_', ' ')}.",
-            type=int,
-        )
-        for kind in (*_MIXED, "bind")
-    ),
-    option("-b --base DN", "Where searches search; patterns."),
-    _scope_option,
-    _filter_option,
-    _attributes_option,
-    option("-e --entry DN", "The entry of modifies, compares and binds; patterns."),
-    option(
-        "--modify-attribute NAME",
-        "The attribute that modifies replace.",
-        default="description",
-    ),
-    _value_option,
-    option("--compare-with NAME=TEXT", "Attribute and value of compares."),
-    _credentials_option,
-    option("--template FILE", "Template of the entries of adds."),
-    option("--under DN", "Parent of the entries of adds."),
-)
-def mix_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
-    """Mix operations by weight, as SLAMD's MixedLoad does.
-
-    Deletes and renames take entries that this run has added. Binds go over connections
-    of their own.
-
-    \b
-      ldapslam mix ldap://ds1 --search 10 -b dc=example,dc=com -f '(uid=user.[0-9999])'
-          --modify 1 -e uid=user.[0-9999],ou=people,… -D cn=admin,… -y FILE
-      ldapslam mix ldap://ds1 --add 1 --delete 1 --template person.template --under …
-    """
-    weights = {kind: given[kind] for kind in _MIXED if given[kind] is not None}
-    if not weights and given["bind"] is None:
-        raise click.UsageError("give weights, such as --search 10 --modify 1")
-    if not weights:
-        raise click.UsageError("a mix of binds alone is `ldapslam bind`")
-    job = compose("mix", uris, given)
-    for number, (kind, weight) in enumerate(weights.items()):
-        path = ("streams", 0, "operations", number)
-        operation = _Operation(job, given, kind, path)
-        _MIXED[kind](operation)
-        operation.finish(weight)
-    if given["bind"] is not None:
-        _put_bind_stream(job, given, sum(weights.values()))
-    return run_composed(job, given)
-
-
-def _put_bind_stream(job: ComposedJob, given: Options, others: int) -> None:
-    """A second stream: binds would change the identity of its connections' requests."""
-    first = job.tree["streams"][0]
-    load = first["load"].get("open", {})
-    if "rate" not in load:
-        raise click.UsageError(
-            "--bind with other operations needs a rate (-r): binds have connections of "
-            "their own, and closed loops would not keep the weights"
-        )
-    total = others + given["bind"]
-    rate = load["rate"]
-    match = re.fullmatch(r"([\d.]+)([kM]?)/([smh])", rate)
-    binds = dict(load)  # a rate that does not match will be found to be at fault
-    if match is not None and given["bind"] > 0:
-        load["rate"] = _part(match, others, total)
-        binds["rate"] = _part(match, given["bind"], total)
-        binds.pop("in_flight", None)
-        job.comments["streams"] = (
-            f"{rate} in all: {others} of {total} arrivals go to the first stream, "
-            f"{given['bind']} to the binds, which have connections of their own"
-        )
-    stream: dict[str, Any] = {"name": "binds", "target": "directory"}
-    stream["load"] = {"open": binds}
-    for key in ("connection", "request_timeout"):
-        if key in first:
-            stream[key] = first[key]
-    if given["count"] is not None:
-        stream["count"] = given["count"] * given["bind"] // total
-        first["count"] = given["count"] - stream["count"]
-    job.put(("streams", 1), {**stream, "operations": []}, "")
-    job.options["streams[1].load.open.rate"] = "-r"
-    bind = _Operation(job, given, "bind", ("streams", 1, "operations", 0))
-    _bind(bind)
-    bind.finish()
-
-
-def _part(rate: re.Match[str], weight: int, total: int) -> str:
-    """A weight's part of a rate; per hour where it would not come out per second."""
-    number = Fraction(rate[1]) * {"": 1, "k": 1_000, "M": 1_000_000}[rate[2]]
-    per_s = number * weight / total / {"s": 1, "m": 60, "h": 3_600}[rate[3]]
-    for unit, seconds in (("s", 1), ("m", 60), ("h", 3_600)):
-        scaled = per_s * seconds * 10**6
-        if scaled.denominator == 1:
-            text = f"{scaled.numerator / 10**6:.6f}".rstrip("0").rstrip(".")
-            return f"{text}/{unit}"
-    return f"{float(per_s):.6f}/s"

@@ -24,6 +24,7 @@ from ldapslam.jobs.replay.read import read_logs
 from support.command_line import ldapslam
 from support.ds389 import Ds389
 from support.lab import LOGGED, Lab
+from support.operations import Server
 
 PEOPLE = "ou=people,dc=example,dc=com"
 SECONDS = 4
@@ -58,6 +59,40 @@ def slapd_log(lab: Lab) -> Path:
     return lab.supplier.folder / "slapd.log"
 
 
+MIXED = """\
+job: mixed
+targets: {{directory: {uri}}}
+bind: {{dn: "{dn}", password: {{file: {password_file}}}}}
+run: {{duration: {seconds}s}}
+seed: 1
+streams:
+  - name: load
+    target: directory
+    load: {{open: {{rate: 200/s, arrivals: poisson, connections: 4}}}}
+    operations:
+      - weight: 3
+        search:
+          base: "{people}"
+          filter: (uid=user.[0-999])
+          attributes: [cn, mail]
+      - {operation}
+"""
+
+
+def run_searches_and(operation: str, server: Server, folder: Path) -> dict[str, Any]:
+    """Run three searches for each `operation`; ENTRY stands for one of the people."""
+    job = MIXED.format(
+        uri=server.uri,
+        dn=server.admin_dn,
+        password_file=server.admin_password_file,
+        seconds=SECONDS,
+        people=PEOPLE,
+        operation=operation.replace("ENTRY", f'"uid=user.[0-999],{PEOPLE}"'),
+    )
+    (folder / "mixed.yaml").write_text(job)
+    return result_of("run", "mixed.yaml", cwd=folder)
+
+
 def identity(lab: Lab | Ds389) -> list[str | Path]:
     server = lab.supplier if isinstance(lab, Lab) else lab
     return ["-D", server.admin_dn, "-y", server.admin_password_file]
@@ -85,14 +120,8 @@ def test_the_analysis_of_a_runs_log_finds_its_mix_and_its_rate(
 ) -> None:
     uri = logging_lab.supplier.uri
     with LogSlice(slapd_log(logging_lab), tmp_path / "slapd.log") as logged:
-        result = result_of(
-            *("mix", uri, "--search", "3", "--modify", "1", "-r", "200/s"),
-            *("-b", PEOPLE, "-f", "(uid=user.[0-999])"),
-            *("-e", f"uid=user.[0-999],{PEOPLE}", "-a", "cn,mail", "--seed", "1"),
-            *("-c", "4", "-d", f"{SECONDS}s", "--arrivals", "poisson"),
-            *identity(logging_lab),
-            cwd=tmp_path,
-        )
+        write = "modify: {dn: ENTRY, replace: {description: '[random:10]'}}"
+        result = run_searches_and(write, logging_lab.supplier, tmp_path)
     sent = {name: totals["sent"] for name, totals in result["totals"].items()}
     log = logged.read()
     assert load_of(log) == {
@@ -268,14 +297,8 @@ def test_what_a_replay_leaves_out_is_in_its_result(
 @pytest.mark.long
 def test_the_log_of_389_ds_is_read_and_replayed(ds389: Ds389, tmp_path: Path) -> None:
     with LogSlice(ds389.folder / "log" / "access", tmp_path / "access") as logged:
-        result = result_of(
-            *("mix", ds389.uri, "--search", "2", "--compare", "1", "-r", "150/s"),
-            *("-b", PEOPLE, "-f", "(uid=user.[0-999])"),
-            *("-e", f"uid=user.[0-999],{PEOPLE}", "--compare-with", "sn=x"),
-            *("-c", "3", "-d", "2s", "--seed", "1"),
-            *identity(ds389),
-            cwd=tmp_path,
-        )
+        compare = "compare: {dn: ENTRY, attribute: sn, value: x}"
+        result = run_searches_and(compare, ds389, tmp_path)
     sent = {name: totals["sent"] for name, totals in result["totals"].items()}
     kinds = Counter(
         one.kind

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One-line commands: the jobs that they stand for, and faults in the user's words."""
+"""Operations without a job file: the jobs that they stand for, faults by option."""
 
 from __future__ import annotations
 
@@ -222,11 +222,6 @@ def test_a_threshold_is_the_jobs(text: str, capsys: pytest.CaptureFixture[str]) 
             "add",
             {"template": "person.template", "under": "dc=x"},
         ),
-        (
-            f"mix {URI} --compare 1 -e uid=user.[0-9],dc=x --compare-with sn=x",
-            "compare",
-            {"attribute": "sn", "value": "x"},
-        ),
         (f"bind {URI} {ENTRY} --credentials pw", "bind", {"password": "pw"}),
         (f"bind {URI} --anonymous", "bind", {"anonymous": True}),
         (
@@ -263,35 +258,6 @@ def test_a_login_does_not_search_as_the_user_before(
     assert len(list(doubts(job_of(line, capsys)))) == warnings
 
 
-def test_a_mix_has_its_weights(capsys: pytest.CaptureFixture[str]) -> None:
-    line = (
-        f"mix {URI} --search 10 --compare 2 --modify 1 --add 1 --delete 1 {BASE} "
-        "-e uid=user.[0-9],dc=x --compare-with sn=x --template person.template "
-        "--under dc=x"
-    )
-    [stream] = job_of(line, capsys).streams
-    assert {one.kind: one.weight for one in stream.operations} == {
-        **{"search": 10, "compare": 2, "modify": 1, "add": 1, "delete": 1}
-    }
-
-
-def test_binds_of_a_mix_have_their_part_of_the_rate(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    line = (
-        f"mix {URI} --search 2 --bind 1 {BASE} -e uid=a,dc=x --credentials pw -r 100/s"
-    )
-    load, binds = job_of(f"{line} -n 10", capsys).streams
-    assert load.load.open is not None
-    assert binds.load.open is not None
-    assert load.load.open.rate is not None
-    assert binds.load.open.rate is not None
-    both = load.load.open.rate.per_s + binds.load.open.rate.per_s
-    assert both == pytest.approx(100, abs=1e-4)
-    assert binds.load.open.rate.per_s == pytest.approx(100 / 3, abs=1e-4)
-    assert (load.count, binds.count) == (7, 3)
-
-
 FAULTS = [
     (f"search {URI} {BASE} -d 30", "-d: expected a duration"),
     (f"search {URI} -b dc", "-b: expected a DN"),
@@ -308,7 +274,6 @@ FAULTS = [
     (f"search {URI} {BASE} --set run.durration=1s", "--set:1: "),
     ("search ldaps://x:99999 -b ''", "URI: expected a port"),
     (f"modify {URI} {ENTRY} -a 'bad!name'", "-a: expected an attribute"),
-    (f"mix {URI} --search 0 {BASE}", "--search: expected "),
 ]
 
 
@@ -341,21 +306,9 @@ USAGE = [
     (f"modify {URI} {ENTRY} --replace mail", "--replace: expected NAME=TEXT"),
     (f"modify {URI} {ENTRY} --increment n=x", "--increment: expected NAME=N"),
     (f"add {URI} -e cn=a,dc=x", "adds need -e DN and -a NAME=TEXT"),
-    (
-        f"mix {URI} --add 1 -e cn=[1:9],dc=x -a sn=x",
-        "adds need --template FILE and --under DN: -e and -a are of the other",
-    ),
-    (f"add {URI} --template person.template", "add needs --under"),
+    (f"add {URI} --template person.template", "--template needs --under"),
     (f"bind {URI} {ENTRY}", "binds need -e DN and --credentials"),
     (f"bind {URI} -f '(a=b)'", "-f needs -b DN and --credentials"),
-    (f"mix {URI}", "give weights"),
-    (f"mix {URI} --bind 1", "`ldapslam bind`"),
-    (f"mix {URI} --search 1", "search needs -b"),
-    (f"mix {URI} --delete 1", "delete needs --add"),
-    (
-        f"mix {URI} --search 1 --bind 1 {BASE} -e cn=a --credentials x",
-        "needs a rate (-r)",
-    ),
     ("compare 20261121-1", "two sides are needed to compare"),
     (f"compare {URI}", "two sides are needed to compare"),
     ("search -b dc=x", "URI"),
@@ -377,5 +330,5 @@ def test_options_that_do_not_go_together_say_so(
 def test_a_text_stays_the_text_that_it_is(
     text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    line = f"mix {URI} --compare 1 -e cn=a,dc=x --compare-with sn={shlex.quote(text)}"
-    assert body_of(job_of(line, capsys))["value"] == text
+    line = f"modify {URI} -e cn=a,dc=x --replace sn={shlex.quote(text)}"
+    assert body_of(job_of(line, capsys))["replace"] == {"sn": [text]}
