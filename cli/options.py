@@ -185,6 +185,7 @@ metrics_option = option(
     parse=_parse_listen,
 )
 
+#: A job file; `-` is stdin.
 job_argument = click.argument("job_file", metavar="JOB", type=FILE)
 
 

@@ -76,6 +76,8 @@ def run_command(
 ) -> ExitCode:
     """Run JOB here and now: a coordinator and N agents on this host.
 
+    JOB is a job file, or - for stdin.
+
     The report is printed on stdout and written, in all formats, to a folder, which is
     named at the end. The exit code is the verdict's.
     """

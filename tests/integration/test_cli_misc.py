@@ -7,6 +7,7 @@ import json
 import subprocess
 
 import pytest
+import yaml
 
 from support.command_line import COMMAND, environment, ldapslam
 
@@ -48,6 +49,22 @@ def test_the_job_file_documents_itself() -> None:
     assert set(document["types"]) >= {"mix", "auth", "burst", "prime"}
     assert "burst" in ldapslam("job", "types").stdout
     assert "modifies" in ldapslam("job", "describe", "types.search_modify").stdout
+
+
+def test_a_job_file_may_be_stdin() -> None:
+    search = ldapslam("search", "ldap://ds1", "-b", "dc=x", "--print-job")
+    for command in (["check", "--offline"], ["run", "--print-job"]):
+        ended = subprocess.run(
+            [*COMMAND, *command, "-"],
+            input=search.stdout,
+            capture_output=True,
+            text=True,
+            env=environment(),
+            check=False,
+        )
+        assert ended.returncode == 0, ended.stderr
+    job = yaml.safe_load(ended.stdout)
+    assert job == yaml.safe_load(search.stdout)
 
 
 def test_a_closed_pipe_does_not_change_the_exit_code() -> None:

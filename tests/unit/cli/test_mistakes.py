@@ -186,9 +186,9 @@ COMMANDS = {
     "search ldap://ds1 -r 100": "`ldapslam job new ldap://ds1 FILE` writes a job with "
     "a base that is there",
     "bind ldap://ds1 -b dc=x -f (uid=m[1-9]) --credentials S-[ref:1]": "write [n], and "
-    "add --set \"streams.0.operations.0.sequence.0.let.n='[0-9999]'\"",
+    "add --set \"streams.load.operations.sequence.0.let.n='[0-9999]'\"",
     "bind ldap://ds1 -e cn=m[1-9],dc=x --credentials S-[ref:1]": "write [n], and "
-    "add --set \"streams.0.operations.0.let.n='[0-9999]'\"",
+    "add --set \"streams.load.operations.bind.let.n='[0-9999]'\"",
     "modify ldap://ds1 -e cn=x -a description=y": "write --replace 'description=y'",
     # numbers
     "search ldap://ds1 -b dc=x -r 500": "-r: expected a rate such as '500/s' or",
