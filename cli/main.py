@@ -49,10 +49,8 @@ GROUPS = {
         "demo": "measure.demo",
         "run": "measure.run",
         "check": "measure.check",
-        "replay": "measure.replay",
-        "job": "job_files.job",
-        "schema": "job_files.schema",
-        "selfcheck": "measure.selfcheck",
+        "new": "job_files.new",
+        "describe": "job_files.describe",
     },
     "Measure without a job file": {
         "search": "measure.one_line",

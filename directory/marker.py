@@ -94,7 +94,7 @@ def touched_contexts(
 
 def _named_dns(stream: Stream) -> Iterator[str | None]:
     """The constant end of each DN that the stream's requests name; None: not known."""
-    if stream.python is not None or stream.replay is not None:
+    if stream.python is not None or stream.trace is not None:
         yield None
         return
     for request in stream.requests:

@@ -74,13 +74,13 @@ from ldapslam.jobs.operations.sequence import (
     sessions_of,
 )
 from ldapslam.jobs.rates.arrivals import DEFAULT_IN_FLIGHT, Load
-from ldapslam.jobs.replay.options import KINDS, Replay
+from ldapslam.jobs.replay.options import KINDS, Trace
 
 MAX_INTERVALS = 200_000
 #: Type of a stream whose type or options are wrong: what it sends is not known.
 UNKNOWN_TYPE = "unknown"
-#: Fields of a stream of which exactly one says what it sends.
-_WAYS = ("operations", "python", "replay")
+#: Fields of a stream of which one says what it sends, where its load does not.
+_WAYS = ("operations", "python")
 #: Kind, in reports, of what a Python class records, and the result codes that count as
 #: success: compareFalse and compareTrue are answers (RFC 4511 4.10).
 PYTHON_KIND = "python"
@@ -202,8 +202,6 @@ class Stream(Section):
     """what is sent, one mapping each, chosen by weight; of type mix"""
     python: PythonStream | None = None
     """instead of `operations`: a Python class"""
-    replay: Replay | None = None
-    """instead of `operations`: a directory's log"""
     count: Annotated[Count, Field(le=1 << 53)] | None = None
     """end the stream after this many operations, or sequences, in total over all agents
     and phases; without it, with the run"""
@@ -222,6 +220,11 @@ class Stream(Section):
     timed out"""
 
     @property
+    def trace(self) -> Trace | None:
+        """The log whose requests the stream sends, in place of operations."""
+        return self.load.trace
+
+    @property
     def requests(self) -> Iterator[Request]:
         """Those of all sessions, in their order."""
         for session in sessions_of(self.operations):
@@ -232,7 +235,7 @@ class Stream(Section):
         """Name and kind of each request, in the order of the engine's numbers."""
         if self.python is not None:
             return [(name, PYTHON_KIND) for name in self.python.operations]
-        if self.replay is not None:
+        if self.trace is not None:
             return [(kind, kind) for kind in KINDS]
         names = {request.name: request.kind for request in self.requests}
         return list(names.items())
@@ -258,7 +261,7 @@ class Stream(Section):
     @property
     def known_names(self) -> set[str]:
         """What reports call the operations of a stream that may have faults."""
-        if known(self, "replay") is not None:
+        if known(self, "load", "trace") is not None:
             return set(KINDS)
         names = set(known(self, "python", "operations") or ())
         operations = known(self, "operations") or ()
@@ -266,32 +269,23 @@ class Stream(Section):
 
     @checked
     def _sends_one_kind(self) -> Iterator[Found]:
-        given = [way for way in _WAYS if is_given(self, way)]
         if self.type == UNKNOWN_TYPE:
             return
+        given = [way for way in _WAYS if is_given(self, way)]
+        if is_given(self.load, "trace"):
+            given.append("load.trace")
         if not given:
             hint = field_text(type(self), "operations")
             yield (KEY,), Fault("the key 'operations' is missing", hint)
         elif len(given) > 1:
-            fault = Fault(f"a stream has one of {one_of(_WAYS)}, got both", "keep one")
-            yield (given[1], KEY), fault
+            ways = one_of([*_WAYS, "load.trace"])
+            fault = Fault(f"a stream has one of {ways}, got two", "keep one")
+            yield (*given[1].split("."), KEY), fault
 
     @checked
-    def _load_is_of_its_kind(self) -> Iterator[Found]:
-        is_replay = is_given(self, "replay")
-        if self.type == UNKNOWN_TYPE or not self.load.model_fields_set:
-            return
-        is_for_replay = is_given(self.load, "replay")
-        if is_for_replay and not is_replay:
-            reason = "this load is for streams of the type 'replay'"
-            yield ("load", "replay", KEY), Fault(reason, "write closed or open")
-        elif is_replay and not is_for_replay:
-            reason = "a replay's requests come as in its log"
-            hint = "write load: {replay: {connections: 16, speed: 1x}}"
-            yield ("load", KEY), Fault(reason, hint)
-        if is_replay and self.count is not None:
-            fault = Fault("a replay ends with its log", "remove the count")
-            yield ("count", KEY), fault
+    def _trace_has_an_end(self) -> Iterator[Found]:
+        if self.trace is not None and self.count is not None:
+            yield ("count", KEY), Fault("a trace ends with its log", "remove the count")
 
     @checked
     def _operations_go_together(self) -> Iterator[Found]:

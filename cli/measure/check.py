@@ -14,12 +14,13 @@ from pathlib import Path
 import click
 
 from ldapslam.base.errors import ExitCode, LdapSlamError
+from ldapslam.base.units import Rate, format_rate, parse_rate
 from ldapslam.cli.console import json_option, put_json
 from ldapslam.cli.measure import check_servers
 from ldapslam.cli.measure.check_plan import explain, plan_document
 from ldapslam.cli.measure.check_servers import Document, Faults
-from ldapslam.cli.measure.replay import explain_replays
-from ldapslam.cli.options import change_options, flag, job_argument, option
+from ldapslam.cli.measure.check_trace import explain_traces
+from ldapslam.cli.options import FILE, change_options, flag, option
 from ldapslam.cli.submission import check_size_of_files
 from ldapslam.jobs.doubts import doubts, unsupported_thresholds
 from ldapslam.jobs.fields.remedies import BOUND_BEFORE, UNTOLD
@@ -30,7 +31,7 @@ from ldapslam.jobs.requests.dn import is_of_server, plain_dn
 
 
 @click.command("check")
-@job_argument
+@click.argument("job_file", metavar="JOB", required=False, type=FILE)
 @change_options
 @flag("--offline", "The file alone; reach no server.")
 @option(
@@ -44,13 +45,26 @@ from ldapslam.jobs.requests.dn import is_of_server, plain_dn
     "Add entries too, do with them what the job does with its own (`of`), and delete "
     "them. Without it, no entry is changed.",
 )
+@flag(
+    "--generator",
+    "In place of JOB, measure the generator itself against a built-in responder on "
+    "this host; ends with 3 (INVALID) when runs from here could not be certified.",
+)
+@option(
+    "-r --rate RATE",
+    "Of --generator: arrivals of its open loop.",
+    default="5k/s",
+    parse=parse_rate,
+)
 @json_option
 def check_command(
-    job_file: Path,
+    job_file: Path | None,
     overrides: tuple[str, ...],
     offline: bool,
     samples: int,
     write: bool,
+    generator: bool,
+    rate: Rate,
     as_json: bool,
 ) -> ExitCode:
     """Check JOB before it runs: what it would do, and what a few of its requests meet.
@@ -59,10 +73,18 @@ def check_command(
     would begin, whatever the warnings; with 1 where no sampled request of an operation
     succeeded, or all rehearsals of a write were refused.
     """
+    if generator:
+        if job_file is not None:
+            raise click.UsageError("--generator stands in place of a JOB")
+        from ldapslam.cli.measure.generator import check_generator
+
+        return check_generator(format_rate(rate), as_json=as_json)
+    if job_file is None:
+        raise click.UsageError("give a JOB to check, or --generator")
     job = load_job(job_file, overrides)
     check_size_of_files(job)
     faults = Faults(as_json=as_json)
-    for line in (*explain(job), *explain_replays(job)):
+    for line in (*explain(job), *explain_traces(job)):
         faults.put(line)
     for doubt in doubts(job):
         faults.warn(doubt)

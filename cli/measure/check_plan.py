@@ -47,7 +47,7 @@ def _length(job: Job) -> str:
     spans = phase_spans(job.run)
     lengths = ((one.name, format_duration(one.end_ns - one.start_ns)) for one in spans)
     takes = f"takes {format_duration(planned_end_ns(job.run))}"
-    if all(one.count or one.replay for one in job.streams):
+    if all(one.count or one.trace for one in job.streams):
         takes += " at most, as it ends when its streams have sent all that they have"
     after = [f"{format_duration(job.run.drain_ns)} of drain"]
     if job.verify is not None:
@@ -71,12 +71,11 @@ def _load_text(job: Job, stream: Stream) -> str:
         think_ns = stream.load.closed.think_time_ns
         think = f", think time {format_duration(think_ns)}" if think_ns else ""
         return f"closed loop, {stream.load.closed.clients} clients{think}"
-    if stream.load.replay is not None:
-        replay = stream.load.replay
-        speed = f"at {replay.speed}" if replay.factor else "as fast as possible"
-        return f"a log {speed}, {replay.connections} connections"
+    if (trace := stream.trace) is not None:
+        speed = f"at {trace.speed}" if trace.factor else "as fast as possible"
+        return f"a log {speed}, {trace.connections} connections"
     load = stream.load.open
-    assert load is not None, "a stream's load is closed, open or a replay"
+    assert load is not None, "a stream's load is closed, open or a trace"
     measure = measure_span(job.run)
     if load.rate is not None and load.stages is None:
         rate = format_rate(load.rate)

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
@@ -22,11 +21,10 @@ from ldapslam.cli.measure.one_line_options import (
     compose,
     in_words_of_options,
     one_line_options,
-    option_of,
 )
 from ldapslam.cli.options import OptionGroups, flag, option
 from ldapslam.cli.submission import print_job
-from ldapslam.jobs.operations.controls import BARE_CONTROLS, CONTROLS
+from ldapslam.jobs.fields.sections import Place
 
 _PATTERNS = "patterns such as uid=user.[0-9999],ou=people,…."
 
@@ -39,7 +37,7 @@ def run_composed(job: ComposedJob, given: Options) -> ExitCode:
     shown = [argument for argument in arguments if argument != "--print-job"]
     job.head = (
         f"ldapslam {shlex.join(shown)}",
-        "`ldapslam run` takes this file; `ldapslam job describe` explains it.",
+        "`ldapslam run` takes this file; `ldapslam describe` explains it.",
     )
     if given["print_job"]:
         return print_job(job, overrides)
@@ -50,163 +48,48 @@ def run_composed(job: ComposedJob, given: Options) -> ExitCode:
     )
 
 
-@dataclass
-class _Operation:
-    """One operation of a job under construction; its fields come from options."""
-
-    job: ComposedJob
-    given: Options
-    kind: str
-    path: tuple[str | int, ...] = ("streams", 0, "operations", 0)
-
-    def set(self, name: str, words: str, value: Any, *inner: str) -> None:
-        """Set a field of the body; `words` is its option as typed."""
-        self.job.put((*self.path, self.kind, name, *inner), value, words)
-
-    def take(self, *names: str) -> None:
-        """Set fields to the values of the options of the same names, where given."""
-        for name in names:
-            value = self.given.get(name)
-            if value is not None and value is not False:
-                self.set(name, option_of(name), value)
-
-    def finish(self, **more: Any) -> None:
-        """Set the fields next to the body: --expect and -J."""
-        # the job file's list is complete: it has success too
-        codes = [
-            int(code) if code.isdecimal() else code
-            for code in _names(self.given["expect"])
-        ]
-        if codes:
-            more["expect"] = ["success", *codes]
-        if controls := [_control(text) for text in self.given["controls"]]:
-            more["controls"] = [*controls, *more.get("controls", ())]
-        for name, value in more.items():
-            words = {"expect": "--expect", "controls": "-J"}.get(name, "")
-            self.job.put((*self.path, name), value, words)
+#: Where the job has its operation.
+_PATH: Place = ("streams", 0, "operations", 0)
+#: Key -> its value, which is left out where it is empty, and its option.
+Fields = Mapping[str, tuple[Any, str]]
 
 
-def _control(text: str) -> dict[str, Any] | str:
-    """A control as searchrate has it, or a name that job files know."""
-    if text in CONTROLS:
-        return text
-    match = re.fullmatch(
-        r"([\d.]+)(?::(true|false|yes|no|critical|))?(?::(:?)(.*))?", text, re.I
-    )
-    if match is None:
-        raise click.UsageError(
-            f"-J: expected OID[:critical[:value]], got {text!r}: such as "
-            "2.16.840.1.113730.3.4.2:true; without a value also by name: "
-            f"{', '.join(BARE_CONTROLS)}"
-        )
-    control: dict[str, Any] = {"oid": match[1]}
-    if match[2]:
-        control["critical"] = match[2].lower() in ("true", "yes", "critical")
-    if match[4] is not None:
-        control["value"] = f"base64:{match[4]}" if match[3] else match[4]
-    return control
+def _run_operation(
+    kind: str, uris: tuple[str, ...], given: Options, fields: Fields
+) -> ExitCode:
+    """Run a job of one operation with these fields."""
+    job = compose(kind, uris, given)
+    _put(job, (*_PATH, kind), fields)
+    _put_expected(job, _PATH, given)
+    return run_composed(job, given)
 
 
-def _search(op: _Operation) -> None:
-    op.take("base", "scope", "filter")
-    if names := _names(op.given["attributes"]):
-        op.set("attributes", "-a", names)
-    op.take("size_limit", "time_limit", "deref", "page_size", "types_only")
+def _put(job: ComposedJob, path: Place, fields: Fields) -> None:
+    for key, (value, words) in fields.items():
+        if value not in (None, []):
+            job.put((*path, key), value, words)
 
 
-def _modify(op: _Operation) -> None:
-    """The changes in the order of the job file's keys."""
-    given = op.given
-    op.set("dn", "-e", given["entry"])
-    for text in given["attributes"]:
-        if "=" in text:
-            raise click.UsageError(
-                f"-a is a name, whose value is --value: write --replace {text!r}"
-            )
-    replaced = [(name, given["value"]) for name in _names(given["attributes"])]
-    replaced += [_pair("--replace", text) for text in given["replace"]]
-    increments = [_pair("--increment", text) for text in given["increment"]]
-    for name, value in increments:
-        if not re.fullmatch(r"-?\d+", value):
-            raise click.UsageError(
-                f"--increment: expected NAME=N, got {f'{name}={value}'!r}"
-            )
-    changes = {
-        "add": _grouped(_pair("--add-value", text) for text in given["add_value"]),
-        "delete": _grouped(text.partition("=")[::2] for text in given["delete_value"]),
-        "replace": _grouped(replaced),
-        "increment": {name: int(value) for name, value in increments},
-    }
-    for text in given["delete_value"]:
-        if "=" not in text:  # the whole attribute
-            changes["delete"][text].remove("")
-    if not any(changes.values()):
-        raise click.UsageError("say what to modify: -a NAME, or --replace NAME=TEXT")
-    for change, attributes in changes.items():
-        words = {
-            "add": "--add-value",
-            "delete": "--delete-value",
-            "replace": "--replace" if given["replace"] else "-a",
-            "increment": "--increment",
-        }[change]
-        if attributes:
-            op.set(change, words, attributes)
+def _put_expected(job: ComposedJob, path: Place, given: Options) -> None:
+    """Set the result codes that are no failures; the job file's list is complete."""
+    if codes := _names(given["expect"]):
+        numbers = [int(code) if code.isdecimal() else code for code in codes]
+        job.put((*path, "expect"), ["success", *numbers], "--expect")
 
 
-def _add(op: _Operation) -> None:
-    given = op.given
-    if given["keep"]:
-        op.set("clean_up", "--keep", False)
-    if given["template"] is not None:
-        if given["entry"] is not None:
-            raise click.UsageError("-e and --template: give one of them")
-        if given["under"] is None:
-            raise click.UsageError("--template needs --under DN")
-        op.take("template", "under")
-        return
-    if given["entry"] is None or not given["attributes"]:
-        raise click.UsageError(
-            "adds need -e DN and -a NAME=TEXT, or --template FILE and --under DN"
-        )
-    values = _grouped(_pair("-a", text) for text in given["attributes"])
-    op.set("dn", "-e", given["entry"])
-    flat = {name: v[0] if len(v) == 1 else v for name, v in values.items()}
-    op.set("entry", "-a", flat)
+def _search_fields(given: Options) -> Fields:
+    return {name: (given[name], f"-{name[0]}") for name in ("base", "scope", "filter")}
 
 
-def _bind(op: _Operation) -> None:
-    given = op.given
-    dn, password = given["entry"], given["credentials"]
-    if given["anonymous"]:
-        op.take("anonymous")
-    elif given["mechanism"] is not None:
-        op.set("sasl", "--mechanism", given["mechanism"], "mechanism")
-        if dn is not None:
-            op.set("sasl", "-e", dn, "authcid")
-        if password is not None:
-            op.set("sasl", "--credentials", password, "password")
-    elif dn is None or password is None:
-        raise click.UsageError(
-            "binds need -e DN and --credentials TEXT, or --anonymous"
-        )
-    else:
-        op.set("dn", "-e", dn)
-        op.set("password", "--credentials", password)
-
-
-def _pair(words: str, text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise click.UsageError(f"{words}: expected NAME=TEXT, got {text!r}")
-    return name, value
-
-
-def _grouped(pairs: Any) -> dict[str, Any]:
-    """Values by name."""
-    found: dict[str, Any] = {}
-    for name, value in pairs:
-        found.setdefault(name, []).append(value)
-    return found
+def _grouped(texts: Sequence[str]) -> dict[str, str | list[str]]:
+    """Return the value, or values, of each name of `-a NAME=TEXT`."""
+    values: dict[str, list[str]] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise click.UsageError(f"-a: expected NAME=TEXT, got {text!r}")
+        values.setdefault(name, []).append(value)
+    return {name: v[0] if len(v) == 1 else v for name, v in values.items()}
 
 
 def _names(texts: Sequence[str]) -> list[str]:
@@ -226,9 +109,6 @@ _attributes_option = option(
     "Attributes to return; repeatable.",
     multiple=True,
 )
-_value_option = option(
-    "--value TEXT", "New value of the attribute; patterns.", default="[random:10]"
-)
 _credentials_option = option(
     "--credentials TEXT",
     "Passwords of a test population; patterns. Never a real password: arguments and "
@@ -242,12 +122,6 @@ _credentials_option = option(
     _scope_option,
     _filter_option,
     _attributes_option,
-    option("-z --size-limit N", "Most entries.", type=int),
-    option("-l --time-limit TIME", "Time limit of the server: 5s."),
-    option("--deref WHEN", "Aliases: never, searching, finding, always."),
-    flag("--types-only", "Names without values."),
-    option("--page-size N", "Page through all of the result.", type=int),
-    option("--sort KEY,…", "Sorted by the server: sn,-givenName:rule."),
 )
 def search_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
     """Search, as searchrate and lb do.
@@ -257,38 +131,33 @@ def search_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
       ldapslam search ldap://ds1 -b ou=people,… -r 500/s -d 60s --threshold 'p99 < 20ms'
       ldapslam search ldap://ds1 ldap://ds2 -b … -c 64 -D cn=admin,… -y FILE --print-job
     """
-    job = compose("search", uris, given)
-    op = _Operation(job, given, "search")
-    _search(op)
-    more: dict[str, Any] = {}
-    if given["sort"] is not None:
-        more["controls"] = [{"server_side_sort": given["sort"].split(",")}]
-    op.finish(**more)
-    return run_composed(job, given)
+    attributes = (_names(given["attributes"]), "-a")
+    fields = {**_search_fields(given), "attributes": attributes}
+    return _run_operation("search", uris, given, fields)
 
 
 @click.command("modify", cls=OptionGroups)
 @one_line_options(
     _entry_option,
     option(
-        "-a --attribute attributes NAME,…",
-        "Replaced by the value of --value; repeatable.",
+        "-a --attribute attributes NAME=TEXT",
+        "Replace the attribute by this value; patterns. Repeatable.",
         multiple=True,
+        required=True,
     ),
-    _value_option,
-    option("--replace NAME=TEXT", "Replace by a value.", multiple=True),
-    option("--add-value NAME=TEXT", "Add a value.", multiple=True),
-    option("--delete-value NAME[=TEXT]", "Delete it or a value.", multiple=True),
-    option("--increment NAME=N", "Increment (RFC 4525).", multiple=True),
 )
 def modify_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
     """Modify entries, as modrate does.
 
     \b
-      ldapslam modify ldap://ds1 -e uid=user.[0-9999],ou=people,… -a description
-      ldapslam modify ldap://ds1 -e … --replace 'mail=[random:8]@example.com' -r 50/s
+      ldapslam modify ldap://ds1 -e uid=user.[0-9999],ou=people,… -r 50/s
+          -a 'description=[random:20]'
     """
-    return _run_one("modify", _modify, uris, given)
+    fields = {
+        "dn": (given["entry"], "-e"),
+        "replace": (_grouped(given["attributes"]), "-a"),
+    }
+    return _run_operation("modify", uris, given, fields)
 
 
 @click.command("add", cls=OptionGroups)
@@ -310,7 +179,23 @@ def add_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
       ldapslam add ldap://ds1 --template person.template --under ou=people,… -n 10000
       ldapslam add ldap://ds1 -e cn=[unique],ou=people,… -a objectClass=person -a sn=x
     """
-    return _run_one("add", _add, uris, given)
+    if given["template"] is not None:
+        if given["entry"] is not None:
+            raise click.UsageError("-e and --template: give one of them")
+        if given["under"] is None:
+            raise click.UsageError("--template needs --under DN")
+    elif given["entry"] is None or not given["attributes"]:
+        raise click.UsageError(
+            "adds need -e DN and -a NAME=TEXT, or --template FILE and --under DN"
+        )
+    fields = {
+        "dn": (given["entry"], "-e"),
+        "entry": (_grouped(given["attributes"]) or None, "-a"),
+        "template": (given["template"], "--template"),
+        "under": (given["under"], "--under"),
+        "clean_up": (False if given["keep"] else None, "--keep"),
+    }
+    return _run_operation("add", uris, given, fields)
 
 
 @click.command("delete", cls=OptionGroups)
@@ -321,9 +206,7 @@ def delete_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
     \b
       ldapslam delete ldap://ds1 -e uid=user.[0:9999],ou=people,… -n 10000
     """
-    return _run_one(
-        "delete", lambda op: op.set("dn", "-e", given["entry"]), uris, given
-    )
+    return _run_operation("delete", uris, given, {"dn": (given["entry"], "-e")})
 
 
 @click.command("bind", cls=OptionGroups)
@@ -338,7 +221,6 @@ def delete_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
     _scope_option,
     _credentials_option,
     flag("--anonymous", "Bind anonymously."),
-    option("--mechanism MECH", "SASL binds; -e is then the authcid."),
 )
 def bind_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
     """Measure binds, or a search and then a bind, as authrate does.
@@ -347,37 +229,29 @@ def bind_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
       ldapslam bind ldap://ds1 -e uid=user.[0-9999],ou=people,… --credentials password
       ldapslam bind ldap://ds1 -b ou=people,… -f '(uid=user.[0-9999])' --credentials …
     """
+    dn, password = (given["entry"], "-e"), (given["credentials"], "--credentials")
+    if given["filter"] is None and given["anonymous"]:
+        fields: Fields = {"anonymous": (True, "--anonymous")}
+        return _run_operation("bind", uris, given, fields)
     if given["filter"] is None:
-        return _run_one("bind", _bind, uris, given)
+        if given["entry"] is None or given["credentials"] is None:
+            raise click.UsageError(
+                "binds need -e DN and --credentials TEXT, or --anonymous"
+            )
+        return _run_operation("bind", uris, given, {"dn": dn, "password": password})
     if given["base"] is None or given["credentials"] is None:
         raise click.UsageError("-f needs -b DN and --credentials TEXT")
-    if given["anonymous"] or given["mechanism"] is not None:
+    if given["anonymous"]:
         raise click.UsageError("-f is for simple binds as the entries found")
     job = compose("bind", uris, given)
     if given["reconnect_every"] is None:
         # the next search would be sent as the user who was bound
         job.put(("streams", 0, "connection", "reconnect_every"), 1, "")
-    steps = ("streams", 0, "operations", 0, "sequence")
-    no_extras = {"attributes": ["1.1"], "expect": (), "controls": ()}
-    search = _Operation(job, {**given, **no_extras}, "search", (*steps, 0))
-    _search(search)
-    search.finish(capture={"found": "dn"})
-    bind = _Operation(job, given, "bind", (*steps, 1))
-    bind.set("dn", "", "[found]")
-    bind.set("password", "--credentials", given["credentials"])
-    bind.finish()
-    return run_composed(job, given)
-
-
-def _run_one(
-    kind: str,
-    put_fields: Callable[[_Operation], None],
-    uris: tuple[str, ...],
-    given: Options,
-) -> ExitCode:
-    """Run a job of one operation."""
-    job = compose(kind, uris, given)
-    operation = _Operation(job, given, kind)
-    put_fields(operation)
-    operation.finish()
+    step = (*_PATH, "sequence", 0)
+    search = {**_search_fields(given), "attributes": (["1.1"], "")}
+    _put(job, (*step, "search"), search)
+    job.put((*step, "capture"), {"found": "dn"}, "")
+    step = (*_PATH, "sequence", 1)
+    _put(job, (*step, "bind"), {"dn": ("[found]", ""), "password": password})
+    _put_expected(job, step, given)
     return run_composed(job, given)

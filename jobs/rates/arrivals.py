@@ -34,7 +34,6 @@ from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
-    BeforeValidator,
     Discriminator,
     Field,
     PlainSerializer,
@@ -53,6 +52,7 @@ from ldapslam.base.units import (
     parse_duration,
     parse_rate,
 )
+from ldapslam.jobs.fields.connection import MAX_CONNECTIONS
 from ldapslam.jobs.fields.context import Reading
 from ldapslam.jobs.fields.sections import (
     KEY,
@@ -73,6 +73,7 @@ from ldapslam.jobs.fields.sections import (
     known,
 )
 from ldapslam.jobs.rates.profile import Segment, hold, peak_rate, ramp, sine
+from ldapslam.jobs.replay.options import Trace
 
 MAX_STEPS = 100_000
 _MAX_MULTIPLE = 1_000_000
@@ -453,7 +454,6 @@ def _of_table(file: RateFile, base: Rate | None, until_ns: int) -> list[Segment]
     return pieces * max(1, -(-until_ns // period_ns))
 
 
-MAX_CLIENTS = 1_000_000
 #: Most requests in flight on one connection, where a stream's operations allow more
 #: than one.
 DEFAULT_IN_FLIGHT = 16
@@ -463,7 +463,7 @@ class Closed(Section):
     """Closed loop: each virtual client, with a connection of its own, sends its next
     request after its last one completed."""
 
-    clients: Annotated[Count, Field(le=MAX_CLIENTS)] = Field(examples=[16])
+    clients: Annotated[Count, Field(le=MAX_CONNECTIONS)] = Field(examples=[16])
     """virtual clients, in total over all agents"""
     think_time_ns: Duration = 0
     """pause of a client between a completion and its next request"""
@@ -484,7 +484,7 @@ class Open(Section):
     arrivals: Literal["constant", "poisson", "uniform"] = "constant"
     """constant: equal distances; poisson: exponential distances, as of many independent
     users; uniform: each at random within its equal distance"""
-    connections: Annotated[Count, Field(le=MAX_CLIENTS)] = 4
+    connections: Annotated[Count, Field(le=MAX_CONNECTIONS)] = 4
     """connections, in total over all agents"""
     in_flight: Annotated[Count, Field(le=1024)] | None = None
     """most requests, or sessions, in flight on one connection; 16 if left out, or 1
@@ -559,55 +559,23 @@ class Open(Section):
         return max(1, math.ceil(peak_rate(self.segments(until_ns)) * wait_ns))
 
 
-AS_FAST_AS_POSSIBLE = "max"
-_SPEED = re.compile(r"(\d{1,6}(?:\.\d{1,6})?)x", re.ASCII)
-
-
-def _checked_speed(value: object) -> str:
-    match = _SPEED.fullmatch(value) if isinstance(value, str) else None
-    if value != AS_FAST_AS_POSSIBLE and (match is None or float(match[1]) == 0):
-        raise expected(
-            "a speed such as '1x' or '10x'", value, "as fast as possible is 'max'"
-        )
-    return str(value)
-
-
-class Replayed(Section):
-    """As in the log of a directory, of a stream of the type `replay`: each request is
-    due at its time, on the connection it came on. One that finds that busy waits; its
-    response time counts from when it was due."""
-
-    connections: Annotated[Count, Field(le=MAX_CLIENTS)] = Field(examples=[16])
-    """connections, in total over all agents: as many as the log's that are open at one
-    time, which `ldapslam replay run --print-job` counts"""
-    speed: Annotated[str, BeforeValidator(_checked_speed), Kind("speed")] = "1x"
-    """how many times as fast as the log: 1x, 10x, 0.5x; max: each connection sends its
-    next request when the last one is answered"""
-
-    @property
-    def factor(self) -> float | None:
-        """None: as fast as possible."""
-        match = _SPEED.fullmatch(self.speed)
-        return float(match[1]) if match else None
-
-
 class Load(Section):
-    """How a stream's requests arrive: in a closed or in an open loop."""
+    """How a stream's requests arrive: in a closed or an open loop, or as in a log."""
 
-    exactly_one: ClassVar[tuple[str, ...]] = ("closed", "open", "replay")
+    exactly_one: ClassVar[tuple[str, ...]] = ("closed", "open", "trace")
 
     closed: Closed | None = None
     """a number of clients"""
     open: Open | None = None
     """a rate"""
-    replay: Replayed | None = None
-    """as in a log; for streams of the type `replay`"""
+    trace: Trace | None = None
+    """the requests of a directory's log, at its times"""
 
     @property
     def is_open(self) -> bool:
         """Whether requests are due at times that do not depend on the server."""
-        if self.replay is not None:
-            return self.replay.factor is not None
+        if self.trace is not None:
+            return self.trace.factor is not None
         return self.open is not None
 
     @property
@@ -615,6 +583,6 @@ class Load(Section):
         """In total over all agents; a closed loop's client has one each."""
         if self.closed:
             return self.closed.clients
-        if self.replay:
-            return self.replay.connections
+        if self.trace:
+            return self.trace.connections
         return self.open.connections if self.open else 0

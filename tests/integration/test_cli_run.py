@@ -164,7 +164,7 @@ def test_dropped_arrivals_end_with_1(lab: Lab, tmp_path: Path) -> None:
         ["run", "job.yaml", "--set", "run.duration=5"],
         ["check", "job.yaml", "--set", "no.such.field=1", "--offline"],
         ["report", "latest", "--format", "docx"],
-        ["job", "describe", "no-such-section"],
+        ["describe", "no-such-section"],
     ],
     ids=" ".join,
 )

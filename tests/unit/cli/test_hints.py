@@ -17,11 +17,11 @@ HINTS = {
     # the command's own options
     "search --durration 5s": "Did you mean --duration?",
     "search --josn": "Did you mean --json?",
-    "search --request_timeout 5s": "Did you mean --request-timeout?",
+    "search --think_time 5s": "Did you mean --think-time?",
     "run job.yaml --treshold x": "",
     "run -q job.yaml": "Write it before the command: `ldapslam -q run`.",
     # options of other tools
-    "search -A cn": "ldapsearch's -A is --types-only here; "
+    "search -A cn": "ldapsearch's -A is streams.operations.search.types_only here; "
     f"searchrate's and rsearch's -A is -a here: see {PAGE}.",
     "search --numThreads 4": f"searchrate's --numThreads is -c here: see {PAGE}.",
     "search -H ldap://ds1": "ldapsearch's and ldclt's -H is the argument "
@@ -29,7 +29,7 @@ HINTS = {
     "search -x": f"ldapsearch's -x is the default here: see {PAGE}.",
     "search -L": f"ldapsearch's and rsearch's -L has no counterpart here: see {PAGE}.",
     # ldclt's -e has several meanings: the page has them all
-    "search -e add": "ldapsearch's -e is -J here; "
+    "search -e add": "ldapsearch's -e is streams.operations.controls here; "
     f"OpenDJ's -e has no counterpart here: see {PAGE}.",
     "data generate -L x": f"MakeLDIF's -L has no counterpart here: see {PAGE}.",
     "run job.yaml --numThreads 4": "",

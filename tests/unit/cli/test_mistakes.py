@@ -165,7 +165,7 @@ def test_a_mistake_in_a_job_file(name: str, capsys: pytest.CaptureFixture[str]) 
 
 
 COMMANDS = {
-    "modify ldap://ds1 -e cn=a,dc=x -a sn --value b --name ''": "--name: expected",
+    "modify ldap://ds1 -e cn=a,dc=x -a sn=b --name ''": "--name: expected",
     "search ldap://ds1 -b dc=x '(uid=a)' cn": "write -f '(uid=a)' if it is a filter",
     "search ldap://ds1 -b dc=x cn": "-a cn where it is an attribute",
     "run good.yaml -o res.json": "--json prints result.json; res.json/ is a folder",
@@ -189,11 +189,10 @@ COMMANDS = {
     "add --set \"streams.load.operations.sequence.0.let.n='[0-9999]'\"",
     "bind ldap://ds1 -e cn=m[1-9],dc=x --credentials S-[ref:1]": "write [n], and "
     "add --set \"streams.load.operations.bind.let.n='[0-9999]'\"",
-    "modify ldap://ds1 -e cn=x -a description=y": "write --replace 'description=y'",
     # numbers
     "search ldap://ds1 -b dc=x -r 500": "-r: expected a rate such as '500/s' or",
     "search ldap://ds1 -b dc=x -d 30": "write the unit: 30s, 30ms or 30us",
-    "search ldap://ds1 -b dc=x -l 5min": "write 5m",
+    "search ldap://ds1 -b dc=x -d 5min": "write 5m",
     "search ldap://ds1 -b dc=x -r 5/s --think-time 5ms": "is for a closed loop",
     f"submit good.yaml --every 6 {NO_COORDINATOR}": "write the unit: 6s, 6ms or 6us",
     f"health {NO_COORDINATOR} --timeout 5": "write the unit: 5s, 5ms or 5us",
@@ -235,7 +234,7 @@ COMMANDS = {
     "verify good.yaml": "it is not JSON hint: give the folder of a run",
     "report latest --local --format docx": "the formats are html, pdf",
     "compare latest": "two sides are needed",
-    "job examples nothing": "`ldapslam job examples` lists them",
+    "new nothing": "known examples: burst,",
     # fleets
     f"list {NO_COORDINATOR}": "is `ldapslam coordinator` running there",
     "list --coordinator http://ds1:7400": "write ds1:7400: it is no URL",

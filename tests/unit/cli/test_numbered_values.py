@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values that differ by a number, as `job new` proposes a pattern for them."""
+"""Values that differ by a number, as `new` proposes a pattern for them."""
 
 from __future__ import annotations
 
 import pytest
 
-from ldapslam.cli.job_files.new_job import _pattern_of
+from ldapslam.cli.job_files.first_job import _pattern_of
 
 
 @pytest.mark.parametrize(

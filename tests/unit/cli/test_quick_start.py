@@ -35,8 +35,8 @@ _JOB = Path(__file__).parents[3] / "configs" / "jobs" / "search.yaml"
         ("check", "--help"),
         ("check", "--offline", str(_JOB)),
         ("search", "--help"),
-        ("replay", "run", "--help"),
-        ("job", "describe", "run"),
+        ("new", "--help"),
+        ("describe", "run"),
     ],
     ids=" ".join,
 )
