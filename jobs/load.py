@@ -239,12 +239,12 @@ def _need_files_of_templates(job: Job, tree: Tree, reading: Reading) -> None:
             tree.findings.append(Finding(("streams", index, "operations"), fault))
 
 
-_MINIMAL_HINT = "`ldapslam job describe` explains the job file"
+_MINIMAL_HINT = "`ldapslam describe` explains the job file"
 
 
 def _path_hint(path: Path) -> str | None:
     if re.match("ldap[si]?:/", str(path)):
-        return "it is no job file: `ldapslam job new URI FILE` writes one"
+        return "it is no job file: `ldapslam new URI FILE` writes one"
     if path.is_dir():
         return "name a file in it"
     siblings = [other.name for other in path.parent.glob("*.y*ml")]

@@ -2,7 +2,7 @@
 """The job model: what a job file says, checked and in plain units.
 
 The docstrings and descriptions below are the documentation of the job file
-(`ldapslam job describe`) and of its JSON Schema (`ldapslam schema job`). The methods
+(`ldapslam describe`) and of its JSON Schema (`ldapslam schema job`). The methods
 marked with @checked find what is wrong between fields. Read a job with load.py.
 """
 

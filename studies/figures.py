@@ -113,7 +113,7 @@ def check_figures(figures: Mapping[str, Figure], jobs: Iterable[Job]) -> None:
             raise ConfigError(
                 f"the column {name!r} is of {about.stream}.{about.operation}, which no "
                 "job of the study has",
-                hint="`ldapslam job describe thresholds` explains the names",
+                hint="`ldapslam describe thresholds` explains the names",
             )
 
 

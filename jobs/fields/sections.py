@@ -318,7 +318,7 @@ def checked(check: Callable[..., Iterable[Found] | None]) -> Any:
 
 @dataclass(frozen=True)
 class Kind:
-    """Annotation of a field type: what `job describe` and the schema make of it."""
+    """Annotation of a field type: what `describe` and the schema make of it."""
 
     #: What a reader of the job file calls the type.
     name: str

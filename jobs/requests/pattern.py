@@ -451,7 +451,7 @@ def _unknown(word: str, shown: str, names: Mapping[str, int]) -> Fault:
     return UnknownName(f"unknown pattern or name {word!r} in {got(shown)}", hint)
 
 
-#: For `ldapslam job describe`.
+#: For `ldapslam describe`.
 NOTATION = """\
 Value patterns, in the notation of the UnboundID LDAP SDK. They may stand in
 DNs, in the assertion values of filters and in attribute values.
