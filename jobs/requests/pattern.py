@@ -140,7 +140,8 @@ _BOUNDS = r"(?P<lo>-?\d+)-(?P<hi>-?\d+)"
 _SHARE = r"\d+(?:\.\d+)?%?"
 
 SUPPORTED = (
-    "[lo-hi], [lo..end), [lo:hi], [lo:end), [lo:hixN], […%0000], [random:N], [random:N:chars], [file:PATH], "
+    "[lo-hi], [lo..end), [lo:hi], [lo:end), [lo:hixN], […%0000], [random:N], "
+    "[random:N:chars], [file:PATH], "
     "[sequentialfile:PATH], [timestamp], [uuid], [ref:N], [zipf:lo-hi:s], "
     "[gauss:lo-hi], [hot:lo-hi:share:fraction], [unique], [name]"
 )
@@ -516,7 +517,7 @@ _TOKEN = re.compile(
 
 
 def with_closed_ranges(text: str) -> str:
-    """Return a valid pattern with closed ranges in place of half-open ones."""
+    """Return a valid pattern with closed ranges in place of half-open ranges."""
     return _TOKEN.sub(
         lambda token: token[0] if token["end"] is None else f"[{_body(token)}]", text
     )
