@@ -235,7 +235,7 @@ class Stream(Section):
 
     @property
     def watched(self) -> Sequence[str]:
-        """Roles whose servers a Python class uses beside the target's."""
+        """Roles of the servers that a Python class uses beside the target's."""
         return self.python.watches if self.python else ()
 
     @property
