@@ -107,7 +107,7 @@ def check_figures(figures: Mapping[str, Figure], jobs: Iterable[Job]) -> None:
         about = one.about
         if not any(
             about.stream in ("*", stream.name)
-            and about.operation in ("*", *stream.known_names)
+            and about.operation in ("*", *dict(stream.request_names))
             for stream in streams
         ):
             raise ConfigError(
