@@ -39,8 +39,9 @@ async def test_a_commit_does_not_wait_for_an_export(writer: StoreWriter) -> None
 
 
 async def test_an_export_that_nobody_reads_to_its_end_leaves_nothing(
-    writer: StoreWriter,
+    tmp_path: Path,
 ) -> None:
+    writer = StoreWriter(str(tmp_path / "results.sqlite"))
     await writer.call(writer.store.create_run, run_record(Scenario()))
     chunks = writer.export(RUN_ID)
     await anext(chunks)
