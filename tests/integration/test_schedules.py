@@ -28,6 +28,7 @@ from ldapslam.results import schedule_store
 from ldapslam.results.schedule_store import FireRecord
 from support.cron_oracle import oracle_times, readings
 from support.fake_queue import (
+    BEGIN,
     Crash,
     FakeQueue,
     create,
@@ -37,7 +38,6 @@ from support.fake_queue import (
 )
 from support.fleet import FleetOfProcesses, fake_engine, job_text
 
-BEGIN = moment("2026-03-01 11:30")
 NOON = moment("2026-03-01 12:00")
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
