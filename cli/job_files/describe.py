@@ -31,8 +31,9 @@ def _complete_name(_: click.Context, __: click.Parameter, incomplete: str) -> li
 )
 @json_option
 def describe_command(name: str | None, schema: str | None, as_json: bool) -> ExitCode:
-    """Explain a section of job files, an operation or a job type; list them, and the
-    examples, without NAME.
+    """Explain a section of job files, an operation or a type; list them all.
+
+    Without NAME, lists what there is, the examples too.
 
     \b
       ldapslam describe

@@ -77,7 +77,7 @@ _OPTIONS = {
 def new_command(
     sources: tuple[str, ...], output: Path | None, log: bool, **given: Any
 ) -> ExitCode:
-    """Write a job file for the directory at URI, or a copy of EXAMPLE, or of LOG….
+    """Write a job file for the directory at URI, or of EXAMPLE, or of LOG….
 
     For a directory, reads a sample of its entries, changes nothing, and makes a job
     that searches for them one by one. `ldapslam describe` lists the examples.

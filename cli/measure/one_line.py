@@ -127,9 +127,9 @@ def search_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
     """Search, as searchrate and lb do.
 
     \b
-      ldapslam search ldap://ds1 -b dc=example,dc=com -f '(uid=user.[0-9999])'
-      ldapslam search ldap://ds1 -b ou=people,… -r 500/s -d 60s --threshold 'p99 < 20ms'
-      ldapslam search ldap://ds1 ldap://ds2 -b … -c 64 -D cn=admin,… -y FILE --print-job
+      ldapslam quick search ldap://ds1 -b dc=example,dc=com -f '(uid=user.[0-9999])'
+      ldapslam quick search ldap://ds1 -b dc=… -r 500/s -d 60s --threshold 'p99 < 20ms'
+      ldapslam quick search ldap://ds1 ldap://ds2 -b … -D cn=admin,… -y FILE --print-job
     """
     attributes = (_names(given["attributes"]), "-a")
     fields = {**_search_fields(given), "attributes": attributes}
@@ -150,7 +150,7 @@ def modify_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
     """Modify entries, as modrate does.
 
     \b
-      ldapslam modify ldap://ds1 -e uid=user.[0-9999],ou=people,… -r 50/s
+      ldapslam quick modify ldap://ds1 -e uid=user.[0-9999],ou=people,… -r 50/s
           -a 'description=[random:20]'
     """
     fields = {
@@ -176,8 +176,8 @@ def add_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
     """Add entries, as addrate does; they are removed at the end.
 
     \b
-      ldapslam add ldap://ds1 --template person.template --under ou=people,… -n 10000
-      ldapslam add ldap://ds1 -e cn=[unique],ou=people,… -a objectClass=person -a sn=x
+      ldapslam quick add ldap://ds1 --template person.template --under ou=… -n 10000
+      ldapslam quick add ldap://ds1 -e cn=[unique],ou=… -a objectClass=person -a sn=x
     """
     if given["template"] is not None:
         if given["entry"] is not None:
@@ -204,7 +204,7 @@ def delete_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
     """Delete entries that are there; nothing brings them back.
 
     \b
-      ldapslam delete ldap://ds1 -e uid=user.[0:9999],ou=people,… -n 10000
+      ldapslam quick delete ldap://ds1 -e uid=user.[0:9999],ou=people,… -n 10000
     """
     return _run_operation("delete", uris, given, {"dn": (given["entry"], "-e")})
 
@@ -226,8 +226,8 @@ def bind_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
     """Measure binds, or a search and then a bind, as authrate does.
 
     \b
-      ldapslam bind ldap://ds1 -e uid=user.[0-9999],ou=people,… --credentials password
-      ldapslam bind ldap://ds1 -b ou=people,… -f '(uid=user.[0-9999])' --credentials …
+      ldapslam quick bind ldap://ds1 -e uid=user.[0-999],ou=… --credentials password
+      ldapslam quick bind ldap://ds1 -b ou=people,… -f '(uid=[0-999])' --credentials …
     """
     dn, password = (given["entry"], "-e"), (given["credentials"], "--credentials")
     if given["filter"] is None and given["anonymous"]:

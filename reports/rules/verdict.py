@@ -256,8 +256,8 @@ def _notes_of_kept_entries(evidence: Evidence) -> Iterator[str]:
                 continue
             dn = shlex.quote(one["kept_dn"])
             removes = (
-                f"; `ldapslam delete {stream['uris'][0]} -e {dn} -n {added}` deletes "
-                "them, with the bind of this run"
+                f"; `ldapslam quick delete {stream['uris'][0]} -e {dn} -n {added}` "
+                "deletes them, with the bind of this run"
             )
             yield (
                 f"{name}.{one['name']}: {most}{added:,} added entries are left in the "

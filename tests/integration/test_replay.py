@@ -250,7 +250,7 @@ def found(logging_lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("found")
     with LogSlice(slapd_log(logging_lab), folder / "slapd.log") as logged:
         result_of(
-            *("search", logging_lab.supplier.uri, "-b", PEOPLE),
+            *("quick", "search", logging_lab.supplier.uri, "-b", PEOPLE),
             *("-f", "(uid=user.[0-999])", "-r", "200/s", "-c", "4", "-d", "3s"),
             cwd=folder,
         )

@@ -85,7 +85,10 @@ def test_one_section_is_described_with_those_inside_it() -> None:
         "streams[].load.open.stages[]",
         "streams[].load.open.stages[].sine",
         "streams[].load.open.stages",
-        "streams[].load.replay",
+        "streams[].load.trace",
+        "streams[].load.trace.binds",
+        "streams[].load.trace.modifies",
+        "streams[].load.trace.adds",
     ]
 
 
