@@ -2,8 +2,8 @@
 """The job model: what a job file says, checked and in plain units.
 
 The docstrings and descriptions below are the documentation of the job file
-(`ldapslam describe`) and of its JSON Schema (`ldapslam describe --schema job`). The methods
-marked with @checked find what is wrong between fields. Read a job with load.py.
+(`ldapslam describe`) and of its JSON Schema (`ldapslam describe --schema job`). The
+methods marked with @checked find what is wrong between fields. Read a job with load.py.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ from ldapslam.jobs.rates.arrivals import DEFAULT_IN_FLIGHT, Load
 from ldapslam.jobs.replay.options import KINDS, Trace
 
 MAX_INTERVALS = 200_000
-#: Fields of a stream of which one says what it sends, where its load does not.
+#: Fields of a stream that define its requests; `load.trace` takes their place.
 _WAYS = ("operations", "python")
 #: Kind, in reports, of what a Python class records, and the result codes that count as
 #: success: compareFalse and compareTrue are answers (RFC 4511 4.10).
@@ -217,7 +217,7 @@ class Stream(Section):
 
     @property
     def trace(self) -> Trace | None:
-        """The log whose requests the stream sends, in place of operations."""
+        """The log that the stream sends in place of operations."""
         return self.load.trace
 
     @property

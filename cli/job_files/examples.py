@@ -56,7 +56,7 @@ def summary_of(example: Path) -> str:
 
 
 def write_example(example: Path, target: Path) -> Iterator[Path]:
-    """Write an example, and the files that it names beside it; yield their paths."""
+    """Write an example, and the files that it names to the same folder; yield paths."""
     text = example.read_text("utf-8")
     named = _NAMED.findall(re.sub("#.*", "", text))
     for name in named:
@@ -65,7 +65,7 @@ def write_example(example: Path, target: Path) -> Iterator[Path]:
     if target.exists() and target.read_text("utf-8") != text:
         raise ConfigError(
             f"the file {str(target)!r} is there already",
-            hint="remove it, or name another one with -o",
+            hint="remove it, or name another file with -o",
         )
     target.write_text(text, "utf-8")
     yield target

@@ -47,7 +47,7 @@ def new_from_log(
     job = compose_head(name, uris or [_EXAMPLE_URI], given, "URI")
     job.head = (
         f"Made from a log of {log.lines:,} lines.",
-        "`ldapslam check` says what it does, `ldapslam describe` explains its keys.",
+        "`ldapslam check` explains the load, `ldapslam describe` the keys.",
     )
     files: dict[str, bytes] = {}
     if given["trace"]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of a job that a command has made: the job file and those that it names.
+"""Writes the files of a new job: the job file and the files that it names.
 
 Only their owner may read them: they have names of people.
 """
@@ -27,15 +27,15 @@ def job_name(output: Path | None, default: str) -> str:
 
 
 def write_job(output: Path | None, text: str, files: Mapping[str, bytes]) -> None:
-    """Write the job file, or put it on stdout, and the files beside it; ConfigError
-    where one of them is there."""
+    """Write the job file, or put it on stdout, and the files to the same folder;
+    ConfigError where a file is there."""
     folder = Path() if output is None else output.parent
     paths = [folder / name for name in files] + ([] if output is None else [output])
     for path in paths:
         if path.exists():
             raise ConfigError(
                 f"the file {str(path)!r} is there already",
-                hint="remove it, or name another one with -o",
+                hint="remove it, or name another file with -o",
             )
     for name, content in files.items():
         write_private(folder / name, content)

@@ -33,7 +33,7 @@ from ldapslam.jobs.fields.sections import (
 )
 from ldapslam.jobs.requests.dn import check_dn
 
-#: Of a stream, in total over all agents.
+#: Most connections of a stream, in total over all agents.
 MAX_CONNECTIONS = 1_000_000
 
 

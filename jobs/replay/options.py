@@ -85,9 +85,9 @@ class ReplayedAdds(Section):
 
 
 class Trace(Section):
-    """The requests of a directory's log, each due at its time, on a connection that
-    stands for the one it came on, in that order. One that finds that busy waits; its
-    response time counts from when it was due. Anonymous binds go with the simple ones.
+    """The requests of a directory's log, each due at its time, in the order and on the
+    connections of the log. A request that finds its connection busy waits; its response
+    time counts from when it was due. Anonymous binds are handled as simple binds are.
     `ldapslam new --log --trace` writes such a load."""
 
     logs: list[FileName] = Field(
@@ -96,11 +96,11 @@ class Trace(Section):
     """files of OpenLDAP (loglevel stats) or 389 Directory Server, in any order, also
     compressed with gzip; relative to the job file"""
     connections: Annotated[Count, Field(le=MAX_CONNECTIONS)] = Field(examples=[16])
-    """connections, in total over all agents: as many as the log's that are open at one
-    time, which `ldapslam new --log --trace` counts"""
+    """connections, in total over all agents: the highest number that is open in the
+    log, which `ldapslam new --log --trace` counts"""
     speed: Annotated[str, BeforeValidator(_checked_speed), Kind("speed")] = "1x"
     """how many times as fast as the log: 1x, 10x, 0.5x; max: each connection sends its
-    next request when the last one is answered"""
+    next request when the last request is answered"""
     skip_ns: Duration = 0
     """leave out this much of the log's begin"""
     binds: ReplayedBinds | None = None

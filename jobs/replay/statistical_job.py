@@ -2,8 +2,8 @@
 """Streams that make the kind of load that a log is: operations by weight, the rate over
 time, connections and how often clients reconnect.
 
-Requests that differ by their values only are one operation. Values that say what kind
-of entry is meant (objectClass=person) are not such values. What varies is drawn from a
+Requests that differ only by their values are one operation; the value of objectClass
+belongs to the operation. What varies is drawn from a
 file of the log's values, so that each is used as often as in the log. What the log does
 not have (passwords, values of writes) is not invented: such requests are left out, and
 counted by their reason. Pure.

@@ -54,7 +54,7 @@ class Skipped(Exception):
 
 
 class Requests:
-    """Makes the requests of one trace; the same ones from the same seed."""
+    """Makes the requests of a trace; the same seed makes the same requests."""
 
     def __init__(self, trace: Trace, seed: int, identity: Identity | None) -> None:
         self._trace = trace

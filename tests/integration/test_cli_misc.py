@@ -48,7 +48,7 @@ def test_the_job_file_documents_itself() -> None:
 
 
 def test_a_job_file_may_be_stdin() -> None:
-    search = ldapslam("search", "ldap://ds1", "-b", "dc=x", "--print-job")
+    search = ldapslam("quick", "search", "ldap://ds1", "-b", "dc=x", "--print-job")
     for command in (["check", "--offline"], ["run", "--print-job"]):
         ended = subprocess.run(
             [*COMMAND, *command, "-"],

@@ -188,7 +188,7 @@ def recorded(
     folder = tmp_path_factory.mktemp("recorded")
     with LogSlice(slapd_log(logging_lab), folder / "slapd.log") as logged:
         result = result_of(
-            *("search", logging_lab.supplier.uri, "-b", PEOPLE, "-s", "base"),
+            *("quick", "search", logging_lab.supplier.uri, "-b", PEOPLE, "-s", "base"),
             *("-f", "(cn=u[unique])", "-r", "200/s", "-c", "4", "-d", f"{SECONDS}s"),
             *("--set", "streams.load.load.open.arrivals=poisson", "--seed", "1"),
             cwd=folder,
