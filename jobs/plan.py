@@ -40,6 +40,7 @@ from ldapslam.jobs.rates.profile import (
 )
 from ldapslam.jobs.replay.options import Replay
 from ldapslam.jobs.replay.trace import Pace
+from ldapslam.jobs.run_plan import PhaseSpan
 from ldapslam.jobs.scripts import ScriptPlan, Scripts, Writes, compile_streams
 
 DRAIN = "drain"
@@ -47,15 +48,6 @@ MEASURE = "measure"
 
 #: An interval shorter than this share of the nominal one joins its neighbour.
 _SLIVER_DIVISOR = 10
-
-
-@dataclass(frozen=True)
-class PhaseSpan:
-    """One phase: from start_ns up to, not including, end_ns."""
-
-    name: str
-    start_ns: int
-    end_ns: int
 
 
 @dataclass(frozen=True)

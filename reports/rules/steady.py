@@ -28,11 +28,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from ldapslam.jobs.run_plan import PlannedStream
 from ldapslam.reports.collect.timeline import Series, Timeline
 
 LEAST_POINTS = 10
@@ -81,7 +82,7 @@ class Steady:
 
 
 def steady_findings(
-    timeline: Timeline, streams: Mapping[str, Mapping[str, Any]]
+    timeline: Timeline, streams: Mapping[str, PlannedStream]
 ) -> tuple[Steady, ...]:
     """Of each operation that a stream of constant load has; `streams` are the planned
     ones by name."""
@@ -103,15 +104,13 @@ def steady_findings(
     )
 
 
-def is_constant(stream: Mapping[str, Any]) -> bool:
+def is_constant(stream: PlannedStream) -> bool:
     """Is its load the same all through the measure phase?"""
-    if stream.get("is_replay") or any(
-        stream.get(name) for name in ("count", "start_ns", "end_ns")
-    ):
+    if stream.is_replay or stream.count or stream.start_ns or stream.end_ns:
         return False
-    if stream.get("model") == "closed":
+    if stream.model == "closed":
         return True
-    mean, peak = stream.get("rate_per_s"), stream.get("peak_rate_per_s")
+    mean, peak = stream.rate_per_s, stream.peak_rate_per_s
     return mean is not None and (peak is None or peak <= mean * (1 + 1e-6))
 
 

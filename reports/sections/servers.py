@@ -59,9 +59,9 @@ def replication(summary: Summary) -> tuple[Block, ...]:
 def _watched(summary: Summary) -> list[tuple[OperationSummary, str]]:
     """The operations of probes, with the server of each."""
     servers = {
-        (stream["name"], operation): uri
-        for stream in summary.run.plan.get("streams", ())
-        for operation, uri in stream.get("watched", {}).items()
+        (stream.name, operation): uri
+        for stream in summary.run.plan.streams
+        for operation, uri in stream.watched.items()
     }
     return [
         (one, servers[one.stream, one.operation])

@@ -99,9 +99,9 @@ def test_the_end_of_a_clean_up_is_printed(capsys: pytest.CaptureFixture[str]) ->
 def test_entries_that_the_job_leaves_are_a_caution(
     capsys: pytest.CaptureFixture[str], kept: str | None
 ) -> None:
-    operation = {"name": "modify", "kind": "modify"}
+    operation: dict[str, object] = {"name": "modify", "kind": "modify"}
     if kept is not None:
-        operation["kept_dn"] = kept
+        operation |= {"keeps_entries": True, "kept_dn": kept}
     summary = summary_of(Scenario(streams={"writers": {"operations": [operation]}}))
     [(name, added)] = re.findall(
         r"(\S+): ([\d,]+) added entries", "\n".join(summary.notes)

@@ -23,6 +23,7 @@ from ldapslam.reports.summarise import summarise
 from ldapslam.results.records import ClockSample
 from ldapslam.results.store import Store
 from support.intervals import add_interval
+from support.plans import changed_plan
 from support.result_schema import result_schema
 from support.store import NS_PER_S, RUN_ID, Scenario, fill, intervals, run_record
 
@@ -178,7 +179,8 @@ def test_clocks_that_part_slowly_are_judged_by_how_far_they_went() -> None:
 
 
 def test_the_job_sets_how_far_clocks_may_go() -> None:
-    plan = {**run_record(Scenario()).plan, "validity": {"clock_deviation": "20%"}}
+    validity = {"clock_deviation": "20%"}
+    plan = changed_plan(run_record(Scenario()).plan, validity=validity)
     summary = summary_with([11_200.0 * n for n in range(10)], plan=plan)
     assert rule(summary)[0]
     assert "200.000 ms apart later" in rule(summary)[1]

@@ -17,6 +17,7 @@ from ldapslam.reports.sections.report_document import document
 from ldapslam.reports.summarise import summarise
 from ldapslam.results.store import Store
 from support.intervals import add_interval, stored_intervals
+from support.plans import changed_plan, changed_streams
 from support.result_schema import result_schema
 from support.store import Scenario, fill
 
@@ -71,7 +72,9 @@ def summary_of(
         run_id = fill(store, scenario)
         record = store.run(run_id)
         verify = {"verify": {"replication": {"within": "60s"}}} if is_asked else {}
-        edited = replace(record, run_id="edited", plan={**record.plan, **verify})
+        edited = replace(
+            record, run_id="edited", plan=changed_plan(record.plan, **verify)
+        )
         store.create_run(edited)
         for agent, facts in store.agents(run_id).items():
             store.put_agent("edited", agent, facts)
@@ -210,13 +213,8 @@ def test_probes_have_a_table_that_says_how_they_know(
     with Store.open("sqlite://") as store:
         run_id = fill(store, Scenario(**SMALL))
         record = store.run(run_id)
-        streams = [
-            {**one, "watched": {"search": REPLICA}} if one["name"] == "readers" else one
-            for one in record.plan["streams"]
-        ]
-        edited = replace(
-            record, run_id="edited", plan={**record.plan, "streams": streams}
-        )
+        plan = changed_streams(record.plan, readers={"watched": {"search": REPLICA}})
+        edited = replace(record, run_id="edited", plan=plan)
         store.create_run(edited)
         for interval in stored_intervals(store, run_id):
             add_interval(store, "edited", interval)
