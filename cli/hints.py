@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hints after an option or a command that does not exist: right, or not given."""
+"""The hint after an option that does not exist: right, or not given."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import click
 
@@ -41,18 +39,3 @@ def _options_of(context: click.Context) -> list[str]:
         if isinstance(parameter, click.Option) and not parameter.hidden
         for name in (*parameter.opts, *parameter.secondary_opts)
     ]
-
-
-def check_command_names(context: click.Context, words: Sequence[str]) -> None:
-    """Raise a UsageError for a word that is no command of its group."""
-    for word in words:
-        group = context.command
-        if not isinstance(group, click.Group) or word.startswith("-"):
-            return
-        command = group.get_command(context, word)
-        if command is None:
-            text = f"no command '{context.command_path} {word}'"
-            if meant := closest(word, group.list_commands(context)):
-                text += f": did you mean `{context.command_path} {meant}`?"
-            raise click.UsageError(text, context)
-        context = click.Context(command, context, word)

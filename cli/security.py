@@ -81,7 +81,7 @@ class Security:
 
 
 def folder_files(folder: Path) -> TlsFiles:
-    """What `ldapslam pki issue` made."""
+    """What `ldapslam fleet pki issue` made."""
     from ldapslam.transport.credentials import TlsFiles
 
     return TlsFiles(
@@ -103,7 +103,7 @@ _add_security = grouped(
     "Certificates",
     option(
         "--tls DIR",
-        "Folder with cert.pem, key.pem and ca.pem, as `ldapslam pki issue` makes "
+        "Folder with cert.pem, key.pem and ca.pem, as `ldapslam fleet pki issue` makes "
         "it; in place of the next three. `ldapslam/tls` in the user's configuration "
         "is used when it is there.",
         type=FOLDER,

@@ -275,6 +275,6 @@ def check_store_room(need: ReportRoom, *, free_bytes: int | None, store: str) ->
         f"the coordinator has too little room in its store: the run's reports may "
         f"need {need} beside a reserve of {format_size(RESERVE_BYTES)}, the disk of "
         f"{store!r} has {format_size(free_bytes)} left",
-        hint="make room there, remove old runs with `ldapslam store prune`, or give "
+        hint="make room there, remove old runs with `ldapslam results prune`, or give "
         "the job a longer `run.interval`",
     )

@@ -21,7 +21,8 @@ import click
 from prometheus_client.metrics_core import Metric
 
 from ldapslam.base.errors import EXIT_CODE_MEANING, ExitCode
-from ldapslam.cli.main import GROUPS, cli
+from ldapslam.cli.command_tree import COMMANDS
+from ldapslam.cli.main import cli
 from ldapslam.cli.other_tools import tables
 from ldapslam.coordinator.outputs import families
 from ldapslam.coordinator.outputs.shown_runs import ShownRuns
@@ -154,7 +155,7 @@ one, `latest`, or the folder of a run.
     yield f"These mean the same in {_COMMON_FROM} commands or more.\n"
     common = _common_options()
     yield from _table(("option", "meaning"), common)
-    for heading, names in GROUPS.items():
+    for heading, names in COMMANDS.items():
         yield f"## {heading}\n"
         for name in names:
             command = cli.get_command(click.Context(cli), name)
@@ -223,7 +224,7 @@ def _help(text: str) -> Iterator[str]:
 def _job() -> Iterator[str]:
     yield """# The job file
 
-Every key of a job file, as `ldapslam job describe` prints it. How the parts work
+Every key of a job file, as `ldapslam describe` prints it. How the parts work
 together is told in [load](load.md), [operations](operations.md) and
 [connections](connections.md). Values carry their units: `250us`, `10s`, `500/s`,
 `64MiB`.
@@ -262,7 +263,7 @@ def _section(section: type[Section]) -> Iterator[str]:
 def _thresholds() -> Iterator[str]:
     yield """# Thresholds
 
-What `thresholds:` of a job may say, as `ldapslam job describe thresholds` prints it.
+What `thresholds:` of a job may say, as `ldapslam describe thresholds` prints it.
 How they are judged is told in [the verdict](../explanation/verdict.md).
 """
     yield from _fenced(THRESHOLD_NOTATION)

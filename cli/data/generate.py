@@ -124,7 +124,7 @@ def generate_command(as_json: bool, **given: Any) -> None:
     """Make the entries of TEMPLATE, a file or the name of an example template.
 
     The same template and seed make the same bytes, for slapadd, ldif2db and
-    `ldapslam data load`. `ldapslam job describe templates` explains the notation.
+    `ldapslam data load`. `ldapslam describe templates` explains the notation.
 
     \b
       ldapslam data generate people --entries 6000000 -o people.ldif

@@ -25,15 +25,7 @@ DEFAULT_ENTRIES = 1_000
 _LABELS = {"slapd": "slapd", "389ds": "389-DS"}
 
 
-@click.group("lab")
-def lab_command() -> None:
-    """Bring up temporary slapd or 389-DS servers, with replicas and data.
-
-    Everything is in one folder and runs as this user; `lab down` leaves nothing.
-    """
-
-
-@lab_command.command("up")
+@click.command("up")
 @option(
     "--server",
     "Which directory server.",
@@ -96,7 +88,7 @@ def lab_command() -> None:
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
 )
 @json_option
-def lab_up_command(
+def up_command(
     server: Any,
     tls: bool,
     name: str,
@@ -152,10 +144,10 @@ def _complete_lab(_: click.Context, __: click.Parameter, incomplete: str) -> lis
     return [name for name in names if name.startswith(incomplete)]
 
 
-@lab_command.command("status")
+@click.command("status")
 @click.argument("name", required=False, shell_complete=_complete_lab)
 @json_option
-def lab_status_command(name: str | None, as_json: bool) -> None:
+def status_command(name: str | None, as_json: bool) -> None:
     """List the labs and their servers: which run, and which are in sync."""
     from ldapslam.lab.standing import describe, descriptions, examine
 
@@ -174,10 +166,10 @@ def lab_status_command(name: str | None, as_json: bool) -> None:
     put_result(documents, lines, as_json=as_json)
 
 
-@lab_command.command("down")
+@click.command("down")
 @click.argument("name", default=DEFAULT_NAME, shell_complete=_complete_lab)
 @json_option
-def lab_down_command(name: str, as_json: bool) -> None:
+def down_command(name: str, as_json: bool) -> None:
     """End all servers of the lab NAME ('lab' without one) and remove its folder."""
     from ldapslam.lab.standing import take_down
 

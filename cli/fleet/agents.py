@@ -40,7 +40,7 @@ def agents_command(name: str | None, coordinator: str, as_json: bool) -> None:
         if not agents:
             raise FleetError(
                 f"the coordinator knows no agent {name!r}",
-                hint="`ldapslam agents` lists those that it knows",
+                hint="`ldapslam fleet agents` lists those that it knows",
             )
         lines = (f"{field:<14} {value}" for field, value in _fields(agents[0]))
         put_result(agent_document(agents[0]), lines, as_json=as_json)

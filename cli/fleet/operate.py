@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands for runs that are under way or over: list, show, watch, cancel; and
-health."""
+"""The commands for runs that are under way or over: list, show, watch, cancel;
+and the coordinator's status."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def cancel_command(run_id: str, place: Place, as_json: bool) -> None:
     put_result(document(run), as_json=as_json, said=said)
 
 
-@click.command("health")
+@click.command("status")
 @coordinator_option
 @option(
     "--timeout timeout_ns DURATION",
@@ -156,17 +156,17 @@ def cancel_command(run_id: str, place: Place, as_json: bool) -> None:
     default="5s",
 )
 @json_option
-def health_command(coordinator: str, timeout_ns: int, as_json: bool) -> ExitCode:
-    """Ask the coordinator whether it serves: its store takes writes.
+def status_command(coordinator: str, timeout_ns: int, as_json: bool) -> ExitCode:
+    """Ask the coordinator whether it serves: whether its store takes writes.
 
     Exit code 0 when it does, 5 when it does not or cannot be reached.
     """
     with Client(coordinator) as client:
-        status = client.health(timeout_ns / _NS_PER_S)
+        health = client.health(timeout_ns / _NS_PER_S)
     put_result(
-        {"coordinator": coordinator, "status": status}, [status], as_json=as_json
+        {"coordinator": coordinator, "status": health}, [health], as_json=as_json
     )
-    return ExitCode.PASS if status == "SERVING" else ExitCode.FLEET
+    return ExitCode.PASS if health == "SERVING" else ExitCode.FLEET
 
 
 def field_lines(fields: Mapping[str, str]) -> Iterable[str]:

@@ -217,7 +217,10 @@ _timing_options = grouped(
         type=click.Choice(list(OVERLAPS)),
     ),
     option("--name", "A schedule's name.", parse=parse_text),
-    flag("--disabled", "Keep it back until `schedule resume`, also a single run."),
+    flag(
+        "--disabled",
+        "Keep it back until `fleet schedule set NAME active`, also a single run.",
+    ),
 )
 
 
@@ -302,7 +305,7 @@ def submit_command(
 def _schedule_text(status: schedule_pb2.ScheduleStatus) -> str:
     first = "no time left"
     if status.state == "disabled":
-        first = f"`ldapslam schedule resume {status.name}` starts it"
+        first = f"`ldapslam fleet schedule set {status.name} active` starts it"
     elif status.next_utc:
         first = f"next time {shown_twice(status.next_utc[0], status.rule.time_zone)}"
     return f"schedule {status.name}, {status.state}: {first}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`job new`: a first job for a directory that is there."""
+"""`new`: a first job for a directory that is there."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def new_command(uri: str, file: Path, **given: Any) -> ExitCode:
     them one by one. Their values are in a file beside FILE, which only you may read.
 
     \b
-      ldapslam job new ldap://ds1.example.com first.yaml
-      ldapslam job new ldaps://ds1 first.yaml -D uid=me,… -y FILE --ca-file ca.pem
+      ldapslam new ldap://ds1.example.com first.yaml
+      ldapslam new ldaps://ds1 first.yaml -D uid=me,… -y FILE --ca-file ca.pem
     """
     from ldapslam.agent.admission.preflight import preflight, probes
     from ldapslam.directory.sample import sample_of
@@ -116,7 +116,7 @@ def new_command(uri: str, file: Path, **given: Any) -> ExitCode:
     job.head = (
         f"Searches for {len(found.values):,} entries of {found.base}, one by one.",
         *([f"They are {more}."] if more else ()),
-        "`ldapslam job describe` explains what a job may say.",
+        "`ldapslam describe` explains what a job may say.",
     )
     # values of a directory are nobody else's business
     lines = [f"{_escaped(one)}\n" for one in found.values]

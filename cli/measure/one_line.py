@@ -41,7 +41,7 @@ def run_composed(job: ComposedJob, given: Options) -> ExitCode:
     shown = [argument for argument in arguments if argument != "--print-job"]
     job.head = (
         f"ldapslam {shlex.join(shown)}",
-        "`ldapslam run` takes this file; `ldapslam job describe` explains it.",
+        "`ldapslam run` takes this file; `ldapslam describe` explains it.",
     )
     if given["print_job"]:
         return print_job(job, overrides)
@@ -311,9 +311,9 @@ def search_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
     """Search, as searchrate and lb do.
 
     \b
-      ldapslam search ldap://ds1 -b dc=example,dc=com -f '(uid=user.[0-9999])'
-      ldapslam search ldap://ds1 -b ou=people,… -r 500/s -d 60s --threshold 'p99 < 20ms'
-      ldapslam search ldap://ds1 ldap://ds2 -b … -c 64 -D cn=admin,… -y FILE --print-job
+      ldapslam quick search ldap://ds1 -b dc=example,dc=com -f '(uid=user.[0-9999])'
+      ldapslam quick search ldap://ds1 -b dc=… -r 500/s -d 60s --threshold 'p99 < 20ms'
+      ldapslam quick search ldap://ds1 ldap://ds2 -b … -D cn=admin,… -y FILE --print-job
     """
     job = compose("search", uris, given)
     op = _Operation(job, given, "search")
@@ -343,8 +343,8 @@ def modify_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
     """Modify entries, as modrate does.
 
     \b
-      ldapslam modify ldap://ds1 -e uid=user.[0-9999],ou=people,… -a description
-      ldapslam modify ldap://ds1 -e … --replace 'mail=[random:8]@example.com' -r 50/s
+      ldapslam quick modify ldap://ds1 -e uid=user.[0-9999],ou=people,… -a description
+      ldapslam quick modify ldap://ds1 -e … --replace 'mail=[random:8]@x.org' -r 50/s
     """
     return _run_one("modify", _modify, uris, given)
 
@@ -365,8 +365,8 @@ def add_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
     """Add entries, as addrate does; they are removed at the end.
 
     \b
-      ldapslam add ldap://ds1 --template person.template --under ou=people,… -n 10000
-      ldapslam add ldap://ds1 -e cn=[unique],ou=people,… -a objectClass=person -a sn=x
+      ldapslam quick add ldap://ds1 --template person.template --under ou=… -n 10000
+      ldapslam quick add ldap://ds1 -e cn=[unique],ou=… -a objectClass=person -a sn=x
     """
     return _run_one("add", _add, uris, given)
 
@@ -377,7 +377,7 @@ def delete_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
     """Delete entries that are there; nothing brings them back.
 
     \b
-      ldapslam delete ldap://ds1 -e uid=user.[0:9999],ou=people,… -n 10000
+      ldapslam quick delete ldap://ds1 -e uid=user.[0:9999],ou=people,… -n 10000
     """
     return _run_one(
         "delete", lambda op: op.set("dn", "-e", given["entry"]), uris, given
@@ -402,8 +402,8 @@ def bind_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
     """Measure binds, or a search and then a bind, as authrate does.
 
     \b
-      ldapslam bind ldap://ds1 -e uid=user.[0-9999],ou=people,… --credentials password
-      ldapslam bind ldap://ds1 -b ou=people,… -f '(uid=user.[0-9999])' --credentials …
+      ldapslam quick bind ldap://ds1 -e uid=user.[0-999],ou=… --credentials password
+      ldapslam quick bind ldap://ds1 -b ou=people,… -f '(uid=[0-999])' --credentials …
     """
     if given["filter"] is None:
         return _run_one("bind", _bind, uris, given)
@@ -482,7 +482,7 @@ def mix_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
     if not weights and given["bind"] is None:
         raise click.UsageError("give weights, such as --search 10 --modify 1")
     if not weights:
-        raise click.UsageError("a mix of binds alone is `ldapslam bind`")
+        raise click.UsageError("a mix of binds alone is `ldapslam quick bind`")
     job = compose("mix", uris, given)
     for number, (kind, weight) in enumerate(weights.items()):
         path = ("streams", 0, "operations", number)

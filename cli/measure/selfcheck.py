@@ -38,7 +38,7 @@ from ldapslam.results.histogram import Histogram
 )
 @json_option
 def selfcheck_command(realtime: bool, as_json: bool) -> ExitCode:
-    """Measure the generator itself against a built-in responder on this machine.
+    """Measure the generator itself against a built-in responder on this host.
 
     Ends with 3 (INVALID) when runs from here could not be certified.
     """

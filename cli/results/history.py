@@ -41,7 +41,7 @@ def history_command(
     out: Path,
     as_json: bool,
 ) -> None:
-    """Show the runs of jobs over time, and since which run a figure is another one.
+    """Show how figures change from run to run, and where they shifted.
 
     PLACE is a result.json, or a folder with some below it, such as those that a
     pipeline keeps; ldapslam-runs when left out. With --store, the runs of a store.

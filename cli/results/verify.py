@@ -47,7 +47,7 @@ _RESULT_FILE = "result.json"
 def verify_command(
     run_id: str, ca: Path | None, place: Place, as_json: bool
 ) -> ExitCode:
-    """Check that RUN is what its verdict was given for, and who signed it.
+    """Verify that the results of RUN are unaltered, and who signed them.
 
     RUN is as for `ldapslam report`; or a result.json, or a folder with one, which needs
     neither store nor coordinator, and of which only that file is checked; or the folder

@@ -223,11 +223,6 @@ _limit_options = add_options(
         "installed as entry points of `ldapslam.python_jobs`.",
         multiple=True,
     ),
-    option(
-        "--require-marker RDN",
-        "Load a directory only if this entry (cn=ldapslam-allowed) is below each "
-        "naming context that the job touches.",
-    ),
     flag("--restricted", "Take only jobs that name this agent."),
     option(
         "--max-runs N",
@@ -315,7 +310,6 @@ def agent_command(
     name: str | None,
     spool: Path | None,
     allow_target: tuple[str, ...],
-    require_marker: str | None,
     join_file: Path | None,
     log_format: str,
     metrics: tuple[str, int] | None,
@@ -325,11 +319,8 @@ def agent_command(
     from ldapslam.agent.admission.grants import check_secret_rules
     from ldapslam.agent.admission.limits import AgentLimits
     from ldapslam.agent.admission.target_rules import parse_rules
-    from ldapslam.directory.marker import parse_marker
 
     own = {name: given.pop(name) for name in _OWN_SETTINGS}
-    if require_marker is not None:
-        given["marker_rdn"] = parse_marker(require_marker)
     identity = agent_identity(
         *(coordinator, name, socket.gethostname(), spool),
         *(state_folder() / "spool", join_file),

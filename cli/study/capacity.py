@@ -109,7 +109,7 @@ def capacity_command(
     coordinator: str | None,
     as_json: bool,
 ) -> ExitCode:
-    """Find the highest load of JOB that holds an objective.
+    """Find the highest load at which JOB still meets an objective.
 
     The load is raised until a run does not hold, the gap is narrowed, and the highest
     load that held is confirmed by a longer run. Every run has a folder with its report.

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     option("--new CHANGE", "What the new side is.", multiple=True),
     option(
         "--baseline FILE",
-        "Take the runs of this file for the old side (`ldapslam baseline`).",
+        "Take the runs of this file for the old side (`ldapslam results baseline`).",
         type=FILE,
     ),
     flag(
@@ -134,7 +134,7 @@ def gate_command(
     out: Path | None,
     as_json: bool,
 ) -> ExitCode:
-    """Load an old server and a new one with JOB, and stop a regression.
+    """Compare an old server with a new one under JOB; fail on a regression.
 
     Runs of both sides alternate until it is clear whether the new side is worse by more
     than the tolerance, or the time is over. Exit code 0: no regression; 1: a
@@ -155,7 +155,7 @@ def gate_command(
     if baseline is not None and not baseline.exists():
         say(
             f"there is no baseline {str(baseline)!r}\n"
-            "hint: `ldapslam baseline save` makes one of runs that were good"
+            "hint: `ldapslam results baseline` makes one of runs that were good"
         )
         return ExitCode.NO_BASELINE
     with one_blas_thread():  # the fleet is forked from here: no threads before it

@@ -69,8 +69,6 @@ from ldapslam.jobs.fields.sections import (
     RateField,
     Section,
     checked,
-    is_given,
-    known,
 )
 from ldapslam.jobs.rates.profile import Segment, hold, peak_rate, ramp, sine
 
@@ -357,10 +355,14 @@ class Stage(Section):
     """how long the stage is"""
 
     def rates(self) -> Iterator[tuple[Place, StageRate]]:
-        """The rates that are right, and where they are."""
-        for place in (("rate",), ("ramp_to",), ("sine", "mean"), ("sine", "amplitude")):
-            if (rate := known(self, *place)) is not None:
-                yield place, rate
+        """The rates, and where they are."""
+        if self.rate is not None:
+            yield ("rate",), self.rate
+        if self.ramp_to is not None:
+            yield ("ramp_to",), self.ramp_to
+        if self.sine is not None:
+            yield ("sine", "mean"), self.sine.mean
+            yield ("sine", "amplitude"), self.sine.amplitude
 
     def segment(self, before: float, base: Rate | None) -> Segment:
         """The stage after one that ended at the rate `before`, per ns."""
@@ -496,7 +498,7 @@ class Open(Section):
     @checked
     def _rates_go_together(self) -> Iterator[Found]:
         """Multiples are of a rate that is given, and a rate has multiples."""
-        has_rate = is_given(self, "rate")
+        has_rate = self.rate is not None
         if self.stages is None and not has_rate:
             reason = "expected a rate, stages or both, got neither"
             yield (), Fault(reason, "add rate, such as 500/s")

@@ -259,8 +259,8 @@ def _notes_of_kept_entries(evidence: Evidence) -> Iterator[str]:
             if operation.kept_dn:
                 dn = shlex.quote(operation.kept_dn)
                 text += (
-                    f"; `ldapslam delete {stream.uris[0]} -e {dn} -n {added}` deletes "
-                    "them, with the bind of this run"
+                    f"; `ldapslam quick delete {stream.uris[0]} -e {dn} -n {added}` "
+                    "deletes them, with the bind of this run"
                 )
             yield text
 

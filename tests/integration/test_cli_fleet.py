@@ -92,7 +92,7 @@ def test_submit_prints_the_run_id_alone_on_stdout(fleet: Fleet) -> None:
     run_id = out.removesuffix("\n")
     assert re.fullmatch(r"[0-9a-z-]+", run_id)
 
-    code, out, _ = fleet.call("watch", run_id)
+    code, out, _ = fleet.call("fleet", "watch", run_id)
     assert code == 0
     assert out.startswith("PASS  fleet")
 
@@ -201,7 +201,7 @@ def test_a_run_that_is_not_there_ends_with_2(fleet: Fleet) -> None:
 
 
 def test_agents_are_listed_with_their_labels(fleet: Fleet) -> None:
-    code, out, _ = fleet.call("agents", "--json")
+    code, out, _ = fleet.call("fleet", "agents", "--json")
     assert code == 0
     agents = {agent["name"]: agent for agent in json.loads(out)}
     assert agents["one"]["labels"] == {"site": "a"}
@@ -210,15 +210,15 @@ def test_agents_are_listed_with_their_labels(fleet: Fleet) -> None:
     assert agents["one"]["limits"]["targets"] == ["loopback", "ldapi"]
     assert 0 <= agents["one"]["load"]["cpu_utilisation"] <= 1
 
-    code, out, _ = fleet.call("agents")
+    code, out, _ = fleet.call("fleet", "agents")
     assert code == 0
     assert "site=a" in out
 
-    code, out, _ = fleet.call("agents", "two")
+    code, out, _ = fleet.call("fleet", "agents", "two")
     assert code == 0
     assert re.search(r"^limit +loopback ldapi$", out, re.MULTILINE)
     assert re.search(r"^host +kernel Linux ", out, re.MULTILINE)
-    code, out, err = fleet.call("agents", "three")
+    code, out, err = fleet.call("fleet", "agents", "three")
     assert (code, out) == (5, "")
     assert "knows no agent 'three'" in err
 
@@ -230,7 +230,7 @@ def test_a_cancelled_run_keeps_what_it_measured(fleet: Fleet) -> None:
         "watch", run_id, "--coordinator", fleet.address, cwd=fleet.folder, name="watch"
     ) as watch:
         watch.wait_for_text(" measure ")
-        assert fleet.call("cancel", run_id)[0] == 0
+        assert fleet.call("fleet", "cancel", run_id)[0] == 0
         assert watch.wait() == 3, watch.stderr
     assert watch.stdout.startswith("INVALID")
     assert "cancelled" in watch.stdout
@@ -317,7 +317,7 @@ def test_an_agent_leaves_the_fleet_on_a_signal(
         assert guest.wait() == 0, guest.stderr
     _, _, after = guest.stderr.partition("leaving: ")
     assert len(after.splitlines()) == 1, "nothing to worry about"
-    code, out, _ = fleet.call("agents", "--json")
+    code, out, _ = fleet.call("fleet", "agents", "--json")
     assert code == 0
     assert "guest" not in [
         agent["name"] for agent in json.loads(out) if agent["state"] != "left"

@@ -36,7 +36,7 @@ streams:
     target: directory
     load: {{closed: {{clients: 5}}}}
     type: prime
-    options: {{base: *people, filter: "(uid=user.[key])", last: 999}}
+    options: {{base: *people, filter: "(uid=user.[0:1000))"}}
   - name: changes
     target: directory
     load: {{open: {{rate: 50/s, stages: {{file: rates.csv, shape: ramp}}}}}}

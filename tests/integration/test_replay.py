@@ -142,7 +142,7 @@ def recorded(
     folder = tmp_path_factory.mktemp("recorded")
     with LogSlice(slapd_log(logging_lab), folder / "slapd.log") as logged:
         result = result_of(
-            *("search", logging_lab.supplier.uri, "-b", PEOPLE, "-s", "base"),
+            *("quick", "search", logging_lab.supplier.uri, "-b", PEOPLE, "-s", "base"),
             *("-f", "(cn=u[unique])", "-r", "200/s", "--arrivals", "poisson"),
             *("-c", "4", "-d", f"{SECONDS}s", "--seed", "1"),
             cwd=folder,
@@ -210,7 +210,7 @@ def found(logging_lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("found")
     with LogSlice(slapd_log(logging_lab), folder / "slapd.log") as logged:
         result_of(
-            *("search", logging_lab.supplier.uri, "-b", PEOPLE),
+            *("quick", "search", logging_lab.supplier.uri, "-b", PEOPLE),
             *("-f", "(uid=user.[0-999])", "-r", "200/s", "-c", "4", "-d", "3s"),
             cwd=folder,
         )

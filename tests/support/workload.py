@@ -148,12 +148,7 @@ def job_for(directory: Directory, folder: Path, scale: float) -> Path:
         {
             "name": "primed",
             "type": "prime",
-            "options": {
-                "base": PEOPLE_DN,
-                "filter": "(uid=user.[key])",
-                "first": 0,
-                "last": 999,
-            },
+            "options": {"base": PEOPLE_DN, "filter": "(uid=user.[0:999])"},
         },
     ]
     if directory.kind == "slapd":

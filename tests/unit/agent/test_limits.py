@@ -175,7 +175,6 @@ def test_limits_survive_the_way_to_the_engines_process() -> None:
         max_rate_per_s=1.5,
         max_duration_ns=S,
         max_cpu_ratio=0.5,
-        marker_rdn="cn=ok",
         spool_quota_bytes=1 << 30,
         max_runs=3,
     )

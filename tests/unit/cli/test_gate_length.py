@@ -14,7 +14,7 @@ from ldapslam.cli.study.gate_length import fitted
 from ldapslam.cli.study.gate_sides import Side, side_of
 from ldapslam.cli.submission import JobFile
 
-#: As `job new` writes it.
+#: As `new` writes it.
 JOB = """\
 job: first
 targets: {directory: ["ldap://one"]}

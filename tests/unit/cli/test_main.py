@@ -28,6 +28,7 @@ from ldapslam.base.errors import (
     TargetUnreachable,
 )
 from ldapslam.cli import main
+from ldapslam.cli.command_tree import Commands
 from ldapslam.cli.console import json_option
 
 End = Callable[[], Any]
@@ -43,7 +44,7 @@ def ending(monkeypatch: pytest.MonkeyPatch) -> Callable[[End], int]:
         def command(as_json: bool) -> Any:
             return end()
 
-        monkeypatch.setattr(main.Commands, "get_command", lambda *_: command)
+        monkeypatch.setattr(Commands, "get_command", lambda *_: command)
         return main.run(["list", *arguments])
 
     return run

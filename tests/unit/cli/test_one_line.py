@@ -30,8 +30,14 @@ def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
+def words_of(line: str) -> list[str]:
+    """The words of a line without `quick`."""
+    words = shlex.split(line)
+    return words if words[0] in ("mix", "compare") else ["quick", *words]
+
+
 def printed(line: str, capsys: pytest.CaptureFixture[str]) -> str:
-    code = main.run([*shlex.split(line), "--print-job"])
+    code = main.run([*words_of(line), "--print-job"])
     captured = capsys.readouterr()
     assert code == ExitCode.PASS, captured.err
     return captured.out
@@ -54,7 +60,7 @@ def test_the_printed_job_says_which_command_made_it(
 ) -> None:
     text = printed(f"search {URI} {BASE} -f '(cn=a b)' -d 5s", capsys)
     assert text.startswith(
-        f"# ldapslam search {URI} {BASE} -f '(cn=a b)' -d 5s\n"
+        f"# ldapslam quick search {URI} {BASE} -f '(cn=a b)' -d 5s\n"
         "# `ldapslam run` takes this file"
     )
 
@@ -85,7 +91,7 @@ def test_the_printed_job_is_the_one_that_runs(
     monkeypatch.setattr("ldapslam.cli.measure.local_run.run_locally", run)
     line = f"search {URI} {BASE} -c 3 --ca-file ca.pem"
     more = "--agents 2 --set run.interval=500ms --out o"
-    code = main.run(shlex.split(f"{line} {more}"))
+    code = main.run(words_of(f"{line} {more}"))
     assert code == ExitCode.FAIL
     [(loaded, sent)] = ran
     assert loaded == sent == job_of(line, capsys)
@@ -318,7 +324,7 @@ FAULTS = [
 def test_faults_name_the_option(
     line: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main.run([*shlex.split(line), "--print-job"]) == ExitCode.USAGE
+    assert main.run([*words_of(line), "--print-job"]) == ExitCode.USAGE
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.startswith(message), captured.err
@@ -349,7 +355,7 @@ USAGE = [
     (f"bind {URI} {ENTRY}", "binds need -e DN and --credentials"),
     (f"bind {URI} -f '(a=b)'", "-f needs -b DN and --credentials"),
     (f"mix {URI}", "give weights"),
-    (f"mix {URI} --bind 1", "`ldapslam bind`"),
+    (f"mix {URI} --bind 1", "`ldapslam quick bind`"),
     (f"mix {URI} --search 1", "search needs -b"),
     (f"mix {URI} --delete 1", "delete needs --add"),
     (
@@ -366,7 +372,7 @@ USAGE = [
 def test_options_that_do_not_go_together_say_so(
     line: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main.run(shlex.split(line)) == ExitCode.USAGE
+    assert main.run(words_of(line)) == ExitCode.USAGE
     assert message in " ".join(capsys.readouterr().err.split())
 
 

@@ -77,7 +77,7 @@ def test_too_little_room_is_refused_with_figures_and_remedy() -> None:
         check_store_room(NEED, free_bytes=ENOUGH - 1, store="results.sqlite")
     assert "10 MiB (10 reports of 1 MiB)" in str(caught.value)
     assert "the disk of 'results.sqlite' has 26 MiB left" in str(caught.value)
-    assert "store prune" in str(caught.value.hint)
+    assert "results prune" in str(caught.value.hint)
 
 
 def test_the_estimate_is_above_what_a_run_brings_and_not_far_above(
