@@ -1097,7 +1097,7 @@ def test_the_time_until_servers_are_equal_can_have_a_limit(
     }
     found = summary_of(
         "replication.after < 3s",
-        plan={"verify": {"replication": {"within_ns": 60 * NS_PER_S}}},
+        plan={"verify": {"replication": {"within": "60s"}}},
         manifest={"replication": checked},
     )
     assert found.thresholds[0].outcome == ("met" if verdict == "PASS" else "missed")
