@@ -88,8 +88,8 @@ def new_command(uri: str, file: Path, **given: Any) -> ExitCode:
         (("run", "duration"), given["duration"], "-d"),
         ((*stream, "name"), "lookups", ""),
         ((*stream, "target"), "directory", ""),
-        ((*stream, "load", "open", "rate"), given["rate"], "-r"),
-        ((*stream, "load", "open", "connections"), 8, ""),
+        ((*stream, "load", "rate"), given["rate"], "-r"),
+        ((*stream, "load", "connections"), 8, ""),
         ((*search, "base"), given["base"] or "", "-b"),
         ((*search, "filter"), f"({given['attribute'] or 'uid'}=*)", "--attribute"),
     ):

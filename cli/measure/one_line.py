@@ -497,7 +497,7 @@ def mix_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
 def _put_bind_stream(job: ComposedJob, given: Options, others: int) -> None:
     """A second stream: binds would change the identity of its connections' requests."""
     first = job.tree["streams"][0]
-    load = first["load"].get("open", {})
+    load = first["load"]
     if "rate" not in load:
         raise click.UsageError(
             "--bind with other operations needs a rate (-r): binds have connections of "
@@ -516,7 +516,7 @@ def _put_bind_stream(job: ComposedJob, given: Options, others: int) -> None:
             f"{given['bind']} to the binds, which have connections of their own"
         )
     stream: dict[str, Any] = {"name": "binds", "target": "directory"}
-    stream["load"] = {"open": binds}
+    stream["load"] = binds
     for key in ("connection", "request_timeout"):
         if key in first:
             stream[key] = first[key]
@@ -524,7 +524,7 @@ def _put_bind_stream(job: ComposedJob, given: Options, others: int) -> None:
         stream["count"] = given["count"] * given["bind"] // total
         first["count"] = given["count"] - stream["count"]
     job.put(("streams", 1), {**stream, "operations": []}, "")
-    job.options["streams[1].load.open.rate"] = "-r"
+    job.options["streams[1].load.rate"] = "-r"
     bind = _Operation(job, given, "bind", ("streams", 1, "operations", 0))
     _bind(bind)
     bind.finish()

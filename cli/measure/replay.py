@@ -159,7 +159,7 @@ def run_command(logs: tuple[Path, ...], **given: Any) -> ExitCode:
     job.put((*stream, "name"), "log", "")
     job.put((*stream, "target"), "directory", "")
     job.put((*stream, "type"), "replay", "")
-    load = (*stream, "load", "replay")
+    load = (*stream, "load")
     job.put((*load, "connections"), 1_000_000, "")
     job.put((*load, "speed"), given["speed"], "--speed")
     _put_options(job, logs, given)

@@ -186,11 +186,10 @@ def examine(*, realtime: bool) -> Fitness:
     """Measure this host; takes about twelve seconds."""
     cpu_before = psutil.cpu_times()
     with responder_uri() as uri:
-        closed = f"{{closed: {{clients: {CONNECTIONS}}}}}"
+        closed = f"{{clients: {CONNECTIONS}}}"
         ceiling = drive(uri, "closed", closed, realtime=realtime)
         opened = (
-            f"{{open: {{rate: {RATE_PER_S}/s, arrivals: poisson, "
-            f"connections: {CONNECTIONS}}}}}"
+            f"{{rate: {RATE_PER_S}/s, arrivals: poisson, connections: {CONNECTIONS}}}"
         )
         pacing = drive(uri, "open", opened, realtime=realtime)
     host = _host(cpu_before)

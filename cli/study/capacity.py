@@ -29,7 +29,6 @@ from ldapslam.cli.outcome import EXIT_OF_VERDICT, put_report
 from ldapslam.cli.study.study import coordinator_option
 
 if TYPE_CHECKING:
-    from ldapslam.jobs.model import Job, Stream
     from ldapslam.studies.capacity import Found, Probe, Range
     from ldapslam.studies.runner import Ended, Journal
 
@@ -37,11 +36,11 @@ if TYPE_CHECKING:
 _OTHER_LOOP = {
     "clients": (
         "an open loop, which has a rate",
-        "raise --load rate, or give the stream load: {closed: {clients: 1}}",
+        "raise --load rate, or give the stream load: {clients: 1}",
     ),
     "rate": (
         "a closed loop, which has clients",
-        "raise --load clients, or give the stream load: {open: {rate: 50/s}}",
+        "raise --load clients, or give the stream load: {rate: 50/s}",
     ),
 }
 #: A longer run is so many times as long.
@@ -63,7 +62,7 @@ def _thresholds(text: str) -> list[str]:
 @option(
     "--load NAME",
     "The variable or field of the job that is the load, such as "
-    "streams.readers.load.open.rate; rate or clients is that of the job's only stream "
+    "streams.readers.load.rate; rate or clients is that of the job's only stream "
     "with such a load.",
     required=True,
 )
@@ -205,9 +204,14 @@ def _load(name: str, job_file: Path, overrides: Sequence[str]) -> _Load:
     values = variable_values(job_file, overrides)
     if name in values:
         return _Load(name, "/" in str(values[name]))
+    streams = load_job(job_file, overrides).streams
     fields = {
-        kind: [f"streams.{one.name}.load.{loop}.{kind}" for one in streams]
-        for kind, loop, streams in _kinds_of_load(load_job(job_file, overrides))
+        key: [
+            f"streams.{stream.name}.load.{key}"
+            for stream in streams
+            if getattr(stream.load, key) is not None
+        ]
+        for key in ("rate", "clients")
     }
     if len(found := fields.get(name, [])) == 1:
         return _Load(found[0], name == "rate")
@@ -221,12 +225,6 @@ def _load(name: str, job_file: Path, overrides: Sequence[str]) -> _Load:
         raise ConfigError(f"--load {name}: the load is {loop}", hint=remedy)
     fault = unknown("variable", name, [*values, *(k for k in fields if fields[k])])
     raise ConfigError(f"--load: {fault}", hint=fault.hint)
-
-
-def _kinds_of_load(job: Job) -> Sequence[tuple[str, str, Sequence[Stream]]]:
-    opened = [one for one in job.streams if one.load.open and one.load.open.rate]
-    closed = [one for one in job.streams if one.load.closed]
-    return ("rate", "open", opened), ("clients", "closed", closed)
 
 
 def _bounds(load: _Load, given: Mapping[str, str]) -> tuple[int, int]:

@@ -334,7 +334,7 @@ def _held(job: Job) -> frozenset[str]:
     return frozenset(
         f"{stream.name}.{name}"
         for stream in job.streams
-        if stream.load.open is not None
+        if stream.load.kind == "open"
         for name, _ in stream.request_names
     )
 

@@ -192,7 +192,7 @@ def selection_of(job: Job) -> Selection:
         count=agents.count,
         names=tuple(dict.fromkeys(agents.names or ())),
         labels=dict(agents.labels or {}),
-        most=max(stream.load.connections for stream in job.streams),
+        most=max(stream.load.total_connections for stream in job.streams),
         hosts=agents.hosts or 1,
     )
 
@@ -309,7 +309,7 @@ def _stream(job: Job, stream: Stream, planned: StreamPlan) -> dict[str, Any]:
         "tls": job.tls_text(stream),
         **({"identity_change": change} if change else {}),
         "model": planned.model,
-        "arrivals": stream.load.open.arrivals if stream.load.open else None,
+        "arrivals": stream.load.arrivals if stream.load.kind == "open" else None,
         **_rates(job, stream, planned),
         # after the last phase nothing is due
         "profile": [
@@ -336,9 +336,9 @@ def _stream(job: Job, stream: Stream, planned: StreamPlan) -> dict[str, Any]:
 
 def _pauses(stream: Stream) -> dict[str, int]:
     """What a client does besides its requests, where it does."""
-    closed, connection = stream.load.closed, stream.connection
+    connection = stream.connection
     found = {
-        "think_time_ns": closed.think_time_ns if closed else 0,
+        "think_time_ns": stream.load.think_time_ns,
         "reconnect_operations": connection.reconnect_operations,
         "reconnect_ns": connection.reconnect_ns,
     }

@@ -31,7 +31,7 @@ _STREAMS = """
 streams:
   - name: s
     target: supplier
-    load: {closed: {clients: 1}}
+    load: {clients: 1}
     operations: [{search: {base: "ou=people,dc=example,dc=com"}}]
 """
 

@@ -24,7 +24,7 @@ run: {duration: "${seconds}s", interval: 250ms}
 streams:
   - name: readers
     target: directory
-    load: {closed: {clients: 1, think_time: 5ms}}
+    load: {clients: 1, think_time: 5ms}
     operations:
       - search: {base: "ou=people,dc=example,dc=com", filter: "(uid=user.[0-99])"}
 """

@@ -23,7 +23,7 @@ validity: {disturbed_intervals: 100%, send_lag_share: 100%}
 streams:
   - name: readers
     target: directory
-    load: {closed: {clients: "${clients}", think_time: 5ms}}
+    load: {clients: "${clients}", think_time: 5ms}
     operations:
       - search: {base: "ou=people,dc=example,dc=com", filter: "(uid=user.[0-99])"}
 """
@@ -84,7 +84,7 @@ validity: {disturbed_intervals: 100%, send_lag_share: 100%}
 streams:
   - name: readers
     target: directory
-    load: {open: {rate: "${rate}/s", connections: 16, in_flight: 1}}
+    load: {rate: "${rate}/s", connections: 16, in_flight: 1}
     operations:
       - search: {base: "dc=example,dc=com", filter: "(uid=user.[0-99])"}
 """
@@ -147,7 +147,7 @@ validity: {disturbed_intervals: 100%, send_lag_share: 100%}
 streams:
   - name: readers
     target: directory
-    load: {closed: {clients: 2, think_time: 5ms}}
+    load: {clients: 2, think_time: 5ms}
     operations:
       - search: {base: "dc=example,dc=com", filter: "(uid=user.[0-${users - 1}])"}
 """

@@ -85,7 +85,7 @@ def test_an_open_loops_rate_is_per_second() -> None:
             {
                 "name": "w",
                 "target": "replica",
-                "load": {"open": {"rate": "20/s", "connections": 2}},
+                "load": {"rate": "20/s", "connections": 2},
                 "operations": [{"search": {"base": ""}}],
             }
         ]

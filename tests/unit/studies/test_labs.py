@@ -20,7 +20,7 @@ run: {duration: 2s}
 streams:
   - name: readers
     target: directory
-    load: {closed: {clients: "${clients}"}}
+    load: {clients: "${clients}"}
     operations:
       - search: {base: "dc=example,dc=com", filter: "(uid=user.[0-${users - 1}])"}
 """
