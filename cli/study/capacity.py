@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -131,11 +130,6 @@ def capacity_command(
         )
     limits = Range(*bounds, precision)
     rates = rates_of(limits, job, at_highest)
-    if "/" in lowest + highest and not raised.is_per_s(rates):
-        raise ConfigError(
-            f"{load!r} is no rate per second, got --from {lowest} --to {highest}",
-            hint="write numbers without a unit",
-        )
     for doubt in (*doubts(job), *short_runs(job)):
         say(f"warning: at {raised.name}={bounds[0]}: {doubt}")
     confirm_ns = confirm_ns or _LONGER * job.run.duration_ns
@@ -164,7 +158,7 @@ def capacity_command(
         Tried(probe, ended.folder, journal.result(ended) or {}, coordinator is None)
         for probe, ended in zip(made, _with_result(journal), strict=True)
     ]
-    unit = "/s" if raised.is_per_s(rates) else ""
+    unit = "/s" if raised.is_rate else ""
     answer = CapacityAnswer(job.name, raised.name, job.thresholds, found, runs, unit)
     files = write_capacity(answer, folder)
     put_report(
@@ -188,11 +182,6 @@ class _Load:
         return (
             f"{self.name}={text}" if "." in self.name else override_of(self.name, text)
         )
-
-    def is_per_s(self, rates: Mapping[str, float]) -> bool:
-        """Whether a load of 1 is one arrival a second: `${rate}/s` has the unit."""
-        per_load = math.fsum(rates.values())
-        return self.is_rate or math.isclose(per_load, 1, rel_tol=1e-6)
 
 
 def _load(name: str, job_file: Path, overrides: Sequence[str]) -> _Load:
@@ -245,13 +234,14 @@ def _bounds(load: _Load, given: Mapping[str, str]) -> tuple[int, int]:
 
 
 def _bound(load: _Load, text: str) -> int:
-    if load.is_rate or "/" in text:
+    if load.is_rate:
         rate = parse_rate(text)
         if rate.events * NS_PER_S % rate.per_ns:
             raise expected("a whole number per second", text, "such as 50/s")
         return rate.events * NS_PER_S // rate.per_ns
     if not re.fullmatch("[1-9][0-9]{0,8}", text):
-        raise expected("a whole number above zero", text, "such as 16; of a rate 50/s")
+        hint = "such as 16; a variable for a rate has its unit in the job, such as 50/s"
+        raise expected("a whole number above zero", text, hint)
     return int(text)
 
 

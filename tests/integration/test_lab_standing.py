@@ -179,7 +179,7 @@ def test_monitors_with_a_bind_of_their_own_read_the_lab(
     shell: Shell, examples: Path
 ) -> None:
     shell.up("--job", str(examples / "burst.yaml"))
-    small = ("--var", "seconds=2", "--var", "clients=2", "--set", "run.warm_up=0s")
+    small = ("--var", "duration=2s", "--var", "clients=2", "--set", "run.warm_up=0s")
     done = ldapslam(
         *("run", examples / "burst-lab.yaml", *small, "--agents", "1"),
         *("--set", "agents={count: 1}", "--out", "out"),

@@ -22,7 +22,7 @@ streams:
     target: directory
     load: {clients: "${clients}"}
     operations:
-      - search: {base: "dc=example,dc=com", filter: "(uid=user.[0-${users - 1}])"}
+      - search: {base: "dc=example,dc=com", filter: "(uid=user.[0..${users}))"}
 """
 
 
