@@ -17,6 +17,7 @@ from typing import Any
 import click
 
 from ldapslam.base.errors import ExitCode
+from ldapslam.cli.command import command
 from ldapslam.cli.composed_job import ComposedJob
 from ldapslam.cli.measure.one_line_options import (
     Options,
@@ -25,7 +26,7 @@ from ldapslam.cli.measure.one_line_options import (
     one_line_options,
     option_of,
 )
-from ldapslam.cli.options import OptionGroups, flag, option
+from ldapslam.cli.options import flag, option
 from ldapslam.cli.submission import print_job
 from ldapslam.jobs.operations.controls import BARE_CONTROLS, CONTROLS
 
@@ -294,7 +295,7 @@ _credentials_option = option(
 )
 
 
-@click.command("search", cls=OptionGroups)
+@command("search")
 @one_line_options(
     _base_option,
     _scope_option,
@@ -325,7 +326,7 @@ def search_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
     return run_composed(job, given)
 
 
-@click.command("modify", cls=OptionGroups)
+@command("modify")
 @one_line_options(
     _entry_option,
     option(
@@ -349,7 +350,7 @@ def modify_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
     return _run_one("modify", _modify, uris, given)
 
 
-@click.command("add", cls=OptionGroups)
+@command("add")
 @one_line_options(
     option("-e --entry DN", "The new entry; patterns."),
     option(
@@ -371,7 +372,7 @@ def add_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
     return _run_one("add", _add, uris, given)
 
 
-@click.command("delete", cls=OptionGroups)
+@command("delete")
 @one_line_options(_entry_option)
 def delete_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
     """Delete entries that are there; nothing brings them back.
@@ -384,7 +385,7 @@ def delete_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
     )
 
 
-@click.command("bind", cls=OptionGroups)
+@command("bind")
 @one_line_options(
     option("-e --entry DN", "The DN that binds; patterns."),
     option("-b --base DN", "With -f: the base of the searches before."),
@@ -441,7 +442,7 @@ def _run_one(
     return run_composed(job, given)
 
 
-@click.command("mix", cls=OptionGroups)
+@command("mix")
 @one_line_options(
     *(
         option(

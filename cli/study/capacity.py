@@ -15,7 +15,8 @@ import click
 from ldapslam.base.errors import ConfigError, ExitCode
 from ldapslam.base.fault import Fault, expected, unknown
 from ldapslam.base.units import NS_PER_S, parse_duration, parse_rate
-from ldapslam.cli.console import json_option, say
+from ldapslam.cli.command import command
+from ldapslam.cli.console import say
 from ldapslam.cli.measure.local_fleet import one_blas_thread
 from ldapslam.cli.options import (
     RUNS_FOLDER,
@@ -56,7 +57,7 @@ def _thresholds(text: str) -> list[str]:
     return found
 
 
-@click.command("capacity")
+@command("capacity")
 @job_argument
 @option(
     "--load NAME",
@@ -88,12 +89,11 @@ def _thresholds(text: str) -> list[str]:
 )
 @change_options
 @folder_option(
-    "--out DIR",
+    "-o --out DIR",
     f"Folder of the search; {RUNS_FOLDER}/capacity-JOB when left out.",
     "capacity.json",
 )
 @coordinator_option
-@json_option
 def capacity_command(
     job_file: Path,
     load: str,
@@ -105,7 +105,6 @@ def capacity_command(
     overrides: tuple[str, ...],
     out: Path | None,
     coordinator: str | None,
-    as_json: bool,
 ) -> ExitCode:
     """Find the highest load at which JOB still meets an objective.
 
@@ -162,7 +161,9 @@ def capacity_command(
     answer = CapacityAnswer(job.name, raised.name, job.thresholds, found, runs, unit)
     files = write_capacity(answer, folder)
     put_report(
-        capacity_document(answer), capacity_json(answer) if as_json else None, files
+        capacity_document(answer),
+        capacity_json(answer),
+        files,
     )
     return EXIT_OF_VERDICT[found.verdict]
 

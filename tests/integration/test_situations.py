@@ -20,6 +20,7 @@ from ldapslam.agent._engine import Responder
 from ldapslam.base.errors import ExitCode, LdapSlamError
 from ldapslam.cli.outcome import show_outcome
 from support.fake_ldap import FakeLdap, answer_with
+from support.invocation import with_json
 from support.lab import Lab
 from support.scene import Scene
 
@@ -598,7 +599,8 @@ def test_a_situation_gets_its_verdict(
             summary = scene.judged()
         assert summary.verdict == situation.verdict, summary.reasons
         assert situation.says in "; ".join(summary.reasons)
-        assert show_outcome(summary, as_json=True) == CODES[situation.verdict]
+        with with_json():
+            assert show_outcome(summary) == CODES[situation.verdict]
 
 
 def test_a_run_without_a_directory_never_begins(scene: Scene) -> None:

@@ -15,10 +15,12 @@ from ldapslam.studies.points import Point, points_of
 from ldapslam.studies.report import figure_text, study_document, write_study
 from ldapslam.studies.runner import Ended
 from ldapslam.studies.study_file import Study
+from support.invocation import with_json
 
 STUDY = Study.model_validate(
     {"study": "s", "job": "j.yaml", "axes": {"clients": [1, 4]}, "repeats": 2}
 )
+
 ONE, FOUR = points_of(STUDY, {"j.yaml": ["clients"]})
 
 
@@ -80,7 +82,8 @@ def test_the_command_shows_what_has_to_be_known(
     of = point(ONE, run("PASS", 1), run("PASS", 2, per_s=130.0))
     document = study_document(Answer(STUDY, (of,), 0, 0))
     for as_json in (False, True):
-        put_report(document, {} if as_json else None, [tmp_path / "study.txt"])
+        with with_json(as_json):
+            put_report(document, {}, [tmp_path / "study.txt"])
         shown = capsys.readouterr()
         out = shown.err if as_json else shown.out
         assert "\n  ! Runs of a point differ by more than 10 %" in out
