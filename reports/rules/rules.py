@@ -139,7 +139,7 @@ def _extreme(
 
 @_rule(
     "run_completed",
-    "the run came to its planned end, or to that of a threshold with `abort`",
+    "the run ended as planned, or a threshold aborted it",
     "the run did not come to its planned end",
 )
 def _run_completed(evidence: Evidence) -> Finding:
