@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ldapslam.cli.outcome import put_report
+from ldapslam.reports.document import BAD, CAUTION, GOOD, Table
 from ldapslam.reports.formats.text import render_text
 from ldapslam.studies.answer import Answer, PointAnswer, Run, estimate_of
 from ldapslam.studies.points import Point, points_of
@@ -55,6 +56,39 @@ def test_the_reasons_are_of_what_makes_the_verdict() -> None:
         "clients=4: 1 of 2 runs without a valid result: INVALID 2.2",
         "clients=1: 1 of 2 runs FAIL: FAIL 1.1",
     )
+
+
+@pytest.mark.parametrize(
+    ("second", "statement"),
+    [
+        ([run("PASS", 2)], "All runs are valid; all points PASS."),
+        ([run("FAIL", 2)], "All runs are valid; 1 of 1 points FAIL."),
+        (
+            [run("INVALID", 2), run("PASS", 2, 2)],
+            "2 of 3 runs are valid, the others were repeated; all points PASS.",
+        ),
+    ],
+)
+def test_the_statement_counts_the_runs_that_were_repeated(
+    second: list[Run], statement: str
+) -> None:
+    document = study_document(
+        Answer(STUDY, (point(ONE, run("PASS", 1), *second),), 0, 0)
+    )
+    assert document.statement == statement
+
+
+def test_invalid_is_not_shown_as_a_failure() -> None:
+    runs = run("FAIL", 1), run("INVALID", 2), run("PASS", 2, 2)
+    document = study_document(Answer(STUDY, (point(ONE, *runs),), 0, 0))
+    (table,) = document.sections[-1].blocks
+    assert isinstance(table, Table)
+    verdicts = [row[3] for row in table.rows]
+    assert [(one.text, one.tone) for one in verdicts] == [
+        ("FAIL", BAD),
+        ("INVALID", CAUTION),
+        ("PASS", GOOD),
+    ]
 
 
 def test_many_reasons_do_not_push_the_answer_off_its_page() -> None:
