@@ -3,7 +3,7 @@
 
 An override `--set path=value` changes the tree before it is checked. A path is keys and
 list indexes joined by dots; an item of a list that has a `name` may be called by it:
-`streams.readers.load.open.rate=50/s`, `streams.0.target=replica`. The value is YAML.
+`streams.readers.load.rate=50/s`, `streams.0.target=replica`. The value is YAML.
 Missing mappings are made. Faults have the position `--set:N`, N counting from 1, or
 `--var NAME` for what changes a variable (variables.py).
 

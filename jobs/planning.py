@@ -68,7 +68,7 @@ def _stream(job: Job, stream: Stream, planned: StreamPlan) -> PlannedStream:
         numbers = [number for number, _ in script.steps]
         name = planned.operations[numbers[0]].name
         first[name] = max(first.get(name, 0), numbers.count(numbers[0]))
-    closed, connection = stream.load.closed, stream.connection
+    connection = stream.connection
     rate_per_s, peak_rate_per_s = _rates(job, stream, planned)
     return PlannedStream(
         name=planned.name,
@@ -81,14 +81,14 @@ def _stream(job: Job, stream: Stream, planned: StreamPlan) -> PlannedStream:
         tls=job.tls_text(stream),
         identity_change=job.identity_change(stream) or "",
         model=planned.model,
-        arrivals=stream.load.open.arrivals if stream.load.open else None,
+        arrivals=stream.load.arrivals if stream.load.kind == "open" else None,
         rate_per_s=rate_per_s,
         peak_rate_per_s=peak_rate_per_s,
         # after the last phase nothing is due
         profile=tuple(between(planned.profile, 0, planned_end_ns(job.run))),
         clients=planned.connections if planned.model == "closed" else None,
         connections=planned.total_connections,
-        think_time_ns=closed.think_time_ns if closed else 0,
+        think_time_ns=stream.load.think_time_ns,
         reconnect_operations=connection.reconnect_operations,
         reconnect_ns=connection.reconnect_ns,
         count=planned.total_operations or None,

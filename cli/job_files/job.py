@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from ldapslam.cli.command import command
 from ldapslam.cli.console import json_option, put, put_json
 from ldapslam.cli.job_files.examples import examples_command
 from ldapslam.jobs.describe import describe, topics
@@ -27,7 +28,7 @@ def _complete_topic(
     return [topic for topic in topics() if topic.startswith(incomplete)]
 
 
-@click.command("describe")
+@command("describe")
 @click.argument("topic", required=False, shell_complete=_complete_topic)
 def describe_command(topic: str | None) -> None:
     """Explain the job file, or one section of it, such as streams.load."""

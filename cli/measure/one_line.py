@@ -17,6 +17,7 @@ from typing import Any
 import click
 
 from ldapslam.base.errors import ExitCode
+from ldapslam.cli.command import command
 from ldapslam.cli.composed_job import ComposedJob
 from ldapslam.cli.measure.one_line_options import (
     Options,
@@ -25,7 +26,7 @@ from ldapslam.cli.measure.one_line_options import (
     one_line_options,
     option_of,
 )
-from ldapslam.cli.options import OptionGroups, flag, option
+from ldapslam.cli.options import flag, option
 from ldapslam.cli.submission import print_job
 from ldapslam.jobs.operations.controls import BARE_CONTROLS, CONTROLS
 
@@ -294,7 +295,7 @@ _credentials_option = option(
 )
 
 
-@click.command("search", cls=OptionGroups)
+@command("search")
 @one_line_options(
     _base_option,
     _scope_option,
@@ -325,7 +326,7 @@ def search_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
     return run_composed(job, given)
 
 
-@click.command("modify", cls=OptionGroups)
+@command("modify")
 @one_line_options(
     _entry_option,
     option(
@@ -349,7 +350,7 @@ def modify_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
     return _run_one("modify", _modify, uris, given)
 
 
-@click.command("add", cls=OptionGroups)
+@command("add")
 @one_line_options(
     option("-e --entry DN", "The new entry; patterns."),
     option(
@@ -371,7 +372,7 @@ def add_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
     return _run_one("add", _add, uris, given)
 
 
-@click.command("delete", cls=OptionGroups)
+@command("delete")
 @one_line_options(_entry_option)
 def delete_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
     """Delete entries that are there; nothing brings them back.
@@ -384,7 +385,7 @@ def delete_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
     )
 
 
-@click.command("bind", cls=OptionGroups)
+@command("bind")
 @one_line_options(
     option("-e --entry DN", "The DN that binds; patterns."),
     option("-b --base DN", "With -f: the base of the searches before."),
@@ -441,7 +442,7 @@ def _run_one(
     return run_composed(job, given)
 
 
-@click.command("mix", cls=OptionGroups)
+@command("mix")
 @one_line_options(
     *(
         option(
@@ -497,7 +498,7 @@ def mix_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
 def _put_bind_stream(job: ComposedJob, given: Options, others: int) -> None:
     """A second stream: binds would change the identity of its connections' requests."""
     first = job.tree["streams"][0]
-    load = first["load"].get("open", {})
+    load = first["load"]
     if "rate" not in load:
         raise click.UsageError(
             "--bind with other operations needs a rate (-r): binds have connections of "
@@ -516,7 +517,7 @@ def _put_bind_stream(job: ComposedJob, given: Options, others: int) -> None:
             f"{given['bind']} to the binds, which have connections of their own"
         )
     stream: dict[str, Any] = {"name": "binds", "target": "directory"}
-    stream["load"] = {"open": binds}
+    stream["load"] = binds
     for key in ("connection", "request_timeout"):
         if key in first:
             stream[key] = first[key]
@@ -524,7 +525,7 @@ def _put_bind_stream(job: ComposedJob, given: Options, others: int) -> None:
         stream["count"] = given["count"] * given["bind"] // total
         first["count"] = given["count"] - stream["count"]
     job.put(("streams", 1), {**stream, "operations": []}, "")
-    job.options["streams[1].load.open.rate"] = "-r"
+    job.options["streams[1].load.rate"] = "-r"
     bind = _Operation(job, given, "bind", ("streams", 1, "operations", 0))
     _bind(bind)
     bind.finish()

@@ -176,7 +176,7 @@ def selection_of(job: Job) -> Selection:
         count=agents.count,
         names=tuple(dict.fromkeys(agents.names or ())),
         labels=dict(agents.labels or {}),
-        most=max(stream.load.connections for stream in job.streams),
+        most=max(stream.load.total_connections for stream in job.streams),
         hosts=agents.hosts or 1,
     )
 

@@ -267,7 +267,7 @@ class WaitForDirectory(JobType[WaitOptions]):
                 "needs_target": False,
                 "options": dict(options),
             },
-            "load": {"closed": {"clients": 1}},
+            "load": {"clients": 1},
             "count": 1,
         }
 
@@ -338,7 +338,7 @@ class ReplicationProbe(JobType[ReplicationProbeOptions]):
                     "watch": watched,
                 },
             },
-            "load": {"open": {"rate": units.format_rate(rate), "connections": 1}},
+            "load": {"rate": units.format_rate(rate), "connections": 1},
         }
 
 
@@ -352,8 +352,8 @@ def _operations(role: str, uris: Any) -> list[str]:
 
 class Replay(JobType[replay_options.Replay]):
     """The requests of a log, at the log's times or a multiple of its speed (`load:
-    {replay: …}`). What the log lacks is made up as the options say, or skipped and
-    counted. `ldapslam replay run` writes such a job."""
+    {speed: 1x, connections: 16}`). What the log lacks is made up as the options say, or
+    skipped and counted. `ldapslam replay run` writes such a job."""
 
     name: ClassVar[str] = "replay"
     Options: ClassVar[type[Section]] = replay_options.Replay
@@ -487,7 +487,7 @@ class BulkLoad(JobType[BulkLoadOptions]):
                 "needs_target": False,
                 "options": drop_none(given),
             },
-            "load": {"closed": {"clients": 1}},
+            "load": {"clients": 1},
             **({} if "count" in stream else {"count": 1}),
         }
 

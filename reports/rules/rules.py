@@ -139,7 +139,7 @@ def _extreme(
 
 @_rule(
     "run_completed",
-    "the run came to its planned end, or to that of a threshold with `abort`",
+    "the run ended as planned, or a threshold aborted it",
     "the run did not come to its planned end",
 )
 def _run_completed(evidence: Evidence) -> Finding:
@@ -428,7 +428,8 @@ def _clock_offset(evidence: Evidence) -> Finding:
 
 
 def _drift_us(evidence: Evidence, agent: str) -> float:
-    """Of runs whose clocks were sampled twice only, at the start and the end."""
+    """Return the drift of the agent's clock in a run that ended before the first sample
+    of it."""
     if agent in evidence.clocks:
         return 0.0
     return float(evidence.facts[agent].get("clock_drift_us", 0))

@@ -42,7 +42,7 @@ def test_completion_completes_commands() -> None:
 def test_the_job_file_documents_itself() -> None:
     schema = json.loads(ldapslam("schema", "job").stdout)
     assert {"job", "targets", "run", "streams"} <= set(schema["else"]["properties"])
-    assert "in_flight" in ldapslam("describe", "streams.load.open").stdout
+    assert "in_flight" in ldapslam("describe", "streams.load").stdout
     document = json.loads(ldapslam("job", "types", "--json").stdout)
     assert set(document["operations"]) >= {"search", "modify"}
     assert set(document["types"]) >= {"mix", "auth", "burst", "prime"}

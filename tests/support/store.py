@@ -43,12 +43,12 @@ targets:
 streams:
   - name: readers
     target: replica
-    load: {closed: {clients: 24}}
+    load: {clients: 24}
     operations:
       - search: {base: "ou=people,dc=example,dc=com", filter: "(uid=user.[0-99999])"}
   - name: writers
     target: supplier
-    load: {open: {rate: 150/s, arrivals: poisson, connections: 4}}
+    load: {rate: 150/s, arrivals: poisson, connections: 4}
     operations:
       - modify:
           dn: "uid=user.[0-99999],ou=people,dc=example,dc=com"

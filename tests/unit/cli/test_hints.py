@@ -19,7 +19,6 @@ HINTS = {
     "quick search --josn": "Did you mean --json?",
     "quick search --request_timeout 5s": "Did you mean --request-timeout?",
     "run job.yaml --treshold x": "",
-    "run -q job.yaml": "Write it before the command: `ldapslam -q run`.",
     # options of other tools
     "quick search -A cn": "ldapsearch's -A is --types-only here; "
     f"searchrate's and rsearch's -A is -a here: see {PAGE}.",

@@ -99,13 +99,12 @@ def test_the_printed_job_is_the_one_that_runs(
 
 def test_a_closed_loop_is_the_default(capsys: pytest.CaptureFixture[str]) -> None:
     [stream] = job_of(f"search {URI} {BASE}", capsys).streams
-    assert stream.load.closed is not None
-    assert stream.load.closed.clients == 16
+    assert stream.load.kind == "closed"
+    assert stream.load.clients == 16
     job = job_of(f"search {URI} {BASE} -c 4 --think-time 5ms -d 1m", capsys)
     assert job.run.duration_ns == 60_000_000_000
-    closed = job.streams[0].load.closed
-    assert closed is not None
-    assert (closed.clients, closed.think_time_ns) == (4, 5_000_000)
+    load = job.streams[0].load
+    assert (load.clients, load.think_time_ns) == (4, 5_000_000)
 
 
 @pytest.mark.parametrize(
@@ -115,8 +114,7 @@ def test_a_rate_makes_an_open_loop(
     rate: str, per_s: float, capsys: pytest.CaptureFixture[str]
 ) -> None:
     line = f"search {URI} {BASE} -r {rate} --arrivals poisson --in-flight 2 -c 8"
-    opened = job_of(line, capsys).streams[0].load.open
-    assert opened is not None
+    opened = job_of(line, capsys).streams[0].load
     assert opened.rate is not None
     assert opened.rate.per_s == per_s
     assert (opened.arrivals, opened.in_flight, opened.connections) == ("poisson", 2, 8)
@@ -124,8 +122,7 @@ def test_a_rate_makes_an_open_loop(
 
 def test_a_file_of_rates_makes_stages(capsys: pytest.CaptureFixture[str]) -> None:
     job = job_of(f"search {URI} {BASE} --rate-file rates.csv", capsys)
-    opened = job.streams[0].load.open
-    assert opened is not None
+    opened = job.streams[0].load
     assert len(opened.segments(20_000_000_000)) >= 2
 
 
@@ -135,8 +132,7 @@ def test_multiples_in_a_file_of_rates_are_of_the_rate(
     rates = tmp_path / "rates"
     rates.write_text("format=rate-and-duration\nEND HEADER\n50,1s\n1.5x,9s\n")
     job = job_of(f"search {URI} {BASE} --rate-file {rates} -r 100/s", capsys)
-    opened = job.streams[0].load.open
-    assert opened is not None
+    opened = job.streams[0].load
     assert opened.rate is not None
     assert opened.rate.per_s == 100
     assert len(opened.segments(10_000_000_000)) >= 2
@@ -288,13 +284,13 @@ def test_binds_of_a_mix_have_their_part_of_the_rate(
         f"mix {URI} --search 2 --bind 1 {BASE} -e uid=a,dc=x --credentials pw -r 100/s"
     )
     load, binds = job_of(f"{line} -n 10", capsys).streams
-    assert load.load.open is not None
-    assert binds.load.open is not None
-    assert load.load.open.rate is not None
-    assert binds.load.open.rate is not None
-    both = load.load.open.rate.per_s + binds.load.open.rate.per_s
+    assert load.load.kind == "open"
+    assert binds.load.kind == "open"
+    assert load.load.rate is not None
+    assert binds.load.rate is not None
+    both = load.load.rate.per_s + binds.load.rate.per_s
     assert both == pytest.approx(100, abs=1e-4)
-    assert binds.load.open.rate.per_s == pytest.approx(100 / 3, abs=1e-4)
+    assert binds.load.rate.per_s == pytest.approx(100 / 3, abs=1e-4)
     assert (load.count, binds.count) == (7, 3)
 
 

@@ -54,7 +54,7 @@ def test_a_run_that_ends_with_its_log_needs_no_room_for_a_day_either() -> None:
         "name": "log",
         "target": "replica",
         "type": "replay",
-        "load": {"replay": {"connections": 4, "speed": "max"}},
+        "load": {"connections": 4, "speed": "max"},
         "options": {"logs": ["access.log"]},
     }
     job = load_job_text(job_text(duration="10h", streams=[log]), file="job", base=None)

@@ -54,9 +54,8 @@ def test_a_job_becomes_a_run() -> None:
     assert submission.assignment.job_text.decode() == text
 
 
-def test_the_plan_is_json() -> None:
+def test_the_manifest_is_json() -> None:
     record = load_submission(request(job_text()), NOW).record
-    assert json.loads(json.dumps(record.plan)) == record.plan
     assert json.loads(json.dumps(record.manifest)) == record.manifest
 
 
@@ -84,7 +83,7 @@ def test_an_open_loops_rate_is_per_second() -> None:
             {
                 "name": "w",
                 "target": "replica",
-                "load": {"open": {"rate": "20/s", "connections": 2}},
+                "load": {"rate": "20/s", "connections": 2},
                 "operations": [{"search": {"base": ""}}],
             }
         ]

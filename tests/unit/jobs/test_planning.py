@@ -49,7 +49,7 @@ def test_a_closed_stream() -> None:
         """
 - name: readers
   target: replica
-  load: {closed: {clients: 3}}
+  load: {clients: 3}
   count: 1000
   start_after: 2s
   stop_after: 8s
@@ -85,7 +85,7 @@ def test_it_has_the_size_limit_of_a_search() -> None:
         """
 - name: readers
   target: replica
-  load: {closed: {clients: 3}}
+  load: {clients: 3}
   operations: [{search: {base: dc=com, size_limit: 20}}]
 """
     )
@@ -97,7 +97,7 @@ def test_it_has_the_texts_of_variables_and_what_clients_do_besides() -> None:
         """
 - name: readers
   target: replica
-  load: {closed: {clients: 3, think_time: 5ms}}
+  load: {clients: 3, think_time: 5ms}
   connection: {reconnect_every: 1}
   operations:
     - search: {base: dc=com, scope: one, filter: "(uid=[n])"}
@@ -132,7 +132,7 @@ def test_it_says_what_each_operation_is_about() -> None:
             f"""
 - name: writers
   target: supplier
-  load: {{closed: {{clients: 2}}}}
+  load: {{clients: 2}}
   operations: [{before}{{{text}}}]
 """
         )
@@ -164,7 +164,7 @@ job: who
 targets: {{a: "{uri}"}}
 run: {{duration: 10s}}
 streams:
-  - {{name: one, target: a, load: {{closed: {{clients: 1}}}},
+  - {{name: one, target: a, load: {{clients: 1}},
      operations: [{{search: {{base: ""}}}}], {given}}}
 """
     (one,) = plan_of_job(text).streams
@@ -176,7 +176,7 @@ def test_a_rate_is_that_of_the_measure_phase() -> None:
         """
 - name: writers
   target: supplier
-  load: {open: {rate: 150/s, connections: 4}}
+  load: {rate: 150/s, connections: 4}
   operations: [{delete: {dn: "uid=a,dc=example,dc=com"}}]
 """
     )
@@ -187,7 +187,7 @@ def test_a_rate_is_that_of_the_measure_phase() -> None:
         """
 - name: writers
   target: supplier
-  load: {open: {stages: [{rate: 100/s, for: 5s}, {ramp_to: 300/s, for: 5s}]}}
+  load: {stages: [{rate: 100/s, for: 5s}, {ramp_to: 300/s, for: 5s}]}
   operations: [{delete: {dn: "uid=a,dc=example,dc=com"}}]
 """
     )
@@ -197,7 +197,7 @@ def test_a_rate_is_that_of_the_measure_phase() -> None:
         """
 - name: writers
   target: supplier
-  load: {open: {stages: [{rate: 100/s, for: 5s}, {ramp_to: 300/s, for: 8s}]}}
+  load: {stages: [{rate: 100/s, for: 5s}, {ramp_to: 300/s, for: 8s}]}
   operations: [{delete: {dn: "uid=a,dc=example,dc=com"}}]
 """
     )
@@ -242,7 +242,7 @@ def due(load: str, start_s: int, end_s: int, more: str = "") -> float | None:
 def test_planned_arrivals_are_those_of_the_rate(
     load: str, ramp_up: float, measure: float
 ) -> None:
-    load = f"{{open: {{{load}}}}}"
+    load = f"{{{load}}}"
     assert due(load, 0, 1) == pytest.approx(ramp_up)
     assert due(load, 2, 12) == pytest.approx(measure)
     parts = [due(load, second, second + 1) or 0 for second in range(12)]
@@ -251,7 +251,7 @@ def test_planned_arrivals_are_those_of_the_rate(
 
 
 def test_planned_arrivals_end_with_their_stream() -> None:
-    steady = "{open: {rate: 100/s}}"
+    steady = "{rate: 100/s}"
     span = "  start_after: 3s\n  stop_after: 8s"
     assert due(steady, 0, 12, span) == pytest.approx(500)
     assert due(steady, 3, 4, span) == pytest.approx(100)
@@ -262,7 +262,7 @@ def test_planned_arrivals_end_with_their_stream() -> None:
 
 
 def test_nothing_is_planned_where_no_rate_says_so() -> None:
-    assert due("{closed: {clients: 3}}", 2, 12) is None
+    assert due("{clients: 3}", 2, 12) is None
 
 
 def test_the_first_request_of_a_session_and_paged_searches_are_marked() -> None:
@@ -270,7 +270,7 @@ def test_the_first_request_of_a_session_and_paged_searches_are_marked() -> None:
         """
 - name: sessions
   target: supplier
-  load: {closed: {clients: 2}}
+  load: {clients: 2}
   operations:
     - name: login
       sequence:
@@ -291,7 +291,7 @@ def test_requests_as_somebody_else_are_in_the_plan() -> None:
         f"""
 - name: mixed
   target: supplier
-  load: {{closed: {{clients: 2}}}}
+  load: {{clients: 2}}
   operations: {operations}
 """
     )
@@ -299,7 +299,7 @@ def test_requests_as_somebody_else_are_in_the_plan() -> None:
 
 
 def test_servers_whose_directories_are_monitored_are_counted() -> None:
-    stream = "  - {name: a, target: supplier, load: {closed: {clients: 1}}, "
+    stream = "  - {name: a, target: supplier, load: {clients: 1}, "
     text = JOB + stream + 'operations: [{search: {base: ""}}]}\n'
     monitors = "monitors: [{directory: replica}, {host: supplier}]\n"
     counted = plan_of_job(text + monitors).counted

@@ -50,7 +50,16 @@ from ldapslam.reports.collect.timeline import (
     Timeline,
 )
 from ldapslam.reports.distribution import distribution
-from ldapslam.reports.document import Cell, ChartPlace, Document, Listing, Table
+from ldapslam.reports.document import (
+    Cell,
+    ChartPlace,
+    Document,
+    Listing,
+    Paragraph,
+    Section,
+    Table,
+    table,
+)
 from ldapslam.reports.formats.exports import interval_columns
 from ldapslam.reports.formats.html import render_html
 from ldapslam.reports.formats.pdf import render_pdf
@@ -752,10 +761,19 @@ def test_an_invalid_run_says_where_only_the_generator_is_at_fault(
 def test_what_stands_in_backticks_is_code_and_nothing_of_it_is_markup(
     summary: Summary,
 ) -> None:
-    one = replace(summary, reasons=("try `-e <dn>` or `x`",), verdict="FAIL")
-    said = document(one)
-    page = render_html(said, {place.name: "" for place in said.charts()})
-    assert "<li>try <code>-e &lt;dn&gt;</code> or <code>x</code></li>" in page
+    text = "try `-e <dn>` or `x`"
+    blocks = Paragraph(text), table("t", "T", [], notes=[text])
+    said = replace(
+        document(summary),
+        statement=text,
+        reasons=(text,),
+        cautions=(text,),
+        sections=(Section("s", "S", blocks),),
+    )
+    page = render_html(said, {})
+    assert page.count("try <code>-e &lt;dn&gt;</code> or <code>x</code>") == 5
+    assert "`" not in page.partition("<script>")[0]
+    assert render_pdf(said, {}, date_utc=None).startswith(b"%PDF-")
 
 
 @pytest.mark.parametrize("number", [99_999, 100_000])

@@ -34,6 +34,7 @@ def found(**changes: Any) -> dict[str, Any]:
         "after_s": 0.25,
         "states": {SUPPLIER: {"001": CSN}, REPLICA: {"001": CSN}},
         "behind": {},
+        "stale": [],
     }
     content: dict[str, Any] = {
         "sample": None,
@@ -45,6 +46,7 @@ def found(**changes: Any) -> dict[str, Any]:
     return {
         "servers": [SUPPLIER, REPLICA],
         "within_s": 60.0,
+        "skipped": [],
         "converged": True,
         "after_s": 0.25,
         "trees": [{**tree, **changes.pop("tree", {})}],
@@ -114,7 +116,7 @@ def test_sources_that_were_left_aside_are_named() -> None:
     summary = summary_of({"replication": found(tree={"stale": ["7", "9"]})})
     assert summary.verdict == "PASS"
     text = " ".join(render_text(document(summary)).split())
-    assert "left aside are the changes of 7, 9, of which only some servers" in text
+    assert "left aside are the changes of 7, 9, which only some servers" in text
 
 
 def test_what_could_not_be_checked_is_invalid() -> None:
