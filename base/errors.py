@@ -118,7 +118,7 @@ class JobError(LdapSlamError):
         self.file = file
         self.line = line
         self.column = column
-        #: Field in dotted form, `streams[0].load.open.rate`; empty for the whole file.
+        #: Field in dotted form, `streams[0].load.rate`; empty for the whole file.
         self.path = path
 
 

@@ -15,6 +15,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from ldapslam.base.fault import closest
+from ldapslam.cli.command import CommonOptions
 
 _PACKAGE = "ldapslam.cli"
 
@@ -243,13 +244,17 @@ COMMANDS = {
 }
 
 
-class Commands(click.Group):
+class Commands(CommonOptions, click.Group):
     """A group whose commands are imported when they are called."""
 
     def __init__(
-        self, headings: Mapping[str, Mapping[str, Entry]], **settings: Any
+        self,
+        name: str | None,
+        headings: Mapping[str, Mapping[str, Entry]],
+        params: Sequence[click.Parameter] = (),
+        **settings: Any,
     ) -> None:
-        super().__init__(**settings)
+        super().__init__(name, [*params], **settings)
         self.headings = headings
         self.entries = {
             name: entry
@@ -265,9 +270,7 @@ class Commands(click.Group):
         if entry is None:
             return None
         if not entry.module:
-            return Commands(
-                {"Commands": entry.commands}, name=cmd_name, help=entry.help
-            )
+            return Commands(cmd_name, {"Commands": entry.commands}, help=entry.help)
         module = importlib.import_module(f"{_PACKAGE}.{entry.module}")
         command: click.Command = getattr(module, f"{cmd_name}_command")
         return command
@@ -291,6 +294,12 @@ class Commands(click.Group):
                 )
             entries = entries[word].commands
             path = f"{path} {word}"
+
+    def format_options(
+        self, ctx: click.Context, formatter: click.HelpFormatter
+    ) -> None:
+        self.format_commands(ctx, formatter)
+        super().format_options(ctx, formatter)
 
     def format_commands(
         self, ctx: click.Context, formatter: click.HelpFormatter

@@ -20,10 +20,6 @@ def with_hint(error: click.NoSuchOption) -> click.UsageError:
 def _option_hint(context: click.Context, option: str) -> str:
     from ldapslam.cli.other_tools import counterparts
 
-    root = context.find_root()
-    if option in _options_of(root):
-        command = context.command_path.partition(" ")[2]
-        return f"Write it before the command: `{root.info_name} {option} {command}`."
     if text := counterparts(context.command, option):
         return text
     long_names = [name for name in _options_of(context) if name.startswith("--")]

@@ -40,8 +40,6 @@ from ldapslam.cli.hints import with_hint
 # lines of its own, about failed handshakes among others.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
-_LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-
 
 class _Root(Commands):
     """`ldapslam` itself."""
@@ -87,13 +85,6 @@ def _print_completion(
     epilog=_exit_codes(),
 )
 @click.version_option(__version__)
-@click.option("-v", "--verbose", count=True, help="Log more; twice for everything.")
-@click.option(
-    "-q",
-    "--quiet",
-    is_flag=True,
-    help="Results and errors alone: no progress, no notes.",
-)
 @click.option(
     "--completion",
     type=click.Choice(("bash", "zsh", "fish")),
@@ -102,13 +93,8 @@ def _print_completion(
     callback=_print_completion,
     help="Print the completion script of this shell.",
 )
-@click.pass_obj
-def cli(invocation: Invocation | None, verbose: int, quiet: bool) -> None:
+def cli() -> None:
     """Put load on LDAP directories and report numbers you can sign."""
-    if invocation is not None:
-        invocation.quiet = quiet
-    level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]
-    logging.basicConfig(level=level, format=_LOG_FORMAT)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -137,7 +123,12 @@ def _run(arguments: Sequence[str] | None) -> int:
     # SIGTERM takes the way of Ctrl-C: children are ended, temporary files removed.
     # The commands that serve put handlers of their own in its place.
     signal.signal(signal.SIGTERM, _interrupt)
-    invocation = Invocation(tuple(sys.argv[1:] if arguments is None else arguments))
+    words = tuple(sys.argv[1:] if arguments is None else arguments)
+    with Invocation(words) as invocation:
+        return _invoke(arguments, invocation)
+
+
+def _invoke(arguments: Sequence[str] | None, invocation: Invocation) -> int:
     try:
         result = cli.main(
             args=None if arguments is None else list(arguments),

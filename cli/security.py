@@ -19,7 +19,6 @@ import click
 
 from ldapslam.base.address import check_plaintext, is_unix
 from ldapslam.base.errors import ConfigError
-from ldapslam.cli.console import json_option
 from ldapslam.cli.options import (
     COORDINATOR_VARIABLE,
     DEFAULT_COORDINATOR,
@@ -153,7 +152,7 @@ coordinator_option = grouped(
 
 
 #: The options of every command that asks a coordinator.
-client_options = add_options(coordinator_option, json_option)
+client_options = add_options(coordinator_option)
 
 
 def current_security() -> Security:

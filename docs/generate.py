@@ -13,7 +13,7 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ import click
 from prometheus_client.metrics_core import Metric
 
 from ldapslam.base.errors import EXIT_CODE_MEANING, ExitCode
+from ldapslam.cli.command import is_common
 from ldapslam.cli.command_tree import COMMANDS
 from ldapslam.cli.main import cli
 from ldapslam.cli.other_tools import tables
@@ -126,9 +127,10 @@ def _commands() -> Iterator[str]:
     yield """# Commands, options and exit codes
 
 `--help` (`-h`) of a command, or `ldapslam help COMMAND`, explains it. Results go to
-stdout, everything else to stderr; `--json` makes stdout one JSON document.
-`ldapslam -v` logs more, `-vv` everything.
-
+stdout, everything else to stderr. These options stand before or after any command:
+"""
+    yield from _table(("option", "meaning"), _rows_of(cli, is_common))
+    yield """
 Other users of a host can read a command's arguments. So passwords are files or
 references (`-y FILE`, `{env: NAME}`), and a store's password belongs in `~/.pgpass`
 (or where `PGPASSFILE` says), in a service file (`postgresql:///?service=NAME` and
@@ -180,9 +182,16 @@ def _option_rows(command: click.Command) -> Iterator[tuple[str, str]]:
 
 
 def _options(command: click.Command) -> Iterator[tuple[str, str]]:
+    """Return the options that not all commands have."""
+    return _rows_of(command, lambda option: not is_common(option))
+
+
+def _rows_of(
+    command: click.Command, is_wanted: Callable[[click.Option], bool]
+) -> Iterator[tuple[str, str]]:
     context = click.Context(command)
     for option in command.params:
-        if isinstance(option, click.Option) and not option.hidden:
+        if isinstance(option, click.Option) and not option.hidden and is_wanted(option):
             record = option.get_help_record(context)
             assert record is not None
             names, meaning = record

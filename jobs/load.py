@@ -6,7 +6,7 @@ The path `-` is stdin.
 An override `--set path=value` changes the tree before it is checked. A path is keys and
 list indexes joined by dots. In place of its index an item of a list may have its
 `name`, and an operation its kind, where it is the only one of that kind in the list;
-the kind is not repeated: `streams.readers.load.open.rate=50/s`,
+the kind is not repeated: `streams.readers.load.rate=50/s`,
 `streams.0.target=replica`, `streams.readers.operations.search.filter=(cn=a)`. The value
 is YAML. Missing mappings are made. Faults have the position `--set:N`, N counting from
 1, or `--var NAME` for what changes a variable (variables.py).

@@ -183,7 +183,7 @@ class Stream(Section):
     target: Name = Field(examples=["replica"])
     """a role of `targets`, which may be left out where there is one only; connections
     are spread over its servers in turn"""
-    load: Load = Field(examples=["{closed: {clients: 16}}"])
+    load: Load = Field(examples=["{clients: 16}"])
     """how requests arrive"""
     type: Name = Field(default="mix", exclude=True)
     """how the stream says what it sends: mix, by `operations`; another job type, by its
@@ -244,10 +244,10 @@ class Stream(Section):
     @property
     def in_flight(self) -> int:
         """Most sessions in flight on one connection."""
-        if self.load.open is None:
+        if self.load.kind != "open":
             return 1
-        if self.load.open.in_flight is not None:
-            return self.load.open.in_flight
+        if self.load.in_flight is not None:
+            return self.load.in_flight
         return 1 if self.needs_connections else DEFAULT_IN_FLIGHT
 
     @property
@@ -285,10 +285,10 @@ class Stream(Section):
     @checked
     def _connections_are_shared(self) -> Iterator[Found]:
         """No more requests on a connection than sessions can share it."""
-        given = (self.load.open and self.load.open.in_flight) or 1
+        given = self.load.in_flight or 1
         if given > 1 and (why := self.needs_connections):
             yield (
-                ("load", "open", "in_flight"),
+                ("load", "in_flight"),
                 Fault(
                     f"expected 1, as {why} needs a connection for itself, got {given}",
                     "leave in_flight out, and take more connections",
@@ -510,7 +510,7 @@ class Job(Section):
         """No more agents than the largest stream has connections to give them."""
         names = self.agents.names
         wanted = len(names) if names else self.agents.count
-        most = max(stream.load.connections for stream in self.streams)
+        most = max(stream.load.total_connections for stream in self.streams)
         if wanted is not None and most < wanted:
             yield (
                 ("agents", "names" if names else "count"),
@@ -543,8 +543,7 @@ class Job(Section):
         if "duration_ns" not in run.model_fields_set:
             if all(counted):
                 return
-            opened = (stream.load.open for stream in self.streams)
-            stages = (load.stages_ns for load in opened if load)
+            stages = (stream.load.stages_ns for stream in self.streams)
             longest_ns = max(filter(None, stages), default=0)
             hint = "duration: length of the measure phase, such as 60s"
             if longest_ns:

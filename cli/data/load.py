@@ -10,14 +10,15 @@ from typing import Any
 import click
 
 from ldapslam.base.errors import ExitCode
-from ldapslam.cli.console import json_option, put_result, say
+from ldapslam.cli.command import command
+from ldapslam.cli.console import put_result, say
 from ldapslam.cli.data.load_progress import EntryProgress, told_if_interrupted
 from ldapslam.cli.data.source import check_uri, directory_access
 from ldapslam.cli.measure.one_line_options import (
     connection_options,
     in_words_of_options,
 )
-from ldapslam.cli.options import FILE, OptionGroups, flag, option
+from ldapslam.cli.options import FILE, flag, option
 from ldapslam.dataset.ldif import entry_count, ldif_entries
 from ldapslam.dataset.load import (
     DEFAULT_CONNECTIONS,
@@ -37,7 +38,7 @@ _PARTLY = "the database may have a part of the entries"
 _BY_ITSELF = "the server goes on with an import that it has begun"
 
 
-@click.command("load", cls=OptionGroups)
+@command("load")
 @click.argument("ldif", metavar="FILE", type=FILE)
 @click.argument("uri", metavar="[URI]", required=False)
 @connection_options
@@ -89,9 +90,8 @@ _BY_ITSELF = "the server goes on with an import that it has begun"
     "--no-fingerprint",
     "With --offline: do not read FILE once more for its fingerprint.",
 )
-@json_option
 @in_words_of_options()
-def load_command(ldif: Path, uri: str | None, as_json: bool, **given: Any) -> ExitCode:
+def load_command(ldif: Path, uri: str | None, **given: Any) -> ExitCode:
     """Add the entries of FILE (LDIF, also gzipped) to a directory.
 
     Parents first, many at a time. Entries that the directory already has are counted
@@ -108,8 +108,8 @@ def load_command(ldif: Path, uri: str | None, as_json: bool, **given: Any) -> Ex
     _check(how, uri, given)
     if how is None:
         assert uri is not None, "checked above"
-        return _load(ldif, uri, given, as_json=as_json)
-    return _import(how, ldif, uri, given, as_json=as_json)
+        return _load(ldif, uri, given)
+    return _import(how, ldif, uri, given)
 
 
 def _check(how: str | None, uri: str | None, given: dict[str, Any]) -> None:
@@ -133,7 +133,7 @@ def _check(how: str | None, uri: str | None, given: dict[str, Any]) -> None:
         )
 
 
-def _load(ldif: Path, uri: str, given: dict[str, Any], *, as_json: bool) -> ExitCode:
+def _load(ldif: Path, uri: str, given: dict[str, Any]) -> ExitCode:
     names = {field.name for field in dataclasses.fields(LoadSettings)} & given.keys()
     settings = LoadSettings(**{name: given[name] for name in names})
     rejects = given["rejects"] or ldif.with_name(ldif.name + ".rejects")
@@ -147,7 +147,7 @@ def _load(ldif: Path, uri: str, given: dict[str, Any], *, as_json: bool) -> Exit
             settings,
             lambda result, share: bar.show(_counts(result), share),
         )
-    _put_load(result, rejects, as_json=as_json)
+    _put_load(result, rejects)
     has_failed = result.stopped_by or result.rejected
     return ExitCode.FAIL if has_failed else ExitCode.PASS
 
@@ -159,7 +159,7 @@ def _counts(result: LoadResult) -> str:
     return text + (f", {result.rejected:,} refused" if result.rejected else "")
 
 
-def _put_load(result: LoadResult, rejects: Path, *, as_json: bool) -> None:
+def _put_load(result: LoadResult, rejects: Path) -> None:
     total = result.fingerprint
     if result.stopped_by is not None:
         say(result.stopped_by)
@@ -185,12 +185,10 @@ def _put_load(result: LoadResult, rejects: Path, *, as_json: bool) -> None:
         )
     elif result.stopped_by is None:
         lines += _fingerprint_lines(total)
-    put_result(document, lines, as_json=as_json)
+    put_result(document, lines)
 
 
-def _import(
-    how: str, ldif: Path, uri: str | None, given: dict[str, Any], *, as_json: bool
-) -> ExitCode:
+def _import(how: str, ldif: Path, uri: str | None, given: dict[str, Any]) -> ExitCode:
     if how == "slapadd":
         with told_if_interrupted(_PARTLY):
             result = slapadd(
@@ -211,13 +209,11 @@ def _import(
     if not given["no_fingerprint"] and result.is_whole:
         total = fingerprint(ldif_entries(ldif), POPULATION)
     entries = total.count if total is not None else entry_count(ldif)
-    _put_import(result, entries, total, as_json=as_json)
+    _put_import(result, entries, total)
     return ExitCode.PASS if result.is_whole else ExitCode.FAIL
 
 
-def _put_import(
-    result: OfflineResult, entries: int, total: Fingerprint | None, *, as_json: bool
-) -> None:
+def _put_import(result: OfflineResult, entries: int, total: Fingerprint | None) -> None:
     if not result.is_whole:
         for line in result.output:
             say(line)
@@ -234,7 +230,7 @@ def _put_import(
         line += f", {result.skipped:,} left out" if result.skipped else ""
         lines = [line, *_fingerprint_lines(total)]
     document |= _fingerprint_document(total) if total else {}
-    put_result(document, lines, as_json=as_json)
+    put_result(document, lines)
 
 
 def _fingerprint_lines(total: Fingerprint | None) -> list[str]:

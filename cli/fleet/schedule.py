@@ -10,7 +10,8 @@ import click
 
 from ldapslam.base.units import format_duration
 from ldapslam.cli.client import Client, completed_by, operator_name
-from ldapslam.cli.console import put_json, put_result
+from ldapslam.cli.command import command
+from ldapslam.cli.console import put_json, put_result, wants_json
 from ldapslam.cli.fleet.operate import document, field_lines, put_table
 from ldapslam.cli.fleet.times import (
     shown,
@@ -54,10 +55,10 @@ def _asked(coordinator: str, method: str, request: Any) -> Any:
         return client.schedule_call(method, request)
 
 
-@click.command("list")
+@command("list")
 @_optional_schedule
 @client_options
-def list_command(name: str | None, coordinator: str, as_json: bool) -> None:
+def list_command(name: str | None, coordinator: str) -> None:
     """List the schedules with their next five times, or all about SCHEDULE.
 
     Of one schedule its last ten times are shown, too.
@@ -65,21 +66,21 @@ def list_command(name: str | None, coordinator: str, as_json: bool) -> None:
     if name is not None:
         with Client(coordinator) as client:
             status = client.schedule(name)
-        put_result(schedule_document(status), _full_lines(status), as_json=as_json)
+        put_result(schedule_document(status), _full_lines(status))
         return
     request = pb.ListSchedulesRequest()
     schedules = _asked(coordinator, "ListSchedules", request).schedules
     documents = [schedule_document(status) for status in schedules]
     lines = (line for status in schedules for line in _brief_lines(status))
     none = "no schedules; make one with `ldapslam submit JOB --cron …`"
-    put_result(documents, lines, as_json=as_json, said="" if schedules else none)
+    put_result(documents, lines, said="" if schedules else none)
 
 
-@click.command("set")
+@command("set")
 @_schedule_argument
 @click.argument("state", type=click.Choice(list(_CHANGES)))
 @client_options
-def set_command(name: str, state: str, coordinator: str, as_json: bool) -> None:
+def set_command(name: str, state: str, coordinator: str) -> None:
     """Make SCHEDULE active, pause it, or disable it.
 
     \b
@@ -92,18 +93,18 @@ def set_command(name: str, state: str, coordinator: str, as_json: bool) -> None:
     )
     status = _asked(coordinator, "ChangeSchedule", request)
     said = f"schedule {status.name} is {status.state}"
-    put_result(schedule_document(status), as_json=as_json, said=said)
+    put_result(schedule_document(status), said=said)
 
 
-@click.command("remove")
+@command("remove")
 @_schedule_argument
 @client_options
-def remove_command(name: str, coordinator: str, as_json: bool) -> None:
+def remove_command(name: str, coordinator: str) -> None:
     """Remove SCHEDULE; runs that it made stay."""
     request = pb.RemoveScheduleRequest(schedule=name, removed_by=operator_name())
     _asked(coordinator, "RemoveSchedule", request)
     said = f"schedule {name} is removed"
-    put_result({"removed": name}, as_json=as_json, said=said)
+    put_result({"removed": name}, said=said)
 
 
 def schedule_document(status: pb.ScheduleStatus) -> dict[str, Any]:
@@ -179,16 +180,16 @@ def _full_lines(status: pb.ScheduleStatus) -> Iterator[str]:
         yield f"{'times' if number == 0 else '':<10} {'  '.join(parts)}"
 
 
-@click.command("audit")
+@command("audit")
 @option(
     "--limit N", "This many at most; 0 for all.", type=click.IntRange(min=0), default=50
 )
 @client_options
-def audit_command(limit: int, coordinator: str, as_json: bool) -> None:
+def audit_command(limit: int, coordinator: str) -> None:
     """List who submitted, cancelled or scheduled what, and who was refused."""
     request = pb.ListAuditRequest(limit=limit)
     entries = _asked(coordinator, "ListAudit", request).entries
-    if as_json:
+    if wants_json():
         put_json([{**document(entry), "number": entry.number} for entry in entries])
         return
     rows = [

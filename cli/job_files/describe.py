@@ -9,7 +9,8 @@ from typing import Any
 import click
 
 from ldapslam.base.errors import ExitCode
-from ldapslam.cli.console import json_option, put, put_json
+from ldapslam.cli.command import command
+from ldapslam.cli.console import put, put_json, wants_json
 from ldapslam.cli.options import option
 
 _SCHEMAS = ("job", "study", "result")
@@ -21,7 +22,7 @@ def _complete_name(_: click.Context, __: click.Parameter, incomplete: str) -> li
     return [topic for topic in topics() if topic.startswith(incomplete)]
 
 
-@click.command("describe")
+@command("describe")
 @click.argument("name", required=False, shell_complete=_complete_name)
 @option(
     "--schema FILE",
@@ -29,8 +30,7 @@ def _complete_name(_: click.Context, __: click.Parameter, incomplete: str) -> li
     "server: $schema=PATH` at the top of a YAML file names it to an editor.",
     type=click.Choice(_SCHEMAS),
 )
-@json_option
-def describe_command(name: str | None, schema: str | None, as_json: bool) -> ExitCode:
+def describe_command(name: str | None, schema: str | None) -> ExitCode:
     """Explain a section of job files, an operation or a type; list them all.
 
     Without NAME, lists what there is, the examples too.
@@ -48,11 +48,11 @@ def describe_command(name: str | None, schema: str | None, as_json: bool) -> Exi
         put(_schema_text(schema).rstrip("\n"))
     elif name is not None:
         text = describe(name).rstrip("\n")
-        if as_json:
+        if wants_json():
             put_json({"name": name, "text": text})
         else:
             put(text)
-    elif as_json:
+    elif wants_json():
         put_json(_overview())
     else:
         put("\n".join(_overview_lines(_overview())))

@@ -38,8 +38,8 @@ def new_for_directory(uri: str, output: Path | None, given: Options) -> ExitCode
         (("run", "duration"), given["duration"], "-d"),
         ((*stream, "name"), "lookups", ""),
         ((*stream, "target"), "directory", ""),
-        ((*stream, "load", "open", "rate"), given["rate"], "-r"),
-        ((*stream, "load", "open", "connections"), 8, ""),
+        ((*stream, "load", "rate"), given["rate"], "-r"),
+        ((*stream, "load", "connections"), 8, ""),
         ((*search, "base"), given["base"] or "", "-b"),
         ((*search, "filter"), f"({given['attribute'] or 'uid'}=*)", "--attribute"),
     ):

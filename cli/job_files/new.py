@@ -10,13 +10,14 @@ import click
 from click.core import ParameterSource
 
 from ldapslam.base.errors import ExitCode
+from ldapslam.cli.command import command
 from ldapslam.cli.console import put, say
 from ldapslam.cli.job_files.examples import COMMANDS, example_named, write_example
 from ldapslam.cli.measure.one_line_options import (
     connection_options,
     in_words_of_options,
 )
-from ldapslam.cli.options import FILE, OptionGroups, add_options, flag, grouped, option
+from ldapslam.cli.options import FILE, add_options, flag, grouped, option
 
 _FOR_DIRECTORY = "a job for a directory"
 _OF_LOG = "a job of a log"
@@ -65,11 +66,12 @@ _OPTIONS = {
 }
 
 
-@click.command("new", cls=OptionGroups)
+@command("new")
 @click.argument("sources", metavar="URI|EXAMPLE|LOG…", nargs=-1, required=True)
 @option(
     "-o --out output FILE",
-    "The job file; stdout when left out. Files that it names go to the same folder.",
+    "The job file; stdout when left out, or -. Files that it names go to its folder.",
+    parse=lambda path: None if path == Path("-") else path,
     type=FILE,
 )
 @add_options(_directory_options, _log_options, connection_options)

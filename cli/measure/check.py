@@ -15,7 +15,8 @@ import click
 
 from ldapslam.base.errors import ExitCode, LdapSlamError
 from ldapslam.base.units import Rate, format_rate, parse_rate
-from ldapslam.cli.console import json_option, put_json
+from ldapslam.cli.command import command
+from ldapslam.cli.console import put_json, wants_json
 from ldapslam.cli.measure import check_servers
 from ldapslam.cli.measure.check_plan import explain, plan_document
 from ldapslam.cli.measure.check_servers import Document, Faults
@@ -30,7 +31,7 @@ from ldapslam.jobs.plan import AgentPlan, agent_plan
 from ldapslam.jobs.requests.dn import is_of_server, plain_dn
 
 
-@click.command("check")
+@command("check")
 @click.argument("job_file", metavar="JOB", required=False, type=FILE)
 @change_options
 @flag("--offline", "The file alone; reach no server.")
@@ -56,7 +57,6 @@ from ldapslam.jobs.requests.dn import is_of_server, plain_dn
     default="5k/s",
     parse=parse_rate,
 )
-@json_option
 def check_command(
     job_file: Path | None,
     overrides: tuple[str, ...],
@@ -65,7 +65,6 @@ def check_command(
     write: bool,
     generator: bool,
     rate: Rate,
-    as_json: bool,
 ) -> ExitCode:
     """Check JOB before it runs: what it would do, and what a few of its requests meet.
 
@@ -78,12 +77,12 @@ def check_command(
             raise click.UsageError("--generator stands in place of a JOB")
         from ldapslam.cli.measure.generator import check_generator
 
-        return check_generator(format_rate(rate), as_json=as_json)
+        return check_generator(format_rate(rate))
     if job_file is None:
         raise click.UsageError("give a JOB to check, or --generator")
     job = load_job(job_file, overrides)
     check_size_of_files(job)
-    faults = Faults(as_json=as_json)
+    faults = Faults()
     for line in (*explain(job), *explain_traces(job)):
         faults.put(line)
     for doubt in doubts(job):
@@ -94,7 +93,7 @@ def check_command(
         found = _ask_all(job, faults)
         found["samples"] = _sample(job, samples, write, faults) if samples else []
     faults.tell_warnings()
-    if as_json:
+    if wants_json():
         plan = plan_document(job)
         told = {"warnings": faults.warnings}
         put_json({"job": job.name, "plan": plan, **found, **told})

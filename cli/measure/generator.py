@@ -21,14 +21,14 @@ import psutil
 from ldapslam.agent.engine.setup import add_streams
 from ldapslam.agent.host import host_facts
 from ldapslam.base.errors import EngineError, ExitCode
-from ldapslam.cli.console import put, put_json, say, us_text
+from ldapslam.cli.console import put, put_json, say, us_text, wants_json
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.plan import agent_plan
 from ldapslam.proto.fields import METRICS
 from ldapslam.results.histogram import Histogram
 
 
-def check_generator(rate: str, *, as_json: bool) -> ExitCode:
+def check_generator(rate: str) -> ExitCode:
     """Measure the generator itself against a built-in responder on this machine.
 
     Returns INVALID when runs from here could not be certified.
@@ -38,7 +38,7 @@ def check_generator(rate: str, *, as_json: bool) -> ExitCode:
         f"first as fast as it goes, then {rate}"
     )
     fitness = examine(rate)
-    if as_json:
+    if wants_json():
         verdict = "fit" if fitness.is_fit else "not fit"
         put_json({"verdict": verdict, **dataclasses.asdict(fitness)})
     else:
@@ -176,11 +176,9 @@ def examine(rate: str) -> Fitness:
     """Measure this host; takes about twelve seconds."""
     cpu_before = psutil.cpu_times()
     with responder_uri() as uri:
-        closed = f"{{closed: {{clients: {CONNECTIONS}}}}}"
+        closed = f"{{clients: {CONNECTIONS}}}"
         ceiling = drive(uri, "closed", closed)
-        opened = (
-            f"{{open: {{rate: {rate}, arrivals: poisson, connections: {CONNECTIONS}}}}}"
-        )
+        opened = f"{{rate: {rate}, arrivals: poisson, connections: {CONNECTIONS}}}"
         pacing = drive(uri, "open", opened)
     host = _host(cpu_before)
     return Fitness(rate, ceiling, pacing, host, judge(rate, pacing, host))

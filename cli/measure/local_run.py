@@ -43,7 +43,6 @@ def run_locally(
     out: Path | None,
     *,
     made_of: Mapping[str, str] | None = None,
-    as_json: bool,
     metrics: tuple[str, int] | None = None,
 ) -> ExitCode:
     """Run a job on this host; the exit code. `made_of`: what its lab's servers are.
@@ -75,7 +74,7 @@ def run_locally(
                 formats=FORMATS,
                 judges=True,
             )
-        exit_code = outcome.show_outcome(summary, as_json=as_json)
+        exit_code = outcome.show_outcome(summary)
         outcome.name_files(results.folder, files)
     return ExitCode.INTERRUPTED if is_interrupted else exit_code
 

@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from ldapslam.base.errors import ExitCode
+from ldapslam.cli.command import command
 from ldapslam.cli.composed_job import ComposedJob
 from ldapslam.cli.measure.one_line_options import (
     Options,
@@ -22,7 +23,7 @@ from ldapslam.cli.measure.one_line_options import (
     in_words_of_options,
     one_line_options,
 )
-from ldapslam.cli.options import OptionGroups, flag, option
+from ldapslam.cli.options import flag, option
 from ldapslam.cli.submission import print_job
 from ldapslam.jobs.fields.sections import Place
 
@@ -43,9 +44,7 @@ def run_composed(job: ComposedJob, given: Options) -> ExitCode:
         return print_job(job, overrides)
     from ldapslam.cli.measure.local_run import run_locally
 
-    return run_locally(
-        job, given["agents"], overrides, given["out"], as_json=given["as_json"]
-    )
+    return run_locally(job, given["agents"], overrides, given["out"])
 
 
 #: Where the job has its operation.
@@ -116,7 +115,7 @@ _credentials_option = option(
 )
 
 
-@click.command("search", cls=OptionGroups)
+@command("search")
 @one_line_options(
     _base_option,
     _scope_option,
@@ -136,7 +135,7 @@ def search_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
     return _run_operation("search", uris, given, fields)
 
 
-@click.command("modify", cls=OptionGroups)
+@command("modify")
 @one_line_options(
     _entry_option,
     option(
@@ -160,7 +159,7 @@ def modify_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
     return _run_operation("modify", uris, given, fields)
 
 
-@click.command("add", cls=OptionGroups)
+@command("add")
 @one_line_options(
     option("-e --entry DN", "The new entry; patterns."),
     option(
@@ -198,7 +197,7 @@ def add_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
     return _run_operation("add", uris, given, fields)
 
 
-@click.command("delete", cls=OptionGroups)
+@command("delete")
 @one_line_options(_entry_option)
 def delete_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
     """Delete entries that are there; nothing brings them back.
@@ -209,7 +208,7 @@ def delete_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
     return _run_operation("delete", uris, given, {"dn": (given["entry"], "-e")})
 
 
-@click.command("bind", cls=OptionGroups)
+@command("bind")
 @one_line_options(
     option("-e --entry DN", "The DN that binds; patterns."),
     option("-b --base DN", "With -f: the base of the searches before."),

@@ -17,7 +17,6 @@ import click
 from ldapslam.base.errors import LdapSlamError
 from ldapslam.base.units import DURATION_UNITS
 from ldapslam.cli.composed_job import ComposedJob
-from ldapslam.cli.console import json_option
 from ldapslam.cli.measure.run import agents_option, out_option
 from ldapslam.cli.options import (
     Command,
@@ -110,7 +109,6 @@ run_options = grouped(
     agents_option,
     set_option,
     out_option,
-    json_option,
 )
 load_options = grouped(
     "Load",
@@ -275,14 +273,14 @@ def _password(given: Options) -> tuple[dict[str, str], str] | None:
 def _put_load(job: ComposedJob, given: Options) -> None:
     load = ("streams", 0, "load")
     if given["rate"] is None:
-        _put_given(job, (*load, "closed"), given, "clients", "think_time")
+        _put_given(job, load, given, "clients", "think_time")
         return
     if given["think_time"] is not None:
         raise click.UsageError(
             "--think-time is for a closed loop: with -r, arrivals do not wait"
         )
-    job.put((*load, "open", "rate"), given["rate"], "-r")
-    job.put((*load, "open", "connections"), given["clients"], "-c")
+    job.put((*load, "rate"), given["rate"], "-r")
+    job.put((*load, "connections"), given["clients"], "-c")
 
 
 _WORDS = (

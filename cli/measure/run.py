@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from ldapslam.base.errors import ExitCode
-from ldapslam.cli.console import json_option
+from ldapslam.cli.command import command
 from ldapslam.cli.options import (
     FILE,
     FOLDER,
@@ -37,7 +37,7 @@ out_option = folder_option(
 )
 
 
-@click.command("run")
+@command("run")
 @click.argument(
     "job_file",
     metavar="JOB",
@@ -61,7 +61,6 @@ out_option = folder_option(
     type=FOLDER,
 )
 @option("--made-of JSON", parse=json.loads, hidden=True)
-@json_option
 def run_command(
     job_file: Path | None,
     agents: int | None,
@@ -72,7 +71,6 @@ def run_command(
     cleanup: str | None,
     spool: Path | None,
     made_of: dict[str, str] | None,
-    as_json: bool,
 ) -> ExitCode:
     """Run JOB here and now: a coordinator and N agents on this host.
 
@@ -101,6 +99,5 @@ def run_command(
     return run_locally(
         *(source, agents, overrides, out),
         made_of=made_of,
-        as_json=as_json,
         metrics=metrics,
     )

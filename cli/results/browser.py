@@ -19,13 +19,13 @@ _PAGES = ("report.html", "study.html", "capacity.html", "gate.html", "history.ht
 _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY")
 
 
-def open_report(run_id: str, place: Place, *, as_json: bool) -> None:
+def open_report(run_id: str, place: Place) -> None:
     """Open the page of a run or of a folder with many; print its path.
 
     Print the path alone where there is no display, as over ssh.
     """
     page = _written(Path(run_id)) or _made(run_id, place)
-    put_result({"file": str(page)}, [str(page)], as_json=as_json)
+    put_result({"file": str(page)}, [str(page)])
     if not _has_display():
         say("there is no display here: open this file where there is a browser")
     elif not webbrowser.open(page.resolve().as_uri()):

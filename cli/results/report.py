@@ -5,13 +5,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import click
-
+from ldapslam.cli.command import command
 from ldapslam.cli.console import put_result, say
 from ldapslam.cli.options import (
     FOLDER,
     RUNS_FOLDER,
-    OptionGroups,
     flag,
     format_option,
     option,
@@ -22,11 +20,11 @@ from ldapslam.cli.runs import LATEST, Place, run_argument_of, runs_options, stor
 from ldapslam.results.records import FINAL_STATES
 
 
-@click.command("report", cls=OptionGroups)
+@command("report")
 @run_argument_of(default=LATEST)
 @format_option
 @option(
-    "--out DIR", f"Where to write; {RUNS_FOLDER}/RUN_ID when left out.", type=FOLDER
+    "-o --out DIR", f"Where to write; {RUNS_FOLDER}/RUN_ID when left out.", type=FOLDER
 )
 @flag(
     "--open is_open",
@@ -39,7 +37,6 @@ def report_command(
     out: Path | None,
     is_open: bool,
     place: Place,
-    as_json: bool,
 ) -> None:
     """Write the reports of RUN; print their paths on stdout.
 
@@ -48,7 +45,7 @@ def report_command(
     a study, a search for capacity, a gate or a history, too.
     """
     if is_open:
-        open_report(run_id, place, as_json=as_json)
+        open_report(run_id, place)
         return
     with store_of(run_id, place) as (results, full_id, own_folder):
         folder = out or own_folder or RUNS_FOLDER / full_id
@@ -64,4 +61,4 @@ def report_command(
         "partial": is_partial,
         "files": names,
     }
-    put_result(result, names, as_json=as_json)
+    put_result(result, names)

@@ -19,7 +19,8 @@ from ldapslam.base.errors import ConfigError, LdapSlamError
 from ldapslam.base.fault import Fault
 from ldapslam.base.files import state_folder
 from ldapslam.base.units import format_size
-from ldapslam.cli.console import json_option, put_result
+from ldapslam.cli.command import command
+from ldapslam.cli.console import put_result
 from ldapslam.cli.options import FILE, flag, option
 from ldapslam.results import upkeep
 from ldapslam.results.audit import AuditRecord
@@ -50,21 +51,20 @@ _store_option = option(
 )
 
 
-@click.command("backup")
-@click.argument("file", type=FILE)
+@command("backup")
+@option("-o --out file FILE", "The copy.", type=FILE, required=True)
 @_store_option
-@json_option
-def backup_command(file: Path, url: str, as_json: bool) -> None:
+def backup_command(file: Path, url: str) -> None:
     """Copy the store to FILE, also while a coordinator is writing to it."""
     with _existing(url) as store:
         before = upkeep.size_bytes(store)
         size = upkeep.back_up(store, file)
     result = {"file": str(file), "size_bytes": size, "store_bytes": before}
     said = f"{format_size(size)}, of a store of {format_size(before)}"
-    put_result(result, [str(file)], as_json=as_json, said=said)
+    put_result(result, [str(file)], said=said)
 
 
-@click.command("prune")
+@command("prune")
 @option(
     "--keep-for before_utc AGE",
     "Keep runs that ended within this time, such as 90d, 12w or 36h.",
@@ -81,14 +81,12 @@ def backup_command(file: Path, url: str, as_json: bool) -> None:
     "Only show what would go; without a rule, what is in the store.",
 )
 @_store_option
-@json_option
 def prune_command(
     before_utc: str | None,
     keep_runs: int | None,
     audit_utc: str | None,
     dry_run: bool,
     url: str,
-    as_json: bool,
 ) -> None:
     """Remove old runs from a results store, with all that they measured.
 
@@ -150,7 +148,7 @@ def prune_command(
             said += f", of which {format_size(info.free_bytes)} are free for new runs"
         if space_kept:
             said += f" ({space_kept})"
-    put_result(result, lines, as_json=as_json, said=said)
+    put_result(result, lines, said=said)
 
 
 def _store_lines(info: upkeep.StoreInfo) -> Iterator[str]:

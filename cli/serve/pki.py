@@ -14,7 +14,8 @@ from ldapslam.base.errors import ConfigError
 from ldapslam.base.files import state_folder, write_private
 from ldapslam.base.time_zone import clock_text
 from ldapslam.base.units import NS_PER_S, parse_duration
-from ldapslam.cli.console import json_option, put, put_result, say
+from ldapslam.cli.command import command
+from ldapslam.cli.console import put, put_result, say
 from ldapslam.cli.options import FILE, FOLDER, Decorator, option
 from ldapslam.cli.serve.server_security import ENROLMENT_PORT, PKI_VARIABLE
 from ldapslam.transport.pki.authority import (
@@ -53,7 +54,7 @@ _name_option = option(
 _name_argument = click.argument("name", metavar="NAME")
 
 
-@click.command("init")
+@command("init")
 @_pki_option
 @option(
     "--name",
@@ -68,7 +69,7 @@ def init_command(folder: Path, name: str, days: int) -> None:
     say("next: ldapslam fleet pki issue --role coordinator --name coordinator --host …")
 
 
-@click.command("issue")
+@command("issue")
 @option(
     "--role",
     "agent: takes load; operator: everything; viewer: looks on; coordinator: "
@@ -111,7 +112,7 @@ def issue_command(
     put(str(path))
 
 
-@click.command("revoke")
+@command("revoke")
 @_name_argument
 @_pki_option
 def revoke_command(name: str, folder: Path) -> None:
@@ -122,17 +123,16 @@ def revoke_command(name: str, folder: Path) -> None:
     say(f"a coordinator with --tls-crl needs the new {authority.revoked_file}")
 
 
-@click.command("list")
+@command("list")
 @_pki_option
-@json_option
-def list_command(folder: Path, as_json: bool) -> None:
+def list_command(folder: Path) -> None:
     """List the certificates with their expiry."""
     issued = Authority(folder).issued()
     now_utc = datetime.now(UTC)
     documents = [_document(one, now_utc) for one in issued]
     lines = (_line(one, now_utc) for one in issued)
     said = "" if issued else "nothing issued yet"
-    put_result(documents, lines, as_json=as_json, said=said)
+    put_result(documents, lines, said=said)
 
 
 def _line(one: Issued, now_utc: datetime) -> str:
@@ -170,7 +170,7 @@ def _parse_enrolment(value: str) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-@click.command("token")
+@command("token")
 @option(
     "--role",
     "Who joins.",
@@ -191,7 +191,7 @@ def _parse_enrolment(value: str) -> str:
     parse=_parse_enrolment,
 )
 @option(
-    "--out FILE",
+    "-o --out FILE",
     "Write it to a new file that its owner alone can read; else to stdout.",
     type=FILE,
 )

@@ -25,10 +25,10 @@ from ldapslam.base.log_format import (
     without_passwords,
 )
 from ldapslam.base.process import leave_no_core_dump
+from ldapslam.cli.command import command
 from ldapslam.cli.console import announce, put
 from ldapslam.cli.options import (
     FOLDER,
-    OptionGroups,
     add_options,
     flag,
     metrics_option,
@@ -78,7 +78,7 @@ def _parse_scratch(value: Path) -> Path:
     return value
 
 
-@click.command("coordinator", cls=OptionGroups)
+@command("coordinator")
 @option(
     "--listen HOST:PORT",
     "Where agents and operators connect; also unix:PATH; repeatable.",
@@ -269,7 +269,7 @@ _limit_options = add_options(
 _OWN_SETTINGS = ("labels", "workers", "realtime", "max_runs", "restricted")
 
 
-@click.command("agent", cls=OptionGroups)
+@command("agent")
 @coordinator_option
 @option(
     "--name",

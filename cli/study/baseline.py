@@ -13,8 +13,9 @@ import click
 
 from ldapslam.base.errors import ConfigError
 from ldapslam.cli.client import operator_name
+from ldapslam.cli.command import command
 from ldapslam.cli.console import put_result
-from ldapslam.cli.options import FILE, STORE_NAME, OptionGroups, flag
+from ldapslam.cli.options import FILE, STORE_NAME, flag
 from ldapslam.cli.runs import Place, complete_run, runs_options, store_of
 from ldapslam.results.records import utc_text
 from ldapslam.results.store import Store
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from ldapslam.studies.baseline import Baseline, GateFile
 
 
-@click.command("baseline", cls=OptionGroups)
+@command("baseline")
 @click.argument("file", metavar="FILE", type=FILE)
 @click.argument("runs", metavar="[RUN]...", nargs=-1, shell_complete=complete_run)
 @flag("--promote", "Take the place of the baseline that FILE has; it is remembered.")
@@ -34,7 +35,6 @@ def baseline_command(
     runs: Sequence[str],
     promote: bool,
     place: Place,
-    as_json: bool,
 ) -> None:
     """Save runs as a baseline for `gate --baseline`, or show the one in FILE.
 
@@ -47,7 +47,7 @@ def baseline_command(
     alone. Runs of different days and starts tell most of what varies.
     """
     if not runs:
-        _show(file, as_json=as_json)
+        _show(file)
         return
     from ldapslam.studies.baseline import (
         baseline_of,
@@ -90,11 +90,10 @@ def baseline_command(
             *(line for run, gate in gates.items() for line in _taken(run, gate)),
             *(f"left out: {one}" for one in others),
         ],
-        as_json=as_json,
     )
 
 
-def _show(file: Path, *, as_json: bool) -> None:
+def _show(file: Path) -> None:
     from ldapslam.reports.formats.text import render_table
     from ldapslam.studies.baseline import baseline_tables
 
@@ -102,7 +101,6 @@ def _show(file: Path, *, as_json: bool) -> None:
     put_result(
         found.model_dump(mode="json"),
         ["\n\n".join(render_table(one) for one in baseline_tables(found))],
-        as_json=as_json,
     )
 
 

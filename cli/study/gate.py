@@ -14,13 +14,13 @@ import click
 from ldapslam.base.errors import ConfigError, ExitCode, LdapSlamError
 from ldapslam.base.fault import Fault
 from ldapslam.base.units import NS_PER_S, parse_duration
-from ldapslam.cli.console import json_option, say
+from ldapslam.cli.command import command
+from ldapslam.cli.console import say
 from ldapslam.cli.measure.local_fleet import one_blas_thread
 from ldapslam.cli.measure.run import agents_option
 from ldapslam.cli.options import (
     FILE,
     RUNS_FOLDER,
-    OptionGroups,
     change_options,
     flag,
     folder_option,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ldapslam.studies.gate import Key, Tolerances
 
 
-@click.command("gate", cls=OptionGroups)
+@command("gate")
 @job_argument
 @grouped(
     "Sides",
@@ -109,11 +109,10 @@ if TYPE_CHECKING:
     agents_option,
     change_options,
     folder_option(
-        "--out DIR",
+        "-o --out DIR",
         f"Folder of the results; {RUNS_FOLDER}/gate-JOB-TIME when left out.",
         "gate.json",
     ),
-    json_option,
 )
 def gate_command(
     job_file: Path,
@@ -132,7 +131,6 @@ def gate_command(
     agents: int | None,
     overrides: tuple[str, ...],
     out: Path | None,
-    as_json: bool,
 ) -> ExitCode:
     """Compare an old server with a new one under JOB; fail on a regression.
 
@@ -270,7 +268,7 @@ def gate_command(
         about=runs.about,
     )
     files = write_gate(answer, folder)
-    put_report(gate_document(answer), gate_json(answer) if as_json else None, files)
+    put_report(gate_document(answer), gate_json(answer), files)
     if problem is not None:
         raise problem
     return EXIT_OF_VERDICT[answer.verdict]
@@ -334,7 +332,7 @@ def _held(job: Job) -> frozenset[str]:
     return frozenset(
         f"{stream.name}.{name}"
         for stream in job.streams
-        if stream.load.open is not None
+        if stream.load.kind == "open"
         for name, _ in stream.request_names
     )
 

@@ -300,7 +300,7 @@ class _OperationFields(_Request):
             if step.think_ns is not None and (index == 0 or is_last):
                 edge = "begins" if index == 0 else "ends"
                 reason = f"a sequence {edge} with an operation, got a pause"
-                hint = "the pause between sessions is load.closed.think_time"
+                hint = "the pause between sessions is load.think_time"
                 yield place, Fault(reason, hint)
             if step.kind == "unbind" and not is_last:
                 reason = "nothing can follow an unbind in its sequence"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a stream's requests arrive: the `load` section of the job file, and the `stages`
-of an open load, which change its rate over the measure phase.
+of an open loop, which change its rate over the measure phase.
 
 A file of rates is one of two. A table is CSV of two columns, the time since the stages
 begin and the rate, with a header or without; a bare number is seconds, or arrivals per
@@ -34,16 +34,19 @@ from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
+    ConfigDict,
     Discriminator,
     Field,
     PlainSerializer,
     PlainValidator,
     PrivateAttr,
+    SerializerFunctionWrapHandler,
     Tag,
     WithJsonSchema,
+    model_serializer,
 )
 
-from ldapslam.base.fault import Fault, expected, got, unknown
+from ldapslam.base.fault import Fault, expected, got, one_of, unknown
 from ldapslam.base.units import (
     NS_PER_S,
     Rate,
@@ -461,20 +464,60 @@ def _of_table(file: RateFile, base: Rate | None, until_ns: int) -> list[Segment]
 DEFAULT_IN_FLIGHT = 16
 
 
-class Closed(Section):
-    """Closed loop: each virtual client, with a connection of its own, sends its next
-    request after its last one completed."""
+LoadKind = Literal["closed", "open", "trace"]
 
-    clients: Annotated[Count, Field(le=MAX_CONNECTIONS)] = Field(examples=[16])
+
+@dataclass(frozen=True)
+class _KindOfLoad:
+    """The keys of one kind of load."""
+
+    noun: str
+    #: Keys of which each tells the kind.
+    telling: tuple[str, ...]
+    others: tuple[str, ...]
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return self.telling + self.others
+
+
+_KINDS: dict[LoadKind, _KindOfLoad] = {
+    "closed": _KindOfLoad("a closed loop", ("clients",), ("think_time",)),
+    "open": _KindOfLoad(
+        "an open loop",
+        ("rate", "stages"),
+        ("arrivals", "connections", "in_flight", "max_backlog"),
+    ),
+    "trace": _KindOfLoad("a trace", ("trace",), ()),
+}
+
+
+class Load(Section):
+    """How a stream's requests arrive. `clients` is a closed loop: each virtual client,
+    with a connection of its own, sends its next request after the last response.
+    `rate`, `stages` or both are an open loop: arrivals follow a schedule whatever the
+    server does; an arrival that finds no free connection waits, and its response time
+    counts from when it was due. `trace` sends the requests of a directory's log, each
+    at its time, in place of operations."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "oneOf": [
+                {
+                    "anyOf": [{"required": [key]} for key in kind.telling],
+                    "propertyNames": {"enum": list(kind.keys)},
+                }
+                for kind in _KINDS.values()
+            ]
+        }
+    )
+
+    clients: Annotated[Count, Field(le=MAX_CONNECTIONS)] | None = Field(
+        default=None, examples=[16]
+    )
     """virtual clients, in total over all agents"""
     think_time_ns: Duration = 0
     """pause of a client between a completion and its next request"""
-
-
-class Open(Section):
-    """Open loop: arrivals follow a schedule whatever the server does. An arrival that
-    finds no free connection waits; its response time counts from when it was due."""
-
     rate: RateField | None = Field(default=None, examples=["500/s"])
     """arrivals, in total over all agents; with `stages`, what their multiples such as
     0.75x are of"""
@@ -484,24 +527,59 @@ class Open(Section):
     """the rate over the measure phase: a list of stages, or a file. ramp_up rises to
     their first rate and warm_up holds it; after them the last rate holds"""
     arrivals: Literal["constant", "poisson", "uniform"] = "constant"
-    """constant: equal distances; poisson: exponential distances, as of many independent
-    users; uniform: each at random within its equal distance"""
+    """spacing of an open loop's arrivals; constant: equal distances; poisson:
+    exponential distances, as of many independent users; uniform: each at random within
+    its equal distance"""
     connections: Annotated[Count, Field(le=MAX_CONNECTIONS)] = 4
-    """connections, in total over all agents"""
+    """connections of an open loop, in total over all agents"""
     in_flight: Annotated[Count, Field(le=1024)] | None = None
-    """most requests, or sessions, in flight on one connection; 16 if left out, or 1
-    where the stream's operations need a connection of their own"""
+    """most requests, or sessions, of an open loop in flight on one connection; 16 if
+    left out, or 1 where the stream's operations need a connection of their own"""
     max_backlog: CountOrDurationField = CountOrDuration(duration_ns=10 * NS_PER_S)
-    """most arrivals that may wait, in total over all agents: a count, or the arrivals
-    of a duration at the highest rate; arrivals beyond it are dropped, and counted"""
+    """most arrivals of an open loop that may wait, in total over all agents: a count,
+    or the arrivals of a duration at the highest rate; arrivals beyond it are dropped,
+    and counted"""
+    trace: Trace | None = None
+    """the requests of a directory's log, at its times"""
+
+    def _choices(self) -> Iterator[Found]:
+        """Yield faults of keys that do not belong to one kind of load."""
+        yield from super()._choices()
+        given = [
+            name.removesuffix("_ns")
+            for name in type(self).model_fields
+            if name in self.model_fields_set and getattr(self, name) is not None
+        ]
+        kinds = [
+            (key, kind)
+            for kind in _KINDS.values()
+            if (key := next(filter(given.__contains__, kind.telling), None))
+        ]
+        if len(kinds) > 1:
+            nouns = " and ".join(f"{key} ({kind.noun})" for key, kind in kinds)
+            reason = f"expected a load of one kind, got {nouns}"
+            yield (), Fault(reason, f"keep one of {one_of([key for key, _ in kinds])}")
+        elif kinds:
+            ((telling, kind),) = kinds
+            for key in given:
+                if key not in kind.keys:
+                    other = next(
+                        other for other in _KINDS.values() if key in other.keys
+                    )
+                    hint = (
+                        f"{kind.noun} has {', '.join(kind.keys)}; for {other.noun} "
+                        f"write {one_of(other.telling)} in place of {telling}"
+                    )
+                    yield (key, KEY), Fault(f"{kind.noun} has no {key!r}", hint)
+        else:
+            reason = "expected clients, rate, stages or trace, got none of them"
+            hint = "add clients: 16 for a closed loop, or rate: 500/s for an open one"
+            yield (), Fault(reason, hint)
 
     @checked
     def _rates_go_together(self) -> Iterator[Found]:
         """Multiples are of a rate that is given, and a rate has multiples."""
         has_rate = self.rate is not None
-        if self.stages is None and not has_rate:
-            reason = "expected a rate, stages or both, got neither"
-            yield (), Fault(reason, "add rate, such as 500/s")
         if isinstance(self.stages, RateFile):
             table = self.stages._table
             if table is not None and table.is_relative and not has_rate:
@@ -560,31 +638,32 @@ class Open(Section):
             return max(1, self.rate.arrivals(wait_ns))
         return max(1, math.ceil(peak_rate(self.segments(until_ns)) * wait_ns))
 
-
-class Load(Section):
-    """How a stream's requests arrive: in a closed or an open loop, or as in a log."""
-
-    exactly_one: ClassVar[tuple[str, ...]] = ("closed", "open", "trace")
-
-    closed: Closed | None = None
-    """a number of clients"""
-    open: Open | None = None
-    """a rate"""
-    trace: Trace | None = None
-    """the requests of a directory's log, at its times"""
+    @model_serializer(mode="wrap")
+    def _keys_of_its_kind(
+        self, serialize: SerializerFunctionWrapHandler
+    ) -> dict[str, Any]:
+        keys = _KINDS[self.kind].keys
+        content: dict[str, Any] = serialize(self)
+        return {
+            name: value
+            for name, value in content.items()
+            if name.removesuffix("_ns") in keys
+        }
 
     @property
-    def is_open(self) -> bool:
+    def kind(self) -> LoadKind:
+        """Closed or open loop, or trace."""
+        if self.clients is not None:
+            return "closed"
+        return "open" if self.trace is None else "trace"
+
+    @property
+    def is_scheduled(self) -> bool:
         """Whether requests are due at times that do not depend on the server."""
-        if self.trace is not None:
-            return self.trace.factor is not None
-        return self.open is not None
+        return self.kind == "open" or bool(self.trace and self.trace.factor)
 
     @property
-    def connections(self) -> int:
-        """In total over all agents; a closed loop's client has one each."""
-        if self.closed:
-            return self.closed.clients
-        if self.trace:
-            return self.trace.connections
-        return self.open.connections if self.open else 0
+    def total_connections(self) -> int:
+        """Connections over all agents; a closed loop's client has one each."""
+        connections = self.trace.connections if self.trace else self.connections
+        return self.clients or connections

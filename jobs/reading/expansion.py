@@ -155,14 +155,12 @@ def _section_with(section: type[Section], key: str) -> str | None:
 
 def _in_run_or_load(key: str) -> str | None:
     """Return a hint for a key of `run` or of a stream's load, wherever it stands."""
-    for path in (("run",), ("load", "closed"), ("load", "open")):
-        where = path if path == ("run",) else ("streams", 0, *path)
+    for name, where, owner in (
+        ("run", ("run",), "the job"),
+        ("load", ("streams", 0, "load"), "a stream"),
+    ):
         if key in keys_of(_section_at(where, Job) or Section):
-            text = f"{key}: …"
-            for name in reversed(path):
-                text = f"{name}: {{{text}}}"
-            of_stream = " of a stream's" if path != ("run",) else " of the job's"
-            return f"it is a key{of_stream} `{'.'.join(path)}`: {text}"
+            return f"it is a key of {owner}'s `{name}`: {name}: {{{key}: …}}"
     return None
 
 

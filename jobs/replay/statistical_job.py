@@ -211,7 +211,7 @@ class _Writer:
             load["stages"] = {"file": file}
         load["arrivals"] = "poisson"
         load["connections"] = max(1, math.ceil(self._most_sessions() * share))
-        stream = {"name": name, "target": "directory", "load": {"open": load}}
+        stream = {"name": name, "target": "directory", "load": load}
         requests = self._requests_of_a_session()
         if requests is not None and requests < count:
             every = max(1, round(requests * share))

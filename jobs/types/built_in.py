@@ -266,7 +266,7 @@ class WaitForDirectory(JobType[WaitOptions]):
                 "needs_target": False,
                 "options": dict(options),
             },
-            "load": {"closed": {"clients": 1}},
+            "load": {"clients": 1},
             "count": 1,
         }
 
@@ -337,7 +337,7 @@ class ReplicationProbe(JobType[ReplicationProbeOptions]):
                     "watch": watched,
                 },
             },
-            "load": {"open": {"rate": units.format_rate(rate), "connections": 1}},
+            "load": {"rate": units.format_rate(rate), "connections": 1},
         }
 
 
@@ -469,7 +469,7 @@ class BulkLoad(JobType[BulkLoadOptions]):
                 "needs_target": False,
                 "options": drop_none(given),
             },
-            "load": {"closed": {"clients": 1}},
+            "load": {"clients": 1},
             **({} if "count" in stream else {"count": 1}),
         }
 

@@ -23,6 +23,7 @@ from ldapslam.reports.comparing.making import Facts, differences_of
 from ldapslam.reports.comparing.readings import Metric
 from ldapslam.reports.document import (
     BAD,
+    CAUTION,
     MUTED,
     Cell,
     Table,
@@ -34,7 +35,13 @@ from ldapslam.reports.document import (
 from ldapslam.reports.model import Summary
 from ldapslam.reports.result import result_of
 from ldapslam.reports.sections.bulk_imports import compared
-from ldapslam.reports.typeset import NOT_AVAILABLE, NOTHING, changes, decimal
+from ldapslam.reports.typeset import (
+    NOT_AVAILABLE,
+    NOTHING,
+    changes,
+    decimal,
+    verdict_cell,
+)
 
 _RUNS = (
     "Sample: the runs. Values are geometric means of runs (of errors: means). "
@@ -97,9 +104,10 @@ def document_of(comparison: Comparison) -> dict[str, Any]:
 def _runs(comparison: Comparison) -> Table:
     def verdict(run: Summary) -> Cell:
         if run.run.run_id in comparison.excluded:
-            word = "INVALID" if run.is_judged else "not as judged"
-            return Cell(f"{word}, left out", BAD)
-        return Cell(run.verdict, BAD if run.verdict == "INVALID" else "")
+            if run.is_judged:
+                return Cell("INVALID, left out", CAUTION)
+            return Cell("not as judged, left out", BAD)
+        return verdict_cell(run.verdict)
 
     return table(
         "runs",

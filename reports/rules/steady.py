@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
+from ldapslam.jobs.run_plan import PlannedStream
 from ldapslam.reports.collect.timeline import Timeline
 from ldapslam.reports.rules.lines import Floats, block_medians, theil_sen
 from ldapslam.reports.rules.steps import LEAST_SHIFT, step_places
@@ -44,7 +44,7 @@ class Steady:
 
 
 def steady_findings(
-    timeline: Timeline, streams: Mapping[str, Mapping[str, Any]]
+    timeline: Timeline, streams: Mapping[str, PlannedStream]
 ) -> tuple[Steady, ...]:
     """Test each operation of the streams of constant load; `streams` are the planned
     ones by name."""
@@ -58,15 +58,13 @@ def steady_findings(
     return tuple(_finding(key, values, limit) for key, values in medians.items())
 
 
-def is_constant(stream: Mapping[str, Any]) -> bool:
+def is_constant(stream: PlannedStream) -> bool:
     """Return whether the load is the same all through the measure phase."""
-    if stream.get("is_replay") or any(
-        stream.get(name) for name in ("count", "start_ns", "end_ns")
-    ):
+    if stream.is_replay or stream.count or stream.start_ns or stream.end_ns:
         return False
-    if stream.get("model") == "closed":
+    if stream.model == "closed":
         return True
-    mean, peak = stream.get("rate_per_s"), stream.get("peak_rate_per_s")
+    mean, peak = stream.rate_per_s, stream.peak_rate_per_s
     return mean is not None and (peak is None or peak <= mean * (1 + 1e-6))
 
 

@@ -13,10 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from ldapslam.jobs.run_plan import PlannedStream
 from ldapslam.reports.collect.telemetry import MonitorSummary
 from ldapslam.reports.collect.timeline import Phase, Timeline, Values
 from ldapslam.reports.many_tests import holm
@@ -84,7 +85,7 @@ class _Figure(NamedTuple):
 
 def trends_of(
     timeline: Timeline,
-    streams: Mapping[str, Mapping[str, Any]],
+    streams: Mapping[str, PlannedStream],
     monitors: Iterable[MonitorSummary],
 ) -> tuple[Trend, ...]:
     """Return the trends of a run with a long measure phase, else nothing; `streams` are
@@ -107,7 +108,7 @@ def trends_of(
 
 
 def _operations(
-    timeline: Timeline, streams: Mapping[str, Mapping[str, Any]]
+    timeline: Timeline, streams: Mapping[str, PlannedStream]
 ) -> Iterator[_Figure]:
     edges = zip(timeline.start_s, timeline.end_s, strict=True)
     middles = [(start_s + end_s) / 2 for start_s, end_s in edges]

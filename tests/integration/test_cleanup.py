@@ -25,7 +25,7 @@ run: {{duration: {duration}, interval: 500ms}}
 streams:
   - name: writers
     target: directory
-    load: {{closed: {{clients: 4}}}}
+    load: {{clients: 4}}
     operations:
       - weight: 4
         let: {{n: "[unique]"}}

@@ -27,7 +27,7 @@ agents: {{labels: {{site: a}}}}
 streams:
   - name: readers
     target: directory
-    load: {{closed: {{clients: 4, think_time: 2ms}}}}
+    load: {{clients: 4, think_time: 2ms}}
     operations:
       - search: {{base: "ou=people,dc=example,dc=com", filter: "(uid=user.[0-999])"}}
 """
@@ -121,7 +121,7 @@ def test_submit_and_wait_ends_with_the_verdict(fleet: Fleet) -> None:
     [
         "bind={dn: cn=x, password: {env: HOME}}",
         "monitors=[{directory: directory, bind: {dn: cn=x, password: {file: /x}}}]",
-        "streams[0]={name: s, target: directory, load: {closed: {clients: 1}}, "
+        "streams[0]={name: s, target: directory, load: {clients: 1}, "
         'type: python, options: {class: "venv.__main__:X", operations: [x]}}',
     ],
     ids=["secret", "secret of a monitor", "class"],

@@ -58,7 +58,7 @@ def write_job(
     password_file: Path | None = None,
     tls: str = "",
     duration: str = "1s",
-    load: str = "{closed: {clients: 2, think_time: 2ms}}",
+    load: str = "{clients: 2, think_time: 2ms}",
     rest: str = "",
 ) -> Path:
     path = folder / "job.yaml"
@@ -146,7 +146,7 @@ def test_a_missed_threshold_ends_with_1(lab: Lab, tmp_path: Path) -> None:
 
 def test_dropped_arrivals_end_with_1(lab: Lab, tmp_path: Path) -> None:
     # 20,000/s over one connection with one request at a time: 50 us each do not do
-    load = "{open: {rate: 20000/s, connections: 1, in_flight: 1, max_backlog: 1}}"
+    load = "{rate: 20000/s, connections: 1, in_flight: 1, max_backlog: 1}"
     ended = ldapslam("run", write_job(tmp_path, lab, load=load), cwd=tmp_path)
     assert ended.returncode == 1, ended.stderr
     assert ended.stdout.startswith("FAIL")

@@ -20,7 +20,7 @@ monitors: [{{directory: directory}}]
 streams:
   - name: load
     target: directory
-    load: {{closed: {{clients: 1, think_time: 5ms}}}}
+    load: {{clients: 1, think_time: 5ms}}
     operations:
       - search: {{base: "dc=example,dc=com", scope: base}}
 """

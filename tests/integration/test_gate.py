@@ -99,7 +99,7 @@ def test_a_slower_server_is_a_regression(
     assert {run["side"] for run in found["runs"]} == {"new"}
     code, found, _ = gate(
         *(job, "--baseline", str(kept), "--new", old.uri),
-        *("--set", "streams.readers.load.closed.clients=1"),
+        *("--set", "streams.readers.load.clients=1"),
         out=job.parent / "other",
     )
     assert code == 2

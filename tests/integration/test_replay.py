@@ -68,7 +68,7 @@ seed: 1
 streams:
   - name: load
     target: directory
-    load: {{open: {{rate: 200/s, arrivals: poisson, connections: 4}}}}
+    load: {{rate: 200/s, arrivals: poisson, connections: 4}}
     operations:
       - weight: 3
         search:
@@ -160,11 +160,11 @@ def test_the_analysis_of_a_runs_log_finds_its_mix_and_its_rate(
     assert search["attributes"] == ["cn", "mail"]
     assert modify["dn"] == "[file:again-modify-dn.txt]"
     # the log has the seconds before the run, too: its rate is that of all of it
-    assert stream.load.open is not None
-    assert stream.load.open.rate is not None
+    assert stream.load.kind == "open"
+    assert stream.load.rate is not None
     requests = sum(one.kind != "unbind" for one in log.operations())
     whole_per_s = requests / (log.duration_ns / 1e9)
-    assert stream.load.open.rate.per_s == pytest.approx(whole_per_s, rel=0.05)
+    assert stream.load.rate.per_s == pytest.approx(whole_per_s, rel=0.05)
     # and the job that was made of it runs: as long as the log, which begins quietly
     duration = f"run.duration={log.duration_ns // 1_000_000}ms"
     again = result_of("run", "again.yaml", "--set", duration, cwd=tmp_path)
@@ -190,7 +190,7 @@ def recorded(
         result = result_of(
             *("quick", "search", logging_lab.supplier.uri, "-b", PEOPLE, "-s", "base"),
             *("-f", "(cn=u[unique])", "-r", "200/s", "-c", "4", "-d", f"{SECONDS}s"),
-            *("--set", "streams.load.load.open.arrivals=poisson", "--seed", "1"),
+            *("--set", "streams.load.load.arrivals=poisson", "--seed", "1"),
             cwd=folder,
         )
     log = logged.read()

@@ -35,7 +35,7 @@ agents: {{names: [joined, issued]}}
 streams:
   - name: readers
     target: directory
-    load: {{closed: {{clients: 4, think_time: 2ms}}}}
+    load: {{clients: 4, think_time: 2ms}}
     operations:
       - search: {{base: "ou=people,dc=example,dc=com", filter: "(uid=user.[0-999])"}}
 """

@@ -161,7 +161,7 @@ STREAMS: dict[str, dict[str, Any]] = {
 
 
 def job(uri: str, stream: dict[str, Any] | None = None, **fields: Any) -> str:
-    load = {"closed": {"clients": 2, "think_time": "20ms"}}
+    load = {"clients": 2, "think_time": "20ms"}
     one = {"name": "one", "target": "s", "load": load}
     return json.dumps(
         {

@@ -24,7 +24,7 @@ validity: {{stall: 5s, disturbed_intervals: 100%, send_lag_p99: 1s, loop_share: 
 streams:
   - name: readers
     target: directory
-    load: {{closed: {{clients: 2, think_time: 2ms}}}}
+    load: {{clients: 2, think_time: 2ms}}
     operations:
       - search: {{base: "dc=example,dc=com", filter: "(uid=user.[0-999])"}}
 thresholds: ["readers.search.response_time.p50 < 1s"]

@@ -324,7 +324,8 @@ def test_an_image_has_what_the_bundle_is_made_of() -> None:
     ignored = (CONTAINERFILE.parent / ".containerignore").read_text().split()
     assert ignored == ["*", "!" + copied[0].split()[0]]
     assert (
-        "ldapslam fleet bundle dist" in (CONTAINERFILE.parent / "Makefile").read_text()
+        "ldapslam fleet bundle -o dist"
+        in (CONTAINERFILE.parent / "Makefile").read_text()
     )
 
 

@@ -88,8 +88,7 @@ def test_a_plan_without_traces_stays_as_it_is(tmp_path: Path) -> None:
     text = JOB.format(connections=1)
     head, _, _ = text.partition("    load:")
     job = load_job_text(
-        head
-        + "    load: {closed: {clients: 1}}\n    operations: [{search: {base: ''}}]\n",
+        head + "    load: {clients: 1}\n    operations: [{search: {base: ''}}]\n",
         file="job",
         base=None,
     )

@@ -31,7 +31,7 @@ run: {duration: 100s}
 streams:
   - name: some
     target: server
-    load: {closed: {clients: 4}}
+    load: {clients: 4}
     operations:
       - search: {base: dc=com, filter: "(&(uid=[0-9])(!(cn>=a)))"}
       - modify: {dn: "uid=[0-9]", replace: {sn: a}}
@@ -222,7 +222,7 @@ thresholds: [search.p99 < 1s]
 streams:
   - name: some
     target: server
-    load: {closed: {clients: 4, think_time: 5ms}}
+    load: {clients: 4, think_time: 5ms}
     operations:
       - {weight: 3, search: {base: dc=com}}
       - sequence:

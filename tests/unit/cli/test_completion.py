@@ -94,10 +94,13 @@ def test_names_of_labs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_topics_are_those_that_describe_explains() -> None:
     found = offered("describe", "")
-    assert {"run", "streams.load.open", "types.burst", "patterns"} <= set(found)
+    assert {"run", "streams.load.stages", "types.burst", "patterns"} <= set(found)
     for topic in found[::7]:
         assert describe(topic)
-    assert offered("describe", "streams.load.c") == ["streams.load.closed"]
+    assert offered("describe", "streams.load.s") == [
+        "streams.load.stages",
+        "streams.load.stages.sine",
+    ]
 
 
 def test_variables_are_those_of_the_job_on_the_line(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ run: {warm_up: 3s, duration: 30s}
 streams:
   - name: lookups
     target: directory
-    load: {open: {rate: 50/s, connections: 8}}
+    load: {rate: 50/s, connections: 8}
     operations: [{search: {base: "dc=example,dc=com", filter: "(uid=a)"}}]
 """
 

@@ -19,7 +19,6 @@ HINTS = {
     "quick search --josn": "Did you mean --json?",
     "quick search --think_time 5s": "Did you mean --think-time?",
     "run job.yaml --treshold x": "",
-    "run -q job.yaml": "Write it before the command: `ldapslam -q run`.",
     # options of other tools
     "quick search -A cn": "ldapsearch's -A is streams.operations.search.types_only "
     "here; "

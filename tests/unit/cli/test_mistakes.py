@@ -26,12 +26,12 @@ run: {duration: 1s}
 streams:
   - name: readers
     target: directory
-    load: {closed: {clients: 2}}
+    load: {clients: 2}
     operations:
       - search: {base: "dc=example,dc=com", filter: "(uid=user.[0-9])"}
 """
 SEARCH = 'search: {base: "dc=example,dc=com", filter: "(uid=user.[0-9])"}'
-CLOSED = "{closed: {clients: 2}}"
+CLOSED = "{clients: 2}"
 NO_COORDINATOR = "--coordinator 127.0.0.1:1"
 
 
@@ -44,7 +44,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("ldapslam.cli.runs._listens", lambda _: False)
     Path("good.yaml").write_text(JOB)
     Path("ca.pem").touch()
-    head, _, stream = JOB.replace(CLOSED, "{open: {rate: 50/s}}").partition("  - ")
+    head, _, stream = JOB.replace(CLOSED, "{rate: 50/s}").partition("  - ")
     Path("open.yaml").write_text(f"{head}  - {stream}")
     Path("jobs.yaml").write_text("study: x\njobs: [search.yaml, b/b.yaml]\n")
     two = f"{head}  - {stream}  - {stream.replace('readers', 'others')}"
@@ -73,17 +73,13 @@ JOB_FILES = {
     "a long unit": (changed("1s", "30 sec"), "write 30s"),
     "minutes": (changed("1s", "5min"), "write 5m"),
     "no unit of a rate": (
-        changed(CLOSED, "{open: {rate: 500}}"),
+        changed(CLOSED, "{rate: 500}"),
         "write the unit: 500/s",
     ),
-    "tps": (changed(CLOSED, "{open: {rate: 500tps}}"), "write 500/s"),
-    "a rate without a loop": (
-        changed(CLOSED, "{rate: 500/s}"),
-        "it is a key of `open`: open: {rate: …}",
-    ),
-    "clients without a loop": (
-        changed(CLOSED, "{clients: 5}"),
-        "it is a key of `closed`: closed: {clients: …}",
+    "tps": (changed(CLOSED, "{rate: 500tps}"), "write 500/s"),
+    "keys of two loops": (
+        changed(CLOSED, "{rate: 500/s, clients: 5}"),
+        "got clients (a closed loop) and rate (an open loop)",
     ),
     "a number with a word": (changed("clients: 2", "clients: 2 users"), "write 2,"),
     "an attribute to modify": (
@@ -110,15 +106,15 @@ JOB_FILES = {
     ),
     "clients of the job": (
         JOB + "clients: 5\n",
-        "a key of a stream's `load.closed`: load: {closed: {clients: …}}",
+        "a key of a stream's `load`: load: {clients: …}",
     ),
     "a rate of the job": (
         JOB + "rate: 5/s\n",
-        "a key of a stream's `load.open`: load: {open: {rate: …}}",
+        "a key of a stream's `load`: load: {rate: …}",
     ),
     "clients of the stream": (
         changed("    load:", "    clients: 5\n    load:"),
-        "a key of a stream's `load.closed`: load: {closed: {clients: …}}",
+        "it is a key of `load`: load: {clients: …}",
     ),
     "a duration of the stream": (
         changed("    load:", "    duration: 5s\n    load:"),
@@ -126,7 +122,7 @@ JOB_FILES = {
     ),
     "a rate of the operation": (
         changed(SEARCH, f"{SEARCH}\n        rate: 5/s"),
-        "a key of a stream's `load.open`: load: {open: {rate: …}}",
+        "a key of a stream's `load`: load: {rate: …}",
     ),
     "a study": ("study: x\naxes: {a: [1]}\n", "`ldapslam study job.yaml` runs it"),
     "target for targets": (
@@ -198,7 +194,7 @@ COMMANDS = {
     f"fleet status {NO_COORDINATOR} --timeout 5": "write the unit: 5s, 5ms or 5us",
     "results prune --keep-for 90": "the units are h, d and w",
     "capacity good.yaml --load rate --from 5/s --to 9/s": "raise --load clients, or",
-    "capacity open.yaml --load clients --from 5 --to 9": "{closed: {clients: 1}}",
+    "capacity open.yaml --load clients --from 5 --to 9": "{clients: 1}",
     "capacity open.yaml --load rate --from 5/s --to 9/s --objective 'p99 < 20'": (
         "--objective: "
     ),
@@ -208,7 +204,7 @@ COMMANDS = {
     "capacity open.yaml --load rate --from 50 --to 60/s": "write the unit: 50/s",
     "capacity open.yaml --load rate --from 90/m --to 60/s": "a whole number per second",
     "capacity open.yaml --load rate --from 6/s --to 5/s": "expected --from below --to",
-    "capacity two.yaml --load rate --from 5/s --to 9/s": "streams.others.load.open",
+    "capacity two.yaml --load rate --from 5/s --to 9/s": "streams.others.load.rate",
     "study jobs.yaml": "give each a name: jobs: {search: search.yaml, b: b/b.yaml}",
     "study jobs.yaml --out res.json": "--json prints study.json; res.json/ is a folder",
     "gate good.yaml --old ldap://a --new ldap://b --out r.csv": "expected a folder",

@@ -98,13 +98,12 @@ def test_the_printed_job_is_the_one_that_runs(
 
 def test_a_closed_loop_is_the_default(capsys: pytest.CaptureFixture[str]) -> None:
     [stream] = job_of(f"search {URI} {BASE}", capsys).streams
-    assert stream.load.closed is not None
-    assert stream.load.closed.clients == 16
+    assert stream.load.kind == "closed"
+    assert stream.load.clients == 16
     job = job_of(f"search {URI} {BASE} -c 4 --think-time 5ms -d 1m", capsys)
     assert job.run.duration_ns == 60_000_000_000
-    closed = job.streams[0].load.closed
-    assert closed is not None
-    assert (closed.clients, closed.think_time_ns) == (4, 5_000_000)
+    load = job.streams[0].load
+    assert (load.clients, load.think_time_ns) == (4, 5_000_000)
 
 
 @pytest.mark.parametrize(
@@ -114,8 +113,7 @@ def test_a_rate_makes_an_open_loop(
     rate: str, per_s: float, capsys: pytest.CaptureFixture[str]
 ) -> None:
     line = f"search {URI} {BASE} -r {rate} -c 8"
-    opened = job_of(line, capsys).streams[0].load.open
-    assert opened is not None
+    opened = job_of(line, capsys).streams[0].load
     assert opened.rate is not None
     assert opened.rate.per_s == per_s
     assert opened.connections == 8

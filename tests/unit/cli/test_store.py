@@ -160,18 +160,18 @@ def test_backup_and_prune_work_while_a_coordinator_has_the_store(
     with Store.open(path) as store, owned_store(store):
         result("prune", "--keep-for", "90d", "--store", path)
         copy = tmp_path / "copy.sqlite"
-        assert result("backup", copy, "--store", path)["file"] == str(copy)
+        assert result("backup", "-o", copy, "--store", path)["file"] == str(copy)
     assert ids(copy) == {"run-1", "run-10", "live"}
 
 
 @pytest.mark.parametrize(
-    "command", [["prune", "--dry-run"], ["prune", "--keep-for", "1d"], ["backup", "x"]]
+    "line", ["prune --dry-run", "prune --keep-for 1d", "backup -o x"]
 )
 @pytest.mark.parametrize("form", ["{}", "sqlite:///{}"])
 def test_a_store_that_is_not_there_is_not_made(
-    tmp_path: Path, command: list[str], form: str
+    tmp_path: Path, line: str, form: str
 ) -> None:
     path = tmp_path / "nosuch.sqlite"
-    ended = call(*command, "--store", form.format(path))
+    ended = call(*line.split(), "--store", form.format(path))
     assert isinstance(ended.exception, NoStore)
     assert list(tmp_path.iterdir()) == []

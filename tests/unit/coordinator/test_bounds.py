@@ -29,17 +29,20 @@ from ldapslam.coordinator.security import audit_log
 from ldapslam.coordinator.security.access import NOBODY
 from ldapslam.coordinator.security.audit_log import AuditLog
 from ldapslam.coordinator.store_writer import StoreWriter
+from ldapslam.jobs.run_plan import plan_of
 from ldapslam.proto import common_pb2, monitor_pb2
 from ldapslam.proto.agent_pb2 import IntervalReport
 from ldapslam.results.packing import pack
 from ldapslam.transport.messages import ProtocolError
 from support.bounds import exceeds
 
-PLAN = {
-    "phases": [{"name": "measure", "start_ns": 0, "end_ns": 40}],
-    "boundaries_ns": [40],
-    "streams": [{"name": "readers", "operations": [{"name": "search"}]}],
-}
+PLAN = plan_of(
+    {
+        "phases": [{"name": "measure", "start_ns": 0, "end_ns": 40}],
+        "boundaries_ns": [40],
+        "streams": [{"name": "readers", "operations": [{"name": "search"}]}],
+    }
+)
 
 
 def take_interval(**rows: object) -> None:

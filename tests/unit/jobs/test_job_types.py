@@ -31,7 +31,7 @@ run: {duration: 10s}
 streams:
   - name: load
     target: directory
-    load: {closed: {clients: 4}}
+    load: {clients: 4}
 """
 
 

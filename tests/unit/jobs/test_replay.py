@@ -130,10 +130,10 @@ def test_the_mix_of_a_log_becomes_weights_and_its_rate_a_rate() -> None:
     made = load_of(session(0, operations))
     [stream] = load(made).streams
     assert sorted(made.files) == ["logged-modify-dn.txt", "logged-search-value1.txt"]
-    assert stream.load.open is not None
-    assert stream.load.open.arrivals == "poisson"
-    assert stream.load.open.rate is not None
-    assert stream.load.open.rate.per_s == pytest.approx(len(times) / 20, rel=0.01)
+    assert stream.load.kind == "open"
+    assert stream.load.arrivals == "poisson"
+    assert stream.load.rate is not None
+    assert stream.load.rate.per_s == pytest.approx(len(times) / 20, rel=0.01)
     weights = {one.kind: one.weight for one in stream.operations}
     assert weights == {"search": len(times) * 3 // 4, "modify": -(-len(times) // 4)}
     body = {one.kind: one.body for one in stream.operations}
@@ -148,8 +148,8 @@ def test_a_rate_that_changes_becomes_a_file_of_stages() -> None:
     operations = [search(at) for at in times]
     made = load_of(session(0, operations))
     [stream] = load(made).streams
-    assert stream.load.open is not None
-    segments = stream.load.open.segments(20 * S)
+    assert stream.load.kind == "open"
+    segments = stream.load.segments(20 * S)
     assert len(segments) >= 15
     assert segments[2].a * S == pytest.approx(20, rel=0.7)
     assert segments[15].a * S == pytest.approx(200, rel=0.3)
@@ -157,9 +157,9 @@ def test_a_rate_that_changes_becomes_a_file_of_stages() -> None:
 
 def test_a_log_of_one_moment_makes_a_job_that_loads() -> None:
     [stream] = load(load_of(session(0, [search(0)]))).streams
-    assert stream.load.open is not None
-    assert stream.load.open.rate is not None
-    assert stream.load.open.rate.per_s == 1
+    assert stream.load.kind == "open"
+    assert stream.load.rate is not None
+    assert stream.load.rate.per_s == 1
 
 
 def test_words_become_a_feed_that_keeps_how_often_each_came() -> None:
@@ -208,7 +208,7 @@ def test_binds_have_a_stream_of_their_own_and_need_credentials() -> None:
     made = load_of(session(0, operations), credentials="password")
     binds = load(made).streams[1]
     assert binds.name == "binds"
-    assert binds.load.open is not None
+    assert binds.load.kind == "open"
     assert binds.in_flight == 1
 
 

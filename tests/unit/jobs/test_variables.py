@@ -33,7 +33,7 @@ run: {duration: "${duration}"}
 streams:
   - name: readers
     target: directory
-    load: {closed: {clients: "${clients}"}}
+    load: {clients: "${clients}"}
     operations:
       - name: look
         search: {base: "${branch}", filter: "(uid=user.[0..${users}))"}
@@ -54,9 +54,7 @@ def fault_of(text: str, **given: str) -> str:
 def test_a_variable_stands_for_its_value_in_any_value_of_the_file() -> None:
     job = job_of(JOB, users="2000", secure="true", base="dc=x", duration="5m")
     (stream,) = job.streams
-    closed = stream.load.closed
-    assert closed is not None
-    assert (closed.clients, job.run.duration_ns, job.tls.start_tls) == (
+    assert (stream.load.clients, job.run.duration_ns, job.tls.start_tls) == (
         4,
         300 * 10**9,
         True,
@@ -125,10 +123,10 @@ vars: {users: 50}
 description: null
 streams:
   - name: readers
-    load: {closed: null, open: {rate: 5/s}}
+    load: {rate: 5/s}
   - name: writers
     target: directory
-    load: {closed: {clients: 1}}
+    load: {clients: 1}
     operations: [{modify: {dn: "${base}", replace: {description: x}}}]
 """
 
@@ -138,8 +136,7 @@ def test_a_job_is_another_one_changed(tmp_path: Path) -> None:
     job = load_job(tmp_path / "child.yaml", ["vars.clients=9"])
     readers, writers = job.streams
     assert (job.name, job.description) == ("child", "")
-    assert readers.load.open is not None
-    assert readers.load.closed is None
+    assert readers.load.kind == "open"
     assert "[0-49]" in job.canonical_text()
     assert writers.name == "writers"
     # it goes to the coordinator and the agents
@@ -179,6 +176,6 @@ def test_what_cannot_be_extended_is_told(tmp_path: Path, base: str, fault: str) 
 def test_editors_accept_what_the_reader_does() -> None:
     validator = jsonschema.Draft202012Validator(job_schema())
     for text in (JOB, CHILD.replace("description: null", "")):
-        tree = yaml.safe_load(text.replace("closed: null, ", ""))
+        tree = yaml.safe_load(text)
         assert [error.message for error in validator.iter_errors(tree)] == []
     assert list(validator.iter_errors({"job": "x"}))

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from ldapslam.jobs.run_plan import PlannedStream
 from ldapslam.reports.collect.timeline import Phase, Series, Timeline
 from ldapslam.reports.rules.steady import (
     Steady,
@@ -36,7 +37,9 @@ def findings(
     for number, values in enumerate(medians):
         series = Series(p50_us=list(values), throughput_per_s=[100.0] * count)
         timeline.operations["readers", f"search{number}"] = series
-    return steady_findings(timeline, {"readers": stream})
+    return steady_findings(
+        timeline, {"readers": PlannedStream(name="readers", **stream)}
+    )
 
 
 def test_a_drift_is_told_with_its_size() -> None:

@@ -198,7 +198,7 @@ thresholds: [p99 < 1s]
 streams:
   - name: readers
     target: server
-    load: {closed: {clients: "${clients}"}}
+    load: {clients: "${clients}"}
     operations: [{search: {base: "dc=example,dc=com"}}]
 """
 
