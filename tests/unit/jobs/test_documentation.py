@@ -80,8 +80,6 @@ def test_one_section_is_described_with_those_inside_it() -> None:
     ]
     assert titles == [
         "streams[].load",
-        "streams[].load.closed",
-        "streams[].load.open",
         "streams[].load.stages[]",
         "streams[].load.stages[].sine",
         "streams[].load.stages",
