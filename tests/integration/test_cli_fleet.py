@@ -19,7 +19,7 @@ from support.command_line import Running, ldapslam
 from support.lab import Lab
 
 JOB = """\
-job: fleet
+name: fleet
 targets: {{directory: "{uri}"}}
 run: {{duration: {duration}, interval: 500ms}}
 validity: {{disturbed_intervals: 100%, send_lag_p99: 1s, loop_share: 100%}}

@@ -28,7 +28,7 @@ from support.lab import Lab
 BIN = Path(sys.executable).parent
 
 JOB = """\
-job: secure
+name: secure
 targets: {{directory: "{uri}"}}
 run: {{duration: 1s, interval: 500ms}}
 agents: {{names: [joined, issued]}}

@@ -47,7 +47,7 @@ _SEARCHES = (
 def plan_of(*uris: str, tls: str = "{}", rest: str = "") -> AgentPlan:
     listed = ", ".join(f'"{uri}"' for uri in uris)
     text = f"""\
-job: locations
+name: locations
 targets: {{s: [{listed}]}}
 tls: {tls}
 run: {{duration: 1s}}

@@ -23,7 +23,7 @@ from ldapslam.jobs.plan import agent_plan
 S = 1_000_000_000
 
 JOB = """\
-job: limits
+name: limits
 targets: {{s: "ldap://127.0.0.1:1389"}}
 run: {{duration: 60s, ramp_up: 10s}}
 agents: {{count: 1}}

@@ -25,7 +25,7 @@ from support.histograms import histogram_of
 
 WHO = "cn=reader,dc=com"
 JOB = """\
-job: sampled
+name: sampled
 targets: {server: [ldap://a, ldap://b]}
 run: {duration: 100s}
 streams:
@@ -215,7 +215,7 @@ def test_what_was_not_tried_says_why() -> None:
 
 
 CLOSED = """\
-job: closed
+name: closed
 targets: {server: ldap://a}
 run: {duration: 100s, warm_up: 10s}
 thresholds: [search.p99 < 1s]

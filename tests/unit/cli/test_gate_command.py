@@ -33,7 +33,7 @@ from ldapslam.studies.gate import Made
 from ldapslam.studies.study_file import StudyLab
 
 JOB = """\
-job: gate
+name: gate
 vars: {users: 10}
 targets: {server: "ldap://one"}
 run: {duration: 500ms, interval: 100ms}

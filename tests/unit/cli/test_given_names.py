@@ -251,7 +251,7 @@ def _of_job(_: Path, name: str) -> None:
     from ldapslam.jobs.load import load_job_text
 
     text = (
-        f"job: j\nagents: {{names: [{json.dumps(name)}]}}\n"
+        f"name: j\nagents: {{names: [{json.dumps(name)}]}}\n"
         "targets: {s: 'ldap://one'}\nrun: {duration: 1s}\n"
         "streams: [{name: r, target: s, load: {clients: 1}, "
         "operations: [{search: {base: dc=x}}]}]\n"

@@ -20,7 +20,7 @@ from ldapslam.jobs.load import load_job
 from ldapslam.results.store import Store
 
 JOB = """\
-job: lookups
+name: lookups
 targets: {directory: "ldap://ds1.example.com"}
 run: {duration: 1s}
 streams:
@@ -46,7 +46,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("ca.pem").touch()
     head, _, stream = JOB.replace(CLOSED, "{rate: 50/s}").partition("  - ")
     Path("open.yaml").write_text(f"{head}  - {stream}")
-    Path("jobs.yaml").write_text("study: x\njobs: [search.yaml, b/b.yaml]\n")
+    Path("jobs.yaml").write_text("name: x\njobs: [search.yaml, b/b.yaml]\n")
     two = f"{head}  - {stream}  - {stream.replace('readers', 'others')}"
     Path("two.yaml").write_text(two)
     return tmp_path
@@ -124,7 +124,7 @@ JOB_FILES = {
         changed(SEARCH, f"{SEARCH}\n        rate: 5/s"),
         "a key of a stream's `load`: load: {rate: …}",
     ),
-    "a study": ("study: x\naxes: {a: [1]}\n", "`ldapslam study job.yaml` runs it"),
+    "a study": ("name: x\naxes: {a: [1]}\n", "`ldapslam study job.yaml` runs it"),
     "target for targets": (
         changed("targets:", "target:"),
         "unknown key 'target' hint: did you mean 'targets'?",

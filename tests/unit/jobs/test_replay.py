@@ -440,7 +440,7 @@ def _bodies(trace: bytes) -> list[bytes]:
 # -- the job type
 
 JOB = """\
-job: replayed
+name: replayed
 targets: {{directory: ldap://ds1.example.com}}
 run: {{duration: 10s, warm_up: 2s}}
 streams:

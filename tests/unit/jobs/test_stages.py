@@ -31,7 +31,7 @@ from support.profiles import rate_at
 S = NS_PER_S
 
 TEXT = """\
-job: stages
+name: stages
 targets: {directory: ldap://ds1}
 run: {duration: 20s, ramp_up: 2s, warm_up: 3s, cool_down: 5s}
 streams:

@@ -39,7 +39,7 @@ from support.judged import judge
 from support.store import Scenario, fill
 
 JOB = """\
-job: lookups
+name: lookups
 vars: {users: 10}
 targets: {server: "ldap://one"}
 run: {warm_up: 3s, duration: 5s}

@@ -137,7 +137,7 @@ def test_the_comparison_of_an_axis_says_what_it_lacks(tmp_path: Path) -> None:
     for store in (folder / "runs").glob("003-*/results.sqlite"):
         store.unlink()
     axis = Study.model_validate(
-        {"study": "one", "job": "j.yaml", "axes": {"clients": [1, 4, 16]}}
+        {"name": "one", "job": "j.yaml", "axes": {"clients": [1, 4, 16]}}
         | {"repeats": 2, "compare": "clients"}
     )
     points = points_of(axis, {"j.yaml": ["clients"]})

@@ -191,7 +191,7 @@ def test_the_command_reads_the_results_below_a_folder(
 
 JOB = """
 vars: {clients: 4}
-job: lookups
+name: lookups
 targets: {server: "ldap://one"}
 run: {duration: 10s}
 thresholds: [p99 < 1s]
@@ -227,7 +227,7 @@ def test_runs_of_unlike_loads_are_series_of_their_own() -> None:
     ]
     assert len(set(named(of_job(0), of_job(1, "run.duration=20s")))) == 2
     # of what cannot be read the hash tells, and there is nothing to name it by
-    assert len(set(named(of_job(0), of_job(1, text="job: [")))) == 2
+    assert len(set(named(of_job(0), of_job(1, text="name: [")))) == 2
 
 
 def test_where_servers_are_and_how_a_run_is_judged_is_no_other_load() -> None:
