@@ -149,7 +149,7 @@ def _stages(job: Job, stream: Stream) -> Iterator[str]:
     load, measure = stream.load, measure_span(job.run)
     if load.stages is None or not load.is_known:
         return
-    profile = load.segments(measure.end_ns)
+    profile = load.segments()
     if stream.start_after_ns < measure.start_ns and not profile[0].rate_at(0):
         spans = phase_spans(job.run)
         before = [one.name for one in spans if one.end_ns <= measure.start_ns]
