@@ -280,7 +280,7 @@ class RateFile(Section):
         return any(row.rate.is_relative for row in self._rows)
 
     def segments(self, base: Rate | None) -> list[Segment]:
-        """Return the rows as pieces of a profile, the last one as its end."""
+        """Return the rows as pieces of a profile; the last row is its end."""
         if not self._rows:
             raise ValueError(f"the file {self.file!r} was not read")
         rates = [row.rate.per_ns(base) for row in self._rows]
@@ -479,8 +479,8 @@ class Load(Section):
         return not isinstance(self.stages, RateFile) or self.stages.is_known
 
     def segments(self) -> list[Segment]:
-        """Return the rate from the beginning of the stages on: at least one segment,
-        whose last rate holds."""
+        """Return the rate from the beginning of the stages on, in at least one segment;
+        the last rate holds."""
         if isinstance(self.stages, RateFile):
             return self.stages.segments(self.rate)
         if self.stages is None:
@@ -496,8 +496,8 @@ class Load(Section):
 
     @property
     def stages_ns(self) -> int | None:
-        """Length of the stages; None without any, and of a file, whose last rate has no
-        end."""
+        """Length of the stages; None without stages, and of a file: its last rate has
+        no end."""
         if self.stages is None or isinstance(self.stages, RateFile):
             return None
         return sum(stage.duration_ns for stage in self.stages)
