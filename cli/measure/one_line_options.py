@@ -131,8 +131,7 @@ load_options = grouped(
     option("--arrivals KIND", "With -r: constant (the default), poisson or uniform."),
     option(
         "--rate-file FILE",
-        "Open loop: rates over time, of a CSV file or one of searchrate's; its 0.75x "
-        "are multiples of -r.",
+        "Open loop: rates over time, from a CSV file; its 0.75x are multiples of -r.",
     ),
     option(
         "--in-flight N", "With -r: most requests in flight on a connection.", type=int

@@ -149,7 +149,7 @@ def test_every_field_of_a_full_job_is_read() -> None:
     assert [operation.name for operation in readers.operations] == ["search", "root"]
     assert writers.load.kind == "open"
     assert writers.load.rate == Rate(1, 50_000_000)
-    assert writers.load.max_backlog_arrivals(0) == 50
+    assert writers.load.max_backlog_arrivals == 50
     assert writers.bind is not None
     assert writers.bind.secret is not None
     assert writers.bind.secret.file == "/etc/ldapslam/password"
@@ -160,7 +160,7 @@ def test_every_field_of_a_full_job_is_read() -> None:
 def test_default_backlog_is_ten_seconds_of_arrivals() -> None:
     job = load(MINIMAL, "streams.readers.load={rate: 90/m}")
     assert job.streams[0].load.kind == "open"
-    assert job.streams[0].load.max_backlog_arrivals(0) == 15
+    assert job.streams[0].load.max_backlog_arrivals == 15
 
 
 @pytest.mark.parametrize(
