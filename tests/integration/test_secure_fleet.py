@@ -123,13 +123,7 @@ class SecureFleet:
             "XDG_CONFIG_HOME": str(self.folder / "config"),
         }
         if who is not None:
-            issued = self.folder / "pki" / "issued" / who
-            for variable, file in (
-                ("CERT", "cert.pem"),
-                ("KEY", "key.pem"),
-                ("CA", "ca.pem"),
-            ):
-                variables[f"LDAPSLAM_TLS_{variable}"] = str(issued / file)
+            variables["LDAPSLAM_TLS"] = str(self.folder / "pki" / "issued" / who)
         ended = ldapslam(*arguments, cwd=self.folder, variables=variables)
         return ended.returncode, ended.stdout, ended.stderr
 

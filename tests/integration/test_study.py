@@ -104,7 +104,7 @@ def test_the_capacity_of_a_server_with_a_known_limit_is_found(
             done = ldapslam(
                 *("capacity", "job.yaml", "--var", f"uri={responder.uri}"),
                 *("--load", "rate", "--from", "100/s", "--to", "100000/s"),
-                *("--confirm-for", "5s", "--out", str(number), "--json"),
+                *("--out", str(number), "--json"),
                 cwd=tmp_path,
                 timeout_s=300,
             )
@@ -123,7 +123,7 @@ def test_capacity_is_the_highest_load_that_holds(lab: Lab, tmp_path: Path) -> No
     search = ("--load", "clients", "--from", "1", "--to", "16", "--precision", "0.4")
     done = ldapslam(
         *("capacity", "job.yaml", *uri(lab), *search),
-        *("--objective", f"{objective} and {also}", "--confirm-for", "2s", "--json"),
+        *("--objective", f"{objective} and {also}", "--json"),
         cwd=tmp_path,
     )
     assert done.returncode in (0, 3), done.stdout + done.stderr

@@ -38,7 +38,7 @@ NO_COORDINATOR = "--coordinator 127.0.0.1:1"
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    for name in ("LDAPSLAM_COORDINATOR", "LDAPSLAM_TLS_CERT"):
+    for name in ("LDAPSLAM_COORDINATOR", "LDAPSLAM_TLS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.setattr("ldapslam.cli.runs._listens", lambda _: False)
@@ -192,7 +192,6 @@ COMMANDS = {
     "quick search ldap://ds1 -b dc=x -l 5min": "write 5m",
     "quick search ldap://ds1 -b dc=x -r 5/s --think-time 5ms": "is for a closed loop",
     f"submit good.yaml --every 6 {NO_COORDINATOR}": "write the unit: 6s, 6ms or 6us",
-    f"fleet status {NO_COORDINATOR} --timeout 5": "write the unit: 5s, 5ms or 5us",
     "results prune --keep-for 90": "the units are h, d and w",
     "capacity good.yaml --load rate --from 5/s --to 9/s": "raise --load clients, or",
     "capacity open.yaml --load clients --from 5 --to 9": "{clients: 1}",
