@@ -353,7 +353,7 @@ _TEXTS = st.text(
 
 @given(st.lists(_TEXTS, min_size=1, max_size=8), st.integers(1, 3))
 @settings(
-    max_examples=60,
+    max_examples=30,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
@@ -409,7 +409,7 @@ _ATTRIBUTES = st.lists(
 
 @given(_ATTRIBUTES, _ATTRIBUTES)
 @settings(
-    max_examples=150,
+    max_examples=40,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
