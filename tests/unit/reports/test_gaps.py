@@ -94,7 +94,6 @@ def _missing(there: set[tuple[str, int]], state: str) -> set[tuple[str, int]]:
 
 
 @settings(
-    max_examples=25,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
