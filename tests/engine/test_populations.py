@@ -352,8 +352,6 @@ _TEXTS = st.text(
 
 @given(st.lists(_TEXTS, min_size=1, max_size=8), st.integers(1, 3))
 @settings(
-    max_examples=60,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_any_text_is_read_as_it_was(
@@ -408,8 +406,6 @@ _ATTRIBUTES = st.lists(
 
 @given(_ATTRIBUTES, _ATTRIBUTES)
 @settings(
-    max_examples=150,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_what_is_no_fault_is_rendered(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ldapslam.base.errors import JobErrors
@@ -344,7 +344,6 @@ def test_any_damage_gives_faults_and_nothing_else(
         agent_plan(job, 0, 2, seed=1)
 
 
-@settings(max_examples=40)
 @given(
     place=st.floats(0, 1),
     other=st.none() | st.booleans() | st.integers(-3, 3) | st.text(max_size=3),

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -103,12 +102,6 @@ def test_a_time_that_doubles_is_found_after_eight_nights() -> None:
         for runs in (nights(16, 8, rise=2.0, seed=seed) for seed in range(40))
     )
     assert found >= 38
-
-
-def test_a_large_step_is_told_by_how_many_times() -> None:
-    runs = nights(rise=800.0)
-    text = render_text(history_document(runs, series_of(runs)))
-    assert re.search(r"× [78]\d\d, worse", text)
 
 
 def test_what_does_not_change_has_no_step() -> None:
