@@ -70,7 +70,7 @@ def _put_statistical_load(
     from ldapslam.jobs.replay.statistical_job import statistical_load
 
     try:
-        load = statistical_load(log, job.tree["job"], credentials)
+        load = statistical_load(log, job.tree["name"], credentials)
     except Fault as fault:
         raise ConfigError(fault.reason, hint=fault.hint) from None
     seconds = max(_MEASURE_AT_LEAST_S, round(log.duration_ns / units.NS_PER_S))

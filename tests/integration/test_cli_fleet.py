@@ -19,7 +19,7 @@ from support.command_line import Running, ldapslam
 from support.lab import Lab
 
 JOB = """\
-job: fleet
+name: fleet
 targets: {{directory: "{uri}"}}
 run: {{duration: {duration}, interval: 500ms}}
 validity: {{disturbed_intervals: 100%, send_lag_p99: 1s, loop_share: 100%}}
@@ -59,7 +59,7 @@ def fleet(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]
     job, long_job = folder / "job.yaml", folder / "long.yaml"
     job.write_text(JOB.format(uri=lab.supplier.uri, duration="1s"))
     long_job.write_text(JOB.format(uri=lab.supplier.uri, duration="60s"))
-    (folder / "agent.toml").write_text('label = ["site=a"]\nrealtime = false\n')
+    (folder / "agent.toml").write_text('label = ["site=a"]\nno-realtime = true\n')
     with ExitStack() as stack:
 
         def start(name: str, *arguments: str | Path) -> Running:

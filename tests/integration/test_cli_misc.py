@@ -42,7 +42,7 @@ def test_completion_completes_commands() -> None:
 
 def test_the_job_file_documents_itself() -> None:
     schema = json.loads(ldapslam("describe", "--schema", "job").stdout)
-    assert {"job", "targets", "run", "streams"} <= set(schema["else"]["properties"])
+    assert {"name", "targets", "run", "streams"} <= set(schema["else"]["properties"])
     assert "in_flight" in ldapslam("describe", "streams.load").stdout
     assert "modifies" in ldapslam("describe", "search_modify").stdout
 

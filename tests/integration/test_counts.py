@@ -25,7 +25,7 @@ CLIENTS = 16
 AGENTS = 3
 
 JOB = f"""\
-job: counts
+name: counts
 targets: {{{{directory: "{{uri}}"}}}}
 bind: {{{{dn: "{{dn}}", password: {{{{file: "{{password_file}}"}}}}}}}}
 run: {{{{duration: {{seconds}}s, interval: 1s}}}}

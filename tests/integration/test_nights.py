@@ -34,7 +34,7 @@ def night(lab: Lab, *, duration: str = "2s", number: str = "[unique]") -> str:
     }
     password = {"file": str(lab.admin_password_file)}
     job: dict[str, Any] = {
-        "job": "night",
+        "name": "night",
         "targets": {"server": lab.supplier.uri},
         "bind": {"dn": lab.admin_dn, "password": password},
         "run": {"duration": duration, "interval": "500ms", "drain": "2s"},

@@ -19,7 +19,7 @@ TESTS = Path(__file__).resolve().parents[1]
 CONFIGS = TESTS.parent / "configs" / "jobs"
 
 JOB = """\
-job: classes
+name: classes
 targets: {{directory: "{uri}"}}
 bind: {{dn: "{dn}", password: {{file: "{password_file}"}}}}
 run: {{duration: {duration}, interval: 500ms, drain: 1s}}

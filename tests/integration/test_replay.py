@@ -60,7 +60,7 @@ def slapd_log(lab: Lab) -> Path:
 
 
 MIXED = """\
-job: mixed
+name: mixed
 targets: {{directory: {uri}}}
 bind: {{dn: "{dn}", password: {{file: {password_file}}}}}
 run: {{duration: {seconds}s}}

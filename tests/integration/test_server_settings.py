@@ -18,7 +18,7 @@ from support.lab import Lab
 
 JOB = """
 vars: {uri: null, duration: 60s}
-job: lookups
+name: lookups
 targets: {directory: "${uri}"}
 run: {duration: "${duration}", interval: 250ms}
 streams:
@@ -29,7 +29,7 @@ streams:
       - search: {base: "ou=people,dc=example,dc=com", filter: "(uid=user.[0-99])"}
 """
 STUDY = """
-study: idle
+name: idle
 job: job.yaml
 bind: {dn: "%s", password: {file: %s}}
 tls: {ca_file: %s}

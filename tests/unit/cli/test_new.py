@@ -127,9 +127,9 @@ def test_check_says_what_of_a_log_is_sent(capsys: pytest.CaptureFixture[str]) ->
 def test_what_cannot_be_made_is_said(
     line: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    Path("mine.yaml").write_text("job: mine\n")
+    Path("mine.yaml").write_text("name: mine\n")
     assert new(line) == ExitCode.USAGE
     captured = capsys.readouterr()
     assert captured.out == ""
     assert message in " ".join(captured.err.split())
-    assert Path("mine.yaml").read_text() == "job: mine\n"
+    assert Path("mine.yaml").read_text() == "name: mine\n"

@@ -376,7 +376,7 @@ def test_damaged_logs_still_make_jobs_that_load(tmp_path: Path, path: Path) -> N
         file.write_bytes(damaged)
         made = statistical_load(read_logs([file]), "damaged", credentials="x")
         tree = {
-            "job": "damaged",
+            "name": "damaged",
             "targets": {"directory": "ldap://ds1.example.com"},
             "run": {"duration": "10s"},
             "streams": made.streams,
