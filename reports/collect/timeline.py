@@ -101,10 +101,10 @@ class AgentSeries:
     """One agent over the points of the timeline; None where it did not report."""
 
     throughput_per_s: Values = field(default_factory=list)
-    #: Of all operations; only where the run has several agents.
+    #: Over all operations; only in a run with several agents.
     p90_us: Values = field(default_factory=list)
     p99_us: Values = field(default_factory=list)
-    #: Of its busiest worker in the busiest interval of the point.
+    #: In the busiest worker and the busiest interval of the point.
     busy_share: Values = field(default_factory=list)
     run_queue_share: Values = field(default_factory=list)
     cpu_utilisation: Values = field(default_factory=list)
@@ -224,8 +224,8 @@ class Timeline:
                 ours[:] = bytes(map(max, ours, more))
 
     def states_of(self, expression: str) -> bytes | None:
-        """Of all operations that a threshold is about: an interval is missed where one
-        of them misses it. None: the threshold is not about intervals."""
+        """Return the states over all operations of a threshold: an interval is missed
+        if any operation misses it. None: the threshold is not about intervals."""
         found = self.states.get(expression)
         if found is None:
             return None
@@ -356,7 +356,7 @@ class Plan:
         return numbers
 
     def batch_lengths_s(self, most: int) -> list[float]:
-        """Of the measure phase's part in each batch."""
+        """Return the length of the measure phase in each batch."""
         lengths = [
             (one.end_ns - one.start_ns) / NS_PER_S * (one.phase == "measure")
             for one in self.intervals[: self.shown]
@@ -365,7 +365,7 @@ class Plan:
         return [float(one) for one in np.bincount(numbers, lengths)]
 
     def wanted_of(self, operation: tuple[str, str]) -> str:
-        """The outcome whose response times are shown for an operation."""
+        """Return the outcome that an operation's response times are shown for."""
         return self._wanted.get(operation, "succeeded")
 
     def all_counted(self, streams: Iterable[str]) -> bool:
@@ -378,7 +378,8 @@ class Plan:
 
 
 def wanted_outcome(operation: Mapping[str, Any]) -> str:
-    """Of a planned operation: successes, unless the job expects none."""
+    """Return the outcome of a planned operation's times: success, unless the job
+    expects none."""
     return "succeeded" if operation.get("success_codes", (0,)) else "expected"
 
 
