@@ -33,7 +33,7 @@ _MAX_ENTRIES = 1 << 60
 )
 @option(
     "-o --out output FILE",
-    "Where the LDIF goes, over what is there; stdout when left out.",
+    "File for the LDIF, which replaces an existing one; stdout when left out.",
     type=FILE,
     default=STDOUT,
 )

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pieces of text: forms in which a text stands in another one, numbers, base64. */
+/* Pieces of text: escaped texts, numbers, base64. */
 #ifndef SLAM_TEXT_H
 #define SLAM_TEXT_H
 
