@@ -11,7 +11,7 @@
 
 enum slam_text_form {
     SLAM_FORM_PLAIN = 0,
-    SLAM_FORM_DN_VALUE = 1,    /* escaped as a value in a DN (RFC 4514) */
+    SLAM_FORM_DN_VALUE = 1,   /* escaped as a value in a DN (RFC 4514) */
     SLAM_FORM_UNDERSCORES = 2 /* in the place of commas */
 };
 
