@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import sqlalchemy as sa
@@ -90,9 +90,18 @@ class Interval:
 
 def add_interval(store: Store, run_id: str, interval: Interval) -> Taken:
     """The agent's part is of the interval's attempt from then on."""
-    if store.part(run_id, interval.agent).attempt != interval.attempt:
-        store.put_agent(run_id, interval.agent, {}, open_part(interval.attempt))
-    return store.add_interval(run_id, interval.record)
+    return add_intervals(store, run_id, [interval])[0]
+
+
+def add_intervals(
+    store: Store, run_id: str, intervals: Iterable[Interval]
+) -> list[Taken]:
+    """Add intervals in one transaction; those of an agent have one attempt."""
+    records = [interval.record for interval in intervals]
+    for agent, attempt in {one.agent: one.attempt for one in records}.items():
+        if store.part(run_id, agent).attempt != attempt:
+            store.put_agent(run_id, agent, {}, open_part(attempt))
+    return store.add_intervals([(run_id, one) for one in records])
 
 
 def open_part(attempt: int) -> Part:

@@ -25,7 +25,7 @@ from ldapslam.proto.fields import SET_UP_TIMES
 from ldapslam.results.records import RunRecord
 from ldapslam.results.store import Store
 from support.histograms import histogram_messages, packed_of
-from support.intervals import Interval, add_interval
+from support.intervals import Interval, add_intervals
 from support.store import NS_PER_S, Scenario, agent_facts, run_record
 
 AGENTS = ("load1", "load2")
@@ -107,8 +107,7 @@ def fill_workload(store: Store, *, scale: int = 1) -> str:
             "error": None,
         }
         store.put_agent(record.run_id, agent, {**facts, "clean_up": clean_up})
-    for interval in workload_intervals(scale=scale):
-        add_interval(store, record.run_id, interval)
+    add_intervals(store, record.run_id, workload_intervals(scale=scale))
     store.set_run_state(record.run_id, "finished", "")
     return record.run_id
 

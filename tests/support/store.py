@@ -25,7 +25,7 @@ from ldapslam.proto.common_pb2 import (
 from ldapslam.results.records import RunRecord
 from ldapslam.results.store import Store
 from support.histograms import histogram_messages, packed_of
-from support.intervals import Interval, add_interval
+from support.intervals import Interval, add_intervals
 
 NS_PER_S = 1_000_000_000
 RUN_ID = "20260301-120000-demo-7f3a"
@@ -128,8 +128,7 @@ def fill(store: Store, scenario: Scenario) -> str:
     store.create_run(replace(record, state="queued"))
     for number, agent in enumerate(scenario.agents):
         store.put_agent(record.run_id, agent, agent_facts(number, scenario))
-    for interval in intervals(scenario):
-        add_interval(store, record.run_id, interval)
+    add_intervals(store, record.run_id, intervals(scenario))
     store.add_event(record.run_id, "started", "T0 reached", "2026-03-01T12:00:02Z")
     store.set_run_state(record.run_id, record.state, record.state_detail)
     return record.run_id
@@ -245,7 +244,19 @@ def agent_facts(number: int, scenario: Scenario) -> dict[str, Any]:
     }
 
 
-def intervals(scenario: Scenario) -> Iterator[Interval]:
+#: Scenario, as text -> its intervals: many tests take the same ones.
+_drawn: dict[str, list[Interval]] = {}
+
+
+def intervals(scenario: Scenario) -> list[Interval]:
+    """What the agents report; `changed` gives messages that differ."""
+    key = repr(scenario)
+    if key not in _drawn:
+        _drawn[key] = list(_draw(scenario))
+    return list(_drawn[key])
+
+
+def _draw(scenario: Scenario) -> Iterator[Interval]:
     rng = np.random.default_rng(scenario.seed)
     ends = scenario.boundaries_ns
     for index, end_ns in enumerate(ends):

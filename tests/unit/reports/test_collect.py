@@ -42,7 +42,7 @@ from ldapslam.results.histogram import Histogram, block_of, header_of
 from ldapslam.results.store import Store
 from support.by_record import ByRecord, by_record, length_ns_of, point_of
 from support.histograms import histogram_messages, histograms_of, pack, packed_of
-from support.intervals import Interval, add_interval
+from support.intervals import Interval, add_intervals
 from support.store import NS_PER_S, Scenario, changed, run_record
 
 AGENTS = ("load1", "load2", "load3")
@@ -176,8 +176,7 @@ def _filled(store: Store, records: list[Interval]) -> Any:
     limits = ("*.*.response_time.p50 < 5ms",)
     run = run_record(replace(SCENARIO, streams=STREAMS, thresholds=limits))
     store.create_run(run)
-    for record in records:
-        add_interval(store, run.run_id, record)
+    add_intervals(store, run.run_id, records)
     return run
 
 
@@ -431,8 +430,7 @@ def test_each_interval_meets_a_threshold_on_a_percentile_or_misses_it() -> None:
     with Store.open("sqlite://") as store:
         run = run_record(scenario)
         store.create_run(run)
-        for record in records:
-            add_interval(store, run.run_id, record)
+        add_intervals(store, run.run_id, records)
         collected = _collect(store, run)
         in_measure = [one for one in records if one.phase == "measure"]
     assert collected.timeline.states.keys() == limits.keys()

@@ -28,7 +28,7 @@ from ldapslam.results.records import (
 )
 from ldapslam.results.store import Store
 from support.histograms import histogram_messages, packed_of
-from support.intervals import Interval, add_interval
+from support.intervals import Interval, add_intervals
 from support.result_schema import result_schema
 from support.store import (
     NS_PER_S,
@@ -80,12 +80,14 @@ def summary_of(
     with Store.open("sqlite://") as store:
         store.create_run(run)
         store.put_agent(run.run_id, "load1", agent_facts(0, Scenario()))
-        for second in range(SECONDS):
-            if second not in lost:
-                found = change(second, times(second))
-                gauges = (state or {}).get(second, {})
-                add_interval(store, run.run_id, _record(second, found, gauges))
-        add_interval(store, run.run_id, _drain())
+        records = [
+            _record(
+                second, change(second, times(second)), (state or {}).get(second, {})
+            )
+            for second in range(SECONDS)
+            if second not in lost
+        ]
+        add_intervals(store, run.run_id, [*records, _drain()])
         add(store)
         return summarise(store, run.run_id)
 

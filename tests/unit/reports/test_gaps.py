@@ -24,7 +24,7 @@ from ldapslam.reports.sections.report_document import document
 from ldapslam.reports.summarise import summarise
 from ldapslam.results.records import FINAL_STATES
 from ldapslam.results.store import Store
-from support.intervals import Interval, add_interval
+from support.intervals import Interval, add_intervals
 from support.result_schema import result_schema
 from support.store import NS_PER_S, RUN_ID, Scenario, intervals, run_record
 
@@ -47,8 +47,7 @@ def _summary(
 ) -> Summary:
     record = replace(run_record(SCENARIO), state=state, **run)
     store.create_run(record)
-    for one in records:
-        add_interval(store, record.run_id, one)
+    add_intervals(store, record.run_id, records)
     return summarise(store, record.run_id)
 
 
@@ -201,8 +200,7 @@ def test_of_a_lost_agent_it_is_said_when_and_why_it_was_lost() -> None:
     record = run_record(SCENARIO)
     with Store.open("sqlite://") as store:
         store.create_run(record)
-        for one in chosen:
-            add_interval(store, record.run_id, one)
+        add_intervals(store, record.run_id, chosen)
         for second, kind in ((9, "agent_lost"), (11, "agent_failed")):
             text, at_utc = "agent 'load2': it is gone", f"2026-03-01T12:00:{second:02}Z"
             store.add_event(record.run_id, kind, text, at_utc)
@@ -321,9 +319,11 @@ def test_many_gaps_are_all_in_the_result_and_some_in_the_report(step_s: int) -> 
     run = replace(run_record(scenario), state="failed")
     with Store.open("sqlite://") as store:
         store.create_run(run)
-        for record in intervals(scenario):
-            if record.index % (2 * step_s) >= step_s:
-                add_interval(store, RUN_ID, record)
+        add_intervals(
+            store,
+            RUN_ID,
+            (one for one in intervals(scenario) if one.index % (2 * step_s) >= step_s),
+        )
         summary = summarise(store, RUN_ID)
     listed = result_of(summary)["gaps"]
     assert len(listed) == len(summary.completeness.gaps) > 50

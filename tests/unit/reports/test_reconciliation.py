@@ -18,7 +18,7 @@ from ldapslam.reports.rules.reconciliation import unread
 from ldapslam.reports.sections.report_document import document
 from ldapslam.reports.summarise import summarise
 from ldapslam.results.store import Store
-from support.intervals import add_interval, stored_intervals
+from support.intervals import add_intervals, stored_intervals
 from support.result_schema import result_schema
 from support.store import Scenario, fill, run_record
 
@@ -55,8 +55,7 @@ def summary_of(
             store.create_run(replace(record, run_id="edited", plan=plan))
             for agent, facts in store.agents(run_id).items():
                 store.put_agent("edited", agent, facts)
-            for interval in stored_intervals(store, run_id):
-                add_interval(store, "edited", interval)
+            add_intervals(store, "edited", stored_intervals(store, run_id))
             run_id = "edited"
         return summarise(store, run_id)
 

@@ -16,7 +16,7 @@ from ldapslam.reports.result import result_of
 from ldapslam.reports.sections.report_document import document
 from ldapslam.reports.summarise import summarise
 from ldapslam.results.store import Store
-from support.intervals import add_interval, stored_intervals
+from support.intervals import add_intervals, stored_intervals
 from support.result_schema import result_schema
 from support.store import Scenario, fill
 
@@ -75,8 +75,7 @@ def summary_of(
         store.create_run(edited)
         for agent, facts in store.agents(run_id).items():
             store.put_agent("edited", agent, facts)
-        for interval in stored_intervals(store, run_id):
-            add_interval(store, "edited", interval)
+        add_intervals(store, "edited", stored_intervals(store, run_id))
         for kind, text in events:
             store.add_event("edited", kind, text, record.submitted_utc)
         summary = summarise(store, "edited")
@@ -218,8 +217,7 @@ def test_probes_have_a_table_that_says_how_they_know(
             record, run_id="edited", plan={**record.plan, "streams": streams}
         )
         store.create_run(edited)
-        for interval in stored_intervals(store, run_id):
-            add_interval(store, "edited", interval)
+        add_intervals(store, "edited", stored_intervals(store, run_id))
         for agent, facts in store.agents(run_id).items():
             noted = {"probes": [note, {"method": "none of ours"}]}
             store.put_agent("edited", agent, {**facts, "notes": noted})

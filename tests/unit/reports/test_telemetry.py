@@ -38,7 +38,7 @@ from ldapslam.results.records import (
     MonitorSeries,
 )
 from ldapslam.results.store import Store
-from support.intervals import add_interval
+from support.intervals import add_intervals
 from support.monitors import (
     CORES,
     MODIFIES_PER_S,
@@ -132,9 +132,8 @@ def test_figures_end_with_the_load_where_that_was_before_the_plan() -> None:
     scenario = Scenario(run={"state": "stopped"})
     with Store.open("sqlite://") as store:
         store.create_run(run_record(scenario))
-        for record in intervals(scenario):
-            if record.index < 7:
-                add_interval(store, RUN_ID, record)
+        early = [one for one in intervals(scenario) if one.index < 7]
+        add_intervals(store, RUN_ID, early)
         describe_monitors(store, RUN_ID, "load1", [MonitorDescription("m", (GAUGE,))])
         readings = [
             MonitorSample("m", at_s * NS_PER_S, 1_000, (6.0 if at_s < 7 else 1.0,))

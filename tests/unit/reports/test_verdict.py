@@ -21,7 +21,7 @@ from ldapslam.reports.sections.report_document import document
 from ldapslam.reports.summarise import summarise
 from ldapslam.results.store import Store
 from support.histograms import histogram_messages, histograms_of, packed_of
-from support.intervals import Interval, add_interval
+from support.intervals import Interval, add_intervals
 from support.result_schema import result_schema
 from support.store import (
     RUN_ID,
@@ -51,9 +51,15 @@ def summary_of(
         store.create_run(edited)
         for agent, facts in store.agents(RUN_ID).items():
             store.put_agent("edited", agent, facts)
-        for record in intervals(scenario):
-            if not (record.final and record.agent == undrained):
-                add_interval(store, "edited", edit(record))
+        add_intervals(
+            store,
+            "edited",
+            (
+                edit(record)
+                for record in intervals(scenario)
+                if not (record.final and record.agent == undrained)
+            ),
+        )
         return summarise(store, "edited")
 
 

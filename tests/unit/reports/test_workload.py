@@ -30,7 +30,7 @@ from ldapslam.results.columns import extent
 from ldapslam.results.records import RunRecord
 from ldapslam.results.store import Store
 from support.golden import Compare
-from support.intervals import Interval, add_interval
+from support.intervals import Interval, add_interval, add_intervals
 from support.result_schema import result_schema
 from support.session_store import ENDS, fill_workload, workload_intervals
 from support.store import (
@@ -104,8 +104,7 @@ def _run_with(
     record = run_record(scenario)
     with Store.open("sqlite://") as store:
         store.create_run(replace(record, **fields))
-        for one in records:
-            add_interval(store, record.run_id, one)
+        add_intervals(store, record.run_id, records)
         return summarise(store, record.run_id)
 
 
@@ -165,8 +164,7 @@ def test_a_replay_ends_with_the_requests_that_agents_found_in_its_log(
     with Store.open("sqlite://") as store:
         store.create_run(run_record(scenario))
         store.put_agent(RUN_ID, "load1", agent_facts(0, scenario))
-        for record in (cut, _through(1)):
-            add_interval(store, RUN_ID, record)
+        add_intervals(store, RUN_ID, (cut, _through(1)))
         summary = summarise(store, RUN_ID)
     assert rule(summary, "intervals_complete") == (True, "0")
     assert rule(summary, "counts_reached") == (passed, observed)

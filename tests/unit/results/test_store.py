@@ -265,7 +265,7 @@ def test_an_unknown_run_is_said_to_be_unknown(store: Store, run_id: str) -> None
 
 
 def test_nothing_is_stored_for_an_unknown_run(store: Store) -> None:
-    record = next(intervals(SMALL))
+    record = intervals(SMALL)[0]
     with pytest.raises(RunNotFound):
         add_interval(store, "nosuch", record)
     with pytest.raises(RunNotFound):
