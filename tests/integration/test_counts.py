@@ -85,6 +85,7 @@ def check_books(lab: Lab, before: dict[str, int], result: dict[str, Any]) -> Non
     assert search["entries_returned"] == search["succeeded"]
 
 
+@pytest.mark.long
 def test_a_local_run_counts_what_the_server_counts(large_lab: Lab, job: Path) -> None:
     before = large_lab.monitor_counts(large_lab.supplier)
     ended = ldapslam("run", job, "--json", cwd=job.parent)

@@ -98,7 +98,10 @@ def kinds(counts: dict[str, int]) -> dict[str, int]:
     "load",
     [
         "{closed: {clients: 3, think_time: 5ms}}",
-        "{open: {rate: 100/s, arrivals: poisson, connections: 3}}",
+        pytest.param(
+            "{open: {rate: 100/s, arrivals: poisson, connections: 3}}",
+            marks=pytest.mark.long,
+        ),
     ],
     ids=["closed", "open"],
 )
@@ -125,13 +128,17 @@ def test_a_class_is_measured_beside_the_engine_and_the_books_balance(
     }
 
 
+def _long(*values: object) -> Any:
+    return pytest.param(*values, marks=pytest.mark.long)
+
+
 @pytest.mark.parametrize(
     ("class_name", "code", "message"),
     [
-        ("RaisesInSetUp", 2, "failed in its set-up: KeyError: 'cannot'"),
-        ("Forks", 2, "forked, and its copy returned"),
+        _long("RaisesInSetUp", 2, "failed in its set-up: KeyError: 'cannot'"),
+        _long("Forks", 2, "forked, and its copy returned"),
         ("Dies", 3, "ended in its set-up: SIGSEGV"),
-        ("NoJob", 2, "is no subclass of PythonJob"),
+        _long("NoJob", 2, "is no subclass of PythonJob"),
         ("Missing", 2, "does not exist"),
     ],
 )
@@ -165,10 +172,10 @@ def test_operations_of_job_and_class_must_be_the_same(lab: Lab, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("class_name", "message"),
     [
-        ("RaisesInRun", "ValueError: not within an operation (python_jobs.py:"),
-        ("Nests", "an operation is begun within another one"),
+        _long("RaisesInRun", "ValueError: not within an operation (python_jobs.py:"),
+        _long("Nests", "an operation is begun within another one"),
         ("RecordsOther", "operation 'other' is not declared"),
-        ("Resigns", "raised RunStopped before the load was over"),
+        _long("Resigns", "raised RunStopped before the load was over"),
     ],
 )
 def test_a_class_that_fails_under_load_ends_the_run_and_is_named(
