@@ -342,7 +342,7 @@ def test_a_command_that_hangs_hurts_neither_the_run_nor_the_end(
 ) -> None:
     running = start("--on-run-end", "sleep", "--on-run-end", "1000")
     agents("a")
-    run_ids = [fleet.submit(job_text()) for _ in range(2)]
+    run_ids = [fleet.submit(job_text(duration="200ms")) for _ in range(2)]
     for run_id in run_ids:
         fleet.wait_for(run_id, "finished")
         verdict_of(fleet, run_id)

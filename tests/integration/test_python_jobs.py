@@ -173,7 +173,7 @@ def test_operations_of_job_and_class_must_be_the_same(lab: Lab, tmp_path: Path) 
     ("class_name", "message"),
     [
         _long("RaisesInRun", "ValueError: not within an operation (python_jobs.py:"),
-        _long("Nests", "an operation is begun within another one"),
+        _long("Nests", "an operation is begun within another"),
         ("RecordsOther", "operation 'other' is not declared"),
         _long("Resigns", "raised RunStopped before the load was over"),
     ],

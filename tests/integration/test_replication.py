@@ -72,7 +72,6 @@ def test_an_entry_that_a_replica_lost_and_a_value_it_changed_are_named(
     check_broken_entries(slapd_trio)
 
 
-@pytest.mark.long
 @pytest.mark.long  # its replicas are broken in files, and start anew
 def test_they_are_on_389_ds_too(ds389_trio: Lab) -> None:
     check_broken_entries(ds389_trio)

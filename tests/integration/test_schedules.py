@@ -246,9 +246,8 @@ def expected_runs(case: Case, ticks: list[datetime]) -> dict[datetime, int]:
     return found
 
 
-@pytest.mark.parametrize(
-    "seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in (2, 3, 4))]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [1, 2, 3, 4])
 def test_a_month_of_schedules_runs_each_time_once_by_its_rule(
     tmp_path: Path, seed: int
 ) -> None:

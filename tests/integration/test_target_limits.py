@@ -181,7 +181,9 @@ def limits(*rules: str, **others: Any) -> str:
     return AgentLimits(targets=parse_rules(rules), **allowed).to_json()
 
 
-@pytest.mark.parametrize("kind", list(STREAMS))
+@pytest.mark.parametrize(
+    "kind", ["engine", "python", pytest.param("process", marks=pytest.mark.long)]
+)
 def test_a_load_follows_neither_referrals_nor_references(
     fleet: FleetOfProcesses,
     elsewhere: FakeLdap,

@@ -33,12 +33,12 @@ def busy_to_compare(peer: Peer, request: Request) -> bool:
 
 
 def screen_of(folder: Path, **variables: str) -> str:
-    """What a run of two seconds writes to a terminal of 100 columns."""
+    """What a run of a second writes to a terminal of 100 columns."""
     with FakeLdap(busy_to_compare) as server:
         job = {
             "job": "seen",
             "targets": {"directory": server.uri},
-            "run": {"duration": "2s", "interval": "500ms"},
+            "run": {"duration": "1s", "interval": "250ms"},
             "streams": [
                 {
                     "name": "readers",
@@ -94,8 +94,15 @@ def test_a_run_is_a_live_table_with_curves(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("variables", "is_live"),
-    [({"PYTHONIOENCODING": "ascii", "NO_COLOR": "1"}, True), ({"TERM": "dumb"}, False)],
-    ids=["ascii", "dumb"],
+    [
+        pytest.param(
+            {"PYTHONIOENCODING": "ascii", "NO_COLOR": "1"},
+            True,
+            marks=pytest.mark.long,
+            id="ascii",
+        ),
+        pytest.param({"TERM": "dumb"}, False, id="dumb"),
+    ],
 )
 def test_a_poorer_terminal_gets_what_it_can_show(
     tmp_path: Path, variables: dict[str, str], is_live: bool
