@@ -15,9 +15,9 @@ from ldapslam.transport.messages import error_of
 from support.command_line import Running, ldapslam
 from support.fleet import FINAL, FleetOfProcesses, fake_engine, job_text
 
-#: 3 s in intervals of 200 ms, and the drain.
-LONG = job_text(duration="3s")
-PLANNED = list(range(16))
+#: 2 s in intervals of 200 ms, and the drain.
+LONG = job_text(duration="2s")
+PLANNED = list(range(11))
 
 
 def kinds(fleet: FleetOfProcesses, run_id: str) -> list[str]:
@@ -52,7 +52,7 @@ def test_who_watches_a_run_sees_its_end_from_the_next_coordinator(
 ) -> None:
     fleet.start("a", engine=fake_engine())
     ldapslam("--help")  # the first command of all takes seconds on a busy machine
-    run_id = fleet.submit(job_text(duration="6s"))
+    run_id = fleet.submit(job_text(duration="4s"))
     fleet.wait_for_load(run_id)
     watch = ("watch", run_id, "--json", "--coordinator", fleet.address)
     with Running(*watch, cwd=fleet.folder, name="watch") as watching:
