@@ -77,11 +77,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_configure() -> None:
-    """Give the commands under test the signals of a terminal's.
+    """Let processes of the tests import `support`, and give them a terminal's signals.
 
     A suite in the background (`&`, nohup) has some ignored, and children inherit that.
     With a handler the suite stays as deaf as it was told to be; its children do not.
     """
+    path = str(_SUPPORT.parent), os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, path))
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, _stay)

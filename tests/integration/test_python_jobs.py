@@ -15,8 +15,7 @@ from support.lab import Lab
 #: What the directory and the books both count.
 BOOKED = ("bind", "unbind", "search", "compare")
 
-TESTS = Path(__file__).resolve().parents[1]
-CONFIGS = TESTS.parent / "configs" / "jobs"
+CONFIGS = Path(__file__).parents[2] / "configs" / "jobs"
 
 JOB = """\
 job: classes
@@ -80,9 +79,7 @@ def class_options(lab: Lab, class_name: str) -> str:
 
 
 def run(job: Path) -> Any:
-    return ldapslam(
-        "run", job, "--out", job.parent / "out", variables={"PYTHONPATH": str(TESTS)}
-    )
+    return ldapslam("run", job, "--out", job.parent / "out")
 
 
 def result_of(job: Path) -> dict[str, Any]:
