@@ -151,7 +151,7 @@ bundle: wheel ## dist/: what installs ldapslam without a network and a compiler
 	build/release/bin/python -m pip install -q --only-binary :all: --require-hashes \
 	    -r requirements.lock
 	build/release/bin/python -m pip check
-	build/release/bin/ldapslam bundle dist
+	build/release/bin/ldapslam fleet bundle -o dist
 
 image: bundle ## the images of coordinator and agent; BUILDER=, REGISTRY=, BASE=
 	for target in agent coordinator; do \

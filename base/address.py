@@ -82,6 +82,6 @@ def check_plaintext(address: str, *, insecure: bool) -> None:
         raise ConfigError(
             f"address {address!r} is not a loopback address or a Unix socket, and the "
             "connection would be neither encrypted nor authenticated",
-            hint="make certificates with `ldapslam pki`, or give --insecure on a "
+            hint="make certificates with `ldapslam fleet pki`, or give --insecure on a "
             "network that you trust",
         )

@@ -8,8 +8,7 @@ LdapSlamError
                            AgentVersionMismatch NotEnoughAgents AccessRefused
                            AgentLimitExceeded
   TargetError              TargetUnreachable BindRejected TlsHandshakeFailed
-                           TargetNotAllowed TargetMarkerMissing
-                           PopulationMismatch
+                           TargetNotAllowed PopulationMismatch
   RunError                 RunAborted
   StoreError               NoStore RunNotFound OtherSchema StoreBusy StoreFull
   ReportError
@@ -119,7 +118,7 @@ class JobError(LdapSlamError):
         self.file = file
         self.line = line
         self.column = column
-        #: Field in dotted form, `streams[0].load.open.rate`; empty for the whole file.
+        #: Field in dotted form, `streams[0].load.rate`; empty for the whole file.
         self.path = path
 
 
@@ -300,12 +299,6 @@ class TargetUnreachable(_TargetFault):
 class TlsHandshakeFailed(_TargetFault):
     _message = "TLS with target {uri!r} failed: {detail}"
     _hint = "check the server's certificate, its host name and `tls.ca_file`"
-
-
-class TargetMarkerMissing(_TargetFault):
-    """The directory does not say of itself that it may be loaded."""
-
-    _message = "target {uri!r} may not be loaded: {detail}"
 
 
 class PopulationMismatch(_TargetFault):

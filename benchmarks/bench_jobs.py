@@ -63,7 +63,7 @@ streams:
 def closed_job(
     uri: str, connections: int, operations: str = SEARCH, settings: str = ""
 ) -> str:
-    load = f"{{closed: {{clients: {connections}}}}}"
+    load = f"{{clients: {connections}}}"
     return _JOB.format(
         uri=uri, run=CLOSED_RUN, load=load, operations=operations, settings=settings
     )
@@ -71,8 +71,7 @@ def closed_job(
 
 def open_job(uri: str, rate_per_s: int) -> str:
     load = (
-        f"{{open: {{rate: {rate_per_s}/s, arrivals: poisson, connections: 16,"
-        " in_flight: 16}}"
+        f"{{rate: {rate_per_s}/s, arrivals: poisson, connections: 16, in_flight: 16}}"
     )
     return _JOB.format(uri=uri, run=OPEN_RUN, load=load, operations=SEARCH, settings="")
 

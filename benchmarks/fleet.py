@@ -76,7 +76,7 @@ def job_text(agents: int, seconds: int) -> str:
                 {
                     "name": "mix",
                     "target": "replica",
-                    "load": {"closed": {"clients": 4 * agents}},
+                    "load": {"clients": 4 * agents},
                     "operations": [{name: operations[name]} for name in _OPERATIONS],
                 }
             ],

@@ -55,7 +55,7 @@ run: {warm_up: 200ms, duration: 800ms, interval: 200ms, drain: 1s}
 streams:
   - name: readers
     target: server
-    load: {closed: {clients: 4}}
+    load: {clients: 4}
     operations: [{search: {base: "ou=people,dc=example,dc=com",
                            filter: "(mail=user.[0-1999]@example.com)"}}]
 """

@@ -55,7 +55,7 @@ run: {{duration: 10s}}
 streams:
   - name: readers
     target: server
-    load: {{closed: {{clients: 1}}}}
+    load: {{clients: 1}}
     operations: [{{search: {{base: ""}}}}]
 monitors:
   - {{directory: server, every: {every}}}

@@ -33,7 +33,7 @@ run: {{duration: 1s}}
 streams:
   - name: readers
     target: directory
-    load: {{open: {{rate: 100/s}}}}
+    load: {{rate: 100/s}}
     operations:
       - search:
           base: ou=people,dc=example,dc=com

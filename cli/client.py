@@ -156,7 +156,7 @@ class Client:
             f"there is no schedule {name!r}"
             if not matching
             else f"{len(matching)} ids begin with {name!r}",
-            hint=ids or "`ldapslam schedule list` shows all",
+            hint=ids or "`ldapslam fleet schedule list` shows all",
         )
 
 

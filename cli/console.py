@@ -9,19 +9,26 @@ import logging
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
 
 import click
 
 from ldapslam.base.errors import ConfigErrors, JobErrors, LdapSlamError
+from ldapslam.base.files import errors_of
 from ldapslam.base.inert import inert
 from ldapslam.base.log_format import is_json
+
+_LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 @dataclass
 class Invocation:
-    """What main() must know of the command that it runs; the context's `obj`."""
+    """A call of ldapslam, with the options that all commands have; a context's `obj`.
+
+    main() uses it as a context manager: its end closes the file of `-o`.
+    """
 
     #: The words after `ldapslam`.
     arguments: tuple[str, ...] = ()
@@ -29,6 +36,27 @@ class Invocation:
     quiet: bool = False
     #: `--json` was given: stdout is one JSON document, also when the command fails.
     json: bool = False
+    #: How often `--verbose` was given.
+    verbosity: int = 0
+    #: The path of `-o`, where the command has no option of its own for it.
+    output: str | None = None
+    _exits: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._exits.close()
+
+    def begin(self) -> None:
+        """Set the log level, and send stdout to the file of `-o`; ConfigError."""
+        level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(self.verbosity, 2)]
+        logging.basicConfig(level=level, format=_LOG_FORMAT)
+        if self.output not in (None, "-"):
+            path = Path(self.output)
+            with errors_of(path):
+                file = self._exits.enter_context(path.open("w", encoding="utf-8"))
+            self._exits.enter_context(contextlib.redirect_stdout(file))
 
 
 def _note_json(context: click.Context, _: click.Parameter, value: bool) -> bool:
@@ -56,10 +84,19 @@ def say(text: str) -> None:
 
 
 def is_quiet() -> bool:
-    """Whether `ldapslam --quiet` was called."""
+    """Whether `--quiet` was given."""
+    return _invocation().quiet
+
+
+def wants_json() -> bool:
+    """Whether `--json` was given."""
+    return _invocation().json
+
+
+def _invocation() -> Invocation:
     context = click.get_current_context(silent=True)
-    found = context.obj if context is not None else None
-    return isinstance(found, Invocation) and found.quiet
+    invocation = context.obj if context is not None else None
+    return invocation if isinstance(invocation, Invocation) else Invocation()
 
 
 def _write(text: str) -> None:
@@ -91,10 +128,14 @@ def put_json(document: Any) -> None:
 
 
 def put_result(
-    document: Any, lines: Iterable[str] = (), *, as_json: bool, said: str = ""
+    document: Any,
+    lines: Iterable[str] = (),
+    *,
+    as_json: bool | None = None,
+    said: str = "",
 ) -> None:
-    """A command's result: a document with --json, else the lines, then `said`."""
-    if as_json:
+    """Print a command's result: a document with --json, else the lines, then `said`."""
+    if wants_json():
         put_json(document)
         return
     for line in lines:

@@ -84,7 +84,7 @@ def _receive(
                         f"{patience_s:g} s"
                     )
             if time.monotonic() >= until_s:
-                hint = f"the run may go on: `ldapslam watch {run_id}` when it is back"
+                hint = f"when it is back, `ldapslam fleet watch {run_id}` goes on"
                 items.put(
                     CoordinatorUnreachable(error.address, error.detail, hint=hint)
                     if patience_s

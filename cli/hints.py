@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hints after an option or a command that does not exist: right, or not given."""
+"""The hint after an option that does not exist: right, or not given."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import click
 
@@ -22,10 +20,6 @@ def with_hint(error: click.NoSuchOption) -> click.UsageError:
 def _option_hint(context: click.Context, option: str) -> str:
     from ldapslam.cli.other_tools import counterparts
 
-    root = context.find_root()
-    if option in _options_of(root):
-        command = context.command_path.partition(" ")[2]
-        return f"Write it before the command: `{root.info_name} {option} {command}`."
     if text := counterparts(context.command, option):
         return text
     long_names = [name for name in _options_of(context) if name.startswith("--")]
@@ -41,18 +35,3 @@ def _options_of(context: click.Context) -> list[str]:
         if isinstance(parameter, click.Option) and not parameter.hidden
         for name in (*parameter.opts, *parameter.secondary_opts)
     ]
-
-
-def check_command_names(context: click.Context, words: Sequence[str]) -> None:
-    """Raise a UsageError for a word that is no command of its group."""
-    for word in words:
-        group = context.command
-        if not isinstance(group, click.Group) or word.startswith("-"):
-            return
-        command = group.get_command(context, word)
-        if command is None:
-            text = f"no command '{context.command_path} {word}'"
-            if meant := closest(word, group.list_commands(context)):
-                text += f": did you mean `{context.command_path} {meant}`?"
-            raise click.UsageError(text, context)
-        context = click.Context(command, context, word)

@@ -1,16 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The entry point: finds the command, runs it, turns its end into an exit code.
 
-Commands are imported when they are called, so that `ldapslam list` does not load
-matplotlib. An LdapSlamError is printed with its hint; any other exception is a defect
+An LdapSlamError is printed with its hint; any other exception is a defect
 of ours: its trace goes to a file that the message names.
 """
 
 from __future__ import annotations
 
-import ast
-import importlib
-import importlib.util
 import logging
 import os
 import signal
@@ -23,11 +19,12 @@ from types import FrameType
 from typing import NoReturn
 
 import click
-from click.shell_completion import CompletionItem, get_completion_class
+from click.shell_completion import get_completion_class
 
 from ldapslam import __version__
 from ldapslam.base.errors import EXIT_CODE_MEANING, ExitCode, LdapSlamError
 from ldapslam.base.log_format import is_json, without_passwords
+from ldapslam.cli.command_tree import COMMANDS, Commands
 from ldapslam.cli.console import (
     Invocation,
     announce,
@@ -37,91 +34,15 @@ from ldapslam.cli.console import (
     put,
     put_json,
 )
-from ldapslam.cli.hints import check_command_names, with_hint
+from ldapslam.cli.hints import with_hint
 
 # Read when gRPC is loaded, with the first command that needs it: its core would print
 # lines of its own, about failed handshakes among others.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
-# Heading -> command -> module of cli/ that has it, in the order of `ldapslam --help`.
-GROUPS = {
-    "Measure": {
-        "demo": "measure.demo",
-        "run": "measure.run",
-        "check": "measure.check",
-        "replay": "measure.replay",
-        "job": "job_files.job",
-        "schema": "job_files.schema",
-        "selfcheck": "measure.selfcheck",
-    },
-    "Measure without a job file": {
-        "search": "measure.one_line",
-        "add": "measure.one_line",
-        "modify": "measure.one_line",
-        "delete": "measure.one_line",
-        "bind": "measure.one_line",
-        "mix": "measure.one_line",
-    },
-    "Many runs": {
-        "study": "study.study",
-        "capacity": "study.capacity",
-        "gate": "study.gate",
-        "baseline": "study.baseline",
-    },
-    "Results": {
-        "open": "results.open",
-        "report": "results.report",
-        "compare": "results.compare",
-        "history": "results.history",
-        "verify": "results.verify",
-        "store": "results.store",
-    },
-    "Directories and data": {
-        "lab": "data.lab",
-        "data": "data.data",
-    },
-    "A fleet's runs": {
-        "submit": "fleet.submit",
-        "list": "fleet.operate",
-        "show": "fleet.operate",
-        "watch": "fleet.operate",
-        "cancel": "fleet.operate",
-        "schedule": "fleet.schedule",
-    },
-    "A fleet": {
-        "coordinator": "serve.serve",
-        "agent": "serve.serve",
-        "agents": "fleet.agents",
-        "audit": "fleet.schedule",
-        "health": "fleet.operate",
-        "pki": "serve.pki",
-        "bundle": "serve.bundle",
-    },
-    "The shell": {
-        "completion": "main",
-    },
-}
-_COMMANDS = {
-    name: module for group in GROUPS.values() for name, module in group.items()
-}
 
-_PACKAGE = "ldapslam.cli"
-_LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-
-
-class Commands(click.Group):
-    """The commands, each imported from its module when it is wanted."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        module_name = _COMMANDS.get(cmd_name)
-        if module_name is None:
-            return None
-        module = importlib.import_module(f"{_PACKAGE}.{module_name}")
-        command: click.Command = getattr(module, f"{cmd_name}_command")
-        return command
+class _Root(Commands):
+    """`ldapslam` itself."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read `help COMMAND` as `COMMAND --help`, and `version` as `--version`."""
@@ -134,44 +55,10 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args[0] not in _COMMANDS and Path(args[0]).is_file():
+        if args[0] not in self.entries and Path(args[0]).is_file():
             hint = f"did you mean `ldapslam run {args[0]}`?"
             raise click.UsageError(f"no command {args[0]!r}: {hint}", ctx)
-        check_command_names(ctx, args)
         return super().resolve_command(ctx, args)
-
-    def format_commands(
-        self, ctx: click.Context, formatter: click.HelpFormatter
-    ) -> None:
-        """As click does, with what `short_help` finds: no command is imported."""
-        width = max(map(len, _COMMANDS))
-        for heading, commands in GROUPS.items():
-            with formatter.section(heading):
-                formatter.write_dl(
-                    [(name.ljust(width), short_help(name)) for name in commands]
-                )
-
-    def shell_complete(
-        self, ctx: click.Context, incomplete: str
-    ) -> list[CompletionItem]:
-        """Names of commands without importing them; options as click has them."""
-        found = [name for name in _COMMANDS if name.startswith(incomplete)]
-        options = click.Command.shell_complete(self, ctx, incomplete)
-        return [CompletionItem(one, help=short_help(one)) for one in found] + options
-
-
-def short_help(name: str) -> str:
-    """The first sentence of a command's help, read from its source."""
-    spec = importlib.util.find_spec(f"{_PACKAGE}.{_COMMANDS[name]}")
-    assert spec is not None
-    assert spec.origin is not None
-    tree = ast.parse(Path(spec.origin).read_text("utf-8"))
-    [text] = [
-        ast.get_docstring(node) or ""
-        for node in tree.body
-        if isinstance(node, ast.FunctionDef) and node.name == f"{name}_command"
-    ]
-    return click.Command(name, help=text).get_short_help_str(80)
 
 
 def _exit_codes() -> str:
@@ -179,41 +66,35 @@ def _exit_codes() -> str:
     return "\b\nExit codes:\n" + "\n".join(lines)
 
 
+def _print_completion(
+    context: click.Context, _: click.Parameter, shell: str | None
+) -> None:
+    """Print a script, for `eval "$(ldapslam --completion bash)"`."""
+    if shell is None or context.resilient_parsing:
+        return
+    completion_class = get_completion_class(shell)
+    assert completion_class is not None, f"click knows {shell}"
+    put(completion_class(cli, {}, "ldapslam", "_LDAPSLAM_COMPLETE").source())
+    context.exit()
+
+
 @click.group(
-    cls=Commands,
+    cls=_Root,
+    headings=COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=_exit_codes(),
 )
 @click.version_option(__version__)
-@click.option("-v", "--verbose", count=True, help="Log more; twice for everything.")
 @click.option(
-    "-q",
-    "--quiet",
-    is_flag=True,
-    help="Results and errors alone: no progress, no notes.",
+    "--completion",
+    type=click.Choice(("bash", "zsh", "fish")),
+    is_eager=True,
+    expose_value=False,
+    callback=_print_completion,
+    help="Print the completion script of this shell.",
 )
-@click.pass_obj
-def cli(invocation: Invocation | None, verbose: int, quiet: bool) -> None:
+def cli() -> None:
     """Put load on LDAP directories and report numbers you can sign."""
-    if invocation is not None:
-        invocation.quiet = quiet
-    level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]
-    logging.basicConfig(level=level, format=_LOG_FORMAT)
-
-
-@click.command("completion")
-@click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
-def completion_command(shell: str) -> None:
-    """Print the completion script for SHELL.
-
-    \b
-        eval "$(ldapslam completion bash)"                     in ~/.bashrc
-        eval "$(ldapslam completion zsh)"                      in ~/.zshrc
-        ldapslam completion fish | source                      in config.fish
-    """
-    completion_class = get_completion_class(shell)
-    assert completion_class is not None, f"click knows {shell}"
-    put(completion_class(cli, {}, "ldapslam", "_LDAPSLAM_COMPLETE").source())
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -242,7 +123,12 @@ def _run(arguments: Sequence[str] | None) -> int:
     # SIGTERM takes the way of Ctrl-C: children are ended, temporary files removed.
     # The commands that serve put handlers of their own in its place.
     signal.signal(signal.SIGTERM, _interrupt)
-    invocation = Invocation(tuple(sys.argv[1:] if arguments is None else arguments))
+    words = tuple(sys.argv[1:] if arguments is None else arguments)
+    with Invocation(words) as invocation:
+        return _invoke(arguments, invocation)
+
+
+def _invoke(arguments: Sequence[str] | None, invocation: Invocation) -> int:
     try:
         result = cli.main(
             args=None if arguments is None else list(arguments),
@@ -267,7 +153,7 @@ def _run(arguments: Sequence[str] | None) -> int:
             what = f"{error.format_message()} {about}".rstrip()
             if error.param.name == "base" and error.ctx is not None:
                 uri = " ".join(error.ctx.params.get("uris") or ("URI",))
-                what += f" `ldapslam job new {uri} FILE` writes a job with a base that "
+                what += f" `ldapslam new {uri} FILE` writes a job with a base that "
                 what += "is there."
             error = click.UsageError(what, error.ctx)
         error.show()

@@ -78,7 +78,7 @@ def folder_option(spec: str, help: str, document: str) -> Decorator:
     """An option for the folder of all results; `document` is what --json prints."""
 
     def parse(text: str) -> Path:
-        if text.endswith((".json", ".csv")):
+        if text == "-" or text.endswith((".json", ".csv")):
             raise Fault(
                 f"expected a folder, got {got(text)}",
                 f"leave it out, or name a folder, which gets {document} and CSV files; "
@@ -101,7 +101,7 @@ def add_options(*options: Decorator) -> Callable[[Command], Command]:
 
 
 def grouped(heading: str, *options: Decorator) -> Callable[[Command], Command]:
-    """`add_options` below a heading of the help (OptionGroups)."""
+    """`add_options` below a heading of the help (cli/command.py)."""
 
     def add(command: Command) -> Command:
         before = _parameters(command)
@@ -122,25 +122,9 @@ def _parameters(command: Any) -> list[click.Parameter]:
     return list(getattr(command, "__click_params__", ()))
 
 
-class OptionGroups(click.Command):
-    """A command whose help has its options below headings."""
-
-    def format_options(
-        self, ctx: click.Context, formatter: click.HelpFormatter
-    ) -> None:
-        groups: dict[str, list[tuple[str, str]]] = {}
-        for parameter in self.get_params(ctx):
-            record = parameter.get_help_record(ctx)
-            if record is not None and isinstance(parameter, click.Option):
-                heading = _HEADINGS.get(parameter, _OTHERS)
-                groups.setdefault(heading, []).append(record)
-        others = groups.pop(_OTHERS, [])
-        for heading, records in (*groups.items(), (_OTHERS, others)):
-            with formatter.section(heading):
-                formatter.write_dl(records)
-
-
-_OTHERS = "Other options"
+def heading_of(option: click.Parameter) -> str | None:
+    """The heading of the help that `grouped` gave the option."""
+    return _HEADINGS.get(option)
 
 
 def parse_text(value: str) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ldapslam.base.errors import ConfigError, ExitCode, RunAborted
-from ldapslam.cli.console import put, put_json, say
+from ldapslam.cli.console import put, put_json, say, wants_json
 
 if TYPE_CHECKING:
     from typing import Any
@@ -93,12 +93,12 @@ def judged(store: Store, summary: Summary) -> Summary:
     return replace(summary, run=run)
 
 
-def show_outcome(summary: Summary, *, as_json: bool) -> ExitCode:
+def show_outcome(summary: Summary) -> ExitCode:
     """Print the result of a run on stdout; the verdict's exit code."""
     from ldapslam.reports.result import result_of
     from ldapslam.reports.sections.report_document import document
 
-    if as_json:
+    if wants_json():
         put_json(result_of(summary))
         say(_answer(document(summary)))  # stdout may have gone to a file
     else:
@@ -160,16 +160,16 @@ def fetched_store(client: Client, run_id: str) -> Iterator[Store]:
 
 
 def put_report(
-    document: Document, found: Mapping[str, Any] | None, files: Sequence[Path]
+    document: Document, result: Mapping[str, Any], files: Sequence[Path]
 ) -> None:
-    """Print the answer and the tables of what many runs have found, or `found` as JSON;
-    and where the reports are."""
+    """Print the answer and the tables of many runs, or `result` with --json; then the
+    paths of the reports."""
     from ldapslam.reports.document import Table
     from ldapslam.reports.formats.text import render_table
 
     answer = _answer(document)
-    if found is not None:
-        put_json(found)
+    if wants_json():
+        put_json(result)
         say(answer)
     else:
         tables = [

@@ -19,7 +19,6 @@ import click
 
 from ldapslam.base.address import check_plaintext, is_unix
 from ldapslam.base.errors import ConfigError
-from ldapslam.cli.console import json_option
 from ldapslam.cli.options import (
     COORDINATOR_VARIABLE,
     DEFAULT_COORDINATOR,
@@ -81,7 +80,7 @@ class Security:
 
 
 def folder_files(folder: Path) -> TlsFiles:
-    """What `ldapslam pki issue` made."""
+    """What `ldapslam fleet pki issue` made."""
     from ldapslam.transport.credentials import TlsFiles
 
     return TlsFiles(
@@ -103,7 +102,7 @@ _add_security = grouped(
     "Certificates",
     option(
         "--tls DIR",
-        "Folder with cert.pem, key.pem and ca.pem, as `ldapslam pki issue` makes "
+        "Folder with cert.pem, key.pem and ca.pem, as `ldapslam fleet pki issue` makes "
         "it; in place of the next three. `ldapslam/tls` in the user's configuration "
         "is used when it is there.",
         type=FOLDER,
@@ -153,7 +152,7 @@ coordinator_option = grouped(
 
 
 #: The options of every command that asks a coordinator.
-client_options = add_options(coordinator_option, json_option)
+client_options = add_options(coordinator_option)
 
 
 def current_security() -> Security:

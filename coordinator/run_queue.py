@@ -11,11 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
 
 from ldapslam.base.errors import (
     FleetError,
@@ -33,6 +31,7 @@ from ldapslam.coordinator.runs import run as run_machine
 from ldapslam.coordinator.runs.controller import ActiveRun
 from ldapslam.coordinator.runs.submission import Submission, load_submission
 from ldapslam.jobs.plan import ReportRoom
+from ldapslam.jobs.run_plan import RunPlan
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto.fields import words_of
 from ldapslam.results.audit import AuditRecord
@@ -256,16 +255,14 @@ COUNTED_INTERVALS = 3_600
 RESERVE_BYTES = 16 << 20
 
 
-def need_of(plan: Mapping[str, Any], agents: int) -> ReportRoom:
-    streams = plan["streams"]
-    operations = sum(
-        len(stream["operations"]) * len(stream["uris"]) for stream in streams
-    )
+def need_of(plan: RunPlan, agents: int) -> ReportRoom:
+    streams = plan.streams
+    operations = sum(len(stream.operations) * len(stream.uris) for stream in streams)
     report_bytes = (
         REPORT_BYTES + OPERATION_BYTES * operations + STREAM_BYTES * len(streams)
     )
-    intervals = len(plan["boundaries_ns"])
-    if all(stream.get("count") or stream.get("is_replay") for stream in streams):
+    intervals = len(plan.boundaries_ns)
+    if all(stream.count or stream.is_replay for stream in streams):
         intervals = min(intervals, COUNTED_INTERVALS)
     return ReportRoom(report_bytes, (intervals + 1) * agents)
 
@@ -278,6 +275,6 @@ def check_store_room(need: ReportRoom, *, free_bytes: int | None, store: str) ->
         f"the coordinator has too little room in its store: the run's reports may "
         f"need {need} beside a reserve of {format_size(RESERVE_BYTES)}, the disk of "
         f"{store!r} has {format_size(free_bytes)} left",
-        hint="make room there, remove old runs with `ldapslam store prune`, or give "
+        hint="make room there, remove old runs with `ldapslam results prune`, or give "
         "the job a longer `run.interval`",
     )

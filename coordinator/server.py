@@ -190,7 +190,7 @@ def _check(
     elif enrol is not None:
         raise ConfigError(
             "enrolment needs certificates",
-            hint="give --pki, the folder that `ldapslam pki init` made",
+            hint="give --pki, the folder that `ldapslam fleet pki init` made",
         )
     for address in listen:
         grpc_target(address)

@@ -34,15 +34,12 @@ class Record:
     """An entry, and where it is."""
 
     dn: str
-    #: In the order of the file; a name that comes twice, in any case, is one.
+    #: In the order of the file; names that differ only in case share one key.
     attributes: dict[str, list[bytes]]
     #: Its lines as they are, comments before it included.
     text: bytes
     #: Number of its first line, from 1.
     line: int
-    #: Where the next record begins.
-    end_line: int
-    end_bytes: int
 
 
 @contextmanager
@@ -88,20 +85,15 @@ def _unreadable(name: str, error: Exception) -> ConfigError:
     return ConfigError(f"{name!r} cannot be read: {reason}")
 
 
-def records(
-    stream: Iterable[bytes], name: str, *, line: int = 1, offset_bytes: int = 0
-) -> Iterator[Record]:
-    """The entries of a file, or of its rest from `line` and `offset_bytes` on.
-    ConfigError names the line that is no LDIF."""
-    for text, first_line, end_line, end_bytes in _blocks(
-        _lines(stream, name), line, offset_bytes
-    ):
-        yield from _record(text, name, first_line, end_line, end_bytes)
+def records(stream: Iterable[bytes], name: str) -> Iterator[Record]:
+    """The entries of a file. ConfigError names the line that is no LDIF."""
+    for text, first_line in _blocks(_lines(stream, name)):
+        yield from _record(text, name, first_line)
 
 
 def unfolded_records(stream: Iterable[bytes], name: str) -> Iterator[list[bytes]]:
     """The unfolded lines of each entry, undecoded, without comments and version."""
-    for text, first_line, _, _ in _blocks(_lines(stream, name), 1, 0):
+    for text, first_line in _blocks(_lines(stream, name)):
         lines = [octets.rstrip(b"\r\n") for octets in text]
         if any(line[0] in b" #" for line in lines):
             lines = [line for _, line in _unfolded(text, name, first_line)]
@@ -111,29 +103,22 @@ def unfolded_records(stream: Iterable[bytes], name: str) -> Iterator[list[bytes]
             yield lines
 
 
-def _blocks(
-    lines: Iterable[bytes], line: int, offset_bytes: int
-) -> Iterator[tuple[list[bytes], int, int, int]]:
-    """The lines between empty ones, the number of the first, and the line and offset at
-    which the next block begins."""
-    first_line, text = line, []
-    for octets in lines:
-        line += 1
-        offset_bytes += len(octets)
+def _blocks(lines: Iterable[bytes]) -> Iterator[tuple[list[bytes], int]]:
+    """The lines between empty lines, and the number of the first."""
+    first_line, text = 1, []
+    for number, octets in enumerate(lines, 1):
         if octets.strip(b"\r\n"):
             text.append(octets)
             continue
         if text:
-            yield text, first_line, line, offset_bytes
+            yield text, first_line
             text = []
-        first_line = line
+        first_line = number + 1
     if text:
-        yield text, first_line, line, offset_bytes
+        yield text, first_line
 
 
-def _record(
-    text: list[bytes], name: str, first_line: int, end_line: int, end_bytes: int
-) -> Iterator[Record]:
+def _record(text: list[bytes], name: str, first_line: int) -> Iterator[Record]:
     """The record of these lines; none when they are comments or the version."""
     dn: str | None = None
     attributes: dict[str, list[bytes]] = {}
@@ -159,16 +144,14 @@ def _record(
                     name,
                     number,
                     f"expected an entry, got a change: {_shown(line)}",
-                    "entries alone can be loaded and compared; ldapmodify makes "
-                    "changes",
+                    "only entries can be loaded and compared; ldapmodify makes changes",
                 )
         elif (values := spellings.get(folded)) is not None:
             values.append(value)
         else:
             spellings[folded] = attributes[key.decode()] = [value]
     if dn is not None:
-        whole = b"".join(text)
-        yield Record(dn, attributes, whole, first_line, end_line, end_bytes)
+        yield Record(dn, attributes, b"".join(text), first_line)
 
 
 def _unfolded(

@@ -1,35 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Entries of an LDIF file into a directory over LDAP: adds, pipelined, resumable.
+"""Entries of an LDIF file into a directory over LDAP: pipelined adds.
 
-One thread drives all connections: each has up to `window` adds under way, and whichever
-has room takes the next one that may be sent (add_order.py). A lost connection is made
-again and what was under way on it is sent again. What is answered is kept beside the
-file (load_state.py), so that a load that was interrupted goes on where it was.
+One thread drives all connections: each has up to `window` unanswered adds, and
+whichever has room takes the next entry that may be sent (add_order.py). A lost
+connection is replaced, and its unanswered adds are sent again. An entry that the server
+already has is counted and left as it is, so that an interrupted load can be called
+again.
 """
 
 from __future__ import annotations
 
 import contextlib
 import gzip
+import os
 import select
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import ldap
 
-from ldapslam.base.errors import TargetUnreachable
-from ldapslam.dataset.add_order import Add, AddOrder, Outcome
+from ldapslam.base.errors import ConfigError, TargetUnreachable
+from ldapslam.dataset.add_order import Add, AddOrder
 from ldapslam.dataset.ldif import Record, open_ldif, records
-from ldapslam.dataset.load_state import LoadState, Progress
 from ldapslam.directory.access import connect, error_text, result_code_of
-from ldapslam.directory.entry_digest import Rules, entry_digest
+from ldapslam.directory.entry_digest import Fingerprint, Rules, entry_digest
 from ldapslam.jobs.connection_settings import ConnectionSettings
 from ldapslam.jobs.fields.result_codes import NAMES
 
-#: What a population's fingerprint is of: a server may hash passwords.
+#: The rules of a population's fingerprint: a server may hash passwords.
 POPULATION: Final = Rules(passwords=False)
 
 #: What servers maintain themselves and refuse in an add (NO-USER-MODIFICATION), in
@@ -43,52 +44,49 @@ MAINTAINED: Final = frozenset(
 DEFAULT_CONNECTIONS: Final = 4
 DEFAULT_WINDOW: Final = 64
 
-ALREADY_EXISTS = 68
+_ALREADY_EXISTS = 68
 _ATTEMPTS = 5
 _PAUSE_S = 0.2
-_SAVE_S = 1.0
-_TELL_S = 0.25
-#: Least entries to read ahead: the state is written once for this many.
-_READ_AHEAD = 256
-#: Entries that may wait to be settled, for each that may be under way: how far others
-#: may run ahead of a slow one.
+_PROGRESS_S = 0.25
+#: Entries that are read ahead, and that may wait for a parent, for each add that may be
+#: unanswered.
 _AHEAD = 16
 
 
 @dataclass(frozen=True, slots=True)
 class LoadSettings:
     connections: int = DEFAULT_CONNECTIONS
-    #: Adds under way on each connection.
+    #: Unanswered adds on each connection.
     window: int = DEFAULT_WINDOW
     #: Go on after an entry was refused.
     continue_on_error: bool = False
     #: Leave the attributes of MAINTAINED out.
     strip_operational: bool = False
-    #: Forget what an earlier call did.
-    restart: bool = False
     #: Longest wait for any response.
     timeout_s: float = 60.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class LoadResult:
-    """`added` and `present` are also of what follows a refused entry that ended it."""
+    """The result of a load, or its state while it goes on."""
 
-    progress: Progress
-    added: int
-    present: int
-    #: An earlier call had begun.
-    is_resumed: bool
-    #: The refused entry that ended the load, and why; None: it came to its end.
-    stopped_by: str | None
-    #: The server's result code for it; None: it was not sent.
-    stopped_code: int | None = None
-    #: Where the rejects of an earlier load are now that had the same name.
-    kept_rejects: Path | None = None
+    #: Count and digest of the added entries.
+    fingerprint: Fingerprint = field(default_factory=Fingerprint)
+    #: Entries that the server already had.
+    present: int = 0
+    #: Entries in the file of rejects.
+    rejected: int = 0
+    seconds: float = 0.0
+    #: The refused entry that ended the load, and why; None: the whole file was loaded.
+    stopped_by: str | None = None
+
+    @property
+    def added(self) -> int:
+        return self.fingerprint.count
 
 
-#: Hears how far the load is, and which part of the file that is; None: not known.
-Tell = Callable[[Progress, float | None], None]
+#: Called with the state of the load, and the share of the file that was read, if known.
+ShowProgress = Callable[[LoadResult, float | None], None]
 
 
 def load(
@@ -97,56 +95,90 @@ def load(
     access: ConnectionSettings,
     rejects: Path,
     settings: LoadSettings,
-    tell: Tell = lambda progress, share: None,
+    show_progress: ShowProgress = lambda result, share: None,
 ) -> LoadResult:
-    """Add all entries; calls `tell` several times a second. ConfigError: the file is no
-    LDIF, or the state cannot be kept. TargetError: the server cannot be used. After
-    either, and after an interrupt, another call resumes."""
-    state = LoadState(ldif, uri, rejects, restart=settings.restart)
+    """Add all entries; calls `show_progress` several times a second. Replaces the file
+    `rejects`. ConfigError: the file is no LDIF, or the rejects cannot be written.
+    TargetError: the server cannot be used."""
     with contextlib.ExitStack() as stack:
         stream = stack.enter_context(open_ldif(ldif))
         size = None if isinstance(stream, gzip.GzipFile) else ldif.stat().st_size
-        loader = _Loader(uri, access, state, settings)
+        rejects_file = stack.enter_context(_Rejects(ldif, rejects))
+        loader = _Loader(uri, access, rejects_file, settings)
         stack.callback(loader.close)
         loader.connect()
-        stack.enter_context(state)
-        place = state.progress
-        stream.seek(place.offset_bytes)
-        source = records(
-            stream, str(ldif), line=place.line, offset_bytes=place.offset_bytes
+        rejects_file.remove_old()
+
+        def show() -> None:
+            share = None if size is None else stream.tell() / max(1, size)
+            show_progress(loader.result, share)
+
+        loader.run(records(stream, str(ldif)), show)
+    return loader.result
+
+
+class _Rejects:
+    """The file of refused entries, as LDIF with the reasons; made for the first."""
+
+    def __init__(self, ldif: Path, path: Path) -> None:
+        if path.exists() and path.samefile(ldif):
+            raise ConfigError(
+                f"{str(path)!r} has the entries: it cannot take the refused entries",
+                hint="name another file with --rejects",
+            )
+        self._path = path
+        self._file: BinaryIO | None = None
+
+    def __enter__(self) -> _Rejects:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def remove_old(self) -> None:
+        try:
+            self._path.unlink(missing_ok=True)
+        except OSError as error:
+            raise self._unusable(error) from error
+
+    def write(self, record: Record, reason: str) -> None:
+        head = f"# line {record.line}: {' '.join(reason.split())}\n".encode()
+        try:
+            if self._file is None:
+                self._file = _create_private(self._path)
+            self._file.write(head + record.text.rstrip(b"\r\n") + b"\n\n")
+        except OSError as error:
+            raise self._unusable(error) from error
+
+    def _unusable(self, error: OSError) -> ConfigError:
+        return ConfigError(
+            f"refused entries cannot be written to {str(self._path)!r}: "
+            f"{error.strerror}",
+            hint="name another file with --rejects",
         )
 
-        def tell_progress() -> None:
-            done_bytes = state.progress.offset_bytes
-            tell(state.progress, None if size is None else done_bytes / max(1, size))
 
-        loader.run(source, tell_progress)
-    progress = state.progress
-    return LoadResult(
-        progress,
-        progress.added + loader.order.answered(Outcome.ADDED),
-        progress.present + loader.order.answered(Outcome.PRESENT),
-        state.is_resumed,
-        loader.stopped_by,
-        loader.stopped_code,
-        state.kept,
-    )
+def _create_private(path: Path) -> BinaryIO:
+    """Create a file that only its owner may read: entries have passwords."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    return open(os.open(path, flags, 0o600), "wb")
 
 
 class _Connection:
-    """A connection, and the adds under way on it by message id."""
+    """A connection, and its unanswered adds by message id."""
 
     def __init__(self, uri: str, access: ConnectionSettings) -> None:
         self._uri = uri
         self._access = access
         self._ldap: Any = None
-        self.under_way: dict[int, Add] = {}
+        self.unanswered: dict[int, Add] = {}
 
     def open(self) -> None:
         self._ldap = connect(self._uri, self._access)
 
     def open_again(self) -> None:
-        """With patience: a server may restart."""
+        """Connect, with several attempts: a server may restart."""
         self.close()
         for attempt in range(_ATTEMPTS):
             try:
@@ -168,12 +200,12 @@ class _Connection:
     def send(self, add: Add, attributes: list[tuple[str, list[bytes]]]) -> None:
         """ldap.LDAPError: connection lost. ValueError: the entry cannot be encoded."""
         message_id = self._ldap.add_ext(add.record.dn, attributes)
-        self.under_way[message_id] = add
+        self.unanswered[message_id] = add
 
     def answers(self) -> Iterator[tuple[Add, int, str]]:
         """Entry, result code and diagnostic message of each response that has arrived.
         ldap.LDAPError: connection lost."""
-        while self.under_way:
+        while self.unanswered:
             code, text = 0, ""
             try:
                 _, _, message_id, _ = self._ldap.result3(ldap.RES_ANY, 0, 0)
@@ -184,7 +216,7 @@ class _Connection:
                 text, message_id = (error.args[0].get(k, "") for k in ("info", "msgid"))
             if message_id is None:
                 return
-            add = self.under_way.pop(message_id, None)
+            add = self.unanswered.pop(message_id, None)
             if add is not None:
                 yield add, code, text
 
@@ -194,20 +226,17 @@ class _Loader:
         self,
         uri: str,
         access: ConnectionSettings,
-        state: LoadState,
+        rejects: _Rejects,
         settings: LoadSettings,
     ) -> None:
         self._uri = uri
-        self._state = state
+        self._rejects = rejects
         self._settings = settings
-        self.order = AddOrder()
-        #: To its end.
-        self._is_read = False
+        self._order = AddOrder()
         self._connections = [
             _Connection(uri, access) for _ in range(settings.connections)
         ]
-        self.stopped_by: str | None = None
-        self.stopped_code: int | None = None
+        self.result = LoadResult()
 
     def connect(self) -> None:
         for connection in self._connections:
@@ -217,94 +246,80 @@ class _Loader:
         for connection in self._connections:
             connection.close()
 
-    def run(self, source: Iterator[Record], tell: Callable[[], None]) -> None:
-        self._begun_s = time.monotonic() - self._state.progress.seconds
-        self._saved_s = told_s = time.monotonic()
-        is_done = False
-        try:
-            while self._send(source):
-                if self._is_under_way:
-                    self._receive()
-                self._settle()
-                now_s = time.monotonic()
-                if now_s - self._saved_s >= _SAVE_S:
-                    self._save()
-                if now_s - told_s >= _TELL_S:
-                    tell()
-                    told_s = now_s
-            self._settle()
-            is_done = self.stopped_by is None
-        finally:
-            if is_done:
-                self._state.finish(time.monotonic() - self._begun_s)
-            else:
-                self.order.forget_ready()
-                self._save()
-
-    def _save(self) -> None:
-        self._saved_s = time.monotonic()
-        self._state.save(self._saved_s - self._begun_s, self.order.perhaps_there)
-
-    def _send(self, source: Iterator[Record]) -> bool:
-        """Fill all windows. False when nothing is left to do."""
-        if self.stopped_by is None:
-            self._fill(source)
-            for connection in self._connections:
-                self._fill_window(connection)
-        if self._is_under_way:
-            return True
-        is_at_end = self._is_read and not self.order.ready
-        return self.stopped_by is None and not is_at_end
+    def run(self, source: Iterator[Record], show_progress: Callable[[], None]) -> None:
+        begun_s = shown_s = time.monotonic()
+        while self._send(source):
+            self._receive()
+            now_s = time.monotonic()
+            self.result.seconds = now_s - begun_s
+            if now_s - shown_s >= _PROGRESS_S:
+                show_progress()
+                shown_s = now_s
+        self.result.seconds = time.monotonic() - begun_s
 
     @property
-    def _is_under_way(self) -> bool:
-        return any(connection.under_way for connection in self._connections)
+    def _is_stopped(self) -> bool:
+        return self.result.stopped_by is not None
 
-    def _fill(self, source: Iterator[Record]) -> None:
-        """Read ahead, so that no window waits for the file. Adds that wait for a parent
-        take none of the room."""
-        room = max(self._settings.connections * self._settings.window, _READ_AHEAD)
-        while len(self.order.ready) < room and len(self.order.line) < room * _AHEAD:
+    @property
+    def _is_waiting(self) -> bool:
+        return any(connection.unanswered for connection in self._connections)
+
+    def _send(self, source: Iterator[Record]) -> bool:
+        """Fill all windows. False when no response is awaited: the load is over."""
+        while not self._is_stopped:
+            self._read_ahead(source)
+            if not self._order.ready:
+                break
+            for connection in self._connections:
+                self._fill_window(connection)
+            if self._is_waiting:
+                break
+        return self._is_waiting
+
+    def _read_ahead(self, source: Iterator[Record]) -> None:
+        """Read entries, so that no window waits for the file. Entries that wait for a
+        parent take no room of entries that may be sent."""
+        room = self._settings.connections * self._settings.window
+        order = self._order
+        while len(order.ready) < room and order.unanswered_count < room * _AHEAD:
             record = next(source, None)
             if record is None:
-                self._is_read = True
                 return
-            may_be_there = self._state.take_sent(record)
-            self.order.take(record, may_be_there=may_be_there)
+            order.take(record)
 
     def _fill_window(self, connection: _Connection) -> None:
         while (
-            self.stopped_by is None
-            and len(connection.under_way) < self._settings.window
+            not self._is_stopped and len(connection.unanswered) < self._settings.window
         ):
-            add = self.order.next()
+            add = self._order.next()
             if add is None:
                 return
-            if not add.is_noted:
-                add.is_noted = True
-                self.order.note_ready()
-                self._save()
             try:
                 connection.send(add, self._attributes(add.record))
             except ValueError as error:
-                self._answer(add, Outcome.REJECTED, str(error))
+                self._refuse(add, str(error))
             except ldap.LDAPError as error:
-                self._lost(connection, error, add)
+                self._replace(connection, error, add)
 
     def _attributes(self, record: Record) -> list[tuple[str, list[bytes]]]:
         attributes = record.attributes.items()
         if not self._settings.strip_operational:
             return list(attributes)
-        return [one for one in attributes if one[0].lower() not in MAINTAINED]
+        return [
+            (name, values)
+            for name, values in attributes
+            if name.lower() not in MAINTAINED
+        ]
 
     def _receive(self) -> None:
-        """Wait for responses, and take all that are there."""
+        """Wait for responses, and take all that have arrived."""
         poller = select.poll()
-        waited = {}
+        waiting = {}
         for connection in self._connections:
-            if connection.under_way:
+            if connection.unanswered:
                 number = connection.fileno()
-                waited[number] = connection
+                waiting[number] = connection
                 poller.register(number, select.POLLIN)
         events = poller.poll(self._settings.timeout_s * 1000)
         if not events:
@@ -312,54 +327,49 @@ class _Loader:
                 self._uri, f"no response within {self._settings.timeout_s:g} s"
             )
         for number, _ in events:
-            connection = waited[number]
+            connection = waiting[number]
             try:
                 for add, code, text in connection.answers():
                     self._take_answer(add, code, text)
             except ldap.LDAPError as error:
-                self._lost(connection, error)
+                self._replace(connection, error)
 
     def _take_answer(self, add: Add, code: int, text: str) -> None:
-        if code == 0 or (code == ALREADY_EXISTS and add.losses):
-            self._answer(add, Outcome.ADDED)
-        elif code == ALREADY_EXISTS and add.may_be_there:
-            self._answer(add, Outcome.PRESENT)
+        if code == 0 or (code == _ALREADY_EXISTS and add.losses):
+            record = add.record
+            digest = entry_digest(record.dn, record.attributes, POPULATION)
+            self.result.fingerprint.add(digest)
+        elif code == _ALREADY_EXISTS:
+            self.result.present += 1
         else:
             reason = f"{NAMES.get(code, 'result code')} ({code})"
-            reason = f"{reason}: {text}" if text else reason
-            self._answer(add, Outcome.REJECTED, reason, code)
+            self._refuse(add, f"{reason}: {text}" if text else reason)
+            return
+        self._order.answer(add)
 
-    def _answer(
-        self, add: Add, outcome: Outcome, reason: str = "", code: int | None = None
-    ) -> None:
-        self.order.answer(add, outcome, reason)
-        is_end = outcome is Outcome.REJECTED and not self._settings.continue_on_error
-        if is_end and self.stopped_by is None:
-            self.stopped_by = (
+    def _refuse(self, add: Add, reason: str) -> None:
+        self._order.answer(add)
+        if self._settings.continue_on_error:
+            self._rejects.write(add.record, reason)
+            self.result.rejected += 1
+        elif not self._is_stopped:
+            self.result.stopped_by = (
                 f"line {add.record.line}: {add.record.dn!r} was refused: {reason}"
             )
-            self.stopped_code = code
 
-    def _lost(
+    def _replace(
         self, connection: _Connection, error: ldap.LDAPError, sending: Add | None = None
     ) -> None:
-        """Send again, on a new connection, what was under way on this one."""
-        adds = [*connection.under_way.values(), *([sending] if sending else [])]
-        connection.under_way.clear()
+        """Connect again, and have the unanswered adds sent again."""
+        adds = [*connection.unanswered.values(), *([sending] if sending else [])]
+        connection.unanswered.clear()
         for add in reversed(adds):
-            self.order.again(add)
+            self._order.retry(add)
             if add.losses >= _ATTEMPTS:
                 raise TargetUnreachable(
                     self._uri,
                     f"{error_text(error)}, {_ATTEMPTS} times while {add.record.dn!r} "
                     "was being added",
                 )
-        if self.stopped_by is None:
+        if not self._is_stopped:
             connection.open_again()
-
-    def _settle(self) -> None:
-        """Take the answered adds off the front of the line, up to the refused entry
-        that ends the load, which is tried again."""
-        for add in self.order.settled(with_rejected=self._settings.continue_on_error):
-            digest = entry_digest(add.record.dn, add.record.attributes, POPULATION)
-            self._state.settle(add, digest)

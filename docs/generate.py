@@ -13,7 +13,7 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,9 @@ import click
 from prometheus_client.metrics_core import Metric
 
 from ldapslam.base.errors import EXIT_CODE_MEANING, ExitCode
-from ldapslam.cli.main import GROUPS, cli
+from ldapslam.cli.command import is_common
+from ldapslam.cli.command_tree import COMMANDS
+from ldapslam.cli.main import cli
 from ldapslam.cli.other_tools import tables
 from ldapslam.coordinator.outputs import families
 from ldapslam.coordinator.outputs.shown_runs import ShownRuns
@@ -125,9 +127,10 @@ def _commands() -> Iterator[str]:
     yield """# Commands, options and exit codes
 
 `--help` (`-h`) of a command, or `ldapslam help COMMAND`, explains it. Results go to
-stdout, everything else to stderr; `--json` makes stdout one JSON document.
-`ldapslam -v` logs more, `-vv` everything.
-
+stdout, everything else to stderr. These options stand before or after any command:
+"""
+    yield from _table(("option", "meaning"), _rows_of(cli, is_common))
+    yield """
 Other users of a host can read a command's arguments. So passwords are files or
 references (`-y FILE`, `{env: NAME}`), and a store's password belongs in `~/.pgpass`
 (or where `PGPASSFILE` says), in a service file (`postgresql:///?service=NAME` and
@@ -154,7 +157,7 @@ one, `latest`, or the folder of a run.
     yield f"These mean the same in {_COMMON_FROM} commands or more.\n"
     common = _common_options()
     yield from _table(("option", "meaning"), common)
-    for heading, names in GROUPS.items():
+    for heading, names in COMMANDS.items():
         yield f"## {heading}\n"
         for name in names:
             command = cli.get_command(click.Context(cli), name)
@@ -179,9 +182,16 @@ def _option_rows(command: click.Command) -> Iterator[tuple[str, str]]:
 
 
 def _options(command: click.Command) -> Iterator[tuple[str, str]]:
+    """Return the options that not all commands have."""
+    return _rows_of(command, lambda option: not is_common(option))
+
+
+def _rows_of(
+    command: click.Command, is_wanted: Callable[[click.Option], bool]
+) -> Iterator[tuple[str, str]]:
     context = click.Context(command)
     for option in command.params:
-        if isinstance(option, click.Option) and not option.hidden:
+        if isinstance(option, click.Option) and not option.hidden and is_wanted(option):
             record = option.get_help_record(context)
             assert record is not None
             names, meaning = record
@@ -223,7 +233,7 @@ def _help(text: str) -> Iterator[str]:
 def _job() -> Iterator[str]:
     yield """# The job file
 
-Every key of a job file, as `ldapslam job describe` prints it. How the parts work
+Every key of a job file, as `ldapslam describe` prints it. How the parts work
 together is told in [load](load.md), [operations](operations.md) and
 [connections](connections.md). Values carry their units: `250us`, `10s`, `500/s`,
 `64MiB`.
@@ -262,7 +272,7 @@ def _section(section: type[Section]) -> Iterator[str]:
 def _thresholds() -> Iterator[str]:
     yield """# Thresholds
 
-What `thresholds:` of a job may say, as `ldapslam job describe thresholds` prints it.
+What `thresholds:` of a job may say, as `ldapslam describe thresholds` prints it.
 How they are judged is told in [the verdict](../explanation/verdict.md).
 """
     yield from _fenced(THRESHOLD_NOTATION)

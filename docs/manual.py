@@ -15,7 +15,8 @@ from pathlib import Path
 import click
 
 from ldapslam.base.errors import EXIT_CODE_MEANING
-from ldapslam.cli.main import GROUPS, cli, short_help
+from ldapslam.cli.command_tree import COMMANDS, short_help
+from ldapslam.cli.main import cli
 
 _FOLDER = Path(__file__).resolve().parents[1] / "build" / "man"
 
@@ -50,10 +51,10 @@ def _main_page() -> Iterator[str]:
     yield from (".SH SYNOPSIS", *_synopsis(context))
     yield from (".SH OPTIONS", *_options(context))
     yield ".SH COMMANDS"
-    for heading, commands in GROUPS.items():
+    for heading, commands in COMMANDS.items():
         yield f'.SS "{_text(heading)}"'
-        for name in commands:
-            yield from (".TP", f".BR ldapslam\\-{name} (1)", _text(short_help(name)))
+        for name, entry in commands.items():
+            yield from (".TP", f".BR ldapslam\\-{name} (1)", _text(short_help(entry)))
     yield ".SH EXIT STATUS"
     for code, meaning in EXIT_CODE_MEANING.items():
         yield from (".TP", f".B {int(code)}", _text(meaning))
@@ -63,7 +64,7 @@ def _command_page(
     name: str, command: click.Command, parent: click.Context
 ) -> Iterator[str]:
     context = _context(command, parent, name)
-    yield from _head(f"ldapslam-{name}", short_help(name).rstrip("."))
+    yield from _head(f"ldapslam-{name}", command.get_short_help_str(80).rstrip("."))
     yield from (".SH SYNOPSIS", *_synopsis(context))
     yield from (".SH DESCRIPTION", *_paragraphs(command.help or ""))
     yield from (".SH OPTIONS", *_options(context))

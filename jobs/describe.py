@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The job file explained, and its JSON Schema, from the model's own descriptions.
 
-Plain text of at most 80 columns; the CLI prints it (`ldapslam job describe`).
+Plain text of at most 80 columns; the CLI prints it (`ldapslam describe`).
 """
 
 from __future__ import annotations

@@ -56,11 +56,11 @@ def doubts(job: Job) -> Iterator[str]:
         yield from _passwords_of_others(stream)
         yield from _stages(job, stream)
         yield from _short_counters(stream)
-        closed = stream.load.closed
-        if closed and stream.count and stream.count < closed.clients:
+        clients = stream.load.clients
+        if clients and stream.count and stream.count < clients:
             yield (
                 f"stream {stream.name}: a count of {stream.count} is less "
-                f"than its {closed.clients} clients (-c), of which some send nothing"
+                f"than its {clients} clients (-c), of which some send nothing"
             )
         if change := job.identity_change(stream):
             yield (
@@ -146,8 +146,8 @@ def counter_of(dn: str) -> ValueSource | None:
 
 def _stages(job: Job, stream: Stream) -> Iterator[str]:
     """Stages that are not all measured, or that say less than the measure phase."""
-    load, measure = stream.load.open, measure_span(job.run)
-    if load is None or load.stages is None or not load.is_known:
+    load, measure = stream.load, measure_span(job.run)
+    if load.stages is None or not load.is_known:
         return
     profile = load.segments(measure.end_ns)
     if stream.start_after_ns < measure.start_ns and not profile[0].rate_at(0):
@@ -209,7 +209,7 @@ def _rates_above_the_load(job: Job) -> Iterator[str]:
         ):
             continue
         for stream in job.streams:
-            if stream.load.open is None:
+            if stream.load.kind != "open":
                 continue
             for name, planned in planned_requests(job, stream).items():
                 offered_per_s = planned / measured_s
@@ -316,17 +316,17 @@ def requests_of_clients(
 ) -> dict[tuple[str, str], float]:
     """Stream and operation -> average number of requests to be measured in a closed
     loop without a count, whose requests take so long; empty where it is not known."""
-    closed, shares = stream.load.closed, requests_per_session(stream)
-    if closed is None or stream.count is not None:
+    load, shares = stream.load, requests_per_session(stream)
+    if load.clients is None or stream.count is not None:
         return {}
     if not shares or not shares.keys() <= time_ns.keys():
         return {}
-    session_ns = closed.think_time_ns + per_session(stream, lambda one: one.pause_ns)
+    session_ns = load.think_time_ns + per_session(stream, lambda one: one.pause_ns)
     session_ns += sum(share * time_ns[name] for name, share in shares.items())
     measure = measure_span(job.run)
     start_ns = max(measure.start_ns, stream.start_after_ns)
     end_ns = min(measure.end_ns, stream.stop_after_ns or measure.end_ns)
-    sessions = closed.clients * max(0, end_ns - start_ns) / session_ns
+    sessions = load.clients * max(0, end_ns - start_ns) / session_ns
     return {(stream.name, name): sessions * share for name, share in shares.items()}
 
 
@@ -345,8 +345,8 @@ def planned_requests(job: Job, stream: Stream) -> Mapping[str, float]:
 
 def _arrivals(job: Job, stream: Stream) -> float | None:
     """The most sessions that begin in the measure phase."""
-    load = stream.load.open
-    if load is None or not load.is_known:
+    load = stream.load
+    if load.kind != "open" or not load.is_known:
         return stream.count
     measure = measure_span(job.run)
     due = planned_arrivals(job.run, stream, measure.start_ns, measure.end_ns)

@@ -3,7 +3,7 @@
 
 An override `--set path=value` changes the tree before it is checked. A path is keys and
 list indexes joined by dots; an item of a list that has a `name` may be called by it:
-`streams.readers.load.open.rate=50/s`, `streams.0.target=replica`. The value is YAML.
+`streams.readers.load.rate=50/s`, `streams.0.target=replica`. The value is YAML.
 Missing mappings are made. Faults have the position `--set:N`, N counting from 1, or
 `--var NAME` for what changes a variable (variables.py).
 
@@ -210,14 +210,16 @@ def changed_tree(
 
 def _checked_job(tree: Tree, reading: Reading) -> Job | None:
     """The job of an expanded tree; None, or findings of the tree, when it is wrong."""
+    is_expanded = not tree.findings
+    reading.is_checked = is_expanded
     try:
         job = Job.model_validate(tree.data, context=reading)
     except ValidationError as error:
         tree.findings += (
             explain(detail)
             for detail in error.errors()
-            # a type may set what is missing, once its options are right
-            if detail["type"] != "missing" or detail["loc"][:-1] not in tree.unknown
+            # a type may set a key of the stream, once its options are right
+            if is_expanded or detail["type"] != "missing" or len(detail["loc"]) != 3
         )
         return None
     if not tree.findings:
@@ -239,12 +241,12 @@ def _need_files_of_templates(job: Job, tree: Tree, reading: Reading) -> None:
             tree.findings.append(Finding(("streams", index, "operations"), fault))
 
 
-_MINIMAL_HINT = "`ldapslam job describe` explains the job file"
+_MINIMAL_HINT = "`ldapslam describe` explains the job file"
 
 
 def _path_hint(path: Path) -> str | None:
     if re.match("ldap[si]?:/", str(path)):
-        return "it is no job file: `ldapslam job new URI FILE` writes one"
+        return "it is no job file: `ldapslam new URI FILE` writes one"
     if path.is_dir():
         return "name a file in it"
     siblings = [other.name for other in path.parent.glob("*.y*ml")]

@@ -2,7 +2,7 @@
 """The job model: what a job file says, checked and in plain units.
 
 The docstrings and descriptions below are the documentation of the job file
-(`ldapslam job describe`) and of its JSON Schema (`ldapslam schema job`). The methods
+(`ldapslam describe`) and of its JSON Schema (`ldapslam schema job`). The methods
 marked with @checked find what is wrong between fields. Read a job with load.py.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -47,8 +47,6 @@ from ldapslam.jobs.fields.sections import (
     Text,
     checked,
     field_text,
-    is_given,
-    known,
     one_or_more,
     one_or_more_schema,
 )
@@ -77,8 +75,6 @@ from ldapslam.jobs.rates.arrivals import DEFAULT_IN_FLIGHT, Load
 from ldapslam.jobs.replay.options import KINDS, Replay
 
 MAX_INTERVALS = 200_000
-#: Type of a stream whose type or options are wrong: what it sends is not known.
-UNKNOWN_TYPE = "unknown"
 #: Fields of a stream of which exactly one says what it sends.
 _WAYS = ("operations", "python", "replay")
 #: Kind, in reports, of what a Python class records, and the result codes that count as
@@ -187,7 +183,7 @@ class Stream(Section):
     target: Name = Field(examples=["replica"])
     """a role of `targets`, which may be left out where there is one only; connections
     are spread over its servers in turn"""
-    load: Load = Field(examples=["{closed: {clients: 16}}"])
+    load: Load = Field(examples=["{clients: 16}"])
     """how requests arrive"""
     type: Name = Field(default="mix", exclude=True)
     """how the stream says what it sends: mix, by `operations`; another job type, by its
@@ -238,12 +234,17 @@ class Stream(Section):
         return list(names.items())
 
     @property
+    def watched(self) -> Sequence[str]:
+        """Roles of the servers that a Python class uses beside the target's."""
+        return self.python.watches if self.python else ()
+
+    @property
     def in_flight(self) -> int:
         """Most sessions in flight on one connection."""
-        if self.load.open is None:
+        if self.load.kind != "open":
             return 1
-        if self.load.open.in_flight is not None:
-            return self.load.open.in_flight
+        if self.load.in_flight is not None:
+            return self.load.in_flight
         return 1 if self.needs_connections else DEFAULT_IN_FLIGHT
 
     @property
@@ -255,20 +256,9 @@ class Stream(Section):
             return "a Python class"
         return "connection.per_operation" if self.connection.per_operation else None
 
-    @property
-    def known_names(self) -> set[str]:
-        """What reports call the operations of a stream that may have faults."""
-        if known(self, "replay") is not None:
-            return set(KINDS)
-        names = set(known(self, "python", "operations") or ())
-        operations = known(self, "operations") or ()
-        return names.union(*(one.names for one in placed(operations)))
-
     @checked
     def _sends_one_kind(self) -> Iterator[Found]:
-        given = [way for way in _WAYS if is_given(self, way)]
-        if self.type == UNKNOWN_TYPE:
-            return
+        given = [way for way in _WAYS if getattr(self, way)]
         if not given:
             hint = field_text(type(self), "operations")
             yield (KEY,), Fault("the key 'operations' is missing", hint)
@@ -278,16 +268,14 @@ class Stream(Section):
 
     @checked
     def _load_is_of_its_kind(self) -> Iterator[Found]:
-        is_replay = is_given(self, "replay")
-        if self.type == UNKNOWN_TYPE or not self.load.model_fields_set:
-            return
-        is_for_replay = is_given(self.load, "replay")
+        is_replay = self.replay is not None
+        is_for_replay = self.load.kind == "replay"
         if is_for_replay and not is_replay:
             reason = "this load is for streams of the type 'replay'"
-            yield ("load", "replay", KEY), Fault(reason, "write closed or open")
+            yield ("load", "speed", KEY), Fault(reason, "write clients or rate")
         elif is_replay and not is_for_replay:
             reason = "a replay's requests come as in its log"
-            hint = "write load: {replay: {connections: 16, speed: 1x}}"
+            hint = "write load: {connections: 16, speed: 1x}"
             yield ("load", KEY), Fault(reason, hint)
         if is_replay and self.count is not None:
             fault = Fault("a replay ends with its log", "remove the count")
@@ -301,10 +289,10 @@ class Stream(Section):
     @checked
     def _connections_are_shared(self) -> Iterator[Found]:
         """No more requests on a connection than sessions can share it."""
-        given = known(self.load, "open", "in_flight") or 1
+        given = self.load.in_flight or 1
         if given > 1 and (why := self.needs_connections):
             yield (
-                ("load", "open", "in_flight"),
+                ("load", "in_flight"),
                 Fault(
                     f"expected 1, as {why} needs a connection for itself, got {given}",
                     "leave in_flight out, and take more connections",
@@ -315,7 +303,7 @@ class Stream(Section):
     def _connection_per_operation(self) -> Iterator[Found]:
         if not self.connection.per_operation:
             return
-        if known(self.connection, "reconnect_every") is not None:
+        if self.connection.reconnect_every is not None:
             reason = "a connection per operation is new anyway"
             yield ("connection", "reconnect_every", KEY), Fault(reason, "keep one")
         if any(one.is_step for one in placed(self.operations)):
@@ -470,40 +458,42 @@ class Job(Section):
     def _stream_names_are_unique(self) -> Iterator[Found]:
         names: dict[str, int] = {}
         for index, stream in enumerate(self.streams):
-            if (name := known(stream, "name")) in names:
-                reason = f"the name {name!r} is taken by streams[{names[name]}]"
+            first = names.setdefault(stream.name, index)
+            if first != index:
+                reason = f"the name {stream.name!r} is taken by streams[{first}]"
                 fault = Fault(reason, "give each stream its own")
                 yield ("streams", index, "name"), fault
-            if name is not None:
-                names.setdefault(name, index)
 
     @checked
     def _roles_are_there(self) -> Iterator[Found]:
         for place, role in self._roles():
-            if self.targets and role not in self.targets:
+            if role not in self.targets:
                 yield place, unknown("target role", role, self.targets, "roles")
 
     def _roles(self) -> Iterator[tuple[Place, str]]:
         """Every role that the job names, and where."""
-        named: list[tuple[Place, Any]] = []
-        for index, stream in enumerate(known(self, "streams") or ()):
+        for index, stream in enumerate(self.streams):
             place: Place = ("streams", index)
-            named.append(((*place, "target"), known(stream, "target")))
-            for n, role in enumerate(known(stream, "python", "watches") or ()):
-                named.append(((*place, "python", "watches", n), role))
-        for n, role in enumerate(known(self, "population", "targets") or ()):
-            named.append((("population", "targets", n), role))
-        for index, monitor in enumerate(known(self, "monitors") or ()):
+            yield (*place, "target"), stream.target
+            for n, role in enumerate(stream.watched):
+                yield (*place, "python", "watches", n), role
+        for n, role in enumerate(self._population_targets):
+            yield ("population", "targets", n), role
+        for index, monitor in enumerate(self.monitors):
             for key in ("directory", "host", "target"):
-                named.append((("monitors", index, key), known(monitor, key)))
-        return ((place, role) for place, role in named if isinstance(role, str))
+                if role := getattr(monitor, key):
+                    yield ("monitors", index, key), role
+
+    @property
+    def _population_targets(self) -> Sequence[str]:
+        return (self.population and self.population.targets) or ()
 
     @checked
     def _roles_are_named_once(self) -> Iterator[Found]:
         """Each server is one of a stream's target, or watched once."""
         for index, stream in enumerate(self.streams):
-            roles = [known(stream, "target")]
-            for n, role in enumerate(known(stream, "python", "watches") or ()):
+            roles = [stream.target]
+            for n, role in enumerate(stream.watched):
                 if role in roles:
                     reason = f"the role {got(role)} is there twice"
                     place = ("streams", index, "python", "watches", n)
@@ -513,8 +503,8 @@ class Job(Section):
     @checked
     def _population_is_of_streams(self) -> Iterator[Found]:
         """Servers are looked at as a stream comes to them."""
-        used = [known(stream, "target") for stream in self.streams]
-        for index, role in enumerate(known(self, "population", "targets") or ()):
+        used = [stream.target for stream in self.streams]
+        for index, role in enumerate(self._population_targets):
             if role in self.targets and role not in used:
                 fault = Fault(f"no stream has the target {got(role)}", "leave it out")
                 yield ("population", "targets", index), fault
@@ -522,10 +512,10 @@ class Job(Section):
     @checked
     def _agents_have_connections(self) -> Iterator[Found]:
         """No more agents than the largest stream has connections to give them."""
-        names = known(self.agents, "names")
+        names = self.agents.names
         wanted = len(names) if names else self.agents.count
-        most = max((stream.load.connections for stream in self.streams), default=0)
-        if wanted is not None and 0 < most < wanted:
+        most = max(stream.load.total_connections for stream in self.streams)
+        if wanted is not None and most < wanted:
             yield (
                 ("agents", "names" if names else "count"),
                 Fault(
@@ -540,11 +530,10 @@ class Job(Section):
     def _start_tls_is_of_ldap(self) -> Iterator[Found]:
         found: dict[Place, str] = {}
         for index, stream in enumerate(self.streams):
-            own = known(stream, "tls")
-            place: Place = ("tls",) if own is None else ("streams", index, "tls")
-            uris = self.targets.get(known(stream, "target"), ())
+            place: Place = ("streams", index, "tls") if stream.tls else ("tls",)
+            uris = self.targets.get(stream.target, ())
             others = [one for one in uris if one.startswith(("ldaps:", "ldapi:"))]
-            if others and known(self.tls if own is None else own, "start_tls"):
+            if others and (stream.tls or self.tls).start_tls:
                 found.setdefault((*place, "start_tls"), others[0])
         for place, uri in found.items():
             reason = f"StartTLS is for ldap://, got the target {uri!r}"
@@ -554,15 +543,11 @@ class Job(Section):
     @checked
     def _run_has_a_length(self) -> Iterator[Found]:
         run = self.run
-        streams = known(self, "streams") or ()
-        counted = [
-            known(stream, "count") is not None or known(stream, "type") == UNKNOWN_TYPE
-            for stream in streams
-        ]
+        counted = [stream.count is not None for stream in self.streams]
         if "duration_ns" not in run.model_fields_set:
-            if streams and all(counted):
+            if all(counted):
                 return
-            stages = (known(stream, "load", "open", "stages_ns") for stream in streams)
+            stages = (stream.load.stages_ns for stream in self.streams)
             longest_ns = max(filter(None, stages), default=0)
             hint = "duration: length of the measure phase, such as 60s"
             if longest_ns:
@@ -590,7 +575,7 @@ class Job(Section):
             yield ("run", "interval"), Fault(reason, "make `run.interval` longer")
         for index, stream in enumerate(self.streams):
             for key in ("start_after", "stop_after"):
-                time_ns = known(stream, f"{key}_ns") or 0
+                time_ns = getattr(stream, f"{key}_ns") or 0
                 if time_ns > end_ns - (key == "start_after"):
                     reason = (
                         "expected a time before the run's end, "
@@ -604,17 +589,9 @@ class Job(Section):
 
     @checked
     def _thresholds_are_of_operations(self) -> Iterator[Found]:
-        if any(known(stream, "type") == UNKNOWN_TYPE for stream in self.streams):
-            return
-        named = [stream for stream in self.streams if known(stream, "name")]
-        names = {stream.name: stream.known_names for stream in named}
-        for index, text in enumerate(self.thresholds if names else ()):
-            try:
-                criterion = parse_criterion(text)
-            except Fault:
-                continue
-            fault = self._fault_of(criterion, names)
-            if fault:
+        names = {stream.name: dict(stream.request_names) for stream in self.streams}
+        for index, text in enumerate(self.thresholds):
+            if fault := self._fault_of(parse_criterion(text), names):
                 yield ("thresholds", index), fault
 
     def _fault_of(

@@ -40,6 +40,7 @@ from ldapslam.jobs.rates.profile import (
 )
 from ldapslam.jobs.replay.options import Replay
 from ldapslam.jobs.replay.trace import Pace
+from ldapslam.jobs.run_plan import PhaseSpan
 from ldapslam.jobs.scripts import ScriptPlan, Scripts, Writes, compile_streams
 
 DRAIN = "drain"
@@ -47,15 +48,6 @@ MEASURE = "measure"
 
 #: An interval shorter than this share of the nominal one joins its neighbour.
 _SLIVER_DIVISOR = 10
-
-
-@dataclass(frozen=True)
-class PhaseSpan:
-    """One phase: from start_ns up to, not including, end_ns."""
-
-    name: str
-    start_ns: int
-    end_ns: int
 
 
 @dataclass(frozen=True)
@@ -256,7 +248,7 @@ def agent_plan(
                 compile_streams(job.streams, job.files, writes, unique_from),
                 strict=True,
             )
-            if agent_index < participants(stream.load.connections, agent_count)
+            if agent_index < participants(stream.load.total_connections, agent_count)
         ),
         **(_population(job) if agent_index == 0 else {}),
     )
@@ -277,7 +269,10 @@ def _stream_plan(
     job: Job, stream: Stream, scripts: Scripts, index: int, count: int
 ) -> StreamPlan:
     load = stream.load
-    drivers, end_ns = participants(load.connections, count), planned_end_ns(job.run)
+    drivers, end_ns = (
+        participants(load.total_connections, count),
+        planned_end_ns(job.run),
+    )
     ledgers = scripts.ledgers or {}
     return StreamPlan(
         name=stream.name,
@@ -287,18 +282,18 @@ def _stream_plan(
             job, stream.tls or job.tls, stream.bind or job.bind, stream.connection
         ),
         request_timeout_ns=stream.request_timeout_ns,
-        model="open" if load.is_open else "closed",
-        connections=share(load.connections, count, index),
+        model="open" if load.is_scheduled else "closed",
+        connections=share(load.total_connections, count, index),
         first_connection=index,
         connection_stride=count,
-        total_connections=load.connections,
+        total_connections=load.total_connections,
         in_flight=stream.in_flight,
-        think_time_ns=load.closed.think_time_ns if load.closed else 0,
+        think_time_ns=load.think_time_ns,
         profile=stream_profile(job.run, stream),
-        arrivals=load.open.arrivals if load.open else "constant",
+        arrivals=load.arrivals,
         max_backlog=(
-            max(1, share(load.open.max_backlog_arrivals(end_ns), drivers, index))
-            if load.open
+            max(1, share(load.max_backlog_arrivals(end_ns), drivers, index))
+            if load.kind == "open"
             else 0
         ),
         total_operations=stream.count or 0,
@@ -332,10 +327,10 @@ def connection_settings(
 
 def stream_profile(run: Run, stream: Stream) -> Profile:
     """The arrival rate of a stream over the whole run; empty in a closed loop."""
-    if stream.load.open is None:
+    if stream.load.kind != "open":
         return ()
     return profile_of(
-        stream.load.open.segments(planned_end_ns(run)),
+        stream.load.segments(planned_end_ns(run)),
         ramp_up_ns=run.ramp_up_ns,
         measure_start_ns=measure_span(run).start_ns,
         start_ns=stream.start_after_ns,
@@ -361,7 +356,7 @@ def _watched(job: Job, stream: Stream) -> tuple[str, ...]:
 
 
 def _replay_plan(job: Job, stream: Stream) -> ReplayPlan | None:
-    if stream.replay is None or stream.load.replay is None:
+    if stream.replay is None or stream.load.kind != "replay":
         return None
     measure = measure_span(job.run)
     return ReplayPlan(
@@ -370,7 +365,7 @@ def _replay_plan(job: Job, stream: Stream) -> ReplayPlan | None:
         Pace(
             measure.start_ns + stream.start_after_ns,
             min(measure.end_ns, stream.stop_after_ns or measure.end_ns),
-            stream.load.replay.factor,
+            stream.load.factor,
             stream.replay.skip_ns,
         ),
     )

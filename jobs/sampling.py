@@ -14,7 +14,8 @@ from operator import itemgetter
 
 from ldapslam.base.units import NS_PER_S
 from ldapslam.jobs.model import Job
-from ldapslam.jobs.plan import MEASURE, AgentPlan, PhaseSpan, StreamPlan, agent_plan
+from ldapslam.jobs.plan import MEASURE, AgentPlan, StreamPlan, agent_plan
+from ldapslam.jobs.run_plan import PhaseSpan
 from ldapslam.jobs.scripts import ScriptPlan, Writes
 
 #: Of one stream's samples, and of a response.

@@ -62,12 +62,12 @@ def job_schema() -> dict[str, Any]:
     definitions["Stream"].setdefault("allOf", []).extend(_options(definitions))
     before = {
         variables.KEY: {
-            "description": "variables and their defaults: `job describe vars`",
+            "description": "variables and their defaults: `describe vars`",
             "type": "object",
             "additionalProperties": _VALUE,
         },
         extension.KEY: {
-            "description": "the job file that this one changes: `job describe extends`",
+            "description": "the job file that this one changes: `describe extends`",
             "type": "string",
         },
     }

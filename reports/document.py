@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, TypeVar
 
 #: What a cell means beyond its text; colour is never the only sign of it.
-GOOD, BAD, MUTED = "good", "bad", "muted"
+GOOD, CAUTION, BAD, MUTED = "good", "caution", "bad", "muted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Column:
 @dataclass(frozen=True, slots=True)
 class Cell:
     text: str
-    #: '', or one of GOOD, BAD, MUTED.
+    #: '', or one of GOOD, CAUTION, BAD, MUTED.
     tone: str = ""
     #: More, where a format has room for it.
     hint: str = ""

@@ -333,8 +333,6 @@ def _clock(clock: Clock) -> dict[str, Any]:
     largest = clock.largest
     return {
         "samples": len(clock.deviations),
-        "drift_ppm": _rounded(clock.drift_ppm, 6),
-        "drift_bound_ppm": _rounded(clock.drift_bound_ppm, 6),
         "largest_deviation_us": _rounded(largest.ns / 1000),
         "largest_deviation_bound_us": _rounded(largest.bound_ns / 1000),
         "largest_deviation_at_s": _rounded(largest.at_s),

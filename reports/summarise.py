@@ -13,7 +13,7 @@ from ldapslam.jobs.fields.thresholds import (
     parse_criterion,
     share_of,
 )
-from ldapslam.jobs.fields.validity import Validity
+from ldapslam.jobs.run_plan import PlannedOperation
 from ldapslam.proto.fields import CONNECTION_COUNTERS, METRICS, OUTCOMES, SET_UP_TIMES
 from ldapslam.reports.collect.clocks import clocks_of
 from ldapslam.reports.collect.collect import collect_run
@@ -21,7 +21,6 @@ from ldapslam.reports.collect.telemetry import telemetry, with_restarts
 from ldapslam.reports.collect.timeline import (
     NS_PER_S,
     Plan,
-    wanted_outcome,
     with_facts,
 )
 from ldapslam.reports.collect.totals import (
@@ -72,12 +71,12 @@ def summarise(store: Store, run_id: str, *, anew: bool = False) -> Summary:
     run = replace(run, plan=with_facts(run.plan, facts))
     found = extent(store, run.run_id)
     plan = Plan(run.plan, found.last)
-    validity = Validity.model_validate(dict(run.plan.get("validity") or {}))
+    validity = run.plan.validity
     planned = [
-        (stream["name"], operation["name"])
-        for stream in run.plan.get("streams", ())
-        if not stream.get("is_replay")  # those that its log has are found
-        for operation in stream["operations"]
+        (stream.name, operation.name)
+        for stream in run.plan.streams
+        if not stream.is_replay  # those that its log has are found
+        for operation in stream.operations
     ]
     collected = collect_run(store, run, plan, found, planned, validity)
     clocks = clocks_of(store.clock_samples(run.run_id), facts)
@@ -86,7 +85,7 @@ def summarise(store: Store, run_id: str, *, anew: bool = False) -> Summary:
         _measure_s(run, collected.measure_end_ns),
         [
             one
-            for one in map(parse_criterion, run.plan.get("thresholds", ()))
+            for one in map(parse_criterion, run.plan.thresholds)
             if isinstance(one, ServerThreshold) and one.hold_ns
         ],
     )
@@ -129,7 +128,7 @@ def summarise(store: Store, run_id: str, *, anew: bool = False) -> Summary:
         events=with_restarts(events, monitors, run.t0_utc),
     )
     thresholds = judge_thresholds(
-        run.plan.get("thresholds", ()),
+        run.plan.thresholds,
         evidence,
         statistics_of(summary),
         blamed=verdict.blamed(rules),
@@ -146,32 +145,30 @@ def summarise(store: Store, run_id: str, *, anew: bool = False) -> Summary:
 
 def _measure_s(run: RunRecord, ended_ns: int | None) -> tuple[float, float] | None:
     """Start and end of the measure phase, since T0, as planned or as the load ended."""
-    for phase in run.plan.get("phases", ()):
-        if phase["name"] == "measure":
-            end_ns = min(phase["end_ns"], ended_ns or phase["end_ns"])
-            return phase["start_ns"] / NS_PER_S, end_ns / NS_PER_S
-    return None
+    if (phase := run.plan.phase("measure")) is None:
+        return None
+    end_ns = min(phase.end_ns, ended_ns or phase.end_ns)
+    return phase.start_ns / NS_PER_S, end_ns / NS_PER_S
 
 
 def _stream(name: str, evidence: Evidence) -> StreamSummary:
-    planned, collected = evidence.streams.get(name, {}), evidence.collected
-    operations = {one["name"]: one for one in planned.get("operations", ())}
+    planned, collected = evidence.run.plan.stream(name), evidence.collected
     totals = evidence.totals_of(name)
     window = evidence.window_of(name)
     connections = {key: totals.counters[key] for key in CONNECTION_COUNTERS}
-    if "connections" in planned:
+    if planned.connections:
         # each connection's first set-up is none
-        again = totals.counters["connects"] - planned["connections"]
+        again = totals.counters["connects"] - planned.connections
         connections["reconnects"] = max(0, again)
     return StreamSummary(
         name=name,
-        target=planned.get("target", ""),
-        model=planned.get("model", ""),
-        rate_per_s=planned.get("rate_per_s"),
-        peak_rate_per_s=planned.get("peak_rate_per_s"),
-        clients=planned.get("clients"),
-        count=planned.get("count"),
-        engine=planned.get("engine", "native"),
+        target=planned.target,
+        model=planned.model,
+        rate_per_s=planned.rate_per_s,
+        peak_rate_per_s=planned.peak_rate_per_s,
+        clients=planned.clients,
+        count=planned.count,
+        engine=planned.engine,
         window=window,
         connections=connections,
         outage=evidence.outage_of(name),
@@ -183,8 +180,8 @@ def _stream(name: str, evidence: Evidence) -> StreamSummary:
         operations=tuple(
             _operation(
                 key,
-                operations.get(key[1], {}),
-                planned.get("uris", ()),
+                planned.operation(key[1]),
+                planned.uris,
                 operation,
                 window.measure_s,
                 evidence.plan.batch_lengths_s(BATCHES),
@@ -197,13 +194,13 @@ def _stream(name: str, evidence: Evidence) -> StreamSummary:
 
 def _operation(
     key: tuple[str, str],
-    planned: Mapping[str, Any],
+    planned: PlannedOperation,
     uris: Sequence[str],
     totals: OperationTotals,
     measure_s: float | None,
     lengths_s: Sequence[float],
 ) -> OperationSummary:
-    times_of = wanted_outcome(planned)
+    times_of = planned.shown_outcome
     measured = totals.measured
     shown = {
         metric: totals.union(
@@ -216,9 +213,9 @@ def _operation(
     return OperationSummary(
         stream=key[0],
         operation=key[1],
-        kind=planned.get("kind", ""),
+        kind=planned.kind,
         times_of=times_of,
-        success_codes=frozenset(planned.get("success_codes", (0,))),
+        success_codes=frozenset(planned.success_codes),
         expected_codes=_expected_codes(planned, totals),
         counts=measured,
         totals=totals.whole,
@@ -298,12 +295,11 @@ _SHARED_CODES = 128
 
 
 def _expected_codes(
-    planned: Mapping[str, Any], totals: OperationTotals
+    planned: PlannedOperation, totals: OperationTotals
 ) -> frozenset[int] | None:
     """None where the responses with these codes are not those that were expected."""
     codes = frozenset(
-        code if code < _SHARED_CODES else -1
-        for code in planned.get("expected_codes", ())
+        code if code < _SHARED_CODES else -1 for code in planned.expected_codes
     )
     responses = sum(totals.result_codes[code] for code in codes)
     return codes if responses == totals.measured["expected"] else None

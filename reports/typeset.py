@@ -16,7 +16,15 @@ from typing import Any
 from ldapslam.base.inert import inert
 from ldapslam.jobs.fields.thresholds import PERCENTILES, samples_needed
 from ldapslam.reports.distribution import Distribution
-from ldapslam.reports.document import BAD, MUTED, Cell, Field, number
+from ldapslam.reports.document import (
+    BAD,
+    CAUTION,
+    GOOD,
+    MUTED,
+    Cell,
+    Field,
+    number,
+)
 
 #: Narrow no-break space: separates thousands without a line break.
 THIN = "\u202f"
@@ -86,6 +94,14 @@ def _factor(ratio: float) -> str:
 def number_of(number: int, noun: str) -> str:
     """`1 agent`, `2 agents`."""
     return f"{count(number)} {noun}{'s' * (number != 1)}"
+
+
+#: INVALID says nothing bad about the directory.
+_VERDICT_TONES = {"PASS": GOOD, "FAIL": BAD, "INVALID": CAUTION, "": MUTED}
+
+
+def verdict_cell(verdict: str) -> Cell:
+    return Cell(verdict or "not run", _VERDICT_TONES[verdict])
 
 
 def counted(value: int) -> Cell:

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from ldapslam.jobs.run_plan import RunPlan
+
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
@@ -72,12 +74,7 @@ class RunRecord:
     submitted_by: str
     #: Names of the agents the run was planned on.
     agents: tuple[str, ...] = ()
-    #: phases: [{name, start_ns, end_ns}], boundaries_ns, validity, thresholds, streams:
-    #: [{name, target, uris, engine, model, rate_per_s, peak_rate_per_s, profile (its
-    #: segments, as lists), clients, connections, count, start_ns, end_ns, operations:
-    #: [{name, kind, success_codes, expected_codes, is_first, per_session, is_paged}]}].
-    #: What older runs lack has its default.
-    plan: Mapping[str, Any] = field(default_factory=dict)
+    plan: RunPlan = field(default_factory=RunPlan)
     #: Facts that make the run repeatable: versions, hosts, servers, files.
     manifest: Mapping[str, Any] = field(default_factory=dict)
     state: str = "queued"
@@ -99,8 +96,7 @@ class RunRecord:
     @property
     def planned_ns(self) -> int:
         """When the last phase of the plan is over, since T0."""
-        phases = self.plan.get("phases")
-        return int(phases[-1]["end_ns"]) if phases else 0
+        return self.plan.end_ns
 
 
 @dataclass(frozen=True, slots=True)

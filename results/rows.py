@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy import Connection, Row
 
 from ldapslam.base.errors import RunNotFound
+from ldapslam.jobs.run_plan import plan_document, plan_of
 from ldapslam.results import schema
 from ldapslam.results.records import FINAL_STATES, RunRecord
 
@@ -56,7 +57,7 @@ def by_bytes(connection: Connection, column: sa.Column[Any]) -> sa.ColumnElement
 
 def run_row(record: RunRecord) -> dict[str, Any]:
     row = _pick(record, _RUN_PLAIN)
-    row["plan"] = dict(record.plan)
+    row["plan"] = plan_document(record.plan)
     row["manifest"] = dict(record.manifest)
     return {**row, "seed": str(record.seed), "agents": list(record.agents)}
 
@@ -64,6 +65,7 @@ def run_row(record: RunRecord) -> dict[str, Any]:
 def run_record(row: Row[Any]) -> RunRecord:
     values = row._mapping
     plain = {name: values[name] for name in _RUN_PLAIN}
+    plain["plan"] = plan_of(values["plan"])
     return RunRecord(seed=int(values["seed"]), agents=tuple(values["agents"]), **plain)
 
 
@@ -84,7 +86,7 @@ def brief_record(row: Row[Any]) -> RunRecord:
         job_text="",
         seed=int(values["seed"]),
         agents=tuple(values["agents"]),
-        plan={"phases": values["phases"]} if values["phases"] else {},
+        plan=plan_of({"phases": values["phases"] or ()}),
         manifest={"failure": values["failure"]} if values["failure"] else {},
     )
 

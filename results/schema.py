@@ -114,7 +114,7 @@ class Names(Document):
         ]
 
 
-REVISION = 13
+REVISION = 14
 revision = Table("revision", metadata, Column("number", Integer, primary_key=True))
 
 run = Table(

@@ -225,7 +225,7 @@ def remove_run(store: Store, run_id: str) -> None:
     is_run = run.c.run_id == run_id
     removed = {
         "state": "failed",
-        "state_detail": "removed by `ldapslam store prune`, not yet entirely",
+        "state_detail": "removed by `ldapslam results prune`, not yet entirely",
         "verdict": "INVALID",
         # no start judges it again
         "unjudged": 0,

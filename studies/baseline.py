@@ -348,7 +348,7 @@ def load_baseline(path: Path) -> Baseline:
         why = error.strerror if isinstance(error, OSError) else "it is no text"
         raise ConfigError(
             f"the baseline {str(path)!r} cannot be read: {why}",
-            hint="`ldapslam baseline save` makes one",
+            hint="`ldapslam results baseline` makes one",
         ) from error
     try:
         found = Baseline.model_validate_json(text)
@@ -357,7 +357,7 @@ def load_baseline(path: Path) -> Baseline:
         where = ".".join(map(str, first["loc"])) or "the file"
         raise ConfigError(
             f"{str(path)!r} is no baseline: {where}: {first['msg']}",
-            hint="`ldapslam baseline save` makes one",
+            hint="`ldapslam results baseline` makes one",
         ) from error
     if found.schema_name != SCHEMA:
         raise ConfigError(

@@ -35,11 +35,12 @@ from ldapslam.reports.typeset import (
     minute_utc,
     percent,
     seconds,
+    verdict_cell,
 )
 from ldapslam.studies.answer import operations_of
 from ldapslam.studies.capacity import FAIL, INVALID, PASS, Found, Probe
 from ldapslam.studies.figures import Figure
-from ldapslam.studies.report import latest, verdict_cell, write_reports
+from ldapslam.studies.report import latest, write_reports
 
 if TYPE_CHECKING:
     from ldapslam.reports.charts.charts import Line

@@ -107,13 +107,13 @@ def check_figures(figures: Mapping[str, Figure], jobs: Iterable[Job]) -> None:
         about = one.about
         if not any(
             about.stream in ("*", stream.name)
-            and about.operation in ("*", *stream.known_names)
+            and about.operation in ("*", *dict(stream.request_names))
             for stream in streams
         ):
             raise ConfigError(
                 f"the column {name!r} is of {about.stream}.{about.operation}, which no "
                 "job of the study has",
-                hint="`ldapslam job describe thresholds` explains the names",
+                hint="`ldapslam describe thresholds` explains the names",
             )
 
 

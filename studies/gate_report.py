@@ -37,6 +37,7 @@ from ldapslam.reports.typeset import (
     minute_utc,
     number_of,
     seconds,
+    verdict_cell,
 )
 from ldapslam.studies.baseline import Baseline, figures_of
 from ldapslam.studies.gate import (
@@ -53,7 +54,7 @@ from ldapslam.studies.gate import (
     joint_answer,
 )
 from ldapslam.studies.gate_facts import About, gate_facts
-from ldapslam.studies.report import figure_text, latest, verdict_cell, write_reports
+from ldapslam.studies.report import figure_text, latest, write_reports
 
 SCHEMA = "ldapslam-gate/1"
 #: Of a run that is INVALID for thresholds alone that it is too short for.

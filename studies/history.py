@@ -37,10 +37,16 @@ from ldapslam.reports.document import (
     table,
 )
 from ldapslam.reports.rules.steps import step_places
-from ldapslam.reports.typeset import NOT_AVAILABLE, NOTHING, changes, minute_utc
+from ldapslam.reports.typeset import (
+    NOT_AVAILABLE,
+    NOTHING,
+    changes,
+    minute_utc,
+    verdict_cell,
+)
 from ldapslam.studies.answer import operations_of
 from ldapslam.studies.job_groups import Load, key_of, load_of, names_of
-from ldapslam.studies.report import figure_text, latest, verdict_cell, write_reports
+from ldapslam.studies.report import figure_text, latest, write_reports
 
 SCHEMA = "ldapslam-history/1"
 HISTORY = "history"

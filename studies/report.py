@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from ldapslam.base.files import part_of
 from ldapslam.reports.document import (
-    BAD,
-    GOOD,
     MUTED,
     Block,
     Cell,
@@ -34,6 +32,7 @@ from ldapslam.reports.typeset import (
     decimal,
     minute_utc,
     percent,
+    verdict_cell,
 )
 from ldapslam.studies.answer import Answer, Estimate, PointAnswer, Run, curve
 from ldapslam.studies.points import files_of
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
     from ldapslam.studies.comparisons import Compared, Comparisons
     from ldapslam.studies.study_file import Published, StudyTable, Value
 
-_TONES = {"PASS": GOOD, "FAIL": BAD, "INVALID": BAD, "": MUTED}
 _CHART = "study-curve"
 SCHEMA = "ldapslam-study/1"
 
@@ -146,10 +144,14 @@ def _statement(answer: Answer) -> str:
             f"{answer.missing} of {len(answer.points) * answer.study.repeats} runs "
             "have no valid result: their points rest on fewer runs, or on none."
         )
+    made = sum(len(one.runs) for one in answer.points)
+    valid = sum(len(one.valid) for one in answer.points)
+    runs = "All runs are valid"
+    if valid < made:
+        runs = f"{valid} of {made} runs are valid, the others were repeated"
     failed = sum(one.verdict == "FAIL" for one in answer.points)
-    if failed:
-        return f"All runs are valid; {failed} of {len(answer.points)} points fail."
-    return "All runs are valid, and all of them pass."
+    points = f"{failed} of {len(answer.points)} points FAIL" if failed else ""
+    return f"{runs}; {points or 'all points PASS'}."
 
 
 def _until(ended_utc: str | None) -> str:
@@ -437,10 +439,6 @@ def figure_text(value: float) -> str:
     if abs(value) >= 100:
         return decimal(value, 1)
     return decimal(value, max(3, 2 - math.floor(math.log10(abs(value)))))
-
-
-def verdict_cell(verdict: str) -> Cell:
-    return Cell(verdict or "not run", _TONES[verdict])
 
 
 def _runs(answer: Answer) -> Table:

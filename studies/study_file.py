@@ -27,7 +27,6 @@ from ldapslam.jobs.fields.sections import (
     Section,
     Text,
     checked,
-    known,
 )
 from ldapslam.jobs.load import load_section
 from ldapslam.jobs.schema import head, section_schema
@@ -76,8 +75,8 @@ class Axis(Section):
 
     @checked
     def _values_are_of_one_thing(self) -> None:
-        given = [key for key in ("field", "setting") if known(self, key) is not None]
-        if len(given) > 1 or (given and known(self, "variants") is not None):
+        given = [key for key in ("field", "setting") if getattr(self, key)]
+        if len(given) > 1 or (given and self.variants):
             raise Fault(
                 f"{' and '.join(given)} do not go together"
                 if len(given) > 1
@@ -154,7 +153,7 @@ class StudyLab(Section):
     @checked
     def _cpus_are_a_list(self) -> Iterator[Found]:
         try:
-            parse_cpus(known(self, "cpus") or 0)
+            parse_cpus(self.cpus or 0)
         except Fault as fault:
             yield ("cpus",), fault
 
@@ -179,7 +178,7 @@ class StudyTable(Section):
 
     @checked
     def _columns_are_figures(self) -> Iterator[Found]:
-        for name, text in (known(self, "columns") or {}).items():
+        for name, text in self.columns.items():
             try:
                 Figure.of(text)
             except Fault as fault:
@@ -246,26 +245,22 @@ class Study(Section):
 
     @checked
     def _names_are_axes(self) -> Iterator[Found]:
-        axes = known(self, "axes")
-        if axes is None:
-            return
-        if JOB in axes:
+        if JOB in self.axes:
             yield ("axes", JOB), Fault("this name is of the study's jobs", "rename it")
-        axes = [*axes, *([JOB] if known(self, "jobs") else [])]
-        compare = known(self, "compare")
-        if compare is not None and compare not in axes:
-            yield ("compare",), unknown("axis", compare, axes, "axes")
-        for index, one in enumerate(known(self, "leave_out") or ()):
+        axes = [*self.axes, *([JOB] if self.jobs else [])]
+        if self.compare is not None and self.compare not in axes:
+            yield ("compare",), unknown("axis", self.compare, axes, "axes")
+        for index, one in enumerate(self.leave_out):
             for name in one:
                 if name not in axes:
                     yield ("leave_out", index), unknown("axis", name, axes, "axes")
-        if (shown := known(self, "table")) is not None:
-            columns = known(shown, "columns") or {}
+        if (shown := self.table) is not None:
+            columns = shown.columns
             for name in columns:
                 if name in axes:
                     yield ("table", "columns", name), Fault("an axis has this name", "")
             seen: list[list[Published | None]] = []
-            for index, row in enumerate(known(shown, "published") or ()):
+            for index, row in enumerate(shown.published):
                 where = ("table", "published", index)
                 for name, value in row.items():
                     if name not in (*axes, *columns):
@@ -283,8 +278,7 @@ class Study(Section):
 
     @checked
     def _settings_need_an_identity(self) -> None:
-        axes = known(self, "axes") or {}
-        if any(known(one, "setting") for one in axes.values()) and self.bind is None:
+        if self.changes_servers and self.bind is None:
             raise Fault(
                 "an axis changes a server's setting, and nobody is named who may",
                 "add bind: {dn: …, password: {env: …}}",
@@ -292,7 +286,7 @@ class Study(Section):
 
     @checked
     def _points_differ(self) -> None:
-        if known(self, "axes") == {} and known(self, "jobs") is None:
+        if not self.axes and self.jobs is None:
             raise Fault("neither axes nor jobs: all runs would be the same", "add axes")
 
     @property

@@ -93,7 +93,7 @@ def check_server(files: TlsFiles) -> Identity:
         raise ConfigError(
             f"{files.certificate}: is the certificate of {identity.role} "
             f"{identity.name!r}, a coordinator needs one of its own",
-            hint="ldapslam pki issue --role coordinator --name … --host …",
+            hint="ldapslam fleet pki issue --role coordinator --name … --host …",
         )
     return identity
 
@@ -106,7 +106,7 @@ def check_client(files: TlsFiles, *roles: Role) -> Identity:
         raise ConfigError(
             f"{files.certificate}: is the certificate of {identity.role} "
             f"{identity.name!r}, this needs one of role {wanted}",
-            hint=f"ldapslam pki issue --role {roles[0]} --name …",
+            hint=f"ldapslam fleet pki issue --role {roles[0]} --name …",
         )
     return identity
 

@@ -82,7 +82,7 @@ def _without_files(failure: ssl.SSLError | None) -> tuple[str, str] | None:
         return None
     return (
         "it wants TLS, and there is no certificate here",
-        "give --tls, a folder that `ldapslam pki issue` made; plain text is refused",
+        "give --tls, a folder of `ldapslam fleet pki issue`; plain text is refused",
     )
 
 
@@ -110,7 +110,7 @@ def _not_taken(how: str) -> tuple[str, str]:
     return (
         f"it does not take the certificate: {how}",
         "is it of this fleet's authority, with all that are between them behind it in "
-        "cert.pem? `ldapslam pki list` shows what has expired",
+        "cert.pem? `ldapslam fleet pki list` shows what has expired",
     )
 
 

@@ -26,8 +26,6 @@ from ldapslam.agent.admission.limits import AgentLimits, check_part, part_of
 from ldapslam.agent.host import usable_cores
 from ldapslam.base.errors import FleetError
 from ldapslam.base.units import format_size
-from ldapslam.directory.marker import Marker
-from ldapslam.jobs.model import Job
 from ldapslam.jobs.plan import AgentPlan, ReportRoom
 from ldapslam.proto import engine_pb2 as pb
 
@@ -73,14 +71,11 @@ def admit(
 
 
 def ask_servers(
-    plan: AgentPlan, job: Job, limits: AgentLimits, locations: Mapping[str, Location]
+    plan: AgentPlan, locations: Mapping[str, Location]
 ) -> list[dict[str, Any]]:
     """Facts of every server, each asked as the load will use it; TargetError."""
-    rdn = limits.marker_rdn
     return [
-        preflight.preflight(
-            probe, locations[probe.uri], Marker(rdn, job) if rdn is not None else None
-        )
+        preflight.preflight(probe, locations[probe.uri])
         for probe in preflight.probes(plan)
     ]
 

@@ -39,8 +39,6 @@ class AgentLimits:
     max_duration_ns: int | None = None
     #: Ratio of the host's CPUs, 0 to 1.
     max_cpu_ratio: float | None = None
-    #: RDN of an entry that must be below each naming context of a job.
-    marker_rdn: str | None = None
     spool_quota_bytes: int | None = None
     max_runs: int = 1
     #: Logs that monitors may read: paths, or ANY_PATH.
@@ -212,7 +210,6 @@ def describe_limits(document: Mapping[str, Any]) -> list[str]:
         "max_duration_ns": lambda value: format_duration(int(value)),
         "max_orphan_ns": lambda value: f"orphan {format_duration(int(value))}",
         "max_cpu_ratio": lambda value: f"{format_ratio(float(value))} of the CPUs",
-        "marker_rdn": lambda value: f"marker {value}",
     }
     phrases = []
     targets = document.get("targets")

@@ -13,7 +13,6 @@ import os
 import socket
 import stat
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,9 +27,8 @@ from ldapslam.base.errors import (
     TlsHandshakeFailed,
 )
 from ldapslam.base.uri import socket_path
-from ldapslam.directory.access import connect, error_text
+from ldapslam.directory.access import connect
 from ldapslam.directory.fingerprint import differences
-from ldapslam.directory.marker import Marker
 from ldapslam.directory.tls_diagnosis import explain_tls_failure
 from ldapslam.directory.tree import DirectoryTree
 from ldapslam.jobs.connection_settings import BindSettings, ConnectionSettings
@@ -105,17 +103,13 @@ def probes(plan: AgentPlan) -> list[Probe]:
     ]
 
 
-def preflight(
-    probe: Probe, location: Location | None = None, marker: Marker | None = None
-) -> dict[str, Any]:
+def preflight(probe: Probe, location: Location | None = None) -> dict[str, Any]:
     """Facts of a usable target; TargetError says why it is not usable."""
     attempt = _Attempt(probe, location or reach(probe.uri))
     addresses = attempt.reach()
     connection = attempt.connect()
     try:
         server = attempt.identify(connection)
-        if marker is not None:
-            attempt.require(marker, connection, server.get("naming_contexts", []))
         if probe.population is not None:
             server |= attempt.look_for(probe.population, connection)
     finally:
@@ -268,23 +262,6 @@ class _Attempt:
         if is_slapd and "monitor_version" not in facts:
             facts.setdefault("vendor_name", "OpenLDAP slapd")
         return facts
-
-    def require(
-        self, marker: Marker, connection: Any, naming_contexts: Sequence[str]
-    ) -> None:
-        """TargetMarkerMissing when a tree of the job has no marker entry."""
-        uri = self.probe.uri
-        for dn in marker.entries(uri, naming_contexts):
-            self.operations["search"] += 1
-            try:
-                found = connection.search_ext_s(
-                    dn, ldap.SCOPE_BASE, "(objectClass=*)", ["1.1"]
-                )
-            except ldap.LDAPError as error:
-                raise marker.missing(uri, dn, error_text(error)) from error
-            # a reference to another server is no entry of this one
-            if not any(name is not None for name, _ in found):
-                raise marker.missing(uri, dn, "not found")
 
     def look_for(self, population: PopulationRecord, connection: Any) -> dict[str, Any]:
         tree = DirectoryTree(

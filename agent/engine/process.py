@@ -123,7 +123,7 @@ class RunProcess:
         if folder := self._request.ledger_folder:
             uris = {uri for stream in self._plan.streams for uri in stream.uris}
             self._cleaned = clean_up_earlier(Path(folder).parents[1], uris)
-        return ask_servers(self._plan, self._job, self._limits, locations)
+        return ask_servers(self._plan, locations)
 
     def _new_engine(self) -> Engine:
         # late, so that a broken module is a failure like others

@@ -10,9 +10,10 @@ import click
 
 from ldapslam.base.errors import ConfigError
 from ldapslam.base.fault import Fault
-from ldapslam.cli.console import json_option, put_result
+from ldapslam.cli.command import command
+from ldapslam.cli.console import put_result, wants_json
 from ldapslam.cli.data.load_progress import EntryProgress, told_if_interrupted
-from ldapslam.cli.options import FILE, OptionGroups, flag, grouped, option, parse_pair
+from ldapslam.cli.options import FILE, flag, grouped, option, parse_pair
 from ldapslam.dataset.generate import (
     STDOUT,
     Generated,
@@ -39,7 +40,7 @@ def _filters(
         raise ConfigError(f"--filter-types: {fault.reason}", hint=fault.hint) from None
 
 
-@click.command("generate", cls=OptionGroups)
+@command("generate")
 @click.argument("template")
 @option(
     "--entries N",
@@ -119,12 +120,11 @@ def _filters(
     option("--csv-delimiter", "Between its fields.", default=","),
     flag("--csv-header csv_has_header", "Its first line names the fields."),
 )
-@json_option
-def generate_command(as_json: bool, **given: Any) -> None:
+def generate_command(**given: Any) -> None:
     """Make the entries of TEMPLATE, a file or the name of an example template.
 
     The same template and seed make the same bytes, for slapadd, ldif2db and
-    `ldapslam data load`. `ldapslam job describe templates` explains the notation.
+    `ldapslam data load`. `ldapslam describe templates` explains the notation.
 
     \b
       ldapslam data generate people --entries 6000000 -o people.ldif
@@ -135,7 +135,7 @@ def generate_command(as_json: bool, **given: Any) -> None:
     del given["substring_length"]  # in `filters` by now
     given["constants"] = dict(given["constants"])
     wanted = Generation(**given)
-    _check(wanted, as_json=as_json)
+    _check(wanted)
     rest = "stdout has a part of the entries"
     rest = "no file was made" if wanted.output != STDOUT else rest
     with told_if_interrupted(rest), EntryProgress() as progress:
@@ -144,15 +144,15 @@ def generate_command(as_json: bool, **given: Any) -> None:
             progress.show(f"{entries:,} of {total:,} entries", entries / total)
 
         generated = generate(wanted, show)
-    _put(wanted, generated, as_json=as_json)
+    _put(wanted, generated)
 
 
 # in the help, the names as they are when it is shown
 generate_command.epilog = f"Example templates: {', '.join(example_templates())}."
 
 
-def _check(wanted: Generation, *, as_json: bool) -> None:
-    if as_json and wanted.output == STDOUT:
+def _check(wanted: Generation) -> None:
+    if wants_json() and wanted.output == STDOUT:
         raise ConfigError("--json and the LDIF both want stdout", hint="add -o FILE")
     if bool(wanted.filters) != (wanted.filter_file is not None):
         raise ConfigError(
@@ -173,7 +173,7 @@ def _check(wanted: Generation, *, as_json: bool) -> None:
             )
 
 
-def _put(wanted: Generation, generated: Generated, *, as_json: bool) -> None:
+def _put(wanted: Generation, generated: Generated) -> None:
     rate_per_s = generated.entries / max(generated.duration_s, 1e-9)
     document = {
         "output": str(wanted.output),
@@ -186,4 +186,4 @@ def _put(wanted: Generation, generated: Generated, *, as_json: bool) -> None:
         f"{generated.entries:,} entries, {generated.size_bytes:,} bytes in "
         f"{generated.duration_s:.1f} s ({rate_per_s:,.0f} entries/s)"
     )
-    put_result(document, as_json=as_json, said=said)
+    put_result(document, said=said)

@@ -13,7 +13,8 @@ import yaml
 from ldapslam.base.errors import ConfigError
 from ldapslam.base.files import errors_of
 from ldapslam.base.units import parse_cpus
-from ldapslam.cli.console import json_option, put_result, say
+from ldapslam.cli.command import command
+from ldapslam.cli.console import put_result, say
 from ldapslam.cli.options import flag, option, parse_pair
 
 if TYPE_CHECKING:
@@ -25,15 +26,7 @@ DEFAULT_ENTRIES = 1_000
 _LABELS = {"slapd": "slapd", "389ds": "389-DS"}
 
 
-@click.group("lab")
-def lab_command() -> None:
-    """Bring up temporary slapd or 389-DS servers, with replicas and data.
-
-    Everything is in one folder and runs as this user; `lab down` leaves nothing.
-    """
-
-
-@lab_command.command("up")
+@command("up")
 @option(
     "--server",
     "Which directory server.",
@@ -95,15 +88,13 @@ def lab_command() -> None:
     "Write a job beside this one that runs it on the lab.",
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
 )
-@json_option
-def lab_up_command(
+def up_command(
     server: Any,
     tls: bool,
     name: str,
     entries: int | None,
     base: Path | None,
     job: Path | None,
-    as_json: bool,
     **given: Any,
 ) -> None:
     """Bring up servers that stay; print where they are and targets for a job file."""
@@ -140,7 +131,7 @@ def lab_up_command(
     snippet = job_snippet(description)
     lines = [*_text(description), "", yaml.safe_dump(snippet, sort_keys=False).rstrip()]
     said = f"`ldapslam lab down {name}` ends it and removes its data"
-    put_result({**description, "job": snippet}, lines, as_json=as_json, said=said)
+    put_result({**description, "job": snippet}, lines, said=said)
     if job is not None:
         say(f"`ldapslam run {write_job(job, description)}` measures it")
 
@@ -152,10 +143,9 @@ def _complete_lab(_: click.Context, __: click.Parameter, incomplete: str) -> lis
     return [name for name in names if name.startswith(incomplete)]
 
 
-@lab_command.command("status")
+@command("status")
 @click.argument("name", required=False, shell_complete=_complete_lab)
-@json_option
-def lab_status_command(name: str | None, as_json: bool) -> None:
+def status_command(name: str | None) -> None:
     """List the labs and their servers: which run, and which are in sync."""
     from ldapslam.lab.standing import describe, descriptions, examine
 
@@ -171,19 +161,18 @@ def lab_status_command(name: str | None, as_json: bool) -> None:
                 f"  {row['name']:<10} {row['pid']:>8}  {row['state']:<15} {synced:<12}"
                 f" {row['uri']}"
             )
-    put_result(documents, lines, as_json=as_json)
+    put_result(documents, lines)
 
 
-@lab_command.command("down")
+@command("down")
 @click.argument("name", default=DEFAULT_NAME, shell_complete=_complete_lab)
-@json_option
-def lab_down_command(name: str, as_json: bool) -> None:
+def down_command(name: str) -> None:
     """End all servers of the lab NAME ('lab' without one) and remove its folder."""
     from ldapslam.lab.standing import take_down
 
     take_down(name)
     said = f"lab {name!r} is down, nothing of it is left"
-    put_result({"name": name, "state": "down"}, [said], as_json=as_json)
+    put_result({"name": name, "state": "down"}, [said])
 
 
 def job_snippet(description: Description) -> dict[str, Any]:

@@ -10,17 +10,17 @@ from typing import Any
 import click
 
 from ldapslam.base.errors import ExitCode
-from ldapslam.cli.console import json_option, put_result, say
+from ldapslam.cli.command import command
+from ldapslam.cli.console import put_result, say
 from ldapslam.cli.data.load_progress import EntryProgress, told_if_interrupted
 from ldapslam.cli.data.source import check_uri, directory_access
 from ldapslam.cli.measure.one_line_options import (
     connection_options,
     in_words_of_options,
 )
-from ldapslam.cli.options import FILE, OptionGroups, flag, option
+from ldapslam.cli.options import FILE, flag, option
 from ldapslam.dataset.ldif import entry_count, ldif_entries
 from ldapslam.dataset.load import (
-    ALREADY_EXISTS,
     DEFAULT_CONNECTIONS,
     DEFAULT_WINDOW,
     POPULATION,
@@ -28,17 +28,17 @@ from ldapslam.dataset.load import (
     LoadSettings,
     load,
 )
-from ldapslam.dataset.load_state import Progress
 from ldapslam.dataset.offline import OfflineResult, import_task, ldif2db, slapadd
 from ldapslam.directory.entry_digest import Fingerprint, fingerprint
 
 #: Way of --offline -> whether it needs --server-config (else a URI).
 _OFFLINE = {"slapadd": True, "ldif2db": True, "import-task": False}
+_GO_ON = "call the same command again: it skips entries that are already there"
 _PARTLY = "the database may have a part of the entries"
 _BY_ITSELF = "the server goes on with an import that it has begun"
 
 
-@click.command("load", cls=OptionGroups)
+@command("load")
 @click.argument("ldif", metavar="FILE", type=FILE)
 @click.argument("uri", metavar="[URI]", required=False)
 @connection_options
@@ -50,7 +50,7 @@ _BY_ITSELF = "the server goes on with an import that it has begun"
 )
 @option(
     "--window N",
-    "Most adds under way on each.",
+    "Most unanswered adds on each connection.",
     type=click.IntRange(1, 4096),
     default=DEFAULT_WINDOW,
 )
@@ -60,11 +60,9 @@ _BY_ITSELF = "the server goes on with an import that it has begun"
 )
 @option(
     "--rejects FILE",
-    "Refused entries, as LDIF with the reasons; FILE.rejects when left out. The load's "
-    "state is in the same folder.",
+    "Where refused entries go, as LDIF with the reasons; FILE.rejects when left out.",
     type=FILE,
 )
-@flag("--restart", "Forget what an earlier, interrupted call did.")
 @flag(
     "--strip-operational",
     "Leave out what servers maintain themselves (entryUUID, timestamps), which "
@@ -85,20 +83,21 @@ _BY_ITSELF = "the server goes on with an import that it has begun"
 )
 @flag(
     "--quick",
-    "With --offline slapadd: without checks; an interrupted database is lost.",
+    "With --offline slapadd: skip schema checks; an interrupted import leaves the "
+    "database unusable.",
 )
 @flag(
     "--no-fingerprint",
     "With --offline: do not read FILE once more for its fingerprint.",
 )
-@json_option
 @in_words_of_options()
-def load_command(ldif: Path, uri: str | None, as_json: bool, **given: Any) -> ExitCode:
+def load_command(ldif: Path, uri: str | None, **given: Any) -> ExitCode:
     """Add the entries of FILE (LDIF, also gzipped) to a directory.
 
-    Parents first, many at a time. A load that was interrupted goes on when it is called
-    again. The fingerprint is the same for the same entries, whatever their order and
-    the server: `data verify` has it too.
+    Parents first, many at a time. Entries that the directory already has are counted
+    and left as they are, so that an interrupted load can be called again. The
+    fingerprint is the same for the same entries, whatever their order and the server:
+    `data verify` prints it too.
 
     \b
       ldapslam data load people.ldif ldap://ds1 -D cn=admin,dc=example,dc=com -y pw
@@ -109,8 +108,8 @@ def load_command(ldif: Path, uri: str | None, as_json: bool, **given: Any) -> Ex
     _check(how, uri, given)
     if how is None:
         assert uri is not None, "checked above"
-        return _load(ldif, uri, given, as_json=as_json)
-    return _import(how, ldif, uri, given, as_json=as_json)
+        return _load(ldif, uri, given)
+    return _import(how, ldif, uri, given)
 
 
 def _check(how: str | None, uri: str | None, given: dict[str, Any]) -> None:
@@ -134,76 +133,62 @@ def _check(how: str | None, uri: str | None, given: dict[str, Any]) -> None:
         )
 
 
-def _load(ldif: Path, uri: str, given: dict[str, Any], *, as_json: bool) -> ExitCode:
-    names = {one.name for one in dataclasses.fields(LoadSettings)} & given.keys()
+def _load(ldif: Path, uri: str, given: dict[str, Any]) -> ExitCode:
+    names = {field.name for field in dataclasses.fields(LoadSettings)} & given.keys()
     settings = LoadSettings(**{name: given[name] for name in names})
     rejects = given["rejects"] or ldif.with_name(ldif.name + ".rejects")
     access = directory_access(uri, given)
-    with told_if_interrupted("the same command goes on"), EntryProgress() as bar:
+    with told_if_interrupted(_GO_ON), EntryProgress() as bar:
         result = load(
             ldif,
             uri,
             access,
             rejects,
             settings,
-            lambda progress, share: bar.show(_progress_text(progress), share),
+            lambda result, share: bar.show(_counts(result), share),
         )
-    _put_load(result, rejects, as_json=as_json)
-    has_failed = result.stopped_by or result.progress.rejected
+    _put_load(result, rejects)
+    has_failed = result.stopped_by or result.rejected
     return ExitCode.FAIL if has_failed else ExitCode.PASS
 
 
-def _progress_text(progress: Progress) -> str:
-    rate = f"{_rate(progress.added, progress.seconds):,.0f}/s"
-    rejected = f", {progress.rejected:,} refused" if progress.rejected else ""
-    return f"{progress.added:,} entries added, {rate}{rejected}"
+def _counts(result: LoadResult) -> str:
+    text = f"{result.added:,} entries added in {result.seconds:.1f} s"
+    text += f" ({_rate(result.added, result.seconds):,.0f}/s)"
+    text += f", {result.present:,} were already there" if result.present else ""
+    return text + (f", {result.rejected:,} refused" if result.rejected else "")
 
 
-def _way_on(result: LoadResult) -> str:
-    if result.stopped_code == ALREADY_EXISTS:
-        return (
-            "it is there already: --continue-on-error leaves such entries out; a lab "
-            "begins with data of its own by `lab up --ldif FILE`, or `data generate` "
-            "leaves out what is above the people by --skip-branches"
-        )
-    return (
-        "the same command goes on from there; --continue-on-error keeps such entries "
-        "in a file and goes on at once"
-    )
-
-
-def _put_load(result: LoadResult, rejects: Path, *, as_json: bool) -> None:
-    progress, total = result.progress, result.progress.fingerprint
-    if result.kept_rejects is not None:
-        say(f"{rejects} of an earlier load is {result.kept_rejects} now")
+def _put_load(result: LoadResult, rejects: Path) -> None:
+    total = result.fingerprint
     if result.stopped_by is not None:
         say(result.stopped_by)
-        say(f"hint: {_way_on(result)}")
+        say(
+            f"hint: correct it and {_GO_ON}; or --continue-on-error writes refused "
+            "entries to a file"
+        )
     document = {
         "is_complete": result.stopped_by is None,
-        "is_resumed": result.is_resumed,
         "added": result.added,
         "present": result.present,
-        "rejected": progress.rejected,
-        "rejects": str(rejects) if progress.rejected else None,
+        "rejected": result.rejected,
+        "rejects": str(rejects) if result.rejected else None,
         "stopped_by": result.stopped_by,
-        "seconds": round(progress.seconds, 3),
-        "added_per_s": round(_rate(result.added, progress.seconds), 1),
+        "seconds": round(result.seconds, 3),
+        "added_per_s": round(_rate(result.added, result.seconds), 1),
         **_fingerprint_document(total),
     }
-    line = f"{result.added:,} entries added in {progress.seconds:.1f} s"
-    line += f" ({_rate(result.added, progress.seconds):,.0f}/s)"
+    lines = [_counts(result) + (f": {rejects}" if result.rejected else "")]
     if result.present:
-        line += f", {result.present:,} were there from an earlier call"
-    if progress.rejected:
-        line += f", {progress.rejected:,} refused: {rejects}"
-    lines = [line, *_fingerprint_lines(total if result.stopped_by is None else None)]
-    put_result(document, lines, as_json=as_json)
+        lines.append(
+            "what was already there was not compared: `ldapslam data verify` does that"
+        )
+    elif result.stopped_by is None:
+        lines += _fingerprint_lines(total)
+    put_result(document, lines)
 
 
-def _import(
-    how: str, ldif: Path, uri: str | None, given: dict[str, Any], *, as_json: bool
-) -> ExitCode:
+def _import(how: str, ldif: Path, uri: str | None, given: dict[str, Any]) -> ExitCode:
     if how == "slapadd":
         with told_if_interrupted(_PARTLY):
             result = slapadd(
@@ -224,13 +209,11 @@ def _import(
     if not given["no_fingerprint"] and result.is_whole:
         total = fingerprint(ldif_entries(ldif), POPULATION)
     entries = total.count if total is not None else entry_count(ldif)
-    _put_import(result, entries, total, as_json=as_json)
+    _put_import(result, entries, total)
     return ExitCode.PASS if result.is_whole else ExitCode.FAIL
 
 
-def _put_import(
-    result: OfflineResult, entries: int, total: Fingerprint | None, *, as_json: bool
-) -> None:
+def _put_import(result: OfflineResult, entries: int, total: Fingerprint | None) -> None:
     if not result.is_whole:
         for line in result.output:
             say(line)
@@ -247,7 +230,7 @@ def _put_import(
         line += f", {result.skipped:,} left out" if result.skipped else ""
         lines = [line, *_fingerprint_lines(total)]
     document |= _fingerprint_document(total) if total else {}
-    put_result(document, lines, as_json=as_json)
+    put_result(document, lines)
 
 
 def _fingerprint_lines(total: Fingerprint | None) -> list[str]:

@@ -131,7 +131,7 @@ def _naming_context(connection: Any, uri: str) -> str:
 _STREAM = {
     "name": "access",
     "target": "directory",
-    "load": {"closed": {"clients": 1}},
+    "load": {"clients": 1},
     "operations": [{"search": {"base": "", "scope": "base"}}],
 }
 

@@ -12,7 +12,8 @@ import click
 
 from ldapslam.base.errors import ConfigError, ExitCode
 from ldapslam.base.secrets import SecretRef
-from ldapslam.cli.console import json_option, put_result, say
+from ldapslam.cli.command import command
+from ldapslam.cli.console import put_result, say
 from ldapslam.cli.data.load_progress import EntryProgress
 from ldapslam.cli.data.source import (
     check_uri,
@@ -22,7 +23,7 @@ from ldapslam.cli.data.source import (
     source_tree,
 )
 from ldapslam.cli.measure.one_line_options import in_words_of_options
-from ldapslam.cli.options import FILE, OptionGroups, flag, option
+from ldapslam.cli.options import FILE, flag, option
 from ldapslam.directory.comparison import NAMED, Comparison, EntryDifference, compare
 from ldapslam.directory.entry_digest import AttributeDifference, Fingerprint, Rules
 from ldapslam.directory.fingerprint import SAMPLE, record_of
@@ -34,7 +35,7 @@ _SHOWN_CHARACTERS = 60
 _PASSWORD = "userpassword"
 
 
-@click.command("verify", cls=OptionGroups)
+@command("verify")
 @click.argument("expected", metavar="EXPECTED")
 @click.argument("uri", metavar="URI")
 @source_options
@@ -58,11 +59,8 @@ _PASSWORD = "userpassword"
     type=click.IntRange(min=0),
     default=NAMED,
 )
-@json_option
 @in_words_of_options()
-def verify_command(
-    expected: str, uri: str, as_json: bool, **given: Any
-) -> ExitCode | None:
+def verify_command(expected: str, uri: str, **given: Any) -> ExitCode | None:
     """Compare the entries of a directory with EXPECTED.
 
     That is a file of LDIF, a template of `data generate` or another server's URI.
@@ -96,7 +94,7 @@ def verify_command(
         raise _nothing(expected, base)
     names = {"expected": (expected, result.expected), "found": (uri, result.found)}
     lines = _lines(result, names)
-    put_result(_document(result, names, base), lines, as_json=as_json)
+    put_result(_document(result, names, base), lines)
     return ExitCode.PASS if result.is_equal else ExitCode.FAIL
 
 
@@ -212,7 +210,7 @@ def _document(result: Comparison, sides: _Sides, base: str) -> dict[str, Any]:
     }
 
 
-@click.command("fingerprint", cls=OptionGroups)
+@command("fingerprint")
 @click.argument("source", metavar="SOURCE")
 @source_options
 @option(
@@ -226,9 +224,8 @@ def _document(result: Comparison, sides: _Sides, base: str) -> dict[str, Any]:
     type=click.IntRange(1, MAX_SAMPLE),
     default=SAMPLE,
 )
-@json_option
 @in_words_of_options()
-def fingerprint_command(source: str, as_json: bool, **given: Any) -> ExitCode:
+def fingerprint_command(source: str, **given: Any) -> ExitCode:
     """Print the fingerprint of the entries of SOURCE, without passwords.
 
     That is a file of LDIF, a template of `data generate` or a server's URI. The same
@@ -266,5 +263,5 @@ def fingerprint_command(source: str, as_json: bool, **given: Any) -> ExitCode:
         "ignored": list(record.ignored),
     }
     line = f"fingerprint {record.fingerprint} of {record.entries:,} entries"
-    put_result(document, [line], as_json=as_json)
+    put_result(document, [line])
     return ExitCode.PASS

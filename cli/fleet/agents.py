@@ -13,7 +13,8 @@ from ldapslam.agent.admission.limits import describe_limits
 from ldapslam.base.errors import FleetError
 from ldapslam.base.units import format_size
 from ldapslam.cli.client import Client, completed_by
-from ldapslam.cli.console import put_json, put_result
+from ldapslam.cli.command import command
+from ldapslam.cli.console import put_json, put_result, wants_json
 from ldapslam.cli.fleet.operate import document, put_table
 from ldapslam.cli.security import client_options
 from ldapslam.proto import operator_pb2 as pb
@@ -23,7 +24,7 @@ _NS_PER_S = 1e9
 _NS_PER_MS = 1e6
 
 
-@click.command("agents")
+@command("agents")
 @click.argument(
     "name",
     metavar="[NAME]",
@@ -31,7 +32,7 @@ _NS_PER_MS = 1e6
     shell_complete=completed_by(lambda client: [one.name for one in client.agents()]),
 )
 @client_options
-def agents_command(name: str | None, coordinator: str, as_json: bool) -> None:
+def agents_command(name: str | None, coordinator: str) -> None:
     """List the agents that the coordinator knows, or all about NAME."""
     with Client(coordinator) as client:
         agents = client.agents()
@@ -40,11 +41,11 @@ def agents_command(name: str | None, coordinator: str, as_json: bool) -> None:
         if not agents:
             raise FleetError(
                 f"the coordinator knows no agent {name!r}",
-                hint="`ldapslam agents` lists those that it knows",
+                hint="`ldapslam fleet agents` lists those that it knows",
             )
         lines = (f"{field:<14} {value}" for field, value in _fields(agents[0]))
-        put_result(agent_document(agents[0]), lines, as_json=as_json)
-    elif as_json:
+        put_result(agent_document(agents[0]), lines)
+    elif wants_json():
         put_json([agent_document(agent) for agent in agents])
     else:
         table = [_columns(agent) for agent in agents] or [{}]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands for runs that are under way or over: list, show, watch, cancel; and
-health."""
+"""The commands for runs that are under way or over: list, show, watch, cancel;
+and the coordinator's status."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ from ldapslam.base.errors import (
 from ldapslam.base.inert import inert
 from ldapslam.cli import outcome
 from ldapslam.cli.client import Client
-from ldapslam.cli.console import json_option, put, put_json, put_result, say
+from ldapslam.cli.command import command
+from ldapslam.cli.console import put, put_json, put_result, say, wants_json
 from ldapslam.cli.fleet.times import positive_duration
-from ldapslam.cli.options import OptionGroups, option
+from ldapslam.cli.options import option
 from ldapslam.cli.runs import (
     Place,
     asked,
@@ -48,29 +49,29 @@ _NS_PER_S = 1e9
 _PATIENCE_S = 60.0
 
 
-@click.command("watch", cls=OptionGroups)
+@command("watch")
 @run_argument
 @runs_options
-def watch_command(run_id: str, place: Place, as_json: bool) -> ExitCode:
+def watch_command(run_id: str, place: Place) -> ExitCode:
     """Show RUN until it ends, then its result; exit with its verdict."""
     with asked(place, run_id) as (client, name, folder):
         if client is not None:
             run_id = client.run(name).run_id
             if folder is None:
-                return watch_run(client, run_id, as_json=as_json)
+                return watch_run(client, run_id)
             with contextlib.suppress(CoordinatorUnreachable):  # it ends with the run
                 outcome.raise_if_never_started(_followed(client, run_id))
     if folder is not None:
         run_id = str(folder) if folder.exists() else run_id
     with store_of(run_id, place) as (results, full_id, _):
-        return _shown(results, full_id, as_json=as_json)
+        return _shown(results, full_id)
 
 
-def watch_run(client: Client, run_id: str, *, as_json: bool) -> ExitCode:
+def watch_run(client: Client, run_id: str) -> ExitCode:
     """Show a run until it ends, then its result; the exit code of its verdict."""
     outcome.raise_if_never_started(_followed(client, run_id, _PATIENCE_S))
     with outcome.fetched_store(client, run_id) as store:
-        return _shown(store, run_id, as_json=as_json)
+        return _shown(store, run_id)
 
 
 def _followed(client: Client, run_id: str, patience_s: float = 0) -> pb.RunStatus:
@@ -81,7 +82,7 @@ def _followed(client: Client, run_id: str, patience_s: float = 0) -> pb.RunStatu
         return follow(client, run_id, progress, patience_s=patience_s)
 
 
-def _shown(store: Store, run_id: str, *, as_json: bool) -> ExitCode:
+def _shown(store: Store, run_id: str) -> ExitCode:
     from ldapslam.reports.summarise import summarise
 
     state = store.run(run_id).state
@@ -90,18 +91,18 @@ def _shown(store: Store, run_id: str, *, as_json: bool) -> ExitCode:
             f"run {run_id} was left in state {state!r}: nobody carries it out any more",
             hint=f"`ldapslam report {run_id}` reports what it has measured",
         )
-    return outcome.show_outcome(summarise(store, run_id), as_json=as_json)
+    return outcome.show_outcome(summarise(store, run_id))
 
 
-@click.command("list", cls=OptionGroups)
+@command("list")
 @option(
     "--limit N", "This many at most; 0 for all.", type=click.IntRange(min=0), default=20
 )
 @runs_options
-def list_command(limit: int, place: Place, as_json: bool) -> None:
+def list_command(limit: int, place: Place) -> None:
     """List the runs, newest first: those of this folder, else a coordinator's."""
     runs = statuses(place, limit)
-    if as_json:
+    if wants_json():
         put_json([document(one) for one in runs])
         return
     names = ("run_id", "job_name", "state", "verdict", "submitted_utc", "submitted_by")
@@ -110,10 +111,10 @@ def list_command(limit: int, place: Place, as_json: bool) -> None:
     put_table(header, rows, "no runs yet: `ldapslam run JOB` makes one")
 
 
-@click.command("show", cls=OptionGroups)
+@command("show")
 @run_argument
 @runs_options
-def show_command(run_id: str, place: Place, as_json: bool) -> None:
+def show_command(run_id: str, place: Place) -> None:
     """Show what is known of RUN: state, times, agents, log."""
     run = status(place, run_id)
     fields = {
@@ -129,13 +130,13 @@ def show_command(run_id: str, place: Place, as_json: bool) -> None:
         "agents": ", ".join(run.agents),
     }
     events = [f"{one.at_utc}  {one.kind}: {one.text}" for one in run.events]
-    put_result(document(run), [*field_lines(fields), *events], as_json=as_json)
+    put_result(document(run), [*field_lines(fields), *events])
 
 
-@click.command("cancel", cls=OptionGroups)
+@command("cancel")
 @run_argument
 @runs_options
-def cancel_command(run_id: str, place: Place, as_json: bool) -> None:
+def cancel_command(run_id: str, place: Place) -> None:
     """End RUN early; what it measured is kept."""
     with asked(place, run_id) as (client, name, _):
         if client is None:
@@ -144,10 +145,10 @@ def cancel_command(run_id: str, place: Place, as_json: bool) -> None:
             )
         run = client.cancel(client.run(name).run_id)
     said = f"run {run.run_id} is {run.state}"
-    put_result(document(run), as_json=as_json, said=said)
+    put_result(document(run), said=said)
 
 
-@click.command("health")
+@command("status")
 @coordinator_option
 @option(
     "--timeout timeout_ns DURATION",
@@ -155,18 +156,15 @@ def cancel_command(run_id: str, place: Place, as_json: bool) -> None:
     parse=positive_duration,
     default="5s",
 )
-@json_option
-def health_command(coordinator: str, timeout_ns: int, as_json: bool) -> ExitCode:
-    """Ask the coordinator whether it serves: its store takes writes.
+def status_command(coordinator: str, timeout_ns: int) -> ExitCode:
+    """Ask the coordinator whether it serves: whether its store takes writes.
 
     Exit code 0 when it does, 5 when it does not or cannot be reached.
     """
     with Client(coordinator) as client:
-        status = client.health(timeout_ns / _NS_PER_S)
-    put_result(
-        {"coordinator": coordinator, "status": status}, [status], as_json=as_json
-    )
-    return ExitCode.PASS if status == "SERVING" else ExitCode.FLEET
+        health = client.health(timeout_ns / _NS_PER_S)
+    put_result({"coordinator": coordinator, "status": health}, [health])
+    return ExitCode.PASS if health == "SERVING" else ExitCode.FLEET
 
 
 def field_lines(fields: Mapping[str, str]) -> Iterable[str]:

@@ -10,13 +10,14 @@ import click
 
 from ldapslam.base.units import format_duration
 from ldapslam.cli.client import Client, completed_by, operator_name
-from ldapslam.cli.console import put_json, put_result
+from ldapslam.cli.command import command
+from ldapslam.cli.console import put_json, put_result, wants_json
 from ldapslam.cli.fleet.operate import document, field_lines, put_table
 from ldapslam.cli.fleet.times import (
     shown,
     shown_twice,
 )
-from ldapslam.cli.options import option
+from ldapslam.cli.options import Decorator, option
 from ldapslam.cli.security import client_options
 from ldapslam.proto import schedule_pb2 as pb
 from ldapslam.proto.fields import words_of
@@ -26,18 +27,27 @@ OVERLAPS = words_of(pb.OverlapPolicy.DESCRIPTOR)
 _MISFIRE_NAMES = {number: name for name, number in MISFIRES.items()}
 _OVERLAP_NAMES = {number: name for name, number in OVERLAPS.items()}
 _DEFAULT_GRACE_NS = 60_000_000_000
+#: State -> the change that leads to it.
 _CHANGES = {
-    "pause": "Begin no runs until it is resumed; times that pass meanwhile are noted.",
-    "resume": "Go on after a pause, or start a disabled schedule.",
-    "disable": "Keep the schedule, without effect and without a record of its times.",
+    "active": "CHANGE_RESUME",
+    "paused": "CHANGE_PAUSE",
+    "disabled": "CHANGE_DISABLE",
 }
-_schedule_argument = click.argument(
-    "name",
-    metavar="SCHEDULE",
-    shell_complete=completed_by(
-        lambda client: [one.name or one.schedule_id for one in client.schedules()]
-    ),
-)
+
+
+def _argument(metavar: str, **settings: Any) -> Decorator:
+    return click.argument(
+        "name",
+        metavar=metavar,
+        shell_complete=completed_by(
+            lambda client: [one.name or one.schedule_id for one in client.schedules()]
+        ),
+        **settings,
+    )
+
+
+_schedule_argument = _argument("SCHEDULE")
+_optional_schedule = _argument("[SCHEDULE]", required=False)
 
 
 def _asked(coordinator: str, method: str, request: Any) -> Any:
@@ -45,61 +55,56 @@ def _asked(coordinator: str, method: str, request: Any) -> Any:
         return client.schedule_call(method, request)
 
 
-@click.group("schedule")
-def schedule_command() -> None:
-    """Schedules, which `ldapslam submit --cron` and `--every` make."""
-
-
-@schedule_command.command("list")
+@command("list")
+@_optional_schedule
 @client_options
-def list_schedules(coordinator: str, as_json: bool) -> None:
-    """List the schedules with their next five times."""
+def list_command(name: str | None, coordinator: str) -> None:
+    """List the schedules with their next five times, or all about SCHEDULE.
+
+    Of one schedule its last ten times are shown, too.
+    """
+    if name is not None:
+        with Client(coordinator) as client:
+            status = client.schedule(name)
+        put_result(schedule_document(status), _full_lines(status))
+        return
     request = pb.ListSchedulesRequest()
-    found = _asked(coordinator, "ListSchedules", request).schedules
-    documents = [schedule_document(status) for status in found]
-    lines = (line for status in found for line in _brief_lines(status))
+    schedules = _asked(coordinator, "ListSchedules", request).schedules
+    documents = [schedule_document(status) for status in schedules]
+    lines = (line for status in schedules for line in _brief_lines(status))
     none = "no schedules; make one with `ldapslam submit JOB --cron …`"
-    put_result(documents, lines, as_json=as_json, said="" if found else none)
+    put_result(documents, lines, said="" if schedules else none)
 
 
-@schedule_command.command("show")
+@command("set")
+@_schedule_argument
+@click.argument("state", type=click.Choice(list(_CHANGES)))
+@client_options
+def set_command(name: str, state: str, coordinator: str) -> None:
+    """Make SCHEDULE active, pause it, or disable it.
+
+    \b
+      active      begin its runs
+      paused      begin no runs; times that pass meanwhile are recorded
+      disabled    begin no runs, and record no times
+    """
+    request = pb.ChangeScheduleRequest(
+        schedule=name, change=_CHANGES[state], changed_by=operator_name()
+    )
+    status = _asked(coordinator, "ChangeSchedule", request)
+    said = f"schedule {status.name} is {status.state}"
+    put_result(schedule_document(status), said=said)
+
+
+@command("remove")
 @_schedule_argument
 @client_options
-def show_schedule(name: str, coordinator: str, as_json: bool) -> None:
-    """Show a schedule: its rule, its next times, and its last ten times."""
-    with Client(coordinator) as client:
-        status = client.schedule(name)
-    put_result(schedule_document(status), _full_lines(status), as_json=as_json)
-
-
-def _change_command(word: str, help: str) -> click.Command:
-    @click.command(word, help=help)
-    @_schedule_argument
-    @client_options
-    def change(name: str, coordinator: str, as_json: bool) -> None:
-        request = pb.ChangeScheduleRequest(
-            schedule=name, change=f"CHANGE_{word.upper()}", changed_by=operator_name()
-        )
-        status = _asked(coordinator, "ChangeSchedule", request)
-        said = f"schedule {status.name} is {status.state}"
-        put_result(schedule_document(status), as_json=as_json, said=said)
-
-    return change
-
-
-for _word, _help in _CHANGES.items():
-    schedule_command.add_command(_change_command(_word, _help))
-
-
-@schedule_command.command("remove")
-@_schedule_argument
-@client_options
-def remove_schedule(name: str, coordinator: str, as_json: bool) -> None:
-    """Forget a schedule; runs that it made stay."""
+def remove_command(name: str, coordinator: str) -> None:
+    """Remove SCHEDULE; runs that it made stay."""
     request = pb.RemoveScheduleRequest(schedule=name, removed_by=operator_name())
     _asked(coordinator, "RemoveSchedule", request)
     said = f"schedule {name} is removed"
-    put_result({"removed": name}, as_json=as_json, said=said)
+    put_result({"removed": name}, said=said)
 
 
 def schedule_document(status: pb.ScheduleStatus) -> dict[str, Any]:
@@ -175,16 +180,16 @@ def _full_lines(status: pb.ScheduleStatus) -> Iterator[str]:
         yield f"{'times' if number == 0 else '':<10} {'  '.join(parts)}"
 
 
-@click.command("audit")
+@command("audit")
 @option(
     "--limit N", "This many at most; 0 for all.", type=click.IntRange(min=0), default=50
 )
 @client_options
-def audit_command(limit: int, coordinator: str, as_json: bool) -> None:
+def audit_command(limit: int, coordinator: str) -> None:
     """List who submitted, cancelled or scheduled what, and who was refused."""
     request = pb.ListAuditRequest(limit=limit)
     entries = _asked(coordinator, "ListAudit", request).entries
-    if as_json:
+    if wants_json():
         put_json([{**document(entry), "number": entry.number} for entry in entries])
         return
     rows = [

@@ -14,7 +14,8 @@ from click.core import ParameterSource
 from ldapslam.base.errors import ConfigError, ExitCode
 from ldapslam.base.units import parse_duration
 from ldapslam.cli.client import Client
-from ldapslam.cli.console import json_option, put_result, say
+from ldapslam.cli.command import command
+from ldapslam.cli.console import put_result, say
 from ldapslam.cli.fleet.operate import watch_run
 from ldapslam.cli.fleet.schedule import MISFIRES, OVERLAPS, schedule_document
 from ldapslam.cli.fleet.times import (
@@ -25,7 +26,6 @@ from ldapslam.cli.fleet.times import (
     time_zone_option,
 )
 from ldapslam.cli.options import (
-    OptionGroups,
     change_options,
     flag,
     grouped,
@@ -217,11 +217,14 @@ _timing_options = grouped(
         type=click.Choice(list(OVERLAPS)),
     ),
     option("--name", "A schedule's name.", parse=parse_text),
-    flag("--disabled", "Keep it back until `schedule resume`, also a single run."),
+    flag(
+        "--disabled",
+        "Keep it back until `fleet schedule set NAME active`, also a single run.",
+    ),
 )
 
 
-@click.command("submit", cls=OptionGroups)
+@command("submit")
 @job_argument
 @change_options
 @_timing_options
@@ -238,7 +241,6 @@ _timing_options = grouped(
 )
 @coordinator_option
 @flag("--wait", "Show the run; exit with its verdict.")
-@json_option
 def submit_command(
     job_file: Path,
     overrides: tuple[str, ...],
@@ -246,7 +248,6 @@ def submit_command(
     wait_for_agents_ns: int | None,
     coordinator: str,
     wait: bool,
-    as_json: bool,
     **options: Any,
 ) -> ExitCode:
     """Have the fleet run JOB, at once, later or by a schedule.
@@ -271,7 +272,7 @@ def submit_command(
             status = client.schedule_call("CreateSchedule", create)
         said = _schedule_text(status)
         document = schedule_document(status)
-        put_result(document, [status.schedule_id], as_json=as_json, said=said)
+        put_result(document, [status.schedule_id], said=said)
         return ExitCode.PASS
     begin = timing.begin_of_run(now)
     request.not_before_utc = _utc_text(begin)
@@ -290,19 +291,19 @@ def submit_command(
             say(f"run {run_id} begins {', '.join(conditions)}")
         if wait:
             say(f"run {run_id}")
-            code = watch_run(client, run_id, as_json=as_json)
+            code = watch_run(client, run_id)
             source = click.get_current_context().get_parameter_source("coordinator")
             place = f" --coordinator {coordinator}" * (source is _TYPED)
             say(f"\nits report: ldapslam report {run_id}{place}")
             return code
-    put_result({"run_id": run_id}, [run_id], as_json=as_json)
+    put_result({"run_id": run_id}, [run_id])
     return ExitCode.PASS
 
 
 def _schedule_text(status: schedule_pb2.ScheduleStatus) -> str:
     first = "no time left"
     if status.state == "disabled":
-        first = f"`ldapslam schedule resume {status.name}` starts it"
+        first = f"`ldapslam fleet schedule set {status.name} active` starts it"
     elif status.next_utc:
         first = f"next time {shown_twice(status.next_utc[0], status.rule.time_zone)}"
     return f"schedule {status.name}, {status.state}: {first}"

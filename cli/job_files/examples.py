@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from ldapslam.base.errors import ConfigError
+from ldapslam.cli.command import command
 from ldapslam.cli.console import json_option, put, put_json, put_result
 from ldapslam.cli.options import FOLDER, option
 from ldapslam.cli.outcome import make_folder
@@ -22,7 +23,7 @@ _KINDS = {"jobs": "run", "studies": "study"}
 _NAMED = re.compile(r"[\w./-]+\.(?:yaml|template)\b")
 
 
-@click.command("examples")
+@command("examples")
 @click.argument("name", required=False)
 @option("--out DIR", "Write it to DIR, with the files that it names.", type=FOLDER)
 @json_option
@@ -81,8 +82,8 @@ def _put_list(examples: dict[str, Path], *, as_json: bool) -> None:
             }
         )
         return
-    for kind, command in _KINDS.items():
-        put(f"{kind}, for `ldapslam {command}`:")
+    for kind, name_of_command in _KINDS.items():
+        put(f"{kind}, for `ldapslam {name_of_command}`:")
         for name, path in examples.items():
             if path.parent.name == kind:
                 put(f"  {name:<22} {_summary(path)}")

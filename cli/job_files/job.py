@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
+from ldapslam.cli.command import command
 from ldapslam.cli.console import json_option, put, put_json
 from ldapslam.cli.job_files.examples import examples_command
-from ldapslam.cli.job_files.new_job import new_command
 from ldapslam.jobs.describe import describe, topics
 from ldapslam.jobs.fields.sections import fields_of
 from ldapslam.jobs.operations import OPERATIONS
@@ -17,9 +17,9 @@ from ldapslam.jobs.types import job_types
 from ldapslam.jobs.types.base import JobType
 
 
-@click.group("job", commands=[new_command, examples_command])
+@click.group("job", commands=[examples_command])
 def job_command() -> None:
-    """Make a first job file, and say what a job file can have."""
+    """The example jobs and the job types."""
 
 
 def _complete_topic(
@@ -28,7 +28,7 @@ def _complete_topic(
     return [topic for topic in topics() if topic.startswith(incomplete)]
 
 
-@job_command.command("describe")
+@command("describe")
 @click.argument("topic", required=False, shell_complete=_complete_topic)
 def describe_command(topic: str | None) -> None:
     """Explain the job file, or one section of it, such as streams.load."""
@@ -55,7 +55,7 @@ def types_command(as_json: bool) -> None:
     put("\noperations of a mix:")
     for kind, text in operations.items():
         put(f"{kind:<18} {_first_sentence(text)}")
-    put("\n`ldapslam job describe types.NAME` explains a type")
+    put("\n`ldapslam describe types.NAME` explains a type")
 
 
 def _type_document(one: type[JobType[Any]]) -> dict[str, Any]:

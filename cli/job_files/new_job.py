@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`job new`: a first job for a directory that is there."""
+"""`new`: a first job for a directory that is there."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import click
 
 from ldapslam.base.errors import ConfigError, ExitCode
 from ldapslam.base.files import write_private
+from ldapslam.cli.command import command
 from ldapslam.cli.console import put, say
 from ldapslam.cli.measure.one_line_options import (
     check_uri,
@@ -19,7 +20,7 @@ from ldapslam.cli.measure.one_line_options import (
     connection_options,
     in_words_of_options,
 )
-from ldapslam.cli.options import OptionGroups, add_options, grouped, option
+from ldapslam.cli.options import add_options, grouped, option
 
 if TYPE_CHECKING:
     from ldapslam.directory.sample import Sample
@@ -30,7 +31,7 @@ _SAMPLE = 2_000
 _HIGHEST = 99.0
 
 
-@click.command("new", cls=OptionGroups)
+@command("new")
 @click.argument("uri")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @add_options(
@@ -65,8 +66,8 @@ def new_command(uri: str, file: Path, **given: Any) -> ExitCode:
     them one by one. Their values are in a file beside FILE, which only you may read.
 
     \b
-      ldapslam job new ldap://ds1.example.com first.yaml
-      ldapslam job new ldaps://ds1 first.yaml -D uid=me,… -y FILE --ca-file ca.pem
+      ldapslam new ldap://ds1.example.com first.yaml
+      ldapslam new ldaps://ds1 first.yaml -D uid=me,… -y FILE --ca-file ca.pem
     """
     from ldapslam.agent.admission.preflight import preflight, probes
     from ldapslam.directory.sample import sample_of
@@ -88,8 +89,8 @@ def new_command(uri: str, file: Path, **given: Any) -> ExitCode:
         (("run", "duration"), given["duration"], "-d"),
         ((*stream, "name"), "lookups", ""),
         ((*stream, "target"), "directory", ""),
-        ((*stream, "load", "open", "rate"), given["rate"], "-r"),
-        ((*stream, "load", "open", "connections"), 8, ""),
+        ((*stream, "load", "rate"), given["rate"], "-r"),
+        ((*stream, "load", "connections"), 8, ""),
         ((*search, "base"), given["base"] or "", "-b"),
         ((*search, "filter"), f"({given['attribute'] or 'uid'}=*)", "--attribute"),
     ):
@@ -116,7 +117,7 @@ def new_command(uri: str, file: Path, **given: Any) -> ExitCode:
     job.head = (
         f"Searches for {len(found.values):,} entries of {found.base}, one by one.",
         *([f"They are {more}."] if more else ()),
-        "`ldapslam job describe` explains what a job may say.",
+        "`ldapslam describe` explains what a job may say.",
     )
     # values of a directory are nobody else's business
     lines = [f"{_escaped(one)}\n" for one in found.values]

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import click
 
+from ldapslam.cli.command import command
 from ldapslam.cli.console import put
 
 
-@click.command("schema")
+@command("schema")
 @click.argument("document", type=click.Choice(["job", "study", "result"]))
 def schema_command(document: str) -> None:
     """Print a JSON Schema: of job files or study files, for editors, or of result.json.

@@ -14,6 +14,7 @@ from pathlib import Path
 import click
 
 from ldapslam.base.errors import ExitCode, LdapSlamError
+from ldapslam.cli.command import command
 from ldapslam.cli.console import json_option, put_json
 from ldapslam.cli.measure import check_servers
 from ldapslam.cli.measure.check_plan import explain, plan_document
@@ -29,7 +30,7 @@ from ldapslam.jobs.plan import AgentPlan, agent_plan
 from ldapslam.jobs.requests.dn import is_of_server, plain_dn
 
 
-@click.command("check")
+@command("check")
 @job_argument
 @change_options
 @flag("--offline", "The file alone; reach no server.")

@@ -107,7 +107,7 @@ def _no_entries(
         unpadded = empty_remedy(" ".join(one.about for one in searches))
         yield (
             f"{about}: {empty} of {succeeded} searches found nothing"
-            f"{_where(found, met)}: draw values that the directory has (`ldapslam job "
+            f"{_where(found, met)}: draw values that the directory has (`ldapslam "
             "new` does), check base, filter and who may read; where it is meant so, "
             f"set the threshold {about}.empty" + f"; {unpadded}" * bool(unpadded)
         )

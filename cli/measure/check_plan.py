@@ -67,16 +67,14 @@ def _stream_line(job: Job, stream: Stream) -> str:
 
 
 def _load_text(job: Job, stream: Stream) -> str:
-    if stream.load.closed is not None:
-        think_ns = stream.load.closed.think_time_ns
+    load = stream.load
+    if load.kind == "closed":
+        think_ns = load.think_time_ns
         think = f", think time {format_duration(think_ns)}" if think_ns else ""
-        return f"closed loop, {stream.load.closed.clients} clients{think}"
-    if stream.load.replay is not None:
-        replay = stream.load.replay
-        speed = f"at {replay.speed}" if replay.factor else "as fast as possible"
-        return f"a log {speed}, {replay.connections} connections"
-    load = stream.load.open
-    assert load is not None, "a stream's load is closed, open or a replay"
+        return f"closed loop, {load.clients} clients{think}"
+    if load.kind == "replay":
+        speed = f"at {load.speed}" if load.factor else "as fast as possible"
+        return f"a log {speed}, {load.connections} connections"
     measure = measure_span(job.run)
     if load.rate is not None and load.stages is None:
         rate = format_rate(load.rate)
@@ -106,12 +104,12 @@ def server_loads(job: Job) -> dict[str, list[dict[str, Any]]]:
 
 def _part(job: Job, stream: Stream, parts: int, index: int) -> dict[str, Any]:
     """What one of some servers, or agents, has of a stream; empty: nothing."""
-    total = stream.load.connections
+    total = stream.load.total_connections
     connections = share(total, parts, index)
     if not connections:
         return {}
     rate_per_s = None
-    if stream.load.open is not None and stream.load.open.is_known:
+    if stream.load.kind == "open" and stream.load.is_known:
         peak = planned_peak(job.run, stream, 0, planned_end_ns(job.run))
         sessions_per_s = peak * NS_PER_S * connections / total
         # of paged searches, the first page; a job type says nothing of its requests
@@ -119,7 +117,7 @@ def _part(job: Job, stream: Stream, parts: int, index: int) -> dict[str, Any]:
         rate_per_s = sessions_per_s * length
     return {
         "stream": stream.name,
-        "clients" if stream.load.closed else "connections": connections,
+        "clients" if stream.load.kind == "closed" else "connections": connections,
         "requests_per_s": rate_per_s,
     }
 

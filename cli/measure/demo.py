@@ -6,9 +6,8 @@ from __future__ import annotations
 import importlib.resources
 from pathlib import Path
 
-import click
-
 from ldapslam.base.errors import ExitCode
+from ldapslam.cli.command import command
 from ldapslam.cli.console import json_option, say
 from ldapslam.cli.measure.run import out_option
 from ldapslam.cli.options import change_options
@@ -17,7 +16,7 @@ from ldapslam.cli.options import change_options
 ENTRIES = 20_000
 
 
-@click.command("demo")
+@command("demo")
 @change_options
 @out_option
 @json_option

@@ -75,7 +75,7 @@ def run_locally(
                 formats=FORMATS,
                 judges=True,
             )
-        exit_code = outcome.show_outcome(summary, as_json=as_json)
+        exit_code = outcome.show_outcome(summary)
         outcome.name_files(results.folder, files)
     return ExitCode.INTERRUPTED if is_interrupted else exit_code
 

@@ -17,6 +17,7 @@ from typing import Any
 import click
 
 from ldapslam.base.errors import ExitCode
+from ldapslam.cli.command import command
 from ldapslam.cli.composed_job import ComposedJob
 from ldapslam.cli.measure.one_line_options import (
     Options,
@@ -25,7 +26,7 @@ from ldapslam.cli.measure.one_line_options import (
     one_line_options,
     option_of,
 )
-from ldapslam.cli.options import OptionGroups, flag, option
+from ldapslam.cli.options import flag, option
 from ldapslam.cli.submission import print_job
 from ldapslam.jobs.operations.controls import BARE_CONTROLS, CONTROLS
 
@@ -41,7 +42,7 @@ def run_composed(job: ComposedJob, given: Options) -> ExitCode:
     shown = [argument for argument in arguments if argument != "--print-job"]
     job.head = (
         f"ldapslam {shlex.join(shown)}",
-        "`ldapslam run` takes this file; `ldapslam job describe` explains it.",
+        "`ldapslam run` takes this file; `ldapslam describe` explains it.",
     )
     if given["print_job"]:
         return print_job(job, overrides)
@@ -294,7 +295,7 @@ _credentials_option = option(
 )
 
 
-@click.command("search", cls=OptionGroups)
+@command("search")
 @one_line_options(
     _base_option,
     _scope_option,
@@ -311,9 +312,9 @@ def search_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
     """Search, as searchrate and lb do.
 
     \b
-      ldapslam search ldap://ds1 -b dc=example,dc=com -f '(uid=user.[0-9999])'
-      ldapslam search ldap://ds1 -b ou=people,… -r 500/s -d 60s --threshold 'p99 < 20ms'
-      ldapslam search ldap://ds1 ldap://ds2 -b … -c 64 -D cn=admin,… -y FILE --print-job
+      ldapslam quick search ldap://ds1 -b dc=example,dc=com -f '(uid=user.[0-9999])'
+      ldapslam quick search ldap://ds1 -b dc=… -r 500/s -d 60s --threshold 'p99 < 20ms'
+      ldapslam quick search ldap://ds1 ldap://ds2 -b … -D cn=admin,… -y FILE --print-job
     """
     job = compose("search", uris, given)
     op = _Operation(job, given, "search")
@@ -325,7 +326,7 @@ def search_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
     return run_composed(job, given)
 
 
-@click.command("modify", cls=OptionGroups)
+@command("modify")
 @one_line_options(
     _entry_option,
     option(
@@ -343,13 +344,13 @@ def modify_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
     """Modify entries, as modrate does.
 
     \b
-      ldapslam modify ldap://ds1 -e uid=user.[0-9999],ou=people,… -a description
-      ldapslam modify ldap://ds1 -e … --replace 'mail=[random:8]@example.com' -r 50/s
+      ldapslam quick modify ldap://ds1 -e uid=user.[0-9999],ou=people,… -a description
+      ldapslam quick modify ldap://ds1 -e … --replace 'mail=[random:8]@x.org' -r 50/s
     """
     return _run_one("modify", _modify, uris, given)
 
 
-@click.command("add", cls=OptionGroups)
+@command("add")
 @one_line_options(
     option("-e --entry DN", "The new entry; patterns."),
     option(
@@ -365,26 +366,26 @@ def add_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
     """Add entries, as addrate does; they are removed at the end.
 
     \b
-      ldapslam add ldap://ds1 --template person.template --under ou=people,… -n 10000
-      ldapslam add ldap://ds1 -e cn=[unique],ou=people,… -a objectClass=person -a sn=x
+      ldapslam quick add ldap://ds1 --template person.template --under ou=… -n 10000
+      ldapslam quick add ldap://ds1 -e cn=[unique],ou=… -a objectClass=person -a sn=x
     """
     return _run_one("add", _add, uris, given)
 
 
-@click.command("delete", cls=OptionGroups)
+@command("delete")
 @one_line_options(_entry_option)
 def delete_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
     """Delete entries that are there; nothing brings them back.
 
     \b
-      ldapslam delete ldap://ds1 -e uid=user.[0:9999],ou=people,… -n 10000
+      ldapslam quick delete ldap://ds1 -e uid=user.[0:9999],ou=people,… -n 10000
     """
     return _run_one(
         "delete", lambda op: op.set("dn", "-e", given["entry"]), uris, given
     )
 
 
-@click.command("bind", cls=OptionGroups)
+@command("bind")
 @one_line_options(
     option("-e --entry DN", "The DN that binds; patterns."),
     option("-b --base DN", "With -f: the base of the searches before."),
@@ -402,8 +403,8 @@ def bind_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
     """Measure binds, or a search and then a bind, as authrate does.
 
     \b
-      ldapslam bind ldap://ds1 -e uid=user.[0-9999],ou=people,… --credentials password
-      ldapslam bind ldap://ds1 -b ou=people,… -f '(uid=user.[0-9999])' --credentials …
+      ldapslam quick bind ldap://ds1 -e uid=user.[0-999],ou=… --credentials password
+      ldapslam quick bind ldap://ds1 -b ou=people,… -f '(uid=[0-999])' --credentials …
     """
     if given["filter"] is None:
         return _run_one("bind", _bind, uris, given)
@@ -441,7 +442,7 @@ def _run_one(
     return run_composed(job, given)
 
 
-@click.command("mix", cls=OptionGroups)
+@command("mix")
 @one_line_options(
     *(
         option(
@@ -482,7 +483,7 @@ def mix_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
     if not weights and given["bind"] is None:
         raise click.UsageError("give weights, such as --search 10 --modify 1")
     if not weights:
-        raise click.UsageError("a mix of binds alone is `ldapslam bind`")
+        raise click.UsageError("a mix of binds alone is `ldapslam quick bind`")
     job = compose("mix", uris, given)
     for number, (kind, weight) in enumerate(weights.items()):
         path = ("streams", 0, "operations", number)
@@ -497,7 +498,7 @@ def mix_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
 def _put_bind_stream(job: ComposedJob, given: Options, others: int) -> None:
     """A second stream: binds would change the identity of its connections' requests."""
     first = job.tree["streams"][0]
-    load = first["load"].get("open", {})
+    load = first["load"]
     if "rate" not in load:
         raise click.UsageError(
             "--bind with other operations needs a rate (-r): binds have connections of "
@@ -516,7 +517,7 @@ def _put_bind_stream(job: ComposedJob, given: Options, others: int) -> None:
             f"{given['bind']} to the binds, which have connections of their own"
         )
     stream: dict[str, Any] = {"name": "binds", "target": "directory"}
-    stream["load"] = {"open": binds}
+    stream["load"] = binds
     for key in ("connection", "request_timeout"):
         if key in first:
             stream[key] = first[key]
@@ -524,7 +525,7 @@ def _put_bind_stream(job: ComposedJob, given: Options, others: int) -> None:
         stream["count"] = given["count"] * given["bind"] // total
         first["count"] = given["count"] - stream["count"]
     job.put(("streams", 1), {**stream, "operations": []}, "")
-    job.options["streams[1].load.open.rate"] = "-r"
+    job.options["streams[1].load.rate"] = "-r"
     bind = _Operation(job, given, "bind", ("streams", 1, "operations", 0))
     _bind(bind)
     bind.finish()

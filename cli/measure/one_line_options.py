@@ -312,17 +312,17 @@ def _put_load(job: ComposedJob, given: Options) -> None:
     load = ("streams", 0, "load")
     if given["rate"] is None and given["rate_file"] is None:
         _refuse(given, ("arrivals", "in_flight"), "is for an open loop: it needs -r")
-        _put_given(job, (*load, "closed"), given, "clients", "think_time")
+        _put_given(job, load, given, "clients", "think_time")
         return
     why = "is for a closed loop: with -r, arrivals do not wait"
     _refuse(given, ("think_time",), why)
     if (rate := given["rate"]) is not None:
-        job.put((*load, "open", "rate"), rate, "-r")
+        job.put((*load, "rate"), rate, "-r")
     if given["rate_file"] is not None:
-        job.put((*load, "open", "stages", "file"), given["rate_file"], "--rate-file")
-    _put_given(job, (*load, "open"), given, "arrivals")
-    job.put((*load, "open", "connections"), given["clients"], "-c")
-    _put_given(job, (*load, "open"), given, "in_flight")
+        job.put((*load, "stages", "file"), given["rate_file"], "--rate-file")
+    _put_given(job, load, given, "arrivals")
+    job.put((*load, "connections"), given["clients"], "-c")
+    _put_given(job, load, given, "in_flight")
 
 
 _WORDS = (

@@ -15,6 +15,7 @@ from ldapslam.base import units
 from ldapslam.base.errors import ConfigError, ExitCode
 from ldapslam.base.fault import Fault
 from ldapslam.base.files import private
+from ldapslam.cli.command import Command
 from ldapslam.cli.composed_job import ComposedJob
 from ldapslam.cli.console import put, say
 from ldapslam.cli.measure.one_line import run_composed
@@ -24,7 +25,7 @@ from ldapslam.cli.measure.one_line_options import (
     put_tail,
     run_options,
 )
-from ldapslam.cli.options import FILE, OptionGroups, flag, option, parse_pair
+from ldapslam.cli.options import FILE, flag, option, parse_pair
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.plan import agent_plan
 from ldapslam.jobs.rates.arrivals import AS_FAST_AS_POSSIBLE
@@ -114,7 +115,7 @@ def analyse_command(
         say(f"hint: the job's target is {_EXAMPLE_URI}; name yours with -H URI")
 
 
-@replay_command.command("run", cls=OptionGroups)
+@replay_command.command("run", cls=Command)
 @_logs_argument
 @_target_option
 @option(
@@ -159,7 +160,7 @@ def run_command(logs: tuple[Path, ...], **given: Any) -> ExitCode:
     job.put((*stream, "name"), "log", "")
     job.put((*stream, "target"), "directory", "")
     job.put((*stream, "type"), "replay", "")
-    load = (*stream, "load", "replay")
+    load = (*stream, "load")
     job.put((*load, "connections"), 1_000_000, "")
     job.put((*load, "speed"), given["speed"], "--speed")
     _put_options(job, logs, given)

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from ldapslam.base.errors import ExitCode
+from ldapslam.cli.command import command
 from ldapslam.cli.console import json_option
 from ldapslam.cli.options import (
     FILE,
@@ -37,7 +38,7 @@ out_option = folder_option(
 )
 
 
-@click.command("run")
+@command("run")
 @click.argument(
     "job_file",
     metavar="JOB",

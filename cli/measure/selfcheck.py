@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import click
 import psutil
 
 from ldapslam.agent.engine.setup import add_streams
 from ldapslam.agent.host import host_facts
 from ldapslam.base.errors import EngineError, ExitCode
+from ldapslam.cli.command import command
 from ldapslam.cli.console import json_option, put, put_json, say, us_text
 from ldapslam.cli.options import option
 from ldapslam.jobs.load import load_job_text
@@ -30,7 +30,7 @@ from ldapslam.proto.fields import METRICS
 from ldapslam.results.histogram import Histogram
 
 
-@click.command("selfcheck")
+@command("selfcheck")
 @option(
     "--realtime/--no-realtime",
     "Ask for SCHED_FIFO in the open loop, as agents do where allowed.",
@@ -38,7 +38,7 @@ from ldapslam.results.histogram import Histogram
 )
 @json_option
 def selfcheck_command(realtime: bool, as_json: bool) -> ExitCode:
-    """Measure the generator itself against a built-in responder on this machine.
+    """Measure the generator itself against a built-in responder on this host.
 
     Ends with 3 (INVALID) when runs from here could not be certified.
     """
@@ -186,11 +186,10 @@ def examine(*, realtime: bool) -> Fitness:
     """Measure this host; takes about twelve seconds."""
     cpu_before = psutil.cpu_times()
     with responder_uri() as uri:
-        closed = f"{{closed: {{clients: {CONNECTIONS}}}}}"
+        closed = f"{{clients: {CONNECTIONS}}}"
         ceiling = drive(uri, "closed", closed, realtime=realtime)
         opened = (
-            f"{{open: {{rate: {RATE_PER_S}/s, arrivals: poisson, "
-            f"connections: {CONNECTIONS}}}}}"
+            f"{{rate: {RATE_PER_S}/s, arrivals: poisson, connections: {CONNECTIONS}}}"
         )
         pacing = drive(uri, "open", opened, realtime=realtime)
     host = _host(cpu_before)

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import click
 
 from ldapslam.base.errors import ConfigError, ExitCode
+from ldapslam.cli.command import command
 from ldapslam.cli.console import put_result, say
-from ldapslam.cli.options import OptionGroups, option
+from ldapslam.cli.options import option
 from ldapslam.cli.runs import Place, complete_run, runs_options, store_of
 from ldapslam.reports.comparing.comparison import Side, compare_sides
 from ldapslam.reports.comparing.tables import document_of, tables_of
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 _LETTERS = 26
 
 
-@click.command("compare", cls=OptionGroups)
+@command("compare")
 @click.argument("sides", metavar="SIDE SIDE...", nargs=-1, shell_complete=complete_run)
 @option(
     "--include-invalid",
@@ -41,7 +42,6 @@ def compare_command(
     sides: Sequence[str],
     include_invalid: bool,
     place: Place,
-    as_json: bool,
 ) -> ExitCode:
     """Compare runs: how they were made, and whether their figures differ.
 
@@ -63,7 +63,7 @@ def compare_command(
             hint="`ldapslam list` shows the runs; runs joined by commas are one side",
         )
     if all(os.path.isfile(os.path.join(side, JOURNAL)) for side in sides):
-        return _studies(sides, include_invalid=include_invalid, as_json=as_json)
+        return _studies(sides, include_invalid=include_invalid)
     made = [
         Side(_name(number), _runs(runs, place)) for number, runs in enumerate(sides)
     ]
@@ -75,7 +75,7 @@ def compare_command(
         )
     comparison = compare_sides(made, include_invalid=include_invalid)
     text = "\n\n".join(render_table(one) for one in tables_of(comparison))
-    put_result(document_of(comparison), [text], as_json=as_json)
+    put_result(document_of(comparison), [text])
     if not comparison.without_runs:
         return ExitCode.PASS
     say(
@@ -85,9 +85,7 @@ def compare_command(
     return ExitCode.NO_BASELINE
 
 
-def _studies(
-    folders: Sequence[str], *, include_invalid: bool, as_json: bool
-) -> ExitCode:
+def _studies(folders: Sequence[str], *, include_invalid: bool) -> ExitCode:
     from ldapslam.studies.comparisons import compared_studies
 
     if len({Path(one).resolve() for one in folders}) < len(folders):
@@ -110,7 +108,6 @@ def _studies(
     put_result(
         {"points": points, "left_out": left_out},
         ["\n\n\n".join(texts)],
-        as_json=as_json,
     )
     if any(not one.comparison.without_runs for one in found.made):
         return ExitCode.PASS

@@ -12,7 +12,8 @@ from urllib.parse import quote
 import click
 
 from ldapslam.base.errors import ConfigError, LdapSlamError
-from ldapslam.cli.console import json_option, say
+from ldapslam.cli.command import command
+from ldapslam.cli.console import say
 from ldapslam.cli.options import FOLDER, RUNS_FOLDER, option
 from ldapslam.cli.outcome import make_folder, put_report
 from ldapslam.results.store import Store
@@ -26,22 +27,20 @@ _RESULT = "result.json"
 _OF_A_STUDY = 3
 
 
-@click.command("history")
+@command("history")
 @click.argument(
     "places", metavar="[PLACE...]", nargs=-1, type=click.Path(path_type=Path)
 )
 @option("--only-job jobs NAME", "Only runs of this job; repeatable.", multiple=True)
 @option("--store URL", "Runs of a store: its file, URL, or a run's folder.")
-@option("--out DIR", "Folder of the reports.", type=FOLDER, default=Path("history"))
-@json_option
+@option("-o --out DIR", "Folder of the reports.", type=FOLDER, default=Path("history"))
 def history_command(
     places: Sequence[Path],
     jobs: Sequence[str],
     store: str | None,
     out: Path,
-    as_json: bool,
 ) -> None:
-    """Show the runs of jobs over time, and since which run a figure is another one.
+    """Show how figures change from run to run, and where they shifted.
 
     PLACE is a result.json, or a folder with some below it, such as those that a
     pipeline keeps; ldapslam-runs when left out. With --store, the runs of a store.
@@ -76,7 +75,7 @@ def history_command(
     files = write_history(runs, series, out)
     put_report(
         history_document(runs, series),
-        history_json(runs, series) if as_json else None,
+        history_json(runs, series),
         files,
     )
 

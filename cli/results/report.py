@@ -5,40 +5,48 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import click
-
+from ldapslam.cli.command import command
 from ldapslam.cli.console import put_result, say
 from ldapslam.cli.options import (
     FOLDER,
     RUNS_FOLDER,
-    OptionGroups,
+    flag,
     format_option,
     option,
 )
 from ldapslam.cli.outcome import report
-from ldapslam.cli.runs import Place, run_argument, runs_options, store_of
+from ldapslam.cli.results.browser import open_report
+from ldapslam.cli.runs import LATEST, Place, run_argument_of, runs_options, store_of
 from ldapslam.results.records import FINAL_STATES
 
 
-@click.command("report", cls=OptionGroups)
-@run_argument
+@command("report")
+@run_argument_of(default=LATEST)
 @format_option
 @option(
-    "--out DIR", f"Where to write; {RUNS_FOLDER}/RUN_ID when left out.", type=FOLDER
+    "-o --out DIR", f"Where to write; {RUNS_FOLDER}/RUN_ID when left out.", type=FOLDER
+)
+@flag(
+    "--open is_open",
+    "Open the HTML report in the browser; that is written where it is missing.",
 )
 @runs_options
 def report_command(
     run_id: str,
     formats: tuple[str, ...],
     out: Path | None,
+    is_open: bool,
     place: Place,
-    as_json: bool,
 ) -> None:
     """Write the reports of RUN; print their paths on stdout.
 
-    RUN is an id, the beginning of one, or `latest`; or the folder of a run, such as
-    ldapslam-runs/RUN_ID.
+    RUN is an id, the beginning of one, or the folder of a run, such as
+    ldapslam-runs/RUN_ID; the latest run without it. With --open it may be the folder of
+    a study, a search for capacity, a gate or a history, too.
     """
+    if is_open:
+        open_report(run_id, place)
+        return
     with store_of(run_id, place) as (results, full_id, own_folder):
         folder = out or own_folder or RUNS_FOLDER / full_id
         state = results.run(full_id).state
@@ -53,4 +61,4 @@ def report_command(
         "partial": is_partial,
         "files": names,
     }
-    put_result(result, names, as_json=as_json)
+    put_result(result, names)

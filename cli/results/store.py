@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`store`: look at a results store, copy it, prune it, shrink it.
+"""`results backup` and `results prune`: a results store is copied, and pruned.
 
 Works on the store itself, not through a coordinator: it needs the rights to read or
 write its file or database.
@@ -8,17 +8,19 @@ write its file or database.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import click
 
-from ldapslam.base.errors import ConfigError
+from ldapslam.base.errors import ConfigError, LdapSlamError
 from ldapslam.base.fault import Fault
 from ldapslam.base.files import state_folder
 from ldapslam.base.units import format_size
-from ldapslam.cli.console import json_option, put_result
+from ldapslam.cli.command import command
+from ldapslam.cli.console import put_result
 from ldapslam.cli.options import FILE, flag, option
 from ldapslam.results import upkeep
 from ldapslam.results.audit import AuditRecord
@@ -49,77 +51,20 @@ _store_option = option(
 )
 
 
-@click.group("store")
-def store_command() -> None:
-    """Look after a results store."""
-
-
-@store_command.command("info")
+@command("backup")
+@option("-o --out file FILE", "The copy.", type=FILE, required=True)
 @_store_option
-@json_option
-def info_command(url: str, as_json: bool) -> None:
-    """Show how large the store is, and what is in it."""
-    with _existing(url) as store:
-        info = upkeep.info(store)
-    counts = ", ".join(f"{count} {state}" for state, count in info.runs.items())
-    fields = {
-        "store": info.url,
-        "size": format_size(info.size_bytes),
-        "free": "" if info.free_bytes is None else format_size(info.free_bytes),
-        "runs": f"{sum(info.runs.values())}" + (f" ({counts})" if counts else ""),
-        "intervals": f"{info.intervals}",
-        "oldest": info.oldest_utc or "",
-        "newest": info.newest_utc or "",
-    }
-    lines = (f"{name:<10} {value}" for name, value in fields.items() if value)
-    document = asdict(info)
-    put_result({"store": document.pop("url"), **document}, lines, as_json=as_json)
-
-
-@store_command.command("backup")
-@click.argument("file", type=FILE)
-@_store_option
-@json_option
-def backup_command(file: Path, url: str, as_json: bool) -> None:
+def backup_command(file: Path, url: str) -> None:
     """Copy the store to FILE, also while a coordinator is writing to it."""
     with _existing(url) as store:
         before = upkeep.size_bytes(store)
         size = upkeep.back_up(store, file)
     result = {"file": str(file), "size_bytes": size, "store_bytes": before}
     said = f"{format_size(size)}, of a store of {format_size(before)}"
-    put_result(result, [str(file)], as_json=as_json, said=said)
+    put_result(result, [str(file)], said=said)
 
 
-@store_command.command("vacuum")
-@_store_option
-@json_option
-def vacuum_command(url: str, as_json: bool) -> None:
-    """Give the space that pruned runs left back to the file system.
-
-    Stop the coordinator first: the whole store is rewritten.
-    """
-    from ldapslam.coordinator.security.ownership import owned_store
-
-    with _existing(url, read_only=False) as store:
-        before = upkeep.size_bytes(store)
-        try:
-            with owned_store(store):
-                upkeep.shrink(store)
-        except ConfigError as error:
-            if "in use by another coordinator" not in str(error):
-                raise
-            raise ConfigError(
-                str(error).replace("another coordinator", "a coordinator"),
-                hint="stop it for as long as this takes; or leave the store as it is: "
-                "the free space is used for new runs",
-            ) from error
-        after = upkeep.size_bytes(store)
-    result = {"size_bytes_before": before, "size_bytes": after}
-    said = f"{format_size(before)} before, {format_size(after)} now"
-    put_result(result, as_json=as_json, said=said)
-
-
-@store_command.command("prune")
+@command("prune")
 @option(
     "--keep-for before_utc AGE",
     "Keep runs that ended within this time, such as 90d, 12w or 36h.",
@@ -131,33 +76,37 @@ def vacuum_command(url: str, as_json: bool) -> None:
     "Keep this much of the audit log; otherwise all of it.",
     parse=_parse_age,
 )
-@flag("--dry-run", "Only show what would go.")
+@flag(
+    "--dry-run",
+    "Only show what would go; without a rule, what is in the store.",
+)
 @_store_option
-@json_option
 def prune_command(
     before_utc: str | None,
     keep_runs: int | None,
     audit_utc: str | None,
     dry_run: bool,
     url: str,
-    as_json: bool,
 ) -> None:
-    """Remove old runs, with all that was measured in them.
+    """Remove old runs from a results store, with all that they measured.
 
     With both --keep-for and --keep-runs a run goes that neither of them keeps. Runs
     that have not ended stay, and those that another one waits for. The record of a
-    schedule's times goes with them, except its latest 1,000.
+    schedule's times goes with them, except its latest 1,000. The space is given back
+    to the file system; while a coordinator uses the store, new runs use it instead.
     """
-    if before_utc is None and keep_runs is None and audit_utc is None:
+    has_runs_rule = before_utc is not None or keep_runs is not None
+    if not (has_runs_rule or audit_utc is not None or dry_run):
         raise ConfigError(
             "nothing says which runs to keep",
             hint="give --keep-for 90d or --keep-runs 100",
         )
     runs: list[RunRecord] = []
     times = entries = 0
+    space_kept = ""
     with _existing(url, read_only=dry_run) as store:
         before = upkeep.size_bytes(store)
-        if before_utc is not None or keep_runs is not None:
+        if has_runs_rule:
             runs = upkeep.prunable(
                 store, ended_before_utc=before_utc, keep_runs=keep_runs
             )
@@ -168,29 +117,67 @@ def prune_command(
             times = prune_times(store, before_utc)
         if audit_utc is not None:
             entries = _prune_audit(store, audit_utc, dry_run=dry_run)
-        after = upkeep.info(store)
+        if not dry_run and (runs or times or entries):
+            space_kept = _give_space_back(store)
+        info = upkeep.info(store)
+    store_facts = asdict(info)
     result = {
         "runs": [{name: getattr(run, name) for name in _RUN_FIELDS} for run in runs],
         "schedule_times": times,
         "audit_entries": entries,
         "removed": not dry_run,
         "size_bytes_before": before,
-        "size_bytes": after.size_bytes,
-        "free_bytes": after.free_bytes,
+        "store": store_facts,
     }
-    lines = (
+    lines = [
         f"{run.run_id}  {run.state:<9}  {run.finished_utc or ''}  {run.job_name}"
         for run in runs
-    )
+    ]
     what = f"{len(runs)} runs"
     if times:
         what += f", {times} times of schedules"
     if entries:
         what += f", {entries} entries of the audit log"
-    said = f"{what} removed; {_space_text(before, after)}"
     if dry_run:
-        said = f"{what} would be removed; the store has {format_size(before)}"
-    put_result(result, lines, as_json=as_json, said=said)
+        lines += _store_lines(info)
+        said = f"{what} would be removed"
+    else:
+        said = f"{what} removed; {format_size(before)} before, "
+        said += f"{format_size(info.size_bytes)} now"
+        if info.free_bytes:
+            said += f", of which {format_size(info.free_bytes)} are free for new runs"
+        if space_kept:
+            said += f" ({space_kept})"
+    put_result(result, lines, said=said)
+
+
+def _store_lines(info: upkeep.StoreInfo) -> Iterator[str]:
+    """The size of the store, and what is in it."""
+    counts = ", ".join(f"{count} {state}" for state, count in info.runs.items())
+    fields = {
+        "store": info.url,
+        "size": format_size(info.size_bytes),
+        "free": "" if info.free_bytes is None else format_size(info.free_bytes),
+        "runs": f"{sum(info.runs.values())}" + (f" ({counts})" if counts else ""),
+        "intervals": f"{info.intervals}",
+        "oldest": info.oldest_utc or "",
+        "newest": info.newest_utc or "",
+    }
+    return (f"{name:<10} {value}" for name, value in fields.items() if value)
+
+
+def _give_space_back(store: Store) -> str:
+    """Give the space of what was removed to the file system; why not, if it fails."""
+    from ldapslam.coordinator.security.ownership import owned_store
+
+    if store.path is None:
+        return ""  # PostgreSQL's autovacuum does it
+    try:
+        with owned_store(store):
+            upkeep.shrink(store)
+    except LdapSlamError as error:
+        return str(error)
+    return ""
 
 
 def _prune_audit(store: Store, before_utc: str, *, dry_run: bool) -> int:
@@ -218,13 +205,3 @@ def _existing(url: str, *, read_only: bool = True) -> Store:
         return store
     store.close()
     return Store.open(url)
-
-
-def _space_text(before: int, after: upkeep.StoreInfo) -> str:
-    text = f"{format_size(before)} before, {format_size(after.size_bytes)} now"
-    if after.free_bytes:
-        text += (
-            f", of which {format_size(after.free_bytes)} are free for new runs "
-            "(`ldapslam store vacuum` gives them back)"
-        )
-    return text

@@ -11,8 +11,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from ldapslam import __version__
 from ldapslam.base.errors import (
     AccessRefused,
@@ -21,8 +19,9 @@ from ldapslam.base.errors import (
     NotAsJudged,
     RunNotFound,
 )
+from ldapslam.cli.command import command
 from ldapslam.cli.console import error_document, exit_code_of, put_result
-from ldapslam.cli.options import FILE, STORE_NAME, OptionGroups, option
+from ldapslam.cli.options import FILE, STORE_NAME, option
 from ldapslam.cli.runs import Place, run_argument, runs_options, store_of
 from ldapslam.cli.security import current_security
 
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 _RESULT_FILE = "result.json"
 
 
-@click.command("verify", cls=OptionGroups)
+@command("verify")
 @run_argument
 @option(
     "--ca FILE",
@@ -44,10 +43,8 @@ _RESULT_FILE = "result.json"
     type=FILE,
 )
 @runs_options
-def verify_command(
-    run_id: str, ca: Path | None, place: Place, as_json: bool
-) -> ExitCode:
-    """Check that RUN is what its verdict was given for, and who signed it.
+def verify_command(run_id: str, ca: Path | None, place: Place) -> ExitCode:
+    """Verify that the results of RUN are unaltered, and who signed them.
 
     RUN is as for `ldapslam report`; or a result.json, or a folder with one, which needs
     neither store nor coordinator, and of which only that file is checked; or the folder
@@ -57,7 +54,7 @@ def verify_command(
     authorities = _authorities(ca)
     many = _runs_of(Path(run_id))
     if many is not None:
-        return _verify_all(many, authorities, as_json=as_json)
+        return _verify_all(many, authorities)
     found = _verified(run_id, place, authorities)
     put_result(
         found,
@@ -69,7 +66,6 @@ def verify_command(
             f"  signed   {found['signer'] or 'not'}",
             *(_first_line(first) for first in [found["first"]] if first),
         ],
-        as_json=as_json,
     )
     return ExitCode.PASS
 
@@ -100,8 +96,6 @@ def _runs_of(folder: Path) -> list[tuple[str, str | None]] | None:
 def _verify_all(
     runs: Sequence[tuple[str, str | None]],
     authorities: Sequence[x509.Certificate],
-    *,
-    as_json: bool,
 ) -> ExitCode:
     documents, lines, worst = [], [], 0
     for run, store in runs:
@@ -117,7 +111,7 @@ def _verify_all(
             signed = f"signed {found['signer']}" if found["signer"] else "not signed"
             text = f"what was judged: {found['verdict']}, {signed}"
         lines.append(f"{Path(run).name}: {text}")
-    put_result({"runs": documents}, lines, as_json=as_json)
+    put_result({"runs": documents}, lines)
     return ExitCode(worst)
 
 

@@ -18,7 +18,9 @@ from pathlib import Path
 import click
 
 from ldapslam.base.files import errors_of
-from ldapslam.cli.console import json_option, put_result, say
+from ldapslam.cli.command import command
+from ldapslam.cli.console import put_result, say
+from ldapslam.cli.options import option
 from ldapslam.cli.serve.installed_wheels import closure, tags, write_wheel
 
 #: A platform tag of PyPI's -> the glibc 2.N that it needs.
@@ -28,15 +30,19 @@ _OLDER_NAMES = {"manylinux1": 5, "manylinux2010": 12, "manylinux2014": 17}
 _INSTALLER = "pip"
 
 
-@click.command("bundle")
-@click.argument("out", type=click.Path(path_type=Path), default=Path())
-@json_option
-def bundle_command(out: Path, as_json: bool) -> None:
+@command("bundle")
+@option(
+    "-o --out PATH",
+    "The .tar.gz file, or the folder for one.",
+    type=click.Path(path_type=Path),
+    default=Path(),
+)
+def bundle_command(out: Path) -> None:
     """Pack this ldapslam for hosts without a network or a compiler.
 
-    OUT is a .tar.gz file, or the folder for one. In it are wheels of what is installed
-    here, an install.sh and SHA-256 sums: for hosts with this version of Python, this
-    kind of processor, and a glibc that README.txt names.
+    In it are wheels of what is installed here, an install.sh and SHA-256 sums: for
+    hosts with this version of Python, this kind of processor, and a glibc that
+    README.txt names.
     """
     needed = closure("ldapslam", _INSTALLER)
     version = next(one.version for one in needed if one.name == "ldapslam")
@@ -62,7 +68,7 @@ def bundle_command(out: Path, as_json: bool) -> None:
         with errors_of(out):
             digest = _pack(folder, name, out)
     document = {"file": str(out), "sha256": digest, "wheels": len(needed)}
-    put_result(document, [f"{digest}  {out}"], as_json=as_json)
+    put_result(document, [f"{digest}  {out}"])
 
 
 def _is_native(one: Distribution) -> bool:

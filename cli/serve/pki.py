@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ldapslam pki`: a fleet's own certificate authority in a folder."""
+"""`ldapslam fleet pki`: a fleet's own certificate authority in a folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from ldapslam.base.errors import ConfigError
 from ldapslam.base.files import state_folder, write_private
 from ldapslam.base.time_zone import clock_text
 from ldapslam.base.units import NS_PER_S, parse_duration
-from ldapslam.cli.console import json_option, put, put_result, say
+from ldapslam.cli.command import command
+from ldapslam.cli.console import put, put_result, say
 from ldapslam.cli.options import FILE, FOLDER, Decorator, option
 from ldapslam.cli.serve.server_security import ENROLMENT_PORT, PKI_VARIABLE
 from ldapslam.transport.pki.authority import (
@@ -53,16 +54,7 @@ _name_option = option(
 _name_argument = click.argument("name", metavar="NAME")
 
 
-@click.group("pki")
-def pki_command() -> None:
-    """Make and revoke the certificates of a fleet.
-
-    All of it happens in one folder, on the coordinator's host or on one with no
-    other users: with its ca.key, anybody can make any certificate.
-    """
-
-
-@pki_command.command("init")
+@command("init")
 @_pki_option
 @option(
     "--name",
@@ -74,16 +66,15 @@ def init_command(folder: Path, name: str, days: int) -> None:
     """Make a certificate authority."""
     Authority.create(folder, name, timedelta(days=days))
     say(f"certificate authority {name!r} in {folder}")
-    say("next: ldapslam pki issue --role coordinator --name coordinator --host …")
+    say("next: ldapslam fleet pki issue --role coordinator --name coordinator --host …")
 
 
-@pki_command.command("issue")
+@command("issue")
 @option(
     "--role",
     "agent: takes load; operator: everything; viewer: looks on; coordinator: "
-    "what the others connect to.",
+    "what the others connect to. Needed for a new name.",
     type=click.Choice([str(role) for role in Role]),
-    required=True,
 )
 @_name_option
 @option(
@@ -94,48 +85,54 @@ def init_command(folder: Path, name: str, days: int) -> None:
 @_days_option(LEAF_LIFETIME)
 @_pki_option
 def issue_command(
-    role: str, name: str, hosts: tuple[str, ...], days: int, folder: Path
+    role: str | None, name: str, hosts: tuple[str, ...], days: int, folder: Path
 ) -> None:
-    """Make a key and a certificate; print the folder that has them, for --tls."""
+    """Make a key and a certificate, or renew one; print their folder, for --tls.
+
+    Of a name that has a certificate, the certificate is renewed: key, role and hosts
+    stay, and the new cert.pem takes the place of the old one on its host.
+    """
     authority = Authority(folder)
-    made = authority.issue(name, Role(role), hosts, timedelta(days=days))
-    say(f"{role} {name!r} for {days} days; for its host and its user alone:")
-    put(str(made))
+    lifetime = timedelta(days=days)
+    if (last := authority.unrevoked(name)) is not None:
+        known_role, known_hosts = str(last.identity.role), tuple(last.hosts)
+        if role not in (None, known_role) or hosts not in ((), known_hosts):
+            raise ConfigError(
+                f"{name!r} has a certificate as {' '.join((known_role, *known_hosts))}",
+                hint="leave --role and --host out to renew it, or revoke it first: "
+                f"ldapslam fleet pki revoke {name}",
+            )
+        path = authority.renew(name, lifetime).parent
+        say(f"{known_role} {name!r} renewed for {days} days; its host needs cert.pem:")
+    elif role is None:
+        raise ConfigError(f"{name!r} has no certificate yet", hint="give its --role")
+    else:
+        path = authority.issue(name, Role(role), hosts, lifetime)
+        say(f"{role} {name!r} for {days} days; for its host and its user alone:")
+    put(str(path))
 
 
-@pki_command.command("renew")
-@_name_argument
-@_days_option(LEAF_LIFETIME)
-@_pki_option
-def renew_command(name: str, days: int, folder: Path) -> None:
-    """Make a new certificate for NAME's key, name, role and hosts; print the file."""
-    made = Authority(folder).renew(name, timedelta(days=days))
-    say(f"{name!r} for {days} days; it takes the place of cert.pem on its host:")
-    put(str(made))
-
-
-@pki_command.command("revoke")
+@command("revoke")
 @_name_argument
 @_pki_option
 def revoke_command(name: str, folder: Path) -> None:
-    """Make NAME's certificates worthless; a coordinator with --pki sees it at once."""
+    """Revoke NAME's certificates; a coordinator with --pki refuses them at once."""
     authority = Authority(folder)
     count = authority.revoke(name)
     say(f"{name!r}: {count} certificates or tokens revoked")
     say(f"a coordinator with --tls-crl needs the new {authority.revoked_file}")
 
 
-@pki_command.command("list")
+@command("list")
 @_pki_option
-@json_option
-def list_command(folder: Path, as_json: bool) -> None:
+def list_command(folder: Path) -> None:
     """List the certificates with their expiry."""
     issued = Authority(folder).issued()
     now_utc = datetime.now(UTC)
     documents = [_document(one, now_utc) for one in issued]
     lines = (_line(one, now_utc) for one in issued)
     said = "" if issued else "nothing issued yet"
-    put_result(documents, lines, as_json=as_json, said=said)
+    put_result(documents, lines, said=said)
 
 
 def _line(one: Issued, now_utc: datetime) -> str:
@@ -173,7 +170,7 @@ def _parse_enrolment(value: str) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-@pki_command.command("token")
+@command("token")
 @option(
     "--role",
     "Who joins.",
@@ -194,7 +191,7 @@ def _parse_enrolment(value: str) -> str:
     parse=_parse_enrolment,
 )
 @option(
-    "--out FILE",
+    "-o --out FILE",
     "Write it to a new file that its owner alone can read; else to stdout.",
     type=FILE,
 )
@@ -207,7 +204,7 @@ def token_command(
     out: Path | None,
     folder: Path,
 ) -> None:
-    """Make a join token: its first user becomes NAME. Good once, and not for long."""
+    """Make a join token: its first user becomes NAME. It can be used once."""
     if out is not None and out.exists():
         raise ConfigError(f"{out}: is there already", hint="give another --out")
     text = Authority(folder).token(name, Role(role), expires, enrol or "").text()

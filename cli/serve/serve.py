@@ -25,10 +25,10 @@ from ldapslam.base.log_format import (
     without_passwords,
 )
 from ldapslam.base.process import leave_no_core_dump
+from ldapslam.cli.command import command
 from ldapslam.cli.console import announce, put
 from ldapslam.cli.options import (
     FOLDER,
-    OptionGroups,
     add_options,
     flag,
     metrics_option,
@@ -78,7 +78,7 @@ def _parse_scratch(value: Path) -> Path:
     return value
 
 
-@click.command("coordinator", cls=OptionGroups)
+@command("coordinator")
 @option(
     "--listen HOST:PORT",
     "Where agents and operators connect; also unix:PATH; repeatable.",
@@ -223,11 +223,6 @@ _limit_options = add_options(
         "installed as entry points of `ldapslam.python_jobs`.",
         multiple=True,
     ),
-    option(
-        "--require-marker RDN",
-        "Load a directory only if this entry (cn=ldapslam-allowed) is below each "
-        "naming context that the job touches.",
-    ),
     flag("--restricted", "Take only jobs that name this agent."),
     option(
         "--max-runs N",
@@ -274,7 +269,7 @@ _limit_options = add_options(
 _OWN_SETTINGS = ("labels", "workers", "realtime", "max_runs", "restricted")
 
 
-@click.command("agent", cls=OptionGroups)
+@command("agent")
 @coordinator_option
 @option(
     "--name",
@@ -315,7 +310,6 @@ def agent_command(
     name: str | None,
     spool: Path | None,
     allow_target: tuple[str, ...],
-    require_marker: str | None,
     join_file: Path | None,
     log_format: str,
     metrics: tuple[str, int] | None,
@@ -325,11 +319,8 @@ def agent_command(
     from ldapslam.agent.admission.grants import check_secret_rules
     from ldapslam.agent.admission.limits import AgentLimits
     from ldapslam.agent.admission.target_rules import parse_rules
-    from ldapslam.directory.marker import parse_marker
 
     own = {name: given.pop(name) for name in _OWN_SETTINGS}
-    if require_marker is not None:
-        given["marker_rdn"] = parse_marker(require_marker)
     identity = agent_identity(
         *(coordinator, name, socket.gethostname(), spool),
         *(state_folder() / "spool", join_file),

@@ -46,7 +46,7 @@ _add_server_options = grouped(
     "Certificates",
     option(
         "--pki DIR",
-        "The authority's folder (`ldapslam pki init`): takes from it the "
+        "The authority's folder (`ldapslam fleet pki init`): takes from it the "
         "coordinator's certificate and the revoked ones.",
         envvar=PKI_VARIABLE,
         show_envvar=True,
@@ -88,7 +88,7 @@ def _server_security(
         if enrol_listen is not None:
             raise ConfigError(
                 "--enrol-listen needs --pki: enrolment signs certificates",
-                hint="give the folder that `ldapslam pki init` made",
+                hint="give the folder that `ldapslam fleet pki init` made",
             )
         if crl is not None and named is None:
             raise ConfigError("--tls-crl needs --tls, or --tls-cert and its like")
@@ -124,14 +124,14 @@ def _own_files(authority: Authority) -> TlsFiles:
             f"{found}",
             hint="choose with --tls DIR/issued/NAME"
             if names
-            else "ldapslam pki issue --role coordinator --name coordinator --host …",
+            else "ldapslam fleet pki issue --role coordinator --name … --host …",
         )
     return folder_files(authority.bundle(names.pop()))
 
 
 join_option = option(
     "--join join_file FILE",
-    "Join token (`ldapslam pki token`): gets a certificate when there is none "
+    "Join token (`ldapslam fleet pki token`): gets a certificate when there is none "
     "yet, and keeps it next to the spool.",
     type=FILE,
 )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`baseline`: the runs that a gate compares with, in a file."""
+"""`results baseline`: the runs that a gate compares with, in a file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import click
 
 from ldapslam.base.errors import ConfigError
 from ldapslam.cli.client import operator_name
-from ldapslam.cli.console import json_option, put_result
+from ldapslam.cli.command import command
+from ldapslam.cli.console import put_result
 from ldapslam.cli.options import FILE, STORE_NAME, flag
 from ldapslam.cli.runs import Place, complete_run, runs_options, store_of
 from ldapslam.results.records import utc_text
@@ -24,37 +25,30 @@ if TYPE_CHECKING:
     from ldapslam.studies.baseline import Baseline, GateFile
 
 
-@click.group("baseline")
-def baseline_command() -> None:
-    """Keep the runs that `ldapslam gate --baseline` compares with."""
-
-
-@baseline_command.command("save")
+@command("baseline")
 @click.argument("file", metavar="FILE", type=FILE)
-@click.argument(
-    "runs",
-    metavar="RUN...",
-    nargs=-1,
-    required=True,
-    shell_complete=complete_run,
-)
+@click.argument("runs", metavar="[RUN]...", nargs=-1, shell_complete=complete_run)
 @flag("--promote", "Take the place of the baseline that FILE has; it is remembered.")
 @runs_options
-def save_command(
+def baseline_command(
     file: Path,
     runs: Sequence[str],
     promote: bool,
     place: Place,
-    as_json: bool,
 ) -> None:
-    """Save runs that were good as a baseline; five that PASS at least. Others are named
+    """Save runs as a baseline for `gate --baseline`, or show the one in FILE.
+
+    Without RUN, what FILE has is shown: its figures, how its runs were made, and the
+    baselines before it. Else five runs or more that PASS are saved; others are named
     and left out.
 
     RUN is what `report` takes, or the folder of a gate: then the runs of its new side,
     whatever its answer, which is printed; also those that are too short for a threshold
-    alone.
-    Runs of different days and starts tell most of what varies.
+    alone. Runs of different days and starts tell most of what varies.
     """
+    if not runs:
+        _show(file)
+        return
     from ldapslam.studies.baseline import (
         baseline_of,
         left_out,
@@ -96,15 +90,10 @@ def save_command(
             *(line for run, gate in gates.items() for line in _taken(run, gate)),
             *(f"left out: {one}" for one in others),
         ],
-        as_json=as_json,
     )
 
 
-@baseline_command.command("show")
-@click.argument("file", metavar="FILE", type=FILE)
-@json_option
-def show_command(file: Path, as_json: bool) -> None:
-    """What a baseline has: its figures, how its runs were made, what was before."""
+def _show(file: Path) -> None:
     from ldapslam.reports.formats.text import render_table
     from ldapslam.studies.baseline import baseline_tables
 
@@ -112,7 +101,6 @@ def show_command(file: Path, as_json: bool) -> None:
     put_result(
         found.model_dump(mode="json"),
         ["\n\n".join(render_table(one) for one in baseline_tables(found))],
-        as_json=as_json,
     )
 
 

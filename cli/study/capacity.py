@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,8 @@ import click
 from ldapslam.base.errors import ConfigError, ExitCode
 from ldapslam.base.fault import Fault, expected, unknown
 from ldapslam.base.units import NS_PER_S, parse_duration, parse_rate
-from ldapslam.cli.console import json_option, say
+from ldapslam.cli.command import command
+from ldapslam.cli.console import say
 from ldapslam.cli.measure.local_fleet import one_blas_thread
 from ldapslam.cli.options import (
     RUNS_FOLDER,
@@ -29,7 +29,6 @@ from ldapslam.cli.outcome import EXIT_OF_VERDICT, put_report
 from ldapslam.cli.study.study import coordinator_option
 
 if TYPE_CHECKING:
-    from ldapslam.jobs.model import Job, Stream
     from ldapslam.studies.capacity import Found, Probe, Range
     from ldapslam.studies.runner import Ended, Journal
 
@@ -37,11 +36,11 @@ if TYPE_CHECKING:
 _OTHER_LOOP = {
     "clients": (
         "an open loop, which has a rate",
-        "raise --load rate, or give the stream load: {closed: {clients: 1}}",
+        "raise --load rate, or give the stream load: {clients: 1}",
     ),
     "rate": (
         "a closed loop, which has clients",
-        "raise --load clients, or give the stream load: {open: {rate: 50/s}}",
+        "raise --load clients, or give the stream load: {rate: 50/s}",
     ),
 }
 #: A longer run is so many times as long.
@@ -58,12 +57,12 @@ def _thresholds(text: str) -> list[str]:
     return found
 
 
-@click.command("capacity")
+@command("capacity")
 @job_argument
 @option(
     "--load NAME",
     "The variable or field of the job that is the load, such as "
-    "streams.readers.load.open.rate; rate or clients is that of the job's only stream "
+    "streams.readers.load.rate; rate or clients is that of the job's only stream "
     "with such a load.",
     required=True,
 )
@@ -90,12 +89,11 @@ def _thresholds(text: str) -> list[str]:
 )
 @change_options
 @folder_option(
-    "--out DIR",
+    "-o --out DIR",
     f"Folder of the search; {RUNS_FOLDER}/capacity-JOB when left out.",
     "capacity.json",
 )
 @coordinator_option
-@json_option
 def capacity_command(
     job_file: Path,
     load: str,
@@ -107,9 +105,8 @@ def capacity_command(
     overrides: tuple[str, ...],
     out: Path | None,
     coordinator: str | None,
-    as_json: bool,
 ) -> ExitCode:
-    """Find the highest load of JOB that holds an objective.
+    """Find the highest load at which JOB still meets an objective.
 
     The load is raised until a run does not hold, the gap is narrowed, and the highest
     load that held is confirmed by a longer run. Every run has a folder with its report.
@@ -132,11 +129,6 @@ def capacity_command(
         )
     limits = Range(*bounds, precision)
     rates = rates_of(limits, job, at_highest)
-    if "/" in lowest + highest and not raised.is_per_s(rates):
-        raise ConfigError(
-            f"{load!r} is no rate per second, got --from {lowest} --to {highest}",
-            hint="write numbers without a unit",
-        )
     for doubt in (*doubts(job), *short_runs(job)):
         say(f"warning: at {raised.name}={bounds[0]}: {doubt}")
     confirm_ns = confirm_ns or _LONGER * job.run.duration_ns
@@ -165,11 +157,13 @@ def capacity_command(
         Tried(probe, ended.folder, journal.result(ended) or {}, coordinator is None)
         for probe, ended in zip(made, _with_result(journal), strict=True)
     ]
-    unit = "/s" if raised.is_per_s(rates) else ""
+    unit = "/s" if raised.is_rate else ""
     answer = CapacityAnswer(job.name, raised.name, job.thresholds, found, runs, unit)
     files = write_capacity(answer, folder)
     put_report(
-        capacity_document(answer), capacity_json(answer) if as_json else None, files
+        capacity_document(answer),
+        capacity_json(answer),
+        files,
     )
     return EXIT_OF_VERDICT[found.verdict]
 
@@ -190,11 +184,6 @@ class _Load:
             f"{self.name}={text}" if "." in self.name else override_of(self.name, text)
         )
 
-    def is_per_s(self, rates: Mapping[str, float]) -> bool:
-        """Whether a load of 1 is one arrival a second: `${rate}/s` has the unit."""
-        per_load = math.fsum(rates.values())
-        return self.is_rate or math.isclose(per_load, 1, rel_tol=1e-6)
-
 
 def _load(name: str, job_file: Path, overrides: Sequence[str]) -> _Load:
     """What --load names: a field, a variable, or the load of the only stream."""
@@ -205,9 +194,14 @@ def _load(name: str, job_file: Path, overrides: Sequence[str]) -> _Load:
     values = variable_values(job_file, overrides)
     if name in values:
         return _Load(name, "/" in str(values[name]))
+    streams = load_job(job_file, overrides).streams
     fields = {
-        kind: [f"streams.{one.name}.load.{loop}.{kind}" for one in streams]
-        for kind, loop, streams in _kinds_of_load(load_job(job_file, overrides))
+        key: [
+            f"streams.{stream.name}.load.{key}"
+            for stream in streams
+            if getattr(stream.load, key) is not None
+        ]
+        for key in ("rate", "clients")
     }
     if len(found := fields.get(name, [])) == 1:
         return _Load(found[0], name == "rate")
@@ -221,12 +215,6 @@ def _load(name: str, job_file: Path, overrides: Sequence[str]) -> _Load:
         raise ConfigError(f"--load {name}: the load is {loop}", hint=remedy)
     fault = unknown("variable", name, [*values, *(k for k in fields if fields[k])])
     raise ConfigError(f"--load: {fault}", hint=fault.hint)
-
-
-def _kinds_of_load(job: Job) -> Sequence[tuple[str, str, Sequence[Stream]]]:
-    opened = [one for one in job.streams if one.load.open and one.load.open.rate]
-    closed = [one for one in job.streams if one.load.closed]
-    return ("rate", "open", opened), ("clients", "closed", closed)
 
 
 def _bounds(load: _Load, given: Mapping[str, str]) -> tuple[int, int]:
@@ -247,13 +235,14 @@ def _bounds(load: _Load, given: Mapping[str, str]) -> tuple[int, int]:
 
 
 def _bound(load: _Load, text: str) -> int:
-    if load.is_rate or "/" in text:
+    if load.is_rate:
         rate = parse_rate(text)
         if rate.events * NS_PER_S % rate.per_ns:
             raise expected("a whole number per second", text, "such as 50/s")
         return rate.events * NS_PER_S // rate.per_ns
     if not re.fullmatch("[1-9][0-9]{0,8}", text):
-        raise expected("a whole number above zero", text, "such as 16; of a rate 50/s")
+        hint = "such as 16; a variable for a rate has its unit in the job, such as 50/s"
+        raise expected("a whole number above zero", text, hint)
     return int(text)
 
 

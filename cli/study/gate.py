@@ -14,13 +14,13 @@ import click
 from ldapslam.base.errors import ConfigError, ExitCode, LdapSlamError
 from ldapslam.base.fault import Fault
 from ldapslam.base.units import NS_PER_S, parse_duration
-from ldapslam.cli.console import json_option, say
+from ldapslam.cli.command import command
+from ldapslam.cli.console import say
 from ldapslam.cli.measure.local_fleet import one_blas_thread
 from ldapslam.cli.measure.run import agents_option
 from ldapslam.cli.options import (
     FILE,
     RUNS_FOLDER,
-    OptionGroups,
     change_options,
     flag,
     folder_option,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ldapslam.studies.gate import Key, Tolerances
 
 
-@click.command("gate", cls=OptionGroups)
+@command("gate")
 @job_argument
 @grouped(
     "Sides",
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     option("--new CHANGE", "What the new side is.", multiple=True),
     option(
         "--baseline FILE",
-        "Take the runs of this file for the old side (`ldapslam baseline`).",
+        "Take the runs of this file for the old side (`ldapslam results baseline`).",
         type=FILE,
     ),
     flag(
@@ -109,11 +109,10 @@ if TYPE_CHECKING:
     agents_option,
     change_options,
     folder_option(
-        "--out DIR",
+        "-o --out DIR",
         f"Folder of the results; {RUNS_FOLDER}/gate-JOB-TIME when left out.",
         "gate.json",
     ),
-    json_option,
 )
 def gate_command(
     job_file: Path,
@@ -132,9 +131,8 @@ def gate_command(
     agents: int | None,
     overrides: tuple[str, ...],
     out: Path | None,
-    as_json: bool,
 ) -> ExitCode:
-    """Load an old server and a new one with JOB, and stop a regression.
+    """Compare an old server with a new one under JOB; fail on a regression.
 
     Runs of both sides alternate until it is clear whether the new side is worse by more
     than the tolerance, or the time is over. Exit code 0: no regression; 1: a
@@ -155,7 +153,7 @@ def gate_command(
     if baseline is not None and not baseline.exists():
         say(
             f"there is no baseline {str(baseline)!r}\n"
-            "hint: `ldapslam baseline save` makes one of runs that were good"
+            "hint: `ldapslam results baseline` makes one of runs that were good"
         )
         return ExitCode.NO_BASELINE
     with one_blas_thread():  # the fleet is forked from here: no threads before it
@@ -270,7 +268,7 @@ def gate_command(
         about=runs.about,
     )
     files = write_gate(answer, folder)
-    put_report(gate_document(answer), gate_json(answer) if as_json else None, files)
+    put_report(gate_document(answer), gate_json(answer), files)
     if problem is not None:
         raise problem
     return EXIT_OF_VERDICT[answer.verdict]
@@ -334,7 +332,7 @@ def _held(job: Job) -> frozenset[str]:
     return frozenset(
         f"{stream.name}.{name}"
         for stream in job.streams
-        if stream.load.open is not None
+        if stream.load.kind == "open"
         for name, _ in stream.request_names
     )
 

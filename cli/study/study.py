@@ -13,7 +13,8 @@ import click
 
 from ldapslam.base.errors import ConfigError, ExitCode
 from ldapslam.base.units import format_duration
-from ldapslam.cli.console import json_option, put, say
+from ldapslam.cli.command import command
+from ldapslam.cli.console import put, say
 from ldapslam.cli.measure.local_fleet import one_blas_thread
 from ldapslam.cli.options import (
     FILE,
@@ -40,7 +41,7 @@ coordinator_option = option(
 )
 
 
-@click.command("study")
+@command("study")
 @click.argument("file", metavar="FILE", type=FILE)
 @option(
     "--var variables NAME=VALUE",
@@ -49,7 +50,7 @@ coordinator_option = option(
     parse=parse_pair,
 )
 @folder_option(
-    "--out DIR",
+    "-o --out DIR",
     f"Folder of the study; {RUNS_FOLDER}/study-NAME when left out.",
     "study.json",
 )
@@ -71,7 +72,6 @@ coordinator_option = option(
     is_eager=True,
     callback=lambda *a: _tell(*a),
 )
-@json_option
 def study_command(
     file: Path,
     variables: tuple[tuple[str, str], ...],
@@ -82,7 +82,6 @@ def study_command(
     plan: bool,
     restore: bool,
     describe: bool,
-    as_json: bool,
 ) -> ExitCode:
     """Run a job at every point of FILE, and report what came out.
 
@@ -122,7 +121,7 @@ def study_command(
         runner = _runner(study, file, folder, points, jobs, coordinator, in_lab=in_lab)
         with runner.restored():
             _make_runs(study, file, points, runner)
-    return _report(study, points, runner.journal, in_lab=in_lab, as_json=as_json)
+    return _report(study, points, runner.journal, in_lab=in_lab)
 
 
 def _tell(context: click.Context, _: click.Parameter, value: bool) -> None:
@@ -265,7 +264,6 @@ def _report(
     journal: Journal,
     *,
     in_lab: bool,
-    as_json: bool,
 ) -> ExitCode:
     from ldapslam.studies.answer import answer_of
     from ldapslam.studies.comparisons import comparisons
@@ -276,6 +274,5 @@ def _report(
     files = write_study(answer, journal.folder, compared)
     document = study_document(answer, compared)
     shown = document.sections[:-1]  # the reports have every run
-    found = answer_json(answer, compared) if as_json else None
-    put_report(replace(document, sections=shown), found, files)
+    put_report(replace(document, sections=shown), answer_json(answer, compared), files)
     return EXIT_OF_VERDICT[answer.verdict]

@@ -8,8 +8,7 @@ the directory, and what the generator is to blame for, is for the verdict.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from ldapslam.jobs.fields.thresholds import (
     PERCENTILES,
@@ -19,6 +18,7 @@ from ldapslam.jobs.fields.thresholds import (
     samples_needed,
     share_of,
 )
+from ldapslam.jobs.run_plan import RunPlan
 from ldapslam.proto.common_pb2 import (
     METRIC_RESPONSE_TIME,
     METRIC_SERVICE_TIME,
@@ -33,20 +33,20 @@ _METRICS = {
     "response_time": METRIC_RESPONSE_TIME,
     "service_time": METRIC_SERVICE_TIME,
 }
+_OUTCOMES = {"succeeded": OUTCOME_SUCCEEDED, "expected": OUTCOME_EXPECTED}
 
 
 class AbortWatch:
     """The thresholds of one run that end it. Streams that end by a count, or with a
     log, are left to the verdict: what they do at their end is no loss."""
 
-    def __init__(self, plan: Mapping[str, Any]) -> None:
-        """`plan` is the run's (submission.report_plan)."""
-        criteria = map(parse_criterion, plan.get("thresholds", ()))
+    def __init__(self, plan: RunPlan) -> None:
+        self._plan = plan
+        criteria = map(parse_criterion, plan.thresholds)
         self._thresholds = [
             one for one in criteria if isinstance(one, Threshold) and one.aborts
         ]
-        self._streams = {one["name"]: one for one in plan.get("streams", ())}
-        self._ends_ns = [0, *plan.get("boundaries_ns", ())]
+        self._ends_ns = [0, *plan.boundaries_ns]
         #: Of operations that have missed one up to the last interval: for how long.
         self._missed_ns: dict[tuple[Threshold, tuple[str, str]], int] = {}
         self._last = -1
@@ -93,16 +93,14 @@ class AbortWatch:
     ) -> Iterable[tuple[str, str]]:
         """Planned or reported, of streams that were to be at work."""
         planned = [
-            (name, operation["name"])
-            for name, stream in self._streams.items()
-            for operation in stream.get("operations", ())
+            (stream.name, operation.name)
+            for stream in self._plan.streams
+            for operation in stream.operations
         ]
         for key in dict.fromkeys([*planned, *reported]):
-            stream = self._streams.get(key[0], {})
-            begins_ns, ends_ns = stream.get("start_ns") or 0, stream.get("end_ns")
-            is_at_work = begins_ns <= start_ns and (not ends_ns or end_ns <= ends_ns)
-            has_end = stream.get("count") or stream.get("is_replay")
-            if is_at_work and not has_end:
+            stream = self._plan.stream(key[0])
+            has_end = stream.count or stream.is_replay
+            if stream.is_at_work(start_ns, end_ns) and not has_end:
                 yield key
 
     def _misses(
@@ -132,7 +130,7 @@ class AbortWatch:
         }
         if threshold.metric == "errors":
             return share_of("errors", counts)
-        wanted = self._wanted(key)
+        wanted = _OUTCOMES[self._plan.stream(key[0]).operation(key[1]).shown_outcome]
         times = Histogram.merge(
             histogram.packed
             for row in rows
@@ -147,13 +145,6 @@ class AbortWatch:
             return None
         value_ns = times.percentile(p)
         return math.inf if value_ns is None else value_ns / 1000
-
-    def _wanted(self, key: tuple[str, str]) -> int:
-        """The outcome whose times are shown."""
-        for operation in self._streams[key[0]].get("operations", ()):
-            if operation["name"] == key[1] and not operation.get("success_codes", (0,)):
-                return OUTCOME_EXPECTED
-        return OUTCOME_SUCCEEDED
 
 
 def _by_operation(

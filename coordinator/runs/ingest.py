@@ -22,6 +22,7 @@ from ldapslam.base.errors import ConfigError, FleetError, StoreError, TargetErro
 from ldapslam.coordinator.bounds import Bound, note_exceeded
 from ldapslam.coordinator.runs import run as machine
 from ldapslam.jobs.plan import DRAIN
+from ldapslam.jobs.run_plan import PlannedStream, RunPlan
 from ldapslam.proto import common_pb2 as pb
 from ldapslam.proto import monitor_pb2
 from ldapslam.proto.agent_pb2 import IntervalReport
@@ -71,7 +72,7 @@ def _too_much(bound: Bound, found: str) -> ProtocolError:
 
 
 def interval_record(
-    report: IntervalReport, plan: Mapping[str, Any]
+    report: IntervalReport, plan: RunPlan
 ) -> tuple[IntervalRecord, pb.Snapshot]:
     """The record of one report, and what it says; `plan` is of its run's record."""
     try:
@@ -81,7 +82,7 @@ def interval_record(
     _check_amounts(snapshot, plan)
     _check_key("sequence", report.sequence)
     # the drain is one more
-    if snapshot.index > len(plan["boundaries_ns"]):
+    if snapshot.index > len(plan.boundaries_ns):
         raise ProtocolError(f"the plan has no interval {snapshot.index}")
     if not 0 <= snapshot.end_ns - snapshot.start_ns <= _MAX_COUNTER:
         raise ProtocolError("the interval ends before it begins")
@@ -106,36 +107,34 @@ def interval_record(
     return record, snapshot
 
 
-def room_bytes(plan: Mapping[str, Any]) -> int:
+def room_bytes(plan: RunPlan) -> int:
     """The most bytes that the reports of one agent's part of a run may take."""
-    seconds = int(plan["phases"][-1]["end_ns"]) // 1_000_000_000
-    steps = len(plan["boundaries_ns"]) + seconds
+    seconds = plan.end_ns // 1_000_000_000
+    steps = len(plan.boundaries_ns) + seconds
     return _LEAST_ROOM_BYTES + steps * (_operation_rows(plan) + 1) * _ROW_BYTES
 
 
-def _operation_rows(plan: Mapping[str, Any]) -> int:
+def _operation_rows(plan: RunPlan) -> int:
     # outside the measure phase, and in it
     return 2 * sum(
-        len(stream["operations"]) * (1 + len(_servers(stream)))
-        for stream in plan["streams"]
+        len(stream.operations) * (1 + len(_servers(stream))) for stream in plan.streams
     )
 
 
-def _check_amounts(snapshot: pb.Snapshot, plan: Mapping[str, Any]) -> None:
+def _check_amounts(snapshot: pb.Snapshot, plan: RunPlan) -> None:
     """Before anything looks at each of them."""
     if (
         len(snapshot.operations) > _operation_rows(plan)
-        or len(snapshot.streams) > len(plan["streams"])
+        or len(snapshot.streams) > len(plan.streams)
         or len(snapshot.workers) > _MOST_WORKERS
         or len(UnknownFieldSet(snapshot))
     ):
         raise _too_much(Bound.REPORT_ROWS, "the interval has more than the plan")
 
 
-def _servers(stream: Mapping[str, Any]) -> Sequence[str]:
+def _servers(stream: PlannedStream) -> Sequence[str]:
     """Those that have rows of their own."""
-    uris: Sequence[str] = stream.get("uris", ())
-    return uris if len(uris) > 1 else ()
+    return stream.uris if len(stream.uris) > 1 else ()
 
 
 def _check_counters(snapshot: pb.Snapshot) -> None:
@@ -180,14 +179,11 @@ def _check_key(name: str, value: int) -> None:
         raise ProtocolError(f"{name} {value} is out of range")
 
 
-def _check_names(snapshot: pb.Snapshot, plan: Mapping[str, Any]) -> None:
-    if snapshot.phase not in {DRAIN, *(phase["name"] for phase in plan["phases"])}:
+def _check_names(snapshot: pb.Snapshot, plan: RunPlan) -> None:
+    if snapshot.phase not in {DRAIN, *(phase.name for phase in plan.phases)}:
         raise ProtocolError(f"the plan has no phase {snapshot.phase!r}")
-    known = {
-        stream["name"]: {operation["name"] for operation in stream["operations"]}
-        for stream in plan["streams"]
-    }
-    servers = {stream["name"]: {"", *_servers(stream)} for stream in plan["streams"]}
+    known = {stream.name: set(stream.by_operation) for stream in plan.streams}
+    servers = {stream.name: {"", *_servers(stream)} for stream in plan.streams}
     for row in snapshot.operations:
         if row.operation not in known.get(row.stream, ()):
             name = f"{row.stream}.{row.operation}"

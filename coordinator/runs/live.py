@@ -10,11 +10,12 @@ behind that too much would have to be kept.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from ldapslam.coordinator.bounds import Bound, note_exceeded
 from ldapslam.coordinator.runs.abort import AbortWatch
+from ldapslam.jobs.run_plan import PlannedOperation, PlannedStream, RunPlan
 from ldapslam.proto import common_pb2
 from ldapslam.proto.common_pb2 import (
     METRIC_RESPONSE_TIME,
@@ -46,12 +47,9 @@ class Measured(NamedTuple):
 class LiveStatistics:
     """The intervals of one run that are not complete yet."""
 
-    def __init__(
-        self, agents: Iterable[str], plan: Mapping[str, Any] | None = None
-    ) -> None:
-        """`plan` is the run's."""
-        self._watch = AbortWatch(plan or {})
-        self._streams = {one["name"]: one for one in (plan or {}).get("streams", ())}
+    def __init__(self, agents: Iterable[str], plan: RunPlan | None = None) -> None:
+        self._plan = plan or RunPlan()
+        self._watch = AbortWatch(self._plan)
         #: Why the run is to end; empty: it goes on.
         self.abort_reason = ""
         self._expected = set(agents)
@@ -121,7 +119,7 @@ class LiveStatistics:
             streams=[
                 _stream_figures(
                     name,
-                    self._streams.get(name, {}),
+                    self._plan.stream(name),
                     rows[name],
                     gauges[name],
                     length_s,
@@ -151,12 +149,11 @@ def _length_s(snapshots: list[Snapshot]) -> float:
 
 def _stream_figures(
     name: str,
-    plan: Mapping[str, Any],
+    planned: PlannedStream,
     rows_of_stream: Sequence[OperationInterval],
     gauges: Sequence[StreamInterval],
     length_s: float,
 ) -> StreamFigures:
-    """`plan` is the stream's part of the run's."""
     operations: dict[str, list[OperationInterval]] = defaultdict(list)
     for row in rows_of_stream:
         operations[row.operation].append(row)
@@ -165,13 +162,12 @@ def _stream_figures(
         dropped=sum(row.dropped for row in rows_of_stream),
         in_flight=sum(row.in_flight for row in gauges),
         backlog=sum(row.backlog for row in gauges),
-        connections=plan.get("connections") or 0,
-        clients=plan.get("clients"),
+        connections=planned.connections,
+        clients=planned.clients,
     )
     if length_s > 0:
         down_s = sum(row.down_ns for row in gauges) / _NS_PER_S
         figures.connections_down = down_s / length_s
-    planned = {one["name"]: one for one in plan.get("operations", ())}
     failures: Counter[int] = Counter()
     times = []
     for operation, rows in operations.items():
@@ -180,11 +176,11 @@ def _stream_figures(
             completed=sum(row.completed for row in rows),
             errors=sum(row.failed + row.timed_out + row.unresolved for row in rows),
         )
-        asked = planned.get(operation, {})
+        asked = planned.operation(operation)
         failed = _failures(rows, asked)
         _set_error_code(of, failed)
         failures += failed
-        if asked.get("kind") == "search":
+        if asked.kind == "search":
             of.searches = of.completed
             of.entries = sum(row.entries for row in rows)
             of.empty = sum(row.empty for row in rows)
@@ -205,14 +201,15 @@ def _stream_figures(
 
 
 def _failures(
-    rows: Iterable[OperationInterval], planned: Mapping[str, Any]
+    rows: Iterable[OperationInterval], planned: PlannedOperation
 ) -> Counter[int]:
     """Responses by their unexpected result codes."""
-    fine = {*planned.get("success_codes", (0,)), *planned.get("expected_codes", ())}
     found: Counter[int] = Counter()
     for row in rows:
         found.update(row.result_codes)
-    return Counter({code: found[code] for code in found if code not in fine})
+    return Counter(
+        {code: found[code] for code in found if code not in planned.accepted_codes}
+    )
 
 
 def _set_error_code(

@@ -13,12 +13,8 @@ import platform
 import re
 import secrets
 import socket
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
-
-from pydantic import BaseModel
 
 from ldapslam import __version__
 from ldapslam.base.errors import AgentVersionMismatch, ConfigError
@@ -26,24 +22,12 @@ from ldapslam.base.time_zone import parse_utc
 from ldapslam.base.uri import server_of
 from ldapslam.coordinator.fleet.selection import Selection
 from ldapslam.coordinator.runs.run import RunLimits
-from ldapslam.jobs.doubts import counter_of
 from ldapslam.jobs.load import load_job_text
-from ldapslam.jobs.model import PYTHON_SUCCESS_CODES, Job, Stream
-from ldapslam.jobs.operations.add import Add
-from ldapslam.jobs.operations.body import NO_VARIABLE, OperationPlan
-from ldapslam.jobs.operations.entries import Delete
-from ldapslam.jobs.operations.sequence import Request
+from ldapslam.jobs.model import Job
 from ldapslam.jobs.plan import (
-    StreamPlan,
-    agent_plan,
-    interval_boundaries_ns,
-    measure_span,
     phase_spans,
-    planned_arrivals,
-    planned_end_ns,
-    planned_peak,
 )
-from ldapslam.jobs.rates.profile import between
+from ldapslam.jobs.planning import run_plan
 from ldapslam.proto.common_pb2 import RunAssignment
 from ldapslam.proto.operator_pb2 import RunCondition, SubmitJobRequest
 from ldapslam.results.records import RunRecord, utc_text
@@ -192,7 +176,7 @@ def selection_of(job: Job) -> Selection:
         count=agents.count,
         names=tuple(dict.fromkeys(agents.names or ())),
         labels=dict(agents.labels or {}),
-        most=max(stream.load.connections for stream in job.streams),
+        most=max(stream.load.total_connections for stream in job.streams),
         hosts=agents.hosts or 1,
     )
 
@@ -233,7 +217,7 @@ def _record(
         submitted_utc=utc_text(now_utc),
         submitted_by=request.submitted_by,
         priority=request.priority,
-        plan=report_plan(job),
+        plan=run_plan(job),
         manifest={
             "ldapslam": __version__,
             "job_file": request.job_file,
@@ -249,156 +233,3 @@ def _record(
             },
         },
     )
-
-
-_NS_PER_S = 1e9
-
-
-def report_plan(job: Job) -> dict[str, Any]:
-    # one agent has all streams, and the whole of each total
-    whole = agent_plan(job, agent_index=0, agent_count=1, seed=0)
-    return {
-        "description": job.description,
-        "phases": [asdict(span) for span in phase_spans(job.run)],
-        "boundaries_ns": list(interval_boundaries_ns(job.run)),
-        "streams": [
-            _stream(job, stream, planned)
-            for stream, planned in zip(job.streams, whole.streams, strict=True)
-        ],
-        "validity": _document(job.validity),
-        "thresholds": list(job.thresholds),
-        **_counted(job),
-        **({"verify": _document(job.verify)} if job.verify else {}),
-    }
-
-
-def _counted(job: Job) -> dict[str, Any]:
-    """Servers whose own counts are reconciled: those with directory monitors."""
-    uris = [
-        uri
-        for monitor in job.monitors
-        if monitor.directory
-        for uri in job.targets[monitor.directory]
-    ]
-    return {"counted": list(dict.fromkeys(uris))} if uris else {}
-
-
-def _document(section: BaseModel) -> dict[str, Any]:
-    return section.model_dump(mode="json", by_alias=True)
-
-
-def _stream(job: Job, stream: Stream, planned: StreamPlan) -> dict[str, Any]:
-    change = job.identity_change(stream)
-    requests = {request.name: request for request in stream.requests}
-    compiled = {operation.name: operation for operation in planned.operations}
-    #: Operation that begins a session -> its number in one.
-    first: dict[str, int] = {}
-    for script in planned.scripts:
-        numbers = [number for number, _ in script.steps]
-        name = planned.operations[numbers[0]].name
-        first[name] = max(first.get(name, 0), numbers.count(numbers[0]))
-    return {
-        "name": planned.name,
-        "target": planned.target,
-        "uris": list(job.targets[stream.target]),
-        **_watched(planned),
-        "engine": planned.engine,
-        # a replay may not send every operation
-        "is_replay": planned.replay is not None,
-        "identity": job.identity(stream),
-        "tls": job.tls_text(stream),
-        **({"identity_change": change} if change else {}),
-        "model": planned.model,
-        "arrivals": stream.load.open.arrivals if stream.load.open else None,
-        **_rates(job, stream, planned),
-        # after the last phase nothing is due
-        "profile": [
-            list(segment)
-            for segment in between(planned.profile, 0, planned_end_ns(job.run))
-        ],
-        "clients": planned.connections if planned.model == "closed" else None,
-        "connections": planned.total_connections,
-        **_pauses(stream),
-        "count": planned.total_operations or None,
-        "start_ns": planned.start_ns,
-        "end_ns": planned.end_ns or None,
-        "operations": [
-            {
-                "name": name,
-                "kind": kind,
-                **_asked(requests.get(name)),
-                **_operation(compiled.get(name), first),
-            }
-            for name, kind in stream.request_names
-        ],
-    }
-
-
-def _pauses(stream: Stream) -> dict[str, int]:
-    """What a client does besides its requests, where it does."""
-    closed, connection = stream.load.closed, stream.connection
-    found = {
-        "think_time_ns": closed.think_time_ns if closed else 0,
-        "reconnect_operations": connection.reconnect_operations,
-        "reconnect_ns": connection.reconnect_ns,
-    }
-    return {name: value for name, value in found.items() if value}
-
-
-def _asked(request: Request | None) -> dict[str, Any]:
-    """What a reason or a note of the verdict may name of a request."""
-    if request is None:
-        return {"about": ""}
-    body = request.step.body
-    lets = [f"{name} = {text}" for name, text in request.step.let.items()]
-    asked: dict[str, Any] = {"about": ", ".join(filter(None, (body.about, *lets)))}
-    if size_limit := getattr(body, "size_limit", 0):
-        asked["size_limit"] = size_limit
-    if isinstance(body, Add) and not body.clean_up:
-        # deletes of the same DN find the entries, or there is none to name
-        asked["kept_dn"] = body.dn if body.dn and counter_of(body.dn) else ""
-    elif isinstance(body, Add):
-        asked["cleans_up"] = True
-    elif isinstance(body, Delete) and body.of:
-        asked["deletes_of"] = body.of
-    return asked
-
-
-def _watched(planned: StreamPlan) -> dict[str, Any]:
-    """Operation -> server, for a class that watches other servers than its target."""
-    if not planned.watched:
-        return {}
-    number = planned.watched
-    names, uris = planned.request_names[-number:], planned.uris[-number:]
-    return {"watched": dict(zip(names, uris, strict=True))}
-
-
-def _rates(job: Job, stream: Stream, planned: StreamPlan) -> dict[str, float | None]:
-    """Mean over the part of the measure phase in which the stream works."""
-    measure = measure_span(job.run)
-    start_ns = max(measure.start_ns, planned.start_ns)
-    end_ns = min(measure.end_ns, planned.end_ns or measure.end_ns)
-    if planned.model != "open" or planned.replay or end_ns <= start_ns:
-        return {"rate_per_s": None, "peak_rate_per_s": None}
-    arrivals = planned_arrivals(job.run, stream, start_ns, end_ns)
-    mean = arrivals / (end_ns - start_ns) * _NS_PER_S
-    peak = planned_peak(job.run, stream, start_ns, end_ns)
-    return {
-        "rate_per_s": round(mean, 6),
-        "peak_rate_per_s": round(peak * _NS_PER_S, 6),
-    }
-
-
-def _operation(
-    operation: OperationPlan | None, first: Mapping[str, int]
-) -> dict[str, Any]:
-    if operation is None:
-        # of a class, whose facts say what else it expected
-        return {"success_codes": list(PYTHON_SUCCESS_CODES)}
-    return {
-        "success_codes": list(operation.success_codes),
-        "expected_codes": list(operation.expected_codes),
-        "is_first": operation.name in first,
-        "per_session": first.get(operation.name, 1),
-        "is_paged": operation.cookie_variable != NO_VARIABLE,
-    }

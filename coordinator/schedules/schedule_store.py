@@ -128,7 +128,7 @@ class ScheduleStore:
         if not is_kept:
             raise ConfigError(
                 f"there is a schedule named {entry.name!r} already",
-                hint="give another --name, or remove that one: ldapslam schedule "
+                hint="give another --name, or remove that one: ldapslam fleet schedule "
                 f"remove {entry.name}",
             )
         entry.look_ahead()
@@ -236,5 +236,6 @@ def _find(name: str, by_id: Mapping[str, _T]) -> _T:
             f"{len(matching)} ids begin with {name!r}", hint=", ".join(matching[:5])
         )
     raise ConfigError(
-        f"there is no schedule {name!r}", hint="`ldapslam schedule list` shows all"
+        f"there is no schedule {name!r}",
+        hint="`ldapslam fleet schedule list` shows all",
     )

@@ -108,7 +108,7 @@ def check_role(method: str, who: Caller) -> None:
         name = method.rpartition("/")[2]
         raise AccessRefused(
             f"{who.role} {who.who!r} may not call {name}, which is for {wanted}",
-            hint="use a certificate with that role: ldapslam pki issue --role …",
+            hint="use a certificate with that role: ldapslam fleet pki issue --role …",
         )
 
 

@@ -187,7 +187,7 @@ class Guard:
             note_exceeded(Bound.CALLS)
             raise FleetError(
                 f"{MOST_CALLS} calls of {whose or 'operators'} are open already",
-                hint="each `ldapslam watch` holds one: end some, and try again",
+                hint="each `ldapslam fleet watch` holds one: end some, and try again",
             )
         self._calls[whose] += 1
         try:

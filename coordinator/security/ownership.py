@@ -89,6 +89,6 @@ def _own_name() -> str:
 
 def _in_use(what: str, other: str, remedy: str) -> ConfigError:
     return ConfigError(
-        f"{what} is in use by another coordinator",
+        f"{what} is in use by a coordinator",
         hint=f"it is {other}: stop it, or {remedy}",
     )

@@ -37,7 +37,7 @@ from ldapslam.jobs.requests.template import (
     choice,
 )
 
-#: For `ldapslam job describe`.
+#: For `ldapslam describe`.
 NOTATION = """\
 Entry templates, in the notation of MakeLDIF: a text file of templates, with an
 empty line after each. An `add` operation makes entries of one template;

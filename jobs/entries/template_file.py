@@ -82,7 +82,7 @@ class TemplateFile:
 def file_fault(file: str, number: int, reason: str, hint: str | None = None) -> Fault:
     return Fault(
         f"{file}:{number}: {reason}",
-        hint or "`ldapslam job describe templates` explains the notation",
+        hint or "`ldapslam describe templates` explains the notation",
     )
 
 

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the validation of a job knows beside the value at hand: pydantic's `context`.
 
-Those are the files that the job names, the names that patterns may use, and the typed
-form of every section so far, also of a faulty one. Without a context no file is looked
-into and no name is known.
+Those are the files that the job names, and the names that patterns may use. Without a
+context no file is looked into and no name is known.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationInfo
 
@@ -35,10 +33,8 @@ class Reading:
     scope: Scope = field(default_factory=Scope)
     #: Files that the job names, and where they are, if they are looked for.
     named: dict[str, Path | None] = field(default_factory=dict)
-    #: Fields that are right so far, of each section that is being validated.
-    fields: list[dict[str, Any]] = field(default_factory=list)
-    #: Sections by the identity of the value that they are of, which is kept with them.
-    sections: dict[int, tuple[Any, Any]] = field(default_factory=dict)
+    #: Whether sections are checked as a whole, not only field by field.
+    is_checked: bool = True
 
     @staticmethod
     def of(info: ValidationInfo) -> Reading:

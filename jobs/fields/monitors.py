@@ -89,10 +89,7 @@ class Monitor(Section):
 
     @checked
     def _keys_go_together(self) -> None:
-        given = [key for key in _KEYS if getattr(self, key) is not None]
-        if len(given) != 1:
-            return  # a fault of its own
-        kind = given[0]
+        kind = self.kind
         for key in sorted({key for keys in _KEYS.values() for key in keys}):
             if getattr(self, key) and key not in _KEYS[kind]:
                 kinds = [one for one, keys in _KEYS.items() if key in keys]

@@ -38,7 +38,7 @@ NAMES = {
     for code, name in (entry.split() for entry in _REGISTERED.split(","))
 }
 
-#: For `ldapslam job describe`.
+#: For `ldapslam describe`.
 NOTATION = "Result codes that `expect` knows by name; any other by its number.\n\n" + (
     "".join(f"    {code:>5}  {name}\n" for code, name in NAMES.items())
 )

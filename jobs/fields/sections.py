@@ -19,7 +19,6 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import (
-    TYPE_CHECKING,
     Annotated,
     Any,
     ClassVar,
@@ -35,18 +34,16 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    ModelWrapValidatorHandler,
     PlainSerializer,
     PlainValidator,
     StringConstraints,
     ValidationError,
     ValidationInfo,
     WithJsonSchema,
-    field_validator,
     model_validator,
 )
 from pydantic.fields import FieldInfo
-from pydantic_core import ErrorDetails, InitErrorDetails
+from pydantic_core import InitErrorDetails
 
 from ldapslam.base import units
 from ldapslam.base.fault import Fault, expected, one_of
@@ -59,16 +56,11 @@ KEY = "[key]"
 Found = tuple[Place, Fault]
 
 
-class Unknown(Exception):
-    """What was asked of a section has no value: the job file has a fault there."""
-
-
 class Section(BaseModel):
     """One mapping of the job file: unknown keys are faults, nothing is coerced.
 
-    A section that has faults is completed as far as it is right, so that its checks,
-    and those of the sections around it, find what else is wrong. There, a field that is
-    at fault raises Unknown, which ends the check that asks for it.
+    What a section says as a whole is checked when its fields, and the sections in them,
+    have no fault.
     """
 
     model_config = ConfigDict(
@@ -100,114 +92,52 @@ class Section(BaseModel):
         own = [one for one in functions if hasattr(one, "takes_reading")]
         cls.checks = (*cls.checks, *own)
 
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            if name in type(self).model_fields or type(self) is Section:
-                raise Unknown(name)
-            return super().__getattr__(name)
-
-    @field_validator("*")
-    @classmethod
-    def _note(cls, value: Any, info: ValidationInfo) -> Any:
-        if (fields := Reading.of(info).fields) and info.field_name:
-            fields[-1][info.field_name] = value
-        return value
-
-    @model_validator(mode="wrap")
-    @classmethod
-    def _find_all(
-        cls, value: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo
-    ) -> Self:
+    @model_validator(mode="after")
+    def _check(self, info: ValidationInfo) -> Self:
         reading = Reading.of(info)
-        reading.fields.append({})
-        errors: list[InitErrorDetails] = []
-        try:
-            section: Self = handler(value)
-        except ValidationError as error:
-            if not isinstance(value, dict):
-                raise
-            details = error.errors(include_url=False)
-            errors = [
-                InitErrorDetails(
-                    type=one["type"],
-                    loc=one["loc"],
-                    input=one["input"],
-                    ctx=one.get("ctx", {}),
-                )
-                for one in details
-            ]
-            section = cls._in_part(value, details, reading)
-        finally:
-            reading.fields.pop()
-        reading.sections[id(value)] = value, section
-        for place, fault in section._found(value, reading):
-            errors.append(
-                InitErrorDetails(
-                    type="value_error", loc=place, input=value, ctx={"error": fault}
-                )
+        if not reading.is_checked:
+            return self
+        errors = [
+            InitErrorDetails(
+                type="value_error", loc=place, input=None, ctx={"error": fault}
             )
+            for place, fault in [*self._choices()] or self._found(reading)
+        ]
         if errors:
-            raise ValidationError.from_exception_data(cls.__name__, errors)
-        return section
+            raise ValidationError.from_exception_data(type(self).__name__, errors)
+        return self
 
-    @classmethod
-    def _in_part(
-        cls, value: dict[str, Any], errors: list[ErrorDetails], reading: Reading
-    ) -> Self:
-        """The section as far as it is right."""
-        wrong = {one["loc"][0] for one in errors if one["loc"]}
-        right = reading.fields[-1]
-        given = {
-            name: (key, info)
-            for name, info in cls.model_fields.items()
-            if (key := _key(name, info)) in value
-        }
-        section: Self = cls.model_construct(set(given), **right)  # type: ignore[assignment]
-        for name, (key, info) in given.items():
-            if key in wrong or name not in right:
-                section.__dict__.pop(name, None)
-                part = _known_part(value[key], info.annotation, reading)
-                if part is not None:
-                    section.__dict__[name] = part
-        return section
+    def _choices(self) -> Iterator[Found]:
+        """Yield faults of keys of which one, or one with another, must be given."""
+        fields = type(self).model_fields
+        values: dict[str, Any] = dict.fromkeys(keys_of(type(self)))
+        for name in self.model_fields_set:
+            values[_key(name, fields[name])] = getattr(self, name)
+        given = [key for key in self.exactly_one if values[key] is not None]
+        if self.exactly_one and len(given) != 1:
+            reason = (
+                f"expected exactly one of {', '.join(self.exactly_one)}, "
+                f"got {' and '.join(given) or 'none'}"
+            )
+            hint = "keep one" if given else f"add {one_of(self.exactly_one)}"
+            if given and self.choice_noun != "key":
+                hint += ", or give each an item, with a dash, of its own"
+            yield (), Fault(reason, hint)
+        for key, other in self.needs.items() if len(given) < 2 else ():
+            if values[key] is not None and values[other] is None:
+                reason = f"the key {other!r} is missing: {key!r} needs it"
+                yield (), Fault(reason, field_text(type(self), other))
+        if self.at_least_one and not any(values[key] for key in self.at_least_one):
+            hint = f"give {one_of(self.at_least_one)}"
+            yield (), Fault("expected at least one change, got none", hint)
 
-    def _found(self, value: Any, reading: Reading) -> Iterator[Found]:
-        """What is wrong between the fields, each right by itself or not."""
-        if isinstance(value, dict):
-            yield from self._chosen(value)
+    def _found(self, reading: Reading) -> Iterator[Found]:
+        """Yield what the section's checks find."""
         for check in self.checks:
             try:
                 yield from check(self, *[reading] * check.takes_reading) or ()  # type: ignore[attr-defined]
-            except Unknown:
-                continue
             except Fault as fault:
                 yield (), fault
-
-    @classmethod
-    def _chosen(cls, value: dict[str, Any]) -> Iterator[Found]:
-        given = [key for key in cls.exactly_one if value.get(key) is not None]
-        has_known_keys = keys_of(cls).keys() >= value.keys()
-        if cls.exactly_one and len(given) != 1:
-            reason = (
-                f"expected exactly one of {', '.join(cls.exactly_one)}, "
-                f"got {' and '.join(given) or 'none'}"
-            )
-            # Without any, an unknown key is likely the one that is meant.
-            if given:
-                is_item = cls.choice_noun != "key"
-                more = ", or give each an item, with a dash, of its own" * is_item
-                yield (), Fault(reason, f"keep one{more}")
-            elif has_known_keys:
-                yield (), Fault(reason, f"add {one_of(cls.exactly_one)}")
-        for key, other in cls.needs.items() if len(given) < 2 else ():
-            if value.get(key) is not None and value.get(other) is None:
-                reason = f"the key {other!r} is missing: {key!r} needs it"
-                yield (), Fault(reason, field_text(cls, other))
-        if cls.at_least_one and has_known_keys:
-            if not any(value.get(key) for key in cls.at_least_one):
-                hint = f"give {one_of(cls.at_least_one)}"
-                yield (), Fault("expected at least one change, got none", hint)
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: Any, handler: Any) -> Any:
@@ -229,63 +159,8 @@ class Section(BaseModel):
         return " ".join((cls.__doc__ or "").split())
 
 
-class _Keys(dict[str, Any]):
-    """A mapping of which the keys alone are known."""
-
-    def __getitem__(self, key: str) -> Any:
-        raise Unknown(key)
-
-    def get(self, *_: Any) -> Any:
-        raise Unknown
-
-    values = items = get
-
-
 def _key(name: str, info: FieldInfo) -> str:
     return info.alias or name.removesuffix("_ns")
-
-
-def _known_part(value: Any, annotation: Any, reading: Reading) -> Any:
-    """What is known of a faulty value of a type: the right parts of sections, the keys
-    of a mapping, the texts of a list; None for nothing."""
-    inner = tuple(section for section, _ in sections_in(annotation))
-
-    def section_of(value: Any) -> Section | None:
-        _, section = reading.sections.get(id(value), (None, None))
-        return section if isinstance(section, inner) else None
-
-    if (section := section_of(value)) is not None:
-        return section
-    forms = _forms(annotation)
-    if isinstance(value, list) and list in forms:
-        if inner:
-            return [section_of(one) or Section() for one in value]
-        return value if all(isinstance(one, str) for one in value) else None
-    return _Keys(value) if isinstance(value, dict) and dict in forms else None
-
-
-def _forms(annotation: Any) -> set[Any]:
-    """Which of list and dict a type is, or may be."""
-    if (origin := get_origin(annotation)) in (list, dict):
-        return {origin}
-    return set().union(*map(_forms, get_args(annotation)))
-
-
-def known(section: Section, *names: str) -> Any:
-    """A field of a section, or of a section in it; None where it is at fault."""
-    value: Any = section
-    try:
-        for name in names:
-            value = None if value is None else getattr(value, name)
-    except Unknown:
-        return None
-    return value
-
-
-def is_given(section: Section, name: str) -> bool:
-    """Whether a field has a value, right or not."""
-    given = section.model_fields_set
-    return name in given and vars(section).get(name, Unknown) is not None
 
 
 def one_or_more_schema(item: dict[str, Any], **limits: Any) -> WithJsonSchema:
@@ -318,7 +193,7 @@ def checked(check: Callable[..., Iterable[Found] | None]) -> Any:
 
 @dataclass(frozen=True)
 class Kind:
-    """Annotation of a field type: what `job describe` and the schema make of it."""
+    """Annotation of a field type: what `describe` and the schema make of it."""
 
     #: What a reader of the job file calls the type.
     name: str

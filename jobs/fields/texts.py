@@ -19,7 +19,7 @@ from ldapslam.jobs.fields.context import Reading, names_in
 from ldapslam.jobs.fields.sections import Kind, Text, matching
 from ldapslam.jobs.requests.dn import parse_dn
 from ldapslam.jobs.requests.filter import ATTRIBUTE, compile_filter
-from ldapslam.jobs.requests.pattern import parse_pattern
+from ldapslam.jobs.requests.pattern import parse_pattern, with_closed_ranges
 from ldapslam.jobs.requests.template import FILES, Node, ValueSource
 
 _OID = r"[0-2](\.(0|[1-9][0-9]*))+"
@@ -28,11 +28,11 @@ SELECTOR = rf"@?{ATTRIBUTE}|\*|\+|1\.1"
 
 
 def checked_pattern(text: str, info: ValidationInfo) -> str:
-    """The text; its files are there, or it is a Fault."""
+    """Return the text with closed ranges; raise a Fault where a file is missing."""
     for source in parse_pattern(text, names_in(info)).sources:
         if isinstance(source, ValueSource) and source.kind in FILES:
             Reading.of(info).need(source.data.decode())
-    return text
+    return with_closed_ranges(text)
 
 
 def _checked_dn(text: str, info: ValidationInfo) -> str:

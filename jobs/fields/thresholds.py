@@ -106,7 +106,7 @@ UNIT_NAMES = {
     "bytes_per_s": "a size per second",
 }
 
-#: For `ldapslam job describe`.
+#: For `ldapslam describe`.
 _DEFAULTS = "".join(f"\n    {text}" for text in DEFAULT_THRESHOLDS)
 NOTATION = f"""\
     stream.operation.metric[.statistic] comparison value

@@ -121,7 +121,7 @@ def parse_templates(text: str, file: str) -> dict[str, EntryTemplate]:
     if not parsed.templates:
         raise Fault(
             f"{file}: expected a template, got none",
-            "`ldapslam job describe templates` explains them",
+            "`ldapslam describe templates` explains them",
         )
     return parsed.templates
 

@@ -30,7 +30,6 @@ from ldapslam.jobs.fields.sections import (
     Section,
     Text,
     checked,
-    known,
     matching,
     one_or_more,
     one_or_more_schema,
@@ -364,13 +363,11 @@ BARE_CONTROLS = tuple(
 
 
 def misplaced_controls(
-    kind: str, body: Section, controls: Sequence[Section]
+    kind: str, body: Section, controls: Sequence[Control]
 ) -> Iterator[tuple[int, Fault]]:
     """What is wrong with the controls of an operation of this kind, by their index."""
-    keys = [_key_and_oid(control) for control in controls]
+    keys = [(control.key, control.oid) for control in controls]
     for index, (key, oid) in enumerate(keys):
-        if key is None:
-            continue
         number, kinds = CONTROLS.get(key, (oid, (kind,)))
         if keys.index((key, oid)) < index:
             yield index, Fault(f"the control {oid or key!r} is given twice", "keep one")
@@ -390,9 +387,3 @@ def misplaced_controls(
                     "delete an entry that it has: {delete: {of: NAME}}",
                 ),
             )
-
-
-def _key_and_oid(control: Section) -> tuple[str | None, str | None]:
-    """Key and, where it is by OID, the OID of a control; of an unknown one nothing."""
-    keys = (key for key in Control.exactly_one if known(control, key) is not None)
-    return next(keys, None), known(control, "oid")

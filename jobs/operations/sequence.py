@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, Self
 
@@ -39,9 +38,7 @@ from ldapslam.jobs.fields.sections import (
     PositiveDuration,
     Section,
     Text,
-    Unknown,
     checked,
-    known,
     one_or_more,
 )
 from ldapslam.jobs.fields.texts import AttributeName, checked_pattern
@@ -155,10 +152,7 @@ class _Request(Section):
 
     @property
     def kind(self) -> str:
-        for kind in OPERATIONS:
-            if known(self, kind) is not None:
-                return kind
-        raise Unknown("kind")
+        return next(kind for kind in OPERATIONS if getattr(self, kind) is not None)
 
     @model_validator(mode="wrap")
     @classmethod
@@ -207,14 +201,15 @@ class _Request(Section):
 
     @checked
     def _captures_are_of_searches(self) -> Iterator[Found]:
-        if self.kind != "search" and self.capture:
+        if self.capture and self.kind in OPERATIONS and self.kind != "search":
             reason = f"{self.kind} returns no entry to capture from"
             yield ("capture", KEY), Fault(reason, "capture of a search")
 
     @checked
     def _controls_are_for_the_operation(self) -> Iterator[Found]:
-        for index, fault in misplaced_controls(self.kind, self.body, self.controls):
-            yield ("controls", index), fault
+        if self.kind in OPERATIONS:
+            for index, fault in misplaced_controls(self.kind, self.body, self.controls):
+                yield ("controls", index), fault
 
 
 class _StepFields(_Request):
@@ -227,16 +222,17 @@ class _StepFields(_Request):
     repeat: Annotated[Count, Field(le=MAX_REPEAT)] = 1
     """how often the operation is sent, one after the other"""
 
+    @property
+    def kind(self) -> str:
+        return "think" if self.think_ns is not None else super().kind
+
     @checked
     def _pause_is_nothing_else(self) -> Iterator[Found]:
         if self.think_ns is None:
             return
-        keys = [
-            key
-            for key in (*_STEP_KEYS, "name")
-            if known(self, "name_given" if key == "name" else key)
-        ]
-        keys += ["repeat"] if known(self, "repeat") != 1 else []
+        keys = [key for key in _STEP_KEYS if getattr(self, key)]
+        keys += ["name"] if self.name_given else []
+        keys += ["repeat"] if self.repeat != 1 else []
         if keys:
             yield (keys[0], KEY), Fault(f"a pause has no {keys[0]!r}", "leave it out")
 
@@ -291,7 +287,7 @@ class _OperationFields(_Request):
         if self.sequence is None:
             return
         for key in _STEP_KEYS:
-            if known(self, key):
+            if getattr(self, key):
                 fault = Fault(f"a sequence has no {key!r}", "write it at its steps")
                 yield (key, KEY), fault
 
@@ -301,12 +297,12 @@ class _OperationFields(_Request):
         for index, step in enumerate(steps):
             place = ("sequence", index)
             is_last = index == len(steps) - 1
-            if known(step, "think_ns") is not None and (index == 0 or is_last):
+            if step.think_ns is not None and (index == 0 or is_last):
                 edge = "begins" if index == 0 else "ends"
                 reason = f"a sequence {edge} with an operation, got a pause"
-                hint = "the pause between sessions is load.closed.think_time"
+                hint = "the pause between sessions is load.think_time"
                 yield place, Fault(reason, hint)
-            if known(step, "unbind") is not None and not is_last:
+            if step.kind == "unbind" and not is_last:
                 reason = "nothing can follow an unbind in its sequence"
                 fault = Fault(reason, "make it the last step")
                 yield ("sequence", index + 1), fault
@@ -341,10 +337,7 @@ class Request(NamedTuple):
     @property
     def of(self) -> str | None:
         """The operation that it names."""
-        try:
-            return getattr(self.step.body, "of", None)
-        except Unknown:
-            return None
+        return getattr(self.step.body, "of", None)
 
     @property
     def names(self) -> list[str]:
@@ -363,22 +356,20 @@ class Session:
 
 
 def placed(operations: Iterable[_OperationFields]) -> Iterator[Request]:
-    """The operations of a stream whose kind is known, and the steps of sequences."""
+    """Yield the operations of a stream, and the steps of its sequences."""
     for index, operation in enumerate(operations):
         place: Place = ("operations", index)
-        steps, pause_ns = known(operation, "sequence"), 0
-        if steps is None:
-            with suppress(Unknown):
-                kind, name = operation.kind, operation.name
-                yield Request(place, name, kind, operation, False)
-        for n, step in enumerate(steps or ()):
-            pause_ns += known(step, "think_ns") or 0
-            with suppress(Unknown):
-                kind, prefix = step.kind, known(operation, "name_given")
-                name = request_name(step.name_given, kind, prefix)
-                at, repeat = (*place, "sequence", n), known(step, "repeat") or 1
-                yield Request(at, name, kind, step, True, pause_ns, repeat)
-                pause_ns = 0
+        if operation.sequence is None:
+            yield Request(place, operation.name, operation.kind, operation, False)
+        pause_ns = 0
+        for n, step in enumerate(operation.sequence or ()):
+            if step.think_ns is not None:
+                pause_ns += step.think_ns
+                continue
+            name = request_name(step.name_given, step.kind, operation.name_given)
+            at = (*place, "sequence", n)
+            yield Request(at, name, step.kind, step, True, pause_ns, step.repeat)
+            pause_ns = 0
 
 
 def check_names(operations: Iterable[_OperationFields]) -> Iterator[Found]:

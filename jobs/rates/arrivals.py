@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a stream's requests arrive: the `load` section of the job file, and the `stages`
-of an open load, which change its rate over the measure phase.
+of an open loop, which change its rate over the measure phase.
 
 A file of rates is one of two. A table is CSV of two columns, the time since the stages
 begin and the rate, with a header or without; a bare number is seconds, or arrivals per
@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
@@ -35,16 +35,19 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     BeforeValidator,
+    ConfigDict,
     Discriminator,
     Field,
     PlainSerializer,
     PlainValidator,
     PrivateAttr,
+    SerializerFunctionWrapHandler,
     Tag,
     WithJsonSchema,
+    model_serializer,
 )
 
-from ldapslam.base.fault import Fault, expected, got, unknown
+from ldapslam.base.fault import Fault, expected, got, one_of, unknown
 from ldapslam.base.units import (
     NS_PER_S,
     Rate,
@@ -69,8 +72,6 @@ from ldapslam.jobs.fields.sections import (
     RateField,
     Section,
     checked,
-    is_given,
-    known,
 )
 from ldapslam.jobs.rates.profile import Segment, hold, peak_rate, ramp, sine
 
@@ -357,10 +358,14 @@ class Stage(Section):
     """how long the stage is"""
 
     def rates(self) -> Iterator[tuple[Place, StageRate]]:
-        """The rates that are right, and where they are."""
-        for place in (("rate",), ("ramp_to",), ("sine", "mean"), ("sine", "amplitude")):
-            if (rate := known(self, *place)) is not None:
-                yield place, rate
+        """The rates, and where they are."""
+        if self.rate is not None:
+            yield ("rate",), self.rate
+        if self.ramp_to is not None:
+            yield ("ramp_to",), self.ramp_to
+        if self.sine is not None:
+            yield ("sine", "mean"), self.sine.mean
+            yield ("sine", "amplitude"), self.sine.amplitude
 
     def segment(self, before: float, base: Rate | None) -> Segment:
         """The stage after one that ended at the rate `before`, per ns."""
@@ -459,20 +464,74 @@ MAX_CLIENTS = 1_000_000
 DEFAULT_IN_FLIGHT = 16
 
 
-class Closed(Section):
-    """Closed loop: each virtual client, with a connection of its own, sends its next
-    request after its last one completed."""
+AS_FAST_AS_POSSIBLE = "max"
+_SPEED = re.compile(r"(\d{1,6}(?:\.\d{1,6})?)x", re.ASCII)
 
-    clients: Annotated[Count, Field(le=MAX_CLIENTS)] = Field(examples=[16])
+
+def _checked_speed(value: object) -> str:
+    match = _SPEED.fullmatch(value) if isinstance(value, str) else None
+    if value != AS_FAST_AS_POSSIBLE and (match is None or float(match[1]) == 0):
+        raise expected(
+            "a speed such as '1x' or '10x'", value, "as fast as possible is 'max'"
+        )
+    return str(value)
+
+
+LoadKind = Literal["closed", "open", "replay"]
+
+
+@dataclass(frozen=True)
+class _KindOfLoad:
+    """The keys of one kind of load."""
+
+    noun: str
+    #: Keys of which each tells the kind.
+    telling: tuple[str, ...]
+    others: tuple[str, ...]
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return self.telling + self.others
+
+
+_KINDS: dict[LoadKind, _KindOfLoad] = {
+    "closed": _KindOfLoad("a closed loop", ("clients",), ("think_time",)),
+    "open": _KindOfLoad(
+        "an open loop",
+        ("rate", "stages"),
+        ("arrivals", "connections", "in_flight", "max_backlog"),
+    ),
+    "replay": _KindOfLoad("a replay", ("speed",), ("connections",)),
+}
+
+
+class Load(Section):
+    """How a stream's requests arrive. `clients` is a closed loop: each virtual client,
+    with a connection of its own, sends its next request after the last response.
+    `rate`, `stages` or both are an open loop: arrivals follow a schedule whatever the
+    server does; an arrival that finds no free connection waits, and its response time
+    counts from when it was due. `speed` is for streams of the type `replay`: each
+    request is due at its time in the log, on the connection it came on."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "oneOf": [
+                {
+                    "anyOf": [{"required": [key]} for key in kind.telling],
+                    "propertyNames": {"enum": list(kind.keys)},
+                }
+                for kind in _KINDS.values()
+            ]
+        }
+    )
+    needs: ClassVar[Mapping[str, str]] = {"speed": "connections"}
+
+    clients: Annotated[Count, Field(le=MAX_CLIENTS)] | None = Field(
+        default=None, examples=[16]
+    )
     """virtual clients, in total over all agents"""
     think_time_ns: Duration = 0
     """pause of a client between a completion and its next request"""
-
-
-class Open(Section):
-    """Open loop: arrivals follow a schedule whatever the server does. An arrival that
-    finds no free connection waits; its response time counts from when it was due."""
-
     rate: RateField | None = Field(default=None, examples=["500/s"])
     """arrivals, in total over all agents; with `stages`, what their multiples such as
     0.75x are of"""
@@ -482,24 +541,64 @@ class Open(Section):
     """the rate over the measure phase: a list of stages, or a file. ramp_up rises to
     their first rate and warm_up holds it; after them the last rate holds"""
     arrivals: Literal["constant", "poisson", "uniform"] = "constant"
-    """constant: equal distances; poisson: exponential distances, as of many independent
-    users; uniform: each at random within its equal distance"""
+    """spacing of an open loop's arrivals; constant: equal distances; poisson:
+    exponential distances, as of many independent users; uniform: each at random within
+    its equal distance"""
+    speed: Annotated[str, BeforeValidator(_checked_speed), Kind("speed")] | None = (
+        Field(default=None, examples=["1x"])
+    )
+    """speed of a replay, as a multiple of the log's: 1x, 10x, 0.5x; max: each
+    connection sends its next request after the last response"""
     connections: Annotated[Count, Field(le=MAX_CLIENTS)] = 4
-    """connections, in total over all agents"""
+    """connections of an open loop or a replay, in total over all agents. A replay needs
+    the highest number that is open in its log: `ldapslam replay run --print-job`
+    counts it"""
     in_flight: Annotated[Count, Field(le=1024)] | None = None
-    """most requests, or sessions, in flight on one connection; 16 if left out, or 1
-    where the stream's operations need a connection of their own"""
+    """most requests, or sessions, of an open loop in flight on one connection; 16 if
+    left out, or 1 where the stream's operations need a connection of their own"""
     max_backlog: CountOrDurationField = CountOrDuration(duration_ns=10 * NS_PER_S)
-    """most arrivals that may wait, in total over all agents: a count, or the arrivals
-    of a duration at the highest rate; arrivals beyond it are dropped, and counted"""
+    """most arrivals of an open loop that may wait, in total over all agents: a count,
+    or the arrivals of a duration at the highest rate; arrivals beyond it are dropped,
+    and counted"""
+
+    def _choices(self) -> Iterator[Found]:
+        """Yield faults of keys that do not belong to one kind of load."""
+        yield from super()._choices()
+        given = [
+            name.removesuffix("_ns")
+            for name in type(self).model_fields
+            if name in self.model_fields_set and getattr(self, name) is not None
+        ]
+        kinds = [
+            (key, kind)
+            for kind in _KINDS.values()
+            if (key := next(filter(given.__contains__, kind.telling), None))
+        ]
+        if len(kinds) > 1:
+            nouns = " and ".join(f"{key} ({kind.noun})" for key, kind in kinds)
+            reason = f"expected a load of one kind, got {nouns}"
+            yield (), Fault(reason, f"keep one of {one_of([key for key, _ in kinds])}")
+        elif kinds:
+            ((telling, kind),) = kinds
+            for key in given:
+                if key not in kind.keys:
+                    other = next(
+                        other for other in _KINDS.values() if key in other.keys
+                    )
+                    hint = (
+                        f"{kind.noun} has {', '.join(kind.keys)}; for {other.noun} "
+                        f"write {one_of(other.telling)} in place of {telling}"
+                    )
+                    yield (key, KEY), Fault(f"{kind.noun} has no {key!r}", hint)
+        else:
+            reason = "expected clients, rate, stages or speed, got none of them"
+            hint = "add clients: 16 for a closed loop, or rate: 500/s for an open one"
+            yield (), Fault(reason, hint)
 
     @checked
     def _rates_go_together(self) -> Iterator[Found]:
         """Multiples are of a rate that is given, and a rate has multiples."""
-        has_rate = is_given(self, "rate")
-        if self.stages is None and not has_rate:
-            reason = "expected a rate, stages or both, got neither"
-            yield (), Fault(reason, "add rate, such as 500/s")
+        has_rate = self.rate is not None
         if isinstance(self.stages, RateFile):
             table = self.stages._table
             if table is not None and table.is_relative and not has_rate:
@@ -558,63 +657,37 @@ class Open(Section):
             return max(1, self.rate.arrivals(wait_ns))
         return max(1, math.ceil(peak_rate(self.segments(until_ns)) * wait_ns))
 
+    @model_serializer(mode="wrap")
+    def _keys_of_its_kind(
+        self, serialize: SerializerFunctionWrapHandler
+    ) -> dict[str, Any]:
+        keys = _KINDS[self.kind].keys
+        content: dict[str, Any] = serialize(self)
+        return {
+            name: value
+            for name, value in content.items()
+            if name.removesuffix("_ns") in keys
+        }
 
-AS_FAST_AS_POSSIBLE = "max"
-_SPEED = re.compile(r"(\d{1,6}(?:\.\d{1,6})?)x", re.ASCII)
-
-
-def _checked_speed(value: object) -> str:
-    match = _SPEED.fullmatch(value) if isinstance(value, str) else None
-    if value != AS_FAST_AS_POSSIBLE and (match is None or float(match[1]) == 0):
-        raise expected(
-            "a speed such as '1x' or '10x'", value, "as fast as possible is 'max'"
-        )
-    return str(value)
-
-
-class Replayed(Section):
-    """As in the log of a directory, of a stream of the type `replay`: each request is
-    due at its time, on the connection it came on. One that finds that busy waits; its
-    response time counts from when it was due."""
-
-    connections: Annotated[Count, Field(le=MAX_CLIENTS)] = Field(examples=[16])
-    """connections, in total over all agents: as many as the log's that are open at one
-    time, which `ldapslam replay run --print-job` counts"""
-    speed: Annotated[str, BeforeValidator(_checked_speed), Kind("speed")] = "1x"
-    """how many times as fast as the log: 1x, 10x, 0.5x; max: each connection sends its
-    next request when the last one is answered"""
+    @property
+    def kind(self) -> LoadKind:
+        """Closed or open loop, or replay."""
+        if self.clients is not None:
+            return "closed"
+        return "open" if self.speed is None else "replay"
 
     @property
     def factor(self) -> float | None:
-        """None: as fast as possible."""
-        match = _SPEED.fullmatch(self.speed)
+        """The speed of a replay, as a number; None: as fast as possible."""
+        match = _SPEED.fullmatch(self.speed or "")
         return float(match[1]) if match else None
 
-
-class Load(Section):
-    """How a stream's requests arrive: in a closed or in an open loop."""
-
-    exactly_one: ClassVar[tuple[str, ...]] = ("closed", "open", "replay")
-
-    closed: Closed | None = None
-    """a number of clients"""
-    open: Open | None = None
-    """a rate"""
-    replay: Replayed | None = None
-    """as in a log; for streams of the type `replay`"""
-
     @property
-    def is_open(self) -> bool:
+    def is_scheduled(self) -> bool:
         """Whether requests are due at times that do not depend on the server."""
-        if self.replay is not None:
-            return self.replay.factor is not None
-        return self.open is not None
+        return self.kind == "open" or self.factor is not None
 
     @property
-    def connections(self) -> int:
-        """In total over all agents; a closed loop's client has one each."""
-        if self.closed:
-            return self.closed.clients
-        if self.replay:
-            return self.replay.connections
-        return self.open.connections if self.open else 0
+    def total_connections(self) -> int:
+        """Connections over all agents; a closed loop's client has one each."""
+        return self.clients or self.connections

@@ -20,8 +20,8 @@ checks of a job and the reports. Pure: no clock, no randomness.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 LINEAR, SINE = 0, 1
 
@@ -76,20 +76,6 @@ def arrivals_by(profile: Sequence[Segment], time_ns: float) -> float:
         total += segment.arrivals_by(segment.duration_ns)
         start_ns += segment.duration_ns
     return total
-
-
-def planned_arrivals(
-    stream: Mapping[str, Any], start_ns: int, end_ns: int
-) -> float | None:
-    """Sessions that are due between two times since T0, on all agents: expected, with
-    a stream of a run's stored plan. None where no rate says so: closed loops, replays
-    and runs older than the plan's profiles."""
-    profile = [Segment(*segment) for segment in stream.get("profile") or ()]
-    if not profile:
-        return None
-    most = stream.get("count") or math.inf
-    by_start, by_end = (arrivals_by(profile, at_ns) for at_ns in (start_ns, end_ns))
-    return min(by_end, most) - min(by_start, most)
 
 
 def peak_rate(profile: Iterable[Segment]) -> float:

@@ -38,7 +38,7 @@ from ldapslam.jobs.fields.sections import (
     keys_of,
     section_in,
 )
-from ldapslam.jobs.model import UNKNOWN_TYPE, Job
+from ldapslam.jobs.model import Job
 from ldapslam.jobs.reading.tree import Finding, Path, Tree
 from ldapslam.jobs.types import job_types
 from ldapslam.jobs.types.base import JobType
@@ -155,14 +155,12 @@ def _section_with(section: type[Section], key: str) -> str | None:
 
 def _in_run_or_load(key: str) -> str | None:
     """Return a hint for a key of `run` or of a stream's load, wherever it stands."""
-    for path in (("run",), ("load", "closed"), ("load", "open")):
-        where = path if path == ("run",) else ("streams", 0, *path)
+    for name, where, owner in (
+        ("run", ("run",), "the job"),
+        ("load", ("streams", 0, "load"), "a stream"),
+    ):
         if key in keys_of(_section_at(where, Job) or Section):
-            text = f"{key}: …"
-            for name in reversed(path):
-                text = f"{name}: {{{text}}}"
-            of_stream = " of a stream's" if path != ("run",) else " of the job's"
-            return f"it is a key{of_stream} `{'.'.join(path)}`: {text}"
+            return f"it is a key of {owner}'s `{name}`: {name}: {{{key}: …}}"
     return None
 
 
@@ -218,8 +216,6 @@ def _expanded(
     if job_type is None or job_type.name == _MIX:
         if job_type is None:
             tree.findings.append(Finding((*path, "type"), _unknown(name)))
-            tree.unknown.add(path)
-            plain["type"] = UNKNOWN_TYPE
         elif raw is not None:
             hint = f"did you forget `type`? known: {', '.join(sorted(job_types()))}"
             fault = Fault("a mix has no options", hint)
@@ -232,9 +228,6 @@ def _expanded(
             )
             tree.findings.append(Finding((*path, key), fault, at_key=True))
     made = _made(tree, reading, path, job_type, raw, plain)
-    if made is None:
-        tree.unknown.add(path)
-        return {**plain, "type": UNKNOWN_TYPE}
     for key in made:
         tree.made[(*path, key)] = path
     return {**plain, **made}
@@ -253,8 +246,8 @@ def _made(
     job_type: type[JobType[Any]],
     raw: Any,
     stream: Mapping[str, Any],
-) -> dict[str, Any] | None:
-    """What the type makes of its options; None when they are wrong."""
+) -> dict[str, Any]:
+    """Return the keys that the type makes of its options; none when they are wrong."""
     where = (*path, "options")
     content = {} if raw is None else raw
     try:
@@ -264,14 +257,14 @@ def _made(
             inner, fault, at_key, position = explain(detail, job_type.Options)
             fault.hint = fault.hint or field_hint(inner, job_type.Options)
             tree.findings.append(Finding((*where, *inner), fault, at_key, position))
-        return None
+        return {}
     targets = tree.data.get("targets")
     targets = targets if isinstance(targets, dict) else {}
     try:
         made: Any = job_type().expand_among(options, stream, targets)
     except Fault as fault:
         tree.findings.append(Finding(where, fault))
-        return None
+        return {}
     except Exception as error:
         defect = f"{type(error).__name__}: {error}"
     else:
@@ -283,4 +276,4 @@ def _made(
     reason = f"the job type {job_type.name!r} failed: {defect}"
     failed = Fault(reason, f"a defect of {source}: tell whoever wrote it")
     tree.findings.append(Finding((*path, "type"), failed))
-    return None
+    return {}

@@ -2,8 +2,9 @@
 """A job that `extends` another: that one's file, changed by this one's.
 
 Mappings are changed key by key, lists whose items all have names item by item, in the
-order of the other file; everything else is replaced as a whole. A key set to null is
-taken away. Faults keep the file and the line where a value is written.
+order of the other file; everything else is replaced as a whole, and so is a stream's
+`load`. A key set to null is taken away. Faults keep the file
+and the line where a value is written.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ NOTATION = """\
 extends: base.yaml
     this job is the one of that file (found beside the job file), changed:
     mappings key by key; lists whose items all have names, such as streams, item
-    by item; everything else as a whole. A key set to null is taken away.
+    by item; a load, and everything else, as a whole. A key set to null is taken
+    away.
 """
 
 _MOST = 8
@@ -96,7 +98,7 @@ class _Merged:
             if one is _MISSING:
                 place = (*old_at, other_step)
                 merged[key] = self._copy(here, self.old, other, place)
-            elif other is _MISSING:
+            elif other is _MISSING or (at[:1] == ("streams",) and key == "load"):
                 merged[key] = self._copy(here, self.new, one, (*new_at, step))
             else:
                 merged[key] = self._both(

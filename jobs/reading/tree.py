@@ -77,8 +77,6 @@ class Tree:
     findings: list[Finding] = field(default_factory=list)
     #: Fields that the file does not have, made by the type of the stream at the path.
     made: dict[Path, Path] = field(default_factory=dict)
-    #: Streams whose type or options are wrong: what they send is not known.
-    unknown: set[Path] = field(default_factory=set)
 
     def cause(self, path: Path) -> Path:
         """The field of the file that a field is made of; most are their own."""

@@ -7,25 +7,21 @@ sees plain values.
 
 from __future__ import annotations
 
-import ast
 import json
-import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from ldapslam.base.fault import Fault, expected, got, unknown
+from ldapslam.base.fault import Fault, expected, unknown
 from ldapslam.jobs.reading.tree import Finding, Path, Tree, read_tree
 
 NOTATION = """\
-vars: {users: 100000, base: "dc=example,dc=com"}
+vars: {users: 100000, duration: 60s, base: "dc=example,dc=com"}
     names with their defaults; a default may use the names above it. A value
     that is given must be of the default's type: whole number, number, text,
     true or false. With a default of null it must be given: --var users=2000
 ${users}
     in any value of the file: the value. Alone, it keeps its type.
-${users - 1}, ${total / clients}, ${(a + b) * 2}
-    + - * / // % and parentheses; a whole number where the result is one.
 $${
     the characters ${ themselves; a file without `vars` has no variables
 """
@@ -34,19 +30,9 @@ KEY = "vars"
 
 _REFERENCE = re.compile(r"\$(\$\{|\{([^{}]*)\})")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
-_MAX_EXPRESSION = 200
 
 Value = int | float | str | bool
 Values = Mapping[str, Value]
-
-_OPERATIONS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-}
 
 
 def replace_variables(tree: Tree, defaults: Values) -> Values | None:
@@ -81,8 +67,7 @@ def override_of(name: str, text: str) -> str:
 
 def referenced(text: str) -> frozenset[str]:
     """Names that stand in references of a text."""
-    expressions = [found[2] or "" for found in _REFERENCE.finditer(text)]
-    return frozenset(name for one in expressions for name in _NAME.findall(one))
+    return frozenset(match[2] for match in _REFERENCE.finditer(text) if match[2])
 
 
 def _section(tree: Tree) -> Mapping[str, Any]:
@@ -147,9 +132,11 @@ def _text(text: str, values: Values) -> Value:
     """The text with values in place of references; one alone keeps its type."""
     whole = _REFERENCE.fullmatch(text)
     if whole and whole[2] is not None:
-        return _result(whole[2], values)
+        return _variable(whole[2], values)
     return _REFERENCE.sub(
-        lambda found: "${" if found[2] is None else _as_text(_result(found[2], values)),
+        lambda match: (
+            "${" if match[2] is None else _as_text(_variable(match[2], values))
+        ),
         text,
     )
 
@@ -160,42 +147,10 @@ def _as_text(value: Value) -> str:
     return str(value)
 
 
-def _result(expression: str, values: Values) -> Value:
-    text = expression.strip()
-    hint = "a variable, or + - * / // % of variables and numbers; $${ for ${ itself"
-    try:
-        if len(text) > _MAX_EXPRESSION:
-            raise SyntaxError
-        found: Value = _evaluate(ast.parse(text, mode="eval").body, values)
-    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError) as error:
-        if isinstance(error, Fault):
-            raise
-        raise Fault(f"'${{{got(text)[1:-1]}}}' is not an expression", hint) from None
-    except ZeroDivisionError:
-        raise Fault(f"'${{{text}}}' divides by zero", hint) from None
-    except OverflowError:
-        raise Fault(f"the result of '${{{text}}}' is too large", hint) from None
-    if isinstance(found, float) and found.is_integer():
-        return int(found)
-    return found
-
-
-def _evaluate(node: ast.expr, values: Values) -> Any:
-    if isinstance(node, ast.Name):
-        if node.id not in values:
-            raise unknown("variable", node.id, values)
-        return values[node.id]
-    if isinstance(node, ast.Constant) and type(node.value) in (int, float):
-        return node.value
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return -_number(_evaluate(node.operand, values))
-    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATIONS:
-        left, right = (_evaluate(one, values) for one in (node.left, node.right))
-        return _OPERATIONS[type(node.op)](_number(left), _number(right))
-    raise SyntaxError
-
-
-def _number(value: Any) -> Any:
-    if type(value) in (int, float):
-        return value
-    raise Fault(f"{got(value)} is not a number", "only numbers can be computed with")
+def _variable(name: str, values: Values) -> Value:
+    if name in values:
+        return values[name]
+    if _NAME.fullmatch(name):
+        raise unknown("variable", name, values)
+    hint = "write its name alone, such as [0..${users}); ${ itself is $${"
+    raise expected("a variable", f"${{{name}}}", hint)

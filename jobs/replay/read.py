@@ -155,7 +155,7 @@ def prepare(
     if needed > connections:
         raise ConfigError(
             f"the log has up to {needed} connections at once, the job {connections}",
-            hint=f"write load: {{replay: {{connections: {needed}}}}}",
+            hint=f"write connections: {needed} in its load",
         )
     if made.total == 0:
         reasons = "; ".join(f"{why} ({n})" for (_, why), n in made.skipped.items())

@@ -453,7 +453,7 @@ class _Writer:
         rate, connections = self._analysis.rate, self._analysis.connections
         count = sum(operation.count for operation in operations)
         share = count / self._total
-        open_load: dict[str, Any] = {"rate": _rate_text(rate.mean_per_s * share)}
+        load: dict[str, Any] = {"rate": _rate_text(rate.mean_per_s * share)}
         yield f"  - name: {name}"
         yield "    target: directory"
         yield from comment_lines(
@@ -465,16 +465,16 @@ class _Writer:
         if rate.steps_per_s:
             file = f"{self._wishes.name}-rates.csv"
             self._files[file] = self._rates()
-            open_load["stages"] = {"file": file}
+            load["stages"] = {"file": file}
             yield from comment_lines(
                 f"the rate changes ({min(rate.steps_per_s):,.1f} to "
                 f"{max(rate.steps_per_s):,.1f}/s): the file has multiples of `rate`",
                 4,
             )
-        open_load["arrivals"] = "poisson"
+        load["arrivals"] = "poisson"
         most = connections.most_at_once
-        open_load["connections"] = max(1, math.ceil(most * share))
-        yield from tree_lines({"load": {"open": open_load}}, 4)
+        load["connections"] = max(1, math.ceil(most * share))
+        yield from tree_lines({"load": load}, 4)
         each = connections.requests_each
         if each is not None and each < count:
             yield from comment_lines(

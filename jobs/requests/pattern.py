@@ -140,7 +140,8 @@ _BOUNDS = r"(?P<lo>-?\d+)-(?P<hi>-?\d+)"
 _SHARE = r"\d+(?:\.\d+)?%?"
 
 SUPPORTED = (
-    "[lo-hi], [lo:hi], [lo:hixN], […%0000], [random:N], [random:N:chars], [file:PATH], "
+    "[lo-hi], [lo..end), [lo:hi], [lo:end), [lo:hixN], […%0000], [random:N], "
+    "[random:N:chars], [file:PATH], "
     "[sequentialfile:PATH], [timestamp], [uuid], [ref:N], [zipf:lo-hi:s], "
     "[gauss:lo-hi], [hot:lo-hi:share:fraction], [unique], [name]"
 )
@@ -421,8 +422,10 @@ def parse_placeholder(
             return numbers.make(_Found(shown, match, names, before))
     word = _WORD.match(body)
     if word is None:
-        bounds = re.fullmatch(r"(-?\d+) ?(?:\.\.|,|;) ?(-?\d+)", body)
-        hint = f"write [{bounds[1]}-{bounds[2]}]" if bounds else _HINT
+        bounds = re.fullmatch(r"(-?\d+) ?(\.\.|,|;) ?(-?\d+)", body)
+        hint = f"write [{bounds[1]}-{bounds[3]}]" if bounds else _HINT
+        if bounds and bounds[2] == "..":
+            hint += f", or [{bounds[1]}..{bounds[3]}) to leave out {bounds[3]}"
         raise Fault(f"expected a pattern, got {got(shown)}", hint)
     kind = _KINDS.get(word[0])
     if kind is None:
@@ -451,15 +454,18 @@ def _unknown(word: str, shown: str, names: Mapping[str, int]) -> Fault:
     return UnknownName(f"unknown pattern or name {word!r} in {got(shown)}", hint)
 
 
-#: For `ldapslam job describe`.
+#: For `ldapslam describe`.
 NOTATION = """\
 Value patterns, in the notation of the UnboundID LDAP SDK. They may stand in
 DNs, in the assertion values of filters and in attribute values.
 
     [lo-hi]            a number from lo to hi at random
+    [lo..end)          a number from lo to end - 1 at random; also in zipf,
+                       gauss and hot: [zipf:0..1000:1.1)
     [lo:hi]            the numbers lo to hi in turn, then again; downwards where
                        lo is above hi. The fleet as a whole sends each once a
                        round
+    [lo:end)           the numbers lo to end - 1 in turn
     [lo:hixN]          the same in steps of N
     […%0000]           numbers padded with zeros, here to four digits; after any
                        kind of number
@@ -502,7 +508,39 @@ _FIRST_MASK = 0xF0000
 _LAST_MASK = 0xFFFFD
 MASK_CLASS = f"{chr(_FIRST_MASK)}-{chr(_LAST_MASK)}"
 
-_TOKEN = re.compile(r"\[\[|\]\]|\[([^\[\]]*)\]|[\[\]]")
+_HALF_OPEN = (
+    r"(?P<before>(?:[a-z]+:)?-?\d+)(?P<mark>\.\.|:)(?P<end>-?\d+)(?P<after>[^\[\]()]*)"
+)
+_TOKEN = re.compile(
+    rf"\[\[|\]\]|\[{_HALF_OPEN}\)|\[(?P<body>[^\[\]]*)\]|[\[\]]", re.ASCII
+)
+
+
+def with_closed_ranges(text: str) -> str:
+    """Return a valid pattern with closed ranges in place of half-open ranges."""
+    return _TOKEN.sub(
+        lambda token: token[0] if token["end"] is None else f"[{_body(token)}]", text
+    )
+
+
+def _body(token: re.Match[str]) -> str | None:
+    """Return the text between the brackets, of a half-open range that of the closed
+    one; None for a bracket without a partner."""
+    if token["end"] is None:
+        return token["body"]
+    start = token["before"] + ("-" if token["mark"] == ".." else ":")
+    lo = _integer(token["before"].rpartition(":")[2])
+    end = _integer(token["end"])
+    if lo is None or end is None:
+        return start + token["end"] + token["after"]
+    if lo >= end:
+        raise Fault(
+            f"expected a range with a number in it, got {got(token[0])}",
+            f"{end} is not in the range: it ends before",
+        )
+    # a leading zero stays: it is a fault of the range
+    width = len(token["end"]) if token["end"].startswith("0") else 0
+    return f"{start}{end - 1:0{width}}{token['after']}"
 
 
 @dataclass(frozen=True)
@@ -574,7 +612,7 @@ def parse_pattern(text: str, names: Mapping[str, int] | None = None) -> Pattern:
         end = token.end()
         if token[0] in ("[[", "]]"):
             masked += token[0][0]
-        elif token[1] is None:
+        elif (body := _body(token)) is None:
             raise Fault(
                 f"bracket {token[0]!r} at character {token.start() + 1} has no partner",
                 f"write {token[0] * 2!r} for the character itself",
@@ -583,6 +621,6 @@ def parse_pattern(text: str, names: Mapping[str, int] | None = None) -> Pattern:
             raise Fault(f"expected at most {MAX_VALUES} patterns, got more")
         else:
             masked += chr(_FIRST_MASK + len(sources))
-            sources.append(parse_placeholder(token[1], names or {}, sources))
+            sources.append(parse_placeholder(body, names or {}, sources))
     origins += range(end, len(text) + 1)
     return Pattern(masked + text[end:], tuple(sources), tuple(origins))

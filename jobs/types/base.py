@@ -6,7 +6,7 @@
         target: replica
         type: auth
         options: {base: "ou=people,dc=example,dc=com", filter: "(uid=user.[0-999])", …}
-        load: {closed: {clients: 16}}
+        load: {clients: 16}
 
 A type checks its options and turns them into keys of the stream in the job file's own
 terms: `operations`, `connection`, `count`, or `python` for a class that drives the

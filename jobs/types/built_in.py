@@ -4,13 +4,13 @@ Python class name it in the entry point group `ldapslam.python_jobs`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr
 
 from ldapslam.base import units
-from ldapslam.base.fault import Fault
+from ldapslam.base.fault import Fault, got
 from ldapslam.base.units import NS_PER_S, Rate
 from ldapslam.jobs.fields.connection import HostFile, absolute
 from ldapslam.jobs.fields.context import Reading
@@ -20,6 +20,7 @@ from ldapslam.jobs.fields.sections import (
     Count,
     FileName,
     Flag,
+    Found,
     Kind,
     Name,
     PositiveDuration,
@@ -35,6 +36,8 @@ from ldapslam.jobs.fields.texts import Values as AttributeValues
 from ldapslam.jobs.model import PythonOptions
 from ldapslam.jobs.replay import options as replay_options
 from ldapslam.jobs.requests.dn import check_dn
+from ldapslam.jobs.requests.pattern import parse_pattern
+from ldapslam.jobs.requests.template import SEQUENCE, ValueSource
 from ldapslam.jobs.types.base import JobType, SearchOptions, drop_none
 
 
@@ -124,38 +127,31 @@ class SearchModify(JobType[SearchModifyOptions]):
         return {"operations": [{"sequence": steps}]}
 
 
-_PLACEHOLDER = "[key]"
-
-
 class PrimeOptions(SearchOptions):
-    """The range of the keys, and the search that each is put into."""
+    """A search with a range of numbers in its filter."""
 
-    filter: Text = Field(examples=["(uid=user.[key])"])
-    """which entry; [key] stands for the key, once"""
-    first: int = Field(default=0, ge=0)
-    """the first key"""
-    last: int = Field(ge=0, examples=["999999"])
-    """the last key"""
-    digits: int = Field(default=0, ge=0, le=20)
-    """digits of a key, padded with zeros"""
+    filter: FilterText = Field(examples=["(uid=user.[0:999999])"])
+    """which entry; its only pattern is a range of numbers in turn"""
+
+    @property
+    def keys(self) -> ValueSource | None:
+        """The range, if the filter has one and no other pattern."""
+        match parse_pattern(self.filter).sources:
+            case (ValueSource() as keys,) if keys.kind == SEQUENCE:
+                return keys
+        return None
 
     @checked
-    def _range_and_placeholder(self) -> None:
-        if self.first > self.last:
-            raise Fault(
-                f"expected a range from low to high, got {self.first} to {self.last}",
-                "exchange first and last",
-            )
-        if self.filter.count(_PLACEHOLDER) != 1:
-            raise Fault(
-                f"expected a filter with {_PLACEHOLDER} once, got {self.filter!r}",
-                "such as (uid=user.[key])",
-            )
+    def _has_keys(self) -> Iterator[Found]:
+        if self.keys is None:
+            reason = f"expected one range of numbers in turn, got {got(self.filter)}"
+            fault = Fault(reason, "such as (uid=user.[0:999])")
+            yield ("filter",), fault
 
 
 class Prime(JobType[PrimeOptions]):
-    """Search for each key of a range exactly once over the whole fleet, then end:
-    SLAMD's Prime jobs. The run ends with its last search, so no duration is needed."""
+    """Search for each number of a range exactly once over the whole fleet, then end,
+    as SLAMD's Prime jobs do. The run needs no duration: its last search ends it."""
 
     name: ClassVar[str] = "prime"
     Options: ClassVar[type[Section]] = PrimeOptions
@@ -164,16 +160,10 @@ class Prime(JobType[PrimeOptions]):
     def expand(
         self, options: PrimeOptions, stream: Mapping[str, Any]
     ) -> dict[str, Any]:
-        width = f"%{'0' * options.digits}" if options.digits else ""
-        keys = f"[{options.first}:{options.last}{width}]"
-        search = {
-            **options.search,
-            "filter": options.filter.replace(_PLACEHOLDER, keys),
-        }
-        return {
-            "operations": [{"search": search}],
-            "count": options.last - options.first + 1,
-        }
+        keys = options.keys
+        assert keys is not None
+        count = abs(keys.hi - keys.lo) // keys.step + 1
+        return {"operations": [{"search": options.search}], "count": count}
 
 
 class BurstOptions(SearchOptions):
@@ -277,7 +267,7 @@ class WaitForDirectory(JobType[WaitOptions]):
                 "needs_target": False,
                 "options": dict(options),
             },
-            "load": {"closed": {"clients": 1}},
+            "load": {"clients": 1},
             "count": 1,
         }
 
@@ -348,7 +338,7 @@ class ReplicationProbe(JobType[ReplicationProbeOptions]):
                     "watch": watched,
                 },
             },
-            "load": {"open": {"rate": units.format_rate(rate), "connections": 1}},
+            "load": {"rate": units.format_rate(rate), "connections": 1},
         }
 
 
@@ -362,8 +352,8 @@ def _operations(role: str, uris: Any) -> list[str]:
 
 class Replay(JobType[replay_options.Replay]):
     """The requests of a log, at the log's times or a multiple of its speed (`load:
-    {replay: …}`). What the log lacks is made up as the options say, or skipped and
-    counted. `ldapslam replay run` writes such a job."""
+    {speed: 1x, connections: 16}`). What the log lacks is made up as the options say, or
+    skipped and counted. `ldapslam replay run` writes such a job."""
 
     name: ClassVar[str] = "replay"
     Options: ClassVar[type[Section]] = replay_options.Replay
@@ -497,7 +487,7 @@ class BulkLoad(JobType[BulkLoadOptions]):
                 "needs_target": False,
                 "options": drop_none(given),
             },
-            "load": {"closed": {"clients": 1}},
+            "load": {"clients": 1},
             **({} if "count" in stream else {"count": 1}),
         }
 

@@ -378,7 +378,7 @@ def _add_all(
         time.monotonic() - begun_s,
         reason is None,
         () if reason is None else (reason,),
-        processed=done.progress.added,
+        processed=done.added,
     )
 
 

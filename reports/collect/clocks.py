@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Agents' clocks over the run: how far their intervals came apart. Pure arithmetic.
+"""Agents' clocks over the run: how far their intervals diverged. Pure arithmetic.
 
-T0 was told to an agent by the offset O0 of its monotonic clock from the coordinator's,
-and from then on the agent cuts its intervals by its own clock. At time t its interval
-boundaries are early or late by
+T0 is given to an agent as a time of its own monotonic clock, by the offset O0 from the
+coordinator's, and from then on the agent cuts its intervals by its own clock. At time t
+its interval boundaries are early or late by
 
     deviation(t) = offset(t) - O0        known to ± the bound of the sample at t
 
@@ -16,11 +16,8 @@ A sample bounds the offset at other times too, more loosely, by what clocks drif
 
     |offset(t) - offset_i| <= bound_i + DRIFT_LIMIT * |t - t_i|
 
-which takes care of single exchanges that were held up. The drift is the slope of the
-least-squares line, weighted by 1 / bound²; as an error of every sample within its bound
-moves the slope by at most sum |c_i| bound_i, with c_i the line's coefficients, that is
-the bound of the drift. A step is a change from one sample to the next that neither the
-bounds of both nor the largest drift allow.
+which covers single exchanges that were delayed. A step is a change from one sample to
+the next that neither the bounds of both nor the largest drift allow.
 """
 
 from __future__ import annotations
@@ -29,8 +26,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
-
-import numpy as np
 
 from ldapslam.reports.collect.timeline import NS_PER_S
 from ldapslam.results.records import ClockSample
@@ -59,16 +54,13 @@ class Clock:
 
     #: In the order of time, one at least.
     deviations: tuple[Deviation, ...]
-    #: None with fewer than three samples.
-    drift_ppm: float | None
-    drift_bound_ppm: float | None
     #: Jumps against the coordinator's clock, the first of them.
     steps: tuple[Deviation, ...]
     step_count: int
 
     @property
     def largest(self) -> Deviation:
-        """That which may have been the largest."""
+        """The deviation with the largest upper bound."""
         return max(self.deviations, key=lambda one: one.at_most_ns)
 
 
@@ -76,7 +68,7 @@ def clocks_of(
     samples: Mapping[str, Sequence[ClockSample]],
     facts: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, Clock]:
-    """Agent -> its clock, of those that have a sample."""
+    """Return the clocks of the agents that have a sample, by agent."""
     clocks = {}
     for agent, found in sorted(samples.items()):
         if found:
@@ -94,20 +86,17 @@ def clocks_of(
 def clock_of(
     samples: Sequence[ClockSample], told_ns: int, told_bound_ns: float | None = None
 ) -> Clock:
-    """`samples` in the order of time; `told_ns`: the offset that T0 was told by, and
-    how well it was known then."""
+    """`samples` are in the order of time; `told_ns` is the offset by which T0 was
+    converted, `told_bound_ns` its bound then."""
     raw = [
         Deviation(one.at_ns / NS_PER_S, one.offset_ns - told_ns, one.bound_ns)
         for one in samples
     ]
     steps = list(_steps(raw))
-    drift, bound = _drift(raw)
     known = [] if told_bound_ns is None else [Deviation(0.0, 0.0, told_bound_ns)]
     return Clock(
-        # what was known at T0 still holds where later exchanges were held up
+        # the bound of T0 still holds where later exchanges were delayed
         deviations=tuple(_tightened([*known, *raw])[len(known) :]),
-        drift_ppm=drift,
-        drift_bound_ppm=bound,
         steps=tuple(steps[:_STEPS_KEPT]),
         step_count=len(steps),
     )
@@ -122,7 +111,7 @@ def _steps(raw: Sequence[Deviation]) -> Iterable[Deviation]:
 
 
 def _tightened(raw: Sequence[Deviation]) -> list[Deviation]:
-    """Each sample as it is, or as a tighter one near it says."""
+    """Return each sample, with the bound of a nearby sample if that is tighter."""
     best = list(raw)
     for order in (range(len(raw)), reversed(range(len(raw)))):
         carried: Deviation | None = None
@@ -135,18 +124,3 @@ def _tightened(raw: Sequence[Deviation]) -> list[Deviation]:
                 carried = best[place]
             best[place] = carried
     return best
-
-
-def _drift(raw: Sequence[Deviation]) -> tuple[float | None, float | None]:
-    """In ppm, and its bound."""
-    if len(raw) < 3 or raw[-1].at_s <= raw[0].at_s:
-        return None, None
-    at_s = np.array([one.at_s for one in raw])
-    ns = np.array([one.ns for one in raw])
-    bounds_ns = np.maximum([one.bound_ns for one in raw], 1.0)
-    weights = 1 / bounds_ns**2
-    centred = at_s - np.average(at_s, weights=weights)
-    coefficients = weights * centred / (weights * centred**2).sum()
-    ns_per_s = float(coefficients @ ns)
-    bound_ns_per_s = float(np.abs(coefficients) @ bounds_ns)
-    return ns_per_s / 1000, bound_ns_per_s / 1000

@@ -123,16 +123,17 @@ class _Collector:
         self._measure_start_ns: int | None = None
         self._measure_end_ns: int | None = None
         self._intervals = 0
-        criteria = map(parse_criterion, part.run.plan.get("thresholds", ()))
+        criteria = map(parse_criterion, part.run.plan.thresholds)
         thresholds = [one for one in criteria if isinstance(one, Threshold)]
         self._timeline = TimelineBuilder(
             part.plan, part.run.agents, part.ended, thresholds
         )
         self._ends_ns = np.array([one.end_ns for one in part.plan.intervals], np.int64)
         self._batches = part.plan.batches(BATCHES)
-        streams = part.run.plan.get("streams", ())
         self._loads_end_ns = {
-            one["name"]: one["end_ns"] for one in streams if one.get("end_ns")
+            stream.name: stream.end_ns
+            for stream in part.run.plan.streams
+            if stream.end_ns
         }
 
     def add(self, window: Window) -> None:

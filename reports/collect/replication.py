@@ -80,7 +80,7 @@ def replication_of(
     run: RunRecord, observer_failures: Sequence[str]
 ) -> Replication | None:
     """None when the job did not ask for it."""
-    if not (run.plan.get("verify") or {}).get("replication"):
+    if run.plan.verify is None:
         return None
     found = run.manifest.get("replication")
     if not found:

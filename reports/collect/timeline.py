@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+
+from ldapslam.jobs.run_plan import PlannedStream, RunPlan
 
 DISPLAY_POINTS = 600
 NS_PER_S = 1_000_000_000
@@ -232,22 +234,19 @@ class Timeline:
         return bytes(map(max, zip(*found.values(), strict=True)))
 
 
-def with_facts(
-    plan: Mapping[str, Any], facts: Mapping[str, Mapping[str, Any]]
-) -> dict[str, Any]:
+def with_facts(plan: RunPlan, facts: Mapping[str, Mapping[str, Any]]) -> RunPlan:
     """A run's plan with what its agents found out, by their facts: the requests in the
     log of a replay, which are its count, and the result codes that it, or a Python
     class, expected."""
-    return {
-        **plan,
-        "streams": [_stream_with(stream, facts) for stream in plan.get("streams", ())],
-    }
+    return replace(
+        plan, streams=tuple(_stream_with(stream, facts) for stream in plan.streams)
+    )
 
 
 def _stream_with(
-    stream: Mapping[str, Any], facts: Mapping[str, Mapping[str, Any]]
-) -> Mapping[str, Any]:
-    name, count = stream["name"], stream.get("count")
+    stream: PlannedStream, facts: Mapping[str, Mapping[str, Any]]
+) -> PlannedStream:
+    name, count = stream.name, stream.count
     codes: dict[str, set[int]] = {}
     for of_agent in facts.values():
         replay = of_agent.get("replays", {}).get(name, {})
@@ -256,33 +255,28 @@ def _stream_with(
         for found in (replay.get("expected_codes", {}), expected):
             for operation, of_operation in found.items():
                 codes.setdefault(operation, set()).update(of_operation)
-    operations = [
-        {**one, "expected_codes": sorted(codes[one["name"]])}
-        if one["name"] in codes
-        else one
-        for one in stream["operations"]
-    ]
-    return {**stream, "count": count, "operations": operations}
+    operations = tuple(
+        replace(operation, expected_codes=tuple(sorted(codes[operation.name])))
+        if operation.name in codes
+        else operation
+        for operation in stream.operations
+    )
+    return replace(stream, count=count, operations=operations)
 
 
 class Plan:
     """The planned intervals of a run and the points they are shown as."""
 
-    def __init__(
-        self, plan: Mapping[str, Any], extent: tuple[int, int] | None = None
-    ) -> None:
+    def __init__(self, plan: RunPlan, extent: tuple[int, int] | None = None) -> None:
         """`extent`: number of the last interval there is, and the run's end in ns. When
         every stream came to the end of its count, charts end there."""
-        spans = plan.get("phases", ())
-        self._starts = [int(span["start_ns"]) for span in spans]
-        self._names = [str(span["name"]) for span in spans]
+        self._plan = plan
+        self._starts = [span.start_ns for span in plan.phases]
         self.phases = tuple(
-            Phase(name, start_ns / NS_PER_S, int(span["end_ns"]) / NS_PER_S)
-            for name, start_ns, span in zip(
-                self._names, self._starts, spans, strict=True
-            )
+            Phase(span.name, span.start_ns / NS_PER_S, span.end_ns / NS_PER_S)
+            for span in plan.phases
         )
-        boundaries = [int(value) for value in plan.get("boundaries_ns", ())]
+        boundaries = plan.boundaries_ns
         starts = [0, *boundaries[:-1]] if boundaries else []
         self.intervals = tuple(
             Interval(self._phase_at((start_ns + end_ns) // 2), start_ns, end_ns)
@@ -294,27 +288,14 @@ class Plan:
         #: Length of a full interval.
         self.interval_s = longest_ns / NS_PER_S
         shown = self.intervals
-        self._counted = {
-            stream["name"]: bool(stream.get("count"))
-            for stream in plan.get("streams", ())
-        }
-        is_counted = self.all_counted(self._counted)
+        is_counted = self.all_counted(plan.by_stream)
         if extent and 0 <= extent[0] < len(shown) and is_counted:
             shown = shown[: extent[0] + 1]
             self.phases = _cut(self.phases, extent[1] / NS_PER_S)
-        self._loads = {
-            stream["name"]: (stream.get("start_ns") or 0, stream.get("end_ns"))
-            for stream in plan.get("streams", ())
-        }
         #: Number of planned intervals in the charts.
         self.shown = len(shown)
         self.intervals_per_point = -(-max(len(shown), 1) // DISPLAY_POINTS)
         self._point_of = _points(shown, self.intervals_per_point)
-        self._wanted = {
-            (stream["name"], operation["name"]): wanted_outcome(operation)
-            for stream in plan.get("streams", ())
-            for operation in stream.get("operations", ())
-        }
 
     def point(self, index: int) -> int:
         """Number of the point that shows an interval; the drain has one of its own."""
@@ -332,9 +313,7 @@ class Plan:
 
     def has_load(self, stream: str, index: int) -> bool:
         """Was the stream to be at work in all of an interval?"""
-        begin_ns, finish_ns = self._loads.get(stream, (0, None))
-        start_ns, end_ns = self.span_ns(index)
-        return begin_ns <= start_ns and (finish_ns is None or end_ns <= finish_ns)
+        return self._plan.stream(stream).is_at_work(*self.span_ns(index))
 
     def phase_of(self, index: int) -> str:
         """Empty of the drain."""
@@ -366,20 +345,15 @@ class Plan:
 
     def wanted_of(self, operation: tuple[str, str]) -> str:
         """The outcome whose response times are shown for an operation."""
-        return self._wanted.get(operation, "succeeded")
+        return self._plan.stream(operation[0]).operation(operation[1]).shown_outcome
 
     def all_counted(self, streams: Iterable[str]) -> bool:
         """Do all of these streams end by a count?"""
-        return all(self._counted.get(name, False) for name in streams)
+        return all(self._plan.stream(name).count for name in streams)
 
     def _phase_at(self, at_ns: int) -> str:
         place = bisect_right(self._starts, at_ns) - 1
-        return self._names[place] if place >= 0 else ""
-
-
-def wanted_outcome(operation: Mapping[str, Any]) -> str:
-    """Of a planned operation: successes, unless the job expects none."""
-    return "succeeded" if operation.get("success_codes", (0,)) else "expected"
+        return self.phases[place].name if place >= 0 else ""
 
 
 def _cut(phases: Sequence[Phase], end_s: float) -> tuple[Phase, ...]:

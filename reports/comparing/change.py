@@ -18,7 +18,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -33,9 +32,6 @@ Errors = tuple[FloatArray, FloatArray]
 
 LEVEL = 0.05
 POWER = 0.8
-#: BCa intervals of smaller samples cover far less than they state.
-FEWEST_TO_RESAMPLE = 8
-_RESAMPLES = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,49 +153,6 @@ def difference_of_estimates(old: Estimate, new: Estimate, freedom: float) -> Cha
         freedom,
         is_ratio=False,
     )
-
-
-def mann_whitney(old: FloatArray, new: FloatArray) -> float | None:
-    """Exact two-sided p of the rank test (Mann and Whitney 1947, Annals of Mathematical
-    Statistics 18, 50-60), with ties its normal approximation. None where even the
-    clearest order of so few values has p > LEVEL, such as 3 against 3: p = 0.1."""
-    if 2 / math.comb(len(old) + len(new), len(old)) > LEVEL:
-        return None
-    from scipy import stats  # slow to load
-
-    return float(stats.mannwhitneyu(old, new, method="auto").pvalue)
-
-
-class Resampled(NamedTuple):
-    """A 95 % interval by the bootstrap."""
-
-    low: float
-    high: float
-
-
-def bootstrap(
-    old: FloatArray, new: FloatArray, *, is_ratio: bool, seed: int = 0
-) -> Resampled | None:
-    """BCa interval (Efron 1987, JASA 82, 171-185) of what `ratio_of_means` or
-    `difference_of_means` give; None with fewer than FEWEST_TO_RESAMPLE values on a
-    side, or without a spread."""
-    if min(len(old), len(new)) < FEWEST_TO_RESAMPLE:
-        return None
-    samples = (np.log(old), np.log(new)) if is_ratio else (old, new)
-    if min(map(np.ptp, samples)) == 0:
-        return None
-    from scipy import stats
-
-    found = stats.bootstrap(
-        samples,
-        lambda one, other, axis: np.mean(other, axis) - np.mean(one, axis),
-        n_resamples=_RESAMPLES,
-        vectorized=True,
-        method="BCa",
-        rng=np.random.default_rng(seed),
-    ).confidence_interval
-    ends = (float(found.low), float(found.high))
-    return Resampled(*map(math.exp, ends)) if is_ratio else Resampled(*ends)
 
 
 def mean_of(values: FloatArray, *, is_ratio: bool) -> Estimate | None:

@@ -18,11 +18,8 @@ import numpy as np
 from ldapslam.reports.comparing.change import (
     LEVEL,
     Change,
-    Resampled,
-    bootstrap,
     difference_of_estimates,
     difference_of_means,
-    mann_whitney,
     mean_of,
     ratio_of_estimates,
     ratio_of_means,
@@ -91,9 +88,6 @@ class Finding:
     #: The change that would have been found in 80 % of cases, at the level that Holm's
     #: method asks of the smallest p; as Change.detectable.
     detectable: float | None
-    #: Of runs, where they are enough: the p of ranks, and the bootstrap's interval.
-    mann_whitney_p: float | None
-    bootstrap: Resampled | None
     #: HIGHER, LOWER, NO_DIFFERENCE or CANNOT_TELL; the first two by `adjusted_p`.
     verdict: str
     #: What is needed, where the verdict is CANNOT_TELL.
@@ -175,8 +169,6 @@ def _finding(
         change=None,
         adjusted_p=None,
         detectable=None,
-        mann_whitney_p=None,
-        bootstrap=None,
         verdict=CANNOT_TELL,
         needs=_needs_value(readings),
     )
@@ -274,12 +266,7 @@ def _by_runs(
     if change is None:
         # repeats that are all alike: chance is at least that within the runs
         return _by_batches(finding, before, after)
-    return replace(
-        finding,
-        change=change,
-        mann_whitney_p=mann_whitney(old, new),
-        bootstrap=bootstrap(old, new, is_ratio=is_ratio),
-    )
+    return replace(finding, change=change)
 
 
 def _judged(findings: list[Finding]) -> tuple[tuple[Finding, ...], int]:

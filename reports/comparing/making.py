@@ -218,9 +218,7 @@ def _uris(summary: Summary) -> list[str]:
     observations = manifest.get("observations") or {}
     known = manifest.get("servers") or {}
     order = dict.fromkeys(
-        uri
-        for stream in summary.run.plan.get("streams", ())
-        for uri in stream.get("uris", ())
+        uri for stream in summary.run.plan.streams for uri in stream.uris
     )
     uris = [uri for uri in order if uri in known or uri in observations]
     return uris + [uri for uri in observations if uri not in order]

@@ -23,9 +23,9 @@ from ldapslam.reports.comparing.making import Facts, differences_of
 from ldapslam.reports.comparing.readings import Metric
 from ldapslam.reports.document import (
     BAD,
+    CAUTION,
     MUTED,
     Cell,
-    Field,
     Table,
     column,
     filled,
@@ -35,7 +35,13 @@ from ldapslam.reports.document import (
 from ldapslam.reports.model import Summary
 from ldapslam.reports.result import result_of
 from ldapslam.reports.sections.bulk_imports import compared
-from ldapslam.reports.typeset import NOT_AVAILABLE, NOTHING, changes, decimal
+from ldapslam.reports.typeset import (
+    NOT_AVAILABLE,
+    NOTHING,
+    changes,
+    decimal,
+    verdict_cell,
+)
 
 _RUNS = (
     "Sample: the runs. Values are geometric means of runs (of errors: means). "
@@ -98,9 +104,10 @@ def document_of(comparison: Comparison) -> dict[str, Any]:
 def _runs(comparison: Comparison) -> Table:
     def verdict(run: Summary) -> Cell:
         if run.run.run_id in comparison.excluded:
-            word = "INVALID" if run.is_judged else "not as judged"
-            return Cell(f"{word}, left out", BAD)
-        return Cell(run.verdict, BAD if run.verdict == "INVALID" else "")
+            if run.is_judged:
+                return Cell("INVALID, left out", CAUTION)
+            return Cell("not as judged, left out", BAD)
+        return verdict_cell(run.verdict)
 
     return table(
         "runs",
@@ -228,14 +235,6 @@ def _figures(comparison: Comparison) -> list[Table]:
 
 
 def _figures_of(title: str, rows: Sequence[_Row]) -> Table:
-    more: list[Field[_Row]] = []
-    notes = []
-    if any(one and one.mann_whitney_p is not None for *_, one in rows):
-        more.append(number("ranks p", lambda row: _p(row[4], "mann_whitney_p")))
-        notes.append("ranks p: of Mann and Whitney.")
-    if any(one and one.bootstrap is not None for *_, one in rows):
-        more.append(number("bootstrap (95 %)", lambda row: _resampled(row[4])))
-        notes.append("bootstrap: BCa interval of the change.")
     return table(
         f"comparison-{title}",
         title,
@@ -246,8 +245,6 @@ def _figures_of(title: str, rows: Sequence[_Row]) -> Table:
         number("change (95 %)", lambda row: _change(row[4])),
         number("p", lambda row: _p(row[4], "p")),
         number("adj. p", lambda row: _p(row[4], "adjusted_p")),
-        *more,
-        notes=notes,
     )
 
 
@@ -273,15 +270,8 @@ def _change(finding: Finding | None) -> Cell | str:
         return ""
     if finding.change is None:
         return Cell(NOT_AVAILABLE if finding.needs else NOTHING, MUTED)
-    form, (value, low, high, *_) = _amounts(finding, finding.change)
+    form, (value, low, high) = _amounts(finding.change)
     return f"{form.format(value)} ({low} to {high})"
-
-
-def _resampled(finding: Finding | None) -> str:
-    if finding is None or finding.change is None or finding.bootstrap is None:
-        return ""
-    _, (*_, low, high) = _amounts(finding, finding.change)
-    return f"{low} to {high}"
 
 
 def _p(finding: Finding | None, name: str) -> str:
@@ -292,14 +282,14 @@ def _p(finding: Finding | None, name: str) -> str:
     return "<0.001" if value < 0.001 else f"{value:.3f}"
 
 
-def _amounts(finding: Finding, change: Change) -> tuple[str, list[str]]:
-    """The form of a change, and its value, its interval and that of the bootstrap, with
-    the digits that the width of the interval supports."""
+def _amounts(change: Change) -> tuple[str, list[str]]:
+    """Return the form of a change, and its value and the ends of its interval with the
+    digits that the width of the interval supports."""
     width = abs(change.high - change.low) * 100
     digits = 2
     if 0 < width < math.inf:
         digits = min(2, max(0, 1 - math.floor(math.log10(width / 2))))
-    values = (change.value, change.low, change.high, *(finding.bootstrap or ()))
+    values = (change.value, change.low, change.high)
     return changes(values, digits, is_ratio=change.is_ratio)
 
 
@@ -311,7 +301,7 @@ def sentence_of(finding: Finding, tests: int) -> str:
     change = finding.change
     if change is None:
         return f"{what}: {'the same' if finding.old.value else 'none'} on either side"
-    form, (value, low, high, *_) = _amounts(finding, change)
+    form, (value, low, high) = _amounts(change)
     if form.startswith("×"):
         is_one_sided, interval = change.low >= 1, f"{low} to {high} times as high"
         size = f"{value} times as high ({low} to {high})"
@@ -361,8 +351,6 @@ def _finding(one: Finding, tests: int) -> dict[str, Any]:
         "p": change and change.p,
         "adjusted_p": one.adjusted_p,
         "detectable": _finite(one.detectable),
-        "mann_whitney_p": one.mann_whitney_p,
-        "bootstrap95": one.bootstrap and list(one.bootstrap),
         "needs": one.needs,
         "sentence": sentence_of(one, tests),
     }

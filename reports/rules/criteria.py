@@ -225,7 +225,7 @@ def _parts(
     """Of all servers of the role, or of all agents that drove the stream."""
     wanted = evidence.plan.wanted_of(key)
     if per == "server":
-        for uri in evidence.streams.get(key[0], {}).get("uris", ()):
+        for uri in evidence.run.plan.stream(key[0]).uris:
             server = whole.servers.get(uri) or ServerTotals()
             part = _part_of(whole, server.measured, server.times, wanted)
             part.completed_in_measure = server.completed_in_measure

@@ -16,7 +16,7 @@ from itertools import groupby
 from typing import Any
 
 from ldapslam.jobs.fields.validity import Validity
-from ldapslam.jobs.rates.profile import planned_arrivals
+from ldapslam.jobs.run_plan import PlannedOperation, PlannedStream
 from ldapslam.proto.fields import OUTCOMES
 from ldapslam.reports.collect.clocks import Clock
 from ldapslam.reports.collect.completeness import (
@@ -57,7 +57,7 @@ class Window:
 
 
 def window_of(
-    planned: Mapping[str, Any],
+    planned: PlannedStream,
     totals: StreamTotals,
     collected: Collected,
     *,
@@ -65,8 +65,7 @@ def window_of(
 ) -> Window:
     """`planned` is the stream in the run's plan; `is_short`: it has a count that it did
     not reach, so it was at work for as long as the run."""
-    starts_ns = planned.get("start_ns") or 0
-    stops_ns = planned.get("end_ns") or 0
+    starts_ns, stops_ns = planned.start_ns, planned.end_ns
     last_ns = totals.last_done_ns
     elapsed_s = None
     if last_ns is not None and last_ns > starts_ns and not is_short:
@@ -74,7 +73,7 @@ def window_of(
     start_ns, end_ns = collected.measure_start_ns, collected.measure_end_ns
     if start_ns is None or end_ns is None:
         return Window(None, elapsed_s)
-    if planned.get("count") and last_ns is not None and not is_short:
+    if planned.count and last_ns is not None and not is_short:
         end_ns = min(end_ns, last_ns)
     if stops_ns:
         # what was under way then is completed later, and counts
@@ -94,7 +93,7 @@ def _chains(indexes: Iterable[int]) -> Iterator[tuple[int, int]]:
 
 
 def measured_s(
-    streams: Mapping[str, Mapping[str, Any]], collected: Collected
+    streams: Mapping[str, PlannedStream], collected: Collected
 ) -> float | None:
     """Length of the measure phase as it was run, over all agents: to the last response
     when every stream has a count."""
@@ -102,7 +101,7 @@ def measured_s(
     if start_ns is None or end_ns is None:
         return None
     lasts_ns = [totals.last_done_ns or 0 for totals in collected.streams.values()]
-    if lasts_ns and all(one.get("count") for one in streams.values()):
+    if lasts_ns and all(one.count for one in streams.values()):
         end_ns = min(end_ns, max(lasts_ns))
     return (end_ns - start_ns) / NS_PER_S if end_ns > start_ns else None
 
@@ -150,9 +149,9 @@ class Evidence:
     events: Sequence[EventRecord] = ()
 
     @cached_property
-    def streams(self) -> dict[str, Mapping[str, Any]]:
+    def streams(self) -> Mapping[str, PlannedStream]:
         """The planned streams by name."""
-        return {stream["name"]: stream for stream in self.run.plan.get("streams", ())}
+        return self.run.plan.by_stream
 
     @property
     def has_realtime(self) -> bool:
@@ -165,16 +164,16 @@ class Evidence:
         does each operation of a Python class: this may be too many, never too few."""
         return sum(count for _, count in self._first_requests(stream))
 
-    def _first_requests(self, stream: str) -> Iterator[tuple[Mapping[str, Any], int]]:
+    def _first_requests(self, stream: str) -> Iterator[tuple[PlannedOperation, int]]:
         """The operations that begin sessions, and how many of each were due."""
-        for operation in self.streams[stream].get("operations", ()):
-            totals = self.collected.operations.get((stream, operation["name"]))
-            if totals is not None and operation.get("is_first", True):
+        for operation in self.streams[stream].operations:
+            totals = self.collected.operations.get((stream, operation.name))
+            if totals is not None and operation.is_first:
                 counts = totals.whole
                 yield operation, counts["scheduled"] - counts["substituted"]
 
     def is_replay(self, stream: str) -> bool:
-        return bool(self.streams.get(stream, {}).get("is_replay"))
+        return self.run.plan.stream(stream).is_replay
 
     def arrivals_due(self, stream: str) -> float | None:
         """In the measure phase, by the plan; None where no rate says so."""
@@ -185,37 +184,35 @@ class Evidence:
         if start_ns is None or end_ns is None:
             return None
         planned = self.streams[stream]
-        start_ns = max(start_ns, planned.get("start_ns") or 0)
-        end_ns = min(end_ns, planned.get("end_ns") or end_ns)
-        return (
-            planned_arrivals(planned, start_ns, end_ns) if end_ns > start_ns else None
-        )
+        start_ns = max(start_ns, planned.start_ns)
+        end_ns = min(end_ns, planned.end_ns or end_ns)
+        return planned.arrivals_due(start_ns, end_ns) if end_ns > start_ns else None
 
     def arrivals_of(self, stream: str) -> int:
         """Scheduled in the measure phase; too many, never too few, as `sessions_of`."""
         return sum(
-            self.collected.operations[stream, operation["name"]].measured["scheduled"]
+            self.collected.operations[stream, operation.name].measured["scheduled"]
             for operation, _ in self._first_requests(stream)
         )
 
     def is_short(self, stream: str) -> bool:
         """Has it a count that was not reached?"""
-        count = self.streams[stream].get("count")
+        count = self.streams[stream].count
         return count is not None and self.sessions_of(stream) < count
 
     def may_be_short(self, stream: str) -> bool:
         """Is it not certain that a count was reached? It is when its agents have ended
         before the plan did, or when no session can have counted twice."""
         planned = self.streams[stream]
-        count: int | None = planned.get("count")
+        count = planned.count
         ends = self._early_ends(stream)
         if count is None or (ends and all(ends)):
             return self.is_short(stream)
         sessions = 0
         for operation, requests in self._first_requests(stream):
-            if operation.get("is_paged") or planned.get("engine") == "python":
+            if operation.is_paged or planned.engine == "python":
                 return True
-            sessions += -(-requests // operation.get("per_session", 1))
+            sessions += -(-requests // operation.per_session)
         return sessions < count
 
     def _early_ends(self, stream: str) -> list[bool]:
@@ -233,7 +230,7 @@ class Evidence:
 
     def window_of(self, stream: str) -> Window:
         """When the stream was at work."""
-        planned = self.streams.get(stream, {})
+        planned = self.run.plan.stream(stream)
         totals = self.totals_of(stream)
         is_short = stream in self.streams and self.is_short(stream)
         window = window_of(planned, totals, self.collected, is_short=is_short)
@@ -246,7 +243,7 @@ class Evidence:
         which no response came. What all of its agents stood still of that is their own;
         `at_worst`, the directory may have been away then all the same."""
         window_s = self.window_of(stream).measure_s
-        connections = self.streams.get(stream, {}).get("connections")
+        connections = self.run.plan.stream(stream).connections
         if not window_s or not connections:
             return Outage()
         totals = self.totals_of(stream)
@@ -291,7 +288,7 @@ class Evidence:
         """
         waiting = self.totals_of(stream).waiting
         window_s = self.window_of(stream).measure_s
-        is_open = self.streams.get(stream, {}).get("model") == "open"
+        is_open = self.run.plan.stream(stream).model == "open"
         begun = self.arrivals_of(stream) if is_open else 0
         if waiting is None or not begun or not window_s:
             return None
@@ -360,9 +357,9 @@ class Evidence:
     def loop_share(self, stream: str) -> float:
         """Lags of the generator as a share of the time of a closed stream's clients, in
         which these sent nothing; 0 of other streams."""
-        planned = self.streams.get(stream, {})
-        window_s, clients = self.window_of(stream).measure_s, planned.get("clients")
-        if planned.get("model") != "closed" or not clients or not window_s:
+        planned = self.run.plan.stream(stream)
+        window_s, clients = self.window_of(stream).measure_s, planned.clients
+        if planned.model != "closed" or not clients or not window_s:
             return 0.0
         lags_ns = sum(
             totals.union(lag, OUTCOMES).sum_ns
@@ -399,17 +396,14 @@ class Evidence:
         ]
         return max(lengths_s, default=0.0), sum(lengths_s)
 
-    def operation_plan(self, key: tuple[str, str]) -> Mapping[str, Any]:
-        """Empty of one that is not planned by name."""
-        operations = self.streams.get(key[0], {}).get("operations", ())
-        named: dict[str, Mapping[str, Any]]
-        named = {one["name"]: one for one in operations}
-        return named.get(key[1], {})
+    def operation_plan(self, key: tuple[str, str]) -> PlannedOperation:
+        """With all defaults where none is planned by this name."""
+        return self.run.plan.stream(key[0]).operation(key[1])
 
     def was_through_before(self, stream: str) -> bool:
         """Did it come to an end of its own before the measure phase?"""
-        planned = self.streams.get(stream, {})
-        has_end = bool(planned.get("count") or planned.get("end_ns"))
+        planned = self.run.plan.stream(stream)
+        has_end = bool(planned.count or planned.end_ns)
         return has_end and self.window_of(stream).measure_s is None
 
     def ended_early(self, stream: str) -> bool:
@@ -418,9 +412,7 @@ class Evidence:
 
     def operations_of(self, model: str) -> dict[tuple[str, str], OperationTotals]:
         streams = {
-            name
-            for name, stream in self.streams.items()
-            if stream.get("model") == model
+            name for name, stream in self.streams.items() if stream.model == model
         }
         return {
             key: totals
@@ -428,13 +420,13 @@ class Evidence:
             if key[0] in streams
         }
 
-    def operations_with(self, key: str, value: object) -> set[tuple[str, str]]:
-        """The planned operations with this value."""
+    @property
+    def paged_operations(self) -> set[tuple[str, str]]:
         return {
-            (name, operation["name"])
+            (name, operation.name)
             for name, stream in self.streams.items()
-            for operation in stream.get("operations", ())
-            if operation.get(key) == value
+            for operation in stream.operations
+            if operation.is_paged
         }
 
     @cached_property

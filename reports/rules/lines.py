@@ -2,10 +2,10 @@
 """The line of Theil and Sen: the median of the slopes between all pairs of values.
 
 With its 95 % interval (Sen 1968, Journal of the American Statistical Association 63)
-and Kendall's test of "no slope". Values that follow each other are seldom independent:
-as in steady.py, sigma is larger by sqrt((1 + r) / (1 - r)); r is an estimate from few
-values, for which Student's distribution allows, of n (1 - r) / (1 + r) - 2 degrees of
-freedom.
+and Kendall's test of "no slope". Successive values are seldom independent: sigma is
+widened by sqrt((1 + r) / (1 - r)), with r their lag-1 autocorrelation without their
+trend; as r is estimated from few values, p is that of Student's distribution with
+n (1 - r) / (1 + r) - 2 degrees of freedom.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import stdtr, stdtrit
+import numpy.typing as npt
 
-from ldapslam.reports.rules.steady import Floats, correlation, widened_by
+Floats = npt.NDArray[np.float64]
 
 
 class Line(NamedTuple):
@@ -26,7 +26,7 @@ class Line(NamedTuple):
     low: float
     high: float
     level: float
-    #: Of such a slope, or a steeper one, by chance.
+    #: Probability of a slope at least this steep under no change.
     p: float
 
     def at(self, at_s: float) -> float:
@@ -34,7 +34,9 @@ class Line(NamedTuple):
 
 
 def theil_sen(at_s: Floats, values: Floats) -> Line:
-    """Of at least ten values at times that differ."""
+    """Return the line through at least ten values at different times."""
+    from scipy.special import stdtr, stdtrit  # slow to load
+
     n = values.size
     first, later = np.triu_indices(n, 1)
     slopes = np.sort((values[later] - values[first]) / (at_s[later] - at_s[first]))
@@ -52,3 +54,41 @@ def theil_sen(at_s: Floats, values: Floats) -> Line:
         float(np.median(values) - slope * np.median(at_s)),
         2 * float(stdtr(freedom, -score / sigma)),
     )
+
+
+def block_medians(values: Floats, blocks: int) -> Floats:
+    """Return the medians of at most this many successive blocks of equal size."""
+    parts = np.array_split(values, min(blocks, max(1, values.size)))
+    return np.array([np.median(part) for part in parts if part.size])
+
+
+def autocorrelation(values: Floats) -> float:
+    """Return the lag-1 autocorrelation; 0 if all values are equal."""
+    around = values - values.mean()
+    squares = float(around @ around)
+    return float(around[1:] @ around[:-1]) / squares if squares else 0.0
+
+
+def widened_by(correlation: float) -> float:
+    """Return the factor of sigma for values with this lag-1 autocorrelation."""
+    bounded = min(max(correlation, 0.0), 0.99)
+    return math.sqrt((1 + bounded) / (1 - bounded))
+
+
+def correlation(values: Floats) -> float:
+    """Return the lag-1 autocorrelation of values without their trend: the least-squares
+    line of each half, for a transient is not a straight line. It makes r too low by
+    about (2 + 4 r) / n."""
+    halves = np.array_split(values, 2)
+    residuals = np.concatenate([_without_line(half) for half in halves])
+    if np.ptp(residuals) <= 1e-9 * np.ptp(values):
+        return 0.0  # only rounding errors remain
+    n = halves[1].size
+    return (n * autocorrelation(residuals) + 2) / (n - 4)
+
+
+def _without_line(values: Floats) -> Floats:
+    at = np.arange(values.size) - (values.size - 1) / 2
+    around = values - values.mean()
+    residuals: Floats = around - at * (float(at @ around) / float(at @ at))
+    return residuals

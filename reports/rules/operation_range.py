@@ -205,10 +205,10 @@ class OperationRange:
         one; a stream that ends by itself is no longer in a longer run."""
         collected, stream = self._evidence.collected, self._key[0]
         start_ns, end_ns = collected.measure_start_ns, collected.measure_end_ns
-        planned = self._evidence.streams.get(stream, {})
+        planned = self._evidence.run.plan.stream(stream)
         if not sample or start_ns is None or end_ns is None:
             return LONGER
-        if planned.get("count") or planned.get("end_ns") or planned.get("is_replay"):
+        if planned.count or planned.end_ns or planned.is_replay:
             return LONGER
         for times in range(2, _MOST_TIMES + 1):
             low = share_interval(best, sample * times).low
@@ -298,7 +298,7 @@ class OperationRange:
                 "searches found nothing: is this the data that the job is for, and may "
                 "its identity search each attribute of the filter?"
             )
-            about = self._evidence.operation_plan(self._key).get("about", "")
+            about = self._evidence.operation_plan(self._key).about
             detail = " ".join(filter(None, (detail, empty_remedy(about))))
         known = Judged(Outcome.UNCERTAIN, value, shown, text, detail, remedy)
         ends = best, worst
@@ -306,18 +306,17 @@ class OperationRange:
 
     def _failures(self) -> Counter[int]:
         """Responses by their unexpected result codes."""
-        planned = self._evidence.operation_plan(self._key)
-        fine = {*planned.get("success_codes", (0,)), *planned.get("expected_codes", ())}
+        accepted = self._evidence.operation_plan(self._key).accepted_codes
         codes = self._totals.result_codes
-        return Counter({code: codes[code] for code in codes if code not in fine})
+        return Counter({code: codes[code] for code in codes if code not in accepted})
 
     def _remedy(self) -> str:
         """Of the usual result code among the errors; empty where none is known."""
-        stream = self._evidence.streams.get(self._key[0], {})
+        stream = self._evidence.run.plan.stream(self._key[0])
         planned = self._evidence.operation_plan(self._key)
-        kind, size_limit = planned.get("kind", ""), planned.get("size_limit", 0)
-        who = stream.get("identity", "the bind DN")
-        if stream.get("identity_change"):
+        kind, size_limit = planned.kind, planned.size_limit
+        who = stream.identity or "the bind DN"
+        if stream.identity_change:
             who = BOUND_BEFORE
         most = self._failures().most_common(1)
         return next((remedy_of(code, kind, who, size_limit) for code, _ in most), "")
@@ -384,7 +383,7 @@ class OperationRange:
         window_s = evidence.window_of(stream).measure_s
         if self._part < 1:  # arrivals are of no server
             return math.inf
-        if evidence.streams.get(stream, {}).get("model") != "open" or not window_s:
+        if evidence.run.plan.stream(stream).model != "open" or not window_s:
             return math.inf
         offered = self._totals.measured["scheduled"] / window_s
         due, begun = evidence.arrivals_due(stream), evidence.arrivals_of(stream)

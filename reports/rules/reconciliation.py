@@ -34,6 +34,7 @@ from urllib.parse import urlsplit
 
 from ldapslam.base.uri import DEFAULT_PORTS, canonical_host
 from ldapslam.jobs.model import PYTHON_KIND
+from ldapslam.jobs.run_plan import PlannedStream
 from ldapslam.reports.collect.totals import Collected, OperationTotals, unanswered
 from ldapslam.results.records import RunRecord
 
@@ -46,7 +47,7 @@ _SET_UP = {"binds": "bind", "extended": "extended", "unbinds": "unbind"}
 
 def sent_requests(run: RunRecord, collected: Collected) -> SentRequests:
     """Kinds in the order of their names; a kind never sent is left out."""
-    streams = _streams(run)
+    streams = run.plan.by_stream
     groups = groups_of(streams)
     sent: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for group, kind, totals in _sent_operations(streams, collected):
@@ -59,9 +60,7 @@ def sent_requests(run: RunRecord, collected: Collected) -> SentRequests:
             for counter, kind in _SET_UP.items():
                 sent[groups[stream]][kind] += of_stream.counters[counter]
     by_uri = {
-        uri: groups[name]
-        for name, stream in streams.items()
-        for uri in stream.get("uris", ())
+        uri: groups[name] for name, stream in streams.items() for uri in stream.uris
     }
     for uri, asked in (run.manifest.get("control_operations") or {}).items():
         sent[by_uri.get(uri, uri)].update(asked)
@@ -71,28 +70,20 @@ def sent_requests(run: RunRecord, collected: Collected) -> SentRequests:
     }
 
 
-def _streams(run: RunRecord) -> dict[str, Mapping[str, Any]]:
-    return {stream["name"]: stream for stream in run.plan.get("streams", ())}
-
-
 def _sent_operations(
-    streams: Mapping[str, Mapping[str, Any]], collected: Collected
+    streams: Mapping[str, PlannedStream], collected: Collected
 ) -> Iterator[tuple[str, str, OperationTotals]]:
     """Group, kind and totals of each planned operation."""
     groups = groups_of(streams)
     for (stream, name), totals in collected.operations.items():
         if stream in streams:
-            planned = streams[stream].get("operations", ())
-            kinds = {one["name"]: one["kind"] for one in planned}
-            yield groups[stream], kinds.get(name, ""), totals
+            yield groups[stream], streams[stream].operation(name).kind, totals
 
 
-def groups_of(streams: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+def groups_of(streams: Mapping[str, PlannedStream]) -> dict[str, str]:
     """Stream -> group."""
     return {
-        name: uris[0]
-        if len(uris := tuple(stream.get("uris", ()))) == 1
-        else str(stream.get("target", ""))
+        name: uris[0] if len(uris := stream.uris) == 1 else stream.target
         for name, stream in streams.items()
     }
 
@@ -179,7 +170,7 @@ def unread(
     A server of a kind that has no counts is none of them, unless there is a limit.
     """
     observations: Mapping[str, Any] = run.manifest.get("observations") or {}
-    asked = [*run.plan.get("counted", ()), *(observations if has_limit else ())]
+    asked = [*run.plan.counted, *(observations if has_limit else ())]
     if has_limit and not asked:
         return ["no server was watched", *observer_failures]
     reasons = []
@@ -201,11 +192,8 @@ def _servers(
     run: RunRecord, sent: SentRequests, observations: Mapping[str, Any]
 ) -> dict[str, tuple[str, ...]]:
     """Group -> URIs; a watched server that was sent no load has its own."""
-    streams = _streams(run)
-    servers = {
-        group: tuple(streams[name].get("uris", ()))
-        for name, group in groups_of(streams).items()
-    }
+    streams = run.plan.by_stream
+    servers = {group: streams[name].uris for name, group in groups_of(streams).items()}
     known = {uri for uris in servers.values() for uri in uris}
     others = [uri for uri in (*sent, *observations) if uri not in {*known, *servers}]
     return servers | {uri: (uri,) for uri in others}
@@ -326,7 +314,7 @@ def _operations(observation: Mapping[str, Any], when: str) -> Mapping[str, Any]:
 
 def _unanswered(run: RunRecord, collected: Collected) -> dict[str, Counter[str]]:
     """Group -> kind -> requests whose response never came."""
-    streams = _streams(run)
+    streams = run.plan.by_stream
     groups = groups_of(streams)
     found: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for group, kind, totals in _sent_operations(streams, collected):

@@ -139,7 +139,7 @@ def _extreme(
 
 @_rule(
     "run_completed",
-    "the run came to its planned end, or to that of a threshold with `abort`",
+    "the run ended as planned, or a threshold aborted it",
     "the run did not come to its planned end",
 )
 def _run_completed(evidence: Evidence) -> Finding:
@@ -227,7 +227,7 @@ def _data_present(evidence: Evidence) -> Finding:
 
 def _needs_no_data(evidence: Evidence, stream: str, totals: OperationTotals) -> bool:
     """A log need not have every kind of operation, and a stream may end early."""
-    is_replay = evidence.streams.get(stream, {}).get("is_replay")
+    is_replay = evidence.run.plan.stream(stream).is_replay
     never_due = is_replay and not totals.whole["scheduled"]
     return never_due or evidence.was_through_before(stream)
 
@@ -239,7 +239,7 @@ def _needs_no_data(evidence: Evidence, stream: str, totals: OperationTotals) -> 
 )
 def _counts_reached(evidence: Evidence) -> Finding:
     """Nothing else may have ended a stream before the run was over."""
-    counts = {name: one.get("count") for name, one in evidence.streams.items()}
+    counts = {name: one.count for name, one in evidence.streams.items()}
     counted = {name: count for name, count in counts.items() if count}
     short = {
         name: f"{evidence.sessions_of(name):,} of {count:,} of {name}"
@@ -267,7 +267,7 @@ def _plan_followed(evidence: Evidence) -> Finding:
     limit, wrong, shown = evidence.validity.plan_deviation, [], []
     for name, stream in evidence.streams.items():
         due = evidence.arrivals_due(name)
-        if not due or stream.get("engine") == "python" or not _is_whole(evidence):
+        if not due or stream.engine == "python" or not _is_whole(evidence):
             continue
         scheduled = evidence.arrivals_of(name) / (1 - evidence.missing_share)
         shown.append(f"{scheduled:,.0f} of {due:,.0f} of {name}")
@@ -302,7 +302,7 @@ def _send_lag(evidence: Evidence) -> Finding:
     passed = True
     streams: defaultdict[str, list[OperationTotals]] = defaultdict(list)
     for (stream, _), totals in evidence.collected.operations.items():
-        if not evidence.streams.get(stream, {}).get("watched"):
+        if not evidence.run.plan.stream(stream).watched:
             streams[stream].append(totals)
     for stream, operations in streams.items():
         lags = _union(operations, "send_lag")
@@ -386,7 +386,7 @@ def _loop_share(evidence: Evidence) -> Finding:
     shares = {
         name: evidence.loop_share(name)
         for name, stream in evidence.streams.items()
-        if stream.get("model") == "closed"
+        if stream.model == "closed"
     }
     highest, observed = _extreme(shares, max, _percent)
     passed = highest is None or highest <= limit
@@ -428,7 +428,8 @@ def _clock_offset(evidence: Evidence) -> Finding:
 
 
 def _drift_us(evidence: Evidence, agent: str) -> float:
-    """Of runs whose clocks were sampled twice only, at the start and the end."""
+    """Return the drift of the agent's clock in a run that ended before the first sample
+    of it."""
     if agent in evidence.clocks:
         return 0.0
     return float(evidence.facts[agent].get("clock_drift_us", 0))

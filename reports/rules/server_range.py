@@ -82,9 +82,9 @@ def _operations_per_s(servers: set[str], evidence: Evidence) -> Estimate:
     if start_ns is None or end_ns is None or end_ns <= start_ns:
         return total
     for key, totals in collected.operations.items():
-        planned = evidence.streams.get(key[0], {})
-        watched = planned.get("watched", {}).get(key[1])
-        uris = {watched} if watched else set(planned.get("uris", ()))
+        planned = evidence.run.plan.stream(key[0])
+        watched = planned.watched.get(key[1])
+        uris = {watched} if watched else set(planned.uris)
         completed = totals.completed_in_measure
         if not uris <= servers:
             completed = sum(

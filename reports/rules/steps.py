@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Steps: where the level of values that follow each other changed. Pure.
 
-Looked for is the stretch of values, inside or at an end, whose ranks differ most from
-all others', so that a level that comes back is found too (circular binary segmentation,
-Olshen et al. 2004, Biostatistics 5, 557-572). Of a stretch of k of n values,
+The search is for the stretch of values, inside or at an end, with the ranks that differ
+most from all others', so that a level that comes back is found too (circular binary
+segmentation, Olshen et al. 2004, Biostatistics 5, 557-572). For a stretch of k of n
+values,
 
     Z = |sum of its ranks - k (n + 1) / 2| / sigma,  sigma^2 = k (n - k) (n + 1) / 12
 
 and R^2 = Z^2 / (n - 1) is the share of the ranks' variance that lies between it and the
-others. As any permutation is as likely as another, t = sqrt((n - 2) R^2 / (1 - R^2))
-has about Student's distribution of n - 2 degrees of freedom. With b, the normal
+others. As all permutations are equally likely, t = sqrt((n - 2) R^2 / (1 - R^2)) has
+about Student's distribution of n - 2 degrees of freedom. With b, the normal
 quantile of the same p, the largest of all Z is chance with (Siegmund 1988, Biometrika
 75; d is the shortest stretch as a share)
 
@@ -18,12 +19,12 @@ quantile of the same p, the largest of all Z is chance with (Siegmund 1988, Biom
 
 Ranks cannot tell a wide gap from a narrow one. Where all values of the stretch lie on
 one side of all others, R^2 is that of the values themselves, if it is larger: else few
-values would never show even a step of a hundred standard deviations. So the stretch is
-also looked for whose values differ most.
+values would never show even a step of a hundred standard deviations. So the search is
+also for the stretch with the values that differ most.
 
 A drift must not be taken for steps: the levels have to fit better than a line, too.
-Then each part is looked at in turn. Blocks that follow each other are seldom
-independent: as in steady.py, they tell as much as n (1 - r) / (1 + r) that are.
+Then each part is searched in turn. Successive values are seldom independent: n of them
+have the evidence of n (1 - r) / (1 + r) independent values (lines.py).
 """
 
 from __future__ import annotations
@@ -32,34 +33,36 @@ import math
 from itertools import pairwise
 
 import numpy as np
-from scipy.special import ndtr, ndtri, stdtr
 
-from ldapslam.reports.rules.lines import theil_sen
-from ldapslam.reports.rules.steady import (
-    LEAST_SHIFT,
+from ldapslam.reports.rules.lines import (
     Floats,
     autocorrelation,
+    block_medians,
+    theil_sen,
     widened_by,
 )
 
-#: Of each side of a step.
+#: Smaller changes do not matter, as a share of the level before them.
+LEAST_SHIFT = 0.03
+#: Values on each side of a step.
 _LEAST_SIDE = 5
-#: However alike neighbours are: Student's distribution needs more than two.
+#: Lower bound for independent values: Student's distribution needs more than two.
 _LEAST_INDEPENDENT = 5.0
 #: The formula for p falls from sqrt(3) on; at 37 it is below any limit.
 _LEAST_B, _LARGEST_B = math.sqrt(3), 37.0
-#: How much better levels have to fit than a line: twice the logarithm of how much
-#: likelier they are, were what is left of Laplace's distribution. By simulation, a
-#: drift is then taken for a step in about the share of the limit.
+#: How much better levels have to fit than a line: twice the logarithm of the ratio of
+#: likelihoods, with residuals of Laplace's distribution. By simulation, a drift is then
+#: taken for a step in about the share of the limit.
 _BETTER = 3.1
-#: Of more values, a line is that of the medians of this many blocks: it takes the
+#: With more values, a line is fitted to the medians of this many blocks: it takes the
 #: slopes of all pairs.
 _LINE_BLOCKS = 400
 _ZERO = 1e-12
 
 
 def step_places(at_s: Floats, values: Floats, limit: float) -> list[int]:
-    """Numbers of the values before which there is a step, by p below the limit."""
+    """Return the indexes of the values before which there is a step, by p below the
+    limit."""
     n = values.size
     if n < 2 * _LEAST_SIDE:
         return []
@@ -70,7 +73,7 @@ def step_places(at_s: Floats, values: Floats, limit: float) -> list[int]:
         [part - level for part, level in zip(parts, levels, strict=True)]
     )
     fitted = len(parts)
-    # as in steady.py, but levels where they differ most make r lower than a line does
+    # fitted levels make r too low, and levels where they differ most more than a line
     r = (n * autocorrelation(around) + 2 * fitted) / (n - 2 * fitted)
     independent = max(n / widened_by(r) ** 2, _LEAST_INDEPENDENT)
     places = [
@@ -93,7 +96,8 @@ def step_places(at_s: Floats, values: Floats, limit: float) -> list[int]:
 
 
 def _most_apart(values: Floats) -> tuple[float, list[int]]:
-    """R^2 of the stretch that differs most, by ranks or by a gap, and its places."""
+    """Return R^2 of the stretch that differs most, by ranks or by a gap, and its
+    places."""
     share, places = largest_stretch(_ranks(values))
     best = share, _moved(values, places)
     _, by_gap = largest_stretch(values)
@@ -103,7 +107,7 @@ def _most_apart(values: Floats) -> tuple[float, list[int]]:
 
 
 def _ranks(values: Floats) -> Floats:
-    """Twice the rank: the mean rank of values that are the same."""
+    """Return twice the ranks; equal values have their mean rank."""
     ordered = np.sort(values)
     ranks: Floats = np.searchsorted(ordered, values).astype(np.float64)
     ranks += np.searchsorted(ordered, values, side="right")
@@ -111,7 +115,7 @@ def _ranks(values: Floats) -> Floats:
 
 
 def largest_stretch(values: Floats) -> tuple[float, list[int]]:
-    """The largest R^2, and the ends of its stretch that are not those of the values."""
+    """Return the largest R^2, and the ends of its stretch inside the values."""
     n = values.size
     around = values - values.mean()
     sums = np.concatenate(([0.0], np.cumsum(around)))
@@ -130,8 +134,8 @@ def largest_stretch(values: Floats) -> tuple[float, list[int]]:
 
 
 def _moved(values: Floats, places: list[int]) -> list[int]:
-    """To where the levels leave least: ranks of the longer side may draw an end of the
-    stretch into it."""
+    """Move the places to the smallest residuals from the levels: ranks of the longer
+    side may draw an end of the stretch into it."""
     levels = [np.median(part) for part in np.split(values, places)]
     edges = [0, *places, values.size]
     found: list[int] = []
@@ -145,18 +149,21 @@ def _moved(values: Floats, places: list[int]) -> list[int]:
 
 
 def _share_of_gap(values: Floats, places: list[int]) -> float:
-    """R^2 of the stretch between the places; zero where it overlaps the others."""
-    before, one, *after = np.split(values, places)
-    other = np.concatenate((before, *after))
-    if one.min() <= other.max() and other.min() <= one.max():
+    """Return R^2 of the stretch between the places; zero where it overlaps the
+    others."""
+    before, inside, *after = np.split(values, places)
+    others = np.concatenate((before, *after))
+    if inside.min() <= others.max() and others.min() <= inside.max():
         return 0.0
-    within = one.size * one.var() + other.size * other.var()
+    within = inside.size * inside.var() + others.size * others.var()
     return 1 - float(within / (values.size * values.var()))
 
 
 def chance(share: float, n: int, independent: float) -> float:
-    """p of the largest R^2 of n values that tell as much as so many independent
-    ones."""
+    """Return p of the largest R^2 of n values, with the evidence of `independent`
+    values."""
+    from scipy.special import ndtr, ndtri, stdtr  # slow to load
+
     if share >= 1:
         return 0.0
     freedom = independent - 2
@@ -170,21 +177,15 @@ def chance(share: float, n: int, independent: float) -> float:
 
 
 def _density(x: Floats | float) -> Floats:
-    """Of the normal distribution."""
-    found: Floats = np.exp(-np.square(x) / 2) / math.sqrt(2 * math.pi)
-    return found
+    """Return the density of the normal distribution."""
+    density: Floats = np.exp(-np.square(x) / 2) / math.sqrt(2 * math.pi)
+    return density
 
 
 def _likelier(at_s: Floats, values: Floats, around: Floats) -> float:
-    """Logarithm of how much less the levels leave than the line, a value."""
-    line = theil_sen(_blocks(at_s), _blocks(values))
+    """Return the logarithm of the ratio of residuals, the line's to the levels'."""
+    blocks = block_medians(at_s, _LINE_BLOCKS), block_medians(values, _LINE_BLOCKS)
+    line = theil_sen(*blocks)
     of_line = np.abs(values - line.level - line.slope * at_s).sum()
     # both sums are zero where nothing changes
     return float(np.log((of_line + _ZERO) / (np.abs(around).sum() + _ZERO)))
-
-
-def _blocks(values: Floats) -> Floats:
-    if values.size <= _LINE_BLOCKS:
-        return values
-    parts = np.array_split(values, _LINE_BLOCKS)
-    return np.array([np.median(part) for part in parts])

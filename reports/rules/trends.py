@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """How figures changed over a long measure phase: drifts and steps. Pure.
 
-Looked at are the medians of at most BLOCKS blocks that follow each other, of operations
-under constant load and of what monitors read. A drift is the slope of a line
-(lines.py); as a share, it is the change over the whole phase of the value that the
-line has at its start. A step is what steps.py finds. Of many figures one would find
-something by chance: p of drifts is adjusted over all figures of a run (Holm), and so is
-that of steps (Bonferroni).
+The values are the medians of at most BLOCKS successive blocks, of operations under
+constant load and of monitors' readings. A drift is the slope of a line (lines.py), as a
+share the change over the whole phase of the line's value at its start. A step is what
+steps.py finds. Among many figures some would change by chance: p of drifts is adjusted
+over all figures of a run (Holm), and that of steps as well (Bonferroni).
 """
 
 from __future__ import annotations
@@ -14,24 +13,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from ldapslam.jobs.run_plan import PlannedStream
 from ldapslam.reports.collect.telemetry import MonitorSummary
 from ldapslam.reports.collect.timeline import Phase, Timeline, Values
 from ldapslam.reports.many_tests import holm
-from ldapslam.reports.rules.steady import LEAST_SHIFT, Floats, is_constant
+from ldapslam.reports.rules.lines import Floats, block_medians, theil_sen
+from ldapslam.reports.rules.steady import BLOCKS, FALSE_ALARMS, is_constant
+from ldapslam.reports.rules.steps import LEAST_SHIFT, step_places
 
-#: Shorter measure phases have no trend to speak of.
+#: The shortest measure phase with trends.
 LEAST_S = 300.0
-BLOCKS = 60
 _LEAST_BLOCKS = 20
 #: Between two blocks, as a share of the phase.
 _LARGEST_HOLE = 0.1
-#: Of figures that do not change, how often one of a run is said to drift, or to have a
-#: step.
-_FALSE_ALARMS = 0.05
 
 _SERIES = (
     ("throughput", "throughput_per_s", "/s", 1.0),
@@ -43,8 +41,8 @@ _HITS, _TRIES = "_cache_hits", "_cache_tries"
 
 
 class Step(NamedTuple):
-    """Between two blocks; the medians of what lies before it and after it, each up to
-    the next step."""
+    """A step between two blocks; the medians before it and after it, each up to the
+    next step."""
 
     at_s: float
     before: float
@@ -57,24 +55,24 @@ class Trend:
     subject: str
     metric: str
     unit: str
-    #: Where the line of the drift begins, in `unit`.
+    #: Value of the line at the start of the measure phase, in `unit`.
     start: float
     #: Over the whole measure phase, as shares of `start`, with the 95 % interval; None
     #: where the start is zero.
     change: float | None
     low: float | None
     high: float | None
-    #: Of such a drift by chance, adjusted for the figures that are looked at.
+    #: p of the drift, adjusted over the figures of the run.
     p: float
     per_hour: float
     steps: tuple[Step, ...]
 
     @property
     def is_drift(self) -> bool:
-        """Is it more than chance, and enough to matter?"""
+        """Return whether the drift is significant, and large enough to matter."""
         if self.change is None:
             return False
-        return abs(self.change) >= LEAST_SHIFT and self.p <= _FALSE_ALARMS
+        return abs(self.change) >= LEAST_SHIFT and self.p <= FALSE_ALARMS
 
 
 class _Figure(NamedTuple):
@@ -87,11 +85,11 @@ class _Figure(NamedTuple):
 
 def trends_of(
     timeline: Timeline,
-    streams: Mapping[str, Mapping[str, Any]],
+    streams: Mapping[str, PlannedStream],
     monitors: Iterable[MonitorSummary],
 ) -> tuple[Trend, ...]:
-    """Of a run with a long measure phase, else nothing; `streams` are the planned ones
-    by name."""
+    """Return the trends of a run with a long measure phase, else nothing; `streams` are
+    the planned ones by name."""
     span = next((one for one in timeline.phases if one.name == "measure"), None)
     if span is None or span.end_s - span.start_s < LEAST_S:
         return ()
@@ -101,7 +99,7 @@ def trends_of(
         if (found := _blocks(one, span)).values.size >= _LEAST_BLOCKS
         and _covers(found.at_s, span)
     ]
-    limit = _FALSE_ALARMS / max(1, len(figures))
+    limit = FALSE_ALARMS / max(1, len(figures))
     trends = [_trend(one, span, limit) for one in figures]
     adjusted = holm([one.p for one in trends])
     return tuple(
@@ -110,7 +108,7 @@ def trends_of(
 
 
 def _operations(
-    timeline: Timeline, streams: Mapping[str, Mapping[str, Any]]
+    timeline: Timeline, streams: Mapping[str, PlannedStream]
 ) -> Iterator[_Figure]:
     edges = zip(timeline.start_s, timeline.end_s, strict=True)
     middles = [(start_s + end_s) / 2 for start_s, end_s in edges]
@@ -161,32 +159,22 @@ def _figure(
 
 
 def _blocks(one: _Figure, span: Phase) -> _Figure:
-    """Medians of the figure's values in the measure phase."""
+    """Return the medians of the figure's values in the measure phase."""
     inside = (one.at_s > span.start_s) & (one.at_s < span.end_s)
-    at_s, values = one.at_s[inside], one.values[inside]
-    parts = min(BLOCKS, max(1, values.size))
     return one._replace(
-        at_s=np.array(
-            [part.mean() for part in np.array_split(at_s, parts) if part.size]
-        ),
-        values=np.array(
-            [np.median(part) for part in np.array_split(values, parts) if part.size]
-        ),
+        at_s=block_medians(one.at_s[inside], BLOCKS),
+        values=block_medians(one.values[inside], BLOCKS),
     )
 
 
 def _covers(at_s: Floats, span: Phase) -> bool:
-    """Whether the blocks leave no hole of a tenth of the phase: what nobody saw is not
-    to be extrapolated."""
+    """Return whether the blocks leave no hole of a tenth of the phase: nothing is
+    extrapolated."""
     edges = np.concatenate(([span.start_s], at_s, [span.end_s]))
     return bool(np.diff(edges).max() <= _LARGEST_HOLE * (span.end_s - span.start_s))
 
 
 def _trend(one: _Figure, span: Phase, limit: float) -> Trend:
-    # they take scipy, which short runs need not wait for
-    from ldapslam.reports.rules.lines import theil_sen
-    from ldapslam.reports.rules.steps import step_places
-
     line = theil_sen(one.at_s, one.values)
     start = line.at(span.start_s)
     length_s = span.end_s - span.start_s

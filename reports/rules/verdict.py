@@ -123,7 +123,7 @@ def notes(evidence: Evidence) -> tuple[str, ...]:
             f"charts show {per_point} intervals merged into one point; tables are exact"
         )
     lines += _notes_of_the_run(evidence)
-    has_schedule = any(one["model"] != "closed" for one in evidence.streams.values())
+    has_schedule = any(one.model != "closed" for one in evidence.streams.values())
     for fact, value, text in _AGENT_NOTES:
         if fact == "realtime" and not has_schedule:
             continue  # closed loops have it until T0 alone
@@ -147,7 +147,7 @@ def notes(evidence: Evidence) -> tuple[str, ...]:
                 f"stream {name} ended before the measure phase: it has no statistics "
                 "there"
             )
-        elif planned.get("count") and 0 < (evidence.window_of(name).measure_s or 0) < 1:
+        elif planned.count and 0 < (evidence.window_of(name).measure_s or 0) < 1:
             lines.append(
                 f"stream {name} reached its count in less than 1 s: that is too short "
                 "for its rates and times; use a larger count, or a duration"
@@ -225,15 +225,14 @@ def _notes_of_lost_agents(evidence: Evidence) -> Iterator[str]:
     left = -sum(one.get("entries", 0) for one in done.values() if one)
     has_added = False
     for name, stream in evidence.streams.items():
-        operations = {one["name"]: one for one in stream.get("operations", ())}
-        for key, one in operations.items():
-            totals = evidence.collected.operations.get((name, key))
+        for operation in stream.operations:
+            totals = evidence.collected.operations.get((name, operation.name))
             if totals is None:
                 continue
-            if one.get("cleans_up"):
+            if operation.cleans_up:
                 has_added = True
                 left += totals.whole["sent"] - totals.whole["failed"]
-            elif operations.get(one.get("deletes_of", ""), {}).get("cleans_up"):
+            elif stream.operation(operation.deletes_of).cleans_up:
                 left -= totals.whole["succeeded"]
     if lost and has_added:
         yield (
@@ -247,22 +246,23 @@ def _notes_of_lost_agents(evidence: Evidence) -> Iterator[str]:
 def _notes_of_kept_entries(evidence: Evidence) -> Iterator[str]:
     """Entries that the job keeps in the directory on purpose."""
     for name, stream in evidence.streams.items():
-        operations = stream.get("operations", ())
-        most = "up to " * any(one["kind"] == "delete" for one in operations)
-        for one in operations:
-            totals = evidence.collected.operations.get((name, one["name"]))
+        most = "up to " * any(one.kind == "delete" for one in stream.operations)
+        for operation in stream.operations:
+            totals = evidence.collected.operations.get((name, operation.name))
             added = totals.whole["succeeded"] if totals else 0
-            if "kept_dn" not in one or not added:
+            if not operation.keeps_entries or not added:
                 continue
-            dn = shlex.quote(one["kept_dn"])
-            removes = (
-                f"; `ldapslam delete {stream['uris'][0]} -e {dn} -n {added}` deletes "
-                "them, with the bind of this run"
+            text = (
+                f"{name}.{operation.name}: {most}{added:,} added entries are left in "
+                "the directory (--keep, `clean_up: false`)"
             )
-            yield (
-                f"{name}.{one['name']}: {most}{added:,} added entries are left in the "
-                f"directory (--keep, `clean_up: false`){removes * bool(one['kept_dn'])}"
-            )
+            if operation.kept_dn:
+                dn = shlex.quote(operation.kept_dn)
+                text += (
+                    f"; `ldapslam quick delete {stream.uris[0]} -e {dn} -n {added}` "
+                    "deletes them, with the bind of this run"
+                )
+            yield text
 
 
 def _notes_of_disagreement(evidence: Evidence) -> list[str]:
@@ -345,16 +345,16 @@ def _notes_of_sessions(evidence: Evidence) -> list[str]:
     lines = [
         f"stream {name} is driven by Python: its requests have no kernel timestamp, "
         f"so receive lag is part of their response time"
-        f"{watched if stream.get('watched') else ''}"
+        f"{watched if stream.watched else ''}"
         for name, stream in evidence.streams.items()
-        if stream.get("engine") == "python"
+        if stream.engine == "python"
     ]
     lines += [
         f"stream {name}: {change}"
         for name, stream in evidence.streams.items()
-        if (change := stream.get("identity_change"))
+        if (change := stream.identity_change)
     ]
-    paged = evidence.operations_with("is_paged", True)
+    paged = evidence.paged_operations
     for key, operation in evidence.collected.operations.items():
         title, counts = ".".join(key), operation.measured
         lines += [

@@ -344,8 +344,6 @@ def _over_run(summary: Summary) -> Table:
         summary.clocks.items(),
         column("Agent", lambda row: row[0]),
         number("samples", lambda row: count(len(row[1].deviations))),
-        number("drift (ppm)", lambda row: decimal(row[1].drift_ppm, 3)),
-        number("known within (± ppm)", lambda row: decimal(row[1].drift_bound_ppm, 3)),
         number(
             "largest deviation (ms)",
             lambda row: decimal(row[1].largest.ns / _NS_PER_MS, 3),

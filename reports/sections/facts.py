@@ -4,10 +4,10 @@ connections, the system, and the clean-up. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator
 
 from ldapslam.base.units import format_duration
+from ldapslam.jobs.run_plan import PlannedStream
 from ldapslam.reports.collect.completeness import losses_of
 from ldapslam.reports.model import StreamSummary, Summary
 from ldapslam.reports.result import manifest_of
@@ -28,39 +28,38 @@ def facts(summary: Summary) -> Facts:
     length = (
         f"{seconds(summary.measure_s)} in intervals of {seconds(summary.interval_s)}"
     )
-    planned = summary.run.plan.get("streams", ())
-    plans = {one["name"]: one for one in planned}
-    load = (_load(stream, plans.get(stream.name, {})) for stream in summary.streams)
+    plan = summary.run.plan
+    load = (_load(stream, plan.stream(stream.name)) for stream in summary.streams)
     return (
         ("Run", f"{summary.run.run_id}, started {started}"),
         ("Measured", f"{length}, by {number_of(len(summary.run.agents), 'agent')}"),
         ("Load", ", ".join(load)),
-        *_requests(planned),
-        *_connections(planned),
+        *_requests(plan.streams),
+        *_connections(plan.streams),
         ("System", _system(summary)),
         *_clean_up(summary),
         *_digest(summary),
     )
 
 
-def _load(stream: StreamSummary, planned: Mapping[str, Any]) -> str:
+def _load(stream: StreamSummary, planned: PlannedStream) -> str:
     how = ""
     if stream.model == "open" and stream.rate_per_s is not None:
         load = f"{_rate(stream)} open loop"
-        if connections := planned.get("connections"):
+        if connections := planned.connections:
             how = f", {number_of(connections, 'connection')}"
     elif stream.clients is not None:
         load = f"{number_of(stream.clients, 'client')} closed loop"
-        if think_ns := planned.get("think_time_ns"):
+        if think_ns := planned.think_time_ns:
             how = f", think time {format_duration(think_ns)}"
     else:
         load = stream.model
-    if requests := planned.get("reconnect_operations"):
+    if requests := planned.reconnect_operations:
         each = "each request" if requests == 1 else f"every {requests:,} requests"
         how += f", a new connection for {each}"
-    if reconnect_ns := planned.get("reconnect_ns"):
+    if reconnect_ns := planned.reconnect_ns:
         how += f", a new connection every {format_duration(reconnect_ns)}"
-    if arrivals := planned.get("arrivals"):
+    if arrivals := planned.arrivals:
         how += f", {_ARRIVALS.get(arrivals, arrivals)} arrivals"
     return grouped(f"{stream.name} ({load} on {stream.target}{how})")
 
@@ -73,13 +72,13 @@ def _rate(stream: StreamSummary) -> str:
     return f"{rate} on average, at most {peak:,.6g}/s,"
 
 
-def _requests(streams: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
-    """What is asked for; runs of an earlier version do not say it."""
+def _requests(streams: Iterable[PlannedStream]) -> Iterator[tuple[str, str]]:
+    """What is asked for."""
     found = [
-        f"{stream['name']}.{one['name']}: {_shortened(one['about'])}"
+        f"{stream.name}.{operation.name}: {_shortened(operation.about)}"
         for stream in streams
-        for one in stream.get("operations", ())
-        if one.get("about")
+        for operation in stream.operations
+        if operation.about
     ]
     if found:
         more = len(found) - _OPERATIONS
@@ -91,12 +90,12 @@ def _shortened(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
-def _connections(streams: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+def _connections(streams: Iterable[PlannedStream]) -> Iterator[tuple[str, str]]:
     """Their identity and protection: once, where streams agree."""
     texts = {
-        stream["name"]: f"{_bound_as(stream['identity'])}, {stream['tls']}"
+        stream.name: f"{_bound_as(stream.identity)}, {stream.tls}"
         for stream in streams
-        if "identity" in stream
+        if stream.identity
     }
     if len(set(texts.values())) == 1:
         yield "Connections", next(iter(texts.values()))

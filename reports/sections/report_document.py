@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 from ldapslam.jobs.fields.thresholds import (
     PERCENTILES,
@@ -21,6 +20,7 @@ from ldapslam.jobs.fields.thresholds import (
     parse_criterion,
 )
 from ldapslam.jobs.fields.validity import Validity
+from ldapslam.jobs.run_plan import RunPlan
 from ldapslam.reports.charts.chart_data import PANELS, event_marks, queued, waited
 from ldapslam.reports.collect.timeline import IntervalState
 from ldapslam.reports.distribution import Distribution
@@ -82,13 +82,13 @@ def document(summary: Summary) -> Document:
     return with_texts(_document(summary), _roles_named(summary.run.plan))
 
 
-def _roles_named(plan: Mapping[str, Any]) -> Callable[[str], str]:
+def _roles_named(plan: RunPlan) -> Callable[[str], str]:
     """What puts the role of a server before its URI, where a job has several."""
     roles: dict[str, list[str]] = {}
-    for stream in plan.get("streams", ()):
-        for uri in stream.get("uris", ()):
+    for stream in plan.streams:
+        for uri in stream.uris:
             known = roles.setdefault(uri, [])
-            if (role := stream.get("target", "")) not in known:
+            if (role := stream.target) not in known:
                 known.append(role)
     if len(roles) < 2:
         return lambda text: text
@@ -107,7 +107,7 @@ def _roles_named(plan: Mapping[str, Any]) -> Callable[[str], str]:
 def _document(summary: Summary) -> Document:
     return Document(
         title=summary.run.job_name,
-        description=str(summary.run.plan.get("description") or ""),
+        description=summary.run.plan.description,
         verdict=summary.verdict,
         statement=_statement(summary),
         reasons=tuple(grouped(reason) for reason in summary.reasons),
@@ -249,10 +249,11 @@ def _fail(number: int) -> str:
 def _changed_limits(summary: Summary) -> list[str]:
     """The limits of rules that the job has changed."""
     usual = Validity().model_dump(mode="json", by_alias=True)
+    limits = summary.run.plan.validity.model_dump(mode="json", by_alias=True)
     return [
         f"{name} {value} (default {usual[name] or 'none'})"
-        for name, value in (summary.run.plan.get("validity") or {}).items()
-        if name in usual and value != usual[name]
+        for name, value in limits.items()
+        if value != usual[name]
     ]
 
 

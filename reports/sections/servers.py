@@ -59,9 +59,9 @@ def replication(summary: Summary) -> tuple[Block, ...]:
 def _watched(summary: Summary) -> list[tuple[OperationSummary, str]]:
     """The operations of probes, with the server of each."""
     servers = {
-        (stream["name"], operation): uri
-        for stream in summary.run.plan.get("streams", ())
-        for operation, uri in stream.get("watched", {}).items()
+        (stream.name, operation): uri
+        for stream in summary.run.plan.streams
+        for operation, uri in stream.watched.items()
     }
     return [
         (one, servers[one.stream, one.operation])
@@ -138,22 +138,20 @@ def _trees(found: Mapping[str, Any]) -> Table:
 
 
 def _stale(found: Mapping[str, Any]) -> list[str]:
-    # runs of an earlier version had none
     return [
         f"{tree['suffix']}: left aside are the changes of {', '.join(tree['stale'])}, "
-        "of which only some servers know, and none is younger than an hour before the "
+        "which only some servers have, and which are all older than an hour before the "
         "run; what they wrote is compared with the entries."
         for tree in found["trees"]
-        if tree.get("stale")
+        if tree["stale"]
     ]
 
 
 def _skipped(found: Mapping[str, Any]) -> list[str]:
-    # runs of an earlier version did not say
-    skipped = found.get("skipped")
-    if not skipped:
-        return []
-    return [f"Not compared, as not all servers replicate it: {', '.join(skipped)}."]
+    skipped = ", ".join(found["skipped"])
+    return [f"Not compared, as not all servers replicate it: {skipped}."] * bool(
+        skipped
+    )
 
 
 def _converged(

@@ -125,7 +125,7 @@ def test_a_server_that_stands_still_shows_in_response_time_not_in_service_time()
         time.sleep(1)
         server.resume()
 
-    load = "{open: {rate: 100/s, connections: 8}}"
+    load = "{rate: 100/s, connections: 8}"
     outcome = drive(server.uri, load, meanwhile=stop)
     assert outcome.counts["scheduled"] == outcome.counts["succeeded"] == 400
     assert outcome.counts["dropped"] == outcome.counts["timed_out"] == 0
@@ -150,7 +150,7 @@ def above(histogram: Histogram, value_ns: int) -> int:
 @pytest.mark.parametrize("arrivals", ["constant", "uniform"])
 def test_arrivals_are_those_of_the_schedule(arrivals: str) -> None:
     server = new_responder(0)
-    load = f"{{open: {{rate: 150/s, arrivals: {arrivals}, connections: 4}}}}"
+    load = f"{{rate: 150/s, arrivals: {arrivals}, connections: 4}}"
     outcome = drive(server.uri, load, duration="2s")
     assert outcome.counts["scheduled"] == outcome.counts["succeeded"] == 300
     assert server.counts()["search"] == 300
@@ -158,7 +158,7 @@ def test_arrivals_are_those_of_the_schedule(arrivals: str) -> None:
 
 def test_service_times_are_the_servers_own() -> None:
     server = new_responder(5 * MS)
-    outcome = drive(server.uri, "{closed: {clients: 4, think_time: 20ms}}")
+    outcome = drive(server.uri, "{clients: 4, think_time: 20ms}")
     service = outcome.histogram("service_time")
     median_ns = service.percentile(50)
     assert median_ns is not None
@@ -176,7 +176,7 @@ def test_what_times_out_is_counted_and_its_client_connects_anew() -> None:
         time.sleep(0.7)
         server.resume()
 
-    load = "{closed: {clients: 3, think_time: 10ms}}"
+    load = "{clients: 3, think_time: 10ms}"
     outcome = drive(server.uri, load, timeout="300ms", meanwhile=stop)
     counts = outcome.counts
     assert counts["timed_out"] >= 3
@@ -192,7 +192,7 @@ def test_what_times_out_is_counted_and_its_client_connects_anew() -> None:
 
 def test_clients_that_have_no_cpu_say_so_themselves() -> None:
     server = new_responder(0)
-    load = "{closed: {clients: 16}}"
+    load = "{clients: 16}"
     names = "[find, miss]"
     outcome = drive(
         server.uri, load, class_name="Works", operations=names, duration="2s"

@@ -50,13 +50,13 @@ streams:
       - search: {{base: "dc=example,dc=com", filter: "(uid=user.[0-999])"}}
 """
 
-FASTEST = "{closed: {clients: 64}}"
-BEYOND = "{open: {rate: 2000k/s, connections: 64, max_backlog: 10000}}"
-CALM_CLOSED = "{closed: {clients: 8}}"
+FASTEST = "{clients: 64}"
+BEYOND = "{rate: 2000k/s, connections: 64, max_backlog: 10000}"
+CALM_CLOSED = "{clients: 8}"
 #: Eight connections that take one request of 10 ms at a time: half of what they carry,
 #: and twice as much.
-CALM_OPEN = "{open: {rate: 400/s, arrivals: poisson, connections: 8, in_flight: 1}}"
-OVERLOAD = "{open: {rate: 1600/s, arrivals: poisson, connections: 8, in_flight: 1}}"
+CALM_OPEN = "{rate: 400/s, arrivals: poisson, connections: 8, in_flight: 1}"
+OVERLOAD = "{rate: 1600/s, arrivals: poisson, connections: 8, in_flight: 1}"
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,7 @@ run: {{duration: 4s, interval: 500ms}}
 streams:
   - name: load
     target: server
-    load:
-      open: {{rate: {rate}/s, arrivals: constant, connections: 500, in_flight: 1}}
+    load: {{rate: {rate}/s, arrivals: constant, connections: 500, in_flight: 1}}
     operations:
       - search: {{base: "dc=example,dc=com", filter: "(uid=user.[0-999])", scope: sub}}
 """

@@ -84,7 +84,7 @@ def test_a_wall_clock_that_steps_is_told_of_and_shifts_nothing(
     assert abs(seen - _STEP_MS) < 10
     assert all(abs(step) < 1 for step in steps_ms["b"])
     # intervals are where they were planned, for they are of the monotonic clock
-    for index, end_ns in enumerate(books.run.plan["boundaries_ns"]):
+    for index, end_ns in enumerate(books.run.plan.boundaries_ns):
         late_ns = books.stored["a"][index].end_ns - end_ns
         assert 0 <= late_ns < _STEP_MS * 1e6 / 2
     with chaos.opened_store() as store:

@@ -43,11 +43,11 @@ monitors: [{{host: directory}}, {{directory: directory}}]
 streams:
   - name: engine
     target: directory
-    load: {{closed: {{clients: 2, think_time: 5ms}}}}
+    load: {{clients: 2, think_time: 5ms}}
     operations: [{{search: {{base: "{people}", filter: "(uid=user.[0-999])"}}}}]
   - name: python
     target: directory
-    load: {{closed: {{clients: 2, think_time: 5ms}}}}
+    load: {{clients: 2, think_time: 5ms}}
     type: burst
     options: {{base: "{people}", filter: "(uid=user.[0-999])"}}
 """

@@ -29,7 +29,7 @@ run: {{duration: 60s}}
 streams:
   - name: load
     target: {target}
-    load: {{closed: {{clients: 1}}}}
+    load: {{clients: 1}}
     operations:
 """
 

@@ -25,7 +25,7 @@ run: {{duration: {duration}, interval: 500ms}}
 streams:
   - name: writers
     target: directory
-    load: {{closed: {{clients: 4}}}}
+    load: {{clients: 4}}
     operations:
       - weight: 4
         let: {{n: "[unique]"}}
@@ -235,11 +235,11 @@ def test_entries_that_are_kept_are_told_with_the_command_that_deletes_them(
     dn = "cn=kept[100:1],ou=people,dc=example,dc=com"
     attributes = ("-a", "objectClass=person", "-a", "sn=kept", "-n", "50", "--keep")
     added = ldapslam(
-        *("add", lab.supplier.uri, "-e", dn, *attributes, *bind), cwd=tmp_path
+        *("quick", "add", lab.supplier.uri, "-e", dn, *attributes, *bind), cwd=tmp_path
     )
     said = " ".join(added.stdout.split())
     assert "50 added entries are left" in said, added.stdout + added.stderr
     assert tree(lab) != before
-    (command,) = re.findall("`ldapslam (delete [^`]*)`", said)
+    (command,) = re.findall("`ldapslam (quick delete [^`]*)`", said)
     ldapslam(*shlex.split(command), *bind, cwd=tmp_path)
     assert tree(lab) == before

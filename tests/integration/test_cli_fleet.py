@@ -29,7 +29,7 @@ agents: {{labels: {{site: a}}}}
 streams:
   - name: readers
     target: directory
-    load: {{closed: {{clients: 4, think_time: 2ms}}}}
+    load: {{clients: 4, think_time: 2ms}}
     operations:
       - search: {{base: "ou=people,dc=example,dc=com", filter: "(uid=user.[0-999])"}}
 """
@@ -82,7 +82,7 @@ def test_submit_prints_the_run_id_alone_on_stdout(fleet: Fleet) -> None:
     run_id = out.removesuffix("\n")
     assert re.fullmatch(r"[0-9a-z-]+", run_id)
 
-    code, out, _ = fleet.call("watch", run_id)
+    code, out, _ = fleet.call("fleet", "watch", run_id)
     assert code == 0
     assert out.startswith("PASS  fleet")
 
@@ -109,7 +109,7 @@ def test_submit_and_wait_ends_with_the_verdict(
     [
         "bind={dn: cn=x, password: {env: HOME}}",
         "monitors=[{directory: directory, bind: {dn: cn=x, password: {file: /x}}}]",
-        "streams[0]={name: s, target: directory, load: {closed: {clients: 1}}, "
+        "streams[0]={name: s, target: directory, load: {clients: 1}, "
         'type: python, options: {class: "venv.__main__:X", operations: [x]}}',
     ],
     ids=["secret", "secret of a monitor", "class"],
@@ -188,7 +188,7 @@ def test_a_run_that_is_not_there_ends_with_2(fleet: Fleet) -> None:
 
 
 def test_agents_are_listed_with_their_labels(fleet: Fleet) -> None:
-    code, out, _ = fleet.call("agents", "--json")
+    code, out, _ = fleet.call("fleet", "agents", "--json")
     assert code == 0
     agents = {agent["name"]: agent for agent in json.loads(out)}
     assert agents["one"]["labels"] == {"site": "a"}
@@ -197,15 +197,15 @@ def test_agents_are_listed_with_their_labels(fleet: Fleet) -> None:
     assert agents["one"]["limits"]["targets"] == ["loopback", "ldapi"]
     assert 0 <= agents["one"]["load"]["cpu_utilisation"] <= 1
 
-    code, out, _ = fleet.call("agents")
+    code, out, _ = fleet.call("fleet", "agents")
     assert code == 0
     assert "site=a" in out
 
-    code, out, _ = fleet.call("agents", "two")
+    code, out, _ = fleet.call("fleet", "agents", "two")
     assert code == 0
     assert re.search(r"^limit +loopback ldapi$", out, re.MULTILINE)
     assert re.search(r"^host +kernel Linux ", out, re.MULTILINE)
-    code, out, err = fleet.call("agents", "three")
+    code, out, err = fleet.call("fleet", "agents", "three")
     assert (code, out) == (5, "")
     assert "knows no agent 'three'" in err
 
@@ -217,7 +217,7 @@ def test_a_cancelled_run_keeps_what_it_measured(fleet: Fleet) -> None:
         "watch", run_id, "--coordinator", fleet.address, cwd=fleet.folder, name="watch"
     ) as watch:
         watch.wait_for_text(" measure ")
-        assert fleet.call("cancel", run_id)[0] == 0
+        assert fleet.call("fleet", "cancel", run_id)[0] == 0
         assert watch.wait() == 3, watch.stderr
     assert watch.stdout.startswith("INVALID")
     assert "cancelled" in watch.stdout
@@ -305,7 +305,7 @@ def test_an_agent_leaves_the_fleet_on_a_signal(
         assert guest.wait() == 0, guest.stderr
     _, _, after = guest.stderr.partition("leaving: ")
     assert len(after.splitlines()) == 1, "nothing to worry about"
-    code, out, _ = fleet.call("agents", "--json")
+    code, out, _ = fleet.call("fleet", "agents", "--json")
     assert code == 0
     assert "guest" not in [
         agent["name"] for agent in json.loads(out) if agent["state"] != "left"

@@ -42,17 +42,17 @@ def test_completion_completes_commands() -> None:
 def test_the_job_file_documents_itself() -> None:
     schema = json.loads(ldapslam("schema", "job").stdout)
     assert {"job", "targets", "run", "streams"} <= set(schema["else"]["properties"])
-    assert "in_flight" in ldapslam("job", "describe", "streams.load.open").stdout
+    assert "in_flight" in ldapslam("describe", "streams.load").stdout
     document = json.loads(ldapslam("job", "types", "--json").stdout)
     assert set(document["operations"]) >= {"search", "modify"}
     assert set(document["types"]) >= {"mix", "auth", "burst", "prime"}
     assert "burst" in ldapslam("job", "types").stdout
-    assert "modifies" in ldapslam("job", "describe", "types.search_modify").stdout
+    assert "modifies" in ldapslam("describe", "types.search_modify").stdout
 
 
 def test_a_closed_pipe_does_not_change_the_exit_code() -> None:
     with subprocess.Popen(
-        [*COMMAND, "job", "describe"],
+        [*COMMAND, "describe"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

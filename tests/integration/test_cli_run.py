@@ -57,7 +57,7 @@ def write_job(
     password_file: Path | None = None,
     tls: str = "",
     duration: str = "1s",
-    load: str = "{closed: {clients: 2, think_time: 2ms}}",
+    load: str = "{clients: 2, think_time: 2ms}",
     rest: str = "",
 ) -> Path:
     path = folder / "job.yaml"
@@ -109,9 +109,11 @@ def test_a_good_run_ends_with_0_and_all_reports(lab: Lab, tmp_path: Path) -> Non
     # other commands find it, and leave nothing beside it
     [listed] = json.loads(ldapslam("list", "--local", "--json", cwd=tmp_path).stdout)
     assert (listed["run_id"], listed["verdict"]) == (folder.name, "PASS")
-    watched = ldapslam("watch", folder.name[:15], "--local", cwd=tmp_path)
+    watched = ldapslam("fleet", "watch", folder.name[:15], "--local", cwd=tmp_path)
     assert watched.stdout == ended.stdout
-    assert ldapslam("verify", "latest", "--local", cwd=tmp_path).returncode == 0
+    assert (
+        ldapslam("results", "verify", "latest", "--local", cwd=tmp_path).returncode == 0
+    )
     assert {path.name for path in folder.iterdir()} == REPORTS
     assert str(Path("ldapslam-runs") / folder.name / "report.html") in ended.stderr
     logs = {path.stem for path in (folder / "logs").iterdir()}
@@ -148,7 +150,7 @@ def test_a_missed_threshold_ends_with_1_and_json_makes_stdout_one_document(
         ["run", "job.yaml", "--set", "run.duration=5"],
         ["check", "job.yaml", "--set", "no.such.field=1", "--offline"],
         ["report", "latest", "--format", "docx"],
-        ["job", "describe", "no-such-section"],
+        ["describe", "no-such-section"],
     ],
     ids=" ".join,
 )

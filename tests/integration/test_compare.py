@@ -20,7 +20,7 @@ monitors: [{{directory: directory}}]
 streams:
   - name: load
     target: directory
-    load: {{closed: {{clients: 1, think_time: 5ms}}}}
+    load: {{clients: 1, think_time: 5ms}}
     operations:
       - search: {{base: "dc=example,dc=com", scope: base}}
 """
@@ -34,7 +34,7 @@ def folders(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     search = ("-b", "dc=example,dc=com", "-f", "(uid=user.[0-999])")
     for run in found:
         ended = ldapslam(
-            *("search", lab.supplier.uri, *search, "-c", "2", "-n", "1000"),
+            *("quick", "search", lab.supplier.uri, *search, "-c", "2", "-n", "1000"),
             *("--out", run),
             cwd=folder,
         )

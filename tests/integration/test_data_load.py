@@ -1,25 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`data load` over LDAP, into both servers: everything once, whatever happens."""
+"""`data load` over LDAP, into both servers: each entry is added, whatever happens."""
 
 from __future__ import annotations
 
 import base64
 import gzip
-import json
 import signal
+import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import ldap
 import pytest
 
+from ldapslam.dataset.ldif import ldif_entries
+from ldapslam.lab.people import SUFFIX
 from support.command_line import Running
 from support.directory import Directory
 from support.fake_ldap import FakeLdap, Peer, Request
 from support.population import (
     BRANCH,
     as_admin,
+    change,
     data,
     data_json,
     person_dn,
@@ -77,31 +81,12 @@ def test_all_entries_are_there_afterwards(target: Directory, tmp_path: Path) -> 
     assert is_equal(target, ldif)
     assert list(ldif.parent.iterdir()) == [ldif]
     again = load(target, ldif)
-    assert again["exit_code"] == 1
-    assert (again["added"], again["is_complete"]) == (0, False)
-    assert "entryAlreadyExists (68)" in again["stopped_by"]
-    told = data("load", ldif, target.uri, *as_admin(target))
-    assert "hint: it is there already" in told.stderr
-
-
-def test_a_load_that_goes_on_takes_no_others_entries_for_its_own(
-    slapd_target: Directory, tmp_path: Path
-) -> None:
-    whole = write_population(tmp_path / "whole.ldif", 300)
-    assert load(slapd_target, whole)["exit_code"] == 0
-    # people whose parents are not on their way: many are sent before one is refused
-    ldif = tmp_path / "people.ldif"
-    people = [one for one in whole.read_text().split("\n\n") if "dn: uid=" in one]
-    ldif.write_text("\n\n".join(people))
-    for _ in range(2):
-        refused = load(slapd_target, ldif)
-        assert (refused["exit_code"], refused["is_complete"]) == (1, False)
-        # which of those under way is refused first is the connections' affair
-        assert "was refused: entryAlreadyExists (68)" in refused["stopped_by"]
-    all_refused = load(slapd_target, ldif, "--continue-on-error")
-    assert all_refused["is_resumed"]
-    assert (all_refused["exit_code"], all_refused["rejected"]) == (1, 300)
-    assert (all_refused["added"], all_refused["present"]) == (0, 0)
+    assert (again["exit_code"], again["is_complete"]) == (0, True)
+    assert (again["added"], again["present"]) == (0, 307)
+    done = data("load", ldif, target.uri, *as_admin(target))
+    assert "307 were already there" in done.stdout
+    assert "`ldapslam data verify`" in done.stdout
+    assert "fingerprint" not in done.stdout
 
 
 def test_refused_entries_are_kept_and_can_be_loaded_once_mended(
@@ -151,24 +136,62 @@ def test_without_more_words_the_first_refused_entry_ends_it(
     assert result["exit_code"] == 1
     assert not result["is_complete"]
     assert repr(person_dn(0)) in result["stopped_by"]
-    # the two before it, and what was under way behind it
-    sent_behind = result["added"] - 2
-    assert sent_behind > 0
-    # mended, it goes on from there: what was sent behind it is there already
+    assert "line " in result["stopped_by"]
+    assert not list(tmp_path.glob("*.rejects"))
+    # the two entries before it, and adds that were sent before the response
+    added = result["added"]
+    assert added > 2
     ldif.write_text(text)
     again = load(target, ldif)
-    assert (again["exit_code"], again["is_resumed"]) == (0, True)
+    assert (again["exit_code"], again["present"]) == (0, added)
     assert again["added"] + again["present"] == 150 + 3 + 1
-    assert again["present"] == sent_behind
     assert is_equal(target, ldif)
 
 
-def _wait_for_progress(state: Path, running: Running) -> None:
+def test_the_file_of_rejects_is_private_and_replaced(
+    slapd_target: Directory, tmp_path: Path
+) -> None:
+    ldif = tmp_path / "people.ldif"
+    ldif.write_text(population(3).replace("sn: ", "noSuchAttribute: ", 1))
+    rejects, other = tmp_path / "rejects", tmp_path / "other"
+    other.write_text("kept")
+    rejects.symlink_to(other)
+    arguments = (ldif, "--continue-on-error", "--rejects")
+    for _ in range(2):
+        assert load(slapd_target, *arguments, rejects)["rejected"] == 1
+        assert stat.S_IMODE(rejects.lstat().st_mode) == 0o600
+        assert [dn for dn, _ in ldif_entries(rejects)] == [person_dn(0)]
+    assert other.read_text() == "kept"
+    ldif.write_text(population(3))
+    assert load(slapd_target, *arguments, rejects)["rejected"] == 0
+    assert not rejects.exists()
+    for unusable, reason in (
+        (ldif / "x", "cannot be written"),
+        (ldif, "has the entri"),
+    ):
+        refused = load(slapd_target, *arguments, unusable)
+        assert refused["exit_code"] == 2
+        assert reason in refused["stderr"]
+    assert ldif.read_text() == population(3)
+
+
+def _wait_for_first_person(directory: Directory, running: Running) -> None:
     deadline_s = time.monotonic() + _TIMEOUT_S
-    while not (state.exists() and json.loads(state.read_text())["progress"]["added"]):
+    while not _has_first_person(directory):
         assert running.process.poll() is None, running.stderr
         assert time.monotonic() < deadline_s
         time.sleep(0.02)
+
+
+def _has_first_person(directory: Directory) -> bool:
+    entries: list[Any] = []
+    change(
+        directory,
+        lambda connection: entries.extend(
+            connection.search_s(SUFFIX, ldap.SCOPE_SUBTREE, "(uid=p0)", ["1.1"])
+        ),
+    )
+    return bool(entries)
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT], ids=["kill", "int"])
@@ -177,37 +200,33 @@ def test_an_interrupted_load_goes_on(
 ) -> None:
     upstream = slapd_target.uri.removeprefix("ldap://")
     with Relay(upstream) as relay:
-        # slower than the state is saved
         relay.delay_s = 0.005
         uri = f"ldap://{relay.address}"
         arguments = ["data", "load", str(ldif), uri, *as_admin(slapd_target)]
         with Running(
             *arguments, "--connections", "1", "--window", "4", cwd=ldif.parent
         ) as running:
-            state = ldif.with_name("people.ldif.rejects.state")
-            _wait_for_progress(state, running)
+            _wait_for_first_person(slapd_target, running)
             running.process.send_signal(how)
             assert running.wait() == (130 if how == signal.SIGINT else -how)
-            is_told = "the same command goes on" in running.stderr
-            assert is_told == (how == signal.SIGINT)
+            has_advice = "call the same command again" in running.stderr
+            assert has_advice == (how == signal.SIGINT)
         assert not is_equal(slapd_target, ldif)
         relay.delay_s = 0.0
         result = load(slapd_target, ldif, uri=uri)
     assert result["exit_code"] == 0
-    assert result["is_resumed"]
+    assert result["present"] > 0
     assert result["added"] + result["present"] == ENTRIES
     assert is_equal(slapd_target, ldif)
-    assert not state.exists()
 
 
 def test_lost_connections_lose_nothing(slapd_target: Directory, ldif: Path) -> None:
     with Relay(slapd_target.uri.removeprefix("ldap://")) as relay:
-        # slower than the state is saved
         relay.delay_s = 0.02
         uri = f"ldap://{relay.address}"
         arguments = ["data", "load", str(ldif), uri, *as_admin(slapd_target)]
         with Running(*arguments, "--window", "4", cwd=ldif.parent) as running:
-            _wait_for_progress(ldif.with_name("people.ldif.rejects.state"), running)
+            _wait_for_first_person(slapd_target, running)
             relay.reset()
             relay.delay_s = 0.0
             assert running.wait() == 0, running.stderr

@@ -31,7 +31,7 @@ def used_bytes(fleet: FleetOfProcesses, uri: str, lines: int) -> dict[str, int]:
             {
                 "name": "readers",
                 "target": "replica",
-                "load": {"closed": {"clients": 2, "think_time": "5ms"}},
+                "load": {"clients": 2, "think_time": "5ms"},
                 "operations": [{"search": {"base": "", "filter": "(cn=[file:feed])"}}],
             }
         ],

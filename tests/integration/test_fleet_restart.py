@@ -54,7 +54,7 @@ def test_who_watches_a_run_sees_its_end_from_the_next_coordinator(
     ldapslam("--help")  # the first command of all takes seconds on a busy machine
     run_id = fleet.submit(job_text(duration="4s"))
     fleet.wait_for_load(run_id)
-    watch = ("watch", run_id, "--json", "--coordinator", fleet.address)
+    watch = ("fleet", "watch", run_id, "--json", "--coordinator", fleet.address)
     with Running(*watch, cwd=fleet.folder, name="watch") as watching:
         watching.wait_for_text("running")
         fleet.end("coordinator", signal.SIGKILL)
@@ -237,7 +237,9 @@ def test_a_coordinator_killed_before_it_judges_late_reports_does_so_when_restart
     coordinator.send_signal(signal.SIGCONT)
 
     def verify() -> subprocess.CompletedProcess[str]:
-        return ldapslam("verify", run_id, "--store", fleet.store, cwd=fleet.folder)
+        return ldapslam(
+            "results", "verify", run_id, "--store", fleet.store, cwd=fleet.folder
+        )
 
     fleet.wait_until(lambda: bool(fleet.run(run_id).verdict), "its verdict")
     had = len(fleet.reported(run_id)["b"])

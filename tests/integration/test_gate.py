@@ -77,7 +77,7 @@ def test_a_slower_server_is_a_regression(
     run_id = found["runs"][0]["run_id"]
     ended = ldapslam("report", run_id, "--store", store, "--out", out / "run")
     assert ended.returncode == 0, ended.stderr
-    checked = ldapslam("verify", out)
+    checked = ldapslam("results", "verify", out)
     assert checked.returncode == 0, checked.stdout
     assert checked.stdout.splitlines() == [
         f"{run['run_id']}: what was judged: {run['verdict']}, not signed"
@@ -86,9 +86,9 @@ def test_a_slower_server_is_a_regression(
 
     # and is what a baseline can be made of
     kept = job.parent / "gate.baseline.json"
-    saved = ldapslam("baseline", "save", kept, out, cwd=job.parent)
+    saved = ldapslam("results", "baseline", kept, out, cwd=job.parent)
     assert saved.returncode == 0, saved.stderr
-    again = ldapslam("baseline", "save", kept, out, cwd=job.parent)
+    again = ldapslam("results", "baseline", kept, out, cwd=job.parent)
     assert (again.returncode, "--promote" in again.stderr) == (2, True)
     code, found, _ = gate(
         job,
@@ -99,7 +99,7 @@ def test_a_slower_server_is_a_regression(
     assert {run["side"] for run in found["runs"]} == {"new"}
     code, found, _ = gate(
         *(job, "--baseline", str(kept), "--new", old.uri),
-        *("--set", "streams.readers.load.closed.clients=1"),
+        *("--set", "streams.readers.load.clients=1"),
         out=job.parent / "other",
     )
     assert code == 2
@@ -137,7 +137,7 @@ def test_runs_that_are_too_short_for_a_percentile_are_made_longer(
     assert found["figures"][0]["old"] is not None
     # a baseline has the longer runs alone
     kept = job.parent / "gate.baseline.json"
-    saved = ldapslam("baseline", "save", kept, out, "--json", cwd=job.parent)
+    saved = ldapslam("results", "baseline", kept, out, "--json", cwd=job.parent)
     assert saved.returncode == 0, saved.stderr
     made = [one["run_id"] for one in found["runs"] if one["side"] == "new"]
     assert json.loads(saved.stdout)["runs"] == made[1:]
@@ -167,7 +167,7 @@ def test_labs_of_two_settings_that_do_not_matter_are_no_regression(job: Path) ->
 
     # a later gate is of the same lab, or of none that a baseline was made in
     kept = str(job.parent / "gate.baseline.json")
-    saved = ldapslam("baseline", "save", kept, out, cwd=job.parent)
+    saved = ldapslam("results", "baseline", kept, out, cwd=job.parent)
     assert saved.returncode == 0, saved.stderr
     for number, (entries, seconds, differs) in enumerate(
         [

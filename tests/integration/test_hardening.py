@@ -68,7 +68,7 @@ def test_a_fleet_works_under_the_restrictions_of_its_units(
             {
                 "name": "class",
                 "target": "replica",
-                "load": {"closed": {"clients": 1, "think_time": "10ms"}},
+                "load": {"clients": 1, "think_time": "10ms"},
                 "type": "python",
                 "options": {
                     "class": "support.python_jobs:Lookups",
@@ -81,7 +81,7 @@ def test_a_fleet_works_under_the_restrictions_of_its_units(
             {
                 "name": "paced",
                 "target": "replica",
-                "load": {"open": {"rate": "50/s", "connections": 1}},
+                "load": {"rate": "50/s", "connections": 1},
                 "operations": [
                     {"compare": {"dn": "dc=a", "attribute": "o", "value": "x"}}
                 ],

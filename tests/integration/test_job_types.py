@@ -20,7 +20,7 @@ validity: {{disturbed_intervals: 100%, send_lag_p99: 1s, run_queue_share: 100%}}
 streams:
   - name: logins
     target: directory
-    load: {{closed: {{clients: 2, think_time: 5ms}}}}
+    load: {{clients: 2, think_time: 5ms}}
     type: auth
     options:
       base: &people ou=people,dc=example,dc=com
@@ -29,17 +29,17 @@ streams:
       unbind: true
   - name: burst
     target: directory
-    load: {{closed: {{clients: 2, think_time: 5ms}}}}
+    load: {{clients: 2, think_time: 5ms}}
     type: burst
     options: {{base: *people, filter: "(uid=user.[0-999])"}}
   - name: prime
     target: directory
-    load: {{closed: {{clients: 5}}}}
+    load: {{clients: 5}}
     type: prime
-    options: {{base: *people, filter: "(uid=user.[key])", last: 999}}
+    options: {{base: *people, filter: "(uid=user.[0:1000))"}}
   - name: changes
     target: directory
-    load: {{open: {{rate: 50/s, stages: {{file: rates.csv, shape: ramp}}}}}}
+    load: {{rate: 50/s, stages: {{file: rates.csv, shape: ramp}}}}
     type: search_modify
     options:
       base: *people

@@ -31,7 +31,7 @@ _STREAMS = """
 streams:
   - name: s
     target: supplier
-    load: {closed: {clients: 1}}
+    load: {clients: 1}
     operations: [{search: {base: "ou=people,dc=example,dc=com"}}]
 """
 
@@ -179,7 +179,7 @@ def test_monitors_with_a_bind_of_their_own_read_the_lab(
     shell: Shell, examples: Path
 ) -> None:
     shell.up("--job", str(examples / "burst.yaml"))
-    small = ("--var", "seconds=2", "--var", "clients=2", "--set", "run.warm_up=0s")
+    small = ("--var", "duration=2s", "--var", "clients=2", "--set", "run.warm_up=0s")
     done = ldapslam(
         *("run", examples / "burst-lab.yaml", *small, "--agents", "1"),
         *("--set", "agents={count: 1}", "--out", "out"),

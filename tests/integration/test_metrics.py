@@ -27,13 +27,13 @@ run: {{duration: {duration}, interval: 1s}}
 streams:
   - name: readers
     target: directory
-    load: {{closed: {{clients: 4}}}}
+    load: {{clients: 4}}
     operations:
       - search: {{base: "ou=people,dc=example,dc=com", filter: "(uid=user.[0-999])"}}
       - delete: {{dn: "uid=nobody,ou=people,dc=example,dc=com"}}
   - name: arrivals
     target: directory
-    load: {{open: {{rate: 20/s}}}}
+    load: {{rate: 20/s}}
     operations:
       - compare: {{dn: "uid=user.1,{people}", attribute: uid, value: user.1}}
 """

@@ -22,7 +22,7 @@ run: {{duration: 1s}}
 streams:
   - name: readers
     target: directory
-    load: {{closed: {{clients: 1}}}}
+    load: {{clients: 1}}
     operations:
       - search: {{base: "{base}", filter: "(uid=user.[0-9])"}}
 {more}

@@ -26,7 +26,7 @@ def night(lab: Lab, *, duration: str = "2s", number: str = "[unique]") -> str:
     stream = {
         "name": "writers",
         "target": "server",
-        "load": {"open": {"rate": "40/s", "connections": 4}},
+        "load": {"rate": "40/s", "connections": 4},
         "operations": [
             {"weight": 3, "add": add},
             {"weight": 1, "delete": {"of": "add"}},

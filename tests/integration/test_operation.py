@@ -63,7 +63,7 @@ def agents(fleet: FleetOfProcesses, start: Start) -> Callable[..., None]:
 
 
 def health(fleet: FleetOfProcesses) -> tuple[int, str]:
-    ended = ldapslam("health", "--coordinator", fleet.address)
+    ended = ldapslam("fleet", "status", "--coordinator", fleet.address)
     return ended.returncode, ended.stdout.strip()
 
 
@@ -90,7 +90,7 @@ def test_a_coordinator_serves_until_its_store_takes_no_writes_and_again_after(
 def test_a_coordinator_that_is_not_there_is_not_healthy(
     fleet: FleetOfProcesses,
 ) -> None:
-    ended = ldapslam("health", "--coordinator", fleet.address, "--json")
+    ended = ldapslam("fleet", "status", "--coordinator", fleet.address, "--json")
     assert ended.returncode == 5
     assert json.loads(ended.stdout)["error"]["class"] == "CoordinatorUnreachable"
 
@@ -101,7 +101,9 @@ def test_a_stopped_coordinator_does_not_answer_within_the_time(
     running = start()
     running.process.send_signal(signal.SIGSTOP)
     try:
-        ended = ldapslam("health", "--coordinator", fleet.address, "--timeout", "500ms")
+        ended = ldapslam(
+            "fleet", "status", "--coordinator", fleet.address, "--timeout", "500ms"
+        )
     finally:
         running.process.send_signal(signal.SIGCONT)
     assert ended.returncode == 5

@@ -21,7 +21,7 @@ COMING_FROM = HOW_TO / "coming-from.md"
 #: Pages that take seconds, and need no root; the others are for `make check-full`.
 QUICK = {"labs"}
 #: Blocks that cannot run here, each with its reason in the page.
-NOT_RUN = 24
+NOT_RUN = 23
 
 WITH_COMMANDS = [
     page

@@ -19,7 +19,7 @@ validity: {{disturbed_intervals: 100%, send_lag_p99: 1s, loop_share: 100%}}
 streams:
   - name: s
     target: directory
-    load: {{closed: {{clients: 2, think_time: 10ms}}}}
+    load: {{clients: 2, think_time: 10ms}}
     operations: [{{search: {{base: "dc=example,dc=com", scope: base}}}}]
 """
 

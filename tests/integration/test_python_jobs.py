@@ -36,7 +36,7 @@ streams:
 NATIVE = """\
   - name: native
     target: directory
-    load: {closed: {clients: 2, think_time: 5ms}}
+    load: {clients: 2, think_time: 5ms}
     operations: [{compare: {dn: "uid=user.1,ou=people,dc=example,dc=com",
                             attribute: uid, value: user.1}}]
 """
@@ -47,7 +47,7 @@ def write_job(
     lab: Lab,
     *,
     name: str = "lookups",
-    load: str = "{closed: {clients: 2, think_time: 5ms}}",
+    load: str = "{clients: 2, think_time: 5ms}",
     type: str = "python",
     options: str = "",
     duration: str = "2s",
@@ -94,10 +94,9 @@ def kinds(counts: dict[str, int]) -> dict[str, int]:
 @pytest.mark.parametrize(
     "load",
     [
-        "{closed: {clients: 3, think_time: 5ms}}",
+        "{clients: 3, think_time: 5ms}",
         pytest.param(
-            "{open: {rate: 100/s, arrivals: poisson, connections: 3}}",
-            marks=pytest.mark.long,
+            "{rate: 100/s, arrivals: poisson, connections: 3}", marks=pytest.mark.long
         ),
     ],
     ids=["closed", "open"],
@@ -236,7 +235,7 @@ def test_a_process_for_each_search_is_counted_as_the_server_counts(
 
 def test_a_host_full_of_processes_is_called_the_limit(lab: Lab, tmp_path: Path) -> None:
     options = f"{{base: '{lab.people_dn}', filter: '(uid=user.1)', client: process}}"
-    load = "{closed: {clients: 12}}"
+    load = "{clients: 12}"
     job = write_job(tmp_path, lab, type="burst", options=options, load=load)
     text = job.read_text()
     job.write_text(

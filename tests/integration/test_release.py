@@ -110,7 +110,7 @@ def test_a_demo_passes_on_such_a_host(installed: Path, tmp_path: Path) -> None:
 def test_it_packs_the_same_bundle_once_more(
     bundle: Path, installed: Path, tmp_path: Path
 ) -> None:
-    ended = ldapslam(installed, "bundle", "--json", cwd=tmp_path)
+    ended = ldapslam(installed, "fleet", "bundle", "--json", cwd=tmp_path)
     assert ended.returncode == 0, ended.stderr
     again = json.loads(ended.stdout)
     assert again["file"] == bundle.name

@@ -114,11 +114,11 @@ def test_the_analysis_of_a_runs_log_finds_its_mix_and_its_rate(
     assert search["attributes"] == ["cn", "mail"]
     assert re.fullmatch(rf"uid=user\.\[\d+-9\d\d\],{PEOPLE}", modify["dn"])
     # the log has the seconds before the run, too: its rate is that of all of it
-    assert stream.load.open is not None
-    assert stream.load.open.rate is not None
+    assert stream.load.kind == "open"
+    assert stream.load.rate is not None
     requests = sum(one.kind != "unbind" for one in log.operations())
     whole_per_s = requests / (log.duration_ns / 1e9)
-    assert stream.load.open.rate.per_s == pytest.approx(whole_per_s, rel=0.05)
+    assert stream.load.rate.per_s == pytest.approx(whole_per_s, rel=0.05)
     # and the job that was made of it runs: as long as the log, which begins quietly
     duration = f"run.duration={log.duration_ns // 1_000_000}ms"
     again = result_of("run", "again.yaml", "--set", duration, cwd=tmp_path)
@@ -142,7 +142,7 @@ def recorded(
     folder = tmp_path_factory.mktemp("recorded")
     with LogSlice(slapd_log(logging_lab), folder / "slapd.log") as logged:
         result = result_of(
-            *("search", logging_lab.supplier.uri, "-b", PEOPLE, "-s", "base"),
+            *("quick", "search", logging_lab.supplier.uri, "-b", PEOPLE, "-s", "base"),
             *("-f", "(cn=u[unique])", "-r", "200/s", "--arrivals", "poisson"),
             *("-c", "4", "-d", f"{SECONDS}s", "--seed", "1"),
             cwd=folder,
@@ -210,7 +210,7 @@ def found(logging_lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("found")
     with LogSlice(slapd_log(logging_lab), folder / "slapd.log") as logged:
         result_of(
-            *("search", logging_lab.supplier.uri, "-b", PEOPLE),
+            *("quick", "search", logging_lab.supplier.uri, "-b", PEOPLE),
             *("-f", "(uid=user.[0-999])", "-r", "200/s", "-c", "4", "-d", "3s"),
             cwd=folder,
         )

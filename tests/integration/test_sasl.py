@@ -38,7 +38,7 @@ run: {{duration: 300ms, interval: 100ms}}
 streams:
   - name: load
     target: directory
-    load: {{closed: {{clients: {clients}, think_time: 5ms}}}}
+    load: {{clients: {clients}, think_time: 5ms}}
     operations: [{operation}]
 """
 _COMPARE = (

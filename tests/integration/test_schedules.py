@@ -28,6 +28,7 @@ from ldapslam.results import schedule_store
 from ldapslam.results.schedule_store import FireRecord
 from support.cron_oracle import oracle_times, readings
 from support.fake_queue import (
+    BEGIN,
     Crash,
     FakeQueue,
     create,
@@ -37,7 +38,6 @@ from support.fake_queue import (
 )
 from support.fleet import FleetOfProcesses, fake_engine, job_text
 
-BEGIN = moment("2026-03-01 11:30")
 NOON = moment("2026-03-01 12:00")
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
@@ -393,10 +393,12 @@ def test_what_waits_and_what_is_scheduled_survives_the_end_of_the_coordinator(
     assert f"run {first} ended as" in status.state_detail
 
     def is_over() -> bool:
-        return bool(operator.read("schedule", "show", "often")["state"] == "over")
+        return bool(
+            operator.read("fleet", "schedule", "list", "often")["state"] == "over"
+        )
 
     fleet.wait_until(is_over, "the schedule's last time", timeout_s=_PATIENCE_S)
-    shown = operator.read("schedule", "show", schedule_id[:8])
+    shown = operator.read("fleet", "schedule", "list", schedule_id[:8])
     assert shown["fires"]
     assert {fire["outcome"] for fire in shown["fires"]} == {"submitted"}
     for fire in shown["fires"]:
@@ -405,7 +407,7 @@ def test_what_waits_and_what_is_scheduled_survives_the_end_of_the_coordinator(
         assert status.schedule_id == schedule_id
     did = {
         (one["action"], one["subject"])
-        for one in operator.read("audit", "--limit", "0")
+        for one in operator.read("fleet", "audit", "--limit", "0")
     }
     assert {("submit", first), ("schedule", schedule_id), ("submit", run_id)} <= did
 
@@ -415,7 +417,7 @@ def test_a_schedule_is_listed_paused_resumed_disabled_and_removed(
 ) -> None:
     rule = ("--cron", "30 22 * * mon-fri", "--tz", "Europe/Berlin")
     schedule_id = operator.submit(*rule, "--name", "nightly", "--from", "2030-10-25")
-    listed = operator.call("schedule", "list").splitlines()
+    listed = operator.call("fleet", "schedule", "list").splitlines()
     # the clocks are put back on 27 October 2030, a Sunday
     assert listed == [
         f"nightly  {schedule_id}  active  job fleet-test  "
@@ -426,37 +428,35 @@ def test_a_schedule_is_listed_paused_resumed_disabled_and_removed(
         "    Wed 2030-10-30 22:30 CET = Wed 2030-10-30 21:30 UTC",
         "    Thu 2030-10-31 22:30 CET = Thu 2030-10-31 21:30 UTC",
     ]
-    for change, state in (
-        ("pause", "paused"),
-        ("resume", "active"),
-        ("disable", "disabled"),
-        ("resume", "active"),
-    ):
-        document = operator.read("schedule", change, "nightly")
+    for state in ("paused", "active", "disabled", "active"):
+        document = operator.read("fleet", "schedule", "set", "nightly", state)
         assert document["state"] == state
         assert bool(document["next"]) is (state != "disabled")
-        [found] = operator.read("schedule", "list")
+        [found] = operator.read("fleet", "schedule", "list")
         assert found == document
-    assert "misfire    skip, grace 1m" in operator.call("schedule", "show", "nightly")
+    shown = operator.call("fleet", "schedule", "list", "nightly")
+    assert "misfire    skip, grace 1m" in shown
     refused = operator.submit(*rule, "--name", "nightly", expected=ExitCode.USAGE)
     assert "there is a schedule named 'nightly' already" in refused
-    operator.call("schedule", "remove", "nightly")
-    assert operator.read("schedule", "list") == []
-    refused = operator.call(*("schedule", "pause", "nightly"), expected=ExitCode.USAGE)
-    assert "`ldapslam schedule list` shows all" in refused
+    operator.call("fleet", "schedule", "remove", "nightly")
+    assert operator.read("fleet", "schedule", "list") == []
+    refused = operator.call(
+        *("fleet", "schedule", "set", "nightly", "paused"), expected=ExitCode.USAGE
+    )
+    assert "`ldapslam fleet schedule list` shows all" in refused
 
 
 def test_a_single_run_is_kept_back_until_it_is_resumed(operator: Operator) -> None:
     operator.start_agent()
     schedule_id = operator.submit("--disabled", "--name", "later")
-    (shown,) = operator.read("schedule", "list")
+    (shown,) = operator.read("fleet", "schedule", "list")
     assert (shown["schedule_id"], shown["state"]) == (schedule_id, "disabled")
     operator.submit("--at", "+12h", "--misfire", "skip", "--name", "tonight")
-    tonight = operator.read("schedule", "show", "tonight")
+    tonight = operator.read("fleet", "schedule", "list", "tonight")
     assert (tonight["once"], tonight["misfire"]) == (True, "skip")
     assert [one["utc"] for one in tonight["next"]] == [tonight["from_utc"]]
     assert operator.read("list") == []
-    operator.call("schedule", "resume", "later")
+    operator.call("fleet", "schedule", "set", "later", "active")
     operator.fleet.wait_until(lambda: bool(operator.read("list")), "the run")
     (run,) = operator.read("list")
     operator.fleet.wait_for(run["run_id"], "finished", timeout_s=_PATIENCE_S)

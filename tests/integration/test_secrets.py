@@ -54,14 +54,14 @@ monitors:
 streams:
   - name: one
     target: {target}
-    load: {{closed: {{clients: 2, think_time: 10ms}}}}
+    load: {{clients: 2, think_time: 10ms}}
     operations: [{{search: {{base: "dc=example,dc=com"}}}},
                  {{add: {{dn: "cn=[unique],dc=example,dc=com",
                           entry: {{objectClass: device}}}}}}]
   - name: other
     target: s
     bind: {{dn: "cn=other,dc=example,dc=com", password: {{env: PLANTED_OTHER}}}}
-    load: {{open: {{rate: 50/s, connections: 1}}}}
+    load: {{rate: 50/s, connections: 1}}
     operations: [{{compare: {{dn: "dc=example,dc=com", attribute: dc, value: x}}}}]
   - name: class
     target: s
@@ -69,14 +69,14 @@ streams:
     type: python
     options: {{class: "support.python_jobs:Lookups", operations: [find, miss],
                options: {{base: "dc=example,dc=com"}}}}
-    load: {{closed: {{clients: 1, think_time: 20ms}}}}
+    load: {{clients: 1, think_time: 20ms}}
 {more}"""
 SASL = """\
   - name: sasl
     target: s
     bind: {sasl: {mechanism: PLAIN, authcid: user, authzid: "u:proxied",
                   password: {env: PLANTED_SASL}}}
-    load: {closed: {clients: 1, think_time: 20ms}}
+    load: {clients: 1, think_time: 20ms}
     operations: [{search: {base: "dc=example,dc=com"}}]
 """
 PROGRAM = """\
@@ -84,7 +84,7 @@ PROGRAM = """\
     target: s
     type: burst
     options: {client: process, base: "dc=example,dc=com"}
-    load: {closed: {clients: 1, think_time: 20ms}}
+    load: {clients: 1, think_time: 20ms}
 """
 
 

@@ -35,7 +35,7 @@ agents: {{names: [joined, issued]}}
 streams:
   - name: readers
     target: directory
-    load: {{closed: {{clients: 4, think_time: 2ms}}}}
+    load: {{clients: 4, think_time: 2ms}}
     operations:
       - search: {{base: "ou=people,dc=example,dc=com", filter: "(uid=user.[0-999])"}}
 """
@@ -80,9 +80,13 @@ class SecureFleet:
             self.pki("issue", "--role", role, "--name", name)
 
     def pki(self, *arguments: str) -> str:
-        """What `ldapslam pki` prints."""
+        """What `ldapslam fleet pki` prints."""
         ended = ldapslam(
-            "pki", *arguments, cwd=self.folder, variables={"LDAPSLAM_PKI": "pki"}
+            "fleet",
+            "pki",
+            *arguments,
+            cwd=self.folder,
+            variables={"LDAPSLAM_PKI": "pki"},
         )
         assert ended.returncode == 0, ended.stderr
         return ended.stdout.strip()
@@ -131,7 +135,7 @@ class SecureFleet:
 
     def agents(self) -> dict[str, str]:
         """Name -> state, as the operator sees it."""
-        code, out, err = self.call("olga", "agents", "--json")
+        code, out, err = self.call("olga", "fleet", "agents", "--json")
         assert code == 0, err
         return {agent["name"]: agent["state"] for agent in json.loads(out)}
 
@@ -179,7 +183,7 @@ def test_a_job_runs_over_mutual_tls(fleet: SecureFleet, lab: Lab) -> None:
 
 def test_a_run_is_signed_by_its_coordinator(fleet: SecureFleet) -> None:
     """The test before this one made it."""
-    code, out, err = fleet.call("victor", "verify", "latest")
+    code, out, err = fleet.call("victor", "results", "verify", "latest")
     assert code == 0, err
     assert "signed   by coordinator coordinator" in out
     options = ("--out", "signed", "--format", "json,text")
@@ -190,7 +194,7 @@ def test_a_run_is_signed_by_its_coordinator(fleet: SecureFleet) -> None:
 
     def verified(*options: str | Path) -> tuple[int, str, str]:
         """Offline, and without a certificate of one's own."""
-        ended = ldapslam("verify", "signed", *options, cwd=fleet.folder)
+        ended = ldapslam("results", "verify", "signed", *options, cwd=fleet.folder)
         return ended.returncode, ended.stdout, ended.stderr
 
     authority = fleet.folder / "pki" / "ca.pem"
@@ -219,7 +223,7 @@ def test_a_viewer_looks_and_does_nothing_else(fleet: SecureFleet, lab: Lab) -> N
 
 
 def test_without_a_certificate_nothing_is_sent(fleet: SecureFleet) -> None:
-    code, _, err = fleet.call(None, "agents", "--insecure")
+    code, _, err = fleet.call(None, "fleet", "agents", "--insecure")
     assert code == 5
     assert "it wants TLS, and there is no certificate here" in err
 
@@ -233,7 +237,7 @@ def test_with_a_certificate_plain_text_is_refused(fleet: SecureFleet) -> None:
     ) as plain:
         plain.wait_for_text("coordinator on ")
         code, _, err = fleet.call(
-            "olga", "agents", "--coordinator", f"127.0.0.1:{port}"
+            "olga", "fleet", "agents", "--coordinator", f"127.0.0.1:{port}"
         )
     assert code == 5
     assert "it speaks plain text, and there are certificates here" in err
@@ -274,7 +278,7 @@ def test_who_is_revoked_is_out_within_seconds(fleet: SecureFleet) -> None:
     fleet.wait_until(lambda: fleet.agents()["gone"] == "lost", "its loss")
     assert agent.wait() == 5
     assert fleet.agents()["issued"] == "idle"
-    code, out, _ = fleet.call("victor", "audit", "--json")
+    code, out, _ = fleet.call("victor", "fleet", "audit", "--json")
     assert code == 0
     actions = {(entry["action"], entry["who"]) for entry in json.loads(out)}
     assert {("enrol", "joined"), ("refuse", "gone")} <= actions

@@ -18,14 +18,14 @@ from support.lab import Lab
 from support.labs import ds389_trio_is_long
 
 JOB = """
-vars: {uri: null, seconds: 60}
+vars: {uri: null, duration: 60s}
 job: lookups
 targets: {directory: "${uri}"}
-run: {duration: "${seconds}s", interval: 250ms}
+run: {duration: "${duration}", interval: 250ms}
 streams:
   - name: readers
     target: directory
-    load: {closed: {clients: 1, think_time: 5ms}}
+    load: {clients: 1, think_time: 5ms}
     operations:
       - search: {base: "ou=people,dc=example,dc=com", filter: "(uid=user.[0-99])"}
 """
@@ -127,7 +127,7 @@ def test_two_studies_do_not_change_a_server_at_once(studies: Studies) -> None:
         studies.assert_refused(studies.run("second"), by="first")
         # others change other servers
         replica = studies.lab.replicas[0].uri
-        short = "--var", "seconds=1"
+        short = "--var", "duration=1s"
         free = studies.run("third", *short, uri=replica)
         assert free.returncode != 2, free.stderr
         os.kill(study.process.pid, signal.SIGINT)

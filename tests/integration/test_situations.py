@@ -20,6 +20,7 @@ from ldapslam.agent._engine import Responder
 from ldapslam.base.errors import ExitCode, LdapSlamError
 from ldapslam.cli.outcome import show_outcome
 from support.fake_ldap import FakeLdap, answer_with
+from support.invocation import with_json
 from support.lab import Lab
 from support.scene import Scene
 
@@ -28,11 +29,11 @@ CODES = {"PASS": ExitCode.PASS, "FAIL": ExitCode.FAIL, "INVALID": ExitCode.INVAL
 #: No verdict: the run never began.
 NEVER = "never"
 
-OPEN = {"open": {"rate": "400/s", "arrivals": "poisson", "connections": 16}}
-CLOSED = {"closed": {"clients": 4, "think_time": "5ms"}}
-UNPACED = {"closed": {"clients": 4}}
+OPEN = {"rate": "400/s", "arrivals": "poisson", "connections": 16}
+CLOSED = {"clients": 4, "think_time": "5ms"}
+UNPACED = {"clients": 4}
 #: What 200 requests of 10 ms a second are all that it can carry.
-NARROW = {"open": {"rate": "400/s", "connections": 2, "in_flight": 1}}
+NARROW = {"rate": "400/s", "connections": 2, "in_flight": 1}
 
 BASE = {"search": {"base": "dc=example,dc=com", "scope": "base"}}
 PEOPLE = {"search": {"base": "dc=example,dc=com", "filter": "(uid=user.[0-999])"}}
@@ -136,7 +137,7 @@ QUICK = {
     "overloaded": Situation(
         "FAIL",
         "overloaded: ",
-        load={"open": {**NARROW["open"], "max_backlog": 50}},
+        load={**NARROW, "max_backlog": 50},
         delays=[(1, 10)],
     ),
     "dies, closed": Situation(
@@ -188,15 +189,11 @@ HEALTHY = {
     ),
     "healthy, open": Situation("PASS", thresholds=(LENIENT,)),
     "healthy, closed": Situation("PASS", load=CLOSED, thresholds=(LENIENT,)),
-    "closed, unpaced": Situation(
-        "PASS", load={"closed": {"clients": 4}}, thresholds=(LENIENT,)
-    ),
-    "uniform arrivals": Situation(
-        "PASS", load={"open": {**OPEN["open"], "arrivals": "uniform"}}
-    ),
+    "closed, unpaced": Situation("PASS", load={"clients": 4}, thresholds=(LENIENT,)),
+    "uniform arrivals": Situation("PASS", load={**OPEN, "arrivals": "uniform"}),
     "few requests": Situation(
         "PASS",
-        load={"open": {**OPEN["open"], "rate": "20/s"}},
+        load={**OPEN, "rate": "20/s"},
         thresholds=("load.search.response_time.p90 < 1s",),
     ),
     "two agents": Situation("PASS", agents="ab", thresholds=(LENIENT,)),
@@ -206,13 +203,11 @@ HEALTHY = {
     "stages": Situation(
         "PASS",
         load={
-            "open": {
-                "connections": 16,
-                "stages": [
-                    {"rate": "100/s", "for": "2s"},
-                    {"ramp_to": "400/s", "for": "2s"},
-                ],
-            }
+            "connections": 16,
+            "stages": [
+                {"rate": "100/s", "for": "2s"},
+                {"ramp_to": "400/s", "for": "2s"},
+            ],
         },
     ),
     "a count": Situation("PASS", load=CLOSED, stream={"count": 500}),
@@ -356,7 +351,7 @@ TARGETS_FAULT = {
     "more than it carries, but served after the load": Situation(
         "FAIL",
         "overloaded: ",
-        load={"open": {**NARROW["open"], "rate": "230/s"}},
+        load={**NARROW, "rate": "230/s"},
         delays=[(1, 10)],
         run={"drain": "10s"},
     ),
@@ -410,7 +405,7 @@ NOT_THE_TARGETS = {
     "beyond the generator": Situation(
         "INVALID",
         "an agent was disturbed",
-        load={"open": {"rate": "2000k/s", "connections": 64, "max_backlog": 1000}},
+        load={"rate": "2000k/s", "connections": 64, "max_backlog": 1000},
         delays=(),
     ),
     "generator stood still, closed": Situation(
@@ -508,7 +503,7 @@ MIXTURES = {
     "overloaded, and the agent cut off for a while": Situation(
         "FAIL",
         "overloaded: ",
-        load={"open": {**NARROW["open"], "max_backlog": 50}},
+        load={**NARROW, "max_backlog": 50},
         delays=[(1, 10)],
         act=lambda s: s.cut("a", 1.0),
     ),
@@ -604,7 +599,8 @@ def test_a_situation_gets_its_verdict(
             summary = scene.judged()
         assert summary.verdict == situation.verdict, summary.reasons
         assert situation.says in "; ".join(summary.reasons)
-        assert show_outcome(summary, as_json=True) == CODES[situation.verdict]
+        with with_json():
+            assert show_outcome(summary) == CODES[situation.verdict]
 
 
 def test_a_run_without_a_directory_never_begins(scene: Scene) -> None:

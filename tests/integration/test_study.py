@@ -15,15 +15,15 @@ from support.command_line import ldapslam
 from support.lab import Lab
 
 JOB = """
-vars: {uri: null, clients: 1, seconds: 1}
+vars: {uri: null, clients: 1, duration: 1s}
 job: lookups
 targets: {directory: "${uri}"}
-run: {duration: "${seconds}s", interval: 250ms}
+run: {duration: "${duration}", interval: 250ms}
 validity: {disturbed_intervals: 100%, send_lag_share: 100%}
 streams:
   - name: readers
     target: directory
-    load: {closed: {clients: "${clients}", think_time: 5ms}}
+    load: {clients: "${clients}", think_time: 5ms}
     operations:
       - search: {base: "ou=people,dc=example,dc=com", filter: "(uid=user.[0-99])"}
 """
@@ -76,7 +76,7 @@ def test_a_study_is_one_command_and_says_what_differs(lab: Lab, tmp_path: Path) 
 
 
 KNOWN = """
-vars: {uri: null, rate: 100}
+vars: {uri: null, rate: 100/s}
 job: known
 targets: {directory: "${uri}"}
 run: {duration: 2s, interval: 250ms}
@@ -84,7 +84,7 @@ validity: {disturbed_intervals: 100%, send_lag_share: 100%}
 streams:
   - name: readers
     target: directory
-    load: {open: {rate: "${rate}/s", connections: 16, in_flight: 1}}
+    load: {rate: "${rate}", connections: 16, in_flight: 1}
     operations:
       - search: {base: "dc=example,dc=com", filter: "(uid=user.[0-99])"}
 """
@@ -103,7 +103,7 @@ def test_the_capacity_of_a_server_with_a_known_limit_is_found(
         try:
             done = ldapslam(
                 *("capacity", "job.yaml", "--var", f"uri={responder.uri}"),
-                *("--load", "rate", "--from", "100", "--to", "100000"),
+                *("--load", "rate", "--from", "100/s", "--to", "100000/s"),
                 *("--confirm-for", "5s", "--out", str(number), "--json"),
                 cwd=tmp_path,
                 timeout_s=300,
@@ -147,9 +147,9 @@ validity: {disturbed_intervals: 100%, send_lag_share: 100%}
 streams:
   - name: readers
     target: directory
-    load: {closed: {clients: 2, think_time: 5ms}}
+    load: {clients: 2, think_time: 5ms}
     operations:
-      - search: {base: "dc=example,dc=com", filter: "(uid=user.[0-${users - 1}])"}
+      - search: {base: "dc=example,dc=com", filter: "(uid=user.[0..${users}))"}
 """
 
 

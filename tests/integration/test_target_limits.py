@@ -4,11 +4,10 @@ later and wherever a server refers to."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import shutil
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +37,6 @@ from support.fake_ldap import (
 )
 from support.fleet import FleetOfProcesses
 from support.intervals import stored_intervals
-from support.lab import Lab
 
 #: Of no host anywhere (RFC 2606): whoever looks it up finds nothing.
 NAME = "ds.example.invalid"
@@ -162,7 +160,7 @@ STREAMS: dict[str, dict[str, Any]] = {
 
 
 def job(uri: str, stream: dict[str, Any] | None = None, **fields: Any) -> str:
-    load = {"closed": {"clients": 2, "think_time": "20ms"}}
+    load = {"clients": 2, "think_time": "20ms"}
     one = {"name": "one", "target": "s", "load": load}
     return json.dumps(
         {
@@ -320,39 +318,3 @@ def test_limits_and_load_of_agents_are_known_to_the_coordinator(
     assert load.memory_available_bytes > 1 << 20
     assert load.spool_free_bytes > 0
     assert load.spool_reports == load.spool_bytes == 0
-
-
-# -- the marker entry ------------------------------------------------------------------
-
-MARKER = "cn=ldapslam-allowed,dc=example,dc=com"
-
-
-@pytest.fixture
-def marker(lab: Lab) -> Iterator[Callable[[], None]]:
-    """Adds the marker to the lab's supplier; it is gone after the test."""
-    connection = ldap.initialize(lab.supplier.uri)
-    connection.simple_bind_s(lab.admin_dn, lab.admin_password_file.read_text().strip())
-    entry = [("objectClass", [b"applicationProcess"]), ("cn", [b"ldapslam-allowed"])]
-    try:
-        yield lambda: connection.add_s(MARKER, entry)
-    finally:
-        with contextlib.suppress(ldap.NO_SUCH_OBJECT):
-            connection.delete_s(MARKER)
-        connection.unbind_s()
-
-
-def test_a_directory_is_loaded_only_where_it_says_that_it_may_be(
-    fleet: FleetOfProcesses, lab: Lab, marker: Callable[[], None]
-) -> None:
-    text = job(lab.supplier.uri)
-    failure = refused(fleet, text, limits=limits(marker_rdn="cn=ldapslam-allowed"))
-    assert failure.error_class == "TargetMarkerMissing"
-    assert f"the marker entry {MARKER!r} could not be read" in failure.message
-    assert "where load is welcome" in json.loads(failure.values_json)["hint"]
-    marker()
-    run_id = fleet.submit(text)
-    fleet.wait_for(run_id, "finished")
-    with fleet.opened_store() as store:
-        counted = store.run(run_id).manifest["control_operations"][lab.supplier.uri]
-    # the root DSE, the monitor, and the marker
-    assert counted["search"] == 3

@@ -20,7 +20,7 @@ run: {{duration: 3s, warm_up: 1s, interval: 500ms}}
 streams:
   - name: comparers
     target: directory
-    load: {{open: {{rate: 200/s, arrivals: constant, connections: 2}}}}
+    load: {{rate: 200/s, arrivals: constant, connections: 2}}
     operations:
       - compare: {{dn: "uid=user.1,{people_dn}", attribute: uid, value: user.1}}
 monitors:

@@ -43,13 +43,13 @@ def screen_of(folder: Path, **variables: str) -> str:
                 {
                     "name": "readers",
                     "target": "directory",
-                    "load": {"closed": {"clients": 1, "think_time": "5ms"}},
+                    "load": {"clients": 1, "think_time": "5ms"},
                     "operations": [{"search": {"base": "", "scope": "base"}}],
                 },
                 {
                     "name": "failing",
                     "target": "directory",
-                    "load": {"closed": {"clients": 1, "think_time": "50ms"}},
+                    "load": {"clients": 1, "think_time": "50ms"},
                     "operations": [
                         {"compare": {"dn": "cn=a", "attribute": "cn", "value": "a"}}
                     ],

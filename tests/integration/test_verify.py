@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ldapslam verify`: of runs here, of a coordinator's, and of a file alone."""
+"""`ldapslam results verify`: of runs here, of a coordinator's, and of a file alone."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ validity: {{stall: 5s, disturbed_intervals: 100%, send_lag_p99: 1s, loop_share: 
 streams:
   - name: readers
     target: directory
-    load: {{closed: {{clients: 2, think_time: 2ms}}}}
+    load: {{clients: 2, think_time: 2ms}}
     operations:
       - search: {{base: "dc=example,dc=com", filter: "(uid=user.[0-999])"}}
 thresholds: ["readers.search.response_time.p50 < 1s"]
@@ -54,7 +54,7 @@ def test_a_run_of_this_host_is_what_was_judged(run: Path) -> None:
     assert f"SHA-256 {digest['sha256']}, not signed" in " ".join(
         (run / "report.txt").read_text().split()
     )
-    ended = ldapslam("verify", run, cwd=run)
+    ended = ldapslam("results", "verify", run, cwd=run)
     assert ended.returncode == 0, ended.stderr
     assert digest["sha256"] in ended.stdout
     assert "interval_report" in ended.stdout
@@ -64,7 +64,7 @@ def test_a_run_of_this_host_is_what_was_judged(run: Path) -> None:
     assert again.returncode == 0, again.stderr
     same = (run / "again" / "result.json").read_text()
     assert same == (run / "result.json").read_text()
-    alone = ldapslam("verify", "again", "--json", cwd=run)
+    alone = ldapslam("results", "verify", "again", "--json", cwd=run)
     assert alone.returncode == 0, alone.stderr
     found = json.loads(alone.stdout)
     assert (found["sha256"], found["checked"]) == (digest["sha256"], ["result.json"])
@@ -128,7 +128,7 @@ def test_an_altered_run_is_refused(
     run: Path, change: Callable[[Path], None], named: str
 ) -> None:
     change(run)
-    ended = ldapslam("verify", run, cwd=run)
+    ended = ldapslam("results", "verify", run, cwd=run)
     assert ended.returncode == 3
     assert "is not what was judged" in ended.stderr
     assert named in ended.stderr
@@ -146,7 +146,7 @@ def test_the_report_of_an_altered_run_is_invalid(run: Path) -> None:
 
 def test_what_has_no_digest_is_not_verified(run: Path) -> None:
     _sql("UPDATE run SET digest = NULL")(run)
-    ended = ldapslam("verify", run, cwd=run)
+    ended = ldapslam("results", "verify", run, cwd=run)
     assert (ended.returncode, ended.stdout) == (3, "")
     assert "has no digest" in ended.stderr
 
@@ -154,18 +154,18 @@ def test_what_has_no_digest_is_not_verified(run: Path) -> None:
 def test_the_file_itself_may_be_named(run: Path) -> None:
     """Of it alone: without its digest it tells nothing."""
     file = run / "result.json"
-    ended = ldapslam("verify", file, cwd=run)
+    ended = ldapslam("results", "verify", file, cwd=run)
     assert ended.returncode == 0, ended.stderr
     assert "checked  result.json\n" in ended.stdout
     result = json.loads(file.read_text())
     del result["digest"]
     file.write_text(json.dumps(result))
-    ended = ldapslam("verify", file, cwd=run)
+    ended = ldapslam("results", "verify", file, cwd=run)
     assert (ended.returncode, ended.stdout) == (3, "")
     assert "has no digest" in ended.stderr
     assert "somebody removed it" in ended.stderr
     file.write_text("garbage")
-    ended = ldapslam("verify", file, cwd=run)
+    ended = ldapslam("results", "verify", file, cwd=run)
     assert "hint: give the folder of a run, or its result.json" in ended.stderr
 
 
@@ -181,20 +181,20 @@ def test_the_folder_of_a_study_stands_for_its_runs(
         journal.add(ended)
         if verdict:
             shutil.copytree(original, journal.runs / name)
-    found = ldapslam("verify", "study", cwd=tmp_path)
+    found = ldapslam("results", "verify", "study", cwd=tmp_path)
     assert found.returncode == 0, found.stderr
     assert found.stdout.splitlines() == [
         "0-0-0: what was judged: PASS, not signed",
         "0-1-0: what was judged: PASS, not signed",
     ]
     _sql(_THRESHOLD)(journal.runs / "0-0-0")
-    found = ldapslam("verify", study, "--json", cwd=tmp_path)
+    found = ldapslam("results", "verify", study, "--json", cwd=tmp_path)
     wrong, right = json.loads(found.stdout)["runs"]
     assert found.returncode == 3
     assert "job has other content" in wrong["error"]["message"]
     assert right["verdict"] == "PASS"
     shutil.rmtree(journal.runs / "0-0-0")
-    found = ldapslam("verify", study, cwd=tmp_path)
+    found = ldapslam("results", "verify", study, cwd=tmp_path)
     assert found.returncode == 3
     assert found.stdout.splitlines()[0].startswith("0-0-0: no run ")
 
@@ -204,13 +204,13 @@ def test_the_folder_of_a_study_stands_for_its_runs(
 )
 def test_a_gate_without_runs_is_told(tmp_path: Path, text: str, code: int) -> None:
     (tmp_path / "gate.json").write_text(text)
-    ended = ldapslam("verify", tmp_path, cwd=tmp_path)
+    ended = ldapslam("results", "verify", tmp_path, cwd=tmp_path)
     assert (ended.returncode, ended.stdout) == (code, "")
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"digest": 1}', '{"digest": {}}'])
 def test_a_file_that_is_no_result_is_not_verified(tmp_path: Path, text: str) -> None:
     (tmp_path / "result.json").write_text(text)
-    ended = ldapslam("verify", tmp_path, cwd=tmp_path)
+    ended = ldapslam("results", "verify", tmp_path, cwd=tmp_path)
     assert ended.returncode == 3
     assert "result.json" in ended.stderr

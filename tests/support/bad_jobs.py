@@ -30,7 +30,7 @@ _JOB = {
 _STREAM = {
     "name": "readers",
     "target": "replica",
-    "load": "{closed: {clients: 4}}",
+    "load": "{clients: 4}",
     "operations": '- search: {base: "dc=example,dc=com", filter: "(uid=user.[0-99])"}',
 }
 

@@ -147,7 +147,7 @@ def _check_sent(books: Books, agent: str, *, is_killed: bool) -> None:
     if not arrived and not sent:
         return
     assert is_killed, f"{agent} was not killed, and its engine did not end"
-    planned = books.run.plan["streams"][0]["rate_per_s"] / len(books.run.agents)
+    planned = (books.run.plan.streams[0].rate_per_s or 0) / len(books.run.agents)
     # the interval that was under way, and the time until the engine noticed
     most = sent + planned * (INTERVAL_S + 1.0) + 2
     assert sent <= arrived <= most, f"{agent}: {arrived} arrived, {sent} counted"
@@ -186,7 +186,7 @@ def missing(books: Books) -> set[tuple[str, int]]:
     The drain follows the planned ones. A run that was ended early owes the intervals
     that were over when it was told to drain; else those that any agent reached.
     """
-    ends_ns = books.run.plan["boundaries_ns"]
+    ends_ns = books.run.plan.boundaries_ns
     planned = len(ends_ns)
     whole = {
         agent: {

@@ -280,7 +280,7 @@ def load_text(
     The number of connections is one that 2 and 3 agents divide: then the numbers modulo
     the number of agents tell the agent.
     """
-    load = {"open": {"rate": rate, "connections": connections}}
+    load = {"rate": rate, "connections": connections}
     search = {"base": "dc=example,dc=com", "filter": f"(uid={number}.[0:99999999])"}
     stream = {
         "name": "readers",

@@ -71,8 +71,8 @@ def job_text(intervals: int) -> str:
         "bind": {"bind": {"dn": "uid=u[0-9],dc=example,dc=com", "password": "x"}},
     }
     loads = {
-        "readers": {"closed": {"clients": 64}},
-        "writers": {"open": {"rate": "400/s", "connections": 8}},
+        "readers": {"clients": 64},
+        "writers": {"rate": "400/s", "connections": 8},
     }
     return json.dumps(
         {

@@ -10,11 +10,13 @@ from __future__ import annotations
 import asyncio
 import functools
 import tempfile
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
+
+import pytest
 
 from ldapslam import __version__
 from ldapslam.coordinator.run_queue import RunQueue, WaitingRun
@@ -295,20 +297,16 @@ def moment(text: str) -> datetime:
     return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
-def in_a_queue(
-    path: Path, begin: datetime, test: Callable[[FakeQueue], Awaitable[None]]
-) -> None:
-    """Run a test with a scheduler whose time begins then."""
+BEGIN = moment("2026-03-01 11:30")
 
-    async def go() -> None:
-        queue = FakeQueue(path, begin)
-        try:
-            await queue.new_scheduler()
-            await test(queue)
-        finally:
-            await queue.close()
 
-    asyncio.run(go())
+@pytest.fixture
+def queue(runner: asyncio.Runner, tmp_path: Path) -> Iterator[FakeQueue]:
+    """With a scheduler whose time begins at BEGIN."""
+    queue = FakeQueue(tmp_path, BEGIN)
+    runner.run(queue.new_scheduler())
+    yield queue
+    runner.run(queue.close())
 
 
 async def tick_every(queue: FakeQueue, step: timedelta, until: timedelta) -> None:

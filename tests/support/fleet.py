@@ -61,7 +61,7 @@ def job_text(
                 {
                     "name": "readers",
                     "target": "replica",
-                    "load": {"closed": {"clients": clients}},
+                    "load": {"clients": clients},
                     "operations": [
                         {
                             "search": {

@@ -10,7 +10,7 @@ validity: {send_lag_p99: 100ms, stall: 2s, loop_share: 100%, run_queue_share: 10
 streams:
   - name: readers
     target: server
-    load: {closed: {clients: 4}}
+    load: {clients: 4}
     operations: [{search: {base: "ou=people,dc=example,dc=com",
                            filter: "(uid=user.[0-9])"}}]
 """

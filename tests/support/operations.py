@@ -49,7 +49,7 @@ def run_operations(
             {
                 "name": "load",
                 "target": "directory",
-                "load": {"closed": {"clients": clients}},
+                "load": {"clients": clients},
                 "count": sessions,
                 "operations": operations,
             }

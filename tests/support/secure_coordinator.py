@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A coordinator over mutual TLS, in a thread, and certificates of every kind.
 
-With all services, on loopback: TLS is TLS there too. Certificates that `ldapslam pki`
+With all services, on loopback: TLS is TLS there too. Certificates that `fleet pki`
 does not make (expired, of tomorrow, without a role) are made here with its key.
 """
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ldapslam.jobs.run_plan import plan_of
 from ldapslam.proto.common_pb2 import (
     HostInterval,
     OperationInterval,
@@ -165,7 +166,7 @@ def _record(scale: int) -> RunRecord:
             "ldap://ds2.example.com": {"bind": 2, "search": 4},
         },
     }
-    return replace(record, job_name="workload", plan=plan, manifest=manifest)
+    return replace(record, job_name="workload", plan=plan_of(plan), manifest=manifest)
 
 
 def workload_intervals(*, scale: int = 1) -> Iterator[Interval]:

@@ -21,7 +21,7 @@ streams:
     target: server
     type: python
     options: {class: "a:B", operations: [find, miss]}
-    load: {closed: {clients: 1}}
+    load: {clients: 1}
 """
 
 

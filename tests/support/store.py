@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from google.protobuf.message import Message
 
+from ldapslam.jobs.run_plan import plan_of
 from ldapslam.proto.common_pb2 import (
     HostInterval,
     OperationInterval,
@@ -42,12 +43,12 @@ targets:
 streams:
   - name: readers
     target: replica
-    load: {closed: {clients: 24}}
+    load: {clients: 24}
     operations:
       - search: {base: "ou=people,dc=example,dc=com", filter: "(uid=user.[0-99999])"}
   - name: writers
     target: supplier
-    load: {open: {rate: 150/s, arrivals: poisson, connections: 4}}
+    load: {rate: 150/s, arrivals: poisson, connections: 4}
     operations:
       - modify:
           dn: "uid=user.[0-99999],ou=people,dc=example,dc=com"
@@ -154,56 +155,58 @@ def run_record(scenario: Scenario) -> RunRecord:
         submitted_utc="2026-03-01T12:00:00.000000Z",
         submitted_by="ana@workstation",
         agents=scenario.agents,
-        plan={
-            "phases": scenario.phases,
-            "boundaries_ns": scenario.boundaries_ns,
-            "streams": [
-                {
-                    "name": "readers",
-                    "target": "replica",
-                    "uris": ["ldap://ds2.example.com"],
-                    "model": "closed",
-                    "rate_per_s": None,
-                    "clients": 24,
-                    "identity": "anonymous",
-                    "tls": "no TLS",
-                    "operations": [
-                        {
-                            "name": "search",
-                            "kind": "search",
-                            "about": "(uid=user.[0-99999]) at and below "
-                            "ou=people,dc=example,dc=com",
-                        }
-                    ],
-                    **scenario.streams.get("readers", {}),
-                },
-                {
-                    "name": "writers",
-                    "target": "supplier",
-                    "uris": ["ldap://ds1.example.com"],
-                    "model": "open",
-                    "rate_per_s": float(scenario.modifies_per_s),
-                    "profile": steady(
-                        scenario.modifies_per_s, scenario.boundaries_ns[-1]
-                    ),
-                    "clients": None,
-                    "arrivals": "poisson",
-                    "identity": "cn=admin,dc=example,dc=com",
-                    "tls": "StartTLS",
-                    "operations": [
-                        {
-                            "name": "modify",
-                            "kind": "modify",
-                            "about": "uid=user.[0-99999],ou=people,dc=example,dc=com: "
-                            "replace description",
-                        }
-                    ],
-                    **scenario.streams.get("writers", {}),
-                },
-            ],
-            "validity": {},
-            "thresholds": list(scenario.thresholds),
-        },
+        plan=plan_of(
+            {
+                "phases": scenario.phases,
+                "boundaries_ns": scenario.boundaries_ns,
+                "streams": [
+                    {
+                        "name": "readers",
+                        "target": "replica",
+                        "uris": ["ldap://ds2.example.com"],
+                        "model": "closed",
+                        "rate_per_s": None,
+                        "clients": 24,
+                        "identity": "anonymous",
+                        "tls": "no TLS",
+                        "operations": [
+                            {
+                                "name": "search",
+                                "kind": "search",
+                                "about": "(uid=user.[0-99999]) at and below "
+                                "ou=people,dc=example,dc=com",
+                            }
+                        ],
+                        **scenario.streams.get("readers", {}),
+                    },
+                    {
+                        "name": "writers",
+                        "target": "supplier",
+                        "uris": ["ldap://ds1.example.com"],
+                        "model": "open",
+                        "rate_per_s": float(scenario.modifies_per_s),
+                        "profile": steady(
+                            scenario.modifies_per_s, scenario.boundaries_ns[-1]
+                        ),
+                        "clients": None,
+                        "arrivals": "poisson",
+                        "identity": "cn=admin,dc=example,dc=com",
+                        "tls": "StartTLS",
+                        "operations": [
+                            {
+                                "name": "modify",
+                                "kind": "modify",
+                                "about": "uid=user.[0-99999],ou=people,"
+                                "dc=example,dc=com: replace description",
+                            }
+                        ],
+                        **scenario.streams.get("writers", {}),
+                    },
+                ],
+                "validity": {},
+                "thresholds": list(scenario.thresholds),
+            }
+        ),
         manifest={
             "ldapslam": "0.1.0",
             "python": "3.11.7",

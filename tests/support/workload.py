@@ -68,22 +68,20 @@ def job_for(directory: Directory, folder: Path, scale: float) -> Path:
             "name": "arrivals",
             "count": 1_200,
             "load": {
-                "open": {
-                    "arrivals": "poisson",
-                    "connections": 6,
-                    "stages": [
-                        {"rate": "100/s", "for": "1s"},
-                        {"ramp_to": "400/s", "for": "2s"},
-                        {
-                            "sine": {
-                                "mean": "300/s",
-                                "amplitude": "200/s",
-                                "period": "1s",
-                            },
-                            "for": "2s",
+                "arrivals": "poisson",
+                "connections": 6,
+                "stages": [
+                    {"rate": "100/s", "for": "1s"},
+                    {"ramp_to": "400/s", "for": "2s"},
+                    {
+                        "sine": {
+                            "mean": "300/s",
+                            "amplitude": "200/s",
+                            "period": "1s",
                         },
-                    ],
-                }
+                        "for": "2s",
+                    },
+                ],
             },
             "operations": [{"search": found}],
         },
@@ -148,12 +146,7 @@ def job_for(directory: Directory, folder: Path, scale: float) -> Path:
         {
             "name": "primed",
             "type": "prime",
-            "options": {
-                "base": PEOPLE_DN,
-                "filter": "(uid=user.[key])",
-                "first": 0,
-                "last": 999,
-            },
+            "options": {"base": PEOPLE_DN, "filter": "(uid=user.[0:999])"},
         },
     ]
     if directory.kind == "slapd":
@@ -161,7 +154,7 @@ def job_for(directory: Directory, folder: Path, scale: float) -> Path:
     for stream in streams:
         stream["target"] = "server"
         clients = max(AGENTS, stream.get("count", 1000) // _OPERATIONS_PER_CLIENT)
-        stream.setdefault("load", {"closed": {"clients": clients}})
+        stream.setdefault("load", {"clients": clients})
         if "count" in stream:
             stream["count"] = round(stream["count"] * scale)
     return _write(directory, folder, streams)
@@ -173,7 +166,7 @@ def moves_job(directory: Directory, folder: Path, count: int = 50) -> Path:
         "name": "moves",
         "target": "server",
         "count": count,
-        "load": {"closed": {"clients": 1}},
+        "load": {"clients": 1},
         "operations": moves(),
     }
     return _write(directory, folder, [stream])

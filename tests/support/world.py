@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from ldapslam import __version__
 from ldapslam.coordinator.control import Coordinator
@@ -29,7 +31,6 @@ from ldapslam.transport.messages import PROTOCOL_VERSION
 from support.fleet import job_text
 
 S = 1_000_000_000
-_TIMEOUT_S = 30  # for what never comes
 
 
 class World:
@@ -139,12 +140,18 @@ async def world_in(path: Path) -> AsyncIterator[World]:
         await world.writer.close()
 
 
-def in_a_world(path: Path, test: Callable[[World], Awaitable[None]]) -> None:
-    async def run() -> None:
-        async with asyncio.timeout(_TIMEOUT_S), world_in(path) as world:
-            await test(world)
+@pytest.fixture
+def writer(runner: asyncio.Runner, tmp_path: Path) -> Iterator[StoreWriter]:
+    writer = StoreWriter(str(tmp_path / "results.sqlite"))
+    yield writer
+    runner.run(writer.close())
 
-    asyncio.run(run())
+
+@pytest.fixture
+def world(runner: asyncio.Runner, tmp_path: Path) -> Iterator[World]:
+    context = world_in(tmp_path)
+    yield runner.run(context.__aenter__())
+    runner.run(context.__aexit__(None, None, None))
 
 
 def interval(world: World, run_id: str, sequence: int) -> agent_pb2.IntervalReport:

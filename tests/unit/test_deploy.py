@@ -323,7 +323,10 @@ def test_an_image_has_what_the_bundle_is_made_of() -> None:
     assert copied == ["dist/ldapslam-*-python*.tar.gz /tmp/bundle/"]
     ignored = (CONTAINERFILE.parent / ".containerignore").read_text().split()
     assert ignored == ["*", "!" + copied[0].split()[0]]
-    assert "ldapslam bundle dist" in (CONTAINERFILE.parent / "Makefile").read_text()
+    assert (
+        "ldapslam fleet bundle -o dist"
+        in (CONTAINERFILE.parent / "Makefile").read_text()
+    )
 
 
 # -- names -----------------------------------------------------------------------------

@@ -163,7 +163,7 @@ def options_of(command: click.Command) -> set[str]:
     }
 
 
-OPTIONS = set().union(*(options_of(command) for _, command in commands(cli)))
+OPTIONS = options_of(cli).union(*(options_of(one) for _, one in commands(cli)))
 
 
 def test_each_option_for_those_who_come_from_other_tools_exists() -> None:
@@ -270,7 +270,8 @@ def test_each_option_in_a_command_line_is_one_of_the_command() -> None:
             words = re.sub(r"\s+#.*|'[^']*'", " ", line).split()
             command, rest = command_of(words)
             given = {word.partition("=")[0] for word in rest if word.startswith("--")}
-            if command is cli or not given <= {*options_of(command), "--help"}:
+            is_command = command is not cli or bool(given)
+            if not (is_command and given <= {*options_of(command), "--help"}):
                 wrong.append(f"{path.name}: {line}")
     assert wrong == []
 

@@ -44,7 +44,7 @@ def test_each_command_has_a_page_with_its_options() -> None:
 
 
 def test_a_page_of_a_group_has_the_commands_below() -> None:
-    assert '.SS "ldapslam pki issue"' in PAGES["ldapslam-pki.1"]
+    assert '.SS "ldapslam fleet pki issue"' in PAGES["ldapslam-fleet.1"]
 
 
 def test_text_that_roff_would_read_as_a_request_is_text() -> None:
@@ -56,7 +56,7 @@ def test_text_that_roff_would_read_as_a_request_is_text() -> None:
 
 
 @pytest.mark.skipif(shutil.which("man") is None, reason="man is not installed")
-@pytest.mark.parametrize("name", ["ldapslam.1", "ldapslam-run.1", "ldapslam-pki.1"])
+@pytest.mark.parametrize("name", ["ldapslam.1", "ldapslam-run.1", "ldapslam-fleet.1"])
 def test_man_formats_a_page_without_a_warning(name: str, tmp_path: Path) -> None:
     page = tmp_path / name
     page.write_text(PAGES[name])

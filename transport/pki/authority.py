@@ -92,7 +92,7 @@ class Authority:
         if not (folder / AUTHORITY_FILE).exists():
             raise ConfigError(
                 f"{folder}: there is no certificate authority",
-                hint="make one: ldapslam pki init",
+                hint="make one: ldapslam fleet pki init",
             )
         self.certificate = read_certificate(folder / AUTHORITY_FILE)
         self._check_key()
@@ -169,6 +169,13 @@ class Authority:
                 return one
         return None
 
+    def unrevoked(self, name: str) -> Issued | None:
+        """The newest certificate of this name that is not revoked; it may be over."""
+        for one in self.issued():
+            if one.identity.name == name and not one.is_revoked:
+                return one
+        return None
+
     def issue(
         self,
         name: str,
@@ -198,7 +205,7 @@ class Authority:
             if last.is_revoked:
                 raise ConfigError(
                     f"the certificate of {name!r} is revoked",
-                    hint="issue a new one: ldapslam pki issue",
+                    hint="issue a new one: ldapslam fleet pki issue",
                 )
             signed = self._sign(
                 certificate.public_key(), name, last.identity.role, last.hosts, lifetime
@@ -223,7 +230,7 @@ class Authority:
             if not serials and not unused:
                 raise ConfigError(
                     f"{name!r} has no valid certificate, and no token",
-                    hint="`ldapslam pki list` shows who has",
+                    hint="`ldapslam fleet pki list` shows who has",
                 )
             entries = list(self._revoked())
             for serial in serials:
@@ -264,7 +271,7 @@ class Authority:
                 raise AccessRefused(
                     "the join token is not good: unknown, used or expired",
                     hint="make a new one on the coordinator's host: "
-                    "ldapslam pki token --name …",
+                    "ldapslam fleet pki token --name …",
                 )
             name, role, path = kept
             try:
@@ -315,7 +322,7 @@ class Authority:
                 return one, read_certificate(self._register_path(one.identity.serial))
         raise ConfigError(
             f"there is no certificate of {name!r}",
-            hint="`ldapslam pki list` shows those that there are",
+            hint="`ldapslam fleet pki list` shows those that there are",
         )
 
     def _register_path(self, serial: int) -> Path:
@@ -334,7 +341,7 @@ class Authority:
             raise ConfigError(
                 f"{self.folder}: the authority itself expired at "
                 f"{clock_text(self.certificate.not_valid_after_utc)}",
-                hint="make a new one, in another folder: ldapslam pki init",
+                hint="make a new one, in another folder: ldapslam fleet pki init",
             )
         certificate = build_leaf(
             self.certificate,
@@ -371,7 +378,7 @@ class Authority:
             raise ConfigError(
                 f"{name!r} has a certificate already, valid until "
                 f"{clock_text(holder.identity.not_after_utc)}",
-                hint=f"ldapslam pki renew {name}, or revoke it first",
+                hint=f"ldapslam fleet pki issue --name {name} renews it; or revoke it",
             )
 
     def _revoked(self) -> list[x509.RevokedCertificate]:

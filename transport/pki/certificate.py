@@ -39,7 +39,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from ldapslam.base.errors import AccessRefused, ConfigError
 from ldapslam.base.time_zone import clock_text
 
-#: Files of `ldapslam pki issue`.
+#: Files of `ldapslam fleet pki issue`.
 CERTIFICATE_FILE, KEY_FILE, AUTHORITY_FILE = "cert.pem", "key.pem", "ca.pem"
 _ROLE_PREFIX = "urn:ldapslam:role:"
 #: Used in file names, log lines and host names.
@@ -77,7 +77,7 @@ class Identity:
             raise AccessRefused(
                 f"the certificate of {self.role} {self.name!r} expired at "
                 f"{clock_text(self.not_after_utc)}",
-                hint=f"renew it: ldapslam pki renew {self.name}",
+                hint=f"renew it: ldapslam fleet pki issue --name {self.name}",
             )
         if now_utc < self.not_before_utc:
             raise AccessRefused(
@@ -104,7 +104,7 @@ def identity_of(
     if not _NAME.fullmatch(name):
         raise AccessRefused(
             f"the certificate's common name {name[:80]!r} is no name in a fleet",
-            hint="make certificates with `ldapslam pki`",
+            hint="make certificates with `ldapslam fleet pki`",
         )
     roles = [
         uri.removeprefix(_ROLE_PREFIX)
@@ -115,7 +115,7 @@ def identity_of(
         raise AccessRefused(
             f"the certificate of {name!r} names no role",
             hint=f"it needs one alternative name such as {_ROLE_PREFIX}agent; make it "
-            "with `ldapslam pki`",
+            "with `ldapslam fleet pki`",
         )
     return Identity(
         name=name,
@@ -243,7 +243,7 @@ def read_pem(path: Path) -> bytes:
     except OSError as error:
         raise ConfigError(
             f"{path}: cannot be read: {error.strerror}",
-            hint="`ldapslam pki issue` makes a folder with cert.pem, key.pem, ca.pem",
+            hint="`ldapslam fleet pki issue` makes one with cert.pem, key.pem, ca.pem",
         ) from error
     if len(content) > _MAX_PEM_BYTES:
         raise ConfigError(f"{path}: is too large for a certificate or key")

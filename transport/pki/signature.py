@@ -47,7 +47,7 @@ def sign(content: bytes, certificate_file: Path, key_file: Path) -> dict[str, st
     else:
         raise ConfigError(
             f"{key_file}: this kind of key signs no results",
-            hint="take one on the curve P-256, as `ldapslam pki issue` makes them",
+            hint="take one on the curve P-256, as `ldapslam fleet pki issue` makes it",
         )
     certificates = read_certificates(certificate_file)
     return {

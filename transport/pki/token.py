@@ -108,7 +108,7 @@ def parse_token(text: str, source: str) -> JoinToken:
     except (ValueError, KeyError, TypeError, binascii.Error) as error:
         raise ConfigError(
             f"{source}: is no join token",
-            hint="make one on the coordinator's host: ldapslam pki token --name …",
+            hint="make one on the coordinator's host: `ldapslam fleet pki token`",
         ) from error
     if split_proof(token.proof) is None:
         raise ConfigError(f"{source}: is no join token: its id or secret is not one")

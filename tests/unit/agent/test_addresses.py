@@ -40,8 +40,7 @@ class Resolver:
 
 
 _SEARCHES = (
-    "load: {closed: {clients: 1}}\n"
-    '    operations: [{search: {base: "dc=example,dc=com"}}]'
+    'load: {clients: 1}\n    operations: [{search: {base: "dc=example,dc=com"}}]'
 )
 
 

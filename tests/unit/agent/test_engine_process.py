@@ -59,7 +59,7 @@ run: {duration: 1s}
 streams:
 - name: writers
   target: server
-  load: {closed: {clients: 1}}
+  load: {clients: 1}
   operations:
   - add: {dn: "cn=[unique].[0-9],dc=com", entry: {objectClass: device}}
 """

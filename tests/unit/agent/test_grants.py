@@ -29,7 +29,7 @@ run: {{duration: 1s}}
 streams:
   - name: s
     target: ds
-    load: {{closed: {{clients: 1}}}}
+    load: {{clients: 1}}
     {stream}
 """
 SEARCH = 'operations: [{search: {base: "dc=x"}}]'

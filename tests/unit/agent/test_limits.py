@@ -52,23 +52,23 @@ def share(
 @pytest.mark.parametrize(
     ("load", "operations", "agents", "rate"),
     [
-        ("{open: {rate: 600/s, connections: 4}}", SEARCH, 1, 600),
+        ("{rate: 600/s, connections: 4}", SEARCH, 1, 600),
         # 4 connections over 2 agents: half of the arrivals
-        ("{open: {rate: 600/s, connections: 4}}", SEARCH, 2, 300),
+        ("{rate: 600/s, connections: 4}", SEARCH, 2, 300),
         # 3 over 2: the first has two of three
-        ("{open: {rate: 600/s, connections: 3}}", SEARCH, 2, 400),
-        ("{open: {rate: 100/s, connections: 4}}", SESSION, 1, 300),
+        ("{rate: 600/s, connections: 3}", SEARCH, 2, 400),
+        ("{rate: 100/s, connections: 4}", SESSION, 1, 300),
         (
-            "{open: {stages: [{rate: 10/s, for: 30s}, {ramp_to: 90/s, for: 30s}]}}",
+            "{stages: [{rate: 10/s, for: 30s}, {ramp_to: 90/s, for: 30s}]}",
             SEARCH,
             1,
             90,
         ),
         # 5 clients, each at most one request in 10 ms
-        ("{closed: {clients: 5, think_time: 10ms}}", SEARCH, 1, 500),
+        ("{clients: 5, think_time: 10ms}", SEARCH, 1, 500),
         # 2 sessions of 3 requests, each at least 500 ms + 1 s long
-        ("{closed: {clients: 2, think_time: 1s}}", SESSION, 1, 4),
-        ("{closed: {clients: 2}}", SESSION, 1, 12),
+        ("{clients: 2, think_time: 1s}", SESSION, 1, 4),
+        ("{clients: 2}", SESSION, 1, 12),
     ],
 )
 def test_the_peak_of_what_is_due(
@@ -83,7 +83,7 @@ HALF_PAUSED = f"{SEARCH[:-1]}, {SESSION[1:]}"
 
 @pytest.mark.parametrize("operations", [SEARCH, HALF_PAUSED])
 def test_nothing_bounds_a_closed_loop_without_a_pause(operations: str) -> None:
-    found = share("{closed: {clients: 2}}", operations)
+    found = share("{clients: 2}", operations)
     assert found.peak_rate_per_s is None
     assert found.unbounded == ("one",)
 
@@ -97,7 +97,7 @@ def test_an_import_is_no_load() -> None:
 
 
 def test_a_share_counts_its_own_connections_and_the_plans_length() -> None:
-    found = share("{closed: {clients: 5}}", agents=2, index=1)
+    found = share("{clients: 5}", agents=2, index=1)
     assert found.connections == 2
     assert found.duration_ns == 70 * S
 
@@ -175,7 +175,6 @@ def test_limits_survive_the_way_to_the_engines_process() -> None:
         max_rate_per_s=1.5,
         max_duration_ns=S,
         max_cpu_ratio=0.5,
-        marker_rdn="cn=ok",
         spool_quota_bytes=1 << 30,
         max_runs=3,
     )

@@ -29,7 +29,7 @@ run: {{duration: 10s}}
 streams:
   - name: readers
     target: replica
-    load: {{closed: {{clients: 1}}}}
+    load: {{clients: 1}}
     operations: [{{search: {{base: ""}}}}]
 monitors: {monitors}
 """

@@ -35,7 +35,7 @@ def test_host_and_port_of_a_uri(uri: str, expected: tuple[str, int]) -> None:
 def test_each_way_to_use_a_server_is_tried_once() -> None:
     stream = {
         "target": "replica",
-        "load": {"closed": {"clients": 2}},
+        "load": {"clients": 2},
         "operations": [{"search": {"base": ""}}],
     }
     text = job_text(
@@ -73,7 +73,7 @@ agents: {count: 1}
 streams:
   - name: one
     target: s
-    load: {closed: {clients: 1}}
+    load: {clients: 1}
     operations: [{search: {base: "dc=example,dc=com"}}]
 """
     plan = agent_plan(load_job_text(text, file="job", base=None), 0, 1, seed=1)

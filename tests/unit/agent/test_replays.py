@@ -26,7 +26,7 @@ streams:
   - name: log
     target: directory
     type: replay
-    load: {{replay: {{connections: {connections}}}}}
+    load: {{connections: {connections}, speed: 1x}}
     options: {{logs: [log], binds: {{as_configured: true}}}}
 """
 
@@ -89,8 +89,7 @@ def test_a_plan_without_replays_stays_as_it_is(tmp_path: Path) -> None:
     text = JOB.format(connections=1)
     head, _, _ = text.partition("    type: replay")
     job = load_job_text(
-        head
-        + "    load: {closed: {clients: 1}}\n    operations: [{search: {base: ''}}]\n",
+        head + "    load: {clients: 1}\n    operations: [{search: {base: ''}}]\n",
         file="job",
         base=None,
     )

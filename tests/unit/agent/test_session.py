@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -76,121 +76,105 @@ async def end_agent(spool: Spool, child: Child, *, is_started: bool) -> None:
 
 
 @pytest.mark.parametrize(("is_started", "how"), [(True, "exited"), (False, "killed")])
-def test_only_an_engine_with_a_run_is_killed_when_the_agent_ends(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_started: bool, how: str
+async def test_only_an_engine_with_a_run_is_killed_when_the_agent_ends(
+    monkeypatch: pytest.MonkeyPatch, spool: Spool, is_started: bool, how: str
 ) -> None:
-    async def scenario() -> str:
-        child = Child()
+    child = Child()
 
-        async def launch(*_: object, **__: object) -> Child:
-            return child
+    async def launch(*_: object, **__: object) -> Child:
+        return child
 
-        monkeypatch.setattr(EngineChild, "launch", launch)
-        with Spool(tmp_path) as spool:
-            await end_agent(spool, child, is_started=is_started)
-        return child.how
+    monkeypatch.setattr(EngineChild, "launch", launch)
+    await end_agent(spool, child, is_started=is_started)
+    assert child.how == how
 
-    assert asyncio.run(scenario()) == how
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Iterator[Spool]:
+    with Spool(tmp_path) as spool:
+        yield spool
+
+
+@pytest.fixture
+def session(runner: asyncio.Runner, spool: Spool) -> Iterator[AgentSession]:
+    """It serves until the test ends."""
+
+    async def begin() -> tuple[AgentSession, asyncio.Task[None]]:
+        session = AgentSession(AgentSettings("one", spool.folder), spool)
+        return session, asyncio.create_task(session.serve())
+
+    session, serving = runner.run(begin())
+    yield session
+    assert not serving.done()
+    serving.cancel()
+    runner.run(asyncio.wait({serving}))
 
 
 @pytest.mark.parametrize("run_id", ["..", "", "x\0y"])
-def test_a_run_whose_id_is_no_name_fails_and_the_agent_lives(
-    tmp_path: Path, run_id: str
+async def test_a_run_whose_id_is_no_name_fails_and_the_agent_lives(
+    session: AgentSession, spool: Spool, run_id: str
 ) -> None:
-    async def scenario() -> str:
-        with Spool(tmp_path) as spool:
-            session = AgentSession(AgentSettings("one", tmp_path), spool)
-            serving = asyncio.create_task(session.serve())
-            prepare = RunAssignment(run_id=run_id, coordinator_timeout_ns=10**12)
-            session.take_command(agent_pb2.Command(prepare=prepare))
-            await session.has_reports.wait()
-            assert not serving.done()
-            serving.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await serving
-            first = spool.first()
-            assert first is not None
-            return first[1].progress.failed.error_class
-
-    assert asyncio.run(scenario()) == "ConfigError"
+    prepare = RunAssignment(run_id=run_id, coordinator_timeout_ns=10**12)
+    session.take_command(agent_pb2.Command(prepare=prepare))
+    await session.has_reports.wait()
+    first = spool.first()
+    assert first is not None
+    assert first[1].progress.failed.error_class == "ConfigError"
 
 
-def test_a_run_that_was_refused_and_is_sent_again_at_once_fails_alone(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+async def test_a_run_that_was_refused_and_is_sent_again_at_once_fails_alone(
+    monkeypatch: pytest.MonkeyPatch, session: AgentSession, spool: Spool
 ) -> None:
     """The agent becomes free between the two orders."""
 
     async def launch(*_: object, **__: object) -> Child:
         return Child()
 
-    async def scenario() -> list[tuple[str, str]]:
-        with Spool(tmp_path) as spool:
-            session = AgentSession(AgentSettings("one", tmp_path), spool)
-            serving = asyncio.create_task(session.serve())
-            session.take_command(agent_pb2.Command(prepare=RunAssignment(run_id="a")))
-            await session.has_reports.wait()
-            stop = agent_pb2.StopRun(run_id="a", abandon=True)
-            again = agent_pb2.Command(prepare=RunAssignment(run_id="b"))
-            for command in (again, agent_pb2.Command(stop=stop), again):
-                session.take_command(command)
-            async with asyncio.timeout(10):
-                while len(spool) < 4:
-                    session.has_reports.clear()
-                    await session.has_reports.wait()
-            assert not serving.done()
-            serving.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await serving
-            found = []
-            while (first := spool.first()) is not None:
-                report = first[1].progress
-                found.append((report.run_id, str(report.WhichOneof("kind"))))
-                spool.remove(first[0])
-            return found
-
     monkeypatch.setattr(EngineChild, "launch", launch)
+    session.take_command(agent_pb2.Command(prepare=RunAssignment(run_id="a")))
+    await session.has_reports.wait()
+    stop = agent_pb2.StopRun(run_id="a", abandon=True)
+    again = agent_pb2.Command(prepare=RunAssignment(run_id="b"))
+    for command in (again, agent_pb2.Command(stop=stop), again):
+        session.take_command(command)
+    while len(spool) < 4:
+        session.has_reports.clear()
+        await session.has_reports.wait()
+    found = []
+    while (first := spool.first()) is not None:
+        report = first[1].progress
+        found.append((report.run_id, str(report.WhichOneof("kind"))))
+        spool.remove(first[0])
     failed = [("b", "failed"), ("a", "failed"), ("b", "failed")]
-    assert asyncio.run(scenario()) == [("a", "ready"), *failed]
+    assert found == [("a", "ready"), *failed]
 
 
-def test_what_an_agent_reports_names_the_attempt_that_it_is_of(tmp_path: Path) -> None:
-    async def scenario() -> list[int]:
-        with Spool(tmp_path) as spool:
-            session = AgentSession(AgentSettings("one", tmp_path), spool)
-            serving = asyncio.create_task(session.serve())
-            attempts = []
-            for attempt in (7, 5):
-                prepare = RunAssignment(run_id="..", attempt=attempt)
-                session.has_reports.clear()
-                session.take_command(agent_pb2.Command(prepare=prepare))
-                await session.has_reports.wait()
-                first = spool.first()
-                assert first is not None
-                spool.remove(first[0])
-                attempts.append(first[1].progress.attempt)
-            serving.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await serving
-            return attempts
-
-    assert asyncio.run(scenario()) == [7, 5]
+async def test_what_an_agent_reports_names_the_attempt_that_it_is_of(
+    session: AgentSession, spool: Spool
+) -> None:
+    attempts = []
+    for attempt in (7, 5):
+        prepare = RunAssignment(run_id="..", attempt=attempt)
+        session.has_reports.clear()
+        session.take_command(agent_pb2.Command(prepare=prepare))
+        await session.has_reports.wait()
+        first = spool.first()
+        assert first is not None
+        spool.remove(first[0])
+        attempts.append(first[1].progress.attempt)
+    assert attempts == [7, 5]
 
 
-def test_an_agent_says_at_its_start_which_runs_left_entries(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+async def test_an_agent_says_at_its_start_which_runs_left_entries(
+    tmp_path: Path, spool: Spool, caplog: pytest.LogCaptureFixture
 ) -> None:
     write_clean_up_plan(tmp_path / "ledgers" / "run-7", ["ldap://ds1"])
-
-    async def scenario() -> None:
-        with Spool(tmp_path) as spool:
-            session = AgentSession(AgentSettings("one", tmp_path), spool)
-            serving = asyncio.create_task(session.serve())
-            await asyncio.wait({serving}, timeout=0)
-            serving.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await serving
-
+    session = AgentSession(AgentSettings("one", tmp_path), spool)
+    serving = asyncio.create_task(session.serve())
     with caplog.at_level(logging.ERROR):
-        asyncio.run(scenario())
+        await asyncio.wait({serving}, timeout=0)
+    serving.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await serving
     command = f"`ldapslam run --cleanup run-7 --spool {tmp_path}`"
     assert command in caplog.text

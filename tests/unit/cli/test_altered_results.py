@@ -64,7 +64,7 @@ def gate(sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def saved(*runs: object, store: Path | None = None) -> int:
     where = ["--store", str(store)] if store else []
-    return main.run(["baseline", "save", "it.json", *map(str, runs), *where])
+    return main.run(["results", "baseline", "it.json", *map(str, runs), *where])
 
 
 def test_a_sound_gate_becomes_a_baseline(gate: Path) -> None:
@@ -136,7 +136,7 @@ def test_altered_runs_are_none_of_a_history(
     altered: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     where = ["--store", str(altered / "results.sqlite"), "--json"]
-    code = main.run(["history", *where])
+    code = main.run(["results", "history", *where])
     runs = json.loads(capsys.readouterr().out).get("runs", [])
     assert not [one for one in runs if one["verdict"] != "INVALID"]
     assert code == (0 if runs else 2)
@@ -198,10 +198,10 @@ def test_an_altered_result_is_in_no_history_and_no_study(
         path.write_text(result_json(judge(store, IDS[0])))
     ended = Ended(0, 1, 1, "001-1-1", 0, "PASS", "", 1.0, {})
     assert study.result(ended) == json.loads(path.read_text())
-    assert main.run(["history", str(path), "--out", "pages"]) == 0
+    assert main.run(["results", "history", str(path), "--out", "pages"]) == 0
     path.write_text(change(path.read_text()))
     capsys.readouterr()
-    assert main.run(["history", str(path), "--out", "pages"]) == 2
+    assert main.run(["results", "history", str(path), "--out", "pages"]) == 2
     assert "left out" in capsys.readouterr().err
     with pytest.raises(LdapSlamError):
         study.result(ended)

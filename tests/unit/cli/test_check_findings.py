@@ -31,7 +31,7 @@ run: {duration: 100s}
 streams:
   - name: some
     target: server
-    load: {closed: {clients: 4}}
+    load: {clients: 4}
     operations:
       - search: {base: dc=com, filter: "(&(uid=[0-9])(!(cn>=a)))"}
       - modify: {dn: "uid=[0-9]", replace: {sn: a}}
@@ -112,7 +112,7 @@ def test_a_hidden_version_is_told_with_who_asked(
         (
             met("search", empty=6),
             "6 of 10 searches found nothing",
-            "`ldapslam job new`",
+            "`ldapslam new`",
         ),
         (
             met("search", {32: 10}),
@@ -222,7 +222,7 @@ thresholds: [search.p99 < 1s]
 streams:
   - name: some
     target: server
-    load: {closed: {clients: 4, think_time: 5ms}}
+    load: {clients: 4, think_time: 5ms}
     operations:
       - {weight: 3, search: {base: dc=com}}
       - sequence:

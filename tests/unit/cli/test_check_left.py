@@ -38,7 +38,7 @@ targets: {directory: ldap://a}
 run: {duration: 10s}
 streams:
   - name: writers
-    load: {closed: {clients: 1}}
+    load: {clients: 1}
     operations:
       - add: {dn: "cn=[uuid],dc=com", entry: {objectClass: device}}
       - bind: {dn: "cn=a,dc=com", password: secret}

@@ -20,12 +20,12 @@ agents: {count: 3}
 streams:
   - name: readers
     target: replica
-    load: {closed: {clients: 8}}
+    load: {clients: 8}
     operations: [{search: {base: ""}}]
   - name: sessions
     target: supplier
     bind: {sasl: {mechanism: PLAIN, authcid: one, password: {env: P}, authzid: "u:two"}}
-    load: {open: {rate: 30/s, connections: 5}}
+    load: {rate: 30/s, connections: 5}
     operations:
       - {weight: 2, search: {base: ""}}
       - sequence:
@@ -87,7 +87,7 @@ def test_the_highest_rate_is_one_that_is_measured() -> None:
     stages = "[{rate: 1/s, for: 30s}, {ramp_to: 41/s, for: 40s}]"
     load = f"{{stages: {stages}, connections: 5}}"
     (told,) = (
-        one for one in lines(f"streams.sessions.load.open={load}") if "loop, up" in one
+        one for one in lines(f"streams.sessions.load={load}") if "loop, up" in one
     )
     assert "up to 31/s constant" in told
 

@@ -58,7 +58,7 @@ def _coordinator(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def test_runs_are_those_of_the_coordinator() -> None:
     assert offered("show", "") == ["latest", "2026-2", "2026-1"]
-    assert offered("watch", "2026-2") == ["2026-2"]
+    assert offered("fleet", "watch", "2026-2") == ["2026-2"]
 
 
 def test_without_a_coordinator_nothing_is_offered_or_said(
@@ -68,7 +68,9 @@ def test_without_a_coordinator_nothing_is_offered_or_said(
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize("command", [("report",), ("verify",), ("compare", "latest")])
+@pytest.mark.parametrize(
+    "command", [("report",), ("results", "verify"), ("compare", "latest")]
+)
 def test_reports_are_of_runs_of_this_folder_too(
     command: tuple[str, ...], tmp_path: Path
 ) -> None:
@@ -80,8 +82,8 @@ def test_reports_are_of_runs_of_this_folder_too(
 
 
 def test_names_of_agents_and_schedules() -> None:
-    assert offered("agents", "l") == ["load1"]
-    assert offered("schedule", "pause", "") == ["nightly"]
+    assert offered("fleet", "agents", "l") == ["load1"]
+    assert offered("fleet", "schedule", "set", "") == ["nightly"]
 
 
 def test_names_of_labs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,11 +93,14 @@ def test_names_of_labs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_topics_are_those_that_describe_explains() -> None:
-    found = offered("job", "describe", "")
-    assert {"run", "streams.load.open", "types.burst", "patterns"} <= set(found)
+    found = offered("describe", "")
+    assert {"run", "streams.load.stages", "types.burst", "patterns"} <= set(found)
     for topic in found[::7]:
         assert describe(topic)
-    assert offered("job", "describe", "streams.load.c") == ["streams.load.closed"]
+    assert offered("describe", "streams.load.s") == [
+        "streams.load.stages",
+        "streams.load.stages.sine",
+    ]
 
 
 def test_variables_are_those_of_the_job_on_the_line(tmp_path: Path) -> None:

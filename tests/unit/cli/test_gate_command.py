@@ -40,7 +40,7 @@ run: {duration: 500ms, interval: 100ms}
 streams:
   - name: readers
     target: server
-    load: {closed: {clients: 2}}
+    load: {clients: 2}
     operations: [{search: {base: "ou=people,dc=example,dc=com",
                            filter: "(uid=user.[0-${users}])"}}]
 """
@@ -333,7 +333,7 @@ def test_longer_runs_are_of_both_sides_and_the_first_ones_do_not_count(
     [
         "streams.0.count=100",
         "streams.0.stop_after=200ms",
-        "streams.0.load={open: {stages: [{rate: 10/s, for: 500ms}]}}",
+        "streams.0.load={stages: [{rate: 10/s, for: 500ms}]}",
     ],
 )
 def test_runs_whose_length_is_said_elsewhere_are_not_made_longer(

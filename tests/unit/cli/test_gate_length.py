@@ -14,7 +14,7 @@ from ldapslam.cli.study.gate_length import fitted
 from ldapslam.cli.study.gate_sides import Side, side_of
 from ldapslam.cli.submission import JobFile
 
-#: As `job new` writes it.
+#: As `new` writes it.
 JOB = """\
 job: first
 targets: {directory: ["ldap://one"]}
@@ -22,7 +22,7 @@ run: {warm_up: 3s, duration: 30s}
 streams:
   - name: lookups
     target: directory
-    load: {open: {rate: 50/s, connections: 8}}
+    load: {rate: 50/s, connections: 8}
     operations: [{search: {base: "dc=example,dc=com", filter: "(uid=a)"}}]
 """
 

@@ -253,7 +253,7 @@ def _of_job(_: Path, name: str) -> None:
     text = (
         f"job: j\nagents: {{names: [{json.dumps(name)}]}}\n"
         "targets: {s: 'ldap://one'}\nrun: {duration: 1s}\n"
-        "streams: [{name: r, target: s, load: {closed: {clients: 1}}, "
+        "streams: [{name: r, target: s, load: {clients: 1}, "
         "operations: [{search: {base: dc=x}}]}]\n"
     )
     load_job_text(text, file="", base=None)

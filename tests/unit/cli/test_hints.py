@@ -15,21 +15,21 @@ PAGE = "docs/how-to/coming-from.md"
 #: Line -> the hint; empty: none.
 HINTS = {
     # the command's own options
-    "search --durration 5s": "Did you mean --duration?",
-    "search --josn": "Did you mean --json?",
-    "search --request_timeout 5s": "Did you mean --request-timeout?",
+    "quick search --durration 5s": "Did you mean --duration?",
+    "quick search --josn": "Did you mean --json?",
+    "quick search --request_timeout 5s": "Did you mean --request-timeout?",
     "run job.yaml --treshold x": "",
-    "run -q job.yaml": "Write it before the command: `ldapslam -q run`.",
     # options of other tools
-    "search -A cn": "ldapsearch's -A is --types-only here; "
+    "quick search -A cn": "ldapsearch's -A is --types-only here; "
     f"searchrate's and rsearch's -A is -a here: see {PAGE}.",
-    "search --numThreads 4": f"searchrate's --numThreads is -c here: see {PAGE}.",
-    "search -H ldap://ds1": "ldapsearch's and ldclt's -H is the argument "
+    "quick search --numThreads 4": f"searchrate's --numThreads is -c here: see {PAGE}.",
+    "quick search -H ldap://ds1": "ldapsearch's and ldclt's -H is the argument "
     f"ldap://HOST:PORT here: see {PAGE}.",
-    "search -x": f"ldapsearch's -x is the default here: see {PAGE}.",
-    "search -L": f"ldapsearch's and rsearch's -L has no counterpart here: see {PAGE}.",
+    "quick search -x": f"ldapsearch's -x is the default here: see {PAGE}.",
+    "quick search -L": "ldapsearch's and rsearch's -L has no counterpart here: "
+    f"see {PAGE}.",
     # ldclt's -e has several meanings: the page has them all
-    "search -e add": "ldapsearch's -e is -J here; "
+    "quick search -e add": "ldapsearch's -e is -J here; "
     f"OpenDJ's -e has no counterpart here: see {PAGE}.",
     "data generate -L x": f"MakeLDIF's -L has no counterpart here: see {PAGE}.",
     "run job.yaml --numThreads 4": "",
@@ -42,11 +42,11 @@ HINTS = {
     "run job.yaml --junit x": "",
     "run job.yaml --format json": "",
     "gate job.yaml --format json": "",
-    "search --format json": "",
-    "search --join": "",
+    "quick search --format json": "",
+    "quick search --join": "",
     # commands
-    "serach": "did you mean `ldapslam search`?",
-    "job describ": "did you mean `ldapslam job describe`?",
+    "serach": "did you mean `ldapslam quick search`?",
+    "describ": "did you mean `ldapslam describe`?",
     "data xyz": "",
     "frobnicate": "",
 }
@@ -69,7 +69,7 @@ def test_hints_are_right_or_not_given(capsys: pytest.CaptureFixture[str]) -> Non
         ("help", "--help"),
         ("version", "--version"),
         ("help run", "run --help"),
-        ("help job new", "job new --help"),
+        ("help fleet pki init", "fleet pki init --help"),
     ],
 )
 def test_help_and_version_are_answered(

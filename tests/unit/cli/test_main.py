@@ -28,7 +28,8 @@ from ldapslam.base.errors import (
     TargetUnreachable,
 )
 from ldapslam.cli import main
-from ldapslam.cli.console import json_option
+from ldapslam.cli.command import command
+from ldapslam.cli.command_tree import Commands
 
 End = Callable[[], Any]
 
@@ -38,12 +39,11 @@ def ending(monkeypatch: pytest.MonkeyPatch) -> Callable[[End], int]:
     """Run `ldapslam list` with a command that ends in the given way; the exit code."""
 
     def run(end: End, *arguments: str) -> int:
-        @click.command("list")
-        @json_option
-        def command(as_json: bool) -> Any:
+        @command("list")
+        def list_command() -> Any:
             return end()
 
-        monkeypatch.setattr(main.Commands, "get_command", lambda *_: command)
+        monkeypatch.setattr(Commands, "get_command", lambda *_: list_command)
         return main.run(["list", *arguments])
 
     return run

@@ -26,12 +26,12 @@ run: {duration: 1s}
 streams:
   - name: readers
     target: directory
-    load: {closed: {clients: 2}}
+    load: {clients: 2}
     operations:
       - search: {base: "dc=example,dc=com", filter: "(uid=user.[0-9])"}
 """
 SEARCH = 'search: {base: "dc=example,dc=com", filter: "(uid=user.[0-9])"}'
-CLOSED = "{closed: {clients: 2}}"
+CLOSED = "{clients: 2}"
 NO_COORDINATOR = "--coordinator 127.0.0.1:1"
 
 
@@ -44,7 +44,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("ldapslam.cli.runs._listens", lambda _: False)
     Path("good.yaml").write_text(JOB)
     Path("ca.pem").touch()
-    head, _, stream = JOB.replace(CLOSED, "{open: {rate: 50/s}}").partition("  - ")
+    head, _, stream = JOB.replace(CLOSED, "{rate: 50/s}").partition("  - ")
     Path("open.yaml").write_text(f"{head}  - {stream}")
     Path("jobs.yaml").write_text("study: x\njobs: [search.yaml, b/b.yaml]\n")
     two = f"{head}  - {stream}  - {stream.replace('readers', 'others')}"
@@ -73,17 +73,13 @@ JOB_FILES = {
     "a long unit": (changed("1s", "30 sec"), "write 30s"),
     "minutes": (changed("1s", "5min"), "write 5m"),
     "no unit of a rate": (
-        changed(CLOSED, "{open: {rate: 500}}"),
+        changed(CLOSED, "{rate: 500}"),
         "write the unit: 500/s",
     ),
-    "tps": (changed(CLOSED, "{open: {rate: 500tps}}"), "write 500/s"),
-    "a rate without a loop": (
-        changed(CLOSED, "{rate: 500/s}"),
-        "it is a key of `open`: open: {rate: …}",
-    ),
-    "clients without a loop": (
-        changed(CLOSED, "{clients: 5}"),
-        "it is a key of `closed`: closed: {clients: …}",
+    "tps": (changed(CLOSED, "{rate: 500tps}"), "write 500/s"),
+    "keys of two loops": (
+        changed(CLOSED, "{rate: 500/s, clients: 5}"),
+        "got clients (a closed loop) and rate (an open loop)",
     ),
     "a number with a word": (changed("clients: 2", "clients: 2 users"), "write 2,"),
     "an attribute to modify": (
@@ -110,15 +106,15 @@ JOB_FILES = {
     ),
     "clients of the job": (
         JOB + "clients: 5\n",
-        "a key of a stream's `load.closed`: load: {closed: {clients: …}}",
+        "a key of a stream's `load`: load: {clients: …}",
     ),
     "a rate of the job": (
         JOB + "rate: 5/s\n",
-        "a key of a stream's `load.open`: load: {open: {rate: …}}",
+        "a key of a stream's `load`: load: {rate: …}",
     ),
     "clients of the stream": (
         changed("    load:", "    clients: 5\n    load:"),
-        "a key of a stream's `load.closed`: load: {closed: {clients: …}}",
+        "it is a key of `load`: load: {clients: …}",
     ),
     "a duration of the stream": (
         changed("    load:", "    duration: 5s\n    load:"),
@@ -126,7 +122,7 @@ JOB_FILES = {
     ),
     "a rate of the operation": (
         changed(SEARCH, f"{SEARCH}\n        rate: 5/s"),
-        "a key of a stream's `load.open`: load: {open: {rate: …}}",
+        "a key of a stream's `load`: load: {rate: …}",
     ),
     "a study": ("study: x\naxes: {a: [1]}\n", "`ldapslam study job.yaml` runs it"),
     "target for targets": (
@@ -165,41 +161,41 @@ def test_a_mistake_in_a_job_file(name: str, capsys: pytest.CaptureFixture[str]) 
 
 
 COMMANDS = {
-    "modify ldap://ds1 -e cn=a,dc=x -a sn --value b --name ''": "--name: expected",
-    "search ldap://ds1 -b dc=x '(uid=a)' cn": "write -f '(uid=a)' if it is a filter",
-    "search ldap://ds1 -b dc=x cn": "-a cn where it is an attribute",
+    "quick modify ldap://d1 -e cn=a,dc=x -a sn --value b --name ''": "--name: expected",
+    "quick search ldap://ds1 -b dc=x '(uid=a)' cn": "write -f '(uid=a)' if it is",
+    "quick search ldap://ds1 -b dc=x cn": "-a cn where it is an attribute",
     "run good.yaml -o res.json": "--json prints result.json; res.json/ is a folder",
-    "search ldap://ds1 -b dc=x --out out/res.csv": "expected a folder, got",
-    "search ldap://ds1 -b dc=x -f (uid=e[001-050])": "[1-50%000] for numbers of 3",
-    "search ldap://ds1 -b dc=x -D cn=a -w b": "use -y FILE or --password-env NAME",
-    "search ldap://ds1 -b dc=x -D cn=a": "-D needs its password: -y FILE",
-    "search ds1 -b dc=x": "write ldap://ds1",
-    "search ldap://ds1 -b dc=x -Z ca.pem": "the authorities are --ca-file ca.pem",
-    "search ldap://ds1 -d 30 s -b dc=x": "a number and its unit are one word",
-    "search ldap:/ds1 -b dc=x": "write ldap://ds1",
-    "search ldap://ds1,ldap://ds2 -b dc=x": "give each URI as an argument",
-    "search good.yaml -b dc=x": "`ldapslam run` takes a job file",
-    "check ldap://ds1": "`ldapslam job new URI FILE` writes one",
+    "quick search ldap://ds1 -b dc=x --out out/res.csv": "expected a folder, got",
+    "quick search ldap://d1 -b dc=x -f (uid=e[001-050])": "[1-50%000] for numbers of 3",
+    "quick search ldap://d1 -b dc=x -D cn=a -w b": "use -y FILE or --password-env NAME",
+    "quick search ldap://ds1 -b dc=x -D cn=a": "-D needs its password: -y FILE",
+    "quick search ds1 -b dc=x": "write ldap://ds1",
+    "quick search ldap://ds1 -b dc=x -Z ca.pem": "the authorities are --ca-file ca.pem",
+    "quick search ldap://ds1 -d 30 s -b dc=x": "a number and its unit are one word",
+    "quick search ldap:/ds1 -b dc=x": "write ldap://ds1",
+    "quick search ldap://ds1,ldap://ds2 -b dc=x": "give each URI as an argument",
+    "quick search good.yaml -b dc=x": "`ldapslam run` takes a job file",
+    "check ldap://ds1": "`ldapslam new URI FILE` writes one",
     "report last": "did you mean `latest`?",
     "data load good.yaml": "give a URI too, such as ldap://ds1.example.com",
-    "search ldap://ds1": "'--base'. Where to search",
-    "search ldap://ds1 -r 100": "`ldapslam job new ldap://ds1 FILE` writes a job with "
-    "a base that is there",
-    "bind ldap://ds1 -b dc=x -f (uid=m[1-9]) --credentials S-[ref:1]": "write [n], and "
-    "add --set \"streams.0.operations.0.sequence.0.let.n='[0-9999]'\"",
-    "bind ldap://ds1 -e cn=m[1-9],dc=x --credentials S-[ref:1]": "write [n], and "
-    "add --set \"streams.0.operations.0.let.n='[0-9999]'\"",
-    "modify ldap://ds1 -e cn=x -a description=y": "write --replace 'description=y'",
+    "quick search ldap://ds1": "'--base'. Where to search",
+    "quick search ldap://ds1 -r 100": "`ldapslam new ldap://ds1 FILE` writes a job "
+    "with a base that is there",
+    "quick bind ldap://ds1 -b dc=x -f (uid=m[1-9]) --credentials S-[ref:1]": "write "
+    "[n], and add --set \"streams.0.operations.0.sequence.0.let.n='[0-9999]'\"",
+    "quick bind ldap://ds1 -e cn=m[1-9],dc=x --credentials S-[ref:1]": "write [n], "
+    "and add --set \"streams.0.operations.0.let.n='[0-9999]'\"",
+    "quick modify ldap://ds1 -e cn=x -a sn=y": "write --replace 'sn=y'",
     # numbers
-    "search ldap://ds1 -b dc=x -r 500": "-r: expected a rate such as '500/s' or",
-    "search ldap://ds1 -b dc=x -d 30": "write the unit: 30s, 30ms or 30us",
-    "search ldap://ds1 -b dc=x -l 5min": "write 5m",
-    "search ldap://ds1 -b dc=x -r 5/s --think-time 5ms": "is for a closed loop",
+    "quick search ldap://ds1 -b dc=x -r 500": "-r: expected a rate such as '500/s' or",
+    "quick search ldap://ds1 -b dc=x -d 30": "write the unit: 30s, 30ms or 30us",
+    "quick search ldap://ds1 -b dc=x -l 5min": "write 5m",
+    "quick search ldap://ds1 -b dc=x -r 5/s --think-time 5ms": "is for a closed loop",
     f"submit good.yaml --every 6 {NO_COORDINATOR}": "write the unit: 6s, 6ms or 6us",
-    f"health {NO_COORDINATOR} --timeout 5": "write the unit: 5s, 5ms or 5us",
-    "store prune --keep-for 90": "the units are h, d and w",
+    f"fleet status {NO_COORDINATOR} --timeout 5": "write the unit: 5s, 5ms or 5us",
+    "results prune --keep-for 90": "the units are h, d and w",
     "capacity good.yaml --load rate --from 5/s --to 9/s": "raise --load clients, or",
-    "capacity open.yaml --load clients --from 5 --to 9": "{closed: {clients: 1}}",
+    "capacity open.yaml --load clients --from 5 --to 9": "{clients: 1}",
     "capacity open.yaml --load rate --from 5/s --to 9/s --objective 'p99 < 20'": (
         "--objective: "
     ),
@@ -209,7 +205,7 @@ COMMANDS = {
     "capacity open.yaml --load rate --from 50 --to 60/s": "write the unit: 50/s",
     "capacity open.yaml --load rate --from 90/m --to 60/s": "a whole number per second",
     "capacity open.yaml --load rate --from 6/s --to 5/s": "expected --from below --to",
-    "capacity two.yaml --load rate --from 5/s --to 9/s": "streams.others.load.open",
+    "capacity two.yaml --load rate --from 5/s --to 9/s": "streams.others.load.rate",
     "study jobs.yaml": "give each a name: jobs: {search: search.yaml, b: b/b.yaml}",
     "study jobs.yaml --out res.json": "--json prints study.json; res.json/ is a folder",
     "gate good.yaml --old ldap://a --new ldap://b --out r.csv": "expected a folder",
@@ -232,7 +228,7 @@ COMMANDS = {
     "report latest --store good.yaml": "is not a results store",
     "report latest --store none.sqlite": "does not exist",
     "report newer": "use the ldapslam that wrote it, or a new store",
-    "verify good.yaml": "it is not JSON hint: give the folder of a run",
+    "results verify good.yaml": "it is not JSON hint: give the folder of a run",
     "report latest --local --format docx": "the formats are html, pdf",
     "compare latest": "two sides are needed",
     "job examples nothing": "`ldapslam job examples` lists them",
@@ -240,9 +236,9 @@ COMMANDS = {
     f"list {NO_COORDINATOR}": "is `ldapslam coordinator` running there",
     "list --coordinator http://ds1:7400": "write ds1:7400: it is no URL",
     "list --coordinator ds1:port": "for example 127.0.0.1:7400",
-    "list --coordinator 10.0.0.1:7400": "make certificates with `ldapslam pki`",
-    "list --coordinator 10.0.0.1:7400 --tls .": "`ldapslam pki issue` makes",
-    "agent --coordinator 10.0.0.1:7400": "make certificates with `ldapslam pki`",
+    "list --coordinator 10.0.0.1:7400": "make certificates with `ldapslam fleet pki`",
+    "list --coordinator 10.0.0.1:7400 --tls .": "`ldapslam fleet pki issue` makes",
+    "agent --coordinator 10.0.0.1:7400": "make certificates with `ldapslam fleet pki`",
     f"submit good.yaml {NO_COORDINATOR} --at 2020-01-01T00:00": "leave --at out to run",
     f"submit good.yaml {NO_COORDINATOR} --at tomorrow": "write 22:30, 2026-03-01T22:30",
     f"submit good.yaml {NO_COORDINATOR} --at 22:30 --tz CEST": "such as Europe/Berlin",
@@ -264,7 +260,7 @@ def test_a_mistake_in_a_command(
     assert COMMANDS[command] in said
 
 
-_CODES = {"verify good.yaml": 3, f"list {NO_COORDINATOR}": 5}
+_CODES = {"results verify good.yaml": 3, f"list {NO_COORDINATOR}": 5}
 
 
 def _store_of_a_later_version(folder: Path) -> None:

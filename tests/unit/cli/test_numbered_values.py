@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values that differ by a number, as `job new` proposes a pattern for them."""
+"""Values that differ by a number, as `new` proposes a pattern for them."""
 
 from __future__ import annotations
 

@@ -30,8 +30,14 @@ def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
+def words_of(line: str) -> list[str]:
+    """The words of a line without `quick`."""
+    words = shlex.split(line)
+    return words if words[0] in ("mix", "compare") else ["quick", *words]
+
+
 def printed(line: str, capsys: pytest.CaptureFixture[str]) -> str:
-    code = main.run([*shlex.split(line), "--print-job"])
+    code = main.run([*words_of(line), "--print-job"])
     captured = capsys.readouterr()
     assert code == ExitCode.PASS, captured.err
     return captured.out
@@ -54,7 +60,7 @@ def test_the_printed_job_says_which_command_made_it(
 ) -> None:
     text = printed(f"search {URI} {BASE} -f '(cn=a b)' -d 5s", capsys)
     assert text.startswith(
-        f"# ldapslam search {URI} {BASE} -f '(cn=a b)' -d 5s\n"
+        f"# ldapslam quick search {URI} {BASE} -f '(cn=a b)' -d 5s\n"
         "# `ldapslam run` takes this file"
     )
 
@@ -85,7 +91,7 @@ def test_the_printed_job_is_the_one_that_runs(
     monkeypatch.setattr("ldapslam.cli.measure.local_run.run_locally", run)
     line = f"search {URI} {BASE} -c 3 --ca-file ca.pem"
     more = "--agents 2 --set run.interval=500ms --out o"
-    code = main.run(shlex.split(f"{line} {more}"))
+    code = main.run(words_of(f"{line} {more}"))
     assert code == ExitCode.FAIL
     [(loaded, sent)] = ran
     assert loaded == sent == job_of(line, capsys)
@@ -93,13 +99,12 @@ def test_the_printed_job_is_the_one_that_runs(
 
 def test_a_closed_loop_is_the_default(capsys: pytest.CaptureFixture[str]) -> None:
     [stream] = job_of(f"search {URI} {BASE}", capsys).streams
-    assert stream.load.closed is not None
-    assert stream.load.closed.clients == 16
+    assert stream.load.kind == "closed"
+    assert stream.load.clients == 16
     job = job_of(f"search {URI} {BASE} -c 4 --think-time 5ms -d 1m", capsys)
     assert job.run.duration_ns == 60_000_000_000
-    closed = job.streams[0].load.closed
-    assert closed is not None
-    assert (closed.clients, closed.think_time_ns) == (4, 5_000_000)
+    load = job.streams[0].load
+    assert (load.clients, load.think_time_ns) == (4, 5_000_000)
 
 
 @pytest.mark.parametrize(
@@ -109,8 +114,7 @@ def test_a_rate_makes_an_open_loop(
     rate: str, per_s: float, capsys: pytest.CaptureFixture[str]
 ) -> None:
     line = f"search {URI} {BASE} -r {rate} --arrivals poisson --in-flight 2 -c 8"
-    opened = job_of(line, capsys).streams[0].load.open
-    assert opened is not None
+    opened = job_of(line, capsys).streams[0].load
     assert opened.rate is not None
     assert opened.rate.per_s == per_s
     assert (opened.arrivals, opened.in_flight, opened.connections) == ("poisson", 2, 8)
@@ -118,8 +122,7 @@ def test_a_rate_makes_an_open_loop(
 
 def test_a_file_of_rates_makes_stages(capsys: pytest.CaptureFixture[str]) -> None:
     job = job_of(f"search {URI} {BASE} --rate-file rates.csv", capsys)
-    opened = job.streams[0].load.open
-    assert opened is not None
+    opened = job.streams[0].load
     assert len(opened.segments(20_000_000_000)) >= 2
 
 
@@ -129,8 +132,7 @@ def test_multiples_in_a_file_of_rates_are_of_the_rate(
     rates = tmp_path / "rates"
     rates.write_text("format=rate-and-duration\nEND HEADER\n50,1s\n1.5x,9s\n")
     job = job_of(f"search {URI} {BASE} --rate-file {rates} -r 100/s", capsys)
-    opened = job.streams[0].load.open
-    assert opened is not None
+    opened = job.streams[0].load
     assert opened.rate is not None
     assert opened.rate.per_s == 100
     assert len(opened.segments(10_000_000_000)) >= 2
@@ -282,13 +284,13 @@ def test_binds_of_a_mix_have_their_part_of_the_rate(
         f"mix {URI} --search 2 --bind 1 {BASE} -e uid=a,dc=x --credentials pw -r 100/s"
     )
     load, binds = job_of(f"{line} -n 10", capsys).streams
-    assert load.load.open is not None
-    assert binds.load.open is not None
-    assert load.load.open.rate is not None
-    assert binds.load.open.rate is not None
-    both = load.load.open.rate.per_s + binds.load.open.rate.per_s
+    assert load.load.kind == "open"
+    assert binds.load.kind == "open"
+    assert load.load.rate is not None
+    assert binds.load.rate is not None
+    both = load.load.rate.per_s + binds.load.rate.per_s
     assert both == pytest.approx(100, abs=1e-4)
-    assert binds.load.open.rate.per_s == pytest.approx(100 / 3, abs=1e-4)
+    assert binds.load.rate.per_s == pytest.approx(100 / 3, abs=1e-4)
     assert (load.count, binds.count) == (7, 3)
 
 
@@ -318,7 +320,7 @@ FAULTS = [
 def test_faults_name_the_option(
     line: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main.run([*shlex.split(line), "--print-job"]) == ExitCode.USAGE
+    assert main.run([*words_of(line), "--print-job"]) == ExitCode.USAGE
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.startswith(message), captured.err
@@ -349,7 +351,7 @@ USAGE = [
     (f"bind {URI} {ENTRY}", "binds need -e DN and --credentials"),
     (f"bind {URI} -f '(a=b)'", "-f needs -b DN and --credentials"),
     (f"mix {URI}", "give weights"),
-    (f"mix {URI} --bind 1", "`ldapslam bind`"),
+    (f"mix {URI} --bind 1", "`ldapslam quick bind`"),
     (f"mix {URI} --search 1", "search needs -b"),
     (f"mix {URI} --delete 1", "delete needs --add"),
     (
@@ -366,7 +368,7 @@ USAGE = [
 def test_options_that_do_not_go_together_say_so(
     line: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main.run(shlex.split(line)) == ExitCode.USAGE
+    assert main.run(words_of(line)) == ExitCode.USAGE
     assert message in " ".join(capsys.readouterr().err.split())
 
 

@@ -13,6 +13,7 @@ from ldapslam.reports.model import Summary
 from ldapslam.reports.sections.appendix import products
 from ldapslam.reports.summarise import summarise
 from ldapslam.results.store import Store
+from support.invocation import with_json
 from support.store import Scenario, fill
 
 
@@ -24,7 +25,7 @@ def summary_of(scenario: Scenario) -> Summary:
 def test_failures_are_printed_with_their_result_codes(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    show_outcome(summary_of(Scenario(failing=0.05)), as_json=False)
+    show_outcome(summary_of(Scenario(failing=0.05)))
     printed = capsys.readouterr().out
     assert "Responses by LDAP result code" in printed
     assert "(51)" in printed
@@ -34,7 +35,7 @@ def test_failures_are_printed_with_their_result_codes(
 def test_without_failures_the_result_codes_are_left_to_the_report(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    show_outcome(summary_of(Scenario(failing=0)), as_json=False)
+    show_outcome(summary_of(Scenario(failing=0)))
     printed = capsys.readouterr().out
     assert "throughput" in printed
     assert "result code" not in printed
@@ -45,7 +46,8 @@ def test_what_has_to_be_known_beside_the_verdict_is_printed(
     capsys: pytest.CaptureFixture[str], as_json: bool
 ) -> None:
     summary = summary_of(Scenario(facts={"shares_host_with_target": True}))
-    show_outcome(summary, as_json=as_json)
+    with with_json(as_json):
+        show_outcome(summary)
     printed = capsys.readouterr()
     text = printed.err if as_json else printed.out
     assert "share a host: the results are those of both together" in " ".join(
@@ -91,7 +93,7 @@ def test_a_product_whose_version_is_hidden_is_named() -> None:
 def test_the_end_of_a_clean_up_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     done = {"entries": 500, "deleted": 500, "left": 0, "error": None}
     one = Scenario(agents=("load1",), facts={"clean_up": done})
-    show_outcome(summary_of(one), as_json=False)
+    show_outcome(summary_of(one))
     assert "Clean-up: removed 500 entries, 0 left." in capsys.readouterr().out
 
 
@@ -99,15 +101,15 @@ def test_the_end_of_a_clean_up_is_printed(capsys: pytest.CaptureFixture[str]) ->
 def test_entries_that_the_job_leaves_are_a_caution(
     capsys: pytest.CaptureFixture[str], kept: str | None
 ) -> None:
-    operation = {"name": "modify", "kind": "modify"}
+    operation: dict[str, object] = {"name": "modify", "kind": "modify"}
     if kept is not None:
-        operation["kept_dn"] = kept
+        operation |= {"keeps_entries": True, "kept_dn": kept}
     summary = summary_of(Scenario(streams={"writers": {"operations": [operation]}}))
     [(name, added)] = re.findall(
         r"(\S+): ([\d,]+) added entries", "\n".join(summary.notes)
     ) or [("", "")]
     assert bool(name) is (kept is not None)
-    show_outcome(summary, as_json=False)
+    show_outcome(summary)
     printed = " ".join(capsys.readouterr().out.split())
     deletes = f"-e {shlex.quote(kept or '')} -n {added.replace(',', '')}` deletes"
     assert (f"{added} added entries are left" in printed) is bool(name)

@@ -10,7 +10,8 @@ from pathlib import Path
 import click
 import pytest
 
-from ldapslam.cli.main import cli, short_help
+from ldapslam.cli.command_tree import Commands, short_help
+from ldapslam.cli.main import cli
 
 _HEAVY = ("grpc", "jinja2", "matplotlib", "numpy", "sqlalchemy", "typst")
 _PROGRAM = f"""
@@ -34,9 +35,9 @@ _JOB = Path(__file__).parents[3] / "configs" / "jobs" / "search.yaml"
         ("run", "--help"),
         ("check", "--help"),
         ("check", "--offline", str(_JOB)),
-        ("search", "--help"),
+        ("quick", "search", "--help"),
         ("replay", "run", "--help"),
-        ("job", "describe", "run"),
+        ("describe", "run"),
     ],
     ids=" ".join,
 )
@@ -47,11 +48,11 @@ def test_short_commands_import_nothing_heavy(arguments: tuple[str, ...]) -> None
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("command", ["health", "list", "submit"])
+@pytest.mark.parametrize("command", ["fleet status", "list", "submit"])
 def test_what_asks_a_coordinator_imports_no_database(command: str) -> None:
     program = _PROGRAM.replace(repr(_HEAVY), repr(_HEAVY[1:]))  # gRPC it needs
     done = subprocess.run(
-        [sys.executable, "-c", program, command, "--help"],
+        [sys.executable, "-c", program, *command.split(), "--help"],
         capture_output=True,
         text=True,
     )
@@ -72,13 +73,21 @@ def test_a_gate_that_is_refused_imports_no_database_and_nothing_that_draws() -> 
 
 
 def test_the_list_of_commands_says_what_their_help_says() -> None:
-    context = click.Context(cli)
-    for name in cli.list_commands(context):
-        command = cli.get_command(context, name)
+    _check_help(cli)
+
+
+def _check_help(group: click.Command) -> None:
+    assert isinstance(group, Commands)
+    for name, entry in group.entries.items():
+        command = group.get_command(click.Context(group), name)
         assert command is not None
-        assert short_help(name) == command.get_short_help_str(80), name
+        assert short_help(entry) == command.get_short_help_str(80), name
+        if entry.commands:
+            _check_help(command)
 
 
 def test_names_of_commands_are_completed_with_their_help() -> None:
     found = cli.shell_complete(click.Context(cli), "ch")
-    assert [(one.value, one.help) for one in found] == [("check", short_help("check"))]
+    assert [(one.value, one.help) for one in found] == [
+        ("check", short_help(cli.entries["check"]))
+    ]

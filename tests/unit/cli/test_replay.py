@@ -45,8 +45,8 @@ def test_a_time_true_job_is_printed_with_what_it_needs(
     assert stream.replay.modifies is not None
     assert stream.replay.modifies.attribute == "title"
     assert stream.replay.deletes
-    assert stream.load.replay is not None
-    assert stream.load.replay.connections == 8
+    assert stream.load.kind == "replay"
+    assert stream.load.connections == 8
     assert job.run.duration_ns == 2_000_000_000
     assert "not replayed: 1 modify_dn: the log does not have the new name" in (
         captured.err
@@ -58,8 +58,8 @@ def test_as_fast_as_possible_has_no_time_of_the_logs(
 ) -> None:
     assert ldapslam(f"replay run 389-ds-2.3.log -H {URI} --speed max --print-job") == 0
     job = load_job_text(capsys.readouterr().out, file="printed", base=Path.cwd())
-    assert job.streams[0].load.replay is not None
-    assert job.streams[0].load.replay.factor is None
+    assert job.streams[0].load.kind == "replay"
+    assert job.streams[0].load.factor is None
 
 
 def test_an_analysis_goes_to_a_file_or_to_stdout(

@@ -94,7 +94,13 @@ def test_a_killed_run_is_not_the_latest_for_ever(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    ["list", "show latest", f"watch {FIRST}", "report latest", f"verify {FIRST}"],
+    [
+        "list",
+        "show latest",
+        f"fleet watch {FIRST}",
+        "report latest",
+        f"results verify {FIRST}",
+    ],
 )
 def test_a_coordinator_that_is_named_is_asked_and_nobody_else(command: str) -> None:
     result = ended(*command.split(), "--coordinator", NOBODY)
@@ -140,8 +146,8 @@ def test_a_run_of_this_folder_is_shown(run: str) -> None:
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        (f"watch {SECOND}", "was left in state 'running'"),
-        (f"cancel {FIRST}", "is not under way"),
+        (f"fleet watch {SECOND}", "was left in state 'running'"),
+        (f"fleet cancel {FIRST}", "is not under way"),
         ("show 1999", "`ldapslam list` shows the runs of ldapslam-runs"),
         ("show somewhere/else", "name one that `ldapslam run` or"),
         ("show latest --local --store x", "--store and --local name different"),
@@ -197,7 +203,7 @@ def test_the_report_of_a_run_is_written_and_opened(
     folder: Path, opened: list[str]
 ) -> None:
     page = folder / "ldapslam-runs" / FIRST / "report.html"
-    result = ended("open", FIRST)
+    result = ended("report", "--open", FIRST)
     assert result.stdout == f"{page.relative_to(folder)}\n"
     assert page.is_file()
     assert opened == [page.as_uri()]
@@ -210,11 +216,11 @@ def test_a_page_that_was_made_while_the_run_went_on_is_made_again(
     with Store.open(path) as store:
         scenario = replace(SMALL, run={"state": "running", "run_id": run_id})
         store.create_run(run_record(scenario))
-    first = ended("open", run_id, "--store", str(path))
+    first = ended("report", "--open", run_id, "--store", str(path))
     assert "its report is partial" in first.stderr
     page = folder / "ldapslam-runs" / run_id / "report.html"
     page.write_text("partial")
-    ended("open", run_id, "--store", str(path))
+    ended("report", "--open", run_id, "--store", str(path))
     assert page.read_text() != "partial"
     assert opened == [page.as_uri()] * 2
 
@@ -223,7 +229,7 @@ def test_the_page_of_a_study_is_opened(folder: Path, opened: list[str]) -> None:
     page = folder / "mine" / "study.html"
     page.parent.mkdir()
     page.touch()
-    ended("open", "mine")
+    ended("report", "--open", "mine")
     assert opened == [page.as_uri()]
 
 
@@ -235,7 +241,7 @@ def test_where_there_is_no_display_the_path_is_all(
     opened: list[str], monkeypatch: pytest.MonkeyPatch, variable: str, value: str
 ) -> None:
     monkeypatch.setenv(variable, value)
-    result = ended("open", FIRST)
+    result = ended("report", "--open", FIRST)
     assert opened == []
     assert result.stdout.endswith("report.html\n")
     assert "no display" in result.stderr

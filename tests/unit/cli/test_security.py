@@ -73,7 +73,7 @@ def told(home: Path) -> None:
 DIAL = ("agent", "--spool", "spool", "--coordinator", FAR)
 LISTEN = ("coordinator", "--store", "x.sqlite", "--listen", "192.0.2.1:0")
 REFUSED = [
-    (("agents", "--coordinator", FAR), "neither encrypted nor authenticated"),
+    (("fleet", "agents", "--coordinator", FAR), "neither encrypted nor authenticated"),
     (DIAL, "neither encrypted nor authenticated"),
     (LISTEN, "neither encrypted nor authenticated"),
     ((*LISTEN, "--pki", "missing"), "no certificate authority"),
@@ -91,15 +91,23 @@ REFUSED = [
     ((*DIAL, "--join", "missing"), "cannot be read"),
     ((*DIAL, "--join", "pki/ca.pem"), "is no join token"),
     (
-        ("agents", "--coordinator", FAR, "--tls", "pki/issued/a1"),
+        ("fleet", "agents", "--coordinator", FAR, "--tls", "pki/issued/a1"),
         "is the certificate of agent 'a1', this needs one of role operator or viewer",
     ),
     (
-        ("agents", "--coordinator", LOOPBACK, "--tls", "pki/issued/a1"),
+        ("fleet", "agents", "--coordinator", LOOPBACK, "--tls", "pki/issued/a1"),
         "this needs one of role operator or viewer",
     ),
     (
-        ("agents", "--coordinator", FAR, "--tls", "pki/issued/olga", "--insecure"),
+        (
+            "fleet",
+            "agents",
+            "--coordinator",
+            FAR,
+            "--tls",
+            "pki/issued/olga",
+            "--insecure",
+        ),
         "--insecure asks for plain text",
     ),
 ]
@@ -225,19 +233,23 @@ def test_pki_from_the_first_command_to_the_last(
     home: Path, outcome: Outcome, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def pki(*arguments: str, code: int = 0) -> str:
-        found = run(["pki", arguments[0], "--pki", "fleet", *arguments[1:]])
+        found = run(["fleet", "pki", arguments[0], "--pki", "fleet", *arguments[1:]])
         printed = capsys.readouterr()
         assert found == code, printed.err
         return printed.out if code == 0 else printed.err
 
-    assert "make one: ldapslam pki init" in pki("list", code=2)
+    assert "make one: ldapslam fleet pki init" in pki("list", code=2)
     pki("init")
     assert "authority already" in pki("init", code=2)
     issue = ("issue", "--role", "agent", "--name", "a1")
     folder = Path(pki(*issue).strip())
     assert {path.name for path in folder.iterdir()} == {"cert.pem", "key.pem", "ca.pem"}
-    assert "ldapslam pki renew a1, or revoke it first" in pki(*issue, code=2)
-    assert pki("renew", "a1").strip() == str(folder / "cert.pem")
+    assert pki("issue", "--name", "a1").strip() == str(folder)
+    operator = ("issue", "--role", "operator", "--name", "a1")
+    assert "or revoke it first: ldapslam fleet pki revoke a1" in pki(*operator, code=2)
+    assert "'a9' has no certificate yet" in pki("issue", "--name", "a9", code=2)
+    token = ("token", "--name", "a1")
+    assert "fleet pki issue --name a1 renews it; or revoke it" in pki(*token, code=2)
     listed = pki("list")
     assert listed.count("valid, 364 days left") == 2
     pki("token", "--name", "a2", "--out", "a2.join")

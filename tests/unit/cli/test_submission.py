@@ -23,7 +23,7 @@ run: {duration: 10s}
 streams:
   - name: readers
     target: server
-    load: {closed: {clients: 1}}
+    load: {clients: 1}
     operations: [{search: {base: "", filter: "(|(cn=[file:a])(cn=[file:b]))"}}]
 """
 MOST_BYTES = 65_011_712

@@ -9,20 +9,24 @@ import pytest
 
 from ldapslam.coordinator.runs.abort import AbortWatch
 from ldapslam.coordinator.runs.live import LiveStatistics
+from ldapslam.jobs.run_plan import RunPlan, plan_of
 from ldapslam.proto import common_pb2 as pb
 from support.histograms import packed_of
+from support.plans import changed_plan
 
 S = 1_000_000_000
 MS = 1_000_000
 P50 = "search.p50 < 5ms for 3s, abort"
 
 
-def plan(*thresholds: str, **stream: Any) -> dict[str, Any]:
+def plan(*thresholds: str, **stream: Any) -> RunPlan:
     operations = [{"name": "search"}]
-    return {
-        "thresholds": list(thresholds),
-        "streams": [{"name": "load", "operations": operations, **stream}],
-    }
+    return plan_of(
+        {
+            "thresholds": list(thresholds),
+            "streams": [{"name": "load", "operations": operations, **stream}],
+        }
+    )
 
 
 def snapshot(second: int, times_ms: tuple[float, ...] = (), **counts: Any) -> Any:
@@ -144,7 +148,9 @@ def test_failures_and_dropped_arrivals_are_above_every_time() -> None:
 
 def test_time_is_that_of_the_plan_as_the_verdict_counts_it() -> None:
     bounds = [S, 2 * S, 3 * S, 4 * S]
-    watch = AbortWatch({**plan("p50 < 5ms for 3050ms, abort"), "boundaries_ns": bounds})
+    watch = AbortWatch(
+        changed_plan(plan("p50 < 5ms for 3050ms, abort"), boundaries_ns=bounds)
+    )
     found = [bool(watch.take([snapshot(one, SLOW)])) for one in range(4)]
     assert found == [False, False, False, True]
 

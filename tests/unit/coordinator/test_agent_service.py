@@ -3,9 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from pathlib import Path
-
 import pytest
 
 from ldapslam import __version__
@@ -37,58 +34,44 @@ def registration(epoch: int) -> RegisterRequest:
     )
 
 
-def test_a_process_that_is_known_by_its_epoch_alone_gets_sessions_of_its_own(
-    tmp_path: Path,
+async def test_a_process_that_is_known_by_its_epoch_alone_gets_sessions_of_its_own(
+    writer: StoreWriter,
 ) -> None:
-    async def work() -> None:
-        writer = StoreWriter(str(tmp_path / "results.sqlite"))
-        try:
-            agents = Coordinator(writer).agents
-            sessions = [
-                (await agents.Register(registration(epoch), None)).session_id
-                for epoch in (1, 1, 2)
-            ]
-            assert sessions[0] == sessions[1] != sessions[2]
-            known = [
-                (await agents.Heartbeat(HeartbeatRequest(session_id=one), None)).known
-                for one in sessions
-            ]
-            assert known == [False, False, True]
-            # what another agent may not use
-            access.enter(Caller("b", "agent", ""))
-            with pytest.raises(AccessRefused, match="not that of agent 'b'"):
-                await agents.Leave(LeaveRequest(session_id=sessions[2]), None)
-        finally:
-            await writer.close()
-
-    asyncio.run(work())
+    agents = Coordinator(writer).agents
+    sessions = [
+        (await agents.Register(registration(epoch), None)).session_id
+        for epoch in (1, 1, 2)
+    ]
+    assert sessions[0] == sessions[1] != sessions[2]
+    known = [
+        (await agents.Heartbeat(HeartbeatRequest(session_id=one), None)).known
+        for one in sessions
+    ]
+    assert known == [False, False, True]
+    # what another agent may not use
+    access.enter(Caller("b", "agent", ""))
+    with pytest.raises(AccessRefused, match="not that of agent 'b'"):
+        await agents.Leave(LeaveRequest(session_id=sessions[2]), None)
 
 
-def test_an_agent_is_free_again_when_it_ends_a_run_that_nobody_here_knows(
-    tmp_path: Path,
+async def test_an_agent_is_free_again_when_it_ends_a_run_that_nobody_here_knows(
+    writer: StoreWriter,
 ) -> None:
-    async def work() -> None:
-        writer = StoreWriter(str(tmp_path / "results.sqlite"))
-        try:
-            coordinator = Coordinator(writer)
-            request = registration(2)
-            # of a coordinator with another store
-            request.runs.append(RunPart(run_id="elsewhere", state="running"))
-            await coordinator.agents.Register(request, None)
-            states = []
-            for epoch in (1, 2):
-                report = ProgressReport(
-                    run_id="elsewhere",
-                    agent="a",
-                    epoch=epoch,
-                    finished=AgentFinished(early_reason="it was stopped"),
-                )
-                reply = await coordinator.agents.ReportProgress(report, None)
-                assert reply.status == ReportReply.STATUS_REFUSED
-                states += [one.state for one in coordinator.operators.agents().agents]
-            # what the process before it did says nothing of this one
-            assert states == ["assigned", "idle"]
-        finally:
-            await writer.close()
-
-    asyncio.run(work())
+    coordinator = Coordinator(writer)
+    request = registration(2)
+    # of a coordinator with another store
+    request.runs.append(RunPart(run_id="elsewhere", state="running"))
+    await coordinator.agents.Register(request, None)
+    states = []
+    for epoch in (1, 2):
+        report = ProgressReport(
+            run_id="elsewhere",
+            agent="a",
+            epoch=epoch,
+            finished=AgentFinished(early_reason="it was stopped"),
+        )
+        reply = await coordinator.agents.ReportProgress(report, None)
+        assert reply.status == ReportReply.STATUS_REFUSED
+        states += [one.state for one in coordinator.operators.agents().agents]
+    # what the process before it did says nothing of this one
+    assert states == ["assigned", "idle"]

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from pathlib import Path
 
@@ -21,46 +20,30 @@ OLGA = Caller("olga", Role.OPERATOR, "ipv4:192.0.2.7:4711")
 SOMEBODY = Caller("", STRANGER, "ipv4:198.51.100.9:1")
 
 
-def test_who_did_what_is_kept_newest_first(tmp_path: Path) -> None:
-    async def work() -> list[AuditRecord]:
-        writer = StoreWriter(str(tmp_path / "store.sqlite"))
-        try:
-            log = AuditLog(writer)
-            await log.note("submit", "run-1", "job.yaml", by="root@host")
-            enter(OLGA)
-            await log.note("cancel", "run-1", by="root@host")
-            enter(NOBODY)
-            return await writer.call(audit.newest, writer.store, 0)
-        finally:
-            await writer.close()
-
-    cancel, submit = asyncio.run(work())
+async def test_who_did_what_is_kept_newest_first(writer: StoreWriter) -> None:
+    log = AuditLog(writer)
+    await log.note("submit", "run-1", "job.yaml", by="root@host")
+    enter(OLGA)
+    await log.note("cancel", "run-1", by="root@host")
+    enter(NOBODY)
+    cancel, submit = await writer.call(audit.newest, writer.store, 0)
     assert (submit.who, submit.role, submit.action) == ("root@host", "local", "submit")
     assert (cancel.who, cancel.role, cancel.peer) == ("olga", "operator", OLGA.peer)
     assert (submit.number, cancel.number) == (1, 2)
     assert (submit.subject, submit.detail) == ("run-1", "job.yaml")
 
 
-def test_a_million_refusals_are_a_few_lines(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+async def test_a_million_refusals_are_a_few_lines(
+    writer: StoreWriter, caplog: pytest.LogCaptureFixture
 ) -> None:
     now_s = 0.0
-
-    async def work() -> list[AuditRecord]:
-        nonlocal now_s
-        writer = StoreWriter(str(tmp_path / "store.sqlite"))
-        try:
-            log = AuditLog(writer, lambda: now_s)
-            for number in range(10_000):
-                now_s = number / 100  # a hundred seconds in all
-                log.refused(SOMEBODY, "Enrol" * 1000, "x" * 100_000)
-            await writer.flush()
-            return await writer.call(audit.newest, writer.store, 0)
-        finally:
-            await writer.close()
-
     caplog.set_level(logging.ERROR)
-    records = asyncio.run(work())
+    log = AuditLog(writer, lambda: now_s)
+    for number in range(10_000):
+        now_s = number / 100  # a hundred seconds in all
+        log.refused(SOMEBODY, "Enrol" * 1000, "x" * 100_000)
+    await writer.flush()
+    records = await writer.call(audit.newest, writer.store, 0)
     # fifty at once, five a minute
     assert len(records) == 58
     assert all(len(f"{record}") < 2000 for record in records)
@@ -69,24 +52,17 @@ def test_a_million_refusals_are_a_few_lines(
     }
 
 
-def test_how_many_refusals_were_left_out_is_said_with_the_next(tmp_path: Path) -> None:
+async def test_how_many_refusals_were_left_out_is_said_with_the_next(
+    writer: StoreWriter,
+) -> None:
     now_s = 0.0
-
-    async def work() -> list[AuditRecord]:
-        nonlocal now_s
-        writer = StoreWriter(str(tmp_path / "store.sqlite"))
-        try:
-            log = AuditLog(writer, lambda: now_s)
-            for _ in range(75):
-                log.refused(SOMEBODY, "Enrol", "no")
-            now_s = 60.0
-            log.refused(SOMEBODY, "Enrol", "no")
-            await writer.flush()
-            return await writer.call(audit.newest, writer.store, 2)
-        finally:
-            await writer.close()
-
-    last, before = asyncio.run(work())
+    log = AuditLog(writer, lambda: now_s)
+    for _ in range(75):
+        log.refused(SOMEBODY, "Enrol", "no")
+    now_s = 60.0
+    log.refused(SOMEBODY, "Enrol", "no")
+    await writer.flush()
+    last, before = await writer.call(audit.newest, writer.store, 2)
     assert last.detail == "no (and 25 refusals before, not written)"
     assert before.detail == "no"
 

@@ -6,7 +6,6 @@ Those of the services are in test_control.py, enrolment's in test_enrolment.py.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import threading
@@ -30,17 +29,20 @@ from ldapslam.coordinator.security import audit_log
 from ldapslam.coordinator.security.access import NOBODY
 from ldapslam.coordinator.security.audit_log import AuditLog
 from ldapslam.coordinator.store_writer import StoreWriter
+from ldapslam.jobs.run_plan import plan_of
 from ldapslam.proto import common_pb2, monitor_pb2
 from ldapslam.proto.agent_pb2 import IntervalReport
 from ldapslam.results.packing import pack
 from ldapslam.transport.messages import ProtocolError
 from support.bounds import exceeds
 
-PLAN = {
-    "phases": [{"name": "measure", "start_ns": 0, "end_ns": 40}],
-    "boundaries_ns": [40],
-    "streams": [{"name": "readers", "operations": [{"name": "search"}]}],
-}
+PLAN = plan_of(
+    {
+        "phases": [{"name": "measure", "start_ns": 0, "end_ns": 40}],
+        "boundaries_ns": [40],
+        "streams": [{"name": "readers", "operations": [{"name": "search"}]}],
+    }
+)
 
 
 def take_interval(**rows: object) -> None:
@@ -137,42 +139,31 @@ def test_figures_that_wait_for_an_agent_take_so_much_memory(
         assert len(given) == len(times)
 
 
-def test_so_many_writes_wait_for_a_store(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_so_many_writes_wait_for_a_store(
+    writer: StoreWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store_writer, "MOST_KEPT", 3)
-
-    async def work() -> None:
-        writer = StoreWriter(str(tmp_path / "results.sqlite"))
-        # the store's thread is busy
-        is_free = threading.Event()
-        blocked = writer.submit(is_free.wait)
-        with exceeds():
-            for _ in range(3):
-                writer.post(int)
-        with exceeds(STORE_WRITES=1):
+    # the store's thread is busy
+    is_free = threading.Event()
+    blocked = writer.submit(is_free.wait)
+    with exceeds():
+        for _ in range(3):
             writer.post(int)
-        is_free.set()
-        await blocked
-        with pytest.raises(StoreRefused, match="more than 3 writes wait"):
-            await writer.flush()
-        await writer.close()
+    with exceeds(STORE_WRITES=1):
+        writer.post(int)
+    is_free.set()
+    await blocked
+    with pytest.raises(StoreRefused, match="more than 3 writes wait"):
+        await writer.flush()
 
-    asyncio.run(work())
 
-
-def test_so_many_refusals_are_written(tmp_path: Path) -> None:
-    async def work() -> None:
-        writer = StoreWriter(str(tmp_path / "results.sqlite"))
-        log = AuditLog(writer, lambda: 0.0)
-        with exceeds():
-            for _ in range(audit_log._BURST):
-                log.refused(NOBODY, "Enrol", "no")
-        with exceeds(AUDIT=1):
+async def test_so_many_refusals_are_written(writer: StoreWriter) -> None:
+    log = AuditLog(writer, lambda: 0.0)
+    with exceeds():
+        for _ in range(audit_log._BURST):
             log.refused(NOBODY, "Enrol", "no")
-        await writer.close()
-
-    asyncio.run(work())
+    with exceeds(AUDIT=1):
+        log.refused(NOBODY, "Enrol", "no")
 
 
 def test_every_bound_is_documented() -> None:

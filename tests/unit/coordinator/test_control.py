@@ -38,7 +38,7 @@ from ldapslam.transport.messages import (
 )
 from support.bounds import exceeds
 from support.intervals import stored_intervals
-from support.world import S, World, in_a_world, interval, world_in
+from support.world import S, World, interval, world_in
 
 BUSY = StoreBusy("results.sqlite", 10)
 AWAY = StoreError("terminating connection due to administrator command")
@@ -68,22 +68,19 @@ def fail(
     monkeypatch.setattr(Store, function, busy)
 
 
-def test_a_run_that_cannot_be_stored_starts_no_load(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_run_that_cannot_be_stored_starts_no_load(
+    world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def test(world: World) -> None:
-        fail(monkeypatch, "create_run", times=1)
-        with pytest.raises(StoreBusy):
-            await world.submit()
-        (agent,) = world.coordinator.operators.agents().agents
-        assert agent.state == "idle"
-        # the first command of all is that of the next run
-        run_id = await world.submit()
-        (command,) = await world.commands(1)
-        assert command.prepare.run_id == run_id
-        assert [run.run_id for run in world.store.runs()] == [run_id]
-
-    in_a_world(tmp_path, test)
+    fail(monkeypatch, "create_run", times=1)
+    with pytest.raises(StoreBusy):
+        await world.submit()
+    (agent,) = world.coordinator.operators.agents().agents
+    assert agent.state == "idle"
+    # the first command of all is that of the next run
+    run_id = await world.submit()
+    (command,) = await world.commands(1)
+    assert command.prepare.run_id == run_id
+    assert [run.run_id for run in world.store.runs()] == [run_id]
 
 
 def lose_answers(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
@@ -101,553 +98,477 @@ def lose_answers(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
     monkeypatch.setattr(audit, "noted", noted)
 
 
-def test_a_run_whose_commit_had_no_answer_is_one_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_run_whose_commit_had_no_answer_is_one_run(
+    world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def test(world: World) -> None:
-        lose_answers(monkeypatch, times=1)
-        run_id = await world.submit()
-        assert [run.run_id for run in world.store.runs()] == [run_id]
-        notes = [note.subject for note in audit.newest(world.store)]
-        assert notes.count(run_id) == 1
-        (command,) = await world.commands(1)
-        assert command.prepare.run_id == run_id
-
-    in_a_world(tmp_path, test)
+    lose_answers(monkeypatch, times=1)
+    run_id = await world.submit()
+    assert [run.run_id for run in world.store.runs()] == [run_id]
+    notes = [note.subject for note in audit.newest(world.store)]
+    assert notes.count(run_id) == 1
+    (command,) = await world.commands(1)
+    assert command.prepare.run_id == run_id
 
 
-def test_a_run_that_was_refused_without_an_answer_does_not_stay_stored(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_run_that_was_refused_without_an_answer_does_not_stay_stored(
+    world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def test(world: World) -> None:
-        lose_answers(monkeypatch, times=2)
-        with pytest.raises(StoreError, match="terminating connection"):
-            await world.submit()
-        run_id = await world.submit()
-        assert [run.run_id for run in world.store.runs()] == [run_id]
-
-    in_a_world(tmp_path, test)
+    lose_answers(monkeypatch, times=2)
+    with pytest.raises(StoreError, match="terminating connection"):
+        await world.submit()
+    run_id = await world.submit()
+    assert [run.run_id for run in world.store.runs()] == [run_id]
 
 
-def test_agents_are_told_to_start_only_once_that_is_stored(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_agents_are_told_to_start_only_once_that_is_stored(
+    world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def test(world: World) -> None:
-        await world.beat(0)
-        run_id = await world.submit()
-        commit, told = world.store.set_manifest, world.now_ns
+    await world.beat(0)
+    run_id = await world.submit()
+    commit, told = world.store.set_manifest, world.now_ns
 
-        def slowly(run_id: str, facts: Mapping[str, Any]) -> None:
-            if "t0" in facts and world.now_ns == told:
-                world.now_ns += S  # the disk took so long
-            commit(run_id, facts)
+    def slowly(run_id: str, facts: Mapping[str, Any]) -> None:
+        if "t0" in facts and world.now_ns == told:
+            world.now_ns += S  # the disk took so long
+        commit(run_id, facts)
 
-        monkeypatch.setattr(world.store, "set_manifest", slowly)
-        await world.report(run_id, ready=agent_pb2.AgentReady())
-        _, start = await world.commands(2)
-        assert start.start.t0_mono_ns == told + S + 2 * S
-        t0 = world.store.run(run_id).manifest["t0"]
-        assert t0["mono_ns"] == start.start.t0_mono_ns
-
-    in_a_world(tmp_path, test)
+    monkeypatch.setattr(world.store, "set_manifest", slowly)
+    await world.report(run_id, ready=agent_pb2.AgentReady())
+    _, start = await world.commands(2)
+    assert start.start.t0_mono_ns == told + S + 2 * S
+    t0 = world.store.run(run_id).manifest["t0"]
+    assert t0["mono_ns"] == start.start.t0_mono_ns
 
 
-def test_what_an_agent_says_of_the_attempt_before_is_not_of_this_one(
-    tmp_path: Path,
+async def test_what_an_agent_says_of_the_attempt_before_is_not_of_this_one(
+    world: World,
 ) -> None:
-    async def test(world: World) -> None:
-        run_id = await world.submit()
-        (command,) = await world.commands(1)
-        attempt = command.prepare.attempt
-        assert attempt
-        stale: list[dict[str, Any]] = [
-            {"ready": agent_pb2.AgentReady()},
-            {"finished": agent_pb2.AgentFinished(early_reason="no coordinator")},
-        ]
-        for kind in stale:
-            await world.report(run_id, attempt=attempt + 1, **kind)
-        assert (await world.run(run_id)).state == "preparing"
-        (agent,) = world.coordinator.operators.agents().agents
-        assert list(agent.run_ids) == [run_id]
-        await world.beat(0)
-        await world.report(run_id, attempt=attempt, ready=agent_pb2.AgentReady())
-        assert (await world.run(run_id)).state == "ready"
-
-    in_a_world(tmp_path, test)
+    run_id = await world.submit()
+    (command,) = await world.commands(1)
+    attempt = command.prepare.attempt
+    assert attempt
+    stale: list[dict[str, Any]] = [
+        {"ready": agent_pb2.AgentReady()},
+        {"finished": agent_pb2.AgentFinished(early_reason="no coordinator")},
+    ]
+    for kind in stale:
+        await world.report(run_id, attempt=attempt + 1, **kind)
+    assert (await world.run(run_id)).state == "preparing"
+    (agent,) = world.coordinator.operators.agents().agents
+    assert list(agent.run_ids) == [run_id]
+    await world.beat(0)
+    await world.report(run_id, attempt=attempt, ready=agent_pb2.AgentReady())
+    assert (await world.run(run_id)).state == "ready"
 
 
-def test_operations_that_an_agent_reports_twice_are_counted_once(
-    tmp_path: Path,
+async def test_operations_that_an_agent_reports_twice_are_counted_once(
+    world: World,
 ) -> None:
-    async def test(world: World) -> None:
-        await world.beat(0)
-        run_id = await world.submit()
-        before = json.dumps({"control_operations": {"ldap://ds": {"bind": 2}}})
-        for _ in range(2):
-            ready = agent_pb2.AgentReady(facts_json=before)
-            assert (await world.report(run_id, ready=ready)).status == COMMITTED
-        await world.report(run_id, started=agent_pb2.AgentStarted())
-        manifest = world.store.run(run_id).manifest
-        assert manifest["control_operations"] == {"ldap://ds": {"bind": 2}}
-
-    in_a_world(tmp_path, test)
+    await world.beat(0)
+    run_id = await world.submit()
+    before = json.dumps({"control_operations": {"ldap://ds": {"bind": 2}}})
+    for _ in range(2):
+        ready = agent_pb2.AgentReady(facts_json=before)
+        assert (await world.report(run_id, ready=ready)).status == COMMITTED
+    await world.report(run_id, started=agent_pb2.AgentStarted())
+    manifest = world.store.run(run_id).manifest
+    assert manifest["control_operations"] == {"ldap://ds": {"bind": 2}}
 
 
-def test_a_run_that_cannot_take_the_time_does_not_keep_it_from_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_run_that_cannot_take_the_time_does_not_keep_it_from_others(
+    world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def test(world: World) -> None:
-        run_ids = [await world.submit() for _ in range(2)]
-        told = []
+    run_ids = [await world.submit() for _ in range(2)]
+    told = []
 
-        def feed(run: controller.ActiveRun, event: object) -> None:
-            told.append(run.run_id)
-            raise RuntimeError("for the test")
+    def feed(run: controller.ActiveRun, event: object) -> None:
+        told.append(run.run_id)
+        raise RuntimeError("for the test")
 
-        with monkeypatch.context() as patch:
-            patch.setattr(controller.ActiveRun, "feed", feed)
-            world.coordinator._pass_time(is_stalled=False)
-        assert told == run_ids
-
-    in_a_world(tmp_path, test)
+    with monkeypatch.context() as patch:
+        patch.setattr(controller.ActiveRun, "feed", feed)
+        world.coordinator._pass_time(is_stalled=False)
+    assert told == run_ids
 
 
-def test_a_run_that_was_refused_is_not_stored(tmp_path: Path) -> None:
-    async def test(world: World) -> None:
-        leave = agent_pb2.LeaveRequest(session_id=world.session_id)
-        await world.coordinator.agents.Leave(leave, None)
-        with pytest.raises(NotEnoughAgents):
-            await world.submit()
-        assert world.store.runs() == []
-
-    in_a_world(tmp_path, test)
+async def test_a_run_that_was_refused_is_not_stored(world: World) -> None:
+    leave = agent_pb2.LeaveRequest(session_id=world.session_id)
+    await world.coordinator.agents.Leave(leave, None)
+    with pytest.raises(NotEnoughAgents):
+        await world.submit()
+    assert world.store.runs() == []
 
 
-def test_the_end_of_a_run_is_written_until_it_is_stored(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_the_end_of_a_run_is_written_until_it_is_stored(
+    world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(controller, "_END_PAUSE_S", 0)
-
-    async def test(world: World) -> None:
-        await world.beat(0)
-        run_id = await world.submit()
-        await world.report(run_id, ready=agent_pb2.AgentReady())
-        await world.report(run_id, started=agent_pb2.AgentStarted())
-        fail(monkeypatch, "set_run_state", times=2)
-        await world.report(run_id, finished=agent_pb2.AgentFinished())
-        assert (await world.end_of(run_id)).state == "finished"
-        assert world.store.run(run_id).state == "finished"
-
-    in_a_world(tmp_path, test)
+    await world.beat(0)
+    run_id = await world.submit()
+    await world.report(run_id, ready=agent_pb2.AgentReady())
+    await world.report(run_id, started=agent_pb2.AgentStarted())
+    fail(monkeypatch, "set_run_state", times=2)
+    await world.report(run_id, finished=agent_pb2.AgentFinished())
+    assert (await world.end_of(run_id)).state == "finished"
+    assert world.store.run(run_id).state == "finished"
 
 
-def test_a_run_whose_end_cannot_be_stored_is_said_to_have_failed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_run_whose_end_cannot_be_stored_is_said_to_have_failed(
+    world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(controller, "_END_PAUSE_S", 0)
-
-    async def test(world: World) -> None:
-        await world.beat(0)
-        run_id = await world.submit()
-        updates = world.watch(run_id)
-        await anext(updates)
-        await world.report(run_id, ready=agent_pb2.AgentReady())
-        await world.report(run_id, started=agent_pb2.AgentStarted())
-        fail(monkeypatch, "set_run_state", error=FULL)
-        await world.report(run_id, finished=agent_pb2.AgentFinished())
-        status = [update async for update in updates][-1].status
-        assert status.state == "failed"
-        assert "3 writes wait for room" in status.state_detail
-        (agent,) = world.coordinator.operators.agents().agents
-        assert agent.state == "idle"
-
-    in_a_world(tmp_path, test)
+    await world.beat(0)
+    run_id = await world.submit()
+    updates = world.watch(run_id)
+    await anext(updates)
+    await world.report(run_id, ready=agent_pb2.AgentReady())
+    await world.report(run_id, started=agent_pb2.AgentStarted())
+    fail(monkeypatch, "set_run_state", error=FULL)
+    await world.report(run_id, finished=agent_pb2.AgentFinished())
+    status = [update async for update in updates][-1].status
+    assert status.state == "failed"
+    assert "3 writes wait for room" in status.state_detail
+    (agent,) = world.coordinator.operators.agents().agents
+    assert agent.state == "idle"
 
 
-def test_a_run_is_judged_once_and_again_when_more_of_it_arrives(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_run_is_judged_once_and_again_when_more_of_it_arrives(
+    world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(judge, "_QUIET_S", 0.0)
-
-    async def test(world: World) -> None:
-        report_interval = world.coordinator.agents.ReportInterval
-        await world.beat(0)
-        run_id = await world.submit()
-        await world.report(run_id, ready=agent_pb2.AgentReady())
-        await world.report(run_id, started=agent_pb2.AgentStarted())
-        await report_interval(interval(world, run_id, 1), None)
-        world.lose_agent()
-        await world.end_of(run_id)
-        verdicts = world.coordinator.fleet.verdicts
+    report_interval = world.coordinator.agents.ReportInterval
+    await world.beat(0)
+    run_id = await world.submit()
+    await world.report(run_id, ready=agent_pb2.AgentReady())
+    await world.report(run_id, started=agent_pb2.AgentStarted())
+    await report_interval(interval(world, run_id, 1), None)
+    world.lose_agent()
+    await world.end_of(run_id)
+    verdicts = world.coordinator.fleet.verdicts
+    assert await world.judged.get() == run_id
+    await verdicts.wait()
+    assert world.store.run(run_id).verdict == "PASS"
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(world.judged.get(), 0.1)
+    for number in (2, 3):
+        reply = await report_interval(interval(world, run_id, number), None)
+        assert reply.status == COMMITTED
         assert await world.judged.get() == run_id
-        await verdicts.wait()
-        assert world.store.run(run_id).verdict == "PASS"
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(world.judged.get(), 0.1)
-        for number in (2, 3):
-            reply = await report_interval(interval(world, run_id, number), None)
-            assert reply.status == COMMITTED
-            assert await world.judged.get() == run_id
-        await verdicts.wait()
-        assert world.store.run(run_id).verdict == "PASS"
-        # each time it is told who delivered
-        events = [one.kind for one in world.store.events(run_id)]
-        assert events.count("late_reports") == 2
-        newest = audit.newest(world.store, 2)
-        assert [(one.action, one.who) for one in newest] == [("late_reports", "a")] * 2
+    await verdicts.wait()
+    assert world.store.run(run_id).verdict == "PASS"
+    # each time it is told who delivered
+    events = [one.kind for one in world.store.events(run_id)]
+    assert events.count("late_reports") == 2
+    newest = audit.newest(world.store, 2)
+    assert [(one.action, one.who) for one in newest] == [("late_reports", "a")] * 2
 
-        add_interval = world.writer.add_interval
+    add_interval = world.writer.add_interval
 
-        async def hung_up(run_id: str, record: IntervalRecord) -> None:
-            await add_interval(run_id, record)
-            raise asyncio.CancelledError
+    async def hung_up(run_id: str, record: IntervalRecord) -> None:
+        await add_interval(run_id, record)
+        raise asyncio.CancelledError
 
-        monkeypatch.setattr(world.writer, "add_interval", hung_up)
-        with pytest.raises(asyncio.CancelledError):
-            await report_interval(interval(world, run_id, 4), None)
-        assert await world.judged.get() == run_id
-
-    in_a_world(tmp_path, test)
+    monkeypatch.setattr(world.writer, "add_interval", hung_up)
+    with pytest.raises(asyncio.CancelledError):
+        await report_interval(interval(world, run_id, 4), None)
+    assert await world.judged.get() == run_id
 
 
-def test_intervals_of_one_call_are_answered_one_by_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_intervals_of_one_call_are_answered_one_by_one(
+    world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def test(world: World) -> None:
-        def reports(*sequences: int) -> agent_pb2.IntervalReports:
-            return agent_pb2.IntervalReports(
-                reports=[interval(world, run_id, sequence) for sequence in sequences]
-            )
+    def reports(*sequences: int) -> agent_pb2.IntervalReports:
+        return agent_pb2.IntervalReports(
+            reports=[interval(world, run_id, sequence) for sequence in sequences]
+        )
 
-        async def send(request: agent_pb2.IntervalReports) -> list[int]:
-            answer = await world.coordinator.agents.ReportIntervals(request, None)
-            return [one.status for one in answer.replies]
+    async def send(request: agent_pb2.IntervalReports) -> list[int]:
+        answer = await world.coordinator.agents.ReportIntervals(request, None)
+        return [one.status for one in answer.replies]
 
-        await world.beat(0)
-        run_id = await world.submit()
-        await world.report(run_id, ready=agent_pb2.AgentReady())
-        await world.report(run_id, started=agent_pb2.AgentStarted())
-        request = reports(0, 1, 2)
-        request.reports[1].packed = b"damaged"
-        assert await send(request) == [COMMITTED, REFUSED, COMMITTED]
-        with monkeypatch.context() as patch:
-            fail(patch, "add_intervals", times=1, error=AWAY)
-            with pytest.raises(type(AWAY)):
-                await send(reports(3, 4))
-        assert await send(reports(2, 3, 4)) == [DUPLICATE, COMMITTED, COMMITTED]
-        with pytest.raises(ProtocolError, match="5 intervals in one call"):
-            await send(reports(*range(5, 10)))
-        stored = stored_intervals(world.store, run_id)
-        assert [one.sequence for one in stored] == [0, 2, 3, 4]
-
-    in_a_world(tmp_path, test)
+    await world.beat(0)
+    run_id = await world.submit()
+    await world.report(run_id, ready=agent_pb2.AgentReady())
+    await world.report(run_id, started=agent_pb2.AgentStarted())
+    request = reports(0, 1, 2)
+    request.reports[1].packed = b"damaged"
+    assert await send(request) == [COMMITTED, REFUSED, COMMITTED]
+    with monkeypatch.context() as patch:
+        fail(patch, "add_intervals", times=1, error=AWAY)
+        with pytest.raises(type(AWAY)):
+            await send(reports(3, 4))
+    assert await send(reports(2, 3, 4)) == [DUPLICATE, COMMITTED, COMMITTED]
+    with pytest.raises(ProtocolError, match="5 intervals in one call"):
+        await send(reports(*range(5, 10)))
+    stored = stored_intervals(world.store, run_id)
+    assert [one.sequence for one in stored] == [0, 2, 3, 4]
 
 
-def test_a_report_is_a_sign_of_life_of_its_session(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_report_is_a_sign_of_life_of_its_session(
+    world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def test(world: World) -> None:
-        await world.beat(0)
-        run_id = await world.submit()
-        await world.report(run_id, ready=agent_pb2.AgentReady())
-        await world.report(run_id, started=agent_pb2.AgentStarted())
-        fleet = world.coordinator.fleet
+    await world.beat(0)
+    run_id = await world.submit()
+    await world.report(run_id, ready=agent_pb2.AgentReady())
+    await world.report(run_id, started=agent_pb2.AgentStarted())
+    fleet = world.coordinator.fleet
 
-        async def after(silence_s: int, session_id: str, sequence: int) -> str:
-            report = interval(world, run_id, sequence)
-            report.session_id = session_id
-            world.now_ns += silence_s * S
-            fleet.feed(TimePassed())
-            await world.coordinator.agents.ReportInterval(report, None)
-            (agent,) = world.coordinator.operators.agents().agents
-            return agent.state
+    async def after(silence_s: int, session_id: str, sequence: int) -> str:
+        report = interval(world, run_id, sequence)
+        report.session_id = session_id
+        world.now_ns += silence_s * S
+        fleet.feed(TimePassed())
+        await world.coordinator.agents.ReportInterval(report, None)
+        (agent,) = world.coordinator.operators.agents().agents
+        return agent.state
 
-        assert await after(3, world.session_id, 1) == "assigned"
-        # 6 s after the heartbeat
-        assert await after(3, "of another process", 2) == "assigned"
-        assert await after(3, "of another process", 3) == "silent"
-        assert await after(0, world.session_id, 4) == "assigned"
-        # one that is not committed, too
-        with monkeypatch.context() as patch:
-            fail(patch, "add_intervals", times=1, error=AWAY)
-            with pytest.raises(type(AWAY)):
-                await after(3, world.session_id, 5)
-        assert await after(3, "of another process", 6) == "assigned"
-
-    in_a_world(tmp_path, test)
+    assert await after(3, world.session_id, 1) == "assigned"
+    # 6 s after the heartbeat
+    assert await after(3, "of another process", 2) == "assigned"
+    assert await after(3, "of another process", 3) == "silent"
+    assert await after(0, world.session_id, 4) == "assigned"
+    # one that is not committed, too
+    with monkeypatch.context() as patch:
+        fail(patch, "add_intervals", times=1, error=AWAY)
+        with pytest.raises(type(AWAY)):
+            await after(3, world.session_id, 5)
+    assert await after(3, "of another process", 6) == "assigned"
 
 
 @pytest.mark.parametrize("error", [BUSY, AWAY, TAKEN])
-def test_a_report_that_finds_the_store_away_is_asked_for_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: StoreError
+async def test_a_report_that_finds_the_store_away_is_asked_for_again(
+    world: World, monkeypatch: pytest.MonkeyPatch, error: StoreError
 ) -> None:
-    async def test(world: World) -> None:
-        await world.beat(0)
-        run_id = await world.submit()
-        await world.report(run_id, ready=agent_pb2.AgentReady())
-        await world.report(run_id, started=agent_pb2.AgentStarted())
-        report = interval(world, run_id, 1)
-        with monkeypatch.context() as patch:
-            for function in ("add_intervals", "add_interval"):
-                fail(patch, function, times=1, error=error)
-            with pytest.raises(type(error)):
-                await world.coordinator.agents.ReportInterval(report, None)
-        assert (await world.run(run_id)).state == "running"
-        reply = await world.coordinator.agents.ReportInterval(report, None)
-        assert reply.status == COMMITTED
-
-    in_a_world(tmp_path, test)
+    await world.beat(0)
+    run_id = await world.submit()
+    await world.report(run_id, ready=agent_pb2.AgentReady())
+    await world.report(run_id, started=agent_pb2.AgentStarted())
+    report = interval(world, run_id, 1)
+    with monkeypatch.context() as patch:
+        for function in ("add_intervals", "add_interval"):
+            fail(patch, function, times=1, error=error)
+        with pytest.raises(type(error)):
+            await world.coordinator.agents.ReportInterval(report, None)
+    assert (await world.run(run_id)).state == "running"
+    reply = await world.coordinator.agents.ReportInterval(report, None)
+    assert reply.status == COMMITTED
 
 
-def test_a_run_that_the_store_has_no_room_for_is_refused_before_it_begins(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_run_that_the_store_has_no_room_for_is_refused_before_it_begins(
+    world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     later = "2026-03-01T12:00:00Z"
-
-    async def test(world: World) -> None:
-        await world.beat(0)
-        waiting = await world.submit(not_before_utc=later)
-        with monkeypatch.context() as patch:
-            patch.setattr(run_queue, "room_bytes", lambda _: 1 << 20)
-            with pytest.raises(FleetError, match="too little room in its store"):
-                await world.submit()
-            assert [run.run_id for run in world.store.runs()] == [waiting]
-            await world.coordinator.queue.release(waiting)
-        status = await world.end_of(waiting)
-        assert status.state == "failed"
-        assert "1 MiB left" in status.state_detail
-        assert status.failure.error_class == "FleetError"
-        # with room again agent and target are free
-        await world.coordinator.queue.release(await world.submit(not_before_utc=later))
-        (command,) = await world.commands(1)
-        assert command.WhichOneof("kind") == "prepare"
-
-    in_a_world(tmp_path, test)
+    await world.beat(0)
+    waiting = await world.submit(not_before_utc=later)
+    with monkeypatch.context() as patch:
+        patch.setattr(run_queue, "room_bytes", lambda _: 1 << 20)
+        with pytest.raises(FleetError, match="too little room in its store"):
+            await world.submit()
+        assert [run.run_id for run in world.store.runs()] == [waiting]
+        await world.coordinator.queue.release(waiting)
+    status = await world.end_of(waiting)
+    assert status.state == "failed"
+    assert "1 MiB left" in status.state_detail
+    assert status.failure.error_class == "FleetError"
+    # with room again agent and target are free
+    await world.coordinator.queue.release(await world.submit(not_before_utc=later))
+    (command,) = await world.commands(1)
+    assert command.WhichOneof("kind") == "prepare"
 
 
-def test_no_agent_is_told_to_start_before_that_is_stored(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_no_agent_is_told_to_start_before_that_is_stored(
+    world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def test(world: World) -> None:
-        await world.beat(0)
-        run_id = await world.submit()
+    await world.beat(0)
+    run_id = await world.submit()
 
-        async def no_room(run_id: str) -> None:
-            raise FULL
+    async def no_room(run_id: str) -> None:
+        raise FULL
 
-        with monkeypatch.context() as patch:
-            patch.setattr(world.writer, "flush", no_room)
-            with pytest.raises(StoreFull):  # not acknowledged: the agent says it again
-                await world.report(run_id, ready=agent_pb2.AgentReady())
-            commands = await world.commands(2)
-        assert [one.WhichOneof("kind") for one in commands] == ["prepare", "stop"]
-        await world.report(run_id, finished=agent_pb2.AgentFinished())
-        status = await world.end_of(run_id)
-        assert status.state == "failed"
-        assert "wait for room" in status.state_detail
-
-    in_a_world(tmp_path, test)
+    with monkeypatch.context() as patch:
+        patch.setattr(world.writer, "flush", no_room)
+        with pytest.raises(StoreFull):  # not acknowledged: the agent says it again
+            await world.report(run_id, ready=agent_pb2.AgentReady())
+        commands = await world.commands(2)
+    assert [one.WhichOneof("kind") for one in commands] == ["prepare", "stop"]
+    await world.report(run_id, finished=agent_pb2.AgentFinished())
+    status = await world.end_of(run_id)
+    assert status.state == "failed"
+    assert "wait for room" in status.state_detail
 
 
-def test_a_start_waits_for_a_store_that_is_away(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_start_waits_for_a_store_that_is_away(
+    world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(controller, "_START_PAUSE_S", 0)
     flushes = [AWAY, AWAY]
+    await world.beat(0)
+    run_id = await world.submit()
+    flush = world.writer.flush
 
-    async def test(world: World) -> None:
-        await world.beat(0)
-        run_id = await world.submit()
-        flush = world.writer.flush
+    async def away(run_id: str = "") -> None:
+        if flushes:
+            raise flushes.pop()
+        await flush(run_id)
 
-        async def away(run_id: str = "") -> None:
-            if flushes:
-                raise flushes.pop()
-            await flush(run_id)
+    with monkeypatch.context() as patch:
+        patch.setattr(world.writer, "flush", away)
+        with pytest.raises(StoreError):  # not acknowledged: the agent says it again
+            await world.report(run_id, ready=agent_pb2.AgentReady())
+        commands = await world.commands(2)
+    assert [one.WhichOneof("kind") for one in commands] == ["prepare", "start"]
+    assert flushes == []
 
+
+async def test_a_run_that_is_half_taken_up_holds_no_target(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.beat(0)
+    run_id = await world.submit()
+    await world.report(run_id, ready=agent_pb2.AgentReady())
+    await world.report(run_id, started=agent_pb2.AgentStarted())
+
+    def resume(*args: object) -> None:
+        raise RuntimeError("for the test")
+
+    monkeypatch.setattr(controller.ActiveRun, "resume", resume)
+    async with world_in(tmp_path) as next_world:
+        await next_world.coordinator.start()
+        assert next_world.store.run(run_id).state == "failed"
+        await next_world.report(run_id, finished=agent_pb2.AgentFinished())
+        # agent and target are free for the next one
+        next_id = await next_world.submit()
+        (command,) = await next_world.commands(1)
+        assert command.prepare.run_id == next_id
+
+
+async def test_a_store_that_is_away_at_the_start_ends_no_run(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.beat(0)
+    run_id = await world.submit()
+    async with world_in(tmp_path) as next_world:
         with monkeypatch.context() as patch:
-            patch.setattr(world.writer, "flush", away)
-            with pytest.raises(StoreError):  # not acknowledged: the agent says it again
-                await world.report(run_id, ready=agent_pb2.AgentReady())
-            commands = await world.commands(2)
-        assert [one.WhichOneof("kind") for one in commands] == ["prepare", "start"]
-        assert flushes == []
-
-    in_a_world(tmp_path, test)
+            fail(patch, "events", error=AWAY)
+            with pytest.raises(StoreError, match="terminating connection"):
+                await next_world.coordinator.start()
+        assert next_world.store.run(run_id).state == "preparing"
 
 
-def test_a_run_that_is_half_taken_up_holds_no_target(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_facts_of_the_coordinator_are_its_own(world: World) -> None:
+    await world.beat(5 * S)
+    run_id = await world.submit()
+    claimed = {"epoch": 99, "clock_offset_us": 0, "realtime": True}
+    ready = agent_pb2.AgentReady(facts_json=json.dumps(claimed))
+    assert (await world.report(run_id, ready=ready)).status == COMMITTED
+    facts = world.store.agents(run_id)["a"]
+    assert (facts["epoch"], facts["realtime"]) == (3, True)
+    assert facts["clock_offset_us"] == 5e6
+
+
+async def test_an_agent_whose_report_is_refused_fails_the_run_at_once(
+    world: World,
 ) -> None:
-    async def test(world: World) -> None:
-        await world.beat(0)
-        run_id = await world.submit()
-        await world.report(run_id, ready=agent_pb2.AgentReady())
-        await world.report(run_id, started=agent_pb2.AgentStarted())
-
-        def resume(*args: object) -> None:
-            raise RuntimeError("for the test")
-
-        monkeypatch.setattr(controller.ActiveRun, "resume", resume)
-        async with world_in(tmp_path) as next_world:
-            await next_world.coordinator.start()
-            assert next_world.store.run(run_id).state == "failed"
-            await next_world.report(run_id, finished=agent_pb2.AgentFinished())
-            # agent and target are free for the next one
-            next_id = await next_world.submit()
-            (command,) = await next_world.commands(1)
-            assert command.prepare.run_id == next_id
-
-    in_a_world(tmp_path, test)
+    run_id = await world.submit()
+    ready = agent_pb2.AgentReady(facts_json='{"host": NaN}')
+    assert (await world.report(run_id, ready=ready)).status == REFUSED
+    status = await world.end_of(run_id)
+    assert status.state == "failed"
+    assert "facts are not JSON" in status.state_detail
+    _, command = await world.commands(2)
+    assert command.stop.abandon
 
 
-def test_a_store_that_is_away_at_the_start_ends_no_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_the_drift_of_a_clock_over_the_run_is_a_fact(world: World) -> None:
+    await world.beat(5_000_000)
+    run_id = await world.submit()
+    await world.report(run_id, ready=agent_pb2.AgentReady())
+    await world.report(run_id, started=agent_pb2.AgentStarted())
+    before = world.store.agents(run_id)["a"]
+    world.now_ns += 600 * S
+    await world.beat(4_000_000)
+    await world.report(run_id, finished=agent_pb2.AgentFinished())
+    facts = world.store.agents(run_id)["a"]
+    assert facts["clock_offset_us"] == before["clock_offset_us"] == 5_000
+    assert facts["clock_drift_us"] == 1_000
+    bound_us = facts["clock_offset_bound_us"]
+    assert bound_us == before["clock_offset_bound_us"]
+
+
+async def test_when_a_run_was_told_to_drain_is_in_its_manifest(world: World) -> None:
+    await world.beat(0)
+    run_id = await world.submit()
+    await world.report(run_id, ready=agent_pb2.AgentReady())
+    await world.report(run_id, started=agent_pb2.AgentStarted())
+    world.now_ns += 700_000_000
+    told_ns = world.now_ns
+    await world.coordinator.queue.cancel_run(run_id, "ana")
+    world.now_ns += S
+    await world.report(run_id, finished=agent_pb2.AgentFinished())
+    assert (await world.end_of(run_id)).state == "cancelled"
+    manifest = world.store.run(run_id).manifest
+    since_t0_ns = told_ns - manifest["t0"]["mono_ns"]
+    assert manifest["ending"]["drained_ns"] == since_t0_ns
+
+
+async def test_what_an_earlier_process_says_of_its_part_is_not_taken_for_this_ones(
+    world: World,
 ) -> None:
-    async def test(world: World) -> None:
-        await world.beat(0)
-        run_id = await world.submit()
-        async with world_in(tmp_path) as next_world:
-            with monkeypatch.context() as patch:
-                fail(patch, "events", error=AWAY)
-                with pytest.raises(StoreError, match="terminating connection"):
-                    await next_world.coordinator.start()
-            assert next_world.store.run(run_id).state == "preparing"
-
-    in_a_world(tmp_path, test)
+    run_id = await world.submit()
+    late = agent_pb2.ProgressReport(
+        run_id=run_id, agent="a", epoch=2, finished=agent_pb2.AgentFinished()
+    )
+    reply = await world.coordinator.agents.ReportProgress(late, None)
+    assert reply.status == agent_pb2.ReportReply.STATUS_DUPLICATE
+    assert (await world.run(run_id)).state == "preparing"
+    (agent,) = world.coordinator.operators.agents().agents
+    assert agent.run_ids == [run_id]
 
 
-def test_facts_of_the_coordinator_are_its_own(tmp_path: Path) -> None:
-    async def test(world: World) -> None:
-        await world.beat(5 * S)
-        run_id = await world.submit()
-        claimed = {"epoch": 99, "clock_offset_us": 0, "realtime": True}
-        ready = agent_pb2.AgentReady(facts_json=json.dumps(claimed))
-        assert (await world.report(run_id, ready=ready)).status == COMMITTED
-        facts = world.store.agents(run_id)["a"]
-        assert (facts["epoch"], facts["realtime"]) == (3, True)
-        assert facts["clock_offset_us"] == 5e6
-
-    in_a_world(tmp_path, test)
-
-
-def test_an_agent_whose_report_is_refused_fails_the_run_at_once(tmp_path: Path) -> None:
-    async def test(world: World) -> None:
-        run_id = await world.submit()
-        ready = agent_pb2.AgentReady(facts_json='{"host": NaN}')
-        assert (await world.report(run_id, ready=ready)).status == REFUSED
-        status = await world.end_of(run_id)
-        assert status.state == "failed"
-        assert "facts are not JSON" in status.state_detail
-        _, command = await world.commands(2)
-        assert command.stop.abandon
-
-    in_a_world(tmp_path, test)
-
-
-def test_the_drift_of_a_clock_over_the_run_is_a_fact(tmp_path: Path) -> None:
-    async def test(world: World) -> None:
-        await world.beat(5_000_000)
-        run_id = await world.submit()
-        await world.report(run_id, ready=agent_pb2.AgentReady())
-        await world.report(run_id, started=agent_pb2.AgentStarted())
-        before = world.store.agents(run_id)["a"]
-        world.now_ns += 600 * S
-        await world.beat(4_000_000)
-        await world.report(run_id, finished=agent_pb2.AgentFinished())
-        facts = world.store.agents(run_id)["a"]
-        assert facts["clock_offset_us"] == before["clock_offset_us"] == 5_000
-        assert facts["clock_drift_us"] == 1_000
-        bound_us = facts["clock_offset_bound_us"]
-        assert bound_us == before["clock_offset_bound_us"]
-
-    in_a_world(tmp_path, test)
-
-
-def test_when_a_run_was_told_to_drain_is_in_its_manifest(tmp_path: Path) -> None:
-    async def test(world: World) -> None:
-        await world.beat(0)
-        run_id = await world.submit()
-        await world.report(run_id, ready=agent_pb2.AgentReady())
-        await world.report(run_id, started=agent_pb2.AgentStarted())
-        world.now_ns += 700_000_000
-        told_ns = world.now_ns
-        await world.coordinator.queue.cancel_run(run_id, "ana")
-        world.now_ns += S
-        await world.report(run_id, finished=agent_pb2.AgentFinished())
-        assert (await world.end_of(run_id)).state == "cancelled"
-        manifest = world.store.run(run_id).manifest
-        since_t0_ns = told_ns - manifest["t0"]["mono_ns"]
-        assert manifest["ending"]["drained_ns"] == since_t0_ns
-
-    in_a_world(tmp_path, test)
-
-
-def test_what_an_earlier_process_says_of_its_part_is_not_taken_for_this_ones(
-    tmp_path: Path,
-) -> None:
-    async def test(world: World) -> None:
-        run_id = await world.submit()
-        late = agent_pb2.ProgressReport(
-            run_id=run_id, agent="a", epoch=2, finished=agent_pb2.AgentFinished()
-        )
-        reply = await world.coordinator.agents.ReportProgress(late, None)
-        assert reply.status == agent_pb2.ReportReply.STATUS_DUPLICATE
-        assert (await world.run(run_id)).state == "preparing"
-        (agent,) = world.coordinator.operators.agents().agents
-        assert agent.run_ids == [run_id]
-
-    in_a_world(tmp_path, test)
-
-
-def test_of_what_agents_and_operators_ask_for_too_much_is_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_of_what_agents_and_operators_ask_for_too_much_is_counted(
+    world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(agent_service, "_MAX_RUNS", 2)
     monkeypatch.setattr(agent_service, "_MOST_REFUSALS", 2)
     monkeypatch.setattr(operator_service, "MOST_RECORDS", 2)
     monkeypatch.setattr(schedule_service, "MOST_RECORDS", 2)
     monkeypatch.setattr(controller, "_MOST_UNREAD", 2)
+    operators = world.coordinator.operators
+    run_id = await world.submit()
 
-    async def test(world: World) -> None:
-        operators = world.coordinator.operators
-        run_id = await world.submit()
+    async def refused(run_id: str) -> agent_pb2.ReportReply:
+        part = world.coordinator.fleet.runs.get(run_id)
+        report = agent_pb2.IntervalReport(run_id=run_id, agent="a", packed=b"x")
+        if part is not None:
+            report.epoch, report.attempt = 3, part.stored_part("a").attempt
+        return await world.coordinator.agents.ReportInterval(report, None)
 
-        async def refused(run_id: str) -> agent_pb2.ReportReply:
-            part = world.coordinator.fleet.runs.get(run_id)
-            report = agent_pb2.IntervalReport(run_id=run_id, agent="a", packed=b"x")
-            if part is not None:
-                report.epoch, report.attempt = 3, part.stored_part("a").attempt
-            return await world.coordinator.agents.ReportInterval(report, None)
-
-        with exceeds():
-            await operators.ListRuns(ListRunsRequest(), None)
-            await world.register(runs=2)
-            for _ in range(2):
-                assert (await refused("nosuch")).status == REFUSED
-                assert (await refused(run_id)).status == REFUSED
-        with exceeds(REFUSALS=1):
+    with exceeds():
+        await operators.ListRuns(ListRunsRequest(), None)
+        await world.register(runs=2)
+        for _ in range(2):
+            assert (await refused("nosuch")).status == REFUSED
             assert (await refused(run_id)).status == REFUSED
-        events = [one.kind for one in (await world.run(run_id)).events]
-        assert events.count("report_refused") == 2
-        with exceeds(RUNS=1):
-            await world.register(runs=3)
-        await world.submit()
-        with exceeds(RECORDS=1):
-            assert len((await operators.ListRuns(ListRunsRequest(), None)).runs) == 2
-        scheduler = Scheduler(world.writer, world.coordinator.queue)
-        schedules = schedule_service.ScheduleService(scheduler, world.coordinator)
-        with exceeds(RECORDS=1):
-            await schedules.ListAudit(ListAuditRequest(), None)
+    with exceeds(REFUSALS=1):
+        assert (await refused(run_id)).status == REFUSED
+    events = [one.kind for one in (await world.run(run_id)).events]
+    assert events.count("report_refused") == 2
+    with exceeds(RUNS=1):
+        await world.register(runs=3)
+    await world.submit()
+    with exceeds(RECORDS=1):
+        assert len((await operators.ListRuns(ListRunsRequest(), None)).runs) == 2
+    scheduler = Scheduler(world.writer, world.coordinator.queue)
+    schedules = schedule_service.ScheduleService(scheduler, world.coordinator)
+    with exceeds(RECORDS=1):
+        await schedules.ListAudit(ListAuditRequest(), None)
 
-        run = world.coordinator.fleet.runs[run_id]
-        updates = run.subscribe()
-        unread = updates.qsize()
-        with exceeds():
-            for _ in range(2 - unread):
-                run._notify(figures=IntervalFigures())
-        with exceeds(UNREAD=1):
+    run = world.coordinator.fleet.runs[run_id]
+    updates = run.subscribe()
+    unread = updates.qsize()
+    with exceeds():
+        for _ in range(2 - unread):
             run._notify(figures=IntervalFigures())
-        assert updates.qsize() == 2
-
-    in_a_world(tmp_path, test)
+    with exceeds(UNREAD=1):
+        run._notify(figures=IntervalFigures())
+    assert updates.qsize() == 2

@@ -39,26 +39,16 @@ class Unreadable(Revocations):
         raise RuntimeError("for the test")
 
 
-def test_the_watch_outlives_a_list_that_cannot_be_parsed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_the_watch_outlives_a_list_that_cannot_be_parsed(
+    writer: StoreWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(guard, "_LOOK_EVERY_S", 0)
-
-    async def work() -> None:
-        writer = StoreWriter(str(tmp_path / "results.sqlite"))
-        try:
-            enough = asyncio.Event()
-            watching = asyncio.create_task(
-                Guard(AuditLog(writer), Unreadable(enough)).watch()
-            )
-            await asyncio.wait_for(enough.wait(), 5)
-            watching.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await watching
-        finally:
-            await writer.close()
-
-    asyncio.run(work())
+    enough = asyncio.Event()
+    watching = asyncio.create_task(Guard(AuditLog(writer), Unreadable(enough)).watch())
+    await asyncio.wait_for(enough.wait(), 5)
+    watching.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await watching
 
 
 class _Handler(NamedTuple):
@@ -93,31 +83,28 @@ class _Context:
 
 
 @pytest.mark.parametrize("steps", range(4))
-def test_a_change_is_finished_when_its_caller_hangs_up(steps: int) -> None:
+async def test_a_change_is_finished_when_its_caller_hangs_up(steps: int) -> None:
     done: list[str] = []
 
     async def change(request: CancelRunRequest, context: object) -> None:
         for step in ("changed", "noted"):
             await asyncio.to_thread(done.append, step)
 
-    async def call() -> None:
-        ours = Guard(AuditLog(None), None)  # type: ignore[arg-type]
-        method = "/ldapslam.v1.OperatorService/CancelRun"
-        handler = ours.guarded(method, _Handler(change))
-        assert handler is not None
-        calling = asyncio.create_task(handler.unary_unary(b"", _Context()))
-        for _ in range(steps):
-            await asyncio.to_thread(int)
-        calling.cancel()
-        await asyncio.gather(calling, return_exceptions=True)
-        await ours.finish()
-
-    asyncio.run(call())
+    ours = Guard(AuditLog(None), None)  # type: ignore[arg-type]
+    method = "/ldapslam.v1.OperatorService/CancelRun"
+    handler = ours.guarded(method, _Handler(change))
+    assert handler is not None
+    calling = asyncio.create_task(handler.unary_unary(b"", _Context()))
+    for _ in range(steps):
+        await asyncio.to_thread(int)
+    calling.cancel()
+    await asyncio.gather(calling, return_exceptions=True)
+    await ours.finish()
     assert done in ([], ["changed", "noted"])
     assert done or steps == 0, "not admitted yet"
 
 
-def test_so_many_calls_may_be_open_and_no_more(
+async def test_so_many_calls_may_be_open_and_no_more(
     monkeypatch: pytest.MonkeyPatch, authority: Authority
 ) -> None:
     """Of one caller, which is in nobody's way."""
@@ -130,44 +117,40 @@ def test_so_many_calls_may_be_open_and_no_more(
             ("a2", Role.AGENT),
         )
     }
+    ours, end = guard_of(authority), asyncio.Event()
 
-    async def work() -> None:
-        ours, end = guard_of(authority), asyncio.Event()
+    async def endless(request: object, context: object) -> AsyncIterator[None]:
+        await end.wait()
+        yield
 
-        async def endless(request: object, context: object) -> AsyncIterator[None]:
-            await end.wait()
-            yield
+    async def refusal(service: str, name: str) -> str:
+        """Why the call is not open; empty when it is, or was to its end."""
+        method = f"/ldapslam.v1.{service}"
+        handler = ours.guarded(method, _Handler(None, endless))
+        assert handler is not None
+        context = _Context(FAR, pems[name])
+        call = asyncio.create_task(handler.unary_stream(b"", context))
+        open_calls.append(call)
+        await asyncio.wait([call], timeout=0.2)
+        return context.refusal
 
-        async def refusal(service: str, name: str) -> str:
-            """Why the call is not open; empty when it is, or was to its end."""
-            method = f"/ldapslam.v1.{service}"
-            handler = ours.guarded(method, _Handler(None, endless))
-            assert handler is not None
-            context = _Context(FAR, pems[name])
-            call = asyncio.create_task(handler.unary_stream(b"", context))
-            open_calls.append(call)
-            await asyncio.wait([call], timeout=0.2)
-            return context.refusal
-
-        open_calls: list[asyncio.Task[None]] = []
-        for name, service in (
-            ("victor", "OperatorService/WatchRun"),
-            ("a1", "AgentService/Commands"),
-        ):
-            for _ in range(3):
-                assert await refusal(service, name) == ""
-            with exceeds(CALLS=1):
-                found = await refusal(service, name)
-            assert found == f"3 calls of {name} are open already"
-        assert ours.calls == 3
-        # of another caller nothing is refused
-        assert await refusal("AgentService/Commands", "a2") == ""
-        end.set()
-        await asyncio.gather(*open_calls, return_exceptions=True)
-        assert ours.calls == 0
-        assert await refusal("OperatorService/WatchRun", "victor") == ""
-
-    asyncio.run(work())
+    open_calls: list[asyncio.Task[None]] = []
+    for name, service in (
+        ("victor", "OperatorService/WatchRun"),
+        ("a1", "AgentService/Commands"),
+    ):
+        for _ in range(3):
+            assert await refusal(service, name) == ""
+        with exceeds(CALLS=1):
+            found = await refusal(service, name)
+        assert found == f"3 calls of {name} are open already"
+    assert ours.calls == 3
+    # of another caller nothing is refused
+    assert await refusal("AgentService/Commands", "a2") == ""
+    end.set()
+    await asyncio.gather(*open_calls, return_exceptions=True)
+    assert ours.calls == 0
+    assert await refusal("OperatorService/WatchRun", "victor") == ""
 
 
 @pytest.mark.parametrize(
@@ -179,27 +162,26 @@ def test_so_many_calls_may_be_open_and_no_more(
         ("ReportIntervals", 1, False),
     ],
 )
-def test_only_jobs_and_reports_are_long(method: str, extra: int, refused: bool) -> None:
+async def test_only_jobs_and_reports_are_long(
+    method: str, extra: int, refused: bool
+) -> None:
     async def answer(request: CancelRunRequest, context: object) -> CancelRunRequest:
         return request
 
-    async def work() -> None:
-        ours = Guard(AuditLog(None), None)  # type: ignore[arg-type]
-        path = f"/ldapslam.v1.OperatorService/{method}"
-        handler = ours.guarded(path, _Handler(answer))
-        assert handler is not None
-        content = CancelRunRequest(cancelled_by="x" * (guard.MOST_REQUEST_BYTES - 4))
-        content.cancelled_by += "x" * extra
-        sent, context = content.SerializeToString(), _Context()
-        assert len(sent) == guard.MOST_REQUEST_BYTES + extra
-        if refused:
-            with exceeds(REQUEST_BYTES=1), pytest.raises(_Aborted, match="65,537"):
-                await handler.unary_unary(sent, context)
-        else:
-            with exceeds():
-                assert await handler.unary_unary(sent, context) == content
-
-    asyncio.run(work())
+    ours = Guard(AuditLog(None), None)  # type: ignore[arg-type]
+    path = f"/ldapslam.v1.OperatorService/{method}"
+    handler = ours.guarded(path, _Handler(answer))
+    assert handler is not None
+    content = CancelRunRequest(cancelled_by="x" * (guard.MOST_REQUEST_BYTES - 4))
+    content.cancelled_by += "x" * extra
+    sent, context = content.SerializeToString(), _Context()
+    assert len(sent) == guard.MOST_REQUEST_BYTES + extra
+    if refused:
+        with exceeds(REQUEST_BYTES=1), pytest.raises(_Aborted, match="65,537"):
+            await handler.unary_unary(sent, context)
+    else:
+        with exceeds():
+            assert await handler.unary_unary(sent, context) == content
 
 
 # Who is admitted.

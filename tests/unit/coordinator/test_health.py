@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from contextlib import aclosing
 from typing import Any
 
@@ -40,75 +39,58 @@ async def status(service: HealthService, name: str = "") -> int:
     return int((await service.Check(asking(name), Context())).status)
 
 
-def test_all_services_have_one_status_and_another_is_refused() -> None:
-    async def ask() -> None:
-        service = HealthService()
-        assert {await status(service, name) for name in SERVICES} == {NOT_SERVING}
+async def test_all_services_have_one_status_and_another_is_refused() -> None:
+    service = HealthService()
+    assert {await status(service, name) for name in SERVICES} == {NOT_SERVING}
+    await service.set_serving(True)
+    assert {await status(service, name) for name in SERVICES} == {SERVING}
+    with pytest.raises(Refused) as refused:
+        await status(service, "nosuch")
+    assert refused.value.args == (grpc.StatusCode.NOT_FOUND,)
+
+
+async def test_each_watcher_is_told_of_each_change_also_when_another_leaves() -> None:
+    service = HealthService()
+    async with (
+        aclosing(service.Watch(asking(), Context())) as one,
+        aclosing(service.Watch(asking(), Context())) as other,
+        aclosing(service.Watch(asking("nosuch"), Context())) as stranger,
+    ):
+        assert (await anext(one)).status == NOT_SERVING
+        assert (await anext(other)).status == NOT_SERVING
+        assert (await anext(stranger)).status == UNKNOWN
+        await one.aclose()
+        waiting = asyncio.ensure_future(anext(other))
+        await asyncio.wait({waiting}, timeout=0)
         await service.set_serving(True)
-        assert {await status(service, name) for name in SERVICES} == {SERVING}
-        with pytest.raises(Refused) as refused:
-            await status(service, "nosuch")
-        assert refused.value.args == (grpc.StatusCode.NOT_FOUND,)
-
-    asyncio.run(ask())
-
-
-def test_each_watcher_is_told_of_each_change_also_when_another_leaves() -> None:
-    async def watch() -> None:
-        service = HealthService()
-        async with (
-            aclosing(service.Watch(asking(), Context())) as one,
-            aclosing(service.Watch(asking(), Context())) as other,
-            aclosing(service.Watch(asking("nosuch"), Context())) as stranger,
-        ):
-            assert (await anext(one)).status == NOT_SERVING
-            assert (await anext(other)).status == NOT_SERVING
-            assert (await anext(stranger)).status == UNKNOWN
-            await one.aclose()
-            waiting = asyncio.ensure_future(anext(other))
-            await asyncio.wait({waiting}, timeout=0)
-            await service.set_serving(True)
-            assert (await waiting).status == SERVING
-            # a change between two questions is not lost, no change is no news
-            await service.set_serving(False)
-            assert (await anext(other)).status == NOT_SERVING
-            waiting = asyncio.ensure_future(anext(other))
-            await service.set_serving(False)
-            done, _ = await asyncio.wait({waiting}, timeout=0)
-            assert done == set()
-            waiting.cancel()
-            await asyncio.gather(waiting, return_exceptions=True)
-
-    asyncio.run(watch())
+        assert (await waiting).status == SERVING
+        # a change between two questions is not lost, no change is no news
+        await service.set_serving(False)
+        assert (await anext(other)).status == NOT_SERVING
+        waiting = asyncio.ensure_future(anext(other))
+        await service.set_serving(False)
+        done, _ = await asyncio.wait({waiting}, timeout=0)
+        assert done == set()
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
 
 
-@pytest.fixture
-def writer() -> Iterator[StoreWriter]:
-    writer = StoreWriter("sqlite://")
-    yield writer
-    asyncio.run(writer.close())
-
-
-def test_a_store_that_just_took_a_write_is_not_asked(
+async def test_a_store_that_just_took_a_write_is_not_asked(
     writer: StoreWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Store] = []
     monkeypatch.setattr(module, "check_writable", asked.append)
-
-    async def look() -> None:
-        busy, idle = Health(check_every_s=3600), Health(check_every_s=-1)
-        await busy._look(writer)
-        assert (asked, await status(busy.service)) == ([], SERVING)
-        await idle._look(writer)
-        assert (asked, await status(idle.service)) == ([writer.store], SERVING)
-        writer.store.writes.note_failure("disk full")
-        await busy._look(writer)
-        assert len(asked) == 2
-
-    asyncio.run(look())
+    busy, idle = Health(check_every_s=3600), Health(check_every_s=-1)
+    await busy._look(writer)
+    assert (asked, await status(busy.service)) == ([], SERVING)
+    await idle._look(writer)
+    assert (asked, await status(idle.service)) == ([writer.store], SERVING)
+    writer.store.writes.note_failure("disk full")
+    await busy._look(writer)
+    assert len(asked) == 2
 
 
-def test_a_store_that_refuses_or_does_not_answer_is_not_serving_until_it_does(
+async def test_a_store_that_refuses_or_does_not_answer_is_not_serving_until_it_does(
     writer: StoreWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failures: list[Exception] = [StoreError("disk full"), TimeoutError()]
@@ -118,11 +100,7 @@ def test_a_store_that_refuses_or_does_not_answer_is_not_serving_until_it_does(
             raise failures.pop(0)
 
     monkeypatch.setattr(module, "check_writable", check)
-
-    async def look() -> None:
-        health = Health(check_every_s=-1)
-        for expected in (NOT_SERVING, NOT_SERVING, SERVING):
-            await health._look(writer)
-            assert await status(health.service) == expected
-
-    asyncio.run(look())
+    health = Health(check_every_s=-1)
+    for expected in (NOT_SERVING, NOT_SERVING, SERVING):
+        await health._look(writer)
+        assert await status(health.service) == expected

@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from ldapslam.coordinator.runs.ingest import interval_record
+from ldapslam.jobs.run_plan import plan_of
 from ldapslam.proto import common_pb2 as pb
 from ldapslam.proto.agent_pb2 import IntervalReport
 from ldapslam.results.packing import MAX_SNAPSHOT_BYTES, pack
@@ -22,11 +23,13 @@ from support.store import Scenario, run_record
 PACKED = packed_of([1_000, 2_000])
 
 
-PLAN = {
-    "phases": [{"name": "measure", "start_ns": 0, "end_ns": 40}],
-    "boundaries_ns": [10, 20, 30, 40],
-    "streams": [{"name": "readers", "operations": [{"name": "search"}]}],
-}
+PLAN = plan_of(
+    {
+        "phases": [{"name": "measure", "start_ns": 0, "end_ns": 40}],
+        "boundaries_ns": [10, 20, 30, 40],
+        "streams": [{"name": "readers", "operations": [{"name": "search"}]}],
+    }
+)
 
 
 def snapshot() -> pb.Snapshot:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +16,7 @@ from ldapslam.results import audit
 from ldapslam.results.digest import parts_of
 from ldapslam.results.packing import pack
 from support.fleet import job_text
-from support.world import S, World, in_a_world, interval
+from support.world import S, World, interval
 
 COMMITTED = agent_pb2.ReportReply.STATUS_COMMITTED
 MONITORED = job_text(monitors=[{"host": "replica"}])
@@ -119,22 +118,18 @@ ATTACKS = {
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_nothing_is_added_to_a_run_whose_agent_has_ended_its_part(
-    tmp_path: Path, attack: str, monkeypatch: pytest.MonkeyPatch
+async def test_nothing_is_added_to_a_run_whose_agent_has_ended_its_part(
+    world: World, attack: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(judge, "_QUIET_S", 0.0)
-
-    async def test(world: World) -> None:
-        run_id = await begin(world)
-        await end(world, run_id)
-        before = parts_of(world.store, run_id), world.store.run(run_id)
-        await ATTACKS[attack](world, run_id)
-        await world.coordinator.fleet.verdicts.wait()
-        await world.writer.flush()
-        assert (parts_of(world.store, run_id), world.store.run(run_id)) == before
-        assert world.judged.empty()
-
-    in_a_world(tmp_path, test)
+    run_id = await begin(world)
+    await end(world, run_id)
+    before = parts_of(world.store, run_id), world.store.run(run_id)
+    await ATTACKS[attack](world, run_id)
+    await world.coordinator.fleet.verdicts.wait()
+    await world.writer.flush()
+    assert (parts_of(world.store, run_id), world.store.run(run_id)) == before
+    assert world.judged.empty()
 
 
 LIVE = {
@@ -155,59 +150,49 @@ LIVE = {
 
 
 @pytest.mark.parametrize("attack", LIVE)
-def test_a_run_takes_only_what_its_plan_foresees(tmp_path: Path, attack: str) -> None:
+async def test_a_run_takes_only_what_its_plan_foresees(
+    world: World, attack: str
+) -> None:
     text, event = LIVE[attack]
-
-    async def test(world: World) -> None:
-        run_id = await begin(world, text)
-        names = "monitor_description", "monitor_sample", "manifest"
-        before = parts_of(world.store, run_id)
-        await monitor(world, run_id, event)
-        after = parts_of(world.store, run_id)
-        assert [after[name] for name in names] == [before[name] for name in names]
-
-    in_a_world(tmp_path, test)
+    run_id = await begin(world, text)
+    names = "monitor_description", "monitor_sample", "manifest"
+    before = parts_of(world.store, run_id)
+    await monitor(world, run_id, event)
+    after = parts_of(world.store, run_id)
+    assert [after[name] for name in names] == [before[name] for name in names]
 
 
-def test_the_reports_of_a_part_have_bounded_room(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_the_reports_of_a_part_have_bounded_room(
+    world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(controller, "room_bytes", lambda _: 1_000)
-
-    async def test(world: World) -> None:
-        run_id = await begin(world)
-        taken = 0
-        while await monitor(world, run_id, samples(taken + 1)) == COMMITTED:
-            taken += 1
-        assert 1 < taken < 1_000 / 20
-        assert world.store.part(run_id, "a").room_bytes >= 0
-        # the run goes on without monitors
-        await world.report(run_id, finished=agent_pb2.AgentFinished(interval_count=1))
-        await until_judged(world, run_id)
-
-    in_a_world(tmp_path, test)
+    run_id = await begin(world)
+    taken = 0
+    while await monitor(world, run_id, samples(taken + 1)) == COMMITTED:
+        taken += 1
+    assert 1 < taken < 1_000 / 20
+    assert world.store.part(run_id, "a").room_bytes >= 0
+    # the run goes on without monitors
+    await world.report(run_id, finished=agent_pb2.AgentFinished(interval_count=1))
+    await until_judged(world, run_id)
 
 
-def test_what_a_lost_agent_has_measured_is_added_and_the_run_judged_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_what_a_lost_agent_has_measured_is_added_and_the_run_judged_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(judge, "_QUIET_S", 0.0)
-
-    async def test(world: World) -> None:
-        run_id = await begin(world)
-        world.lose_agent()
-        await until_judged(world, run_id)
-        assert await measured(world, run_id, 1) == COMMITTED
-        assert await asyncio.wait_for(world.judged.get(), 5) == run_id
-        assert await monitor(world, run_id, samples(6)) == COMMITTED
-        assert await monitor(world, run_id, samples(7, monitor="x")) != COMMITTED
-        await world.coordinator.fleet.verdicts.wait()
-        kinds = [one.kind for one in world.store.events(run_id)]
-        assert kinds.count("late_reports") == 2
-        assert audit.newest(world.store, 1)[0].action == "late_reports"
-        # its last word closes the part
-        await world.report(run_id, failed=Failure(message="it was killed"))
-        await world.coordinator.fleet.verdicts.wait()
-        assert await measured(world, run_id, 2) != COMMITTED
-
-    in_a_world(tmp_path, test)
+    run_id = await begin(world)
+    world.lose_agent()
+    await until_judged(world, run_id)
+    assert await measured(world, run_id, 1) == COMMITTED
+    assert await asyncio.wait_for(world.judged.get(), 5) == run_id
+    assert await monitor(world, run_id, samples(6)) == COMMITTED
+    assert await monitor(world, run_id, samples(7, monitor="x")) != COMMITTED
+    await world.coordinator.fleet.verdicts.wait()
+    kinds = [one.kind for one in world.store.events(run_id)]
+    assert kinds.count("late_reports") == 2
+    assert audit.newest(world.store, 1)[0].action == "late_reports"
+    # its last word closes the part
+    await world.report(run_id, failed=Failure(message="it was killed"))
+    await world.coordinator.fleet.verdicts.wait()
+    assert await measured(world, run_id, 2) != COMMITTED

@@ -40,62 +40,47 @@ async def begin(link: AgentLink) -> asyncio.Task[list[tuple[int, str]]]:
     return waiting
 
 
-def test_commands_are_numbered_and_come_in_order() -> None:
-    async def scenario() -> None:
-        link = new_link()
-        link.send(stop("x"))
-        link.send(stop("y"))
-        assert await take(link, 2) == [(1, "x"), (2, "y")]
-
-    asyncio.run(scenario())
+async def test_commands_are_numbered_and_come_in_order() -> None:
+    link = new_link()
+    link.send(stop("x"))
+    link.send(stop("y"))
+    assert await take(link, 2) == [(1, "x"), (2, "y")]
 
 
-def test_a_command_reaches_a_stream_that_waits() -> None:
-    async def scenario() -> None:
-        link = new_link()
-        waiting = await begin(link)
-        assert link.is_streaming
-        link.send(stop("x"))
-        assert await waiting == [(1, "x")]
-        assert not link.is_streaming
-
-    asyncio.run(scenario())
+async def test_a_command_reaches_a_stream_that_waits() -> None:
+    link = new_link()
+    waiting = await begin(link)
+    assert link.is_streaming
+    link.send(stop("x"))
+    assert await waiting == [(1, "x")]
+    assert not link.is_streaming
 
 
-def test_what_was_not_confirmed_comes_again() -> None:
-    async def scenario() -> None:
-        link = new_link()
-        for reason in "xyz":
-            link.send(stop(reason))
-        await take(link, 3)
-        link.confirm(1)
-        # the agent saw two of them before its stream broke
-        assert await take(link, 1, after=2) == [(3, "z")]
-        assert await take(link, 2, after=0) == [(2, "y"), (3, "z")]
-
-    asyncio.run(scenario())
+async def test_what_was_not_confirmed_comes_again() -> None:
+    link = new_link()
+    for reason in "xyz":
+        link.send(stop(reason))
+    await take(link, 3)
+    link.confirm(1)
+    # the agent saw two of them before its stream broke
+    assert await take(link, 1, after=2) == [(3, "z")]
+    assert await take(link, 2, after=0) == [(2, "y"), (3, "z")]
 
 
-def test_a_new_stream_ends_the_old_one() -> None:
-    async def scenario() -> None:
-        link = new_link()
-        old = await begin(link)
-        new = await begin(link)
-        assert await old == []
-        link.send(stop("x"))
-        assert await new == [(1, "x")]
-
-    asyncio.run(scenario())
+async def test_a_new_stream_ends_the_old_one() -> None:
+    link = new_link()
+    old = await begin(link)
+    new = await begin(link)
+    assert await old == []
+    link.send(stop("x"))
+    assert await new == [(1, "x")]
 
 
-def test_a_closed_session_ends_its_stream() -> None:
-    async def scenario() -> None:
-        link = new_link()
-        waiting = await begin(link)
-        link.close()
-        assert await waiting == []
-
-    asyncio.run(scenario())
+async def test_a_closed_session_ends_its_stream() -> None:
+    link = new_link()
+    waiting = await begin(link)
+    link.close()
+    assert await waiting == []
 
 
 def test_clock_samples_of_another_session_are_ignored() -> None:

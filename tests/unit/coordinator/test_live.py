@@ -7,6 +7,7 @@ import pytest
 
 from ldapslam.coordinator.runs import live as live_module
 from ldapslam.coordinator.runs.live import LiveStatistics
+from ldapslam.jobs.run_plan import plan_of
 from ldapslam.proto import common_pb2 as pb
 from support.histograms import packed_of
 
@@ -82,7 +83,7 @@ def test_what_searches_find_is_told_and_what_others_do_is_not() -> None:
     names = ("search", "search"), ("others", "compare")
     operations = [{"name": name, "kind": kind} for name, kind in names]
     plan = {"streams": [{"name": "readers", "operations": operations}]}
-    live = LiveStatistics(["a", "b"], plan)
+    live = LiveStatistics(["a", "b"], plan_of(plan))
     one = snapshot(0, completed=10)
     one.operations[0].MergeFrom(pb.OperationInterval(entries=30, empty=4))
     other = one.operations.add()
@@ -107,7 +108,7 @@ def test_a_stream_has_figures_of_each_operation_and_of_its_plan() -> None:
             {"name": "arrivals", "connections": 2, "clients": None},
         ]
     }
-    live = LiveStatistics(["a", "b"], plan)
+    live = LiveStatistics(["a", "b"], plan_of(plan))
     for agent, times_ns in (("a", (1_000_000,) * 600), ("b", (3_000_000,) * 500)):
         reported = snapshot(0, completed=10, times_ns=times_ns)
         reported.operations[0].entries = 35
@@ -155,7 +156,7 @@ def test_a_rate_is_over_the_time_of_one_agent_not_from_first_start_to_last_end()
 def test_the_result_code_of_most_failures_is_named() -> None:
     operations = [{"name": "search", "expected_codes": [32]}]
     plan = {"streams": [{"name": "readers", "operations": operations}]}
-    live = LiveStatistics(["a"], plan)
+    live = LiveStatistics(["a"], plan_of(plan))
     failing = snapshot(0)
     failing.operations[0].result_codes.update({0: 90, 32: 50, 50: 3, 51: 7})
     ((figures, _),) = live.add("a", failing)

@@ -23,9 +23,7 @@ def test_a_store_has_one_coordinator(tmp_path: Path) -> None:
         assert stat.S_IMODE(lock.stat().st_mode) == 0o600
         with (
             Store.open(link) as second,
-            pytest.raises(
-                ConfigError, match="in use by another coordinator"
-            ) as refusal,
+            pytest.raises(ConfigError, match="in use by a coordinator") as refusal,
             owned_store(second),
         ):
             pass

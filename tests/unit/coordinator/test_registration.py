@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,6 @@ from ldapslam.transport.messages import (
 )
 from support.fleet import job_text
 
-_TIMEOUT_S = 30  # for what never comes
 MONITORED = job_text(monitors=[{"directory": "replica"}], agents={"count": 2})
 
 
@@ -115,17 +114,12 @@ class Site:
         return [event.kind for event in status.events]
 
 
-def at_a_site(folder: Path, test: Callable[[Site], Awaitable[None]]) -> None:
-    async def run() -> None:
-        site = Site(folder)
-        await site.start()
-        try:
-            async with asyncio.timeout(_TIMEOUT_S):
-                await test(site)
-        finally:
-            await site.stop()
-
-    asyncio.run(run())
+@pytest.fixture
+def site(runner: asyncio.Runner, tmp_path: Path) -> Iterator[Site]:
+    site = Site(tmp_path)
+    runner.run(site.start())
+    yield site
+    runner.run(site.stop())
 
 
 async def assert_all_are_monitored(site: Site, run_id: str) -> None:
@@ -139,116 +133,95 @@ async def assert_all_are_monitored(site: Site, run_id: str) -> None:
 
 
 @pytest.mark.parametrize("last", ["a", "b"])
-def test_a_run_that_waited_while_its_coordinator_was_away_begins_with_monitors(
-    tmp_path: Path, last: str
+async def test_a_run_that_waited_while_its_coordinator_was_away_begins_with_monitors(
+    site: Site, last: str
 ) -> None:
-    async def test(site: Site) -> None:
-        run_id = await site.submit()
-        await site.stop()
-        await site.start()
-        for name in ("b", "a") if last == "a" else ("a", "b"):
-            await site.register(name)
-        await assert_all_are_monitored(site, run_id)
-
-    at_a_site(tmp_path, test)
+    run_id = await site.submit()
+    await site.stop()
+    await site.start()
+    for name in ("b", "a") if last == "a" else ("a", "b"):
+        await site.register(name)
+    await assert_all_are_monitored(site, run_id)
 
 
 @pytest.mark.parametrize("last", ["a", "b"])
-def test_a_run_that_waited_for_an_agents_restart_begins_with_monitors(
-    tmp_path: Path, last: str
+async def test_a_run_that_waited_for_an_agents_restart_begins_with_monitors(
+    site: Site, last: str
 ) -> None:
-    async def test(site: Site) -> None:
-        for name in "ab":
-            await site.register(name)
-        leave = agent_pb2.LeaveRequest(session_id=site.sessions[last], reason="killed")
-        await site.coordinator.agents.Leave(leave, None)
-        run_id = await site.submit()
-        await site.register(last)
-        await assert_all_are_monitored(site, run_id)
-
-    at_a_site(tmp_path, test)
+    for name in "ab":
+        await site.register(name)
+    leave = agent_pb2.LeaveRequest(session_id=site.sessions[last], reason="killed")
+    await site.coordinator.agents.Leave(leave, None)
+    run_id = await site.submit()
+    await site.register(last)
+    await assert_all_are_monitored(site, run_id)
 
 
 @pytest.mark.parametrize("is_new", [False, True])
-def test_an_agent_that_monitors_a_run_that_is_over_is_told_to_end_it(
-    tmp_path: Path, is_new: bool
+async def test_an_agent_that_monitors_a_run_that_is_over_is_told_to_end_it(
+    site: Site, is_new: bool
 ) -> None:
-    async def test(site: Site) -> None:
-        await site.register("a")
-        resumed = await site.register("a", is_new=is_new, monitored=("over",))
-        assert resumed is not is_new
-        assert await site.told("a") == ["end_monitoring"]
-
-    at_a_site(tmp_path, test)
+    await site.register("a")
+    resumed = await site.register("a", is_new=is_new, monitored=("over",))
+    assert resumed is not is_new
+    assert await site.told("a") == ["end_monitoring"]
 
 
-def test_an_agent_that_reconnects_keeps_the_order_to_monitor_that_is_under_way(
-    tmp_path: Path,
+async def test_an_agent_that_reconnects_keeps_the_order_to_monitor_that_is_under_way(
+    site: Site,
 ) -> None:
-    async def test(site: Site) -> None:
-        for name in "ba":
-            await site.register(name)
-        run_id = await site.submit()
-        # it does not know of the run yet
-        assert await site.register("a", is_new=False)
-        await assert_all_are_monitored(site, run_id)
-
-    at_a_site(tmp_path, test)
+    for name in "ba":
+        await site.register(name)
+    run_id = await site.submit()
+    # it does not know of the run yet
+    assert await site.register("a", is_new=False)
+    await assert_all_are_monitored(site, run_id)
 
 
-def test_the_monitor_of_an_attempt_before_ends_before_the_next_one_begins(
-    tmp_path: Path,
+async def test_the_monitor_of_an_attempt_before_ends_before_the_next_one_begins(
+    site: Site,
 ) -> None:
-    async def test(site: Site) -> None:
-        for name in "ab":
-            await site.register(name)
-        run_id = await site.submit()
-        await site.stop()  # the run is being prepared: it is queued again
-        await site.start()
-        await site.register("b", is_new=False)
-        await site.register("a", is_new=False, monitored=(run_id,))
-        assert await site.told("a") == ["end_monitoring", "monitor"]
-        assert site.has_open_watch(run_id, "a")
-
-    at_a_site(tmp_path, test)
+    for name in "ab":
+        await site.register(name)
+    run_id = await site.submit()
+    await site.stop()  # the run is being prepared: it is queued again
+    await site.start()
+    await site.register("b", is_new=False)
+    await site.register("a", is_new=False, monitored=(run_id,))
+    assert await site.told("a") == ["end_monitoring", "monitor"]
+    assert site.has_open_watch(run_id, "a")
 
 
-def test_a_run_that_ends_ends_monitors_that_it_believes_to_be_gone(
-    tmp_path: Path,
+async def test_a_run_that_ends_ends_monitors_that_it_believes_to_be_gone(
+    site: Site,
 ) -> None:
-    async def test(site: Site) -> None:
-        for name in "ab":
-            await site.register(name)
-        run_id = await site.submit()
-        failed = failure_message(RunAborted("so it says"))
-        await site.say_of_monitor(run_id, "a", failed=failed)
-        assert not site.has_open_watch(run_id, "a")
+    for name in "ab":
+        await site.register(name)
+    run_id = await site.submit()
+    failed = failure_message(RunAborted("so it says"))
+    await site.say_of_monitor(run_id, "a", failed=failed)
+    assert not site.has_open_watch(run_id, "a")
+    await site.coordinator.queue.cancel_run(run_id, "me")
+    assert [await site.told(name) for name in "ab"] == [
+        ["monitor", "end_monitoring"],
+        ["monitor", "end_monitoring"],
+    ]
+
+
+async def test_a_run_whose_end_is_not_stored_yet_has_no_monitors(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in "ab":
+        await site.register(name)
+    run_id = await site.submit()
+
+    def busy(*_: object) -> None:
+        raise StoreBusy("results.sqlite", 10)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "forget_submission", busy)
         await site.coordinator.queue.cancel_run(run_id, "me")
-        assert [await site.told(name) for name in "ab"] == [
-            ["monitor", "end_monitoring"],
-            ["monitor", "end_monitoring"],
-        ]
-
-    at_a_site(tmp_path, test)
-
-
-def test_a_run_whose_end_is_not_stored_yet_has_no_monitors(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def test(site: Site) -> None:
-        for name in "ab":
-            await site.register(name)
-        run_id = await site.submit()
-
-        def busy(*_: object) -> None:
-            raise StoreBusy("results.sqlite", 10)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(Store, "forget_submission", busy)
-            await site.coordinator.queue.cancel_run(run_id, "me")
-            assert run_id in site.coordinator.fleet.runs
-            # the order went with the process that had the session
-            await site.register("a", monitored=(run_id,))
-            assert await site.told("a") == ["end_monitoring"]
-
-    at_a_site(tmp_path, test)
+        assert run_id in site.coordinator.fleet.runs
+        # the order went with the process that had the session
+        await site.register("a", monitored=(run_id,))
+        assert await site.told("a") == ["end_monitoring"]

@@ -253,19 +253,16 @@ def test_a_run_is_reported_once_for_an_outcome(
     assert [text.partition(":")[0] for _, text in found] == ["no verdict", "FAIL"]
 
 
-def test_a_run_that_was_judged_before_the_start_is_reported_after_it(
+async def test_a_run_that_was_judged_before_the_start_is_reported_after_it(
     writer: StoreWriter,
 ) -> None:
-    async def go() -> None:
-        extension = RunEndCommand(["true"])
-        await writer.call(writer.store.create_run, ended())
-        extension.run_judged(ended(), (), None, {})
-        await extension.start(Coordinator(writer), None)
-        await all_done(extension)
-        [event] = await writer.call(writer.store.events, RUN_ID)
-        assert event.kind == "on_run_end"
-
-    asyncio.run(go())
+    extension = RunEndCommand(["true"])
+    await writer.call(writer.store.create_run, ended())
+    extension.run_judged(ended(), (), None, {})
+    await extension.start(Coordinator(writer), None)
+    await all_done(extension)
+    [event] = await writer.call(writer.store.events, RUN_ID)
+    assert event.kind == "on_run_end"
 
 
 def test_a_run_that_ended_long_ago_is_not_reported(writer: StoreWriter) -> None:

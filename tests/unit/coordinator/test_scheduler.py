@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,10 +22,10 @@ from ldapslam.results import schedule_store
 from ldapslam.results.audit import AuditRecord
 from ldapslam.results.schedule_store import ScheduleRecord
 from support.fake_queue import (
+    BEGIN,
     FakeQueue,
     create,
     fires,
-    in_a_queue,
     job_request,
     moment,
     outcomes,
@@ -35,7 +34,6 @@ from support.fake_queue import (
     tick_every,
 )
 
-BEGIN = moment("2026-03-01 11:30")
 NOON = moment("2026-03-01 12:00")
 S = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
@@ -49,462 +47,426 @@ QUEUE = schedule_pb2.OVERLAP_POLICY_QUEUE
 REPLACE = schedule_pb2.OVERLAP_POLICY_REPLACE
 
 
-def test_a_run_begins_at_each_time(tmp_path: Path) -> None:
-    async def test(queue: FakeQueue) -> None:
-        schedule_id = await create(queue, schedule_request("hourly", cron="0 * * * *"))
-        await tick_every(queue, 20 * S, 3 * HOUR)
-        assert outcomes(queue, schedule_id) == [
-            (f"{hour}:00", "submitted") for hour in (12, 13, 14)
-        ]
-        for number, begun in enumerate(queue.begun.values()):
-            assert timedelta() <= begun - NOON - number * HOUR < 20 * S
-        assert states(queue) == ["finished"] * 3
-        assert {record.schedule_id for record in queue.records()} == {schedule_id}
-
-    in_a_queue(tmp_path, BEGIN, test)
+async def test_a_run_begins_at_each_time(queue: FakeQueue) -> None:
+    schedule_id = await create(queue, schedule_request("hourly", cron="0 * * * *"))
+    await tick_every(queue, 20 * S, 3 * HOUR)
+    assert outcomes(queue, schedule_id) == [
+        (f"{hour}:00", "submitted") for hour in (12, 13, 14)
+    ]
+    for number, begun in enumerate(queue.begun.values()):
+        assert timedelta() <= begun - NOON - number * HOUR < 20 * S
+    assert states(queue) == ["finished"] * 3
+    assert {record.schedule_id for record in queue.records()} == {schedule_id}
 
 
 @pytest.mark.parametrize(
     ("late_by", "misfire", "outcome"),
     [(0 * HOUR, SKIP, "submitted"), (HOUR, SKIP, "missed"), (HOUR, ONCE, "submitted")],
 )
-def test_one_run_has_a_misfire_policy_too(
-    tmp_path: Path,
+async def test_one_run_has_a_misfire_policy_too(
+    queue: FakeQueue,
     late_by: timedelta,
     misfire: schedule_pb2.MisfirePolicy,
     outcome: str,
 ) -> None:
-    async def test(queue: FakeQueue) -> None:
-        schedule_id = await create(
-            queue,
-            schedule_request(
-                "one", once=True, from_utc="2026-03-01T12:00:00Z", misfire=misfire
-            ),
-        )
-        await queue.tick_at(NOON + late_by)
-        await tick_every(queue, 10 * MINUTE, 2 * HOUR)
-        assert outcomes(queue, schedule_id) == [("12:00", outcome)]
-        assert len(queue.records()) == (outcome == "submitted")
-        assert queue.scheduler is not None
-        assert queue.scheduler.schedules.find("one").state is State.OVER
-
-    in_a_queue(tmp_path, BEGIN, test)
+    schedule_id = await create(
+        queue,
+        schedule_request(
+            "one", once=True, from_utc="2026-03-01T12:00:00Z", misfire=misfire
+        ),
+    )
+    await queue.tick_at(NOON + late_by)
+    await tick_every(queue, 10 * MINUTE, 2 * HOUR)
+    assert outcomes(queue, schedule_id) == [("12:00", outcome)]
+    assert len(queue.records()) == (outcome == "submitted")
+    assert queue.scheduler is not None
+    assert queue.scheduler.schedules.find("one").state is State.OVER
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])
-def test_one_run_that_is_disabled_begins_once_when_it_is_resumed(
-    tmp_path: Path, is_restarted: bool
+async def test_one_run_that_is_disabled_begins_once_when_it_is_resumed(
+    queue: FakeQueue, is_restarted: bool
 ) -> None:
-    async def test(queue: FakeQueue) -> None:
-        request = schedule_request("later", disabled=True, once=True, misfire=ONCE)
-        schedule_id = await create(queue, request)
-        await tick_every(queue, 10 * MINUTE, 2 * HOUR)
-        assert queue.records() == []
-        if is_restarted:
-            await queue.new_scheduler()
-        assert queue.scheduler is not None
-        async with queue.scheduler.settled() as now:
-            entry = queue.scheduler.schedules.find("later")
-            await queue.scheduler.schedules.set_state(entry, State.ACTIVE, now)
-        if is_restarted:
-            await queue.new_scheduler()
-        await queue.tick()
-        assert list(queue.begun.values()) == [queue.now]
-        await tick_every(queue, 10 * MINUTE, 2 * HOUR)
-        assert outcomes(queue, schedule_id) == [("11:30", "submitted")]
-        assert states(queue) == ["finished"]
-        assert queue.scheduler.schedules.find("later").state is State.OVER
-
-    in_a_queue(tmp_path, BEGIN, test)
+    request = schedule_request("later", disabled=True, once=True, misfire=ONCE)
+    schedule_id = await create(queue, request)
+    await tick_every(queue, 10 * MINUTE, 2 * HOUR)
+    assert queue.records() == []
+    if is_restarted:
+        await queue.new_scheduler()
+    assert queue.scheduler is not None
+    async with queue.scheduler.settled() as now:
+        entry = queue.scheduler.schedules.find("later")
+        await queue.scheduler.schedules.set_state(entry, State.ACTIVE, now)
+    if is_restarted:
+        await queue.new_scheduler()
+    await queue.tick()
+    assert list(queue.begun.values()) == [queue.now]
+    await tick_every(queue, 10 * MINUTE, 2 * HOUR)
+    assert outcomes(queue, schedule_id) == [("11:30", "submitted")]
+    assert states(queue) == ["finished"]
+    assert queue.scheduler.schedules.find("later").state is State.OVER
 
 
-def test_a_time_that_passed_while_nobody_was_there_is_missed_and_reported(
-    tmp_path: Path,
+async def test_a_time_that_passed_while_nobody_was_there_is_missed_and_reported(
+    queue: FakeQueue,
 ) -> None:
-    async def test(queue: FakeQueue) -> None:
-        made = {
-            name: await create(
-                queue,
-                schedule_request(
-                    name, uri=f"ldap://{name}", cron="0 * * * *", misfire=policy
-                ),
+    made = {
+        name: await create(
+            queue,
+            schedule_request(
+                name, uri=f"ldap://{name}", cron="0 * * * *", misfire=policy
+            ),
+        )
+        for name, policy in {"skip": 0, "once": ONCE, "all": ALL}.items()
+    }
+    await queue.tick()
+    queue.now = moment("2026-03-01 15:30")
+    await queue.new_scheduler()
+    await tick_every(queue, 30 * S, 50 * MINUTE)
+    missed = [("12:00", "missed"), ("13:00", "missed"), ("14:00", "missed")]
+    on_time = ("16:00", "submitted")
+    assert outcomes(queue, made["skip"]) == [*missed, ("15:00", "missed"), on_time]
+    assert outcomes(queue, made["once"]) == [
+        *missed,
+        ("15:00", "submitted"),
+        on_time,
+    ]
+    run_all = [(f"{hour}:00", "submitted") for hour in (12, 13, 14, 15)]
+    # four runs of ten minutes one after the other: the last ends after 16:00
+    assert outcomes(queue, made["all"]) == [*run_all, ("16:00", "overlapped")]
+    assert fires(queue, made["skip"])[0].detail == "3:30:30 late"
+
+
+async def test_a_clock_that_jumps_back_runs_nothing_twice(queue: FakeQueue) -> None:
+    schedule_id = await create(
+        queue, schedule_request("quarters", duration="1m", cron="*/15 * * * *")
+    )
+    await tick_every(queue, 10 * S, HOUR)
+    before = outcomes(queue, schedule_id)
+    queue.now -= 50 * MINUTE
+    await queue.new_scheduler()
+    await tick_every(queue, 10 * S, 49 * MINUTE)
+    assert outcomes(queue, schedule_id) == before
+    await tick_every(queue, 10 * S, 20 * MINUTE)
+    assert outcomes(queue, schedule_id) == [*before, ("12:45", "submitted")]
+
+
+async def test_a_clock_that_jumps_ahead_makes_times_missed(queue: FakeQueue) -> None:
+    schedule_id = await create(queue, schedule_request("h", cron="0 * * * *"))
+    await queue.tick_at(NOON)
+    await queue.tick_at(NOON + 2.5 * HOUR)
+    assert outcomes(queue, schedule_id) == [
+        ("12:00", "submitted"),
+        ("13:00", "missed"),
+        ("14:00", "missed"),
+    ]
+
+
+async def test_an_overlap_leaves_the_time_out(queue: FakeQueue) -> None:
+    schedule_id = await create(
+        queue, schedule_request("long", duration="90m", cron="0 * * * *")
+    )
+    await tick_every(queue, 30 * S, 3 * HOUR)
+    assert outcomes(queue, schedule_id) == [
+        ("12:00", "submitted"),
+        ("13:00", "overlapped"),
+        ("14:00", "submitted"),
+    ]
+
+
+async def test_an_overlap_may_wait_for_the_run_before_even_on_shared_targets(
+    queue: FakeQueue,
+) -> None:
+    request = schedule_request("long", duration="90m", cron="0 * * * *", overlap=QUEUE)
+    schedule_id = await create(queue, request)
+    await queue.tick_at(NOON)
+    await queue.tick_at(NOON + HOUR)
+    first, second = (fire.run_ids[0] for fire in fires(queue, schedule_id))
+    # without the fake coordinator's lock on the target
+    queue.runs[first].targets = frozenset()
+    await queue.tick_at(NOON + 89 * MINUTE)
+    assert second not in queue.begun
+    assert first in queue.explained[second]
+    # a coordinator that starts anew knows it too
+    await queue.new_scheduler()
+    await queue.tick_at(NOON + 90 * MINUTE)
+    assert second not in queue.begun
+    await tick_every(queue, 10 * S, 2 * MINUTE)
+    assert second in queue.begun
+
+
+async def test_an_overlap_may_replace_the_run_before(queue: FakeQueue) -> None:
+    request = schedule_request(
+        "long", duration="90m", cron="0 * * * *", overlap=REPLACE
+    )
+    schedule_id = await create(queue, request)
+    await tick_every(queue, 30 * S, 4 * HOUR)
+    assert [outcome for _, outcome in outcomes(queue, schedule_id)] == ["submitted"] * 4
+    assert states(queue) == ["cancelled"] * 3 + ["running"]
+
+
+async def test_times_in_a_pause_are_noted_and_those_while_disabled_are_not(
+    queue: FakeQueue,
+) -> None:
+    schedule_id = await create(
+        queue, schedule_request("h", cron="0 * * * *", misfire=ALL)
+    )
+    scheduler = queue.scheduler
+    assert scheduler is not None
+
+    async def change(state: State) -> None:
+        async with scheduler.settled() as now:
+            await scheduler.schedules.set_state(
+                scheduler.schedules.find("h"), state, now
             )
-            for name, policy in {"skip": 0, "once": ONCE, "all": ALL}.items()
-        }
-        await queue.tick()
-        queue.now = moment("2026-03-01 15:30")
-        await queue.new_scheduler()
-        await tick_every(queue, 30 * S, 50 * MINUTE)
-        missed = [("12:00", "missed"), ("13:00", "missed"), ("14:00", "missed")]
-        on_time = ("16:00", "submitted")
-        assert outcomes(queue, made["skip"]) == [*missed, ("15:00", "missed"), on_time]
-        assert outcomes(queue, made["once"]) == [
-            *missed,
-            ("15:00", "submitted"),
-            on_time,
-        ]
-        run_all = [(f"{hour}:00", "submitted") for hour in (12, 13, 14, 15)]
-        # four runs of ten minutes one after the other: the last ends after 16:00
-        assert outcomes(queue, made["all"]) == [*run_all, ("16:00", "overlapped")]
-        assert fires(queue, made["skip"])[0].detail == "3:30:30 late"
 
-    in_a_queue(tmp_path, BEGIN, test)
+    await queue.tick_at(NOON)
+    await change(State.PAUSED)
+    await tick_every(queue, 10 * MINUTE, 2 * HOUR)
+    await change(State.ACTIVE)
+    await tick_every(queue, 30 * S, HOUR)
+    await change(State.DISABLED)
+    await tick_every(queue, 10 * MINUTE, 2 * HOUR)
+    await change(State.ACTIVE)
+    await tick_every(queue, 30 * S, HOUR)
+    assert outcomes(queue, schedule_id) == [
+        ("12:00", "submitted"),
+        ("13:00", "paused"),
+        ("14:00", "paused"),
+        ("15:00", "submitted"),
+        ("18:00", "submitted"),
+    ]
 
 
-def test_a_clock_that_jumps_back_runs_nothing_twice(tmp_path: Path) -> None:
-    async def test(queue: FakeQueue) -> None:
-        schedule_id = await create(
-            queue, schedule_request("quarters", duration="1m", cron="*/15 * * * *")
-        )
-        await tick_every(queue, 10 * S, HOUR)
-        before = outcomes(queue, schedule_id)
-        queue.now -= 50 * MINUTE
-        await queue.new_scheduler()
-        await tick_every(queue, 10 * S, 49 * MINUTE)
-        assert outcomes(queue, schedule_id) == before
-        await tick_every(queue, 10 * S, 20 * MINUTE)
-        assert outcomes(queue, schedule_id) == [*before, ("12:45", "submitted")]
-
-    in_a_queue(tmp_path, BEGIN, test)
+async def test_a_pause_survives_a_restart(queue: FakeQueue) -> None:
+    schedule_id = await create(queue, schedule_request("h", cron="0 * * * *"))
+    assert queue.scheduler is not None
+    async with queue.scheduler.settled() as now:
+        entry = queue.scheduler.schedules.find("h")
+        await queue.scheduler.schedules.set_state(entry, State.PAUSED, now)
+    await queue.new_scheduler()
+    await queue.tick_at(NOON)
+    assert outcomes(queue, schedule_id) == [("12:00", "paused")]
 
 
-def test_a_clock_that_jumps_ahead_makes_times_missed(tmp_path: Path) -> None:
-    async def test(queue: FakeQueue) -> None:
-        schedule_id = await create(queue, schedule_request("h", cron="0 * * * *"))
-        await queue.tick_at(NOON)
-        await queue.tick_at(NOON + 2.5 * HOUR)
-        assert outcomes(queue, schedule_id) == [
-            ("12:00", "submitted"),
-            ("13:00", "missed"),
-            ("14:00", "missed"),
-        ]
-
-    in_a_queue(tmp_path, BEGIN, test)
+async def test_a_schedule_that_has_no_more_times_is_over(queue: FakeQueue) -> None:
+    request = schedule_request(
+        "two", cron="0 * * * *", until_utc="2026-03-01T13:00:00Z"
+    )
+    await create(queue, request)
+    await tick_every(queue, MINUTE, 2 * HOUR)
+    assert len(queue.begun) == 2
+    [record] = schedule_store.schedules(queue.writer.store)
+    assert record.state == "over"
 
 
-def test_an_overlap_leaves_the_time_out(tmp_path: Path) -> None:
-    async def test(queue: FakeQueue) -> None:
-        schedule_id = await create(
-            queue, schedule_request("long", duration="90m", cron="0 * * * *")
-        )
-        await tick_every(queue, 30 * S, 3 * HOUR)
-        assert outcomes(queue, schedule_id) == [
-            ("12:00", "submitted"),
-            ("13:00", "overlapped"),
-            ("14:00", "submitted"),
-        ]
-
-    in_a_queue(tmp_path, BEGIN, test)
+async def test_a_submission_that_fails_is_reported(queue: FakeQueue) -> None:
+    schedule_id = await create(queue, schedule_request("h", cron="0 * * * *"))
+    queue.error = TargetError("no such directory")
+    await queue.tick_at(NOON)
+    queue.error = None
+    await queue.tick_at(NOON + HOUR)
+    assert outcomes(queue, schedule_id) == [
+        ("12:00", "failed"),
+        ("13:00", "submitted"),
+    ]
+    assert fires(queue, schedule_id)[0].detail == "no such directory"
 
 
-def test_an_overlap_may_wait_for_the_run_before_even_on_shared_targets(
-    tmp_path: Path,
+async def test_a_submission_is_tried_again_when_the_store_was_busy(
+    queue: FakeQueue,
 ) -> None:
-    async def test(queue: FakeQueue) -> None:
-        request = schedule_request(
-            "long", duration="90m", cron="0 * * * *", overlap=QUEUE
-        )
-        schedule_id = await create(queue, request)
-        await queue.tick_at(NOON)
-        await queue.tick_at(NOON + HOUR)
-        first, second = (fire.run_ids[0] for fire in fires(queue, schedule_id))
-        # without the fake coordinator's lock on the target
-        queue.runs[first].targets = frozenset()
-        await queue.tick_at(NOON + 89 * MINUTE)
-        assert second not in queue.begun
-        assert first in queue.explained[second]
-        # a coordinator that starts anew knows it too
-        await queue.new_scheduler()
-        await queue.tick_at(NOON + 90 * MINUTE)
-        assert second not in queue.begun
-        await tick_every(queue, 10 * S, 2 * MINUTE)
-        assert second in queue.begun
-
-    in_a_queue(tmp_path, BEGIN, test)
+    schedule_id = await create(queue, schedule_request("h", cron="0 * * * *"))
+    queue.error = StoreBusy("results.sqlite", 10)
+    for second in (0, 1):
+        with pytest.raises(StoreBusy):
+            await queue.tick_at(NOON + second * S)
+    assert outcomes(queue, schedule_id) == [("12:00", "submitting")]
+    queue.error = None
+    await queue.tick_at(NOON + 2 * S)
+    assert outcomes(queue, schedule_id) == [("12:00", "submitted")]
+    assert len(queue.begun) == 1
 
 
-def test_an_overlap_may_replace_the_run_before(tmp_path: Path) -> None:
-    async def test(queue: FakeQueue) -> None:
-        request = schedule_request(
-            "long", duration="90m", cron="0 * * * *", overlap=REPLACE
-        )
-        schedule_id = await create(queue, request)
-        await tick_every(queue, 30 * S, 4 * HOUR)
-        assert [outcome for _, outcome in outcomes(queue, schedule_id)] == [
-            "submitted"
-        ] * 4
-        assert states(queue) == ["cancelled"] * 3 + ["running"]
-
-    in_a_queue(tmp_path, BEGIN, test)
-
-
-def test_times_in_a_pause_are_noted_and_those_while_disabled_are_not(
-    tmp_path: Path,
+async def test_a_time_that_was_settled_without_an_answer_has_its_run(
+    queue: FakeQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def test(queue: FakeQueue) -> None:
-        schedule_id = await create(
-            queue, schedule_request("h", cron="0 * * * *", misfire=ALL)
-        )
-        scheduler = queue.scheduler
-        assert scheduler is not None
+    schedule_id = await create(queue, schedule_request("h", cron="0 12 * * *"))
+    settle = schedule_store.settle
 
-        async def change(state: State) -> None:
-            async with scheduler.settled() as now:
-                await scheduler.schedules.set_state(
-                    scheduler.schedules.find("h"), state, now
-                )
+    def without_answer(*args: Any) -> Any:
+        settle(*args)
+        raise StoreError("terminating connection")
 
+    with monkeypatch.context() as patch:
+        patch.setattr(schedule_store, "settle", without_answer)
+        with pytest.raises(StoreError, match="terminating"):
+            await queue.tick_at(NOON)
+    await queue.tick_at(NOON + S)
+    assert outcomes(queue, schedule_id) == [("12:00", "submitted")]
+    assert fires(queue, schedule_id)[0].run_ids == tuple(queue.begun)
+
+
+async def test_a_schedule_that_cannot_go_on_is_not_in_the_way_of_others(
+    queue: FakeQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await create(queue, schedule_request("a", cron="0 * * * *"))
+    schedule_id = await create(queue, schedule_request("b", cron="0 * * * *"))
+    queue.error = StoreBusy("results.sqlite", 10)
+    submit = queue.submit_scheduled
+
+    async def submit_b(
+        request: pb.SubmitJobRequest,
+        of_schedule: str,
+        run_id: str,
+        note: AuditRecord,
+    ) -> None:
+        queue.error = None if of_schedule == schedule_id else queue.error
+        await submit(request, of_schedule, run_id, note)
+
+    monkeypatch.setattr(queue, "submit_scheduled", submit_b)
+    with pytest.raises(StoreBusy):
         await queue.tick_at(NOON)
-        await change(State.PAUSED)
-        await tick_every(queue, 10 * MINUTE, 2 * HOUR)
-        await change(State.ACTIVE)
-        await tick_every(queue, 30 * S, HOUR)
-        await change(State.DISABLED)
-        await tick_every(queue, 10 * MINUTE, 2 * HOUR)
-        await change(State.ACTIVE)
-        await tick_every(queue, 30 * S, HOUR)
-        assert outcomes(queue, schedule_id) == [
-            ("12:00", "submitted"),
-            ("13:00", "paused"),
-            ("14:00", "paused"),
-            ("15:00", "submitted"),
-            ("18:00", "submitted"),
-        ]
-
-    in_a_queue(tmp_path, BEGIN, test)
+    assert outcomes(queue, schedule_id) == [("12:00", "submitted")]
 
 
-def test_a_pause_survives_a_restart(tmp_path: Path) -> None:
-    async def test(queue: FakeQueue) -> None:
-        schedule_id = await create(queue, schedule_request("h", cron="0 * * * *"))
-        assert queue.scheduler is not None
-        async with queue.scheduler.settled() as now:
-            entry = queue.scheduler.schedules.find("h")
-            await queue.scheduler.schedules.set_state(entry, State.PAUSED, now)
-        await queue.new_scheduler()
+async def test_a_submission_that_a_crash_left_is_not_made_up_for_hours_later(
+    queue: FakeQueue,
+) -> None:
+    schedule_id = await create(queue, schedule_request("h", cron="0 12 * * *"))
+    queue.error = StoreBusy("results.sqlite", 10)
+    with pytest.raises(StoreBusy):
         await queue.tick_at(NOON)
-        assert outcomes(queue, schedule_id) == [("12:00", "paused")]
+    queue.error, queue.now = None, NOON + 2 * HOUR
+    await queue.new_scheduler()
+    await queue.tick()
+    assert outcomes(queue, schedule_id) == [("12:00", "missed")]
+    assert queue.records() == []
 
-    in_a_queue(tmp_path, BEGIN, test)
 
-
-def test_a_schedule_that_has_no_more_times_is_over(tmp_path: Path) -> None:
-    async def test(queue: FakeQueue) -> None:
-        request = schedule_request(
-            "two", cron="0 * * * *", until_utc="2026-03-01T13:00:00Z"
-        )
+async def test_a_schedule_is_refused_with_all_faults_of_job_and_rule(
+    queue: FakeQueue,
+) -> None:
+    request = schedule_request("bad", cron="0 0 30 2 *")
+    request.job.overrides.append("run.duration=never")
+    with pytest.raises(JobErrors) as caught:
         await create(queue, request)
-        await tick_every(queue, MINUTE, 2 * HOUR)
-        assert len(queue.begun) == 2
-        [record] = schedule_store.schedules(queue.writer.store)
-        assert record.state == "over"
-
-    in_a_queue(tmp_path, BEGIN, test)
+    assert len(caught.value.faults) == 2
+    assert schedule_store.schedules(queue.writer.store) == []
 
 
-def test_a_submission_that_fails_is_reported(tmp_path: Path) -> None:
-    async def test(queue: FakeQueue) -> None:
-        schedule_id = await create(queue, schedule_request("h", cron="0 * * * *"))
-        queue.error = TargetError("no such directory")
-        await queue.tick_at(NOON)
-        queue.error = None
-        await queue.tick_at(NOON + HOUR)
-        assert outcomes(queue, schedule_id) == [
-            ("12:00", "failed"),
-            ("13:00", "submitted"),
-        ]
-        assert fires(queue, schedule_id)[0].detail == "no such directory"
-
-    in_a_queue(tmp_path, BEGIN, test)
-
-
-def test_a_submission_is_tried_again_when_the_store_was_busy(tmp_path: Path) -> None:
-    async def test(queue: FakeQueue) -> None:
-        schedule_id = await create(queue, schedule_request("h", cron="0 * * * *"))
-        queue.error = StoreBusy("results.sqlite", 10)
-        for second in (0, 1):
-            with pytest.raises(StoreBusy):
-                await queue.tick_at(NOON + second * S)
-        assert outcomes(queue, schedule_id) == [("12:00", "submitting")]
-        queue.error = None
-        await queue.tick_at(NOON + 2 * S)
-        assert outcomes(queue, schedule_id) == [("12:00", "submitted")]
-        assert len(queue.begun) == 1
-
-    in_a_queue(tmp_path, BEGIN, test)
+async def test_names_are_unique_and_ids_may_be_shortened(queue: FakeQueue) -> None:
+    assert queue.scheduler is not None
+    found = queue.scheduler.schedules.find
+    schedule_id = await create(queue, schedule_request("h", cron="0 * * * *"))
+    with pytest.raises(ConfigError, match="named 'h' already"):
+        await create(queue, schedule_request("h", cron="0 * * * *"))
+    await create(queue, schedule_request("", cron="0 * * * *"))
+    await create(queue, schedule_request("", cron="0 * * * *"))
+    assert found("fleet-test").name == "fleet-test"
+    assert found("fleet-test-2").name == "fleet-test-2"
+    assert found(schedule_id) is found("h") is found(schedule_id[:9])
+    for name in ("", "s-", "x", "s-0000000000"):
+        with pytest.raises(ConfigError):
+            found(name)
 
 
-def test_a_time_that_was_settled_without_an_answer_has_its_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_removed_schedule_is_gone_with_its_times_and_leaves_its_runs(
+    queue: FakeQueue,
 ) -> None:
-    async def test(queue: FakeQueue) -> None:
-        schedule_id = await create(queue, schedule_request("h", cron="0 12 * * *"))
-        settle = schedule_store.settle
-
-        def without_answer(*args: Any) -> Any:
-            settle(*args)
-            raise StoreError("terminating connection")
-
-        with monkeypatch.context() as patch:
-            patch.setattr(schedule_store, "settle", without_answer)
-            with pytest.raises(StoreError, match="terminating"):
-                await queue.tick_at(NOON)
-        await queue.tick_at(NOON + S)
-        assert outcomes(queue, schedule_id) == [("12:00", "submitted")]
-        assert fires(queue, schedule_id)[0].run_ids == tuple(queue.begun)
-
-    in_a_queue(tmp_path, BEGIN, test)
+    schedule_id = await create(queue, schedule_request("h", cron="0 * * * *"))
+    await queue.tick_at(NOON)
+    assert queue.scheduler is not None
+    async with queue.scheduler.settled():
+        await queue.scheduler.schedules.remove("h", "me")
+    await tick_every(queue, 10 * MINUTE, 2 * HOUR)
+    await queue.new_scheduler()
+    assert fires(queue, schedule_id) == []
+    assert states(queue) == ["finished"]
 
 
-def test_a_schedule_that_cannot_go_on_is_not_in_the_way_of_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_schedule_that_this_version_cannot_read_is_kept_and_may_be_removed(
+    queue: FakeQueue,
 ) -> None:
-    async def test(queue: FakeQueue) -> None:
-        await create(queue, schedule_request("a", cron="0 * * * *"))
-        schedule_id = await create(queue, schedule_request("b", cron="0 * * * *"))
-        queue.error = StoreBusy("results.sqlite", 10)
-        submit = queue.submit_scheduled
-
-        async def submit_b(
-            request: pb.SubmitJobRequest,
-            of_schedule: str,
-            run_id: str,
-            note: AuditRecord,
-        ) -> None:
-            queue.error = None if of_schedule == schedule_id else queue.error
-            await submit(request, of_schedule, run_id, note)
-
-        monkeypatch.setattr(queue, "submit_scheduled", submit_b)
-        with pytest.raises(StoreBusy):
-            await queue.tick_at(NOON)
-        assert outcomes(queue, schedule_id) == [("12:00", "submitted")]
-
-    in_a_queue(tmp_path, BEGIN, test)
+    request = schedule_request("old", cron="0 * * * *")
+    request.job.job_text = b"job: old\nof: another version\n"
+    record = ScheduleRecord(
+        *("s-1", "old", request.SerializeToString(), "active"),
+        *("2026-01-01T00:00:00Z", "ana", "2026-01-01T00:00:00Z"),
+    )
+    assert schedule_store.create_schedule(queue.writer.store, record)
+    await create(queue, schedule_request("new", cron="0 * * * *"))
+    scheduler = await queue.new_scheduler()
+    await queue.tick_at(NOON)
+    assert list(scheduler.schedules.unusable) == ["s-1"]
+    assert len(queue.begun) == 1
+    await scheduler.schedules.remove("old", "me")
+    assert [one.name for one in schedule_store.schedules(queue.writer.store)] == ["new"]
 
 
-def test_a_submission_that_a_crash_left_is_not_made_up_for_hours_later(
-    tmp_path: Path,
+async def test_many_missed_times_are_settled_at_once(queue: FakeQueue) -> None:
+    request = schedule_request("m", duration="1s", every_ns=60 * NS, misfire=ONCE)
+    schedule_id = await create(queue, request)
+    await queue.tick_at(BEGIN + 1300.5 * MINUTE)
+    found = schedule_store.fires(queue.writer.store, schedule_id, 10_000)
+    assert len(found) == 1300
+    made = [fire for fire in found if fire.outcome == "submitted"]
+    # the last one that was missed by more than a minute, and then the last
+    assert [fire.due_utc[11:16] for fire in made] == ["09:09"]
+    assert found[0].outcome == "overlapped"
+
+
+async def test_a_run_waits_for_a_verdict_though_the_clock_is_set_forward(
+    queue: FakeQueue,
 ) -> None:
-    async def test(queue: FakeQueue) -> None:
-        schedule_id = await create(queue, schedule_request("h", cron="0 12 * * *"))
-        queue.error = StoreBusy("results.sqlite", 10)
-        with pytest.raises(StoreBusy):
-            await queue.tick_at(NOON)
-        queue.error, queue.now = None, NOON + 2 * HOUR
-        await queue.new_scheduler()
-        await queue.tick()
-        assert outcomes(queue, schedule_id) == [("12:00", "missed")]
-        assert queue.records() == []
-
-    in_a_queue(tmp_path, BEGIN, test)
-
-
-def test_a_schedule_is_refused_with_all_faults_of_job_and_rule(tmp_path: Path) -> None:
-    async def test(queue: FakeQueue) -> None:
-        request = schedule_request("bad", cron="0 0 30 2 *")
-        request.job.overrides.append("run.duration=never")
-        with pytest.raises(JobErrors) as caught:
-            await create(queue, request)
-        assert len(caught.value.faults) == 2
-        assert schedule_store.schedules(queue.writer.store) == []
-
-    in_a_queue(tmp_path, BEGIN, test)
+    store, first = queue.writer.store, await queue.submit()
+    await queue.new_scheduler()
+    await queue.tick()
+    request = job_request(uri="ldap://ds2:389")
+    request.after_run, request.after_if = first, pb.RUN_CONDITION_PASS
+    second = await queue.submit_request(request)
+    queue.judging.add(first)
+    await queue.end(first, "finished", None, is_judged=False)
+    for hours in (0, 1, -1):
+        await queue.tick_at(BEGIN + hours * HOUR)
+        assert (queue.dropped, second in queue.begun) == ({}, False)
+    store.set_verdict(first, "PASS")
+    queue.judging.remove(first)
+    # also where the observer missed it
+    await queue.tick_at(BEGIN + HOUR)
+    assert second in queue.begun
 
 
-def test_names_are_unique_and_ids_may_be_shortened(tmp_path: Path) -> None:
-    async def test(queue: FakeQueue) -> None:
-        assert queue.scheduler is not None
-        found = queue.scheduler.schedules.find
-        schedule_id = await create(queue, schedule_request("h", cron="0 * * * *"))
-        with pytest.raises(ConfigError, match="named 'h' already"):
-            await create(queue, schedule_request("h", cron="0 * * * *"))
-        await create(queue, schedule_request("", cron="0 * * * *"))
-        await create(queue, schedule_request("", cron="0 * * * *"))
-        assert found("fleet-test").name == "fleet-test"
-        assert found("fleet-test-2").name == "fleet-test-2"
-        assert found(schedule_id) is found("h") is found(schedule_id[:9])
-        for name in ("", "s-", "x", "s-0000000000"):
-            with pytest.raises(ConfigError):
-                found(name)
-
-    in_a_queue(tmp_path, BEGIN, test)
-
-
-def test_a_removed_schedule_is_gone_with_its_times_and_leaves_its_runs(
-    tmp_path: Path,
-) -> None:
-    async def test(queue: FakeQueue) -> None:
-        schedule_id = await create(queue, schedule_request("h", cron="0 * * * *"))
-        await queue.tick_at(NOON)
-        assert queue.scheduler is not None
-        async with queue.scheduler.settled():
-            await queue.scheduler.schedules.remove("h", "me")
-        await tick_every(queue, 10 * MINUTE, 2 * HOUR)
-        await queue.new_scheduler()
-        assert fires(queue, schedule_id) == []
-        assert states(queue) == ["finished"]
-
-    in_a_queue(tmp_path, BEGIN, test)
-
-
-def test_a_schedule_that_this_version_cannot_read_is_kept_and_may_be_removed(
-    tmp_path: Path,
-) -> None:
-    async def test(queue: FakeQueue) -> None:
-        request = schedule_request("old", cron="0 * * * *")
-        request.job.job_text = b"job: old\nof: another version\n"
-        record = ScheduleRecord(
-            *("s-1", "old", request.SerializeToString(), "active"),
-            *("2026-01-01T00:00:00Z", "ana", "2026-01-01T00:00:00Z"),
+async def test_a_run_waits_for_its_time_and_for_another_run(queue: FakeQueue) -> None:
+    first = await queue.submit(not_before_utc="2026-03-01T12:00:00Z")
+    after = {
+        name: await queue.submit(
+            uri=f"ldap://{name}", after_run=first, after_if=condition
         )
-        assert schedule_store.create_schedule(queue.writer.store, record)
-        await create(queue, schedule_request("new", cron="0 * * * *"))
-        scheduler = await queue.new_scheduler()
-        await queue.tick_at(NOON)
-        assert list(scheduler.schedules.unusable) == ["s-1"]
-        assert len(queue.begun) == 1
-        await scheduler.schedules.remove("old", "me")
-        assert [one.name for one in schedule_store.schedules(queue.writer.store)] == [
-            "new"
-        ]
-
-    in_a_queue(tmp_path, BEGIN, test)
-
-
-def test_many_missed_times_are_settled_at_once(tmp_path: Path) -> None:
-    async def test(queue: FakeQueue) -> None:
-        request = schedule_request("m", duration="1s", every_ns=60 * NS, misfire=ONCE)
-        schedule_id = await create(queue, request)
-        await queue.tick_at(BEGIN + 1300.5 * MINUTE)
-        found = schedule_store.fires(queue.writer.store, schedule_id, 10_000)
-        assert len(found) == 1300
-        made = [fire for fire in found if fire.outcome == "submitted"]
-        # the last one that was missed by more than a minute, and then the last
-        assert [fire.due_utc[11:16] for fire in made] == ["09:09"]
-        assert found[0].outcome == "overlapped"
-
-    in_a_queue(tmp_path, BEGIN, test)
+        for name, condition in {
+            "any": pb.RUN_CONDITION_ANY,
+            "pass": pb.RUN_CONDITION_PASS,
+            "fail": pb.RUN_CONDITION_FAIL,
+        }.items()
+    }
+    queue.verdict = "FAIL"
+    await queue.tick()
+    assert queue.explained[first] == "waits for 2026-03-01 12:00:00 UTC"
+    assert f"waits for the end of run {first}" in queue.explained[after["pass"]]
+    await tick_every(queue, 10 * S, 40 * MINUTE)
+    assert queue.begun[first] == NOON
+    await queue.new_scheduler()
+    await tick_every(queue, 10 * S, 10 * MINUTE)
+    assert set(queue.begun) == {first, after["any"], after["fail"]}
+    assert "ended as FAIL" in queue.dropped[after["pass"]]
 
 
-def test_a_run_waits_for_a_verdict_though_the_clock_is_set_forward(
-    tmp_path: Path,
-) -> None:
-    async def test(queue: FakeQueue) -> None:
-        store, first = queue.writer.store, await queue.submit()
-        await queue.new_scheduler()
-        await queue.tick()
-        request = job_request(uri="ldap://ds2:389")
-        request.after_run, request.after_if = first, pb.RUN_CONDITION_PASS
-        second = await queue.submit_request(request)
-        queue.judging.add(first)
-        await queue.end(first, "finished", None, is_judged=False)
-        for hours in (0, 1, -1):
-            await queue.tick_at(BEGIN + hours * HOUR)
-            assert (queue.dropped, second in queue.begun) == ({}, False)
-        store.set_verdict(first, "PASS")
-        queue.judging.remove(first)
-        # also where the observer missed it
-        await queue.tick_at(BEGIN + HOUR)
-        assert second in queue.begun
-
-    in_a_queue(tmp_path, BEGIN, test)
+async def test_the_end_of_a_chain_that_was_dropped_is_dropped(queue: FakeQueue) -> None:
+    first = await queue.submit()
+    passing = pb.RUN_CONDITION_PASS
+    second = await queue.submit(after_run=first, after_if=passing)
+    third = await queue.submit(after_run=second, after_if=passing)
+    queue.verdict = "INVALID"
+    await tick_every(queue, 10 * S, 20 * MINUTE)
+    assert list(queue.dropped) == [second, third]
+    assert "cancelled without a verdict" in queue.dropped[third]

@@ -17,9 +17,9 @@ from ldapslam.coordinator.run_queue import (
     check_store_room,
     need_of,
 )
-from ldapslam.coordinator.runs.submission import report_plan
 from ldapslam.jobs.load import load_job, load_job_text
 from ldapslam.jobs.plan import ReportRoom
+from ldapslam.jobs.planning import run_plan
 from ldapslam.results.store import Store
 from ldapslam.results.upkeep import file_bytes, room_bytes
 from support.fleet import job_text
@@ -39,13 +39,13 @@ def test_each_agent_brings_a_report_of_each_interval_and_of_its_drain(
     duration: str, agents: int, reports: int
 ) -> None:
     job = load_job_text(job_text(duration=duration), file="job", base=None)
-    need = need_of(report_plan(job), agents)
+    need = need_of(run_plan(job), agents)
     assert need == ReportRoom(REPORT_BYTES + OPERATION_BYTES + STREAM_BYTES, reports)
 
 
 def test_a_run_that_ends_with_its_counts_needs_no_room_for_a_day() -> None:
     job = load_job(Path(__file__).parents[3] / "configs/jobs/import.yaml")
-    need = need_of(report_plan(job), 2)
+    need = need_of(run_plan(job), 2)
     assert need.reports == 2 * (COUNTED_INTERVALS + 1)
 
 
@@ -54,11 +54,11 @@ def test_a_run_that_ends_with_its_log_needs_no_room_for_a_day_either() -> None:
         "name": "log",
         "target": "replica",
         "type": "replay",
-        "load": {"replay": {"connections": 4, "speed": "max"}},
+        "load": {"connections": 4, "speed": "max"},
         "options": {"logs": ["access.log"]},
     }
     job = load_job_text(job_text(duration="10h", streams=[log]), file="job", base=None)
-    assert need_of(report_plan(job), 2).reports == 2 * (COUNTED_INTERVALS + 1)
+    assert need_of(run_plan(job), 2).reports == 2 * (COUNTED_INTERVALS + 1)
 
 
 NEED = ReportRoom(report_bytes=1 << 20, reports=10)
@@ -77,7 +77,7 @@ def test_too_little_room_is_refused_with_figures_and_remedy() -> None:
         check_store_room(NEED, free_bytes=ENOUGH - 1, store="results.sqlite")
     assert "10 MiB (10 reports of 1 MiB)" in str(caught.value)
     assert "the disk of 'results.sqlite' has 26 MiB left" in str(caught.value)
-    assert "store prune" in str(caught.value.hint)
+    assert "results prune" in str(caught.value.hint)
 
 
 def test_the_estimate_is_above_what_a_run_brings_and_not_far_above(

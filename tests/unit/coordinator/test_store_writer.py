@@ -27,32 +27,26 @@ from support.intervals import Interval, open_part, stored_intervals
 from support.store import RUN_ID, Scenario, run_record
 
 
-def test_a_commit_does_not_wait_for_an_export(tmp_path: Path) -> None:
-    async def export_beside_a_stuck_store() -> bytes:
-        writer = StoreWriter(str(tmp_path / "results.sqlite"))
-        await writer.call(writer.store.create_run, run_record(Scenario()))
-        is_exported = threading.Event()
-        writer.post(is_exported.wait)
-        try:
-            return b"".join([chunk async for chunk in writer.export(RUN_ID)])
-        finally:
-            is_exported.set()
-            await writer.close()
-
-    archive = asyncio.run(export_beside_a_stuck_store())
+async def test_a_commit_does_not_wait_for_an_export(writer: StoreWriter) -> None:
+    await writer.call(writer.store.create_run, run_record(Scenario()))
+    is_exported = threading.Event()
+    writer.post(is_exported.wait)
+    try:
+        archive = b"".join([chunk async for chunk in writer.export(RUN_ID)])
+    finally:
+        is_exported.set()
     assert archive.startswith(b"SQLite format 3")
 
 
-def test_an_export_that_nobody_reads_to_its_end_leaves_nothing(tmp_path: Path) -> None:
-    async def begin_to_export() -> None:
-        writer = StoreWriter(str(tmp_path / "results.sqlite"))
-        await writer.call(writer.store.create_run, run_record(Scenario()))
-        chunks = writer.export(RUN_ID)
-        await anext(chunks)
-        await chunks.aclose()
-        await writer.close()
-
-    asyncio.run(begin_to_export())
+async def test_an_export_that_nobody_reads_to_its_end_leaves_nothing(
+    tmp_path: Path,
+) -> None:
+    writer = StoreWriter(str(tmp_path / "results.sqlite"))
+    await writer.call(writer.store.create_run, run_record(Scenario()))
+    chunks = writer.export(RUN_ID)
+    await anext(chunks)
+    await chunks.aclose()
+    await writer.close()
     assert not [one for one in threading.enumerate() if one.name.startswith("export")]
 
 
@@ -69,39 +63,31 @@ class Notes:
         self.taken.append(number)
 
 
-def test_what_a_full_store_refuses_is_written_in_its_order_when_there_is_room(
-    tmp_path: Path,
+async def test_what_a_full_store_refuses_is_written_in_its_order_when_there_is_room(
+    writer: StoreWriter,
 ) -> None:
     store = Notes()
-
-    async def write() -> None:
-        writer = StoreWriter(str(tmp_path / "results.sqlite"))
-        try:
-            writer.post(store.take, 1)
-            await writer.flush()
-            store.has_room = False
-            for number in (2, 3):
-                writer.post(store.take, number)
-            # who waits for it is told; it is not done behind his back later
-            with pytest.raises(StoreFull):
-                await writer.call(store.take, 100)
-            writer.post(store.take, 4)
-            with pytest.raises(StoreFull, match="3 writes wait for room"):
-                await writer.flush()
-            assert store.taken == [1]
-            store.has_room = True
-            # what is awaited comes after what was posted before it
-            await writer.call(store.take, 5)
-            await writer.flush()
-        finally:
-            await writer.close()
-
-    asyncio.run(write())
+    writer.post(store.take, 1)
+    await writer.flush()
+    store.has_room = False
+    for number in (2, 3):
+        writer.post(store.take, number)
+    # who waits for it is told; it is not done behind his back later
+    with pytest.raises(StoreFull):
+        await writer.call(store.take, 100)
+    writer.post(store.take, 4)
+    with pytest.raises(StoreFull, match="3 writes wait for room"):
+        await writer.flush()
+    assert store.taken == [1]
+    store.has_room = True
+    # what is awaited comes after what was posted before it
+    await writer.call(store.take, 5)
+    await writer.flush()
     assert store.taken == [1, 2, 3, 4, 5]
 
 
-def test_what_fails_is_kept_and_nothing_is_acknowledged_meanwhile(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+async def test_what_fails_is_kept_and_nothing_is_acknowledged_meanwhile(
+    writer: StoreWriter, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = Notes()
     is_away = True
@@ -111,230 +97,176 @@ def test_what_fails_is_kept_and_nothing_is_acknowledged_meanwhile(
             raise StoreError("the server closed the connection")
         store.take(1)
 
-    async def write() -> None:
-        nonlocal is_away
-        writer = StoreWriter(str(tmp_path / "results.sqlite"))
-        writer.post(write_away)
-        writer.post(store.take, 2)
-        with pytest.raises(StoreError, match="2 writes wait for the store: the server"):
-            await writer.flush()
-        is_away = False
-        writer.retry()
-        assert await writer.call(lambda: store.taken) == [1, 2]
-        assert writer.failure is None
-        await writer.close()
-
-    asyncio.run(write())
-    assert store.taken == [1, 2]
+    writer.post(write_away)
+    writer.post(store.take, 2)
+    with pytest.raises(StoreError, match="2 writes wait for the store: the server"):
+        await writer.flush()
+    is_away = False
+    writer.retry()
+    assert await writer.call(lambda: store.taken) == [1, 2]
+    assert writer.failure is None
     assert caplog.text.count("the server closed the connection") == 1
 
 
-def test_a_locked_store_has_all_once_it_is_free(
+async def test_a_locked_store_has_all_once_it_is_free(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(results_store, "_BUSY_TIMEOUT_S", 0.05)
     path = tmp_path / "results.sqlite"
-
-    async def write() -> dict[str, dict[str, object]]:
-        writer = StoreWriter(str(path))
-        await writer.call(writer.store.create_run, run_record(Scenario()))
-        other = sqlite3.connect(path, isolation_level=None)
-        other.execute("BEGIN IMMEDIATE")
-        for agent in ("load1", "load2"):
-            writer.post(writer.store.put_agent, RUN_ID, agent, {"cpu": "x"})
-        for _ in range(2):  # each time: what is not stored is not acknowledged
-            with pytest.raises(StoreError, match="2 writes wait for the store"):
-                await writer.flush()
-        other.execute("ROLLBACK")
-        other.close()
-        await writer.flush()
-        found = await writer.call(writer.store.agents, RUN_ID)
-        await writer.close()
-        return found
-
-    assert asyncio.run(write()) == {"load1": {"cpu": "x"}, "load2": {"cpu": "x"}}
+    writer = StoreWriter(str(path))
+    await writer.call(writer.store.create_run, run_record(Scenario()))
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    for agent in ("load1", "load2"):
+        writer.post(writer.store.put_agent, RUN_ID, agent, {"cpu": "x"})
+    for _ in range(2):  # each time: what is not stored is not acknowledged
+        with pytest.raises(StoreError, match="2 writes wait for the store"):
+            await writer.flush()
+    other.execute("ROLLBACK")
+    other.close()
+    await writer.flush()
+    found = await writer.call(writer.store.agents, RUN_ID)
+    await writer.close()
+    assert found == {"load1": {"cpu": "x"}, "load2": {"cpu": "x"}}
 
 
 @pytest.mark.parametrize("bad", [({"cpu": object()},), ({}, open_part(1 << 64))])
-def test_a_write_that_is_refused_for_ever_is_told_to_its_run_alone(
-    tmp_path: Path, bad: tuple[Any, ...]
+async def test_a_write_that_is_refused_for_ever_is_told_to_its_run_alone(
+    writer: StoreWriter, bad: tuple[Any, ...]
 ) -> None:
-    path = tmp_path / "results.sqlite"
-
-    async def write() -> None:
-        writer = StoreWriter(str(path))
-        put = writer.store.put_agent
-        await writer.call(writer.store.create_run, run_record(Scenario()))
-        writer.post(put, RUN_ID, "load1", *bad)
-        writer.post(put, RUN_ID, "load2", {"cpu": "x"})
-        await writer.flush("another run")
-        with pytest.raises(StoreRefused):
-            await writer.flush(RUN_ID)
+    put = writer.store.put_agent
+    await writer.call(writer.store.create_run, run_record(Scenario()))
+    writer.post(put, RUN_ID, "load1", *bad)
+    writer.post(put, RUN_ID, "load2", {"cpu": "x"})
+    await writer.flush("another run")
+    with pytest.raises(StoreRefused):
         await writer.flush(RUN_ID)
-        found = await writer.call(writer.store.agents, RUN_ID)
-        assert found == {"load2": {"cpu": "x"}}
-        assert not writer.is_over
-        await writer.close()
-
-    asyncio.run(write())
+    await writer.flush(RUN_ID)
+    found = await writer.call(writer.store.agents, RUN_ID)
+    assert found == {"load2": {"cpu": "x"}}
+    assert not writer.is_over
 
 
-def test_a_store_that_is_taken_ends_all(tmp_path: Path) -> None:
-    path = tmp_path / "results.sqlite"
-
-    async def write() -> None:
-        writer = StoreWriter(str(path))
-        await writer.call(writer.store.claim, "first")
-        await writer.call(writer.store.create_run, run_record(Scenario()))
-        with Store.open(path) as store:
-            store.claim("second")
-        writer.post(writer.store.put_agent, RUN_ID, "load1", {"cpu": "x"})
-        for _ in range(2):
-            with pytest.raises(StoreError, match="another coordinator: second"):
-                await writer.flush()
-        assert writer.is_over
-        await writer.close()
-
-    asyncio.run(write())
-
-
-def test_reports_that_a_locked_store_does_not_take_wait_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_store_that_is_taken_ends_all(
+    writer: StoreWriter, tmp_path: Path
 ) -> None:
-    async def write() -> int:
-        writer = StoreWriter(str(tmp_path / "results.sqlite"))
-        asked = 0
-
-        def busy(reports: object) -> None:
-            nonlocal asked
-            asked += 1
-            raise StoreBusy("results.sqlite", 10)
-
-        monkeypatch.setattr(writer.store, "add_intervals", busy)
-        is_stuck = threading.Event()
-        writer.post(is_stuck.wait)
-        tasks = [
-            asyncio.create_task(writer.add_interval(RUN_ID, _report(number)))
-            for number in range(50)
-        ]
-        asyncio.get_running_loop().call_soon(is_stuck.set)
-        found = await asyncio.gather(*tasks, return_exceptions=True)
-        assert all(isinstance(one, StoreBusy) for one in found)
-        await writer.close()
-        return asked
-
-    assert asyncio.run(write()) == 1
+    await writer.call(writer.store.claim, "first")
+    await writer.call(writer.store.create_run, run_record(Scenario()))
+    with Store.open(tmp_path / "results.sqlite") as store:
+        store.claim("second")
+    writer.post(writer.store.put_agent, RUN_ID, "load1", {"cpu": "x"})
+    for _ in range(2):
+        with pytest.raises(StoreError, match="another coordinator: second"):
+            await writer.flush()
+    assert writer.is_over
 
 
-def test_a_write_of_a_run_that_is_gone_holds_nothing_up(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+async def test_reports_that_a_locked_store_does_not_take_wait_once(
+    writer: StoreWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def write() -> dict[str, dict[str, object]]:
-        writer = StoreWriter(str(tmp_path / "results.sqlite"))
-        await writer.call(writer.store.create_run, run_record(Scenario()))
-        is_stuck = threading.Event()
-        writer.post(is_stuck.wait)
-        for run_id in ("removed", RUN_ID):
-            writer.post(writer.store.put_agent, run_id, "load1", {"cpu": "x"})
-        is_stuck.set()
-        await writer.flush()
-        found = await writer.call(writer.store.agents, RUN_ID)
-        await writer.close()
-        return found
+    asked = 0
 
-    assert asyncio.run(write()) == {"load1": {"cpu": "x"}}
+    def busy(reports: object) -> None:
+        nonlocal asked
+        asked += 1
+        raise StoreBusy("results.sqlite", 10)
+
+    monkeypatch.setattr(writer.store, "add_intervals", busy)
+    is_stuck = threading.Event()
+    writer.post(is_stuck.wait)
+    tasks = [
+        asyncio.create_task(writer.add_interval(RUN_ID, _report(number)))
+        for number in range(50)
+    ]
+    asyncio.get_running_loop().call_soon(is_stuck.set)
+    found = await asyncio.gather(*tasks, return_exceptions=True)
+    assert all(isinstance(one, StoreBusy) for one in found)
+    assert asked == 1
+
+
+async def test_a_write_of_a_run_that_is_gone_holds_nothing_up(
+    writer: StoreWriter, caplog: pytest.LogCaptureFixture
+) -> None:
+    await writer.call(writer.store.create_run, run_record(Scenario()))
+    is_stuck = threading.Event()
+    writer.post(is_stuck.wait)
+    for run_id in ("removed", RUN_ID):
+        writer.post(writer.store.put_agent, run_id, "load1", {"cpu": "x"})
+    is_stuck.set()
+    await writer.flush()
+    found = await writer.call(writer.store.agents, RUN_ID)
+    assert found == {"load1": {"cpu": "x"}}
     assert "a write of a run that was removed: no run 'removed'" in caplog.text
 
 
-def test_what_is_posted_together_is_one_commit(tmp_path: Path) -> None:
-    async def write() -> int:
-        writer = StoreWriter(str(tmp_path / "results.sqlite"))
-        await writer.call(writer.store.create_run, run_record(Scenario()))
-        is_stuck = threading.Event()
-        writer.post(is_stuck.wait)
-        before = writer.store.writes.commits
-        for number in range(100):
-            writer.post(writer.store.put_agent, RUN_ID, f"a{number}", {"n": number})
-        asyncio.get_running_loop().call_soon(is_stuck.set)
-        await writer.flush()
-        assert len(writer.store.agents(RUN_ID)) == 100
-        commits = writer.store.writes.commits - before
-        await writer.close()
-        return commits
-
-    assert asyncio.run(write()) <= 2
+async def test_what_is_posted_together_is_one_commit(writer: StoreWriter) -> None:
+    await writer.call(writer.store.create_run, run_record(Scenario()))
+    is_stuck = threading.Event()
+    writer.post(is_stuck.wait)
+    before = writer.store.writes.commits
+    for number in range(100):
+        writer.post(writer.store.put_agent, RUN_ID, f"a{number}", {"n": number})
+    asyncio.get_running_loop().call_soon(is_stuck.set)
+    await writer.flush()
+    assert len(writer.store.agents(RUN_ID)) == 100
+    assert writer.store.writes.commits - before <= 2
 
 
 def _report(sequence: int) -> IntervalRecord:
     return Interval("load1", 1, sequence, sequence, "measure", 0, 1).record
 
 
-def test_reports_that_come_together_are_committed_together(tmp_path: Path) -> None:
-    async def report() -> tuple[list[object], int, list[int]]:
-        writer = StoreWriter(str(tmp_path / "results.sqlite"))
-        await writer.call(writer.store.create_run, run_record(Scenario()))
-        await writer.call(writer.store.put_agent, RUN_ID, "load1", {}, open_part(1))
-        commits = 0
-        add = writer.store.add_intervals
+def transactions(writer: StoreWriter, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The number of reports of each transaction from now on."""
+    sizes: list[int] = []
+    add = writer.store.add_intervals
 
-        def counted(reports: Sequence[tuple[str, IntervalRecord]]) -> list[Taken]:
-            nonlocal commits
-            commits += 1
-            return add(reports)
+    def counted(reports: Sequence[tuple[str, IntervalRecord]]) -> list[Taken]:
+        sizes.append(len(reports))
+        return add(reports)
 
-        writer.store.add_intervals = counted  # type: ignore[method-assign]
-        is_stuck = threading.Event()
-        writer.post(is_stuck.wait)
-        together = [
-            asyncio.create_task(writer.add_interval(run_id, _report(sequence)))
-            for run_id, sequence in (
-                (RUN_ID, 0),
-                (RUN_ID, 1),
-                (RUN_ID, 0),  # delivered twice
-                ("nosuch", 2),
-                (RUN_ID, 3),
-            )
-        ]
-        # after all of them have asked
-        asyncio.get_running_loop().call_soon(is_stuck.set)
-        found = await asyncio.gather(*together, return_exceptions=True)
-        first = commits
-        assert (await writer.add_interval(RUN_ID, _report(4))).is_new
-        stored = [one.index for one in stored_intervals(writer.store, RUN_ID)]
-        await writer.close()
-        return list(found), first, stored
+    monkeypatch.setattr(writer.store, "add_intervals", counted)
+    return sizes
 
-    found, commits, stored = asyncio.run(report())
+
+async def report_together(writer: StoreWriter, *reports: tuple[str, int]) -> list[Any]:
+    """Report by (run, sequence) while the store is busy."""
+    is_stuck = threading.Event()
+    writer.post(is_stuck.wait)
+    together = [
+        asyncio.create_task(writer.add_interval(run_id, _report(sequence)))
+        for run_id, sequence in reports
+    ]
+    # after all of them have asked
+    asyncio.get_running_loop().call_soon(is_stuck.set)
+    return await asyncio.gather(*together, return_exceptions=True)
+
+
+async def test_reports_that_come_together_are_committed_together(
+    writer: StoreWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await writer.call(writer.store.create_run, run_record(Scenario()))
+    await writer.call(writer.store.put_agent, RUN_ID, "load1", {}, open_part(1))
+    sizes = transactions(writer, monkeypatch)
+    # sequence 0 is delivered twice
+    given = (RUN_ID, 0), (RUN_ID, 1), (RUN_ID, 0), ("nosuch", 2), (RUN_ID, 3)
+    found = await report_together(writer, *given)
     # the unknown run spoils the first transaction, and is alone to blame
     taken = [one.is_new for one in found if isinstance(one, Taken)]
     assert taken == [True, True, False, True]
     assert isinstance(found[3], RunNotFound)
+    assert sizes == [5] + [1] * 5
+    assert (await writer.add_interval(RUN_ID, _report(4))).is_new
+    stored = [one.index for one in stored_intervals(writer.store, RUN_ID)]
     assert stored == [0, 1, 3, 4]
-    assert commits == 1 + 5  # together, then one by one
 
 
-def test_a_batch_is_one_transaction(tmp_path: Path) -> None:
-    async def report() -> list[int]:
-        writer = StoreWriter(str(tmp_path / "results.sqlite"))
-        await writer.call(writer.store.create_run, run_record(Scenario()))
-        await writer.call(writer.store.put_agent, RUN_ID, "load1", {}, open_part(1))
-        sizes = []
-        add = writer.store.add_intervals
-
-        def noted(reports: Sequence[tuple[str, IntervalRecord]]) -> list[Taken]:
-            sizes.append(len(reports))
-            return add(reports)
-
-        writer.store.add_intervals = noted  # type: ignore[method-assign]
-        is_stuck = threading.Event()
-        writer.post(is_stuck.wait)
-        tasks = [
-            asyncio.create_task(writer.add_interval(RUN_ID, _report(sequence)))
-            for sequence in range(600)
-        ]
-        asyncio.get_running_loop().call_soon(is_stuck.set)
-        assert all(taken.is_new for taken in await asyncio.gather(*tasks))
-        await writer.close()
-        return sizes
-
-    assert asyncio.run(report()) == [512, 88]
+async def test_a_batch_is_one_transaction(
+    writer: StoreWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await writer.call(writer.store.create_run, run_record(Scenario()))
+    await writer.call(writer.store.put_agent, RUN_ID, "load1", {}, open_part(1))
+    sizes = transactions(writer, monkeypatch)
+    found = await report_together(writer, *((RUN_ID, number) for number in range(600)))
+    assert all(taken.is_new for taken in found)
+    assert sizes == [512, 88]

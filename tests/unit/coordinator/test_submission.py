@@ -15,6 +15,7 @@ from ldapslam.coordinator.fleet.selection import Selection
 from ldapslam.coordinator.runs.run import RunLimits
 from ldapslam.coordinator.runs.submission import check_version, load_submission
 from ldapslam.jobs.fields.validity import Validity
+from ldapslam.jobs.run_plan import PhaseSpan
 from ldapslam.proto.operator_pb2 import SubmitJobRequest
 from ldapslam.transport.messages import PROTOCOL_VERSION, ProtocolError
 from support.fleet import job_text
@@ -42,12 +43,10 @@ def test_a_job_becomes_a_run() -> None:
     record = submission.record
     assert record.run_id.startswith("20260301-120000-")
     assert (record.job_name, record.seed, record.state) == ("fleet-test", 7, "queued")
-    assert record.plan["phases"] == [
-        {"name": "measure", "start_ns": 0, "end_ns": 1_000_000_000}
-    ]
-    assert record.plan["boundaries_ns"][-1] == S
-    assert [stream["name"] for stream in record.plan["streams"]] == ["readers"]
-    assert Validity.model_validate(record.plan["validity"]) == Validity()
+    assert record.plan.phases == (PhaseSpan("measure", 0, S),)
+    assert record.plan.boundaries_ns[-1] == S
+    assert [stream.name for stream in record.plan.streams] == ["readers"]
+    assert record.plan.validity == Validity()
     assert submission.limits == RunLimits(planned_ns=S, grace_ns=S)
     assert submission.selection == Selection(most=3)
     assert submission.targets == {"ds1"}
@@ -55,9 +54,8 @@ def test_a_job_becomes_a_run() -> None:
     assert submission.assignment.job_text.decode() == text
 
 
-def test_the_plan_is_json() -> None:
+def test_the_manifest_is_json() -> None:
     record = load_submission(request(job_text()), NOW).record
-    assert json.loads(json.dumps(record.plan)) == record.plan
     assert json.loads(json.dumps(record.manifest)) == record.manifest
 
 
@@ -85,13 +83,13 @@ def test_an_open_loops_rate_is_per_second() -> None:
             {
                 "name": "w",
                 "target": "replica",
-                "load": {"open": {"rate": "20/s", "connections": 2}},
+                "load": {"rate": "20/s", "connections": 2},
                 "operations": [{"search": {"base": ""}}],
             }
         ]
     )
-    (stream,) = load_submission(request(text), NOW).record.plan["streams"]
-    assert (stream["model"], stream["rate_per_s"]) == ("open", 20.0)
+    (stream,) = load_submission(request(text), NOW).record.plan.streams
+    assert (stream.model, stream.rate_per_s) == ("open", 20.0)
 
 
 def test_a_file_that_was_not_sent_along_is_refused() -> None:

@@ -86,6 +86,6 @@ def test_a_stream_has_no_more_imports_than_are_noted() -> None:
 def test_options_that_do_not_go_together(
     options: str, fault: str, tmp_path: Path
 ) -> None:
-    (tmp_path / "own").touch()
+    (tmp_path / "own").write_text("branch: dc=example,dc=com\n")
     with pytest.raises(JobErrors, match=fault):
         plan_of(options, own=tmp_path / "own")

@@ -219,19 +219,27 @@ def test_every_control_has_a_field() -> None:
     assert set(CONTROLS) <= set(Control.model_fields)
 
 
+OF_ROOT = {"base": ""}
+
+
 @pytest.mark.parametrize(
     ("kind", "controls", "body", "reason"),
     [
-        ("search", ["permissive_modify"], {}, "is not for the operation 'search'"),
-        ("modify", [{"vlv": {"offset": 1}}], {}, "is not for the operation 'modify'"),
-        ("search", [{"vlv": {"offset": 1}}], {}, "needs a sorted result"),
+        ("search", ["permissive_modify"], OF_ROOT, "is not for the operation 'search'"),
+        (
+            "modify",
+            [{"vlv": {"offset": 1}}],
+            {"dn": DN, "add": {"cn": "a"}},
+            "is not for the operation 'modify'",
+        ),
+        ("search", [{"vlv": {"offset": 1}}], OF_ROOT, "needs a sorted result"),
         (
             "search",
             ["manage_dsa_it", {"manage_dsa_it": True}],
-            {},
+            OF_ROOT,
             "'manage_dsa_it' is given twice",
         ),
-        ("search", [{"oid": "1.2"}, {"oid": "1.2"}], {}, "'1.2' is given twice"),
+        ("search", [{"oid": "1.2"}, {"oid": "1.2"}], OF_ROOT, "'1.2' is given twice"),
         ("unbind", [{"oid": "1.2"}], {}, "unbind takes no controls"),
         ("delete", ["tree_delete"], {"dn": DN}, "would remove entries that this run"),
         (
@@ -271,7 +279,7 @@ def misplaced(operation: dict[str, Any]) -> list[tuple[Any, Fault]]:
     "operation",
     [
         {"delete": {"of": "add"}, "controls": ["tree_delete"]},
-        {"search": {}, "controls": [{"oid": "1.2"}, {"oid": "1.3"}]},
+        {"search": OF_ROOT, "controls": [{"oid": "1.2"}, {"oid": "1.3"}]},
         {"search": {}, "controls": "what the field finds"},
         {"search": {}, "controls": [None, 3, "unknown", {}, {"oid": 3}]},
         {"controls": [{"vlv": {}}, {"server_side_sort": "cn"}], "search": {}},

@@ -80,12 +80,9 @@ def test_one_section_is_described_with_those_inside_it() -> None:
     ]
     assert titles == [
         "streams[].load",
-        "streams[].load.closed",
-        "streams[].load.open",
-        "streams[].load.open.stages[]",
-        "streams[].load.open.stages[].sine",
-        "streams[].load.open.stages",
-        "streams[].load.replay",
+        "streams[].load.stages[]",
+        "streams[].load.stages[].sine",
+        "streams[].load.stages",
     ]
 
 
@@ -139,4 +136,4 @@ def test_schema_has_defaults_in_the_notation_of_the_file() -> None:
     definitions = job_schema()["$defs"]
     assert definitions["Run"]["properties"]["interval"]["default"] == "1s"
     assert definitions["Validity"]["properties"]["busy_share"]["default"] == "95%"
-    assert definitions["Open"]["properties"]["max_backlog"]["default"] == "10s"
+    assert definitions["Load"]["properties"]["max_backlog"]["default"] == "10s"

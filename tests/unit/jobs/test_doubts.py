@@ -22,7 +22,7 @@ thresholds: ["{threshold}"]
 streams:
   - name: open
     target: server
-    load: {{open: {{rate: 100/s, connections: 1}}}}
+    load: {{rate: 100/s, connections: 1}}
     operations:
       - search: {{base: ""}}
         weight: 3
@@ -34,12 +34,12 @@ streams:
         name: paged
   - name: counted
     target: server
-    load: {{closed: {{clients: 1}}}}
+    load: {{clients: 1}}
     count: 999
     operations: [{{search: {{base: ""}}}}]
   - name: closed
     target: server
-    load: {{closed: {{clients: 1}}}}
+    load: {{clients: 1}}
     operations: [{{search: {{base: ""}}}}]
   - name: probe
     target: server
@@ -138,7 +138,7 @@ run: {{duration: 10s}}
 streams:
   - name: readers
     target: server
-    load: {{closed: {{clients: 1}}}}
+    load: {{clients: 1}}
     operations: [{{search: {request}}}]
 """
     return load_job_text(text, file="doubtful.yaml", base=None)
@@ -234,7 +234,7 @@ run: {{{run}}}
 streams:
   - name: readers
     target: server
-    load: {{open: {{{load}}}}}
+    load: {{{load}}}
     operations: [{{search: {{base: ""}}}}]
 """
     text += "".join(f"    {name}: {value}\n" for name, value in more.items())
@@ -320,7 +320,7 @@ run: {{duration: 10s}}
 streams:
   - name: s
     target: server
-    load: {{closed: {{clients: 1}}}}
+    load: {{clients: 1}}
     count: {count}
     operations: [{{{kind}: {body}}}]
 """

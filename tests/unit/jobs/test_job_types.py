@@ -31,7 +31,7 @@ run: {duration: 10s}
 streams:
   - name: load
     target: directory
-    load: {closed: {clients: 4}}
+    load: {clients: 4}
 """
 
 
@@ -104,14 +104,7 @@ def test_burst_connects_for_every_search() -> None:
 
 
 def test_prime_searches_each_key_once_and_ends() -> None:
-    options = {
-        "base": BASE,
-        "filter": "(uid=user.[key])",
-        "first": 5,
-        "last": 1004,
-        "digits": 6,
-    }
-    job = job_of("prime", options)
+    job = job_of("prime", {"base": BASE, "filter": "(uid=user.[5:1005%000000))"})
     (stream,) = job.streams
     assert stream.count == 1000
     (plan,) = agent_plan(job, 0, 1, seed=1).streams
@@ -122,7 +115,7 @@ def test_prime_searches_each_key_once_and_ends() -> None:
 
 def test_run_of_counted_streams_needs_no_duration() -> None:
     text = TEXT.replace("run: {duration: 10s}", "run: {interval: 1s}")
-    options = f'{{base: "{BASE}", last: 9, filter: "(uid=[key])"}}'
+    options = f'{{base: "{BASE}", filter: "(uid=[0:9])"}}'
     prime = f"    type: prime\n    options: {options}\n"
     job = load_job_text(text + prime, file="job", base=None)
     assert job.run.duration_ns == 24 * 3600 * 10**9
@@ -172,12 +165,12 @@ def test_expanded_stream_is_the_job_that_is_kept() -> None:
         ),
         (
             "prime",
-            {"base": BASE, "filter": "(uid=a)", "last": 3},
-            "streams[0].options: expected a filter with [key] once, got '(uid=a)'",
+            {"base": BASE, "filter": "(uid=[0-9])"},
+            "streams[0].options.filter: expected one range of numbers in turn, got",
         ),
         (
             "prime",
-            {"base": BASE, "filter": "(uid=[key]", "last": 3},
+            {"base": BASE, "filter": "(uid=[0:3]"},
             "streams[0].options.filter: ",
         ),
         ("burst", {"basis": BASE}, "streams[0].options.basis: unknown key 'basis'"),

@@ -25,7 +25,7 @@ run: {duration: 10s}
 streams:
   - name: readers
     target: replica
-    load: {closed: {clients: 4}}
+    load: {clients: 4}
     operations:
       - search: {base: "dc=example,dc=com"}
 """
@@ -43,7 +43,7 @@ agents: {labels: {site: a}}
 streams:
   - name: readers
     target: replica
-    load: {closed: {clients: 15, think_time: 1ms}}
+    load: {clients: 15, think_time: 1ms}
     connection: {connect_timeout: 2s}
     request_timeout: 5s
     operations:
@@ -58,7 +58,7 @@ streams:
   - name: writers
     target: supplier
     bind: {dn: "cn=writer", password: {file: /etc/ldapslam/password}}
-    load: {open: {rate: 20/s, arrivals: poisson, connections: 4, max_backlog: 50}}
+    load: {rate: 20/s, arrivals: poisson, connections: 4, max_backlog: 50}
     operations:
       - modify:
           dn: "uid=user.[0-5999999],ou=people,dc=example,dc=com"
@@ -82,7 +82,7 @@ run: {duration: 10m, ramp_up: 10s}
 streams:
   - name: mix
     target: supplier
-    load: {open: {rate: 20/s, stages: [{rate: 0.5x, for: 5s}, {ramp_to: 2x, for: 1m}]}}
+    load: {rate: 20/s, stages: [{rate: 0.5x, for: 5s}, {ramp_to: 2x, for: 1m}]}
     connection: {reconnect_every: 30s, spacing: 10/s}
     count: 1000
     start_after: 5s
@@ -102,12 +102,12 @@ streams:
           - unbind: {}
   - name: logins
     target: supplier
-    load: {closed: {clients: 3}}
+    load: {clients: 3}
     type: auth
     options: {base: "dc=b", filter: "(cn=[0-9])", password: p, unbind: true}
   - name: waves
     target: supplier
-    load: {open: {stages: [{sine: {mean: 9/s, amplitude: 9/s, period: 3s}, for: 9s}]}}
+    load: {stages: [{sine: {mean: 9/s, amplitude: 9/s, period: 3s}, for: 9s}]}
     type: burst
     options: {base: "dc=b"}
 thresholds: ["mix.session-search.errors < 1%", "logins.bind.errors < 1%"]
@@ -144,12 +144,12 @@ def test_every_field_of_a_full_job_is_read() -> None:
     assert job.targets["supplier"] == ["ldap://ds1.example.com"]
     assert job.run.warm_up_ns == 45 * NS_PER_S
     assert job.agents.labels == {"site": "a"}
-    assert readers.load.closed is not None
-    assert readers.load.closed.think_time_ns == 1_000_000
+    assert readers.load.kind == "closed"
+    assert readers.load.think_time_ns == 1_000_000
     assert [operation.name for operation in readers.operations] == ["search", "root"]
-    assert writers.load.open is not None
-    assert writers.load.open.rate == Rate(1, 50_000_000)
-    assert writers.load.open.max_backlog_arrivals(0) == 50
+    assert writers.load.kind == "open"
+    assert writers.load.rate == Rate(1, 50_000_000)
+    assert writers.load.max_backlog_arrivals(0) == 50
     assert writers.bind is not None
     assert writers.bind.secret is not None
     assert writers.bind.secret.file == "/etc/ldapslam/password"
@@ -158,9 +158,9 @@ def test_every_field_of_a_full_job_is_read() -> None:
 
 
 def test_default_backlog_is_ten_seconds_of_arrivals() -> None:
-    job = load(MINIMAL, "streams.readers.load={open: {rate: 90/m}}")
-    assert job.streams[0].load.open is not None
-    assert job.streams[0].load.open.max_backlog_arrivals(0) == 15
+    job = load(MINIMAL, "streams.readers.load={rate: 90/m}")
+    assert job.streams[0].load.kind == "open"
+    assert job.streams[0].load.max_backlog_arrivals(0) == 15
 
 
 @pytest.mark.parametrize(
@@ -223,8 +223,8 @@ def test_aliases_stand_for_their_values() -> None:
         ("streams.0.name=a", lambda job: job.streams[0].name == "a"),
         ("streams[0].name=a", lambda job: job.streams[0].name == "a"),
         (
-            "streams.readers.load.closed.clients=9",
-            lambda job: job.streams[0].load.closed.clients == 9,
+            "streams.readers.load.clients=9",
+            lambda job: job.streams[0].load.clients == 9,
         ),
         (
             "targets.replica=[ldap://a, ldap://b]",

@@ -19,7 +19,7 @@ run: {duration: 10s}
 streams:
   - name: readers
     target: replica
-    load: {closed: {clients: 4}}
+    load: {clients: 4}
     operations:
       - search: {base: "dc=example,dc=com"}
 """

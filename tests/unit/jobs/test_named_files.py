@@ -26,7 +26,7 @@ def text_of(operations: list[Any], **stream: Any) -> str:
                 {
                     "name": "load",
                     "target": "directory",
-                    "load": {"closed": {"clients": 1}},
+                    "load": {"clients": 1},
                     "operations": operations,
                     **stream,
                 }
@@ -98,7 +98,7 @@ def test_delivered_bytes_stand_for_files_where_a_job_is_only_read() -> None:
 
 
 def test_file_that_is_no_text_is_a_fault() -> None:
-    load = {"open": {"stages": {"file": "rates.csv"}}}
+    load = {"stages": {"file": "rates.csv"}}
     with pytest.raises(JobErrors, match="line 2: expected UTF-8, got 0xff"):
         load_job_text(
             text_of(OPERATIONS[:1], load=load),

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ldapslam.base.fault import Fault
-from ldapslam.jobs.requests.pattern import parse_pattern
+from ldapslam.jobs.requests.pattern import parse_pattern, with_closed_ranges
 from ldapslam.jobs.requests.template import (
     FILE_RANDOM,
     FILE_SEQUENCE,
@@ -48,6 +48,19 @@ LETTERS = b"abcdefghijklmnopqrstuvwxyz"
         ("[0:1000x5%0000]", [ValueSource(SEQUENCE, 0, 1000, 5, 4)]),
         ("[-5--1]", [ValueSource(UNIFORM, -5, -1)]),
         ("[7-7]", [ValueSource(UNIFORM, 7, 7)]),
+        ("[0..100)", [ValueSource(UNIFORM, 0, 99)]),
+        ("[-5..0)", [ValueSource(UNIFORM, -5, -1)]),
+        ("[0:100)", [ValueSource(SEQUENCE, 0, 99)]),
+        ("[0:100x5%000)", [ValueSource(SEQUENCE, 0, 99, 5, 3)]),
+        ("[0..100%0000)", [ValueSource(UNIFORM, 0, 99, width=4)]),
+        ("[zipf:0..100:1.1)", [ValueSource(ZIPF, 0, 99, a=1.1)]),
+        (
+            "[gauss:0..9)[hot:0..9:1%:9%)",
+            [ValueSource(GAUSS, 0, 8), ValueSource(HOT, 0, 8, a=0.01, b=0.09)],
+        ),
+        ("([0..9))", [b"(", ValueSource(UNIFORM, 0, 8), b")"]),
+        ("[[0..9)", [b"[0..9)"]),
+        ("[file:../1..2).txt]", [ValueSource(FILE_RANDOM, data=b"../1..2).txt")]),
         (
             "[-9223372036854775808:9223372036854775807x4]",
             [ValueSource(SEQUENCE, -(1 << 63), (1 << 63) - 1, 4)],
@@ -118,6 +131,11 @@ def test_pattern_is_split_into_constants_and_holes(
         ("[guid]", "unknown pattern or name 'guid' in '[guid]'"),
         ("[http://x/names.txt]", "'[http://x/names.txt]': values are not read over"),
         ("[5]", "expected a pattern, got '[5]'"),
+        ("[5..5)", "expected a range with a number in it, got '[5..5)'"),
+        ("[0..9]", "expected a pattern, got '[0..9]'"),
+        ("[0-9)", "bracket '[' at character 1 has no partner"),
+        ("[0..0100)", "expected a range without leading zeros"),
+        ("[0..9223372036854775809)", "expected numbers of 64 bits"),
         ("[9-0]", "expected a range from low to high, got '[9-0]'"),
         ("[-9-9223372036854775807]", "expected a range of less than 2^63 numbers"),
         ("[0-9x2]", "a random range has no step, got '[0-9x2]'"),
@@ -162,6 +180,13 @@ def test_broken_pattern_is_a_fault_with_a_hint(text: str, reason: str) -> None:
         parse_pattern(text)
     assert caught.value.reason.startswith(reason)
     assert caught.value.hint
+
+
+def test_half_open_ranges_are_rewritten_as_closed_ones() -> None:
+    text = "(|(uid=[0..9))(cn=[[1..2)[zipf:0..9:1.1)[file:a..b])"
+    assert with_closed_ranges(text) == (
+        "(|(uid=[0-8])(cn=[[1..2)[zipf:0-8:1.1][file:a..b])"
+    )
 
 
 def test_ref_to_another_value_is_told_of_let() -> None:

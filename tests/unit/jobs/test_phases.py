@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from ldapslam.base.units import NS_PER_S
 from ldapslam.jobs.model import Run
 from ldapslam.jobs.plan import (
-    PhaseSpan,
     interval_boundaries_ns,
     measure_span,
     phase_at,
     phase_spans,
 )
+from ldapslam.jobs.run_plan import PhaseSpan
 
 S, MS = NS_PER_S, NS_PER_S // 1000
 

@@ -27,7 +27,7 @@ run: {duration: 10s, ramp_up: 1s, warm_up: 2s, cool_down: 1s, drain: 3s}
 streams:
   - name: readers
     target: replica
-    load: {closed: {clients: 5, think_time: 2ms}}
+    load: {clients: 5, think_time: 2ms}
     operations:
       - {weight: 3, search: {base: "dc=com", filter: "(uid=[0-9])"}}
       - {name: root, search: {base: "", scope: base}}
@@ -35,7 +35,7 @@ streams:
     target: supplier
     bind: {dn: "cn=writer", password: {file: /etc/password}}
     tls: {start_tls: true, verify: false}
-    load: {open: {rate: 20/s, arrivals: poisson, connections: 2, in_flight: 3}}
+    load: {rate: 20/s, arrivals: poisson, connections: 2, in_flight: 3}
     operations:
       - modify: {dn: "uid=a,dc=com", replace: {description: "[random:8]"}}
 """
@@ -137,9 +137,9 @@ def test_plans_of_all_agents_sum_to_the_job(
     clients: int, connections: int, backlog: int, agents: int
 ) -> None:
     whole = job(
-        streams__readers__load__closed__clients=clients,
-        streams__writers__load__open__connections=connections,
-        streams__writers__load__open__max_backlog=backlog,
+        streams__readers__load__clients=clients,
+        streams__writers__load__connections=connections,
+        streams__writers__load__max_backlog=backlog,
     )
     plans = [agent_plan(whole, index, agents, seed=1) for index in range(agents)]
     for name, total in (("readers", clients), ("writers", connections)):

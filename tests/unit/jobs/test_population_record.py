@@ -33,16 +33,16 @@ run: {{duration: 1s}}
 streams:
   - name: a
     target: supplier
-    load: {{closed: {{clients: 1}}}}
+    load: {{clients: 1}}
     operations: [{{search: {{base: dc=example}}}}]
   - name: b
     target: replica
-    load: {{closed: {{clients: 2}}}}
+    load: {{clients: 2}}
     operations: [{{search: {{base: dc=example}}}}]
   - name: c
     target: replica
     bind: {{dn: cn=c, password: {{env: C}}}}
-    load: {{closed: {{clients: 1}}}}
+    load: {{clients: 1}}
     operations: [{{search: {{base: dc=example}}}}]
 """
 

@@ -155,10 +155,10 @@ def test_the_mix_of_a_log_becomes_weights_and_its_rate_a_rate() -> None:
     made = statistical_job(analyse(log_of(session(0, operations))), WISHES)
     [stream] = load(made).streams
     assert made.files == {}
-    assert stream.load.open is not None
-    assert stream.load.open.arrivals == "poisson"
-    assert stream.load.open.rate is not None
-    assert stream.load.open.rate.per_s == pytest.approx(len(times) / 20, rel=0.01)
+    assert stream.load.kind == "open"
+    assert stream.load.arrivals == "poisson"
+    assert stream.load.rate is not None
+    assert stream.load.rate.per_s == pytest.approx(len(times) / 20, rel=0.01)
     weights = {one.kind: one.weight for one in stream.operations}
     assert weights == {"search": len(times) * 3 // 4, "modify": -(-len(times) // 4)}
     body = {one.kind: one.body for one in stream.operations}
@@ -173,8 +173,8 @@ def test_a_rate_that_changes_becomes_a_file_of_stages() -> None:
     operations = [search(at) for at in times]
     made = statistical_job(analyse(log_of(session(0, operations))), WISHES)
     [stream] = load(made).streams
-    assert stream.load.open is not None
-    segments = stream.load.open.segments(20 * S)
+    assert stream.load.kind == "open"
+    segments = stream.load.segments(20 * S)
     assert len(segments) >= 15
     assert segments[2].a * S == pytest.approx(20, rel=0.7)
     assert segments[15].a * S == pytest.approx(200, rel=0.3)
@@ -183,9 +183,9 @@ def test_a_rate_that_changes_becomes_a_file_of_stages() -> None:
 def test_a_log_of_one_moment_makes_a_job_that_loads() -> None:
     made = statistical_job(analyse(log_of(session(0, [search(0)]))), WISHES)
     [stream] = load(made).streams
-    assert stream.load.open is not None
-    assert stream.load.open.rate is not None
-    assert stream.load.open.rate.per_s == 1
+    assert stream.load.kind == "open"
+    assert stream.load.rate is not None
+    assert stream.load.rate.per_s == 1
 
 
 def test_the_made_job_shows_where_an_identity_goes() -> None:
@@ -242,7 +242,7 @@ def test_binds_have_a_stream_of_their_own_and_need_credentials() -> None:
     wishes = Wishes("logged", WISHES.uris, credentials="password")
     binds = load(statistical_job(analysis, wishes)).streams[1]
     assert binds.name == "binds"
-    assert binds.load.open is not None
+    assert binds.load.kind == "open"
     assert binds.in_flight == 1
 
 
@@ -453,7 +453,7 @@ streams:
 
 
 def test_a_replay_is_planned_with_its_logs_and_its_speed() -> None:
-    text = JOB.format(load="{replay: {connections: 7, speed: 2x}}")
+    text = JOB.format(load="{connections: 7, speed: 2x}")
     job = load_job_text(text, file="job", base=None)
     [stream] = agent_plan(job, 1, 3, 1).streams
     assert stream.model == "open"
@@ -469,6 +469,6 @@ def test_a_replay_is_planned_with_its_logs_and_its_speed() -> None:
 
 
 def test_as_fast_as_possible_is_a_closed_loop() -> None:
-    text = JOB.format(load="{replay: {connections: 7, speed: max}}")
+    text = JOB.format(load="{connections: 7, speed: max}")
     job = load_job_text(text, file="job", base=None)
     assert agent_plan(job, 0, 1, 1).streams[0].model == "closed"

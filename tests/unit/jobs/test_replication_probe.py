@@ -6,10 +6,10 @@ from __future__ import annotations
 import pytest
 
 from ldapslam.base.errors import JobErrors
-from ldapslam.coordinator.runs.submission import report_plan
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.plan import agent_plan
+from ldapslam.jobs.planning import run_plan
 
 JOB = """\
 job: probe
@@ -50,10 +50,10 @@ def test_each_server_that_is_watched_has_an_operation() -> None:
 
 
 def test_reports_know_the_server_of_each_and_the_books_the_target_alone() -> None:
-    (planned,) = report_plan(job_of(f"{{replicas: hub, {DN}}}"))["streams"]
-    assert planned["uris"] == ["ldap://ds1"]
-    assert planned["watched"] == {"propagation-hub": "ldap://ds4"}
-    assert planned["rate_per_s"] == 5
+    (planned,) = run_plan(job_of(f"{{replicas: hub, {DN}}}")).streams
+    assert planned.uris == ("ldap://ds1",)
+    assert planned.watched == {"propagation-hub": "ldap://ds4"}
+    assert planned.rate_per_s == 5
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ streams:
   - name: readers
     target: replica
     start_after: 5s
-    load: {open: {rate: 1000/s, connections: 64}}
+    load: {rate: 1000/s, connections: 64}
     operations:
       - {weight: 9, search: {base: dc=com}}
       - sequence:
@@ -30,7 +30,7 @@ streams:
           - {name: second, compare: {dn: "[dn]", attribute: cn, value: a}}
   - name: writers
     target: supplier
-    load: {closed: {clients: 4, think_time: 1s}}
+    load: {clients: 4, think_time: 1s}
     count: 100000
     operations: OPERATIONS
 """

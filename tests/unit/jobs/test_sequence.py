@@ -27,7 +27,7 @@ def job_of(*streams: dict[str, Any]) -> Job:
             {
                 "name": f"stream{number}",
                 "target": "directory",
-                "load": {"closed": {"clients": 4}},
+                "load": {"clients": 4},
                 **stream,
             }
             for number, stream in enumerate(streams)
@@ -237,15 +237,13 @@ def test_session_that_needs_its_connection_has_it_for_itself(
     operations: list[Any], stream: dict[str, Any]
 ) -> None:
     opened = {"rate": "10/s"}
-    assert plan_of(*operations, load={"open": opened}, **stream).in_flight == 1
-    (fault,) = faults_of(
-        *operations, load={"open": {**opened, "in_flight": 4}}, **stream
-    )
-    assert fault.startswith("streams[0].load.open.in_flight: expected 1, as ")
+    assert plan_of(*operations, load=opened, **stream).in_flight == 1
+    (fault,) = faults_of(*operations, load={**opened, "in_flight": 4}, **stream)
+    assert fault.startswith("streams[0].load.in_flight: expected 1, as ")
 
 
 def test_other_sessions_share_connections() -> None:
-    assert plan_of({"search": BASE}, load={"open": {"rate": "10/s"}}).in_flight == 16
+    assert plan_of({"search": BASE}, load={"rate": "10/s"}).in_flight == 16
     assert plan_of({"search": BASE}).in_flight == 1
 
 

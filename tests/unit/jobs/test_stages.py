@@ -37,7 +37,7 @@ run: {duration: 20s, ramp_up: 2s, warm_up: 3s, cool_down: 5s}
 streams:
   - name: load
     target: directory
-    load: {open: {rate: 100/s}}
+    load: {rate: 100/s}
     operations: [{search: {base: ""}}]
 """
 SEARCHRATE = """\
@@ -55,7 +55,7 @@ def job_of(load: str, *overrides: str, files: Any = None) -> Job:
         TEXT,
         file="job",
         base=None,
-        overrides=[f"streams.load.load.open={load}", *overrides],
+        overrides=[f"streams.load.load={load}", *overrides],
         files=files,
     )
 
@@ -139,8 +139,8 @@ def test_file_of_rates_is_found_beside_the_job(tmp_path: Path) -> None:
 def test_job_whose_files_are_not_looked_into_still_loads() -> None:
     job = job_of("{stages: {file: rates.csv}}")
     (stream,) = job.streams
-    assert stream.load.open is not None
-    assert not stream.load.open.is_known
+    assert stream.load.kind == "open"
+    assert not stream.load.is_known
     assert job.named_files() == ("rates.csv",)
     assert load_job_text(job.canonical_text(), file="job", base=None) == job
 

@@ -20,22 +20,23 @@ JOB = """
 vars:
   users: 100
   clients: 4
-  spread: 2.5
+  share: 2.5
+  duration: 10s
   secure: false
   base: "ou=people,dc=example,dc=com"
-  last: ${users - 1}
+  branch: "ou=new,${base}"
 job: family
 description: ${users} users of $${users}
 targets: {directory: ldap://localhost}
 tls: {start_tls: "${secure}"}
-run: {duration: "${clients * spread}s"}
+run: {duration: "${duration}"}
 streams:
   - name: readers
     target: directory
-    load: {closed: {clients: "${clients}"}}
+    load: {clients: "${clients}"}
     operations:
       - name: look
-        search: {base: "${base}", filter: "(uid=user.[0-${last}])"}
+        search: {base: "${branch}", filter: "(uid=user.[0..${users}))"}
 """
 
 
@@ -51,19 +52,23 @@ def fault_of(text: str, **given: str) -> str:
 
 
 def test_a_variable_stands_for_its_value_in_any_value_of_the_file() -> None:
-    job = job_of(JOB, users="2000", secure="true", base="dc=x")
+    job = job_of(JOB, users="2000", secure="true", base="dc=x", duration="5m")
     (stream,) = job.streams
-    closed = stream.load.closed
-    assert closed is not None
-    assert (closed.clients, job.run.duration_ns, job.tls.start_tls) == (4, 10**10, True)
+    assert (stream.load.clients, job.run.duration_ns, job.tls.start_tls) == (
+        4,
+        300 * 10**9,
+        True,
+    )
     assert job.description == "2000 users of ${users}"
     assert '"filter": "(uid=user.[0-1999])"' in job.canonical_text()
-    assert '"base": "dc=x"' in job.canonical_text()
+    assert '"base": "ou=new,dc=x"' in job.canonical_text()
 
 
 def test_a_job_without_variables_keeps_its_texts() -> None:
-    text = JOB[JOB.index("job:") :].replace("${last}", "9").replace("${base}", "dc=x")
-    text = text.replace('"${secure}"', "true").replace('"${clients * spread}s"', "1s")
+    text = (
+        JOB[JOB.index("job:") :].replace("${users})", "9)").replace("${branch}", "dc=x")
+    )
+    text = text.replace('"${secure}"', "true").replace('"${duration}"', "1s")
     job = job_of(text.replace('"${clients}"', "2"))
     assert job.description == "${users} users of $${users}"
     assert load_job_text(job.canonical_text(), file="", base=None) == job
@@ -79,16 +84,16 @@ def test_a_job_without_variables_keeps_its_texts() -> None:
         ({"users": "many"}, "expected a whole number, got 'many' | the default of"),
         ({"users": "1.5"}, "expected a whole number"),
         ({"secure": "yes"}, "expected true or false, got 'yes'"),
-        ({"spread": "x"}, "expected a number"),
-        ({"base": "x"}, "expected a DN, got 'x'"),
+        ({"share": "x"}, "expected a number"),
+        ({"duration": "5"}, "expected a duration such as '250ms' or '10m', got '5'"),
+        ({"base": "x"}, "expected a DN, got 'ou=new,x'"),
         ({"users": "${userz}"}, "unknown variable 'userz'"),
-        ({"users": "${base + 1}"}, "unknown variable 'base'"),
-        ({"clients": "${users / 0}"}, "divides by zero"),
-        ({"clients": "${users ** 9}"}, "is not an expression | a variable, or + -"),
-        ({"clients": "${__import__('os')}"}, "is not an expression"),
-        ({"clients": "${users.real}"}, "is not an expression"),
-        ({"clients": "${" + "9*" * 200 + "9}"}, "is not an expression"),
-        ({"spread": "${" + "9" * 190 + " / 1}"}, "expected"),
+        ({"users": "${base}"}, "unknown variable 'base'"),
+        (
+            {"clients": "${users - 1}"},
+            "expected a variable, got '${users - 1}' | write",
+        ),
+        ({"clients": "${" + "9" * 1000 + "}"}, "expected a variable"),
     ],
 )
 def test_what_cannot_be_a_value_is_told_with_the_remedy(
@@ -98,28 +103,12 @@ def test_what_cannot_be_a_value_is_told_with_the_remedy(
 
 
 def test_a_fault_stands_where_the_reference_is_written() -> None:
-    assert fault_of(JOB.replace("${last}", "${lst}")).startswith(
-        "job.yaml:20:43: streams[0].operations[0].search.filter: unknown variable"
+    assert fault_of(JOB.replace("${branch}", "${brunch}")).startswith(
+        "job.yaml:21:24: streams[0].operations[0].search.base: unknown variable"
     )
     needed = JOB.replace("clients: 4", "clients: null")
     assert "'clients' has no value | --var clients=VALUE" in fault_of(needed)
     job_of(needed, clients="3")
-
-
-@pytest.mark.parametrize(
-    ("expression", "value"),
-    [
-        ("users - 1", 99),
-        ("users / clients", 25),
-        ("users // 3", 33),
-        ("users % 3", 1),
-        ("-(users + 2) * -2", 204),
-        ("users / 8", 12.5),
-    ],
-)
-def test_expressions_compute(expression: str, value: float) -> None:
-    text = JOB.replace("${users} users of", f"${{{expression}}}|")
-    assert job_of(text).description.split("|")[0] == str(value)
 
 
 def family(folder: Path, **files: str) -> None:
@@ -134,10 +123,10 @@ vars: {users: 50}
 description: null
 streams:
   - name: readers
-    load: {closed: null, open: {rate: 5/s}}
+    load: {rate: 5/s}
   - name: writers
     target: directory
-    load: {closed: {clients: 1}}
+    load: {clients: 1}
     operations: [{modify: {dn: "${base}", replace: {description: x}}}]
 """
 
@@ -147,8 +136,7 @@ def test_a_job_is_another_one_changed(tmp_path: Path) -> None:
     job = load_job(tmp_path / "child.yaml", ["vars.clients=9"])
     readers, writers = job.streams
     assert (job.name, job.description) == ("child", "")
-    assert readers.load.open is not None
-    assert readers.load.closed is None
+    assert readers.load.kind == "open"
     assert "[0-49]" in job.canonical_text()
     assert writers.name == "writers"
     # it goes to the coordinator and the agents
@@ -165,7 +153,7 @@ def test_faults_of_a_family_name_the_file_that_has_them(tmp_path: Path) -> None:
     with pytest.raises(JobErrors) as caught:
         load_job(tmp_path / "child.yaml")
     (fault,) = caught.value.faults
-    assert (fault.file, fault.line) == ("base.yaml", 19)
+    assert (fault.file, fault.line) == ("base.yaml", 20)
 
 
 @pytest.mark.parametrize(
@@ -188,6 +176,6 @@ def test_what_cannot_be_extended_is_told(tmp_path: Path, base: str, fault: str) 
 def test_editors_accept_what_the_reader_does() -> None:
     validator = jsonschema.Draft202012Validator(job_schema())
     for text in (JOB, CHILD.replace("description: null", "")):
-        tree = yaml.safe_load(text.replace("closed: null, ", ""))
+        tree = yaml.safe_load(text)
         assert [error.message for error in validator.iter_errors(tree)] == []
     assert list(validator.iter_errors({"job": "x"}))

@@ -23,6 +23,7 @@ from ldapslam.reports.summarise import summarise
 from ldapslam.results.records import ClockSample
 from ldapslam.results.store import Store
 from support.intervals import add_interval
+from support.plans import changed_plan
 from support.result_schema import result_schema
 from support.store import NS_PER_S, RUN_ID, Scenario, fill, intervals, run_record
 
@@ -45,12 +46,9 @@ def samples(
     ]
 
 
-def test_a_steady_drift_is_found_within_its_bound() -> None:
+def test_a_steady_drift_is_no_step() -> None:
     # 12 ppm: 120 us in 10 s, exactly
     clock = clock_of(samples([120.0 * n for n in range(100)]), TOLD_NS)
-    assert clock.drift_ppm == pytest.approx(12)
-    # |c_i| of 100 even steps of 10 s: sum |t| / sum t² = 25,000 / 8,332,500 s
-    assert clock.drift_bound_ppm == pytest.approx(50 * 25_000 / 8_332_500, rel=1e-9)
     assert (clock.largest.ns, clock.largest.at_s) == (99 * 120 * US, 990)
     assert clock.largest.at_most_ns == (99 * 120 + 50) * US
     assert clock.steps == ()
@@ -61,7 +59,7 @@ def test_a_steady_drift_is_found_within_its_bound() -> None:
     bounds_us=st.lists(st.floats(5, 5000), min_size=60, max_size=60),
     ppm=st.floats(-40, 40),
 )
-def test_the_true_drift_is_always_within_the_bound(
+def test_the_true_deviation_is_always_within_the_bound(
     errors: list[float], bounds_us: list[float], ppm: float
 ) -> None:
     found = [
@@ -74,10 +72,7 @@ def test_the_true_drift_is_always_within_the_bound(
         for number, (error, bound) in enumerate(zip(errors, bounds_us, strict=False))
     ]
     clock = clock_of(found, TOLD_NS)
-    assert clock.drift_ppm is not None
-    assert clock.drift_bound_ppm is not None
-    assert abs(clock.drift_ppm - ppm) <= clock.drift_bound_ppm + 1e-3
-    # and each deviation is: no sample is further off than its bound says
+    # no sample is further off than its bound says
     for number, one in enumerate(clock.deviations):
         assert abs(one.ns - ppm * 10 * number * US) <= one.bound_ns + 2
     assert clock.steps == ()
@@ -120,12 +115,6 @@ def test_over_a_link_that_turned_slow_what_was_known_at_t0_still_holds() -> None
     # 100 ppm of the 20 s since T0 above the bound then
     assert clock.largest.at_most_ns == (80 + 2_000) * US
     assert clocks_of({"load1": slow}, {})["load1"].largest.at_most_ns > 100_000 * US
-
-
-def test_one_sample_has_no_drift() -> None:
-    clock = clock_of(samples([3]), TOLD_NS)
-    assert (clock.drift_ppm, clock.drift_bound_ppm) == (None, None)
-    assert clock.largest.ns == 3 * US
 
 
 def test_deviations_count_from_the_offset_that_t0_was_told_by() -> None:
@@ -178,7 +167,8 @@ def test_clocks_that_part_slowly_are_judged_by_how_far_they_went() -> None:
 
 
 def test_the_job_sets_how_far_clocks_may_go() -> None:
-    plan = {**run_record(Scenario()).plan, "validity": {"clock_deviation": "20%"}}
+    validity = {"clock_deviation": "20%"}
+    plan = changed_plan(run_record(Scenario()).plan, validity=validity)
     summary = summary_with([11_200.0 * n for n in range(10)], plan=plan)
     assert rule(summary)[0]
     assert "200.000 ms apart later" in rule(summary)[1]

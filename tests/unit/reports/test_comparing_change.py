@@ -13,10 +13,8 @@ import scipy
 from ldapslam.reports.comparing.change import (
     Change,
     FloatArray,
-    bootstrap,
     difference_of_estimates,
     difference_of_means,
-    mann_whitney,
     mean_of,
     ratio_of_estimates,
     ratio_of_means,
@@ -113,23 +111,6 @@ def test_holm() -> None:
     assert found == pytest.approx([0.04, 0.09, 0.09, 0.025, 0.9])
     assert holm([0.6, 0.7]) == pytest.approx([1, 1])
     assert len(holm([])) == 0
-
-
-def test_ranks_of_3_against_3_say_nothing() -> None:
-    assert mann_whitney(np.arange(3.0), np.arange(3.0) + 9) is None
-    assert mann_whitney(np.arange(4.0), np.arange(4.0) + 9) == pytest.approx(2 / 70)
-
-
-def test_the_bootstrap_needs_eight_runs_a_side() -> None:
-    rng = np.random.default_rng(1)
-    old, new = np.exp(rng.normal(0, 0.1, (2, 12)))
-    assert bootstrap(old[:7], new, is_ratio=True) is None
-    found = bootstrap(old, new, is_ratio=True)
-    assert found == bootstrap(old, new, is_ratio=True)
-    welch = ratio_of_means(old, new)
-    assert found is not None
-    assert welch is not None
-    assert tuple(found) == pytest.approx((welch.low, welch.high), rel=0.05)
 
 
 # By simulation. The true ratio is known; an interval covers it or not.

@@ -13,6 +13,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from ldapslam.base.units import parse_duration
+from ldapslam.jobs.run_plan import plan_of
 from ldapslam.proto.common_pb2 import OperationInterval, StreamInterval
 from ldapslam.reports.model import Summary
 from ldapslam.reports.result import result_of
@@ -29,6 +30,7 @@ from ldapslam.results.records import (
 from ldapslam.results.store import Store
 from support.histograms import histogram_messages, packed_of
 from support.intervals import Interval, add_intervals
+from support.plans import changed_plan
 from support.result_schema import result_schema
 from support.store import (
     NS_PER_S,
@@ -74,7 +76,7 @@ def summary_of(
     run = _run(thresholds, stream or {}, validity or {})
     run = replace(
         run,
-        plan={**run.plan, **(plan or {})},
+        plan=changed_plan(run.plan, **(plan or {})),
         manifest={**run.manifest, **(manifest or {})},
     )
     with Store.open("sqlite://") as store:
@@ -113,7 +115,7 @@ def _run(
         "validity": validity,
         "thresholds": list(thresholds),
     }
-    return replace(record, plan=plan)
+    return replace(record, plan=plan_of(plan))
 
 
 def _record(second: int, found: Times, gauges: dict[str, int]) -> Interval:
@@ -1095,7 +1097,7 @@ def test_the_time_until_servers_are_equal_can_have_a_limit(
     }
     found = summary_of(
         "replication.after < 3s",
-        plan={"verify": {"replication": {"within_ns": 60 * NS_PER_S}}},
+        plan={"verify": {"replication": {"within": "60s"}}},
         manifest={"replication": checked},
     )
     assert found.thresholds[0].outcome == ("met" if verdict == "PASS" else "missed")

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from jsonschema import Draft202012Validator
 
 from ldapslam.base.errors import NotAsJudged
+from ldapslam.jobs.run_plan import plan_document
 from ldapslam.reports.digest import (
     altered_of,
     altered_result,
@@ -175,7 +176,7 @@ def test_a_later_version_has_more_columns_and_tables(
 
 
 def test_a_changed_threshold_makes_the_run_invalid(store: Store) -> None:
-    plan = {**store.run(RUN_ID).plan, "thresholds": []}
+    plan = plan_document(store.run(RUN_ID).plan) | {"thresholds": []}
     with store.transaction(writes=True) as connection:
         connection.execute(sa.update(schema.run), {"plan": plan})
     summary = summarise(store, RUN_ID)

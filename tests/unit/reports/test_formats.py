@@ -50,7 +50,16 @@ from ldapslam.reports.collect.timeline import (
     Timeline,
 )
 from ldapslam.reports.distribution import distribution
-from ldapslam.reports.document import Cell, ChartPlace, Document, Listing, Table
+from ldapslam.reports.document import (
+    Cell,
+    ChartPlace,
+    Document,
+    Listing,
+    Paragraph,
+    Section,
+    Table,
+    table,
+)
 from ldapslam.reports.formats.exports import interval_columns
 from ldapslam.reports.formats.html import render_html
 from ldapslam.reports.formats.pdf import render_pdf
@@ -66,6 +75,7 @@ from ldapslam.results.histogram import MAX_US, Histogram
 from ldapslam.results.store import Store
 from support.golden import Compare
 from support.histograms import packed_of
+from support.plans import changed_streams
 from support.result_schema import result_schema
 from support.store import RUN_ID, Scenario, fill, intervals
 
@@ -364,11 +374,11 @@ def _or_none(value: float) -> float | None:
 
 
 def test_the_first_page_has_what_its_reader_must_know(summary: Summary) -> None:
-    plan = {**summary.run.plan, "description": "is it fast enough?"}
-    plan["validity"] = {
-        **Validity().model_dump(mode="json", by_alias=True),
-        "send_lag_p99": "100ms",
-    }
+    plan = replace(
+        summary.run.plan,
+        description="is it fast enough?",
+        validity=Validity.model_validate({"send_lag_p99": "100ms"}),
+    )
     noted = replace(summary, run=replace(summary.run, plan=plan), notes=("all is new",))
     content = document(noted)
     assert content.description == "is it fast enough?"
@@ -751,10 +761,19 @@ def test_an_invalid_run_says_where_only_the_generator_is_at_fault(
 def test_what_stands_in_backticks_is_code_and_nothing_of_it_is_markup(
     summary: Summary,
 ) -> None:
-    one = replace(summary, reasons=("try `-e <dn>` or `x`",), verdict="FAIL")
-    said = document(one)
-    page = render_html(said, {place.name: "" for place in said.charts()})
-    assert "<li>try <code>-e &lt;dn&gt;</code> or <code>x</code></li>" in page
+    text = "try `-e <dn>` or `x`"
+    blocks = Paragraph(text), table("t", "T", [], notes=[text])
+    said = replace(
+        document(summary),
+        statement=text,
+        reasons=(text,),
+        cautions=(text,),
+        sections=(Section("s", "S", blocks),),
+    )
+    page = render_html(said, {})
+    assert page.count("try <code>-e &lt;dn&gt;</code> or <code>x</code>") == 5
+    assert "`" not in page.partition("<script>")[0]
+    assert render_pdf(said, {}, date_utc=None).startswith(b"%PDF-")
 
 
 @pytest.mark.parametrize("number", [99_999, 100_000])
@@ -802,11 +821,8 @@ def test_the_headline_is_goodput_where_it_is_another_figure(
 
 
 def test_the_load_of_an_open_loop_has_its_connections(summary: Summary) -> None:
-    streams = [
-        {**one, "connections": 16} if one["name"] == "writers" else one
-        for one in summary.run.plan["streams"]
-    ]
-    run = replace(summary.run, plan={**summary.run.plan, "streams": streams})
+    plan = changed_streams(summary.run.plan, writers={"connections": 16})
+    run = replace(summary.run, plan=plan)
     load = dict(document(replace(summary, run=run)).facts)["Load"]
     assert "writers (150/s open loop on supplier, 16 connections" in load
 
@@ -823,8 +839,7 @@ def test_the_load_of_an_open_loop_has_its_connections(summary: Summary) -> None:
 def test_the_load_has_the_pauses_and_the_reconnects_of_clients(
     summary: Summary, planned: dict[str, int], told: str
 ) -> None:
-    readers, *others = summary.run.plan["streams"]
-    plan = {**summary.run.plan, "streams": [{**readers, **planned}, *others]}
+    plan = changed_streams(summary.run.plan, readers=planned)
     one = replace(summary, run=replace(summary.run, plan=plan))
     load = dict(document(one).facts)["Load"].replace("\u202f", ",")
     assert f"(24 clients closed loop on replica, {told})" in load
@@ -879,24 +894,16 @@ def test_the_first_page_says_what_the_clean_up_has_left(
 def test_what_is_the_same_of_all_streams_is_told_once_and_long_lists_are_cut(
     summary: Summary,
 ) -> None:
-    (reader, writer) = summary.run.plan["streams"]
     many = [
         {"name": f"o{number}", "kind": "search", "about": f"{number}" * 200}
         for number in range(6)
     ]
-    streams = [{**reader, "operations": many}, {**writer, "identity": "anonymous"}]
-    streams[1]["tls"] = reader["tls"]
-    plan = {**summary.run.plan, "streams": streams}
+    same = {"identity": "anonymous", "tls": "no TLS"}
+    plan = changed_streams(summary.run.plan, readers={"operations": many}, writers=same)
     facts = dict(document(replace(summary, run=replace(summary.run, plan=plan))).facts)
     assert facts["Connections"] == "anonymous, no TLS"
     assert "readers.o4: 444" in facts["Requests"]
     assert facts["Requests"].endswith("4…; and 2 more: see the job file")
-    # a run of an earlier version does not say it
-    for one in streams:
-        one |= {"operations": []}
-        del one["identity"]
-    facts = dict(document(replace(summary, run=replace(summary.run, plan=plan))).facts)
-    assert not {"Requests", "Connections"} & facts.keys()
 
 
 def test_facts_that_agents_share_are_written_once() -> None:

@@ -76,7 +76,9 @@ def test_deletes_that_take_no_added_entry_leave_all_of_them(
 def test_entries_that_the_job_keeps_are_no_leftovers(
     churn: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(churn, "add", replace(churn["add"], plan={"kept_dn": ""}))
+    monkeypatch.setitem(
+        churn, "add", replace(churn["add"], plan={"keeps_entries": True})
+    )
     assert notes(summary("load2")) == []
 
 

@@ -19,6 +19,7 @@ from ldapslam.reports.sections.report_document import document
 from ldapslam.reports.summarise import summarise
 from ldapslam.results.store import Store
 from support.intervals import add_intervals, stored_intervals
+from support.plans import changed_plan
 from support.result_schema import result_schema
 from support.store import Scenario, fill, run_record
 
@@ -51,7 +52,9 @@ def summary_of(
         run_id = fill(store, scenario)
         if validity or counted:
             record = store.run(run_id)
-            plan = {**record.plan, "validity": validity, "counted": list(counted)}
+            plan = changed_plan(
+                record.plan, validity=validity or {}, counted=list(counted)
+            )
             store.create_run(replace(record, run_id="edited", plan=plan))
             for agent, facts in store.agents(run_id).items():
                 store.put_agent("edited", agent, facts)

@@ -17,6 +17,7 @@ from ldapslam.reports.sections.report_document import document
 from ldapslam.reports.summarise import summarise
 from ldapslam.results.store import Store
 from support.intervals import add_intervals, stored_intervals
+from support.plans import changed_plan, changed_streams
 from support.result_schema import result_schema
 from support.store import Scenario, fill
 
@@ -33,6 +34,7 @@ def found(**changes: Any) -> dict[str, Any]:
         "after_s": 0.25,
         "states": {SUPPLIER: {"001": CSN}, REPLICA: {"001": CSN}},
         "behind": {},
+        "stale": [],
     }
     content: dict[str, Any] = {
         "sample": None,
@@ -44,6 +46,7 @@ def found(**changes: Any) -> dict[str, Any]:
     return {
         "servers": [SUPPLIER, REPLICA],
         "within_s": 60.0,
+        "skipped": [],
         "converged": True,
         "after_s": 0.25,
         "trees": [{**tree, **changes.pop("tree", {})}],
@@ -71,7 +74,9 @@ def summary_of(
         run_id = fill(store, scenario)
         record = store.run(run_id)
         verify = {"verify": {"replication": {"within": "60s"}}} if is_asked else {}
-        edited = replace(record, run_id="edited", plan={**record.plan, **verify})
+        edited = replace(
+            record, run_id="edited", plan=changed_plan(record.plan, **verify)
+        )
         store.create_run(edited)
         for agent, facts in store.agents(run_id).items():
             store.put_agent("edited", agent, facts)
@@ -111,7 +116,7 @@ def test_sources_that_were_left_aside_are_named() -> None:
     summary = summary_of({"replication": found(tree={"stale": ["7", "9"]})})
     assert summary.verdict == "PASS"
     text = " ".join(render_text(document(summary)).split())
-    assert "left aside are the changes of 7, 9, of which only some servers" in text
+    assert "left aside are the changes of 7, 9, which only some servers" in text
 
 
 def test_what_could_not_be_checked_is_invalid() -> None:
@@ -209,13 +214,8 @@ def test_probes_have_a_table_that_says_how_they_know(
     with Store.open("sqlite://") as store:
         run_id = fill(store, Scenario(**SMALL))
         record = store.run(run_id)
-        streams = [
-            {**one, "watched": {"search": REPLICA}} if one["name"] == "readers" else one
-            for one in record.plan["streams"]
-        ]
-        edited = replace(
-            record, run_id="edited", plan={**record.plan, "streams": streams}
-        )
+        plan = changed_streams(record.plan, readers={"watched": {"search": REPLICA}})
+        edited = replace(record, run_id="edited", plan=plan)
         store.create_run(edited)
         add_intervals(store, "edited", stored_intervals(store, run_id))
         for agent, facts in store.agents(run_id).items():

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from ldapslam.jobs.run_plan import RunPlan, plan_of
 from ldapslam.proto.common_pb2 import OperationInterval
 from ldapslam.reports.collect import timeline as timeline_module
 from ldapslam.reports.collect.timeline import Plan
@@ -173,7 +174,7 @@ def _plan(measure_s: int) -> dict[str, object]:
 def test_throughput_counts_what_completed_in_the_phase_percentiles_what_was_due(
     summary_of: Summarise,
 ) -> None:
-    run = replace(run_record(Scenario()), agents=("load1",), plan=_plan(2))
+    run = replace(run_record(Scenario()), agents=("load1",), plan=plan_of(_plan(2)))
     with Store.open("sqlite://") as store:
         store.create_run(run)
         for record in (
@@ -263,7 +264,10 @@ def test_agents_have_their_own_figures(summary_of: Summarise) -> None:
 def test_a_run_without_any_interval_has_a_summary() -> None:
     with Store.open("sqlite://") as store:
         run: RunRecord = replace(
-            run_record(Scenario()), state="failed", state_detail="no agents", plan={}
+            run_record(Scenario()),
+            state="failed",
+            state_detail="no agents",
+            plan=RunPlan(),
         )
         store.create_run(run)
         summary = summarise(store, RUN_ID)
@@ -273,7 +277,7 @@ def test_a_run_without_any_interval_has_a_summary() -> None:
 
 
 def test_intervals_belong_to_the_phase_they_lie_in() -> None:
-    plan = Plan(_plan(2))
+    plan = Plan(plan_of(_plan(2)))
     assert [one.phase for one in plan.intervals] == ["warm_up", "measure", "measure"]
     # the drain has a point of its own after the last
     assert [plan.point(index) for index in range(4)] == [0, 1, 2, 3]

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from ldapslam.jobs.run_plan import PlannedStream
 from ldapslam.reports.collect.telemetry import MetricSummary, MonitorSummary, Points
 from ldapslam.reports.collect.timeline import Phase, Series, Timeline
 from ldapslam.reports.rules.lines import theil_sen
@@ -19,7 +20,7 @@ from ldapslam.reports.rules.trends import Trend, trends_of
 from ldapslam.results.records import Metric
 from support.draws import Draws
 
-CLOSED = {"model": "closed", "clients": 8}
+CLOSED: dict[str, Any] = {"model": "closed", "clients": 8}
 AT_S = np.arange(60.0)
 Floats = npt.NDArray[np.float64]
 #: Runs in each simulation: the standard error of a share of 5 % is 1 %.
@@ -38,7 +39,7 @@ def run_of(values: Any, stream: dict[str, Any] = CLOSED) -> tuple[Trend, ...]:
         p99_us=[None] * len(values),
     )
     timeline.operations["readers", "search"] = series
-    return trends_of(timeline, {"readers": stream}, ())
+    return trends_of(timeline, {"readers": PlannedStream(name="readers", **stream)}, ())
 
 
 def monitor(**metrics: tuple[str, Sequence[float | None]]) -> MonitorSummary:
@@ -238,7 +239,9 @@ def test_of_many_figures_none_drifts_by_chance(r: float, draws: Draws) -> None:
             timeline.operations["readers", f"search{number}"] = Series(
                 throughput_per_s=list(one), p50_us=list(other), p99_us=[None] * 60
             )
-        found = trends_of(timeline, {"readers": CLOSED}, ())
+        found = trends_of(
+            timeline, {"readers": PlannedStream(name="readers", **CLOSED)}, ()
+        )
         assert len(found) == 8
         drifted += any(trend.is_drift for trend in found)
     assert drifted / runs <= 0.07 + draws.slack(0.05, FEW_RUNS)

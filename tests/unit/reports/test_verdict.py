@@ -12,6 +12,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from ldapslam.jobs.fields.result_codes import code_name
+from ldapslam.jobs.run_plan import plan_document
 from ldapslam.proto.common_pb2 import OperationInterval
 from ldapslam.reports.formats.text import render_text
 from ldapslam.reports.model import Summary
@@ -22,6 +23,7 @@ from ldapslam.reports.summarise import summarise
 from ldapslam.results.store import Store
 from support.histograms import histogram_messages, histograms_of, packed_of
 from support.intervals import Interval, add_intervals
+from support.plans import changed_plan
 from support.result_schema import result_schema
 from support.store import (
     RUN_ID,
@@ -47,7 +49,7 @@ def summary_of(
     with Store.open("sqlite://") as store:
         fill(store, replace(scenario, lost=_all(scenario)))
         run = run_record(scenario)
-        edited = replace(run, run_id="edited", plan={**run.plan, **plan})
+        edited = replace(run, run_id="edited", plan=changed_plan(run.plan, **plan))
         store.create_run(edited)
         for agent, facts in store.agents(RUN_ID).items():
             store.put_agent("edited", agent, facts)
@@ -464,7 +466,9 @@ def test_an_aborted_run_without_an_agents_drain_is_invalid() -> None:
 
 def test_rules_of_open_streams_have_nothing_to_check_in_a_closed_loop() -> None:
     run = run_record(Scenario())
-    readers = [one for one in run.plan["streams"] if one["name"] == "readers"]
+    readers = [
+        one for one in plan_document(run.plan)["streams"] if one["name"] == "readers"
+    ]
 
     def only_readers(record: Interval) -> Interval:
         kept = tuple(one for one in record.operations if one.stream == "readers")

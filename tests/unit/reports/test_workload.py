@@ -11,6 +11,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from ldapslam.jobs.fields.validity import Validity
+from ldapslam.jobs.run_plan import PlannedStream, RunPlan
 from ldapslam.reports.charts.chart_data import causes, expected_codes
 from ldapslam.reports.charts.charts import draw
 from ldapslam.reports.collect.collect import Part, collect_run
@@ -286,19 +287,21 @@ SECOND = NS_PER_S
     ],
 )
 def test_a_stream_is_measured_while_it_was_at_work(
-    planned: dict[str, int],
+    planned: dict[str, Any],
     last_s: float | None,
     measure_s: float | None,
     elapsed_s: float | None,
 ) -> None:
     run = run_record(Scenario(agents=()))
     with Store.open("sqlite://") as store:
-        part = Part(run, Plan({}), Validity(), [], {}, [], 1)
+        part = Part(run, Plan(RunPlan()), Validity(), [], {}, [], 1)
         collected = part.collect(store)
     collected.measure_start_ns, collected.measure_end_ns = 3 * SECOND, 9 * SECOND
     last_ns = None if last_s is None else int(last_s * SECOND)
-    totals, is_short = StreamTotals(last_done_ns=last_ns), "short" in planned
-    window = window_of(planned, totals, collected, is_short=is_short)
+    totals = StreamTotals(last_done_ns=last_ns)
+    is_short = bool(planned.pop("short", 0))
+    stream = PlannedStream(name="stream", **planned)
+    window = window_of(stream, totals, collected, is_short=is_short)
     assert window == Window(measure_s, elapsed_s)
 
 

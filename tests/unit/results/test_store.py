@@ -24,6 +24,7 @@ from ldapslam.base.errors import (
     StoreRefused,
     StoreTaken,
 )
+from ldapslam.jobs.run_plan import RunPlan
 from ldapslam.proto.common_pb2 import HostInterval
 from ldapslam.results import columns
 from ldapslam.results.records import Taken
@@ -50,7 +51,7 @@ def test_a_run_is_read_as_it_was_written(store: Store) -> None:
     record = replace(run_record(SMALL), seed=2**64 - 1)
     store.create_run(record)
     assert store.run(RUN_ID) == record
-    brief = replace(record, job_text="", plan={"phases": record.plan["phases"]})
+    brief = replace(record, job_text="", plan=RunPlan(phases=record.plan.phases))
     assert store.runs() == [replace(brief, manifest={})]
 
 

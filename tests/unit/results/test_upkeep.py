@@ -15,6 +15,7 @@ import pytest
 import sqlalchemy as sa
 
 from ldapslam.base.errors import ConfigError, StoreError
+from ldapslam.jobs.run_plan import RunPlan
 from ldapslam.results import rows, schedule_store, schema, upkeep
 from ldapslam.results.records import RunRecord, SubmissionRecord
 from ldapslam.results.schedule_store import FireRecord, ScheduleRecord
@@ -57,16 +58,16 @@ def test_a_list_has_all_of_a_run_but_what_is_long(store: Store) -> None:
         replace(
             record,
             job_text="",
-            plan={"phases": record.plan["phases"]},
+            plan=RunPlan(phases=record.plan.phases),
             manifest={"failure": failure},
         )
     ]
 
 
 def test_a_run_without_plan_and_failure_is_listed(store: Store) -> None:
-    store.create_run(a_run(1, plan={}, manifest={}))
+    store.create_run(a_run(1, plan=RunPlan(), manifest={}))
     [run] = store.runs()
-    assert (run.plan, run.manifest) == ({}, {})
+    assert (run.plan, run.manifest) == (RunPlan(), {})
 
 
 def test_a_list_is_newest_first_and_as_long_as_wanted(store: Store) -> None:

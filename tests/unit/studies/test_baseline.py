@@ -46,7 +46,7 @@ run: {warm_up: 3s, duration: 5s}
 streams:
   - name: readers
     target: server
-    load: {closed: {clients: 2}}
+    load: {clients: 2}
     operations: [{search: {base: "dc=example,dc=com",
                            filter: "(uid=user.[0-${users}])"}}]
 """

@@ -205,14 +205,14 @@ streams:
   - name: others
     target: directory
     operations: [{{{ONE}}}]
-    load: {{open: {{rate: 50/s}}}}
+    load: {{rate: 50/s}}
 """
     return load_job_text(text, file="job.yaml", base=None)
 
 
 def test_what_was_achieved_is_of_the_rates_that_the_load_sets() -> None:
     limits = Range(100, 1000)
-    rates = rates_of(limits, job("open: {rate: 100/s}"), job("open: {rate: 1000/s}"))
+    rates = rates_of(limits, job("rate: 100/s"), job("rate: 1000/s"))
     assert rates == {"readers": pytest.approx(1)}
     streams = {"readers": {"compare": 400.0}, "others": {"compare": 50.0}}
     result = {
@@ -228,9 +228,9 @@ def test_what_was_achieved_is_of_the_rates_that_the_load_sets() -> None:
 @pytest.mark.parametrize(
     ("lowest", "highest", "operation"),
     [
-        ("closed: {clients: 100}", "closed: {clients: 1000}", ONE),
-        ("open: {rate: 150/s}", "open: {rate: 1050/s}", ONE),
-        ("open: {rate: 100/s}", "open: {rate: 1000/s}", TWO),
+        ("clients: 100", "clients: 1000", ONE),
+        ("rate: 150/s", "rate: 1050/s", ONE),
+        ("rate: 100/s", "rate: 1000/s", TWO),
     ],
 )
 def test_what_others_achieve_is_no_load(
@@ -483,7 +483,7 @@ thresholds: ["{threshold}"]
 streams:
   - name: readers
     target: server
-    load: {{closed: {{clients: 1}}}}
+    load: {{clients: 1}}
     operations: [{{search: {{base: "dc=example,dc=com"}}}}]
     {more}
 """,
@@ -533,7 +533,7 @@ def test_a_run_that_a_coordinator_keeps_has_no_link_to_a_report() -> None:
 
 
 def test_a_rate_has_its_unit_and_no_path() -> None:
-    load = "streams.readers.load.open.rate"
+    load = "streams.readers.load.rate"
     runs = (_tried(1000, "PASS", 900), _tried(2000, "FAIL", 900))
     answer = CapacityAnswer("search", load, [], Found(1000, 2000, "FAIL"), runs, "/s")
     assert answer.statement.startswith("Holds up to rate=1000/s, confirmed")

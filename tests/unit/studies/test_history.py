@@ -198,7 +198,7 @@ thresholds: [p99 < 1s]
 streams:
   - name: readers
     target: server
-    load: {closed: {clients: "${clients}"}}
+    load: {clients: "${clients}"}
     operations: [{search: {base: "dc=example,dc=com"}}]
 """
 
@@ -248,7 +248,7 @@ def test_runs_of_studies_are_left_out_unless_they_are_asked_for(
 
     def shown(place: Path) -> list[str]:
         out = str(tmp_path / "pages")
-        assert main.run(["history", str(place), "--out", out, "--json"]) == 0
+        assert main.run(["results", "history", str(place), "--out", out, "--json"]) == 0
         said = capsys.readouterr()
         left_out = "1 runs of studies and searches" in said.err
         assert left_out == (place == tmp_path)

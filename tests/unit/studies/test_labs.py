@@ -20,9 +20,9 @@ run: {duration: 2s}
 streams:
   - name: readers
     target: directory
-    load: {closed: {clients: "${clients}"}}
+    load: {clients: "${clients}"}
     operations:
-      - search: {base: "dc=example,dc=com", filter: "(uid=user.[0-${users - 1}])"}
+      - search: {base: "dc=example,dc=com", filter: "(uid=user.[0..${users}))"}
 """
 
 

@@ -79,7 +79,7 @@ axes:
 
 JOBS = """
 study: x
-jobs: {load: j.yaml, search: {job: job.yaml, vars: {clients: "${users // 100}"}}}
+jobs: {load: j.yaml, search: {job: job.yaml, vars: {clients: 10}}}
 vars: {users: 1000, place: /a}
 axes:
   disk: {variants: {a: {place: /b, lab.folder: /b}, b: {}}}

@@ -9,16 +9,19 @@ from pathlib import Path
 import pytest
 
 from ldapslam.cli.outcome import put_report
+from ldapslam.reports.document import BAD, CAUTION, GOOD, Table
 from ldapslam.reports.formats.text import render_text
 from ldapslam.studies.answer import Answer, PointAnswer, Run, estimate_of
 from ldapslam.studies.points import Point, points_of
 from ldapslam.studies.report import figure_text, study_document, write_study
 from ldapslam.studies.runner import Ended
 from ldapslam.studies.study_file import Study
+from support.invocation import with_json
 
 STUDY = Study.model_validate(
     {"study": "s", "job": "j.yaml", "axes": {"clients": [1, 4]}, "repeats": 2}
 )
+
 ONE, FOUR = points_of(STUDY, {"j.yaml": ["clients"]})
 
 
@@ -55,6 +58,39 @@ def test_the_reasons_are_of_what_makes_the_verdict() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("second", "statement"),
+    [
+        ([run("PASS", 2)], "All runs are valid; all points PASS."),
+        ([run("FAIL", 2)], "All runs are valid; 1 of 1 points FAIL."),
+        (
+            [run("INVALID", 2), run("PASS", 2, 2)],
+            "2 of 3 runs are valid, the others were repeated; all points PASS.",
+        ),
+    ],
+)
+def test_the_statement_counts_the_runs_that_were_repeated(
+    second: list[Run], statement: str
+) -> None:
+    document = study_document(
+        Answer(STUDY, (point(ONE, run("PASS", 1), *second),), 0, 0)
+    )
+    assert document.statement == statement
+
+
+def test_invalid_is_not_shown_as_a_failure() -> None:
+    runs = run("FAIL", 1), run("INVALID", 2), run("PASS", 2, 2)
+    document = study_document(Answer(STUDY, (point(ONE, *runs),), 0, 0))
+    (table,) = document.sections[-1].blocks
+    assert isinstance(table, Table)
+    verdicts = [row[3] for row in table.rows]
+    assert [(one.text, one.tone) for one in verdicts] == [
+        ("FAIL", BAD),
+        ("INVALID", CAUTION),
+        ("PASS", GOOD),
+    ]
+
+
 def test_many_reasons_do_not_push_the_answer_off_its_page() -> None:
     points = [point(ONE, run("FAIL", 1)) for _ in range(30)]
     reasons = study_document(Answer(STUDY, tuple(points), 0, 0)).reasons
@@ -80,7 +116,8 @@ def test_the_command_shows_what_has_to_be_known(
     of = point(ONE, run("PASS", 1), run("PASS", 2, per_s=130.0))
     document = study_document(Answer(STUDY, (of,), 0, 0))
     for as_json in (False, True):
-        put_report(document, {} if as_json else None, [tmp_path / "study.txt"])
+        with with_json(as_json):
+            put_report(document, {}, [tmp_path / "study.txt"])
         shown = capsys.readouterr()
         out = shown.err if as_json else shown.out
         assert "\n  ! Runs of a point differ by more than 10 %" in out

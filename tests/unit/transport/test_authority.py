@@ -91,7 +91,7 @@ def test_an_authority_is_never_overwritten(authority: Authority) -> None:
 def test_where_there_is_none_the_remedy_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no certificate authority") as caught:
         Authority(tmp_path)
-    assert caught.value.hint == "make one: ldapslam pki init"
+    assert caught.value.hint == "make one: ldapslam fleet pki init"
 
 
 @pytest.mark.parametrize("role", [Role.AGENT, Role.OPERATOR, Role.VIEWER])
@@ -489,7 +489,7 @@ def test_an_expired_certificate_is_refused_where_it_is_used(
     files = files_of(authority.issue("a1", Role.AGENT, lifetime=DAY))
     with pytest.raises(ConfigError, match="expired at") as caught:
         check_client(files, Role.AGENT)
-    assert caught.value.hint == "renew it: ldapslam pki renew a1"
+    assert caught.value.hint == "renew it: ldapslam fleet pki issue --name a1"
 
 
 def test_an_authority_is_no_caller(authority: Authority) -> None:

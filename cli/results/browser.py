@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`open`: the HTML report of a run, in the browser."""
+"""`report --open`: the HTML report of a run, in the browser."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ import sys
 import webbrowser
 from pathlib import Path
 
-import click
-
 from ldapslam.cli.console import put_result, say
-from ldapslam.cli.options import RUNS_FOLDER, OptionGroups
+from ldapslam.cli.options import RUNS_FOLDER
 from ldapslam.cli.outcome import report
-from ldapslam.cli.runs import LATEST, Place, run_argument_of, runs_options, store_of
+from ldapslam.cli.runs import Place, store_of
 from ldapslam.results.records import FINAL_STATES
 
 #: What `run`, `study`, `capacity`, `gate` and `history` write into their folders.
@@ -21,17 +19,13 @@ _PAGES = ("report.html", "study.html", "capacity.html", "gate.html", "history.ht
 _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY")
 
 
-@click.command("open", cls=OptionGroups)
-@run_argument_of(default=LATEST)
-@runs_options
-def open_command(run_id: str, place: Place, as_json: bool) -> None:
-    """Open the HTML report of RUN in the browser; of the latest run without RUN.
+def open_report(run_id: str, place: Place) -> None:
+    """Open the page of a run or of a folder with many; print its path.
 
-    RUN may be the folder of a study, a search for capacity, a gate or a history, too.
-    Its path is printed; only that where there is no display, as over ssh.
+    Print the path alone where there is no display, as over ssh.
     """
     page = _written(Path(run_id)) or _made(run_id, place)
-    put_result({"file": str(page)}, [str(page)], as_json=as_json)
+    put_result({"file": str(page)}, [str(page)])
     if not _has_display():
         say("there is no display here: open this file where there is a browser")
     elif not webbrowser.open(page.resolve().as_uri()):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What reports are told of a job."""
+"""The plan of a run, as its job gives it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,16 @@ from typing import Any
 
 import pytest
 
-from ldapslam.coordinator.runs.submission import report_plan
+from ldapslam.base.errors import StoreRefused
 from ldapslam.jobs.load import load_job_text
-from ldapslam.jobs.rates.profile import planned_arrivals
+from ldapslam.jobs.planning import run_plan
+from ldapslam.jobs.run_plan import (
+    PlannedOperation,
+    PlannedStream,
+    RunPlan,
+    plan_document,
+    plan_of,
+)
 
 S = 1_000_000_000
 
@@ -25,12 +32,15 @@ streams:
 """
 
 
-def planned(stream: str) -> dict[str, Any]:
+def plan_of_job(text: str) -> RunPlan:
+    return run_plan(load_job_text(text, file="job.yaml", base=None))
+
+
+def planned(stream: str) -> PlannedStream:
     text = JOB + "\n".join(f"  {line}" for line in stream.strip().splitlines())
-    plan = report_plan(load_job_text(text, file="job.yaml", base=None))
-    assert json.loads(json.dumps(plan)) == plan
-    (one,) = plan["streams"]
-    assert isinstance(one, dict)
+    plan = plan_of_job(text)
+    assert plan_of(json.loads(json.dumps(plan_document(plan)))) == plan
+    (one,) = plan.streams
     return one
 
 
@@ -39,7 +49,7 @@ def test_a_closed_stream() -> None:
         """
 - name: readers
   target: replica
-  load: {closed: {clients: 3}}
+  load: {clients: 3}
   count: 1000
   start_after: 2s
   stop_after: 8s
@@ -47,37 +57,27 @@ def test_a_closed_stream() -> None:
     - search: {base: "dc=example,dc=com", filter: "(uid=a)"}
       expect: [success, noSuchObject]
 """
-    ) == {
-        "name": "readers",
-        "target": "replica",
-        "uris": ["ldap://ds2.example.com", "ldap://ds3.example.com"],
-        "engine": "native",
-        "is_replay": False,
-        "identity": "anonymous",
-        "tls": "no TLS",
-        "model": "closed",
-        "arrivals": None,
-        "rate_per_s": None,
-        "peak_rate_per_s": None,
-        "profile": [],
-        "clients": 3,
-        "connections": 3,
-        "count": 1000,
-        "start_ns": 2 * S,
-        "end_ns": 8 * S,
-        "operations": [
-            {
-                "name": "search",
-                "kind": "search",
-                "about": "(uid=a) at and below dc=example,dc=com",
-                "success_codes": [0],
-                "expected_codes": [32],
-                "is_first": True,
-                "per_session": 1,
-                "is_paged": False,
-            }
-        ],
-    }
+    ) == PlannedStream(
+        name="readers",
+        target="replica",
+        uris=("ldap://ds2.example.com", "ldap://ds3.example.com"),
+        identity="anonymous",
+        tls="no TLS",
+        model="closed",
+        clients=3,
+        connections=3,
+        count=1000,
+        start_ns=2 * S,
+        end_ns=8 * S,
+        operations=(
+            PlannedOperation(
+                name="search",
+                kind="search",
+                about="(uid=a) at and below dc=example,dc=com",
+                expected_codes=(32,),
+            ),
+        ),
+    )
 
 
 def test_it_has_the_size_limit_of_a_search() -> None:
@@ -85,11 +85,11 @@ def test_it_has_the_size_limit_of_a_search() -> None:
         """
 - name: readers
   target: replica
-  load: {closed: {clients: 3}}
+  load: {clients: 3}
   operations: [{search: {base: dc=com, size_limit: 20}}]
 """
     )
-    assert one["operations"][0]["size_limit"] == 20
+    assert one.operations[0].size_limit == 20
 
 
 def test_it_has_the_texts_of_variables_and_what_clients_do_besides() -> None:
@@ -97,18 +97,18 @@ def test_it_has_the_texts_of_variables_and_what_clients_do_besides() -> None:
         """
 - name: readers
   target: replica
-  load: {closed: {clients: 3, think_time: 5ms}}
+  load: {clients: 3, think_time: 5ms}
   connection: {reconnect_every: 1}
   operations:
     - search: {base: dc=com, scope: one, filter: "(uid=[n])"}
       let: {n: "[0-4999%0000]"}
 """
     )
-    assert one["operations"][0]["about"] == (
+    assert one.operations[0].about == (
         "(uid=[n]) one level below dc=com, n = [0-4999%0000]"
     )
-    assert (one["think_time_ns"], one["reconnect_operations"]) == (5_000_000, 1)
-    assert "reconnect_ns" not in one
+    assert (one.think_time_ns, one.reconnect_operations) == (5_000_000, 1)
+    assert one.reconnect_ns == 0
 
 
 def test_it_says_what_each_operation_is_about() -> None:
@@ -132,11 +132,11 @@ def test_it_says_what_each_operation_is_about() -> None:
             f"""
 - name: writers
   target: supplier
-  load: {{closed: {{clients: 2}}}}
+  load: {{clients: 2}}
   operations: [{before}{{{text}}}]
 """
         )
-        assert one["operations"][-1]["about"] == about
+        assert one.operations[-1].about == about
 
 
 @pytest.mark.parametrize(
@@ -164,11 +164,11 @@ job: who
 targets: {{a: "{uri}"}}
 run: {{duration: 10s}}
 streams:
-  - {{name: one, target: a, load: {{closed: {{clients: 1}}}},
+  - {{name: one, target: a, load: {{clients: 1}},
      operations: [{{search: {{base: ""}}}}], {given}}}
 """
-    (one,) = report_plan(load_job_text(text, file="job.yaml", base=None))["streams"]
-    assert (one["identity"], one["tls"]) == told
+    (one,) = plan_of_job(text).streams
+    assert (one.identity, one.tls) == told
 
 
 def test_a_rate_is_that_of_the_measure_phase() -> None:
@@ -176,32 +176,32 @@ def test_a_rate_is_that_of_the_measure_phase() -> None:
         """
 - name: writers
   target: supplier
-  load: {open: {rate: 150/s, connections: 4}}
+  load: {rate: 150/s, connections: 4}
   operations: [{delete: {dn: "uid=a,dc=example,dc=com"}}]
 """
     )
-    assert (steady["rate_per_s"], steady["peak_rate_per_s"]) == (150, 150)
-    assert (steady["clients"], steady["connections"]) == (None, 4)
+    assert (steady.rate_per_s, steady.peak_rate_per_s) == (150, 150)
+    assert (steady.clients, steady.connections) == (None, 4)
     # 5 s at 100/s, then 5 s from 100/s to 300/s: 200/s
     staged = planned(
         """
 - name: writers
   target: supplier
-  load: {open: {stages: [{rate: 100/s, for: 5s}, {ramp_to: 300/s, for: 5s}]}}
+  load: {stages: [{rate: 100/s, for: 5s}, {ramp_to: 300/s, for: 5s}]}
   operations: [{delete: {dn: "uid=a,dc=example,dc=com"}}]
 """
     )
-    assert (staged["rate_per_s"], staged["peak_rate_per_s"]) == (150, 300)
+    assert (staged.rate_per_s, staged.peak_rate_per_s) == (150, 300)
     # of a ramp that the measure phase cuts, what it reaches: 100/s + 200/s * 5/8
     cut = planned(
         """
 - name: writers
   target: supplier
-  load: {open: {stages: [{rate: 100/s, for: 5s}, {ramp_to: 300/s, for: 8s}]}}
+  load: {stages: [{rate: 100/s, for: 5s}, {ramp_to: 300/s, for: 8s}]}
   operations: [{delete: {dn: "uid=a,dc=example,dc=com"}}]
 """
     )
-    assert cut["peak_rate_per_s"] == 225
+    assert cut.peak_rate_per_s == 225
 
 
 def due(load: str, start_s: int, end_s: int, more: str = "") -> float | None:
@@ -215,7 +215,7 @@ def due(load: str, start_s: int, end_s: int, more: str = "") -> float | None:
 {more}
 """
     )
-    return planned_arrivals(stream, start_s * S, end_s * S)
+    return stream.arrivals_due(start_s * S, end_s * S)
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,7 @@ def due(load: str, start_s: int, end_s: int, more: str = "") -> float | None:
 def test_planned_arrivals_are_those_of_the_rate(
     load: str, ramp_up: float, measure: float
 ) -> None:
-    load = f"{{open: {{{load}}}}}"
+    load = f"{{{load}}}"
     assert due(load, 0, 1) == pytest.approx(ramp_up)
     assert due(load, 2, 12) == pytest.approx(measure)
     parts = [due(load, second, second + 1) or 0 for second in range(12)]
@@ -251,7 +251,7 @@ def test_planned_arrivals_are_those_of_the_rate(
 
 
 def test_planned_arrivals_end_with_their_stream() -> None:
-    steady = "{open: {rate: 100/s}}"
+    steady = "{rate: 100/s}"
     span = "  start_after: 3s\n  stop_after: 8s"
     assert due(steady, 0, 12, span) == pytest.approx(500)
     assert due(steady, 3, 4, span) == pytest.approx(100)
@@ -262,8 +262,7 @@ def test_planned_arrivals_end_with_their_stream() -> None:
 
 
 def test_nothing_is_planned_where_no_rate_says_so() -> None:
-    assert due("{closed: {clients: 3}}", 2, 12) is None
-    assert planned_arrivals({"name": "of an older run", "model": "open"}, 0, S) is None
+    assert due("{clients: 3}", 2, 12) is None
 
 
 def test_the_first_request_of_a_session_and_paged_searches_are_marked() -> None:
@@ -271,7 +270,7 @@ def test_the_first_request_of_a_session_and_paged_searches_are_marked() -> None:
         """
 - name: sessions
   target: supplier
-  load: {closed: {clients: 2}}
+  load: {clients: 2}
   operations:
     - name: login
       sequence:
@@ -279,11 +278,11 @@ def test_the_first_request_of_a_session_and_paged_searches_are_marked() -> None:
         - search: {base: "dc=example,dc=com", filter: "(uid=*)", page_size: 100}
         - unbind: {}
 """
-    )["operations"]
-    assert [one["kind"] for one in operations] == ["bind", "search", "unbind"]
-    assert [one["is_first"] for one in operations] == [True, False, False]
-    assert [one["per_session"] for one in operations] == [3, 1, 1]
-    assert [one["is_paged"] for one in operations] == [False, True, False]
+    ).operations
+    assert [one.kind for one in operations] == ["bind", "search", "unbind"]
+    assert [one.is_first for one in operations] == [True, False, False]
+    assert [one.per_session for one in operations] == [3, 1, 1]
+    assert [one.is_paged for one in operations] == [False, True, False]
 
 
 def test_requests_as_somebody_else_are_in_the_plan() -> None:
@@ -292,17 +291,25 @@ def test_requests_as_somebody_else_are_in_the_plan() -> None:
         f"""
 - name: mixed
   target: supplier
-  load: {{closed: {{clients: 2}}}}
+  load: {{clients: 2}}
   operations: {operations}
 """
     )
-    assert mixed["identity_change"].startswith("'search' runs as the user whose 'bind'")
+    assert mixed.identity_change.startswith("'search' runs as the user whose 'bind'")
 
 
 def test_servers_whose_directories_are_monitored_are_counted() -> None:
-    stream = "  - {name: a, target: supplier, load: {closed: {clients: 1}}, "
+    stream = "  - {name: a, target: supplier, load: {clients: 1}, "
     text = JOB + stream + 'operations: [{search: {base: ""}}]}\n'
     monitors = "monitors: [{directory: replica}, {host: supplier}]\n"
-    plan = report_plan(load_job_text(text + monitors, file="job.yaml", base=None))
-    assert plan["counted"] == ["ldap://ds2.example.com", "ldap://ds3.example.com"]
-    assert "counted" not in report_plan(load_job_text(text, file="job.yaml", base=None))
+    counted = plan_of_job(text + monitors).counted
+    assert counted == ("ldap://ds2.example.com", "ldap://ds3.example.com")
+    assert plan_of_job(text).counted == ()
+
+
+@pytest.mark.parametrize(
+    "change", [{"version": 2}, {"speed": 1}, {"streams": [{}]}, {"boundaries_ns": "1s"}]
+)
+def test_a_document_that_is_no_plan_is_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(StoreRefused, match=next(iter(change))):
+        plan_of({**plan_document(RunPlan()), **change})

@@ -1,0 +1,366 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All commands: their headings, names, modules and one line of help each.
+
+A module is imported when its command is called, so that `ldapslam list` does not load
+matplotlib, and `ldapslam --help` imports none.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import click
+from click.shell_completion import CompletionItem
+
+from ldapslam.base.fault import closest
+from ldapslam.cli.command import CommonOptions
+
+_PACKAGE = "ldapslam.cli"
+
+
+class Entry(NamedTuple):
+    """A command, or a group of commands."""
+
+    help: str
+    #: The module of cli/ that has it, as `NAME_command`; a group has none.
+    module: str = ""
+    #: The commands of a group.
+    commands: Mapping[str, Entry] = {}
+
+
+_QUICK = {
+    "search": Entry("Search, as searchrate and lb do.", "measure.one_line"),
+    "add": Entry(
+        "Add entries, as addrate does; they are removed at the end.",
+        "measure.one_line",
+    ),
+    "modify": Entry("Modify entries, as modrate does.", "measure.one_line"),
+    "delete": Entry(
+        "Delete entries that are there; nothing brings them back.", "measure.one_line"
+    ),
+    "bind": Entry(
+        "Measure binds, or a search and then a bind, as authrate does.",
+        "measure.one_line",
+    ),
+}
+_RESULTS = {
+    "verify": Entry(
+        "Verify that the results of RUN are unaltered, and who signed them.",
+        "results.verify",
+    ),
+    "history": Entry(
+        "Show how figures change from run to run, and where they shifted.",
+        "results.history",
+    ),
+    "baseline": Entry(
+        "Save runs as a baseline for `gate --baseline`, or show the one in FILE.",
+        "study.baseline",
+    ),
+    "backup": Entry(
+        "Copy the store to FILE, also while a coordinator is writing to it.",
+        "results.store",
+    ),
+    "prune": Entry(
+        "Remove old runs from a results store, with all that they measured.",
+        "results.store",
+    ),
+}
+_LAB = {
+    "up": Entry(
+        "Bring up servers that stay; print where they are and targets for a job file.",
+        "data.lab",
+    ),
+    "down": Entry(
+        "End all servers of the lab NAME ('lab' without one) and remove its folder.",
+        "data.lab",
+    ),
+    "status": Entry(
+        "List the labs and their servers: which run, and which are in sync.", "data.lab"
+    ),
+}
+_DATA = {
+    "generate": Entry(
+        "Make the entries of TEMPLATE, a file or the name of an example template.",
+        "data.generate",
+    ),
+    "load": Entry(
+        "Add the entries of FILE (LDIF, also gzipped) to a directory.", "data.load"
+    ),
+    "verify": Entry("Compare the entries of a directory with EXPECTED.", "data.verify"),
+    "fingerprint": Entry(
+        "Print the fingerprint of the entries of SOURCE, without passwords.",
+        "data.verify",
+    ),
+}
+_SCHEDULE = {
+    "list": Entry(
+        "List the schedules with their next five times, or all about SCHEDULE.",
+        "fleet.schedule",
+    ),
+    "set": Entry("Make SCHEDULE active, pause it, or disable it.", "fleet.schedule"),
+    "remove": Entry("Remove SCHEDULE; runs that it made stay.", "fleet.schedule"),
+}
+_PKI = {
+    "init": Entry("Make a certificate authority.", "serve.pki"),
+    "issue": Entry(
+        "Make a key and a certificate, or renew one; print their folder, for --tls.",
+        "serve.pki",
+    ),
+    "list": Entry("List the certificates with their expiry.", "serve.pki"),
+    "revoke": Entry(
+        "Revoke NAME's certificates; a coordinator with --pki refuses them at once.",
+        "serve.pki",
+    ),
+    "token": Entry("Make a join token: its first user becomes NAME.", "serve.pki"),
+}
+_FLEET = {
+    "agents": Entry(
+        "List the agents that the coordinator knows, or all about NAME.", "fleet.agents"
+    ),
+    "watch": Entry(
+        "Show RUN until it ends, then its result; exit with its verdict.",
+        "fleet.operate",
+    ),
+    "cancel": Entry("End RUN early; what it measured is kept.", "fleet.operate"),
+    "schedule": Entry(
+        "Schedules, which `ldapslam submit --cron` and `--every` make.",
+        commands=_SCHEDULE,
+    ),
+    "status": Entry(
+        "Ask the coordinator whether it serves: whether its store takes writes.",
+        "fleet.operate",
+    ),
+    "audit": Entry(
+        "List who submitted, cancelled or scheduled what, and who was refused.",
+        "fleet.schedule",
+    ),
+    "pki": Entry(
+        "Make and revoke the certificates of a fleet.\n\nAll of it happens in one "
+        "folder, on the coordinator's host or on one with no other users: with its "
+        "ca.key, anybody can make any certificate.",
+        commands=_PKI,
+    ),
+    "bundle": Entry(
+        "Pack this ldapslam for hosts without a network or a compiler.",
+        "serve.bundle",
+    ),
+}
+
+#: Heading -> name -> command, in the order of `ldapslam --help`.
+COMMANDS = {
+    "Measure": {
+        "demo": Entry(
+            "Measure a temporary slapd: supplier, replica, data, a mixed job, the "
+            "report.",
+            "measure.demo",
+        ),
+        "new": Entry(
+            "Write a first job for the directory at URI to FILE.", "job_files.new_job"
+        ),
+        "check": Entry(
+            "Check JOB before it runs: what it would do, and what a few of its "
+            "requests meet.",
+            "measure.check",
+        ),
+        "run": Entry(
+            "Run JOB here and now: a coordinator and N agents on this host.",
+            "measure.run",
+        ),
+        "quick": Entry(
+            "Put single operations on a directory, without a job file.",
+            commands=_QUICK,
+        ),
+        "describe": Entry(
+            "Explain the job file, or one section of it, such as streams.load.",
+            "job_files.job",
+        ),
+        "replay": Entry(
+            "Turn a log of OpenLDAP (loglevel stats) or 389-DS into load.",
+            "measure.replay",
+        ),
+        "job": Entry("The example jobs and the job types.", "job_files.job"),
+        "schema": Entry(
+            "Print a JSON Schema: of job files or study files, for editors, or of...",
+            "job_files.schema",
+        ),
+        "selfcheck": Entry(
+            "Measure the generator itself against a built-in responder on this host.",
+            "measure.selfcheck",
+        ),
+        "mix": Entry(
+            "Mix operations by weight, as SLAMD's MixedLoad does.", "measure.one_line"
+        ),
+    },
+    "Many runs": {
+        "study": Entry(
+            "Run a job at every point of FILE, and report what came out.",
+            "study.study",
+        ),
+        "capacity": Entry(
+            "Find the highest load at which JOB still meets an objective.",
+            "study.capacity",
+        ),
+        "gate": Entry(
+            "Compare an old server with a new one under JOB; fail on a regression.",
+            "study.gate",
+        ),
+    },
+    "Results": {
+        "list": Entry(
+            "List the runs, newest first: those of this folder, else a coordinator's.",
+            "fleet.operate",
+        ),
+        "show": Entry(
+            "Show what is known of RUN: state, times, agents, log.", "fleet.operate"
+        ),
+        "report": Entry(
+            "Write the reports of RUN; print their paths on stdout.",
+            "results.report",
+        ),
+        "compare": Entry(
+            "Compare runs: how they were made, and whether their figures differ.",
+            "results.compare",
+        ),
+        "results": Entry(
+            "Verify, compare over time, keep and prune results.", commands=_RESULTS
+        ),
+    },
+    "Directories and data": {
+        "lab": Entry(
+            "Bring up temporary slapd or 389-DS servers, with replicas and data.\n\n"
+            "Everything is in one folder and runs as this user; `lab down` leaves "
+            "nothing.",
+            commands=_LAB,
+        ),
+        "data": Entry(
+            "Make the entries of a test directory, load them, compare them.",
+            commands=_DATA,
+        ),
+    },
+    "A fleet": {
+        "submit": Entry(
+            "Have the fleet run JOB, at once, later or by a schedule.", "fleet.submit"
+        ),
+        "fleet": Entry(
+            "Agents, runs under way, schedules and certificates of a fleet.",
+            commands=_FLEET,
+        ),
+        "coordinator": Entry(
+            "Take agents and jobs, and keep the results, until SIGTERM or Ctrl-C.",
+            "serve.serve",
+        ),
+        "agent": Entry(
+            "Generate load for a coordinator until SIGTERM or Ctrl-C, which drain.",
+            "serve.serve",
+        ),
+    },
+}
+
+
+class Commands(CommonOptions, click.Group):
+    """A group whose commands are imported when they are called."""
+
+    def __init__(
+        self,
+        name: str | None,
+        headings: Mapping[str, Mapping[str, Entry]],
+        params: Sequence[click.Parameter] = (),
+        **settings: Any,
+    ) -> None:
+        super().__init__(name, [*params], **settings)
+        self.headings = headings
+        self.entries = {
+            name: entry
+            for entries in headings.values()
+            for name, entry in entries.items()
+        }
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.entries)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        entry = self.entries.get(cmd_name)
+        if entry is None:
+            return None
+        if not entry.module:
+            return Commands(cmd_name, {"Commands": entry.commands}, help=entry.help)
+        module = importlib.import_module(f"{_PACKAGE}.{entry.module}")
+        command: click.Command = getattr(module, f"{cmd_name}_command")
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        self._check_names(ctx, args)
+        return super().resolve_command(ctx, args)
+
+    def _check_names(self, context: click.Context, words: Sequence[str]) -> None:
+        """Raise a UsageError for a word that is no command of its group."""
+        entries: Mapping[str, Entry] = self.entries
+        path = context.command_path
+        for word in words:
+            if not entries or word.startswith("-"):
+                return
+            if word not in entries:
+                raise click.UsageError(
+                    f"no command '{path} {word}'{_hint(word, path, entries)}", context
+                )
+            entries = entries[word].commands
+            path = f"{path} {word}"
+
+    def format_options(
+        self, ctx: click.Context, formatter: click.HelpFormatter
+    ) -> None:
+        self.format_commands(ctx, formatter)
+        super().format_options(ctx, formatter)
+
+    def format_commands(
+        self, ctx: click.Context, formatter: click.HelpFormatter
+    ) -> None:
+        width = max(map(len, self.entries))
+        for heading, entries in self.headings.items():
+            with formatter.section(heading):
+                formatter.write_dl(
+                    [
+                        (name.ljust(width), short_help(entry))
+                        for name, entry in entries.items()
+                    ]
+                )
+
+    def shell_complete(
+        self, ctx: click.Context, incomplete: str
+    ) -> list[CompletionItem]:
+        """Names of commands without importing them; options as click has them."""
+        commands = [
+            CompletionItem(name, help=short_help(entry))
+            for name, entry in self.entries.items()
+            if name.startswith(incomplete)
+        ]
+        return commands + click.Command.shell_complete(self, ctx, incomplete)
+
+
+def _hint(word: str, group: str, entries: Mapping[str, Entry]) -> str:
+    """The command of the group that the word resembles, else one of another group."""
+    meant = closest(word, list(entries))
+    paths = [f"{group} {meant}"] if meant else []
+    if not paths:
+        everywhere = list(_paths(COMMANDS.values(), group.partition(" ")[0]))
+        meant = closest(word, [path.rpartition(" ")[2] for path in everywhere])
+        paths = [path for path in everywhere if path.rpartition(" ")[2] == meant]
+    names = " or ".join(f"`{path}`" for path in paths)
+    return f": did you mean {names}?" if names else ""
+
+
+def _paths(groups: Iterable[Mapping[str, Entry]], prefix: str) -> Iterator[str]:
+    """All commands and groups, each with the words before it."""
+    for entries in groups:
+        for name, entry in entries.items():
+            yield f"{prefix} {name}"
+            yield from _paths([entry.commands], f"{prefix} {name}")
+
+
+def short_help(entry: Entry) -> str:
+    """The line of a command in lists of commands."""
+    return entry.help.partition("\n")[0]
