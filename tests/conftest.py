@@ -25,6 +25,9 @@ from ldapslam import __version__
 pytest.register_assert_rewrite("support")
 
 _SUPPORT = Path(__file__).with_name("support")
+# Processes of the tests import `support`, too; before any fork server is described.
+_PATH = str(_SUPPORT.parent), os.environ.get("PYTHONPATH")
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, _PATH))
 pytest_plugins = sorted(f"support.{path.stem}" for path in _SUPPORT.glob("*.py"))
 
 
@@ -77,13 +80,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_configure() -> None:
-    """Let processes of the tests import `support`, and give them a terminal's signals.
+    """Give the commands under test the signals of a terminal's.
 
     A suite in the background (`&`, nohup) has some ignored, and children inherit that.
     With a handler the suite stays as deaf as it was told to be; its children do not.
     """
-    path = str(_SUPPORT.parent), os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, path))
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, _stay)

@@ -213,9 +213,8 @@ def test_agents_are_listed_with_their_labels(fleet: Fleet) -> None:
 def test_a_cancelled_run_keeps_what_it_measured(fleet: Fleet) -> None:
     _, out, _ = fleet.call("submit", fleet.long_job)
     run_id = out.strip()
-    with Running(
-        "watch", run_id, "--coordinator", fleet.address, cwd=fleet.folder, name="watch"
-    ) as watch:
+    words = ("fleet", "watch", run_id, "--coordinator", fleet.address)
+    with Running(*words, cwd=fleet.folder, name="watch") as watch:
         watch.wait_for_text(" measure ")
         assert fleet.call("fleet", "cancel", run_id)[0] == 0
         assert watch.wait() == 3, watch.stderr

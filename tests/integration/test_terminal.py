@@ -92,17 +92,11 @@ def test_a_run_is_a_live_table_with_curves(tmp_path: Path) -> None:
     assert not BLOCKS & set(left)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("variables", "is_live"),
-    [
-        pytest.param(
-            {"PYTHONIOENCODING": "ascii", "NO_COLOR": "1"},
-            True,
-            marks=pytest.mark.long,
-            id="ascii",
-        ),
-        pytest.param({"TERM": "dumb"}, False, id="dumb"),
-    ],
+    [({"PYTHONIOENCODING": "ascii", "NO_COLOR": "1"}, True), ({"TERM": "dumb"}, False)],
+    ids=["ascii", "dumb"],
 )
 def test_a_poorer_terminal_gets_what_it_can_show(
     tmp_path: Path, variables: dict[str, str], is_live: bool
