@@ -47,7 +47,7 @@ OPERATIONS = {
 }
 
 _JOB = """
-job: engine-cost
+name: engine-cost
 targets: {{server: "{uri}"}}
 run: {run}
 {settings}

@@ -68,7 +68,7 @@ def job_text(agents: int, seconds: int) -> str:
     }
     return json.dumps(
         {
-            "job": "fleet",
+            "name": "fleet",
             "targets": {"replica": "ldap://127.0.0.1:1"},
             "agents": {"count": agents},
             "run": {"duration": f"{seconds}s", "interval": "1s"},

@@ -49,7 +49,7 @@ _INDEXED = "lab.settings.index=mail eq"
 
 _TITLE = "readers.search"
 JOB = """\
-job: gate
+name: gate
 targets: {server: "ldap://127.0.0.1:1"}
 run: {warm_up: 200ms, duration: 800ms, interval: 200ms, drain: 1s}
 streams:

@@ -49,7 +49,7 @@ _ENTRIES = 10_000
 _LOG_LINES = 40_000
 
 _JOB = """\
-job: monitored
+name: monitored
 targets: {{server: {uri}}}
 run: {{duration: 10s}}
 streams:

@@ -26,7 +26,7 @@ from ldapslam.lab import Lab
 
 _NO_COMPILED = "PYTHONDONTWRITEBYTECODE"
 _JOB = """\
-job: startup
+name: startup
 targets:
   directory: {uri}
 run: {{duration: 1s}}

@@ -124,12 +124,12 @@ class Client:
     def agents(self) -> list[pb.AgentStatus]:
         return list(self._call(self._stub.ListAgents, pb.ListAgentsRequest()).agents)
 
-    def health(self, timeout_s: float = _CALL_TIMEOUT_S) -> str:
+    def health(self) -> str:
         """SERVING or NOT_SERVING, in the coordinator's own words."""
         from grpc_health.v1 import health_pb2, health_pb2_grpc
 
         stub = health_pb2_grpc.HealthStub(self._channel)
-        reply = self._call(stub.Check, health_pb2.HealthCheckRequest(), timeout_s)
+        reply = self._call(stub.Check, health_pb2.HealthCheckRequest())
         names = health_pb2.HealthCheckResponse.ServingStatus
         return str(names.Name(reply.status))
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Connection options: the coordinator's address, certificates, and plain text.
 
-Certificates come from, in this order: the options (or the file of --config), the
-variables LDAPSLAM_TLS_…, what an agent got with its join token, the folder `tls` in the
+Certificates come from, in this order: the folder of --tls (or of its variable, or of
+the file of --config), what an agent got with its join token, the folder `tls` in the
 user's configuration. With certificates only Unix sockets are plain text; without,
 loopback is too, and other addresses with --insecure.
 """
@@ -22,7 +22,6 @@ from ldapslam.base.errors import ConfigError
 from ldapslam.cli.options import (
     COORDINATOR_VARIABLE,
     DEFAULT_COORDINATOR,
-    FILE,
     FOLDER,
     Command,
     add_options,
@@ -40,11 +39,7 @@ if TYPE_CHECKING:
     from ldapslam.transport.credentials import TlsFiles
 
 _META_KEY = "ldapslam.security"
-_FILES = {
-    "tls_cert": "Own certificate (PEM).",
-    "tls_key": "Its private key (PEM, without passphrase).",
-    "tls_ca": "Certificate of the fleet's authority (PEM).",
-}
+_VARIABLE = "LDAPSLAM_TLS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,28 +89,15 @@ def default_folder() -> Path:
     return Path(base) / "ldapslam" / "tls"
 
 
-def _variable(name: str) -> str:
-    return f"LDAPSLAM_{name.upper()}"
-
-
 _add_security = grouped(
     "Certificates",
     option(
         "--tls DIR",
         "Folder with cert.pem, key.pem and ca.pem, as `ldapslam fleet pki issue` makes "
-        "it; in place of the next three. `ldapslam/tls` in the user's configuration "
-        "is used when it is there.",
+        "it. `ldapslam/tls` in the user's configuration is used when it is there.",
+        envvar=_VARIABLE,
+        show_envvar=True,
         type=FOLDER,
-    ),
-    *(
-        option(
-            f"--{name.replace('_', '-')} FILE",
-            text,
-            envvar=_variable(name),
-            show_envvar=True,
-            type=FILE,
-        )
-        for name, text in _FILES.items()
     ),
     flag(
         "--insecure",
@@ -131,7 +113,8 @@ def security_options(command: Command) -> Command:
     @functools.wraps(command)
     def with_security(*arguments: Any, **values: Any) -> Any:
         context = click.get_current_context()
-        context.meta[_META_KEY] = _chosen(context, values)
+        folder, insecure = values.pop("tls"), values.pop("insecure")
+        context.meta[_META_KEY] = _chosen(folder, insecure=insecure)
         return command(*arguments, **values)
 
     return _add_security(with_security)  # type: ignore[return-value]
@@ -161,9 +144,8 @@ def current_security() -> Security:
     if context is not None and _META_KEY in context.meta:
         chosen: Security = context.meta[_META_KEY]
         return chosen
-    return _with_default(
-        _of_three([os.environ.get(_variable(name)) for name in _FILES]), False
-    )
+    folder = os.environ.get(_VARIABLE)
+    return _chosen(Path(folder) if folder else None, insecure=False)
 
 
 def operator_files(address: str) -> TlsFiles | None:
@@ -177,42 +159,11 @@ def operator_files(address: str) -> TlsFiles | None:
     return files
 
 
-def _chosen(context: click.Context, values: dict[str, Any]) -> Security:
-    """Takes the options' values out of `values`."""
-    folder: Path | None = values.pop("tls")
-    three = [values.pop(name) for name in _FILES]
-    insecure: bool = values.pop("insecure")
-    if folder is None:
-        return _with_default(_of_three(three), insecure)
-    source = click.core.ParameterSource.COMMANDLINE
-    if any(context.get_parameter_source(name) is source for name in _FILES):
-        raise ConfigError(
-            "--tls and --tls-cert, --tls-key, --tls-ca say the same",
-            hint="give --tls, or the three",
-        )
-    return Security(folder_files(folder), insecure=insecure)
-
-
-def _of_three(paths: list[Any]) -> TlsFiles | None:
-    """TlsFiles of certificate, key and authority; ConfigError where one is missing."""
-    if not any(paths):
-        return None
-    if not all(paths):
-        pairs = zip(_FILES, paths, strict=True)
-        missing = [f"--{name.replace('_', '-')}" for name, path in pairs if not path]
-        raise ConfigError(
-            f"{' and '.join(missing)} missing: a certificate, its key and the "
-            "authority's certificate go together",
-            hint="or give --tls, a folder with cert.pem, key.pem and ca.pem",
-        )
-    from ldapslam.transport.credentials import TlsFiles
-
-    return TlsFiles(*(Path(str(path)) for path in paths))
-
-
-def _with_default(files: TlsFiles | None, insecure: bool) -> Security:
-    if files is None:
-        folder = default_folder()
-        if (folder / CERTIFICATE_FILE).exists():
-            return Security(folder_files(folder), is_default=True, insecure=insecure)
-    return Security(files, insecure=insecure)
+def _chosen(folder: Path | None, *, insecure: bool) -> Security:
+    """The certificates of the folder, else those of the default one, if it has any."""
+    if folder is not None:
+        return Security(folder_files(folder), insecure=insecure)
+    folder = default_folder()
+    if (folder / CERTIFICATE_FILE).exists():
+        return Security(folder_files(folder), is_default=True, insecure=insecure)
+    return Security(insecure=insecure)

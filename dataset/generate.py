@@ -135,7 +135,6 @@ class Generation:
     filter_file: Path | None = None
     filters: tuple[FilterLine, ...] = ()
     csv: Path | None = None
-    csv_delimiter: str = ","
     csv_has_header: bool = False
     #: Where a folder for temporary files is made; None: the usual place.
     scratch: Path | None = None
@@ -245,7 +244,7 @@ def _csv_columns(
             wanted.csv.open(newline="", encoding="utf-8-sig") as file,
             contextlib.ExitStack() as stack,
         ):
-            rows = csv.reader(file, delimiter=wanted.csv_delimiter, strict=True)
+            rows = csv.reader(file, strict=True)
             header = next(rows, []) if wanted.csv_has_header else []
             numbers = [_number(name, header, wanted.csv) for name in names]
             outputs = [

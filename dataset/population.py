@@ -459,6 +459,10 @@ FILTER_TYPES: Mapping[str, tuple[int, bytes, bytes]] = {
 }
 
 
+#: Of each substring in a filter.
+_SUBSTRING_CHARACTERS = 3
+
+
 @dataclass(frozen=True)
 class FilterLine:
     """A filter for each entry that has the attribute."""
@@ -466,8 +470,6 @@ class FilterLine:
     attribute: str
     #: One of FILTER_TYPES.
     kind: str
-    #: Characters of a substring.
-    length: int = 3
 
 
 @dataclass(frozen=True)
@@ -735,7 +737,7 @@ class _PopulationEntry(Entry):
 
 def _filter_text(one: FilterLine, slot: int) -> tuple[Node, ...]:
     form, before, after = FILTER_TYPES[one.kind]
-    limit = 0 if one.kind == "eq" else one.length
+    limit = 0 if one.kind == "eq" else _SUBSTRING_CHARACTERS
     start = f"({one.attribute}=".encode() + before
     return (start, Slot(slot, limit=limit, form=form), after + b")")
 

@@ -29,8 +29,6 @@ from ldapslam.jobs.requests.template import ValueSource
 #: Kinds that succeed once for each entry: no DN may come again.
 _ONCE = ("add", "delete")
 _COUNTER = re.compile(r"-?\d+:.*")
-#: Numbers drawn at random; `[[` is no pattern.
-_RANGE = re.compile(r"(?<!\[)\[-?\d+--?\d+(?:x\d+)?(?:%0+)?\]", re.ASCII)
 _REFERENCE = re.compile(r"(?<!\$)\$\{\w+\}", re.ASCII)
 _PLACEHOLDER = re.compile(r"\[\[|\]\]|\[[^\]]*\]")
 #: Texts that say which entries are meant.
@@ -53,7 +51,6 @@ def doubts(job: Job) -> Iterator[str]:
     yield from _ports(job)
     for stream in job.streams:
         yield from _references_without_variables(stream)
-        yield from _passwords_of_others(stream)
         yield from _stages(job, stream)
         yield from _short_counters(stream)
         clients = stream.load.clients
@@ -87,24 +84,6 @@ def _references_without_variables(stream: Stream) -> Iterator[str]:
                     f"{stream.name}.{request.name}: {reference[0]!r} in "
                     f"`{name}: {text}` is sent as it is: a variable needs a default "
                     "in the job's `vars`"
-                )
-
-
-def _passwords_of_others(stream: Stream) -> Iterator[str]:
-    """Passwords that draw a number which what names the user has drawn by itself."""
-    for session in sessions_of(stream.operations):
-        named: set[str] = set()
-        for request in session.requests:
-            body = request.step.body
-            texts = (getattr(body, name, None) for name in _FIELDS)
-            named.update(*(_RANGE.findall(one) for one in texts if one))
-            password = getattr(body, "password", None)
-            drawn = _RANGE.findall(password) if isinstance(password, str) else []
-            for form in named.intersection(drawn):
-                yield (
-                    f"{stream.name}.{request.name}: {form} in the password is drawn by "
-                    f"itself, so hardly any is that of its user: draw it once, by "
-                    f'`let: {{n: "{form}"}}`, and write [n] in both'
                 )
 
 
@@ -149,7 +128,7 @@ def _stages(job: Job, stream: Stream) -> Iterator[str]:
     load, measure = stream.load, measure_span(job.run)
     if load.stages is None or not load.is_known:
         return
-    profile = load.segments(measure.end_ns)
+    profile = load.segments()
     if stream.start_after_ns < measure.start_ns and not profile[0].rate_at(0):
         spans = phase_spans(job.run)
         before = [one.name for one in spans if one.end_ns <= measure.start_ns]

@@ -27,6 +27,7 @@ from ldapslam.jobs.fields.context import Reading
 from ldapslam.jobs.fields.sections import Section
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.reading.expansion import expand_types, explain, field_hint
+from ldapslam.jobs.reading.extension import KEY as EXTENDS
 from ldapslam.jobs.reading.extension import extend
 from ldapslam.jobs.reading.tree import (
     MAX_BYTES,
@@ -167,13 +168,9 @@ def load_job_text(
     read."""
     tree = read_tree(text, file)
     job: Job | None = None
-    if (
-        isinstance(tree.data, dict)
-        and "study" in tree.data
-        and "targets" not in tree.data
-    ):
+    if isinstance(tree.data, dict) and (key := _key_of_a_study(tree.data)):
         fault = Fault("it is a study, not a job", f"`ldapslam study {file}` runs it")
-        tree.findings.append(Finding(("study",), fault, at_key=True))
+        tree.findings.append(Finding((key,), fault, at_key=True))
     elif isinstance(tree.data, dict):
         reading = Reading(files or {}, base)
         if extend(tree, reading):
@@ -183,7 +180,7 @@ def load_job_text(
                 expand_types(tree, reading)
                 job = _checked_job(tree, reading)
     elif not tree.findings:
-        what = "a mapping with the keys job, targets, run and streams"
+        what = "a mapping with the keys name, targets, run and streams"
         if tree.data is None:
             fault = Fault(f"expected {what}, got an empty file", _MINIMAL_HINT)
         else:
@@ -192,6 +189,13 @@ def load_job_text(
     if tree.findings or job is None:
         raise JobErrors(_sorted_errors(tree))
     return job
+
+
+def _key_of_a_study(content: Mapping[str, Any]) -> str | None:
+    """Return a key that tells that a file is a study; None for a job."""
+    if {"targets", "streams", EXTENDS} & content.keys():
+        return None
+    return next((key for key in ("job", "jobs", "axes") if key in content), None)
 
 
 def changed_tree(

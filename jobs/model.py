@@ -394,7 +394,7 @@ class Job(Section):
     """A job file: what load to put on which directories, for how long, and what must
     hold. Durations, rates and percentages carry their unit (250ms, 500/s, 98%)."""
 
-    name: Name = Field(alias="job", examples=["directory-mix"])
+    name: Name = Field(examples=["directory-mix"])
     """the job's name"""
     description: Text = ""
     """one line for the report"""

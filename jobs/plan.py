@@ -269,10 +269,7 @@ def _stream_plan(
     job: Job, stream: Stream, scripts: Scripts, index: int, count: int
 ) -> StreamPlan:
     load = stream.load
-    drivers, end_ns = (
-        participants(load.total_connections, count),
-        planned_end_ns(job.run),
-    )
+    drivers = participants(load.total_connections, count)
     ledgers = scripts.ledgers or {}
     return StreamPlan(
         name=stream.name,
@@ -292,7 +289,7 @@ def _stream_plan(
         profile=stream_profile(job.run, stream),
         arrivals=load.arrivals,
         max_backlog=(
-            max(1, share(load.max_backlog_arrivals(end_ns), drivers, index))
+            max(1, share(load.max_backlog_arrivals, drivers, index))
             if load.kind == "open"
             else 0
         ),
@@ -330,7 +327,7 @@ def stream_profile(run: Run, stream: Stream) -> Profile:
     if stream.load.kind != "open":
         return ()
     return profile_of(
-        stream.load.segments(planned_end_ns(run)),
+        stream.load.segments(),
         ramp_up_ns=run.ramp_up_ns,
         measure_start_ns=measure_span(run).start_ns,
         start_ns=stream.start_after_ns,

@@ -27,14 +27,13 @@ OVERLAP_POLICY_QUEUE: OverlapPolicy
 OVERLAP_POLICY_REPLACE: OverlapPolicy
 
 class ScheduleRule(_message.Message):
-    __slots__ = ("cron", "every_ns", "time_zone", "from_utc", "until_utc", "misfire", "misfire_grace_ns", "overlap", "once")
+    __slots__ = ("cron", "every_ns", "time_zone", "from_utc", "until_utc", "misfire", "overlap", "once")
     CRON_FIELD_NUMBER: _ClassVar[int]
     EVERY_NS_FIELD_NUMBER: _ClassVar[int]
     TIME_ZONE_FIELD_NUMBER: _ClassVar[int]
     FROM_UTC_FIELD_NUMBER: _ClassVar[int]
     UNTIL_UTC_FIELD_NUMBER: _ClassVar[int]
     MISFIRE_FIELD_NUMBER: _ClassVar[int]
-    MISFIRE_GRACE_NS_FIELD_NUMBER: _ClassVar[int]
     OVERLAP_FIELD_NUMBER: _ClassVar[int]
     ONCE_FIELD_NUMBER: _ClassVar[int]
     cron: str
@@ -43,10 +42,9 @@ class ScheduleRule(_message.Message):
     from_utc: str
     until_utc: str
     misfire: MisfirePolicy
-    misfire_grace_ns: int
     overlap: OverlapPolicy
     once: bool
-    def __init__(self, cron: _Optional[str] = ..., every_ns: _Optional[int] = ..., time_zone: _Optional[str] = ..., from_utc: _Optional[str] = ..., until_utc: _Optional[str] = ..., misfire: _Optional[_Union[MisfirePolicy, str]] = ..., misfire_grace_ns: _Optional[int] = ..., overlap: _Optional[_Union[OverlapPolicy, str]] = ..., once: bool = ...) -> None: ...
+    def __init__(self, cron: _Optional[str] = ..., every_ns: _Optional[int] = ..., time_zone: _Optional[str] = ..., from_utc: _Optional[str] = ..., until_utc: _Optional[str] = ..., misfire: _Optional[_Union[MisfirePolicy, str]] = ..., overlap: _Optional[_Union[OverlapPolicy, str]] = ..., once: bool = ...) -> None: ...
 
 class CreateScheduleRequest(_message.Message):
     __slots__ = ("name", "job", "rule", "disabled")

@@ -204,7 +204,7 @@ def refusal(differences: Sequence[tuple[str, str, str]]) -> ConfigError:
     return ConfigError(
         f"the baseline was made in another way: {shown}"
         + f"; and {more} more" * (more > 0),
-        hint=f"{as_then}save a new baseline, or give --although-different: the report "
+        hint=f"{as_then}save a new baseline, or give --allow-differences: the report "
         "says how",
     )
 

@@ -195,7 +195,7 @@ class Study(Section):
 
     exactly_one: ClassVar[tuple[str, ...]] = (JOB, "jobs")
 
-    name: Name = Field(alias="study", examples=["cache-size"])
+    name: Name = Field(examples=["cache-size"])
     """the study's name"""
     description: str = ""
     """what it is to answer, for the report"""

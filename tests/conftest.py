@@ -18,6 +18,7 @@ from types import FrameType
 from typing import Literal
 
 import pytest
+from hypothesis import is_hypothesis_test
 
 from ldapslam import __version__
 
@@ -40,7 +41,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--all-draws",
         action="store_true",
-        help="let simulations take all of their draws, not a fifth of them",
+        help="let simulations take all of their draws and property tests all examples",
     )
     parser.addoption(
         "--repeats",
@@ -75,7 +76,9 @@ def pytest_ignore_collect(
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if isinstance(item, pytest.Function) and "draws" in item.fixturenames:
+        if isinstance(item, pytest.Function) and (
+            "draws" in item.fixturenames or is_hypothesis_test(item.obj)
+        ):
             item.add_marker("simulation")
 
 

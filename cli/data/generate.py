@@ -27,12 +27,11 @@ _MAX_ENTRIES = 1 << 60
 
 
 def _filters(
-    context: click.Context, _: click.Parameter, values: tuple[str, ...]
+    __: click.Context, _: click.Parameter, values: tuple[str, ...]
 ) -> tuple[FilterLine, ...]:
-    length = context.params["substring_length"]
     try:
         return tuple(
-            FilterLine(attribute, kind, length)
+            FilterLine(attribute, kind)
             for value in values
             for attribute, kind in parse_filter_types(value)
         )
@@ -58,13 +57,6 @@ def _filters(
     "The same seed makes the same bytes.",
     type=click.IntRange(0, (1 << 63) - 1),
     default=1,
-)
-@option(
-    "--threads",
-    "Threads to use; the output is the same.",
-    type=click.IntRange(1, 256),
-    default=lambda: min(256, len(os.sched_getaffinity(0))),
-    show_default="one for each CPU",
 )
 @option(
     "--constant constants NAME=VALUE",
@@ -98,13 +90,6 @@ def _filters(
         type=FILE,
     ),
     option(
-        "--substring-length N",
-        "Characters in each substring of --filter.",
-        type=click.IntRange(1, 1000),
-        default=3,
-        is_eager=True,
-    ),
-    option(
         "--filter-types filters ATTRIBUTE:TYPE,…",
         "For each entry that has it, filters of these types: eq, subInitial, "
         "subAny, subFinal; sub is all three. Repeatable.",
@@ -117,7 +102,6 @@ def _filters(
     option(
         "--csv FILE", "The rows that <csvfield:N> takes its values from.", type=FILE
     ),
-    option("--csv-delimiter", "Between its fields.", default=","),
     flag("--csv-header csv_has_header", "Its first line names the fields."),
 )
 def generate_command(**given: Any) -> None:
@@ -132,9 +116,9 @@ def generate_command(**given: Any) -> None:
           --filter-file filters.txt --filter-types uid:eq --filter-types cn:sub
       ldapslam data generate my.template --max-per-template 2
     """
-    del given["substring_length"]  # in `filters` by now
     given["constants"] = dict(given["constants"])
-    wanted = Generation(**given)
+    threads = min(256, len(os.sched_getaffinity(0)))
+    wanted = Generation(**given, threads=threads)
     _check(wanted)
     rest = "stdout has a part of the entries"
     rest = "no file was made" if wanted.output != STDOUT else rest
@@ -158,11 +142,6 @@ def _check(wanted: Generation) -> None:
         raise ConfigError(
             "--filter-types and --filter-file go together",
             hint="such as --filter-file filters.txt --filter-types uid:eq",
-        )
-    if len(wanted.csv_delimiter) != 1:
-        raise ConfigError(
-            f"--csv-delimiter: expected one character, got {wanted.csv_delimiter!r}",
-            hint="such as --csv-delimiter ';'",
         )
     paths = [wanted.output, wanted.dn_file, wanted.bind_file, wanted.filter_file]
     named = [str(path) for path in paths if path is not None]

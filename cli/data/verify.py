@@ -24,7 +24,7 @@ from ldapslam.cli.data.source import (
 )
 from ldapslam.cli.measure.one_line_options import in_words_of_options
 from ldapslam.cli.options import FILE, flag, option
-from ldapslam.directory.comparison import NAMED, Comparison, EntryDifference, compare
+from ldapslam.directory.comparison import Comparison, EntryDifference, compare
 from ldapslam.directory.entry_digest import AttributeDifference, Fingerprint, Rules
 from ldapslam.directory.fingerprint import SAMPLE, record_of
 from ldapslam.directory.tree import DirectoryTree
@@ -52,12 +52,6 @@ _PASSWORD = "userpassword"
 @flag(
     "--passwords",
     "Compare userPassword too, as it is stored: not where a server hashes it.",
-)
-@option(
-    "--named N",
-    "Most entries to name of those missing, extra and different, each.",
-    type=click.IntRange(min=0),
-    default=NAMED,
 )
 @in_words_of_options()
 def verify_command(expected: str, uri: str, **given: Any) -> ExitCode | None:
@@ -87,7 +81,6 @@ def verify_command(expected: str, uri: str, **given: Any) -> ExitCode | None:
             rules,
             sample=given["sample"],
             seed=given["seed"],
-            named=given["named"],
             progress=lambda name, entries: bar.show(f"{name}: {entries:,} entries"),
         )
     if result.expected.count == 0:

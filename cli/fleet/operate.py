@@ -25,7 +25,6 @@ from ldapslam.cli import outcome
 from ldapslam.cli.client import Client
 from ldapslam.cli.command import command
 from ldapslam.cli.console import put, put_json, put_result, say, wants_json
-from ldapslam.cli.fleet.times import positive_duration
 from ldapslam.cli.options import option
 from ldapslam.cli.runs import (
     Place,
@@ -150,19 +149,13 @@ def cancel_command(run_id: str, place: Place) -> None:
 
 @command("status")
 @coordinator_option
-@option(
-    "--timeout timeout_ns DURATION",
-    "How long to wait for the answer.",
-    parse=positive_duration,
-    default="5s",
-)
-def status_command(coordinator: str, timeout_ns: int) -> ExitCode:
+def status_command(coordinator: str) -> ExitCode:
     """Ask the coordinator whether it serves: whether its store takes writes.
 
     Exit code 0 when it does, 5 when it does not or cannot be reached.
     """
     with Client(coordinator) as client:
-        health = client.health(timeout_ns / _NS_PER_S)
+        health = client.health()
     put_result({"coordinator": coordinator, "status": health}, [health])
     return ExitCode.PASS if health == "SERVING" else ExitCode.FLEET
 

@@ -26,7 +26,6 @@ MISFIRES = words_of(pb.MisfirePolicy.DESCRIPTOR)
 OVERLAPS = words_of(pb.OverlapPolicy.DESCRIPTOR)
 _MISFIRE_NAMES = {number: name for name, number in MISFIRES.items()}
 _OVERLAP_NAMES = {number: name for name, number in OVERLAPS.items()}
-_DEFAULT_GRACE_NS = 60_000_000_000
 #: State -> the change that leads to it.
 _CHANGES = {
     "active": "CHANGE_RESUME",
@@ -122,7 +121,6 @@ def schedule_document(status: pb.ScheduleStatus) -> dict[str, Any]:
         "from_utc": rule.from_utc or None,
         "until_utc": rule.until_utc or None,
         "misfire": _MISFIRE_NAMES.get(rule.misfire),
-        "misfire_grace_ns": rule.misfire_grace_ns or _DEFAULT_GRACE_NS,
         "overlap": _OVERLAP_NAMES.get(rule.overlap),
         "created_utc": status.created_utc,
         "created_by": status.created_by,
@@ -157,7 +155,6 @@ def _brief_lines(status: pb.ScheduleStatus) -> Iterator[str]:
 def _full_lines(status: pb.ScheduleStatus) -> Iterator[str]:
     """All that is known of a schedule."""
     rule, zone = status.rule, status.rule.time_zone
-    grace = format_duration(rule.misfire_grace_ns or _DEFAULT_GRACE_NS)
     yield from field_lines(
         {
             "schedule": f"{status.name} ({status.schedule_id})",
@@ -166,7 +163,7 @@ def _full_lines(status: pb.ScheduleStatus) -> Iterator[str]:
             "rule": _rule_text(rule),
             "from": shown_twice(rule.from_utc, zone) if rule.from_utc else "",
             "until": shown_twice(rule.until_utc, zone) if rule.until_utc else "",
-            "misfire": f"{_MISFIRE_NAMES.get(rule.misfire)}, grace {grace}",
+            "misfire": str(_MISFIRE_NAMES.get(rule.misfire)),
             "overlap": str(_OVERLAP_NAMES.get(rule.overlap)),
             "created": f"{shown(status.created_utc)} by {status.created_by}",
         }

@@ -12,7 +12,6 @@ import click
 from click.core import ParameterSource
 
 from ldapslam.base.errors import ConfigError, ExitCode
-from ldapslam.base.units import parse_duration
 from ldapslam.cli.client import Client
 from ldapslam.cli.command import command
 from ldapslam.cli.console import put_result, say
@@ -57,7 +56,6 @@ class Timing:
     begin: str | None
     until: str | None
     misfire: str | None
-    misfire_grace_ns: int | None
     overlap: str | None
     name: str | None
     disabled: bool
@@ -68,7 +66,7 @@ class Timing:
 
     @property
     def may_miss(self) -> bool:
-        return self.misfire is not None or self.misfire_grace_ns is not None
+        return self.misfire is not None
 
     @property
     def is_once(self) -> bool:
@@ -140,7 +138,6 @@ class Timing:
             from_utc=_utc_text(begin),
             until_utc=_utc_text(self._moment("--until", self.until, now)),
             misfire=MISFIRES[self.misfire or default_misfire],
-            misfire_grace_ns=self.misfire_grace_ns or 0,
             overlap=OVERLAPS[self.overlap or "skip"],
         )
 
@@ -206,11 +203,6 @@ _timing_options = grouped(
         type=click.Choice(list(MISFIRES)),
     ),
     option(
-        "--misfire-grace misfire_grace_ns DURATION",
-        "How late a run may begin before its time counts as missed; 1m when left out.",
-        parse=positive_duration,
-    ),
-    option(
         "--overlap",
         "When the schedule's run before has not ended: leave the time out (skip, the "
         "default), wait for that, or cancel it.",
@@ -234,18 +226,12 @@ _timing_options = grouped(
     type=click.IntRange(-1000, 1000),
     default=0,
 )
-@option(
-    "--wait-for-agents wait_for_agents_ns DURATION",
-    "How long the run may wait for agents that are not there yet.",
-    parse=parse_duration,
-)
 @coordinator_option
 @flag("--wait", "Show the run; exit with its verdict.")
 def submit_command(
     job_file: Path,
     overrides: tuple[str, ...],
     priority: int,
-    wait_for_agents_ns: int | None,
     coordinator: str,
     wait: bool,
     **options: Any,
@@ -260,7 +246,6 @@ def submit_command(
     now = datetime.now(UTC)
     request = checked_request(JobFile(job_file), overrides)
     request.priority = priority
-    request.wait_for_agents_ns = wait_for_agents_ns or 0
     if timing.is_often or timing.is_once:
         create = schedule_pb2.CreateScheduleRequest(
             name=timing.name or "",

@@ -131,8 +131,7 @@ load_options = grouped(
     option("--arrivals KIND", "With -r: constant (the default), poisson or uniform."),
     option(
         "--rate-file FILE",
-        "Open loop: rates over time, of a CSV file or one of searchrate's; its 0.75x "
-        "are multiples of -r.",
+        "Open loop: rates over time, from a CSV file; its 0.75x are multiples of -r.",
     ),
     option(
         "--in-flight N", "With -r: most requests in flight on a connection.", type=int
@@ -216,7 +215,7 @@ def compose(kind: str, uris: Sequence[str], given: Options) -> ComposedJob:
     """The part of the job that all commands have alike."""
     job = compose_head(kind, uris, given, "URI")
     if given["name"] is not None:
-        job.put(("job",), given["name"], "--name")
+        job.put(("name",), given["name"], "--name")
     job.tree["run"] = {}
     if given["duration"] is None and given["count"] is None:
         given = {**given, "duration": DEFAULT_DURATION}
@@ -242,7 +241,7 @@ def compose_head(
 ) -> ComposedJob:
     """A job with its targets, bind and TLS."""
     job = ComposedJob(name)
-    job.put(("job",), name, "")
+    job.put(("name",), name, "")
     job.put(("targets", "directory"), list(uris), uri_option)
     _put_bind(job, given)
     _put_given(job, ("tls",), given, "start_tls", "ca_file", "cert_file", "key_file")

@@ -115,7 +115,7 @@ FEW_FILES = 4_096
 _SHOWN = {"p50": 50, "p90": 90, "p99": 99, "p99_9": 99.9}
 
 _JOB = """\
-job: selfcheck
+name: selfcheck
 targets: {{responder: '{uri}'}}
 run: {{duration: {measure_s}s, warm_up: {warm_up_s}s, interval: 1s, drain: 2s}}
 streams:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,9 @@ import click
 
 from ldapslam.base.address import is_unix, split_host_port
 from ldapslam.base.errors import ConfigError
+from ldapslam.base.fault import Fault
 from ldapslam.base.files import state_folder, write_private
 from ldapslam.base.time_zone import clock_text
-from ldapslam.base.units import NS_PER_S, parse_duration
 from ldapslam.cli.command import command
 from ldapslam.cli.console import put, put_result, say
 from ldapslam.cli.options import FILE, FOLDER, Decorator, option
@@ -26,7 +27,8 @@ from ldapslam.transport.pki.authority import (
 )
 from ldapslam.transport.pki.certificate import Role
 
-_MAX_DAYS = 36500
+_LONGEST = timedelta(days=36500)
+_UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 
 _pki_option = option(
     "--pki folder DIR",
@@ -39,12 +41,23 @@ _pki_option = option(
 )
 
 
-def _days_option(lifetime: timedelta) -> Decorator:
+def _parse_lifetime(value: str) -> timedelta:
+    match = re.fullmatch(r"([1-9]\d*)([mhd])", value)
+    lifetime = match and timedelta(**{_UNITS[match[2]]: int(match[1])})
+    if lifetime is None or lifetime > _LONGEST:
+        raise Fault(
+            f"expected a time up to {_LONGEST.days}d, got {value!r}",
+            "the units are m, h and d, such as 365d",
+        )
+    return lifetime
+
+
+def _expires_option(default: str) -> Decorator:
     return option(
-        "--days",
-        "How long the certificate is valid.",
-        type=click.IntRange(1, _MAX_DAYS),
-        default=lifetime.days,
+        "--expires lifetime TIME",
+        "How long it is valid.",
+        default=default,
+        parse=_parse_lifetime,
     )
 
 
@@ -61,10 +74,10 @@ _name_argument = click.argument("name", metavar="NAME")
     "The authority's name in its certificates.",
     default="ldapslam fleet",
 )
-@_days_option(AUTHORITY_LIFETIME)
-def init_command(folder: Path, name: str, days: int) -> None:
+@_expires_option(f"{AUTHORITY_LIFETIME.days}d")
+def init_command(folder: Path, name: str, lifetime: timedelta) -> None:
     """Make a certificate authority."""
-    Authority.create(folder, name, timedelta(days=days))
+    Authority.create(folder, name, lifetime)
     say(f"certificate authority {name!r} in {folder}")
     say("next: ldapslam fleet pki issue --role coordinator --name coordinator --host …")
 
@@ -82,10 +95,14 @@ def init_command(folder: Path, name: str, days: int) -> None:
     "For a coordinator: a name or address of its host; repeatable.",
     multiple=True,
 )
-@_days_option(LEAF_LIFETIME)
+@_expires_option(f"{LEAF_LIFETIME.days}d")
 @_pki_option
 def issue_command(
-    role: str | None, name: str, hosts: tuple[str, ...], days: int, folder: Path
+    role: str | None,
+    name: str,
+    hosts: tuple[str, ...],
+    lifetime: timedelta,
+    folder: Path,
 ) -> None:
     """Make a key and a certificate, or renew one; print their folder, for --tls.
 
@@ -93,7 +110,6 @@ def issue_command(
     stay, and the new cert.pem takes the place of the old one on its host.
     """
     authority = Authority(folder)
-    lifetime = timedelta(days=days)
     if (last := authority.unrevoked(name)) is not None:
         known_role, known_hosts = str(last.identity.role), tuple(last.hosts)
         if role not in (None, known_role) or hosts not in ((), known_hosts):
@@ -103,12 +119,12 @@ def issue_command(
                 f"ldapslam fleet pki revoke {name}",
             )
         path = authority.renew(name, lifetime).parent
-        say(f"{known_role} {name!r} renewed for {days} days; its host needs cert.pem:")
+        say(f"{known_role} {name!r} is renewed; its host needs the new cert.pem:")
     elif role is None:
         raise ConfigError(f"{name!r} has no certificate yet", hint="give its --role")
     else:
         path = authority.issue(name, Role(role), hosts, lifetime)
-        say(f"{role} {name!r} for {days} days; for its host and its user alone:")
+        say(f"{role} {name!r}, only for its host and its user:")
     put(str(path))
 
 
@@ -178,12 +194,7 @@ def _parse_enrolment(value: str) -> str:
     default=str(Role.AGENT),
 )
 @_name_option
-@option(
-    "--expires TIME",
-    "How long the token is good.",
-    default="1h",
-    parse=lambda value: timedelta(seconds=parse_duration(value) / NS_PER_S),
-)
+@_expires_option("1h")
 @option(
     "--enrol HOST:PORT",
     "Where the coordinator enrols (--enrol-listen), as the agent reaches it. "
@@ -199,7 +210,7 @@ def _parse_enrolment(value: str) -> str:
 def token_command(
     role: str,
     name: str,
-    expires: timedelta,
+    lifetime: timedelta,
     enrol: str | None,
     out: Path | None,
     folder: Path,
@@ -207,8 +218,8 @@ def token_command(
     """Make a join token: its first user becomes NAME. It can be used once."""
     if out is not None and out.exists():
         raise ConfigError(f"{out}: is there already", hint="give another --out")
-    text = Authority(folder).token(name, Role(role), expires, enrol or "").text()
-    say(f"for {role} {name!r}, good once, for {expires}; keep it to yourself")
+    text = Authority(folder).token(name, Role(role), lifetime, enrol or "").text()
+    say(f"for {role} {name!r}, good once, for {lifetime}; keep it to yourself")
     if out is None:
         put(text)
     else:

@@ -266,7 +266,7 @@ _limit_options = add_options(
 
 
 #: Options that are settings of the agent; those beside them are its limits.
-_OWN_SETTINGS = ("labels", "workers", "realtime", "max_runs", "restricted")
+_OWN_SETTINGS = ("labels", "workers", "max_runs", "restricted")
 
 
 @command("agent")
@@ -293,7 +293,7 @@ _OWN_SETTINGS = ("labels", "workers", "realtime", "max_runs", "restricted")
     "Engine threads; one less than the CPUs when left out.",
     type=click.IntRange(1, 1024),
 )
-@option("--realtime/--no-realtime", "Ask for SCHED_FIFO in open loops.", default=True)
+@flag("--no-realtime", "Do not ask for SCHED_FIFO in open loops.")
 @_limit_options
 @join_option
 @log_format_option
@@ -321,6 +321,7 @@ def agent_command(
     from ldapslam.agent.admission.target_rules import parse_rules
 
     own = {name: given.pop(name) for name in _OWN_SETTINGS}
+    own["realtime"] = not given.pop("no_realtime")
     identity = agent_identity(
         *(coordinator, name, socket.gethostname(), spool),
         *(state_folder() / "spool", join_file),
@@ -376,8 +377,7 @@ def _explain(
         "allow-import": tempfile.gettempdir(),
         "allow-class": "those of entry points",
     }
-    own = ("explain", "tls_cert", "tls_key", "tls_ca")
-    settings = settings_in_force(click.get_current_context(), own)
+    settings = settings_in_force(click.get_current_context(), ("explain",))
     rows = [
         (name, value or when_left_out.get(name, "none" if "allow" in name else "–"), of)
         for name, value, of in settings

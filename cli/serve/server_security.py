@@ -91,7 +91,7 @@ def _server_security(
                 hint="give the folder that `ldapslam fleet pki init` made",
             )
         if crl is not None and named is None:
-            raise ConfigError("--tls-crl needs --tls, or --tls-cert and its like")
+            raise ConfigError("--tls-crl needs --tls")
         files = named and replace(named, revoked=crl)
         return ServerSecurity(files, None, chosen.insecure)
     if crl is not None:

@@ -14,7 +14,7 @@ import click
 
 from ldapslam.base.errors import ConfigError, ExitCode
 from ldapslam.base.fault import Fault, expected, unknown
-from ldapslam.base.units import NS_PER_S, parse_duration, parse_rate
+from ldapslam.base.units import NS_PER_S, parse_rate
 from ldapslam.cli.command import command
 from ldapslam.cli.console import say
 from ldapslam.cli.measure.local_fleet import one_blas_thread
@@ -81,12 +81,6 @@ def _thresholds(text: str) -> list[str]:
     type=click.FloatRange(min=0, max=1),
     default=0.03,
 )
-@option(
-    "--confirm-for confirm_ns DURATION",
-    "Length of the confirming run's measure phase; three times the job's when left "
-    "out.",
-    parse=parse_duration,
-)
 @change_options
 @folder_option(
     "-o --out DIR",
@@ -101,7 +95,6 @@ def capacity_command(
     highest: str,
     objectives: tuple[list[str], ...],
     precision: float,
-    confirm_ns: int | None,
     overrides: tuple[str, ...],
     out: Path | None,
     coordinator: str | None,
@@ -131,7 +124,7 @@ def capacity_command(
     rates = rates_of(limits, job, at_highest)
     for doubt in (*doubts(job), *short_runs(job)):
         say(f"warning: at {raised.name}={bounds[0]}: {doubt}")
-    confirm_ns = confirm_ns or _LONGER * job.run.duration_ns
+    confirm_ns = _LONGER * job.run.duration_ns
     folder = out or RUNS_FOLDER / f"capacity-{job.name}"
     with alone_in(folder):
         journal, found, made = _search(

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
         type=FILE,
     ),
     flag(
-        "--although-different",
+        "--allow-differences",
         "Compare with a baseline that was made in another way; the report says how.",
     ),
     option(
@@ -100,9 +100,6 @@ if TYPE_CHECKING:
         "Take the old side for both, until the time is over, and tell how often this "
         "gate would find which change here.",
     ),
-    flag(
-        "--no-restart", "Do not restart the servers of a lab before each pair of runs."
-    ),
 )
 @grouped(
     "Run and output",
@@ -119,7 +116,7 @@ def gate_command(
     old: tuple[str, ...],
     new: tuple[str, ...],
     baseline: Path | None,
-    although_different: bool,
+    allow_differences: bool,
     lab: str | None,
     entries: int | None,
     tolerances: tuple[str, ...],
@@ -127,7 +124,6 @@ def gate_command(
     limit_ns: int,
     seed: int,
     is_aa: bool,
-    no_restart: bool,
     agents: int | None,
     overrides: tuple[str, ...],
     out: Path | None,
@@ -187,7 +183,7 @@ def gate_command(
             missing = list(kept.missing(chosen))
             left_out = [key for key in missing if key[1].name in leavable]
             _check_missing([key for key in missing if key not in left_out], chosen)
-            if not although_different:
+            if not allow_differences:
                 _check_baseline(kept, sides[NEW])
         notes += [
             f"{metric.words} of {title} is not judged: not all runs of the baseline "
@@ -220,7 +216,7 @@ def gate_command(
     gate.leave_out(left_out)
     problem: LdapSlamError | None = None
     begun_s = time.monotonic()
-    with Runs(sides, folder, agents, restarts=not no_restart) as runs:
+    with Runs(sides, folder, agents) as runs:
         making = Making(
             gate,
             runs,
@@ -233,7 +229,7 @@ def gate_command(
             if kept is None:
                 ended = making.pairs(seed)
             else:
-                ended = making.against(kept, although_different=although_different)
+                ended = making.against(kept, allow_differences=allow_differences)
         except ConfigError:
             raise
         except LdapSlamError as error:  # such as a server that has died

@@ -148,7 +148,7 @@ class Making:
         self.cautions.append(text)
         say(text)
 
-    def against(self, baseline: Baseline, *, although_different: bool) -> str:
+    def against(self, baseline: Baseline, *, allow_differences: bool) -> str:
         """Runs of the new side; why they ended."""
         is_compared = False
         while True:
@@ -160,7 +160,7 @@ class Making:
                 is_compared = True
                 self.differences = list(baseline.differences(summary))
                 self.unknown = baseline.unknown(summary)
-                if self.differences and not although_different:
+                if self.differences and not allow_differences:
                     raise refusal(self.differences)
             self._gate.add(
                 readings_of(summary) if summary else {},

@@ -45,16 +45,10 @@ class Runs:
     """Makes the runs of both sides; a context manager."""
 
     def __init__(
-        self,
-        sides: Mapping[str, Side],
-        folder: Path,
-        agents: int | None,
-        *,
-        restarts: bool,
+        self, sides: Mapping[str, Side], folder: Path, agents: int | None
     ) -> None:
         self.sides, self._folder, self._agents = dict(sides), folder, agents
         self._store = folder / STORE_NAME
-        self._restarts = restarts
         self._labs: dict[str, Labs] = {}
         self._stack = contextlib.ExitStack()
         #: In the order in which they ended.
@@ -148,9 +142,8 @@ class Runs:
 
     def restart(self) -> None:
         """Restart the servers of the labs."""
-        if self._restarts:
-            for labs in self._labs.values():
-                labs.restart()
+        for labs in self._labs.values():
+            labs.restart()
 
     def run(self, name: str) -> Summary:
         """One run of a side; the errors of a run that never started."""

@@ -11,7 +11,7 @@
 #   TOLERANCE  such as 5%, or one a line: p99=10%
 #   METRIC     what is judged, one a line: p50 (throughput, p50, p99 and errors)
 #   SET, VAR   fields and variables of the job, one a line: run.warm_up=1s, users=500
-#   ALTHOUGH_DIFFERENT  yes: take a baseline that was made in another way
+#   ALLOW_DIFFERENCES  yes: take a baseline that was made in another way
 #   OUT        folder of the results (gate)
 #   LDAPSLAM   the program (ldapslam)
 set -eu
@@ -47,11 +47,11 @@ mkdir -p -m 700 "$out" && touch "$mark" || exit 2
 set -- gate "$JOB" --out "$out" --time "${TIME:-5m}"
 [ -z "${LAB:-}" ] || set -- "$@" --lab "$LAB"
 [ -z "${BASELINE:-}" ] || set -- "$@" --baseline "$BASELINE"
-case ${ALTHOUGH_DIFFERENT:-} in
-    yes | true) set -- "$@" --although-different ;;
+case ${ALLOW_DIFFERENCES:-} in
+    yes | true) set -- "$@" --allow-differences ;;
     '' | no | false) ;;
     *)
-        echo "gate.sh: ALTHOUGH_DIFFERENT: expected yes or no, got '$ALTHOUGH_DIFFERENT'" >&2
+        echo "gate.sh: ALLOW_DIFFERENCES: expected yes or no, got '$ALLOW_DIFFERENCES'" >&2
         exit 2
         ;;
 esac

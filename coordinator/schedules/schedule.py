@@ -31,7 +31,7 @@ from ldapslam.proto import schedule_pb2 as pb
 from ldapslam.proto.fields import words_of
 from ldapslam.results.records import FINAL_STATES
 
-DEFAULT_GRACE = timedelta(minutes=1)
+GRACE = timedelta(minutes=1)
 #: Only the latest missed times are made up for.
 MOST_MADE_UP = 100
 
@@ -79,11 +79,10 @@ class Policy:
     """How to treat times that cannot be kept."""
 
     misfire: Misfire = Misfire.SKIP
-    grace: timedelta = DEFAULT_GRACE
     overlap: Overlap = Overlap.SKIP
 
     def is_missed(self, due: datetime, now: datetime) -> bool:
-        return now - due > self.grace
+        return now - due > GRACE
 
     def begin(self, due: datetime, settled: datetime) -> datetime:
         """When the time's run begins: as due, or late."""
@@ -167,7 +166,6 @@ def _policy(message: pb.ScheduleRule) -> Policy:
         raise ConfigError("the misfire or the overlap policy is not known")
     return Policy(
         misfire=_MISFIRES[message.misfire],
-        grace=_span("the grace", message.misfire_grace_ns) or DEFAULT_GRACE,
         overlap=_OVERLAPS[message.overlap],
     )
 

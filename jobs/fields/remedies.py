@@ -29,7 +29,7 @@ _REMEDIES = {
     32: "{what} is not there, or {who} may not see it: {check}",
     48: "the server wants another bind than this one: `bind`, or -D",
     49: "wrong passwords, or entries that do not exist: check the bind's `dn` and "
-    "`password`",
+    "`password`; `let` draws a number that is in both",
     50: "{who} may not do that: change the server's access rules, or `bind` as "
     "somebody else (-D)",
     51: "the server has too much to do: less load, or fewer connections",

@@ -2,36 +2,25 @@
 """How a stream's requests arrive: the `load` section of the job file, and the `stages`
 of an open loop, which change its rate over the measure phase.
 
-A file of rates is one of two. A table is CSV of two columns, the time since the stages
-begin and the rate, with a header or without; a bare number is seconds, or arrivals per
-second:
+A file of rates is CSV of two columns, the time since the stages begin and the rate,
+with a header or without. A bare number is seconds, or arrivals per second; a rate such
+as 0.75x is a multiple of the load's `rate`:
 
     time,rate
     0,100
     10s,500/s
-
-The variable-rate data of UnboundID's tools is a header, `END HEADER`, and a line for
-each rate with the time that it holds:
-
-    format = rate-and-duration
-    default-duration = 10 seconds
-    repeat = true
-    END HEADER
-    100
-    0.75x, 1 minute
-
-In both a rate such as 0.75x is a multiple of the load's `rate`.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import (
     BeforeValidator,
@@ -47,7 +36,7 @@ from pydantic import (
     model_serializer,
 )
 
-from ldapslam.base.fault import Fault, expected, got, one_of, unknown
+from ldapslam.base.fault import Fault, expected, got, one_of
 from ldapslam.base.units import (
     NS_PER_S,
     Rate,
@@ -75,30 +64,12 @@ from ldapslam.jobs.fields.sections import (
 )
 from ldapslam.jobs.rates.profile import Segment, hold, peak_rate, ramp, sine
 
-MAX_STEPS = 100_000
+MAX_ROWS = 100_000
 _MAX_MULTIPLE = 1_000_000
-_LEAST_STEP_NS = NS_PER_S // 10
 
-_END_HEADER = "END HEADER"
 _NUMBER = re.compile(r"\d{1,12}(?:\.\d{1,9})?", re.ASCII)
 _MULTIPLE = re.compile(r"(\d{1,7}(?:\.\d{1,9})?)\s*[xX]", re.ASCII)
 _ZERO = re.compile(r"0(?:\.0*)?/[smh]", re.ASCII)
-_WORDED = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)\s*([A-Za-z]+)", re.ASCII)
-_HEADERS = ("format", "default-duration", "repeat")
-#: The words of UnboundID's durations, as units of ours.
-_UNIT_OF = {
-    word: unit
-    for unit, words in {
-        "ns": "nanoseconds nanosecond nanos nano ns",
-        "us": "microseconds microsecond micros micro us",
-        "ms": "milliseconds millisecond millis milli ms",
-        "s": "seconds second secs sec s",
-        "m": "minutes minute mins min m",
-        "h": "hours hour hrs hr h",
-        "d": "days day d",
-    }.items()
-    for word in words.split()
-}
 
 
 @dataclass(frozen=True)
@@ -142,33 +113,41 @@ def format_stage_rate(rate: StageRate) -> str:
     return format_rate(Rate(rate.value.numerator, rate.value.denominator))
 
 
-@dataclass(frozen=True)
-class RateStep:
-    """A rate and how long it holds; 0 for the last one of a table: from then on."""
+class RateRow(NamedTuple):
+    """A row of a file of rates: the rate holds until the next row's time."""
 
+    at_ns: int
     rate: StageRate
-    duration_ns: int
 
 
-@dataclass(frozen=True)
-class RateTable:
-    """What a file of rates says."""
-
-    steps: tuple[RateStep, ...]
-    #: Repeat from the beginning, instead of holding the last rate.
-    repeats: bool = False
-
-    @property
-    def is_relative(self) -> bool:
-        return any(step.rate.is_relative for step in self.steps)
-
-
-def parse_rate_file(text: str, name: str) -> RateTable:
-    """The rates of a file's text, in either format; `name` is for the faults."""
-    lines = text.splitlines()
-    if any(line.strip() == _END_HEADER for line in lines):
-        return _variable_rate_data(lines, name)
-    return _table(text, name)
+def parse_rate_file(text: str, name: str) -> tuple[RateRow, ...]:
+    """Return the rows of a file's text, at least one; `name` is for the faults."""
+    rows: list[RateRow] = []
+    is_first = True
+    for number, line in _contents(text.splitlines()):
+        cells = [cell.strip().strip('"') for cell in line.split(",")]
+        was_first, is_first = is_first, False
+        if was_first and not cells[0][:1].isdigit():
+            continue  # the header
+        with _line(name, number):
+            if len(cells) != 2:
+                raise Fault(f"expected a time and a rate, got {got(line)}")
+            rows.append(RateRow(_time(cells[0]), _rate(cells[1])))
+            if len(rows) > MAX_ROWS:
+                raise Fault(f"expected at most {MAX_ROWS} rates, got more")
+            if len(rows) > 1 and rows[-2].at_ns >= rows[-1].at_ns:
+                raise Fault(
+                    f"expected times that rise, got {got(cells[0])} after a later one"
+                )
+    if not rows:
+        raise Fault(f"{name!r}: expected rows of time and rate, got none")
+    if rows[0].at_ns:
+        raise Fault(
+            f"{name!r}: expected the first time to be 0, "
+            f"got {format_duration(rows[0].at_ns)}",
+            "times count from the beginning of the stages",
+        )
+    return tuple(rows)
 
 
 @contextmanager
@@ -180,78 +159,12 @@ def _line(name: str, number: int) -> Iterator[None]:
         raise Fault(f"{name!r} line {number}: {fault.reason}", fault.hint) from None
 
 
-def _table(text: str, name: str) -> RateTable:
-    points: list[tuple[int, StageRate]] = []
-    is_first = True
-    for number, line in _contents(text.splitlines()):
-        cells = [cell.strip().strip('"') for cell in line.split(",")]
-        was_first, is_first = is_first, False
-        if was_first and not cells[0][:1].isdigit():
-            continue  # the header
-        with _line(name, number):
-            if len(cells) != 2:
-                raise Fault(f"expected a time and a rate, got {got(line)}")
-            points.append((_time(cells[0]), _table_rate(cells[1])))
-            if len(points) > MAX_STEPS:
-                raise Fault(f"expected at most {MAX_STEPS} rates, got more")
-            if len(points) > 1 and points[-2][0] >= points[-1][0]:
-                raise Fault(
-                    f"expected times that rise, got {got(cells[0])} after a later one"
-                )
-    if not points:
-        raise Fault(f"{name!r}: expected rows of time and rate, got none")
-    if points[0][0]:
-        raise Fault(
-            f"{name!r}: expected the first time to be 0, "
-            f"got {format_duration(points[0][0])}",
-            "times count from the beginning of the stages",
-        )
-    ends = [time_ns for time_ns, _ in points[1:]]
-    return RateTable(
-        tuple(
-            RateStep(rate, end_ns - start_ns)
-            for (start_ns, rate), end_ns in zip(
-                points, [*ends, points[-1][0]], strict=True
-            )
-        )
-    )
-
-
 def _time(cell: str) -> int:
     return parse_duration(f"{cell}s" if _NUMBER.fullmatch(cell) else cell)
 
 
-def _table_rate(cell: str) -> StageRate:
+def _rate(cell: str) -> StageRate:
     return parse_stage_rate(f"{cell}/s" if _NUMBER.fullmatch(cell) else cell)
-
-
-def _variable_rate_data(lines: list[str], name: str) -> RateTable:
-    header: dict[str, str] = {}
-    steps: list[RateStep] = []
-    is_in_header = True
-    for number, line in _contents(lines):
-        with _line(name, number):
-            if not is_in_header:
-                steps.append(_step(line, header))
-                if len(steps) > MAX_STEPS:
-                    raise Fault(f"expected at most {MAX_STEPS} rates, got more")
-            elif line == _END_HEADER:
-                is_in_header = False
-                _check_header(header)
-            else:
-                key, value = _header(line)
-                header[key] = value
-    if not steps:
-        raise Fault(f"{name!r}: expected rates after {_END_HEADER!r}, got none")
-    repeats = header.get("repeat") == "true"
-    if repeats and sum(step.duration_ns for step in steps) < _LEAST_STEP_NS * len(
-        steps
-    ):
-        raise Fault(
-            f"{name!r}: expected rates of at least 100ms on average, as they repeat",
-            "a long run of shorter ones would not fit in memory",
-        )
-    return RateTable(tuple(steps), repeats)
 
 
 def _contents(lines: list[str]) -> Iterator[tuple[int, str]]:
@@ -260,50 +173,6 @@ def _contents(lines: list[str]) -> Iterator[tuple[int, str]]:
         text = line.partition("#")[0].strip()
         if text:
             yield number, text
-
-
-def _header(line: str) -> tuple[str, str]:
-    key, equals, value = line.partition("=")
-    key, value = key.strip().lower(), value.strip()
-    if not equals:
-        raise expected("name = value", line, f"{_END_HEADER!r} ends the header")
-    if key not in _HEADERS:
-        raise unknown("header", key, _HEADERS)
-    if key == "repeat" and value.lower() not in ("true", "false"):
-        raise expected("repeat = true or false", value)
-    return key, value.lower()
-
-
-def _check_header(header: dict[str, str]) -> None:
-    if header.get("format") != "rate-and-duration":
-        raise expected(
-            "the header format = rate-and-duration", header.get("format"), "add it"
-        )
-    if "default-duration" in header:
-        _worded_duration(header["default-duration"])
-
-
-def _step(line: str, header: dict[str, str]) -> RateStep:
-    rate, comma, duration = (part.strip() for part in line.partition(","))
-    if not comma and "default-duration" not in header:
-        raise expected(
-            "a rate and its duration", line, "or add the header default-duration"
-        )
-    length_ns = _worded_duration(duration if comma else header["default-duration"])
-    return RateStep(_table_rate(rate), length_ns)
-
-
-def _worded_duration(text: str) -> int:
-    match = _WORDED.fullmatch(text)
-    unit = _UNIT_OF.get(match[2].lower()) if match else None
-    if match is None or unit is None:
-        raise expected(
-            "a duration such as '10 seconds'", text, "units: ns us ms s m h d"
-        )
-    duration_ns = parse_duration(f"{match[1]}{unit}")
-    if not duration_ns:
-        raise expected("a duration above zero", text)
-    return duration_ns
 
 
 _RATE_PATTERN = r"^\d+(?:\.\d+)?(?:[kM]?/(?:s|m|h)|x)$"
@@ -384,30 +253,49 @@ class Stage(Section):
 
 
 class RateFile(Section):
-    """Rates from a file: CSV of time and rate, with a header or without, or the
-    variable-rate data of UnboundID's searchrate."""
+    """Rates from a file: CSV of time and rate, with a header or without. The last rate
+    holds."""
 
     file: FileName = Field(examples=["rates.csv"])
     """its path, relative to the job file"""
     shape: Literal["step", "ramp"] = "step"
-    """step: each rate holds until the next; ramp: straight lines between the rates of a
-    CSV file"""
+    """step: each rate holds until the next; ramp: straight lines between the rates"""
 
-    #: What the file says; None where files are not looked into.
-    _table: RateTable | None = PrivateAttr(default=None)
+    #: Empty where files are not looked into.
+    _rows: tuple[RateRow, ...] = PrivateAttr(default=())
 
     @checked
     def _read(self, reading: Reading) -> None:
         text = reading.text_of(self.file)
-        if text is None:
-            return
-        table = parse_rate_file(text, self.file)
-        if table.repeats and self.shape == "ramp":
-            raise Fault(
-                f"{self.file!r} repeats, so it cannot be a ramp",
-                "leave `shape` out: searchrate's rates are steps",
+        if text is not None:
+            self._rows = parse_rate_file(text, self.file)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the file was read."""
+        return bool(self._rows)
+
+    @property
+    def is_relative(self) -> bool:
+        return any(row.rate.is_relative for row in self._rows)
+
+    def segments(self, base: Rate | None) -> list[Segment]:
+        """Return the rows as pieces of a profile; the last row is its end."""
+        if not self._rows:
+            raise ValueError(f"the file {self.file!r} was not read")
+        rates = [row.rate.per_ns(base) for row in self._rows]
+        lengths_ns = (
+            after.at_ns - row.at_ns for row, after in itertools.pairwise(self._rows)
+        )
+        pieces = [
+            ramp(rate, after, length_ns)
+            if self.shape == "ramp"
+            else hold(rate, length_ns)
+            for (rate, after), length_ns in zip(
+                itertools.pairwise(rates), lengths_ns, strict=True
             )
-        self._table = table
+        ]
+        return [*pieces, hold(rates[-1], 1)]
 
 
 def _form(value: Any) -> str:
@@ -421,41 +309,6 @@ Stages = Annotated[
     | Annotated[RateFile, Tag(f"{UNION_TAG}file]")],
     Discriminator(_form),
 ]
-
-
-def segments(
-    stages: Iterable[Stage] | RateFile, base: Rate | None, *, until_ns: int
-) -> list[Segment]:
-    """The stages as pieces of a profile, from their beginning; at least one. What
-    repeats does so until it is `until_ns` long."""
-    if isinstance(stages, RateFile):
-        return _of_table(stages, base, until_ns)
-    pieces: list[Segment] = []
-    before = 0.0
-    for stage in stages:
-        pieces.append(stage.segment(before, base))
-        before = pieces[-1].rate_at(pieces[-1].duration_ns)
-    return pieces
-
-
-def _of_table(file: RateFile, base: Rate | None, until_ns: int) -> list[Segment]:
-    if file._table is None:
-        raise ValueError(f"the file {file.file!r} was not read")
-    steps = file._table.steps
-    rates = [step.rate.per_ns(base) for step in steps]
-    pieces = [
-        ramp(rate, after, step.duration_ns)
-        if file.shape == "ramp"
-        else hold(rate, step.duration_ns)
-        for step, rate, after in zip(steps, rates, [*rates[1:], rates[-1]], strict=True)
-        if step.duration_ns
-    ]
-    if not steps[-1].duration_ns:
-        pieces.append(hold(rates[-1], 1))
-    if not file._table.repeats:
-        return pieces
-    period_ns = sum(piece.duration_ns for piece in pieces)
-    return pieces * max(1, -(-until_ns // period_ns))
 
 
 MAX_CLIENTS = 1_000_000
@@ -600,8 +453,7 @@ class Load(Section):
         """Multiples are of a rate that is given, and a rate has multiples."""
         has_rate = self.rate is not None
         if isinstance(self.stages, RateFile):
-            table = self.stages._table
-            if table is not None and table.is_relative and not has_rate:
+            if self.stages.is_relative and not has_rate:
                 reason = f"the rates of {self.stages.file!r} are multiples of `rate`"
                 hint = "add rate, such as 500/s"
                 yield (), Fault(f"{reason}, which is not given", hint)
@@ -624,38 +476,41 @@ class Load(Section):
     @property
     def is_known(self) -> bool:
         """Whether the rate is; not where the file of its stages was not read."""
-        return not isinstance(self.stages, RateFile) or self.stages._table is not None
+        return not isinstance(self.stages, RateFile) or self.stages.is_known
 
-    def segments(self, until_ns: int) -> list[Segment]:
-        """The rate from the beginning of the stages on; at least one segment, whose
-        last rate holds. What repeats does so until it is `until_ns` long."""
-        if self.stages is not None:
-            return segments(self.stages, self.rate, until_ns=until_ns)
-        if self.rate is None:
-            raise ValueError("an open load without a rate")
-        return [hold(self.rate.events / self.rate.per_ns, 1)]
+    def segments(self) -> list[Segment]:
+        """Return the rate from the beginning of the stages on, in at least one segment;
+        the last rate holds."""
+        if isinstance(self.stages, RateFile):
+            return self.stages.segments(self.rate)
+        if self.stages is None:
+            if self.rate is None:
+                raise ValueError("an open load without a rate")
+            return [hold(self.rate.events / self.rate.per_ns, 1)]
+        pieces: list[Segment] = []
+        before = 0.0
+        for stage in self.stages:
+            pieces.append(stage.segment(before, self.rate))
+            before = pieces[-1].rate_at(pieces[-1].duration_ns)
+        return pieces
 
     @property
     def stages_ns(self) -> int | None:
-        """Length of the stages; None without any, and of a file that goes on: it was
-        not read, it repeats, or its last rate has no end."""
-        if self.stages is None:
+        """Length of the stages; None without stages, and of a file: its last rate has
+        no end."""
+        if self.stages is None or isinstance(self.stages, RateFile):
             return None
-        if not isinstance(self.stages, RateFile):
-            return sum(stage.duration_ns for stage in self.stages)
-        table = self.stages._table
-        if table is None or table.repeats or not table.steps[-1].duration_ns:
-            return None
-        return sum(step.duration_ns for step in table.steps)
+        return sum(stage.duration_ns for stage in self.stages)
 
-    def max_backlog_arrivals(self, until_ns: int) -> int:
-        """In arrivals; `until_ns` as that of segments."""
+    @property
+    def max_backlog_arrivals(self) -> int:
+        """`max_backlog`, in arrivals."""
         if self.max_backlog.count is not None:
             return self.max_backlog.count
         wait_ns = self.max_backlog.duration_ns or 0
         if self.stages is None and self.rate is not None:
             return max(1, self.rate.arrivals(wait_ns))
-        return max(1, math.ceil(peak_rate(self.segments(until_ns)) * wait_ns))
+        return max(1, math.ceil(peak_rate(self.segments()) * wait_ns))
 
     @model_serializer(mode="wrap")
     def _keys_of_its_kind(

@@ -441,7 +441,7 @@ class _Writer:
         seconds = round(self._analysis.log.duration_ns / NS_PER_S)
         seconds = max(_MEASURE_AT_LEAST_S, seconds)
         uris = list(self._wishes.uris)
-        yield from tree_lines({"job": self._wishes.name})
+        yield from tree_lines({"name": self._wishes.name})
         yield from tree_lines({"targets": {"directory": uris}})
         yield from comment_lines(
             "Connections are anonymous: the log has no passwords. For an identity:"

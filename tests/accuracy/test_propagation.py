@@ -17,7 +17,7 @@ pytestmark = pytest.mark.accuracy
 
 DELAY_S, TOLERANCE_S = 0.100, 0.005
 JOB = """\
-job: propagation
+name: propagation
 targets: {{supplier: "{supplier}", replica: "{replica}"}}
 bind: {{dn: "{dn}", password: {{file: "{password_file}"}}}}
 run: {{duration: 4s, warm_up: 500ms, interval: 500ms}}

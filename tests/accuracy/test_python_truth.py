@@ -27,7 +27,7 @@ pytestmark = pytest.mark.accuracy
 S = 1_000_000_000
 MS = 1_000_000
 JOB = """\
-job: truth
+name: truth
 targets: {{server: "{uri}"}}
 run: {{duration: {duration}, interval: 500ms, drain: 5s}}
 streams:

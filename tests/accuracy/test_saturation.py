@@ -38,7 +38,7 @@ _STOLEN_S = 0.05
 #: A starved client's session, against the rivals' FIRST: a tenth of the CPU.
 _STARVED = -10
 _JOB = """\
-job: saturation
+name: saturation
 targets: {{server: "{uri}"}}
 run: {{duration: {duration}s, interval: 200ms, drain: 2s}}
 seed: 1

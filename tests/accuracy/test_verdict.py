@@ -22,7 +22,7 @@ pytestmark = pytest.mark.accuracy
 
 _RATE_PER_S = 1000
 _JOB = """
-job: stopped-generator
+name: stopped-generator
 targets: {{server: "{uri}"}}
 run: {{duration: 4s, interval: 500ms}}
 streams:

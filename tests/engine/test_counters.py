@@ -11,7 +11,6 @@ from ldapslam.agent import _engine
 from ldapslam.agent._engine import Responder
 from support.engine import (
     BACKLOG_WAIT,
-    FAILED,
     MS,
     RECEIVE_LAG,
     RESPONSE_TIME,
@@ -28,14 +27,11 @@ from support.engine import (
     stream,
 )
 from support.fake_ldap import (
-    INTERMEDIATE,
     FakeLdap,
     Peer,
     Request,
     answer,
-    answer_with,
     entry,
-    message,
     never,
     reference,
     result,
@@ -133,42 +129,6 @@ def test_streams_are_counted_apart(responder: Responder) -> None:
     assert result.count("scheduled", stream=1) == 150  # 500/s for 0.3 s
     models = {worker["model"] for worker in result.snapshots[0]["workers"]}
     assert models == {"open", "closed"}
-
-
-@pytest.mark.parametrize("code", [1, 32, 50, 127])
-def test_result_code_other_than_success_is_a_failure_and_data(code: int) -> None:
-    with FakeLdap(answer_with(code)) as server:
-        result = run(stream(server.uri))
-    failed = result.count("failed")
-    assert failed == result.count("completed") > 0
-    assert result.count("succeeded") == 0
-    assert result.result_codes() == {code: failed}
-    assert result.histogram(SERVICE_TIME, FAILED).total == failed
-    assert result.histogram(SERVICE_TIME).total == 0
-    assert result.stream_count("disconnects") == 0
-
-
-def test_result_codes_beyond_the_standard_share_a_counter() -> None:
-    with FakeLdap(answer_with(4096)) as server:
-        result = run(stream(server.uri))
-    assert result.result_codes() == {-1: result.count("failed")}
-
-
-def test_entries_and_references_are_counted_and_intermediates_passed_over() -> None:
-    def behaviour(peer: Peer, request: Request) -> bool:
-        return peer.send(
-            entry(request) * 3
-            + message(request.message_id, INTERMEDIATE, b"")
-            + reference(request) * 2
-            + result(request)
-        )
-
-    with FakeLdap(behaviour) as server:
-        outcome = run(stream(server.uri))
-    completed = outcome.count("succeeded")
-    assert completed > 0
-    assert outcome.count("entries") == 3 * completed
-    assert outcome.count("references") == 2 * completed
 
 
 def test_a_search_without_an_entry_is_empty_where_it_succeeded() -> None:

@@ -88,12 +88,11 @@ NOT_LDAP: dict[str, Callable[[Request], bytes]] = {
 }
 
 
-@pytest.mark.parametrize("is_open", [False, True], ids=["closed", "open"])
 @pytest.mark.parametrize("make", NOT_LDAP.values(), ids=NOT_LDAP.keys())
 def test_bytes_that_are_no_response_break_the_connection_and_are_counted(
-    make: Callable[[Request], bytes], is_open: bool
+    make: Callable[[Request], bytes],
 ) -> None:
-    outcome = outcome_of(send_and_stay(make), is_open=is_open)
+    outcome = outcome_of(send_and_stay(make))
     errors = outcome.stream_count("protocol_errors")
     assert errors >= 4
     assert outcome.stream_count("disconnects") == errors

@@ -47,7 +47,7 @@ _VARIABLE_MAX = 2_044
 _PAGED_RESULTS = tlv(0x04, b"1.2.840.113556.1.4.319")
 
 
-def ended(settings: dict[str, Any], duration_ns: int = 300 * MS) -> Result:
+def ended(settings: dict[str, Any], duration_ns: int = 150 * MS) -> Result:
     before = time.monotonic()
     outcome = run(settings, duration_ns=duration_ns, grace_ns=200 * MS)
     assert time.monotonic() - before < 10

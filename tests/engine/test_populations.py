@@ -255,9 +255,9 @@ def test_side_files_have_a_line_for_each_entry(tmp_path: Path) -> None:
         40,
         filters=(
             FilterLine("uid", "eq"),
-            FilterLine("cn", "subInitial", 3),
-            FilterLine("CN", "subAny", 2),
-            FilterLine("cn", "subFinal", 3),
+            FilterLine("cn", "subInitial"),
+            FilterLine("CN", "subAny"),
+            FilterLine("cn", "subFinal"),
             FilterLine("nobody", "eq"),
         ),
         **paths,
@@ -272,26 +272,25 @@ def test_side_files_have_a_line_for_each_entry(tmp_path: Path) -> None:
     assert lines[:4] == [
         "(uid=user.0)",
         "(cn=Zoë*)",
-        "(CN=*Z\\2a*)",
+        "(CN=*Z\\2a\\29*)",
         "(cn=*g\\5co)",
     ]
     assert len(lines) == 160
 
 
 def test_csv_row_is_that_of_the_entry(tmp_path: Path) -> None:
-    rows = 'login;"full name"\na;"Ng; Ann"\n\nb;Bo "X" Li\nc;\n'
+    rows = 'login,"full name"\na,"Ng, Ann"\n\nb,Bo "X" Li\nc,\n'
     (tmp_path / "people.csv").write_text(rows)
     lines = "uid: <csvfield:login>\ncn: <csvfield:1>\nsn: <csvfield:full name>!\n"
     settings_ = {
         "csv": tmp_path / "people.csv",
-        "csv_delimiter": ";",
         "csv_has_header": True,
     }
     entries = people(tmp_path, lines, 3, **settings_)
     assert [dn for dn, _ in entries] == [f"uid={x},ou=people,dc=com" for x in "abc"]
     # of an empty field there is no line
-    assert values(entries, "cn") == ["Ng; Ann", 'Bo "X" Li', None]
-    assert values(entries, "sn") == ["Ng; Ann!", 'Bo "X" Li!', "!"]
+    assert values(entries, "cn") == ["Ng, Ann", 'Bo "X" Li', None]
+    assert values(entries, "sn") == ["Ng, Ann!", 'Bo "X" Li!', "!"]
     with pytest.raises(ConfigError, match=r"has 3 rows, the template 'person' makes 4"):
         people(tmp_path, lines, 4, **settings_)
     with pytest.raises(ConfigError, match="has no field 'mail'"):
@@ -300,7 +299,7 @@ def test_csv_row_is_that_of_the_entry(tmp_path: Path) -> None:
         people(tmp_path, "uid: <csvfield:7>\n", 1, **settings_)
     with pytest.raises(ConfigError, match="there is no CSV field '0'"):
         people(tmp_path, "uid: <csvfield:0>\n", 1)
-    (tmp_path / "people.csv").write_text('a;"b\nc"\n')
+    (tmp_path / "people.csv").write_text('a,"b\nc"\n')
     with pytest.raises(ConfigError, match="has a line break in it"):
         people(
             tmp_path, "uid: <csvfield:1>\n", 1, **{**settings_, "csv_has_header": False}
@@ -353,8 +352,6 @@ _TEXTS = st.text(
 
 @given(st.lists(_TEXTS, min_size=1, max_size=8), st.integers(1, 3))
 @settings(
-    max_examples=60,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_any_text_is_read_as_it_was(
@@ -409,8 +406,6 @@ _ATTRIBUTES = st.lists(
 
 @given(_ATTRIBUTES, _ATTRIBUTES)
 @settings(
-    max_examples=150,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_what_is_no_fault_is_rendered(

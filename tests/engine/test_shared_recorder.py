@@ -274,11 +274,11 @@ def test_processes_record_into_the_same_interval() -> None:
 def test_processes_that_are_killed_as_they_record_keep_nobody_from_it() -> None:
     """Some die under the lock."""
     recorder = new_recorder()
-    for number in range(50):
+    for number in range(20):
         if (pid := os.fork()) == 0:
             while True:
                 complete(recorder, begin(recorder))
-        time.sleep(0.002 + number * 1e-5)
+        time.sleep(0.002 + number * 25e-6)
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
     closed(recorder)

@@ -192,8 +192,8 @@ def test_random_numbers_are_uniform(sampler: Sampler, text: str) -> None:
     assert fits(observed, [1 / (hi - lo + 1)] * (hi - lo + 1)) > SIGNIFICANCE
 
 
-@pytest.mark.parametrize("exponent", [0.3, 0.99, 1, 1.001, 1.5, 3])
-@pytest.mark.parametrize("members", [2, 10, 1000, 100_000])
+@pytest.mark.parametrize("exponent", [0.3, 1, 1.001, 3])
+@pytest.mark.parametrize("members", [2, 100_000])
 def test_zipf_is_zipfian(sampler: Sampler, exponent: float, members: int) -> None:
     values = drawn(sampler, f"[zipf:100-{99 + members}:{exponent}]")
     ranks = np.arange(1, members + 1, dtype=float)

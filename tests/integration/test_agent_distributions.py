@@ -34,7 +34,7 @@ class Recorder:
 sys.meta_path.insert(0, Recorder)
 """
 JOB = """\
-job: imports
+name: imports
 targets: {{directory: "{uri}"}}
 bind: {{dn: "{dn}", password: {{file: "{password_file}"}}}}
 agents: {{count: 1, wait: 60s}}

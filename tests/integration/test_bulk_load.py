@@ -17,7 +17,7 @@ from support.command_line import ldapslam
 PEOPLE, ENTRIES = 300, 302
 
 JOB = f"""\
-job: imports
+name: imports
 targets: {{here: "ldap://localhost"}}
 run: {{interval: 1s}}
 validity: {{disturbed_intervals: 100%, send_lag_p99: 1s, stall: 60s}}

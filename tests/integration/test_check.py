@@ -17,7 +17,7 @@ from support.replication import silent, supplier_of
 
 SUFFIX = "dc=example,dc=com"
 JOB = """\
-job: checked
+name: checked
 targets: {{supplier: "{supplier}", replica: {replicas}}}
 bind: {{dn: "{dn}", password: {{file: "{password_file}"}}}}
 run: {{duration: 2s}}

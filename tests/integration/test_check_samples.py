@@ -22,7 +22,7 @@ PEOPLE = f"ou=people,{SUFFIX}"
 SAMPLES = 20
 BEYOND = f"[{TRIO_ENTRIES}-{2 * TRIO_ENTRIES}]"
 JOB = """\
-job: sampled
+name: sampled
 targets: {{supplier: "{supplier}", replica: {replicas}}}
 bind: {{dn: "{dn}", password: {{file: "{password_file}"}}}}
 run: {{duration: 60s}}

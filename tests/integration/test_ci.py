@@ -151,7 +151,7 @@ def test_the_script_hands_each_line_on_as_one_argument(
         "NEW": "/opt/new\n\n",
         "SET": "run.warm_up=1s\nbind={dn: cn=a b}",
         "VAR": "users=500",
-        "ALTHOUGH_DIFFERENT": "yes",
+        "ALLOW_DIFFERENCES": "yes",
         "LAB": "slapd",
         "LDAPSLAM": str(stub),
         "NOTES": str(tmp_path / "notes"),
@@ -162,12 +162,12 @@ def test_the_script_hands_each_line_on_as_one_argument(
     lines = (tmp_path / "notes").read_text().splitlines()
     assert lines == [
         *("gate", "my job.yaml", "--out", "gate", "--time", "5m", "--lab", "slapd"),
-        "--although-different",
+        "--allow-differences",
         *("--old", "/opt/old server", "--old", "users=2000", "--new", "/opt/new"),
         *("--set", "run.warm_up=1s", "--set", "bind={dn: cn=a b}"),
         *("--var", "users=500"),
     ]
-    wrong = {**variables, "ALTHOUGH_DIFFERENT": "maybe"}
+    wrong = {**variables, "ALLOW_DIFFERENCES": "maybe"}
     ended = shell(str(CI / "gate.sh"), tmp_path, wrong)
     assert (ended.returncode, "expected yes or no" in ended.stderr) == (2, True)
 
@@ -189,7 +189,7 @@ def test_the_composite_action(
     inputs = {name: one.get("default", "") for name, one in action["inputs"].items()}
     assert inputs["cannot-tell"] == "fail"
     inputs |= {"job": "search.yaml", "old": "a", "new": "b", "cannot-tell": cannot_tell}
-    inputs |= {"set": "run.warm_up=1s", "var": "users=5", "although-different": "true"}
+    inputs |= {"set": "run.warm_up=1s", "var": "users=5", "allow-differences": "true"}
     install, gate, keep = action["runs"]["steps"]
     # the package that it installs is this one
     named = re.findall(r"\$GITHUB_ACTION_PATH/\S+(?=\")", install["run"])
@@ -218,7 +218,7 @@ def test_the_composite_action(
         assert "::error::cannot-tell: expected fail or warn" in ended.stdout
         return
     said = (tmp_path / "notes").read_text().splitlines()
-    assert "--although-different" in said
+    assert "--allow-differences" in said
     assert said[-4:] == ["--set", "run.warm_up=1s", "--var", "users=5"]
     assert output.read_text() == "answer=cannot tell\n"
     assert (tmp_path / "summary.md").read_text() == "# the summary\n"

@@ -18,7 +18,7 @@ from support.lab import Lab
 from support.tree import tree
 
 JOB = """\
-job: adds
+name: adds
 targets: {{directory: "{uri}"}}
 bind: {{dn: "{dn}", password: {{file: "{password_file}"}}}}
 run: {{duration: {duration}, interval: 500ms}}

@@ -21,7 +21,7 @@ from support.lab import Lab
 from support.submitting import start_fleet
 
 JOB = """\
-job: fleet
+name: fleet
 targets: {{directory: "{uri}"}}
 run: {{duration: {duration}, interval: 500ms}}
 validity: {{disturbed_intervals: 100%, send_lag_p99: 1s, loop_share: 100%}}
@@ -60,7 +60,7 @@ def fleet(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]
     job, long_job = folder / "job.yaml", folder / "long.yaml"
     job.write_text(JOB.format(uri=lab.supplier.uri, duration="1s"))
     long_job.write_text(JOB.format(uri=lab.supplier.uri, duration="60s"))
-    (folder / "agent.toml").write_text('label = ["site=a"]\nrealtime = false\n')
+    (folder / "agent.toml").write_text('label = ["site=a"]\nno-realtime = true\n')
     with ExitStack() as stack:
         address = start_fleet(stack, folder, ["one", "two"], "--config", "agent.toml")
         yield Fleet(address, folder, job, long_job)

@@ -32,7 +32,7 @@ REPORTS = {
 DRAWN = {"report.html", "report.pdf"}
 
 JOB = """\
-job: lookups
+name: lookups
 targets: {{directory: "{uri}"}}
 bind: {{dn: "{dn}", password: {{file: "{password_file}"}}}}
 {tls}
@@ -176,7 +176,7 @@ def test_a_folder_that_cannot_be_made_ends_with_2(lab: Lab, tmp_path: Path) -> N
 def test_every_fault_of_a_job_is_named_with_its_place_and_a_hint(
     tmp_path: Path,
 ) -> None:
-    (tmp_path / "job.yaml").write_text("job: x\nrun: {duration: 5}\nstrems: []\n")
+    (tmp_path / "job.yaml").write_text("name: x\nrun: {duration: 5}\nstrems: []\n")
     ended = ldapslam("run", "job.yaml", cwd=tmp_path)
     assert ended.returncode == 2
     assert "job.yaml:2:17: run.duration: " in ended.stderr

@@ -13,7 +13,7 @@ from support.lab import Lab
 
 #: Nobody may read cn=config or cn=Monitor anonymously, so its counts are not known.
 WATCHED = """\
-job: watched
+name: watched
 targets: {{directory: "{uri}"}}
 run: {{duration: 1s, interval: 250ms}}
 monitors: [{{directory: directory}}]

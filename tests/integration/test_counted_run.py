@@ -20,7 +20,7 @@ PAGE, PEOPLE = 100, 1_000
 PEOPLE_DN = "ou=people,dc=example,dc=com"
 
 JOB = f"""\
-job: counted
+name: counted
 targets: {{{{directory: "{{uri}}"}}}}
 bind: {{{{dn: "{{dn}}", password: {{{{file: "{{password_file}}"}}}}}}}}
 run: {{{{interval: 1s}}}}

@@ -23,7 +23,7 @@ CLIENTS = 16
 pytestmark = pytest.mark.long
 
 JOB = f"""\
-job: counts
+name: counts
 targets: {{{{directory: "{{uri}}"}}}}
 bind: {{{{dn: "{{dn}}", password: {{{{file: "{{password_file}}"}}}}}}}}
 run: {{{{duration: 20s, interval: 1s}}}}

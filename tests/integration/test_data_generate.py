@@ -92,7 +92,7 @@ def test_files_with_passwords_are_their_owners_alone(tmp_path: Path) -> None:
 
 
 def test_without_a_file_the_entries_go_to_stdout(tmp_path: Path) -> None:
-    done = ldapslam("data", "generate", "people", "--entries", "5", "--threads", "2")
+    done = ldapslam("data", "generate", "people", "--entries", "5")
     assert done.returncode == 0
     assert len(parse_ldif(done.stdout.encode())) == 7
     assert "7 entries" in done.stderr
@@ -189,7 +189,6 @@ def test_a_reader_that_reads_nothing_holds_no_interrupt_up(
         (["people", "--json"], "--json and the LDIF both want stdout"),
         (["people", "-o", "x", "--dn-file", "x"], "two outputs go to 'x'"),
         (["people", "--first-names", "none"], "cannot read 'none'"),
-        (["people", "--csv", "none", "--csv-delimiter", "::"], "one character"),
         (["broken.template"], "broken.template:6: unknown tag <frist>"),
     ],
 )

@@ -10,6 +10,7 @@ from typing import Any
 import ldap
 import pytest
 
+from ldapslam.directory.comparison import NAMED
 from ldapslam.lab.people import write_ldif
 from support.directory import PEOPLE as LAB_PEOPLE
 from support.directory import Directory
@@ -138,11 +139,11 @@ def test_servers_of_two_kinds_are_compared(both: tuple[Directory, Directory]) ->
     assert (result["exit_code"], result["is_equal"]) == (0, True)
     assert result["found"]["entries"] == ENTRIES
     # 389-DS hashes passwords, slapd does not
-    passwords = verify(*uris, *access, "--passwords", "--named", "2")
+    passwords = verify(*uris, *access, "--passwords")
     assert passwords["different"] == PEOPLE
     assert [one["attributes"] for one in passwords["named"]] == [
         [{"name": "userpassword"}]
-    ] * 2
+    ] * NAMED
     change(ds389, lambda connection: connection.delete_s(MISSING))
     broken = verify(*uris, *access)
     assert (broken["exit_code"], broken["missing"]) == (1, 1)

@@ -275,7 +275,7 @@ def test_refusals_arrive_as_our_errors(lasting_fleet: FleetOfProcesses) -> None:
     ):
         fleet.submit(job_text(agents={"count": 3}))
     with pytest.raises(JobErrors) as caught:
-        fleet.submit('{"job": "x"}')
+        fleet.submit('{"name": "x"}')
     assert caught.value.exit_code is ExitCode.USAGE
     with pytest.raises(RunNotFound):
         fleet.run("nosuch")

@@ -12,7 +12,7 @@ from support.command_line import ldapslam
 from support.lab import Lab
 
 JOB = """\
-job: types
+name: types
 targets: {{directory: "{uri}"}}
 bind: {{dn: "{dn}", password: {{file: "{password_file}"}}}}
 run: {{duration: 2s, ramp_up: 500ms, interval: 500ms}}

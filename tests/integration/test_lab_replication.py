@@ -280,6 +280,7 @@ def test_each_supplier_writes_and_all_servers_follow(some_lab: Lab) -> None:
             "nsslapd-cachememsize",
             str(64 << 20).encode(),
             id="389-DS",
+            marks=_LONG,
         ),
     ],
     indirect=["some_lab"],

@@ -111,7 +111,7 @@ def test_what_is_printed_is_the_beginning_of_a_job(shell: Shell) -> None:
     head, _, snippet = done.stdout.partition("\n\n")
     assert "lab 'tls': slapd (mdb), 10 people" in head
     job = load_job_text(
-        f"job: own\n{snippet}\nrun: {{duration: 1s}}{_STREAMS}", file="job", base=None
+        f"name: own\n{snippet}\nrun: {{duration: 1s}}{_STREAMS}", file="job", base=None
     )
     assert [uris[0].partition(":")[0] for uris in job.targets.values()] == ["ldaps"] * 2
     assert list(yaml.safe_load(snippet)) == ["targets", "bind", "tls"]

@@ -20,7 +20,7 @@ from support.fleet import FleetOfProcesses, job_text
 from support.lab import Lab
 
 JOB = """\
-job: shown
+name: shown
 targets: {{directory: "{uri}"}}
 bind: {{dn: "{dn}", password: {{file: "{password_file}"}}}}
 run: {{duration: {duration}, interval: 1s}}

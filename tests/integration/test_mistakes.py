@@ -16,7 +16,7 @@ from support.fake_ldap import FakeLdap, answer
 from support.lab import Lab
 
 JOB = """\
-job: lookups
+name: lookups
 targets: {{directory: "{uri}"}}
 run: {{duration: 1s}}
 streams:

@@ -34,7 +34,7 @@ def night(lab: Lab, *, duration: str = "2s", number: str = "[unique]") -> str:
     }
     password = {"file": str(lab.admin_password_file)}
     job: dict[str, Any] = {
-        "job": "night",
+        "name": "night",
         "targets": {"server": lab.supplier.uri},
         "bind": {"dn": lab.admin_dn, "password": password},
         "run": {"duration": duration, "interval": "500ms", "drain": "2s"},
@@ -70,6 +70,7 @@ def assert_is_good(fleet: FleetOfProcesses, run_id: str) -> None:
     )
 
 
+@pytest.mark.long
 def test_a_coordinator_that_is_away_at_the_runs_time_spoils_no_night(
     fleet: FleetOfProcesses, lab: Lab
 ) -> None:

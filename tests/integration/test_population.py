@@ -10,7 +10,7 @@ from support.command_line import ldapslam
 from support.lab import Lab
 
 JOB = """\
-job: lookups
+name: lookups
 targets: {{directory: "{uri}"}}
 bind: {{dn: "{dn}", password: {{file: "{password_file}"}}}}
 population: {{file: people.population}}

@@ -18,7 +18,7 @@ BOOKED = ("bind", "unbind", "search", "compare")
 CONFIGS = Path(__file__).parents[2] / "configs" / "jobs"
 
 JOB = """\
-job: classes
+name: classes
 targets: {{directory: "{uri}"}}
 bind: {{dn: "{dn}", password: {{file: "{password_file}"}}}}
 run: {{duration: {duration}, interval: 500ms, drain: 1s}}
@@ -236,7 +236,9 @@ def test_a_process_for_each_search_is_counted_as_the_server_counts(
 def test_a_host_full_of_processes_is_called_the_limit(lab: Lab, tmp_path: Path) -> None:
     options = f"{{base: '{lab.people_dn}', filter: '(uid=user.1)', client: process}}"
     load = "{clients: 12}"
-    job = write_job(tmp_path, lab, type="burst", options=options, load=load)
+    job = write_job(
+        tmp_path, lab, type="burst", options=options, load=load, duration="1s"
+    )
     text = job.read_text()
     job.write_text(
         "\n".join(line for line in text.splitlines() if "validity:" not in line)

@@ -31,7 +31,7 @@ COMPARE_TRUE, INVALID_CREDENTIALS = 6, 49
 CLIENTS = 3
 
 _JOB = """
-job: sasl
+name: sasl
 targets: {{directory: "{uri}"}}
 run: {{duration: 300ms, interval: 100ms}}
 {settings}

@@ -75,6 +75,7 @@ def test_many_client_machines_or_few(slapd_installed: None, tmp_path: Path) -> N
     assert found[(18,)]["published"]["mean response time (ms)"] == 430
 
 
+@pytest.mark.long
 def test_few_client_machines_are_called_the_limit(
     slapd_installed: None, tmp_path: Path
 ) -> None:

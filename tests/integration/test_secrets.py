@@ -42,7 +42,7 @@ SECRETS = {
 _PLAIN_PLUGIN = "/usr/lib/x86_64-linux-gnu/sasl2/libplain.so"
 
 JOB = """\
-job: secrets
+name: secrets
 targets: {{s: "{uri}", closed: "{refusing}"}}
 bind: {{dn: "cn=admin,dc=example,dc=com", password: {{env: PLANTED_BIND}}}}
 run: {{duration: 1s, interval: 200ms, drain: 1s}}

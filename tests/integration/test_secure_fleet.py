@@ -28,7 +28,7 @@ from support.lab import Lab
 BIN = Path(sys.executable).parent
 
 JOB = """\
-job: secure
+name: secure
 targets: {{directory: "{uri}"}}
 run: {{duration: 1s, interval: 500ms}}
 agents: {{names: [joined, issued]}}
@@ -123,13 +123,7 @@ class SecureFleet:
             "XDG_CONFIG_HOME": str(self.folder / "config"),
         }
         if who is not None:
-            issued = self.folder / "pki" / "issued" / who
-            for variable, file in (
-                ("CERT", "cert.pem"),
-                ("KEY", "key.pem"),
-                ("CA", "ca.pem"),
-            ):
-                variables[f"LDAPSLAM_TLS_{variable}"] = str(issued / file)
+            variables["LDAPSLAM_TLS"] = str(self.folder / "pki" / "issued" / who)
         ended = ldapslam(*arguments, cwd=self.folder, variables=variables)
         return ended.returncode, ended.stdout, ended.stderr
 

@@ -19,7 +19,7 @@ from support.labs import ds389_trio_is_long
 
 JOB = """
 vars: {uri: null, duration: 60s}
-job: lookups
+name: lookups
 targets: {directory: "${uri}"}
 run: {duration: "${duration}", interval: 250ms}
 streams:
@@ -30,7 +30,7 @@ streams:
       - search: {base: "ou=people,dc=example,dc=com", filter: "(uid=user.[0-99])"}
 """
 STUDY = """
-study: idle
+name: idle
 job: job.yaml
 bind: {dn: "%s", password: {file: %s}}
 tls: {ca_file: %s}

@@ -524,7 +524,7 @@ ALL = {**QUICK, **HEALTHY, **TARGETS_FAULT, **NOT_THE_TARGETS, **MIXTURES}
 
 def job_of(situation: Situation, uri: str, **fields: Any) -> dict[str, Any]:
     return {
-        "job": "situation",
+        "name": "situation",
         "targets": {"server": uri},
         "agents": {"names": list(situation.agents)},
         "run": {

@@ -15,8 +15,8 @@ from support.command_line import ldapslam
 from support.lab import Lab
 
 JOB = """
-vars: {uri: null, clients: 1, duration: 1s}
-job: lookups
+vars: {uri: null, clients: 1, duration: 2s}
+name: lookups
 targets: {directory: "${uri}"}
 run: {duration: "${duration}", interval: 250ms}
 validity: {disturbed_intervals: 100%, send_lag_share: 100%}
@@ -28,7 +28,7 @@ streams:
       - search: {base: "ou=people,dc=example,dc=com", filter: "(uid=user.[0-99])"}
 """
 STUDY = """
-study: small
+name: small
 job: job.yaml
 axes: {clients: [1, 8]}
 repeats: 2
@@ -77,7 +77,7 @@ def test_a_study_is_one_command_and_says_what_differs(lab: Lab, tmp_path: Path) 
 
 KNOWN = """
 vars: {uri: null, rate: 100/s}
-job: known
+name: known
 targets: {directory: "${uri}"}
 run: {duration: 2s, interval: 250ms}
 validity: {disturbed_intervals: 100%, send_lag_share: 100%}
@@ -104,7 +104,7 @@ def test_the_capacity_of_a_server_with_a_known_limit_is_found(
             done = ldapslam(
                 *("capacity", "job.yaml", "--var", f"uri={responder.uri}"),
                 *("--load", "rate", "--from", "100/s", "--to", "100000/s"),
-                *("--confirm-for", "5s", "--out", str(number), "--json"),
+                *("--out", str(number), "--json"),
                 cwd=tmp_path,
                 timeout_s=300,
             )
@@ -123,7 +123,7 @@ def test_capacity_is_the_highest_load_that_holds(lab: Lab, tmp_path: Path) -> No
     search = ("--load", "clients", "--from", "1", "--to", "4", "--precision", "0.9")
     done = ldapslam(
         *("capacity", "job.yaml", *uri(lab), *search),
-        *("--objective", f"{objective} and {also}", "--confirm-for", "1s", "--json"),
+        *("--objective", f"{objective} and {also}", "--json"),
         cwd=tmp_path,
     )
     assert done.returncode in (0, 3), done.stdout + done.stderr
@@ -140,7 +140,7 @@ def test_capacity_is_the_highest_load_that_holds(lab: Lab, tmp_path: Path) -> No
 
 MANY = """
 vars: {users: 100000}
-job: lookups
+name: lookups
 targets: {directory: "ldap://127.0.0.1"}
 run: {duration: 1s, interval: 250ms}
 validity: {disturbed_intervals: 100%, send_lag_share: 100%}
@@ -158,7 +158,7 @@ def test_a_study_in_a_lab_looks_for_the_people_that_there_are(
 ) -> None:
     (tmp_path / "job.yaml").write_text(MANY)
     (tmp_path / "study.yaml").write_text(
-        "study: lab\njob: job.yaml\naxes: {threads: {field: lab.settings.threads, "
+        "name: lab\njob: job.yaml\naxes: {threads: {field: lab.settings.threads, "
         "values: [4]}}\nlab: {entries: 300}\n"
     )
     done = ldapslam("study", "study.yaml", "--lab", cwd=tmp_path)

@@ -164,7 +164,7 @@ def job(uri: str, stream: dict[str, Any] | None = None, **fields: Any) -> str:
     one = {"name": "one", "target": "s", "load": load}
     return json.dumps(
         {
-            "job": "limits",
+            "name": "limits",
             "targets": {"s": uri},
             "run": {"duration": "1s", "interval": "200ms", "drain": "1s"},
             "streams": [{**one, **(stream or STREAMS["engine"])}],

@@ -13,7 +13,7 @@ from support.command_line import ldapslam
 from support.lab import Lab
 
 JOB = """\
-job: watched
+name: watched
 targets: {{directory: {uri}}}
 bind: {{dn: "{bind_dn}", password: {{file: {password_file}}}}}
 run: {{duration: 3s, warm_up: 1s, interval: 500ms}}

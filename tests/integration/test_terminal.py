@@ -36,7 +36,7 @@ def screen_of(folder: Path, **variables: str) -> str:
     """What a run of a second writes to a terminal of 100 columns."""
     with FakeLdap(busy_to_compare) as server:
         job = {
-            "job": "seen",
+            "name": "seen",
             "targets": {"directory": server.uri},
             "run": {"duration": "1s", "interval": "250ms"},
             "streams": [

@@ -20,7 +20,7 @@ from support.submitting import SubmittingFleet
 
 PEOPLE = "ou=people,dc=example,dc=com"
 JOB = f"""\
-job: verified
+name: verified
 targets:
   supplier: "{{supplier}}"
   replica: {{replicas}}

@@ -16,7 +16,7 @@ from ldapslam.studies.runner import Ended, Journal
 from support.command_line import ldapslam
 
 JOB = """\
-job: verified
+name: verified
 targets: {{directory: "{uri}"}}
 run: {{duration: 2s, interval: 500ms}}
 # these tests share the machine with others

@@ -134,7 +134,7 @@ class Fuzzed:
             "phase": ["measure"],
             "host_facts_json": ["{}"],
         }
-        jobs = [job_text(), job_text(run={"duration": "1h"}), _BOMB, "job: x\n"]
+        jobs = [job_text(), job_text(run={"duration": "1h"}), _BOMB, "name: x\n"]
         contents = [job.encode() for job in jobs]
         fuzzer = MessageFuzzer(seed, likely, contents)
         chosen = random.Random(seed)

@@ -23,7 +23,7 @@ FOLDER = Path(__file__).parents[1] / "unit" / "jobs" / "bad_jobs"
 CASES = FOLDER / "cases.yaml"
 
 _JOB = {
-    "job": "minimal",
+    "name": "minimal",
     "targets": "{replica: ldap://ds1.example.com}",
     "run": "{duration: 10s}",
 }

@@ -289,7 +289,7 @@ def load_text(
         "operations": [{"search": search}],
     }
     run = {"duration": duration, "interval": "200ms", "drain": "1s"}
-    job = {"job": "chaos", "targets": {"replica": uri}, "run": run}
+    job = {"name": "chaos", "targets": {"replica": uri}, "run": run}
     return json.dumps({**job, "streams": [stream], **fields})
 
 

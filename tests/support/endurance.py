@@ -76,7 +76,7 @@ def job_text(intervals: int) -> str:
     }
     return json.dumps(
         {
-            "job": "endurance",
+            "name": "endurance",
             "targets": {"replica": "ldap://127.0.0.1:1"},
             "agents": {"count": len(AGENTS)},
             "run": {

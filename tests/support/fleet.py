@@ -54,7 +54,7 @@ def job_text(
     """A job that searches; more fields of the job as keywords."""
     return json.dumps(
         {
-            "job": "fleet-test",
+            "name": "fleet-test",
             "targets": {"replica": uri},
             "run": {"duration": duration, "interval": "200ms", "drain": "1s"},
             "streams": [

@@ -14,7 +14,7 @@ from ldapslam.jobs.connection_settings import BindSettings, ConnectionSettings
 from ldapslam.jobs.load import load_job_text
 
 JOB = """\
-job: monitored
+name: monitored
 targets: {{server: {uri}}}
 run: {{duration: 10s}}
 streams:

@@ -41,7 +41,7 @@ def run_operations(
     `bind` says otherwise."""
     password = {"file": str(server.admin_password_file)}
     job = {
-        "job": "operations",
+        "name": "operations",
         "targets": {"directory": server.uri},
         "run": {"duration": "20s", "interval": "100ms"},
         "bind": bind or {"dn": server.admin_dn, "password": password},

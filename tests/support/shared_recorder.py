@@ -13,7 +13,7 @@ from ldapslam.proto.fields import METRICS, OPERATION_COUNTERS, OUTCOMES
 from ldapslam.results.histogram import Histogram
 
 _JOB = """\
-job: test
+name: test
 targets: {server: "ldap://ds1"}
 run: {duration: 10s}
 streams:

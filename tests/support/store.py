@@ -35,7 +35,7 @@ Values = npt.NDArray[np.int64]
 Changed = TypeVar("Changed", bound=Message)
 
 JOB_TEXT = """\
-job: directory-mix
+name: directory-mix
 description: readers on the replica, rate-limited writers on the supplier
 targets:
   supplier: ldap://ds1.example.com

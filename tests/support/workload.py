@@ -174,7 +174,7 @@ def moves_job(directory: Directory, folder: Path, count: int = 50) -> Path:
 
 def _write(directory: Directory, folder: Path, streams: list[dict[str, Any]]) -> Path:
     job = {
-        "job": "workload",
+        "name": "workload",
         "targets": {"server": directory.uri},
         "bind": {
             "dn": directory.admin_dn,

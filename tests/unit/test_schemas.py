@@ -26,7 +26,7 @@ EXAMPLES = [
 ]
 
 STUDY = """\
-study: faulty
+name: faulty
 job: search.yaml
 axes: {clients: [1, 2]}
 """

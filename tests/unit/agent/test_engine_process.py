@@ -53,7 +53,7 @@ def test_files_are_written_under_names_of_our_own(tmp_path: Path) -> None:
 
 
 ADDS = """\
-job: adds
+name: adds
 targets: {server: "ldap://127.0.0.1:1"}
 run: {duration: 1s}
 streams:

@@ -22,7 +22,7 @@ from ldapslam.jobs.model import Job
 from ldapslam.jobs.plan import agent_plan
 
 JOB = """\
-job: secrets
+name: secrets
 targets: {{ds: "ldap://127.0.0.1"}}
 bind: {bind}
 run: {{duration: 1s}}

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An agent's limits: what a share of a run asks for, and what its operator allows."""
+"""An agent's limits: what a share of a run asks for, what its operator allows, and how
+many threads an engine gets."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ldapslam.agent.admission import admit
 from ldapslam.agent.admission.limits import (
     AgentLimits,
     Part,
@@ -23,7 +25,7 @@ from ldapslam.jobs.plan import agent_plan
 S = 1_000_000_000
 
 JOB = """\
-job: limits
+name: limits
 targets: {{s: "ldap://127.0.0.1:1389"}}
 run: {{duration: 60s, ramp_up: 10s}}
 agents: {{count: 1}}
@@ -227,3 +229,20 @@ def test_imports_use_what_is_allowed_and_what_is_below_it(tmp_path: Path) -> Non
     assert not AgentLimits().allows_import(str(place))
     assert AgentLimits(imports=("any",)).allows_program("/bin/sh")
     assert AgentLimits.from_json(limits.to_json()) == limits
+
+
+@pytest.mark.parametrize(
+    ("wanted", "max_cpu_ratio", "workers"),
+    [(0, None, 3), (8, None, 8), (8, 1.0, 4), (2, 1.0, 2)],
+)
+def test_the_number_of_workers(
+    monkeypatch: pytest.MonkeyPatch,
+    wanted: int,
+    max_cpu_ratio: float | None,
+    workers: int,
+) -> None:
+    """One CPU is left to others; where CPUs are limited, no more than there are."""
+    monkeypatch.setattr(admit, "usable_cores", lambda: 4)
+    monkeypatch.setattr(admit, "keep_to_cpus", lambda _: None)
+    limits = AgentLimits(max_cpu_ratio=max_cpu_ratio)
+    assert admit.workers_for(wanted, limits) == workers

@@ -21,7 +21,7 @@ from ldapslam.jobs.connection_settings import (
 from ldapslam.jobs.load import load_job_text
 
 JOB = """\
-job: monitored
+name: monitored
 targets:
   supplier: ldap://ds1
   replica: [ldap://ds2, ldap://ds3]

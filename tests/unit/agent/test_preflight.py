@@ -65,7 +65,7 @@ def test_the_start_tls_request_is_the_rfcs() -> None:
 
 def test_the_password_of_a_sasl_bind_is_not_shown_in_a_simple_one() -> None:
     text = """\
-job: sasl
+name: sasl
 targets: {s: "ldap://127.0.0.1:1389"}
 bind: {sasl: {mechanism: SCRAM-SHA-256, authcid: user, password: {env: SECRET}}}
 run: {duration: 1s}

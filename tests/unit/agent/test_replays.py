@@ -18,7 +18,7 @@ CONNECTIONS = 8
 RECORDS = 19 + 13  # requests, and an unbind for each of 13 sessions
 
 JOB = """\
-job: replayed
+name: replayed
 targets: {{directory: ldap://ds1.example.com}}
 bind: {{dn: cn=loader, password: {{env: REPLAY_PASSWORD}}}}
 run: {{duration: 10s}}

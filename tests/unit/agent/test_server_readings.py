@@ -16,10 +16,11 @@ from ldapslam.agent.monitoring import servers
 from ldapslam.agent.monitoring.process import Sampling
 from ldapslam.agent.monitoring.reading import Monitor
 from ldapslam.agent.monitoring.servers import ServerReadings
-from ldapslam.base.errors import TargetUnreachable
+from ldapslam.base.errors import TargetError, TargetUnreachable
 from ldapslam.directory.control_connection import ControlConnection, Entry
 from ldapslam.directory.counts import KINDS, ServerCounts, ServerKind, read_counts
 from ldapslam.directory.facts import server_facts
+from ldapslam.results.records import Metric
 
 GOOD, BAD = "ldap://good", "ldap://bad"
 
@@ -211,3 +212,38 @@ class OddMonitor(Monitor):
 def test_a_monitor_that_cannot_be_opened_says_why() -> None:
     (described,) = Sampling(1).open([OddMonitor("odd", 0)])
     assert described.facts == {"failure": "KeyError: 'olcDatabase'"}
+
+
+#: Until all of them are there.
+LIMIT_S = 10.0
+
+
+class Meeting(Monitor):
+    """A monitor that is open once the others are being opened too."""
+
+    metrics = (Metric("figure", "1", "gauge"),)
+
+    def __init__(self, name: str, others: threading.Barrier) -> None:
+        super().__init__(name, 0)
+        self._others = others
+
+    def open(self) -> Mapping[str, Any]:
+        self._others.wait(LIMIT_S)
+        if self.name == "broken":
+            raise TargetError("it does not answer")
+        return {"of": self.name}
+
+    def sample(self) -> Sequence[float]:
+        return (1.0,)
+
+
+def test_monitors_do_not_wait_for_each_other() -> None:
+    names = ["first", "broken", "last"]
+    others = threading.Barrier(len(names))
+    watched = Sampling(1_000_000_000).open(Meeting(name, others) for name in names)
+    assert [one.name for one in watched] == names
+    assert [dict(one.facts) for one in watched] == [
+        {"of": "first"},
+        {"failure": "it does not answer"},
+        {"of": "last"},
+    ]

@@ -25,7 +25,7 @@ from support.histograms import histogram_of
 
 WHO = "cn=reader,dc=com"
 JOB = """\
-job: sampled
+name: sampled
 targets: {server: [ldap://a, ldap://b]}
 run: {duration: 100s}
 streams:
@@ -199,12 +199,6 @@ def test_a_range_without_leading_zeros_is_named_where_nothing_is_found() -> None
     assert "leading zeros" not in warning
 
 
-def test_the_searchs_own_limit_is_named_where_it_ends_them() -> None:
-    limited = job(**{"{base: dc=com, ": "{base: dc=com, size_limit: 20, "}).streams[0]
-    (warning,) = findings(limited, [met("search", {4: 10})], WHO)
-    assert "the search's own limit of 20 entries" in warning
-
-
 def test_what_was_not_tried_says_why() -> None:
     tried = ["search", "modify", "add", "modify_dn", "gone", "bind"]
     assert untried(job().streams[0], tried) == {
@@ -215,7 +209,7 @@ def test_what_was_not_tried_says_why() -> None:
 
 
 CLOSED = """\
-job: closed
+name: closed
 targets: {server: ldap://a}
 run: {duration: 100s, warm_up: 10s}
 thresholds: [search.p99 < 1s]

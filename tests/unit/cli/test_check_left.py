@@ -33,7 +33,7 @@ def test_a_killed_check_is_told_and_one_under_way_is_not(
 
 
 JOB = """\
-job: left
+name: left
 targets: {directory: ldap://a}
 run: {duration: 10s}
 streams:

@@ -10,7 +10,7 @@ from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.model import Job
 
 JOB = """\
-job: planned
+name: planned
 targets:
   supplier: ldap://s
   replica: [ldap://a, ldap://b, ldap://c]

@@ -57,12 +57,12 @@ def test_a_study_is_written_with_its_jobs(name: str, tmp_path: Path) -> None:
 
 def test_a_file_of_the_user_is_left_alone(tmp_path: Path) -> None:
     mine = tmp_path / "search.yaml"
-    mine.write_text("job: mine\n")
+    mine.write_text("name: mine\n")
     result = CliRunner().invoke(
         cli, ["job", "examples", "search", "--out", str(tmp_path)]
     )
     assert isinstance(result.exception, ConfigError)
-    assert mine.read_text() == "job: mine\n"
+    assert mine.read_text() == "name: mine\n"
 
 
 def test_a_name_that_is_mistyped_is_answered_with_the_one_meant() -> None:

@@ -33,7 +33,7 @@ from ldapslam.studies.gate import Made
 from ldapslam.studies.study_file import StudyLab
 
 JOB = """\
-job: gate
+name: gate
 vars: {users: 10}
 targets: {server: "ldap://one"}
 run: {duration: 500ms, interval: 100ms}
@@ -201,7 +201,7 @@ def test_what_shows_that_a_baseline_is_another_is_looked_at_before_a_run(
     job.write_text(JOB.replace("clients: 2", "clients: 3"))
     assert main.run(same) == ExitCode.USAGE
     assert "clients: 2 then, 3 now" in capsys.readouterr().err
-    assert main.run([*same, "--although-different"]) == ExitCode.FLEET
+    assert main.run([*same, "--allow-differences"]) == ExitCode.FLEET
     assert not (tmp_path / "ldapslam-runs").exists()
 
 
@@ -273,7 +273,7 @@ def test_a_gate_that_is_refused_leaves_no_folder(
     for out, is_ours in ((job.parent / "out", True), (job.parent / "mine", False)):
         if not is_ours:
             out.mkdir()
-        with pytest.raises(type(error)), Runs(sides, out, None, restarts=False):
+        with pytest.raises(type(error)), Runs(sides, out, None):
             raise error
         assert out.exists() == (stays or not is_ours)
 
@@ -285,7 +285,7 @@ def test_an_error_of_a_later_run_removes_no_run(
     monkeypatch.setattr(gate_runs, "local_fleet", _no_fleet)
     sides = {"new": side_of("new", (), JobFile(job), (), None)}
     out = job.parent / "out"
-    runs = Runs(sides, out, None, restarts=False)
+    runs = Runs(sides, out, None)
     runs.made = [Made("new", f"run-{one}", "PASS", (), True) for one in "12"]
     with pytest.raises(ConfigError), runs:
         raise ConfigError("too large")
@@ -298,7 +298,7 @@ def test_a_lab_that_does_not_come_up_leaves_no_folder(
     monkeypatch.setattr(gate_runs, "Labs", _NoLabs)
     lab = StudyLab(server="slapd", entries=10)
     sides = {"new": side_of("new", (), JobFile(job), (), lab)}
-    runs = Runs(sides, job.parent / "out", None, restarts=False)
+    runs = Runs(sides, job.parent / "out", None)
     with pytest.raises(AssertionError), runs:
         pass
     assert not (job.parent / "out").exists()
@@ -311,7 +311,7 @@ def test_longer_runs_are_of_both_sides_and_the_first_ones_do_not_count(
         name: side_of(name, [uri], JobFile(job), ["run.duration=500ms"], None)
         for name, uri in (("old", "ldap://one"), ("new", "ldap://two"))
     }
-    runs = Runs(sides, job.parent / "out", None, restarts=False)
+    runs = Runs(sides, job.parent / "out", None)
     assert runs.duration_ns == 500_000_000
     runs.made = [Made("old", "run-1", "PASS", (), True)]
     longer_ns = runs.longer_ns(2.1)
@@ -340,7 +340,7 @@ def test_runs_whose_length_is_said_elsewhere_are_not_made_longer(
     job: Path, change: str
 ) -> None:
     sides = {"new": side_of("new", (change,), JobFile(job), (), None)}
-    runs = Runs(sides, job.parent / "out", None, restarts=False)
+    runs = Runs(sides, job.parent / "out", None)
     assert runs.longer_ns(2.0) is None
 
 
@@ -357,7 +357,7 @@ def test_the_folder_is_looked_at_before_a_lab_is_brought_up(
     (job.parent / "out" / "results.sqlite").touch()
     lab = StudyLab(server="slapd", entries=10)
     side = side_of("new", (), JobFile(job), (), lab)
-    runs = Runs({"new": side}, job.parent / "out", None, restarts=False)
+    runs = Runs({"new": side}, job.parent / "out", None)
     with pytest.raises(ConfigError, match="results of another gate"), runs:
         pass
 
@@ -377,7 +377,7 @@ def test_the_fleet_is_large_enough_for_both_sides(
         name: side_of(name, [f"agents.count={count}"], JobFile(job), (), None)
         for name, count in (("old", 1), ("new", 2))
     }
-    with Runs(sides, job.parent / "out", None, restarts=False):
+    with Runs(sides, job.parent / "out", None):
         assert asked == ["local-1", "local-2"]
 
 

@@ -16,7 +16,7 @@ from ldapslam.cli.submission import JobFile
 
 #: As `new` writes it.
 JOB = """\
-job: first
+name: first
 targets: {directory: ["ldap://one"]}
 run: {warm_up: 3s, duration: 30s}
 streams:

@@ -460,9 +460,9 @@ def test_a_baseline_of_another_making_is_refused_after_one_run(
     making = Making(gate, runs, 0.0, LIMIT_S, may_end=True)  # type: ignore[arg-type]
     baseline: Any = _Baseline()
     with pytest.raises(ConfigError, match="threads: 16 then, 4 now"):
-        making.against(baseline, although_different=False)
+        making.against(baseline, allow_differences=False)
     assert runs.made == [NEW]
-    assert making.against(baseline, although_different=True) == "the answer is clear"
+    assert making.against(baseline, allow_differences=True) == "the answer is clear"
     assert making.differences == [("server 1 · threads", "16", "4")]
     assert making.unknown == {"server 1 · indexes": "could not be read"}
     said = capsys.readouterr().err
@@ -491,7 +491,7 @@ def test_a_baseline_is_compared_with_the_first_run_that_there_is(
     making = Making(gate, runs, 0.0, LIMIT_S, may_end=True)  # type: ignore[arg-type]
     baseline: Any = _Baseline()
     with pytest.raises(ConfigError, match="threads: 16 then, 4 now"):
-        making.against(baseline, although_different=False)
+        making.against(baseline, allow_differences=False)
     assert len(runs.made) == 3
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -57,7 +58,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     work.mkdir(parents=True)
     monkeypatch.chdir(work)
     with Store.open(tmp_path / "given.sqlite") as given:
-        fill(given, Scenario())
+        fill(given, Scenario(measure_s=2, searches_per_s=20))
         add_monitors(given, RUN_ID, 5)
     return tmp_path / "given.sqlite"
 
@@ -95,18 +96,19 @@ def test_the_id_of_a_run_names_no_other_folder(store: Path, name: str) -> None:
         ("agent", ("monitor_description", "monitor_sample")),
     ],
 )
-@no_names
 def test_other_names_of_a_store_are_checked(
-    store: Path, column: str, tables: tuple[str, ...], name: str
+    store: Path, column: str, tables: tuple[str, ...]
 ) -> None:
-    value = json.dumps([name]) if column == "agents" else name
-    with sqlite3.connect(store) as connection:
-        for table in tables:  # one agent of two
-            where = "rowid = 1" if column != "agent" else "agent = 'load1'"
-            update = f"UPDATE {table} SET {column} = ? WHERE {where}"
-            connection.execute(update, [value])
-    connection.close()
-    assert main.run(["report", "latest", "--store", str(store)]) != 0
+    for name in NO_NAMES.values():
+        copy = shutil.copy(store, "copy.sqlite")
+        value = json.dumps([name]) if column == "agents" else name
+        with sqlite3.connect(copy) as connection:
+            for table in tables:  # one agent of two
+                where = "rowid = 1" if column != "agent" else "agent = 'load1'"
+                update = f"UPDATE {table} SET {column} = ? WHERE {where}"
+                connection.execute(update, [value])
+        connection.close()
+        assert main.run(["report", "latest", "--store", copy]) != 0, name
 
 
 @pytest.mark.parametrize(
@@ -251,7 +253,7 @@ def _of_job(_: Path, name: str) -> None:
     from ldapslam.jobs.load import load_job_text
 
     text = (
-        f"job: j\nagents: {{names: [{json.dumps(name)}]}}\n"
+        f"name: j\nagents: {{names: [{json.dumps(name)}]}}\n"
         "targets: {s: 'ldap://one'}\nrun: {duration: 1s}\n"
         "streams: [{name: r, target: s, load: {clients: 1}, "
         "operations: [{search: {base: dc=x}}]}]\n"

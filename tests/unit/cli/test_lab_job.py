@@ -15,9 +15,9 @@ def test_it_takes_the_place_of_its_own_file_alone(tmp_path: Path) -> None:
     job = tmp_path / "search.yaml"
     made = lab_job_path(job, "search", "lab")
     assert made == tmp_path / "search-lab.yaml"
-    made.write_text("extends: search.yaml\njob: search-lab\n")
+    made.write_text("extends: search.yaml\nname: search-lab\n")
     assert lab_job_path(job, "search", "lab") == made
-    made.write_text("job: mine\n")
+    made.write_text("name: mine\n")
     with pytest.raises(ConfigError, match="of another kind"):
         lab_job_path(job, "search", "lab")
 

@@ -123,19 +123,19 @@ def test_a_rate_makes_an_open_loop(
 def test_a_file_of_rates_makes_stages(capsys: pytest.CaptureFixture[str]) -> None:
     job = job_of(f"search {URI} {BASE} --rate-file rates.csv", capsys)
     opened = job.streams[0].load
-    assert len(opened.segments(20_000_000_000)) >= 2
+    assert len(opened.segments()) >= 2
 
 
 def test_multiples_in_a_file_of_rates_are_of_the_rate(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     rates = tmp_path / "rates"
-    rates.write_text("format=rate-and-duration\nEND HEADER\n50,1s\n1.5x,9s\n")
+    rates.write_text("0,50\n1,1.5x\n")
     job = job_of(f"search {URI} {BASE} --rate-file {rates} -r 100/s", capsys)
     opened = job.streams[0].load
     assert opened.rate is not None
     assert opened.rate.per_s == 100
-    assert len(opened.segments(10_000_000_000)) >= 2
+    assert len(opened.segments()) >= 2
 
 
 def test_a_count_ends_the_run(capsys: pytest.CaptureFixture[str]) -> None:

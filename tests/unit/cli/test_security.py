@@ -34,8 +34,7 @@ Outcome = Callable[..., tuple[int, str]]
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A user without settings."""
-    for variable in ("CERT", "KEY", "CA"):
-        monkeypatch.delenv(f"LDAPSLAM_TLS_{variable}", raising=False)
+    monkeypatch.delenv("LDAPSLAM_TLS", raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("LDAPSLAM_PKI", "")
@@ -83,10 +82,8 @@ REFUSED = [
     ((*LISTEN, "--tls-crl", "pki/crl.pem"), "needs --tls"),
     ((*LISTEN, "--pki", "pki", "--tls-crl", "pki/crl.pem"), "leave out --tls-crl"),
     ((*DIAL, "--tls", "pki/issued/victor"), "this needs one of role agent"),
-    ((*DIAL, "--tls-cert", "pki/issued/a1/cert.pem"), "--tls-key and --tls-ca missing"),
     ((*DIAL, "--tls", "pki/issued/a1", "--insecure"), "asks for plain text"),
     ((*DIAL, "--tls", "pki/issued/a1", "--name", "a2"), "certificate is that of 'a1'"),
-    ((*DIAL, "--tls", "pki/issued/a1", "--tls-key", "x"), "say the same"),
     ((*DIAL, "--tls", "missing"), "cannot be read"),
     ((*DIAL, "--join", "missing"), "cannot be read"),
     ((*DIAL, "--join", "pki/ca.pem"), "is no join token"),
@@ -137,20 +134,16 @@ def test_an_authority_with_several_coordinators_asks_which(
 
 
 @pytest.mark.usefixtures("authority")
-def test_variables_come_before_the_default_folder(
+def test_the_variable_comes_before_the_default_folder(
     home: Path, told: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = current_security()
     assert found.is_default
     assert found.files == folder_files(home / "config" / "ldapslam" / "tls")
     theirs = home / "pki" / "issued" / "victor"
-    for variable, file in (("CERT", "cert.pem"), ("KEY", "key.pem"), ("CA", "ca.pem")):
-        monkeypatch.setenv(f"LDAPSLAM_TLS_{variable}", str(theirs / file))
+    monkeypatch.setenv("LDAPSLAM_TLS", str(theirs))
     found = current_security()
     assert (found.is_default, found.files) == (False, folder_files(theirs))
-    monkeypatch.delenv("LDAPSLAM_TLS_KEY")
-    with pytest.raises(ConfigError, match="--tls-key missing"):
-        current_security()
 
 
 @pytest.mark.usefixtures("authority", "told")

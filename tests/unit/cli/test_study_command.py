@@ -13,7 +13,7 @@ import pytest
 from ldapslam.cli.study.capacity import _bounds, _load
 
 JOB = """\
-job: one
+name: one
 vars: {clients: 1}
 targets: {server: "ldap://one"}
 run: {duration: 500ms, interval: 100ms}
@@ -50,7 +50,7 @@ def test_there_are_no_threads_before_the_first_run(
     """BLAS starts some when numpy is imported with more than one processor."""
     (tmp_path / "job.yaml").write_text(JOB)
     (tmp_path / "study.yaml").write_text(
-        "study: s\njob: job.yaml\naxes: {clients: [1, 2]}\n"
+        "name: s\njob: job.yaml\naxes: {clients: [1, 2]}\n"
     )
     environment = {**os.environ}
     environment.pop("OPENBLAS_NUM_THREADS", None)

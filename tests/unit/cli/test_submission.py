@@ -17,7 +17,7 @@ from ldapslam.cli.submission import check_size_of_files, say_doubts
 from ldapslam.jobs.load import load_job
 
 JOB = """\
-job: feeds
+name: feeds
 targets: {server: "ldap://127.0.0.1:1"}
 run: {duration: 10s}
 streams:

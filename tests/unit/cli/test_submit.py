@@ -34,7 +34,6 @@ def refusal(command: click.Command, *arguments: str) -> LdapSlamError:
         ("--from", ""),
         ("--until", ""),
         ("--name", ""),
-        ("--misfire-grace", "0s"),
     ],
 )
 def test_an_option_with_nothing_in_it_is_not_an_option_left_out(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The coordinator and its store: nothing is run that cannot be kept, or is made up."""
+"""The coordinator, its store and its agents: nothing is run that cannot be kept."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from ldapslam import __version__
 from ldapslam.base.errors import (
+    AccessRefused,
     FleetError,
     NotEnoughAgents,
     StoreBusy,
@@ -20,11 +22,24 @@ from ldapslam.base.errors import (
     StoreTaken,
 )
 from ldapslam.coordinator import agent_service, operator_service, run_queue
+from ldapslam.coordinator.control import Coordinator
 from ldapslam.coordinator.fleet.fleet import TimePassed
 from ldapslam.coordinator.runs import controller, judge
 from ldapslam.coordinator.schedules import service as schedule_service
 from ldapslam.coordinator.schedules.scheduler import Scheduler
+from ldapslam.coordinator.security import access
+from ldapslam.coordinator.security.access import Caller
+from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.proto import agent_pb2
+from ldapslam.proto.agent_pb2 import (
+    AgentFinished,
+    HeartbeatRequest,
+    LeaveRequest,
+    ProgressReport,
+    RegisterRequest,
+    ReportReply,
+    RunPart,
+)
 from ldapslam.proto.operator_pb2 import (
     IntervalFigures,
     ListRunsRequest,
@@ -34,6 +49,7 @@ from ldapslam.results import audit
 from ldapslam.results.records import IntervalRecord
 from ldapslam.results.store import Store
 from ldapslam.transport.messages import (
+    PROTOCOL_VERSION,
     ProtocolError,
 )
 from support.bounds import exceeds
@@ -572,3 +588,57 @@ async def test_of_what_agents_and_operators_ask_for_too_much_is_counted(
     with exceeds(UNREAD=1):
         run._notify(figures=IntervalFigures())
     assert updates.qsize() == 2
+
+
+def registration(epoch: int) -> RegisterRequest:
+    """Of a process that does not say which one it is."""
+    return RegisterRequest(
+        protocol_version=PROTOCOL_VERSION,
+        build=__version__,
+        name="a",
+        instance_id="",
+        epoch=epoch,
+    )
+
+
+async def test_a_process_that_is_known_by_its_epoch_alone_gets_sessions_of_its_own(
+    writer: StoreWriter,
+) -> None:
+    agents = Coordinator(writer).agents
+    sessions = [
+        (await agents.Register(registration(epoch), None)).session_id
+        for epoch in (1, 1, 2)
+    ]
+    assert sessions[0] == sessions[1] != sessions[2]
+    known = [
+        (await agents.Heartbeat(HeartbeatRequest(session_id=one), None)).known
+        for one in sessions
+    ]
+    assert known == [False, False, True]
+    # what another agent may not use
+    access.enter(Caller("b", "agent", ""))
+    with pytest.raises(AccessRefused, match="not that of agent 'b'"):
+        await agents.Leave(LeaveRequest(session_id=sessions[2]), None)
+
+
+async def test_an_agent_is_free_again_when_it_ends_a_run_that_nobody_here_knows(
+    writer: StoreWriter,
+) -> None:
+    coordinator = Coordinator(writer)
+    request = registration(2)
+    # of a coordinator with another store
+    request.runs.append(RunPart(run_id="elsewhere", state="running"))
+    await coordinator.agents.Register(request, None)
+    states = []
+    for epoch in (1, 2):
+        report = ProgressReport(
+            run_id="elsewhere",
+            agent="a",
+            epoch=epoch,
+            finished=AgentFinished(early_reason="it was stopped"),
+        )
+        reply = await coordinator.agents.ReportProgress(report, None)
+        assert reply.status == ReportReply.STATUS_REFUSED
+        states += [one.state for one in coordinator.operators.agents().agents]
+    # what the process before it did says nothing of this one
+    assert states == ["assigned", "idle"]

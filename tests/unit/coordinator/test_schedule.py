@@ -72,11 +72,6 @@ def test_times_that_were_missed(
     assert outcomes(Policy(misfire), ago(*minutes)) == expected
 
 
-def test_the_grace_is_the_schedules_own() -> None:
-    policy = Policy(Misfire.SKIP, grace=30 * MINUTE)
-    assert outcomes(policy, ago(31, 30)) == [MISSED, RUN]
-
-
 def test_run_once_waits_for_the_last_of_many_that_were_missed() -> None:
     due = ago(*range(700, 200, -1))
     policy = Policy(Misfire.RUN_ONCE)

@@ -389,7 +389,7 @@ async def test_a_schedule_that_this_version_cannot_read_is_kept_and_may_be_remov
     queue: FakeQueue,
 ) -> None:
     request = schedule_request("old", cron="0 * * * *")
-    request.job.job_text = b"job: old\nof: another version\n"
+    request.job.job_text = b"name: old\nof: another version\n"
     record = ScheduleRecord(
         *("s-1", "old", request.SerializeToString(), "active"),
         *("2026-01-01T00:00:00Z", "ana", "2026-01-01T00:00:00Z"),

@@ -104,7 +104,7 @@ def test_a_file_that_was_not_sent_along_is_refused() -> None:
 
 def test_all_faults_of_a_job_are_told() -> None:
     with pytest.raises(JobErrors) as caught:
-        load_submission(request('{"job": "x", "colour": 1}'), NOW)
+        load_submission(request('{"name": "x", "colour": 1}'), NOW)
     assert len(caught.value.faults) >= 3
 
 

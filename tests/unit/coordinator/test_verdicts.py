@@ -8,7 +8,6 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -60,21 +59,17 @@ class Seen(Observer):
         self.told.append(record.verdict)
 
 
-def in_a_store(
-    folder: Path, seen: Seen, test: Callable[[Verdicts, Store], Awaitable[None]]
-) -> None:
-    async def run() -> None:
-        writer = StoreWriter(str(folder / "results.sqlite"))
-        verdicts = Verdicts(writer, seen.judge, [seen], seen.sign)
-        ended = {"verdict": None, "finished_utc": utc_text(datetime.now(UTC))}
-        scenario = Scenario(run=ended, measure_s=2)
-        await writer.call(fill, writer.store, scenario)
-        async with asyncio.timeout(30):
-            await test(verdicts, writer.store)
-            await verdicts.stop()
-        await writer.close()
+@pytest.fixture
+def store(runner: asyncio.Runner, writer: StoreWriter) -> Store:
+    """Of a run that has just ended."""
+    ended = {"verdict": None, "finished_utc": utc_text(datetime.now(UTC))}
+    scenario = Scenario(run=ended, measure_s=2)
+    runner.run(writer.call(fill, writer.store, scenario))
+    return writer.store
 
-    asyncio.run(run())
+
+def verdicts_of(writer: StoreWriter, seen: Seen) -> Verdicts:
+    return Verdicts(writer, seen.judge, [seen], seen.sign)
 
 
 async def judged_at_its_end(verdicts: Verdicts, store: Store) -> None:
@@ -106,22 +101,21 @@ async def until_judged(seen: Seen, verdicts: Verdicts) -> None:
     await verdicts.wait()
 
 
-def test_a_verdict_is_stored_with_its_signed_digest(tmp_path: Path) -> None:
+async def test_a_verdict_is_stored_with_its_signed_digest(
+    writer: StoreWriter, store: Store
+) -> None:
     seen = Seen("FAIL")
-
-    async def test(verdicts: Verdicts, store: Store) -> None:
-        verdicts.judge(store.run(RUN_ID))
-        await verdicts.wait()
-        run = store.run(RUN_ID)
-        assert run.verdict == "FAIL"
-        assert run.digest == {
-            "document": DOCUMENT,
-            "sha256": sha256_of(DOCUMENT),
-            "signature": {"signer": "c1"},
-        }
-        assert seen.signed == [canonical(DOCUMENT)]
-
-    in_a_store(tmp_path, seen, test)
+    verdicts = verdicts_of(writer, seen)
+    verdicts.judge(store.run(RUN_ID))
+    await verdicts.wait()
+    run = store.run(RUN_ID)
+    assert run.verdict == "FAIL"
+    assert run.digest == {
+        "document": DOCUMENT,
+        "sha256": sha256_of(DOCUMENT),
+        "signature": {"signer": "c1"},
+    }
+    assert seen.signed == [canonical(DOCUMENT)]
     assert seen.told == ["FAIL"]
 
 
@@ -142,8 +136,9 @@ class Failing(Seen):
 @pytest.mark.parametrize(
     ("failures", "verdict", "events"), [(2, "PASS", 0), (3, None, 1)]
 )
-def test_a_judge_that_fails_is_asked_again_and_then_the_run_says_why(
-    tmp_path: Path,
+async def test_a_judge_that_fails_is_asked_again_and_then_the_run_says_why(
+    writer: StoreWriter,
+    store: Store,
     monkeypatch: pytest.MonkeyPatch,
     failures: int,
     verdict: str | None,
@@ -151,105 +146,95 @@ def test_a_judge_that_fails_is_asked_again_and_then_the_run_says_why(
 ) -> None:
     monkeypatch.setattr(judge_module, "_PAUSES_S", (0.0, 0.0))
     seen = Failing(failures)
-
-    async def test(verdicts: Verdicts, store: Store) -> None:
-        before = len(store.events(RUN_ID))
-        verdicts.judge(store.run(RUN_ID))
-        await verdicts.wait()
-        await verdicts._writer.flush()
-        assert store.run(RUN_ID).verdict == verdict
-        added = store.events(RUN_ID)[before:]
-        assert [one.kind for one in added] == ["not_judged"] * events
-        assert all("ended with -9" in one.text for one in added)
-
-    in_a_store(tmp_path, seen, test)
+    verdicts = verdicts_of(writer, seen)
+    before = len(store.events(RUN_ID))
+    verdicts.judge(store.run(RUN_ID))
+    await verdicts.wait()
+    await verdicts._writer.flush()
+    assert store.run(RUN_ID).verdict == verdict
+    added = store.events(RUN_ID)[before:]
+    assert [one.kind for one in added] == ["not_judged"] * events
+    assert all("ended with -9" in one.text for one in added)
     assert seen.told == [verdict]
 
 
-def test_a_key_that_signs_nothing_costs_no_verdict(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+async def test_a_key_that_signs_nothing_costs_no_verdict(
+    writer: StoreWriter, store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Unable(Seen):
         def sign(self, content: bytes) -> Mapping[str, str]:
             raise ConfigError("key.pem: cannot be read")
 
-    async def test(verdicts: Verdicts, store: Store) -> None:
-        verdicts.judge(store.run(RUN_ID))
-        await verdicts.wait()
-        run = store.run(RUN_ID)
-        assert (run.verdict, run.digest and run.digest["signature"]) == ("PASS", None)
-
-    with caplog.at_level(logging.ERROR):
-        in_a_store(tmp_path, Unable("PASS"), test)
+    caplog.set_level(logging.ERROR)
+    verdicts = verdicts_of(writer, Unable("PASS"))
+    verdicts.judge(store.run(RUN_ID))
+    await verdicts.wait()
+    run = store.run(RUN_ID)
+    assert (run.verdict, run.digest and run.digest["signature"]) == ("PASS", None)
     assert "is not signed: key.pem" in caplog.text
 
 
 @pytest.mark.parametrize(
     ("second", "told"), [("PASS", ["PASS"]), ("INVALID", ["PASS", "INVALID"])]
 )
-def test_a_run_is_judged_again_when_no_more_of_it_comes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, second: str, told: list[str]
+async def test_a_run_is_judged_again_when_no_more_of_it_comes(
+    writer: StoreWriter,
+    store: Store,
+    monkeypatch: pytest.MonkeyPatch,
+    second: str,
+    told: list[str],
 ) -> None:
     """Once for all that comes; until then it has its verdict, and observers hear of
     another one only."""
     monkeypatch.setattr(judge_module, "_QUIET_S", 0.1)
     seen = Seen("PASS", second)
-
-    async def test(verdicts: Verdicts, store: Store) -> None:
-        await judged_at_its_end(verdicts, store)
-        # of two agents at once
-        await asyncio.gather(*(verdicts.before_late(RUN_ID) for _ in range(2)))
-        for _ in range(3):
-            await add_more(verdicts, store)
-            assert store.run(RUN_ID).verdict == "PASS"
-        assert store.run(RUN_ID).unjudged == 3
-        await until_judged(seen, verdicts)
-        run = store.run(RUN_ID)
-        assert (run.verdict, run.digest and run.digest["signature"]) == (
-            second,
-            {"signer": "c1"},
-        )
-        assert run.unjudged == 0
-
-    in_a_store(tmp_path, seen, test)
+    verdicts = verdicts_of(writer, seen)
+    await judged_at_its_end(verdicts, store)
+    # of two agents at once
+    await asyncio.gather(*(verdicts.before_late(RUN_ID) for _ in range(2)))
+    for _ in range(3):
+        await add_more(verdicts, store)
+        assert store.run(RUN_ID).verdict == "PASS"
+    assert store.run(RUN_ID).unjudged == 3
+    await until_judged(seen, verdicts)
+    run = store.run(RUN_ID)
+    assert (run.verdict, run.digest and run.digest["signature"]) == (
+        second,
+        {"signer": "c1"},
+    )
+    assert run.unjudged == 0
     assert seen.told == told
 
 
-def test_a_report_that_adds_nothing_leaves_verdict_and_digest(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_report_that_adds_nothing_leaves_verdict_and_digest(
+    writer: StoreWriter, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(judge_module, "_QUIET_S", 0.0)
     seen = Seen("PASS")
-
-    async def test(verdicts: Verdicts, store: Store) -> None:
-        await judged_at_its_end(verdicts, store)
-        before = store.run(RUN_ID)
-        verdicts.note_late(RUN_ID, await verdicts.before_late(RUN_ID))
-        await verdicts.wait()
-        assert store.run(RUN_ID) == before
-
-    in_a_store(tmp_path, seen, test)
+    verdicts = verdicts_of(writer, seen)
+    await judged_at_its_end(verdicts, store)
+    before = store.run(RUN_ID)
+    verdicts.note_late(RUN_ID, await verdicts.before_late(RUN_ID))
+    await verdicts.wait()
+    assert store.run(RUN_ID) == before
     assert seen.told == ["PASS"]
 
 
-def test_what_comes_while_a_run_is_judged_has_it_judged_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_what_comes_while_a_run_is_judged_has_it_judged_again(
+    writer: StoreWriter, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(judge_module, "_QUIET_S", 0.0)
     seen = Seen("INVALID", "PASS")
-
-    async def test(verdicts: Verdicts, store: Store) -> None:
-        verdicts.judge(store.run(RUN_ID))
-        await add_more(verdicts, store)
-        await until_judged(seen, verdicts)
-        assert store.run(RUN_ID).verdict == "PASS"
-
-    in_a_store(tmp_path, seen, test)
+    verdicts = verdicts_of(writer, seen)
+    verdicts.judge(store.run(RUN_ID))
+    await add_more(verdicts, store)
+    await until_judged(seen, verdicts)
+    assert store.run(RUN_ID).verdict == "PASS"
     assert seen.told[-1] == "PASS"
 
 
-def test_what_comes_at_the_very_end_of_a_run_is_judged_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_what_comes_at_the_very_end_of_a_run_is_judged_too(
+    writer: StoreWriter, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The service took the report while the run was live: to it, it is not late."""
     monkeypatch.setattr(judge_module, "_QUIET_S", 0.0)
@@ -263,51 +248,48 @@ def test_what_comes_at_the_very_end_of_a_run_is_judged_too(
         store_more: Callable[[], Awaitable[None]]
 
     seen = Meanwhile("INVALID", "PASS")
-
-    async def test(verdicts: Verdicts, store: Store) -> None:
-        seen.store_more = lambda: stored_more(verdicts, store)
-        verdicts.judge(store.run(RUN_ID))
-        await until_judged(seen, verdicts)
-        run = store.run(RUN_ID)
-        assert (run.verdict, run.unjudged) == ("PASS", 0)
-
-    in_a_store(tmp_path, seen, test)
+    verdicts = verdicts_of(writer, seen)
+    seen.store_more = lambda: stored_more(verdicts, store)
+    verdicts.judge(store.run(RUN_ID))
+    await until_judged(seen, verdicts)
+    run = store.run(RUN_ID)
+    assert (run.verdict, run.unjudged) == ("PASS", 0)
     assert seen.told == ["INVALID", "PASS"]
 
 
-def test_a_judge_that_fails_leaves_the_verdict_and_is_asked_at_the_next_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_judge_that_fails_leaves_the_verdict_and_is_asked_at_the_next_start(
+    writer: StoreWriter, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(judge_module, "_QUIET_S", 0.0)
     monkeypatch.setattr(judge_module, "_PAUSES_S", ())
     seen = Failing(0, "PASS", "FAIL")
-
-    async def test(verdicts: Verdicts, store: Store) -> None:
-        await judged_at_its_end(verdicts, store)
-        await add_more(verdicts, store)
-        seen.failures = 1
-        await verdicts.wait()
-        run = store.run(RUN_ID)
-        assert (run.verdict, run.unjudged) == ("PASS", 1)
-        assert seen.told == ["PASS"]
-        later = Verdicts(verdicts._writer, seen.judge, [seen], seen.sign)
-        await later.judge_those_left()
-        await later.wait()
-        run = store.run(RUN_ID)
-        assert (run.verdict, run.unjudged) == ("FAIL", 0)
-        # it was signed, and nobody saw what came then
-        assert run.digest
-        assert run.digest["signature"] is None
-        await later.judge_those_left()
-        await later.wait()
-
-    in_a_store(tmp_path, seen, test)
+    verdicts = verdicts_of(writer, seen)
+    await judged_at_its_end(verdicts, store)
+    await add_more(verdicts, store)
+    seen.failures = 1
+    await verdicts.wait()
+    run = store.run(RUN_ID)
+    assert (run.verdict, run.unjudged) == ("PASS", 1)
+    assert seen.told == ["PASS"]
+    later = Verdicts(verdicts._writer, seen.judge, [seen], seen.sign)
+    await later.judge_those_left()
+    await later.wait()
+    run = store.run(RUN_ID)
+    assert (run.verdict, run.unjudged) == ("FAIL", 0)
+    # it was signed, and nobody saw what came then
+    assert run.digest
+    assert run.digest["signature"] is None
+    await later.judge_those_left()
+    await later.wait()
     assert seen.told == ["PASS", "FAIL"]
     assert len(seen.signed) == 1
 
 
-def test_a_run_that_was_altered_is_not_signed_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+async def test_a_run_that_was_altered_is_not_signed_anew(
+    writer: StoreWriter,
+    store: Store,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Somebody changed it in the store, and then a report comes late."""
     monkeypatch.setattr(judge_module, "_QUIET_S", 0.0)
@@ -318,25 +300,22 @@ def test_a_run_that_was_altered_is_not_signed_anew(
             return replace(found, altered=("job has others",) * looks_only)
 
     seen = Altered("FAIL")
-
-    async def test(verdicts: Verdicts, store: Store) -> None:
-        await judged_at_its_end(verdicts, store)
-        before = store.run(RUN_ID)
-        assert await add_more(verdicts, store) is Standing.ALTERED
-        await verdicts.wait()
-        assert store.run(RUN_ID) == before
-        # nor at the next start
-        await verdicts.judge_those_left()
-        await verdicts.wait()
-        assert store.run(RUN_ID) == before
-
-    in_a_store(tmp_path, seen, test)
+    verdicts = verdicts_of(writer, seen)
+    await judged_at_its_end(verdicts, store)
+    before = store.run(RUN_ID)
+    assert await add_more(verdicts, store) is Standing.ALTERED
+    await verdicts.wait()
+    assert store.run(RUN_ID) == before
+    # nor at the next start
+    await verdicts.judge_those_left()
+    await verdicts.wait()
+    assert store.run(RUN_ID) == before
     assert len(seen.signed) == 1
     assert "is not what was judged: job has others" in caplog.text
 
 
-def test_what_is_altered_after_a_duplicate_is_not_signed_either(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_what_is_altered_after_a_duplicate_is_not_signed_either(
+    writer: StoreWriter, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A report that adds nothing has the run looked at, and the next one again."""
     monkeypatch.setattr(judge_module, "_QUIET_S", 0.0)
@@ -350,20 +329,17 @@ def test_what_is_altered_after_a_duplicate_is_not_signed_either(
             return replace(found, altered=("job has others",) * (self.looks > 1))
 
     seen = AlteredLater("FAIL")
-
-    async def test(verdicts: Verdicts, store: Store) -> None:
-        await judged_at_its_end(verdicts, store)
-        for standing in (Standing.SOUND, Standing.ALTERED):
-            assert await verdicts.before_late(RUN_ID) is standing
-            verdicts.note_late(RUN_ID, standing)
-            await verdicts.wait()
-
-    in_a_store(tmp_path, seen, test)
+    verdicts = verdicts_of(writer, seen)
+    await judged_at_its_end(verdicts, store)
+    for standing in (Standing.SOUND, Standing.ALTERED):
+        assert await verdicts.before_late(RUN_ID) is standing
+        verdicts.note_late(RUN_ID, standing)
+        await verdicts.wait()
     assert seen.looks == 2
 
 
-def test_who_hangs_up_before_it_stores_leaves_nothing_for_the_next(
-    tmp_path: Path,
+async def test_who_hangs_up_before_it_stores_leaves_nothing_for_the_next(
+    writer: StoreWriter, store: Store
 ) -> None:
     class Slow(Seen):
         looks = 0
@@ -375,23 +351,18 @@ def test_who_hangs_up_before_it_stores_leaves_nothing_for_the_next(
             return await super().judge(run_id, looks_only=looks_only)
 
     seen = Slow("FAIL")
-    asking: asyncio.Task[Standing]
-
-    async def test(verdicts: Verdicts, store: Store) -> None:
-        nonlocal asking
-        await judged_at_its_end(verdicts, store)
-        asking = asyncio.create_task(verdicts.before_late(RUN_ID))
-        await asyncio.wait([asking])
-        while verdicts._checks:
-            await asyncio.to_thread(int)  # others have their turn
-        assert await verdicts.before_late(RUN_ID) is Standing.SOUND
-
-    in_a_store(tmp_path, seen, test)
+    verdicts = verdicts_of(writer, seen)
+    await judged_at_its_end(verdicts, store)
+    asking = asyncio.create_task(verdicts.before_late(RUN_ID))
+    await asyncio.wait([asking])
+    while verdicts._checks:
+        await asyncio.to_thread(int)  # others have their turn
+    assert await verdicts.before_late(RUN_ID) is Standing.SOUND
     assert seen.looks == 2
 
 
-def test_a_run_that_cannot_be_looked_at_is_asked_for_again_but_not_for_ever(
-    tmp_path: Path,
+async def test_a_run_that_cannot_be_looked_at_is_asked_for_again_but_not_for_ever(
+    writer: StoreWriter, store: Store
 ) -> None:
     class Blind(Seen):
         looks = 0
@@ -403,22 +374,19 @@ def test_a_run_that_cannot_be_looked_at_is_asked_for_again_but_not_for_ever(
             return await super().judge(run_id)
 
     seen = Blind("FAIL")
-
-    async def test(verdicts: Verdicts, store: Store) -> None:
-        verdicts.judge(store.run(RUN_ID))
-        await verdicts.wait()
-        for _ in range(2):
-            with pytest.raises(StoreError, match="cannot be looked at"):
-                await verdicts.before_late(RUN_ID)
-            await asyncio.to_thread(int)  # the check is forgotten
-        assert await verdicts.before_late(RUN_ID) is Standing.UNSEEN
-
-    in_a_store(tmp_path, seen, test)
+    verdicts = verdicts_of(writer, seen)
+    verdicts.judge(store.run(RUN_ID))
+    await verdicts.wait()
+    for _ in range(2):
+        with pytest.raises(StoreError, match="cannot be looked at"):
+            await verdicts.before_late(RUN_ID)
+        await asyncio.to_thread(int)  # the check is forgotten
+    assert await verdicts.before_late(RUN_ID) is Standing.UNSEEN
     assert seen.looks == 3
 
 
-def test_a_verdict_is_stored_as_soon_as_the_store_takes_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_verdict_is_stored_as_soon_as_the_store_takes_it(
+    writer: StoreWriter, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(judge_module, "_QUIET_S", 0.0)
     set_verdict, faults = Store.set_verdict, [StoreBusy("results.sqlite", 10)]
@@ -428,70 +396,60 @@ def test_a_verdict_is_stored_as_soon_as_the_store_takes_it(
             raise faults.pop()
         set_verdict(*args, **kwargs)
 
-    async def test(verdicts: Verdicts, store: Store) -> None:
-        monkeypatch.setattr(Store, "set_verdict", busy_first)
-        verdicts.judge(store.run(RUN_ID))
-        await verdicts.wait()
-        assert store.run(RUN_ID).verdict == "FAIL"
-
-    in_a_store(tmp_path, Seen("FAIL"), test)
+    verdicts = verdicts_of(writer, Seen("FAIL"))
+    monkeypatch.setattr(Store, "set_verdict", busy_first)
+    verdicts.judge(store.run(RUN_ID))
+    await verdicts.wait()
+    assert store.run(RUN_ID).verdict == "FAIL"
 
 
-def test_what_lay_in_the_store_for_long_is_judged_and_not_signed(
-    tmp_path: Path,
+async def test_what_lay_in_the_store_for_long_is_judged_and_not_signed(
+    writer: StoreWriter, store: Store
 ) -> None:
     seen = Seen("PASS")
-
-    async def test(verdicts: Verdicts, store: Store) -> None:
-        old = utc_text(datetime.now(UTC) - timedelta(hours=1))
-        store.set_run_state(RUN_ID, "finished", finished_utc=old)
-        await verdicts.judge_those_left()
-        await verdicts.wait()
-        run = store.run(RUN_ID)
-        assert run.verdict == "PASS"
-        assert run.digest
-        assert run.digest["signature"] is None
-
-    in_a_store(tmp_path, seen, test)
+    verdicts = verdicts_of(writer, seen)
+    old = utc_text(datetime.now(UTC) - timedelta(hours=1))
+    store.set_run_state(RUN_ID, "finished", finished_utc=old)
+    await verdicts.judge_those_left()
+    await verdicts.wait()
+    run = store.run(RUN_ID)
+    assert run.verdict == "PASS"
+    assert run.digest
+    assert run.digest["signature"] is None
     assert seen.signed == []
 
 
 @pytest.mark.parametrize("hours", [1, -1])
-def test_a_run_that_has_just_ended_is_signed_whatever_the_clock_is_set_to(
-    tmp_path: Path, hours: int
+async def test_a_run_that_has_just_ended_is_signed_whatever_the_clock_is_set_to(
+    writer: StoreWriter, store: Store, hours: int
 ) -> None:
     seen = Seen("PASS")
-
-    async def test(verdicts: Verdicts, store: Store) -> None:
-        ended = utc_text(datetime.now(UTC) - timedelta(hours=hours))
-        store.set_run_state(RUN_ID, "finished", finished_utc=ended)
-        verdicts.judge(store.run(RUN_ID))
-        await verdicts.wait()
-
-    in_a_store(tmp_path, seen, test)
+    verdicts = verdicts_of(writer, seen)
+    ended = utc_text(datetime.now(UTC) - timedelta(hours=hours))
+    store.set_run_state(RUN_ID, "finished", finished_utc=ended)
+    verdicts.judge(store.run(RUN_ID))
+    await verdicts.wait()
     assert len(seen.signed) == 1
 
 
-def test_a_run_that_ends_in_the_future_is_not_signed_at_a_start(tmp_path: Path) -> None:
+async def test_a_run_that_ends_in_the_future_is_not_signed_at_a_start(
+    writer: StoreWriter, store: Store
+) -> None:
     """The clock was set back since: when it ended, nobody knows."""
     seen = Seen("PASS")
-
-    async def test(verdicts: Verdicts, store: Store) -> None:
-        later = utc_text(datetime.now(UTC) + timedelta(minutes=10))
-        store.set_run_state(RUN_ID, "finished", finished_utc=later)
-        await verdicts.judge_those_left()
-        await verdicts.wait()
-        assert store.run(RUN_ID).verdict == "PASS"
-
-    in_a_store(tmp_path, seen, test)
+    verdicts = verdicts_of(writer, seen)
+    later = utc_text(datetime.now(UTC) + timedelta(minutes=10))
+    store.set_run_state(RUN_ID, "finished", finished_utc=later)
+    await verdicts.judge_those_left()
+    await verdicts.wait()
+    assert store.run(RUN_ID).verdict == "PASS"
     assert seen.signed == []
 
 
-def test_a_stopped_coordinator_judges_nothing_more(tmp_path: Path) -> None:
+async def test_a_stopped_coordinator_judges_nothing_more(
+    writer: StoreWriter, store: Store
+) -> None:
     seen = Seen("PASS")
-
-    async def test(verdicts: Verdicts, store: Store) -> None:
-        verdicts.note_late(RUN_ID, Standing.SOUND)
-
-    in_a_store(tmp_path, seen, test)
+    verdicts = verdicts_of(writer, seen)
+    verdicts.note_late(RUN_ID, Standing.SOUND)
     assert seen.verdicts == ["PASS"]

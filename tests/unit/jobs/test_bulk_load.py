@@ -14,7 +14,7 @@ from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.plan import AgentPlan, agent_plan
 
 JOB = """\
-job: import
+name: import
 targets: {{here: "ldap://localhost"}}
 run: {{interval: 1s}}
 streams:

@@ -15,7 +15,7 @@ from ldapslam.jobs.model import Job
 JOBS = Path(__file__).parents[3] / "configs/jobs"
 
 JOB = """\
-job: few
+name: few
 targets: {{server: "ldap://127.0.0.1:1", replica: "ldap://127.0.0.1:2"}}
 run: {{warm_up: 1m, duration: 10s}}
 thresholds: ["{threshold}"]
@@ -132,7 +132,7 @@ def test_ready_jobs_do_what_they_say(path: Path) -> None:
 def search_job(uri: str = "ldap://127.0.0.1", **fields: str) -> Job:
     request = json.dumps({"base": "dc=com", **fields})
     text = f"""\
-job: doubtful
+name: doubtful
 targets: {{server: "{uri}"}}
 run: {{duration: 10s}}
 streams:
@@ -228,7 +228,7 @@ def warnings_of(threshold: str) -> list[str]:
 
 def staged(load: str, run: str = "duration: 10s", **more: str) -> Job:
     text = f"""\
-job: staged
+name: staged
 targets: {{server: "ldap://127.0.0.1"}}
 run: {{{run}}}
 streams:
@@ -314,7 +314,7 @@ def test_a_counter_that_begins_again_is_told_where_an_entry_exists_once(
     more = {"add": {"entry": {"cn": "a"}}, "modify": {"replace": {"cn": "a"}}}
     body = json.dumps({"dn": dn, **more.get(kind, {})})
     stream = f"""\
-job: counted
+name: counted
 targets: {{server: "ldap://127.0.0.1"}}
 run: {{duration: 10s}}
 streams:

@@ -25,7 +25,7 @@ from ldapslam.jobs.types.base import PYTHON_JOBS, JobType
 BASE = "ou=people,dc=example,dc=com"
 USER = "(uid=user.[0-999])"
 TEXT = """\
-job: test
+name: test
 targets: {directory: ldap://ds1}
 run: {duration: 10s}
 streams:

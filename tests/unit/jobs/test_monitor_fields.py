@@ -11,7 +11,7 @@ from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.model import Job
 
 JOB = """\
-job: monitored
+name: monitored
 targets:
   supplier: ldap://ds1.example.com
   replica: [ldap://ds2.example.com, ldap://ds3.example.com]

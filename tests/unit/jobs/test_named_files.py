@@ -19,7 +19,7 @@ from ldapslam.jobs.requests.template import FILE_RANDOM
 def text_of(operations: list[Any], **stream: Any) -> str:
     return yaml.safe_dump(
         {
-            "job": "files",
+            "name": "files",
             "targets": {"directory": "ldap://ds1"},
             "run": {"duration": "10s"},
             "streams": [

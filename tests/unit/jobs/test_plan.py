@@ -20,7 +20,7 @@ from ldapslam.jobs.plan import StreamPlan, agent_plan
 from ldapslam.jobs.rates.profile import FOREVER_NS, hold, ramp
 
 TEXT = """\
-job: mix
+name: mix
 targets: {supplier: ldap://a, replica: [ldap://b, ldaps://c]}
 bind: {dn: "cn=admin", password: {env: PASSWORD}}
 run: {duration: 10s, ramp_up: 1s, warm_up: 2s, cool_down: 1s, drain: 3s}

@@ -23,7 +23,7 @@ from ldapslam.jobs.run_plan import (
 S = 1_000_000_000
 
 JOB = """\
-job: planned
+name: planned
 targets:
   supplier: ldap://ds1.example.com
   replica: [ldap://ds2.example.com, ldap://ds3.example.com]
@@ -160,7 +160,7 @@ def test_it_says_as_whom_and_how_protected(
     given: str, uri: str, told: tuple[str, str]
 ) -> None:
     text = f"""
-job: who
+name: who
 targets: {{a: "{uri}"}}
 run: {{duration: 10s}}
 streams:

@@ -26,7 +26,7 @@ RECORD = PopulationRecord(
 )
 
 JOB = """\
-job: search
+name: search
 targets: {{supplier: "ldap://ds1", replica: ["ldap://ds2", "ldap://ds3"], more: "ldap://ds4"}}
 population: {population}
 run: {{duration: 1s}}
@@ -138,7 +138,7 @@ def test_faults_of_the_job(
 def test_servers_that_nobody_asks_before_the_run_are_refused(tmp_path: Path) -> None:
     (tmp_path / "p").write_text(RECORD.to_text())
     text = (
-        "job: j\ntargets: {a: 'ldap://ds1'}\npopulation: {file: p}\n"
+        "name: j\ntargets: {a: 'ldap://ds1'}\npopulation: {file: p}\n"
         "run: {duration: 5m}\nstreams:\n  - {name: w, target: a, "
         "type: wait_for_directory, options: {limit: 1m}}\n"
     )

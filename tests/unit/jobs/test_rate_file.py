@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rates from files: CSV tables, and the variable-rate data of searchrate."""
+"""Rates from CSV files."""
 
 from __future__ import annotations
 
@@ -12,28 +12,12 @@ from hypothesis import strategies as st
 from ldapslam.base.fault import Fault
 from ldapslam.base.units import NS_PER_S, Rate
 from ldapslam.jobs.rates.arrivals import (
-    RateStep,
+    RateRow,
     StageRate,
     format_stage_rate,
     parse_rate_file,
     parse_stage_rate,
 )
-
-HEADER = "format = rate-and-duration\nEND HEADER\n"
-SEARCHRATE = """\
-# All lines starting with the '#' character are ignored.
-
-format = rate-and-duration
-default-duration=10 seconds
-repeat = true
-END HEADER
-
-1000, 1 minute
-2000,500ms
-0.75x
-#3000
-0.00X , 2h
-"""
 
 
 def per_s(rate: float) -> StageRate:
@@ -57,26 +41,17 @@ def fault_of(text: str) -> str:
     ],
 )
 def test_table_is_read_with_a_header_or_without(text: str) -> None:
-    table = parse_rate_file(text, "rates.csv")
-    assert table.steps == (
-        RateStep(per_s(100), 10 * NS_PER_S),
-        RateStep(per_s(200.5), 20 * NS_PER_S),
-        RateStep(per_s(0), 0),
+    assert parse_rate_file(text, "rates.csv") == (
+        RateRow(0, per_s(100)),
+        RateRow(10 * NS_PER_S, per_s(200.5)),
+        RateRow(30 * NS_PER_S, per_s(0)),
     )
-    assert not table.repeats
-    assert not table.is_relative
 
 
-def test_variable_rate_data_of_searchrate_is_read() -> None:
-    table = parse_rate_file(SEARCHRATE, "rates")
-    assert table.steps == (
-        RateStep(per_s(1000), 60 * NS_PER_S),
-        RateStep(per_s(2000), NS_PER_S // 2),
-        RateStep(StageRate(Fraction(3, 4), is_relative=True), 10 * NS_PER_S),
-        RateStep(StageRate(Fraction(0), is_relative=True), 7200 * NS_PER_S),
+def test_a_rate_of_a_file_may_be_a_multiple() -> None:
+    assert parse_rate_file("0,0.75x\n", "rates") == (
+        RateRow(0, StageRate(Fraction(3, 4), is_relative=True)),
     )
-    assert table.repeats
-    assert table.is_relative
 
 
 @pytest.mark.parametrize(
@@ -90,19 +65,6 @@ def test_variable_rate_data_of_searchrate_is_read() -> None:
         ("0,1\n1,x\n", "'rates' line 2: expected a rate such as"),
         ("0,1\n1 parsec,2\n", "'rates' line 2: expected a duration"),
         ("0,-1\n", "'rates' line 1: expected a rate"),
-        (HEADER, "'rates': expected rates after 'END HEADER', got none"),
-        (HEADER + "100\n", "'rates' line 3: expected a rate and its duration, got"),
-        (HEADER + "100, 1 eon\n", "'rates' line 3: expected a duration such as"),
-        (HEADER + "100, 0s\n", "'rates' line 3: expected a duration above zero"),
-        ("END HEADER\n1, 1s\n", "'rates' line 1: expected the header format"),
-        ("format=square\nEND HEADER\n1,1s", "'rates' line 2: expected the header"),
-        ("repeet=true\nEND HEADER\n1,1s", "'rates' line 1: unknown header 'repeet'"),
-        ("repeat=2\nEND HEADER\n1,1s", "'rates' line 1: expected repeat = true or"),
-        ("repeat\nEND HEADER\n1,1s", "'rates' line 1: expected name = value, got"),
-        (
-            "format=rate-and-duration\nrepeat=true\nEND HEADER\n1,1ms",
-            "'rates': expected rates of at least 100ms on average",
-        ),
     ],
 )
 def test_fault_of_a_file_names_its_line(text: str, reason: str) -> None:
@@ -112,10 +74,10 @@ def test_fault_of_a_file_names_its_line(text: str, reason: str) -> None:
 @given(st.text(max_size=80))
 def test_any_text_gives_rates_or_a_fault(text: str) -> None:
     try:
-        table = parse_rate_file(text, "rates")
+        rows = parse_rate_file(text, "rates")
     except Fault:
         return
-    assert table.steps
+    assert rows
 
 
 @given(

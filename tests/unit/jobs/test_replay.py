@@ -174,7 +174,7 @@ def test_a_rate_that_changes_becomes_a_file_of_stages() -> None:
     made = statistical_job(analyse(log_of(session(0, operations))), WISHES)
     [stream] = load(made).streams
     assert stream.load.kind == "open"
-    segments = stream.load.segments(20 * S)
+    segments = stream.load.segments()
     assert len(segments) >= 15
     assert segments[2].a * S == pytest.approx(20, rel=0.7)
     assert segments[15].a * S == pytest.approx(200, rel=0.3)
@@ -440,7 +440,7 @@ def _bodies(trace: bytes) -> list[bytes]:
 # -- the job type
 
 JOB = """\
-job: replayed
+name: replayed
 targets: {{directory: ldap://ds1.example.com}}
 run: {{duration: 10s, warm_up: 2s}}
 streams:

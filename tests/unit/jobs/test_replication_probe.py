@@ -12,7 +12,7 @@ from ldapslam.jobs.plan import agent_plan
 from ldapslam.jobs.planning import run_plan
 
 JOB = """\
-job: probe
+name: probe
 targets:
   supplier: ldap://ds1
   replica: [ldap://ds2, ldap://ds3]

@@ -14,7 +14,7 @@ from ldapslam.jobs.scripts import Writes
 NO_SUCH_ATTRIBUTE = 16
 EACH = 7
 JOB = """\
-job: all
+name: all
 targets: {supplier: ldap://a, replica: [ldap://b, ldap://c, ldap://d]}
 run: {duration: 1h, ramp_up: 1m}
 streams:

@@ -20,7 +20,7 @@ BASE = {"base": "dc=com"}
 
 def job_of(*streams: dict[str, Any]) -> Job:
     content = {
-        "job": "test",
+        "name": "test",
         "targets": {"directory": "ldap://ds1"},
         "run": {"duration": "10s"},
         "streams": [

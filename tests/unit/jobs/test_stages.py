@@ -31,7 +31,7 @@ from support.profiles import rate_at
 S = NS_PER_S
 
 TEXT = """\
-job: stages
+name: stages
 targets: {directory: ldap://ds1}
 run: {duration: 20s, ramp_up: 2s, warm_up: 3s, cool_down: 5s}
 streams:
@@ -39,14 +39,6 @@ streams:
     target: directory
     load: {rate: 100/s}
     operations: [{search: {base: ""}}]
-"""
-SEARCHRATE = """\
-format = rate-and-duration
-default-duration = 2 seconds
-repeat = true
-END HEADER
-0.5x
-2x, 1s
 """
 
 
@@ -119,14 +111,6 @@ def test_table_is_of_steps_or_of_straight_lines(shape: str, arrivals: int) -> No
     assert rate_at(profile, 60 * S) == pytest.approx(300 / S)
 
 
-def test_rates_of_searchrate_repeat_to_the_end_of_the_run() -> None:
-    load = "{rate: 100/s, stages: {file: rates.txt}}"
-    profile = profile_of(load, files={"rates.txt": SEARCHRATE.encode()})
-    begin = 5 * S
-    rates = [rate_at(profile, begin + second * S + 1) for second in range(24)]
-    assert rates == pytest.approx([50 / S, 50 / S, 200 / S] * 8)
-
-
 def test_file_of_rates_is_found_beside_the_job(tmp_path: Path) -> None:
     (tmp_path / "rates.csv").write_text("0,7\n")
     path = tmp_path / "job.yaml"
@@ -147,7 +131,7 @@ def test_job_whose_files_are_not_looked_into_still_loads() -> None:
 
 def test_file_of_multiples_needs_a_rate() -> None:
     with pytest.raises(JobErrors, match="multiples of `rate`, which is not given"):
-        job_of("{stages: {file: r}}", files={"r": SEARCHRATE.encode()})
+        job_of("{stages: {file: r}}", files={"r": b"0,0.5x\n"})
 
 
 def test_stages_of_a_stream_that_starts_late_begin_with_it() -> None:

@@ -25,7 +25,7 @@ vars:
   secure: false
   base: "ou=people,dc=example,dc=com"
   branch: "ou=new,${base}"
-job: family
+name: family
 description: ${users} users of $${users}
 targets: {directory: ldap://localhost}
 tls: {start_tls: "${secure}"}
@@ -66,7 +66,9 @@ def test_a_variable_stands_for_its_value_in_any_value_of_the_file() -> None:
 
 def test_a_job_without_variables_keeps_its_texts() -> None:
     text = (
-        JOB[JOB.index("job:") :].replace("${users})", "9)").replace("${branch}", "dc=x")
+        JOB[JOB.index("name:") :]
+        .replace("${users})", "9)")
+        .replace("${branch}", "dc=x")
     )
     text = text.replace('"${secure}"', "true").replace('"${duration}"', "1s")
     job = job_of(text.replace('"${clients}"', "2"))
@@ -118,7 +120,7 @@ def family(folder: Path, **files: str) -> None:
 
 CHILD = """
 extends: base.yaml
-job: child
+name: child
 vars: {users: 50}
 description: null
 streams:
@@ -178,4 +180,4 @@ def test_editors_accept_what_the_reader_does() -> None:
     for text in (JOB, CHILD.replace("description: null", "")):
         tree = yaml.safe_load(text)
         assert [error.message for error in validator.iter_errors(tree)] == []
-    assert list(validator.iter_errors({"job": "x"}))
+    assert list(validator.iter_errors({"name": "x"}))

@@ -11,7 +11,7 @@ from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.plan import AgentPlan, agent_plan
 
 JOB = """\
-job: wait
+name: wait
 targets: {{replica: ["ldap://ds1", "ldap://ds2"]}}
 run: {{duration: 10m}}
 streams:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ldapslam.base.errors import StoreError
@@ -579,7 +579,6 @@ def test_parts_begin_where_a_point_does(monkeypatch: pytest.MonkeyPatch) -> None
     assert collecting._chunks([], plan, 2) == []
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     sizes=st.lists(st.integers(0, 400), min_size=1, max_size=12),
     seed=st.integers(0, 99),

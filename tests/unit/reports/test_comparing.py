@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,9 +28,9 @@ from support.judged import judge
 from support.store import JOB_TEXT, Scenario, fill
 
 
-@pytest.fixture
-def summary(tmp_path: Path) -> Summary:
-    with Store.open(str(tmp_path / "results.sqlite")) as store:
+@pytest.fixture(scope="module")
+def summary() -> Summary:
+    with Store.open("sqlite://") as store:
         return judge(store, fill(store, Scenario()))
 
 

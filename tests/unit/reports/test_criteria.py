@@ -409,14 +409,6 @@ def test_searches_that_return_nothing_fail() -> None:
     assert "'[1-5000]' writes no leading zeros" in summary.reasons[0]
 
 
-def test_the_searchs_own_size_limit_is_named_as_the_reason() -> None:
-    asked = {"name": "search", "kind": "search", "size_limit": 20}
-    summary = summary_of(
-        stream={"operations": [asked]}, change=more(failed=REQUESTS // 4, code=4)
-    )
-    assert "the search's own limit of 20 entries" in summary.reasons[0]
-
-
 @pytest.mark.parametrize(
     ("state", "change", "longest_s", "verdict"),
     [
@@ -594,20 +586,6 @@ def test_times_are_in_doubt_as_a_whole_where_the_generator_was_disturbed() -> No
     summary = summary_of(threshold, change=change)
     assert summary.verdict == "INVALID"
     assert f"not certain: {threshold}" in "".join(summary.reasons)
-
-
-def test_an_outage_while_the_generator_stood_still_is_not_certain() -> None:
-    silent = in_seconds(
-        {5, 6, 7}, lambda _, found: {"service": np.zeros(0), "lag": np.zeros(0)}
-    )
-    stopped = in_seconds({8}, more(receive_lag=np.full(1, 3_000 * MS)))
-    summary = summary_of(
-        change=lambda second, found: stopped(second, silent(second, found)),
-        state={second: {"in_flight": 10} for second in (4, 5, 6, 7)},
-        stream={"profile": steady(425, SECONDS * NS_PER_S)},
-    )
-    assert summary.verdict == "INVALID"
-    assert "*.*.outage.longest < 2s, was 0.000s" in "".join(summary.reasons)
 
 
 @pytest.mark.parametrize("lost", [frozenset[int](), frozenset({10, 11, 12})])

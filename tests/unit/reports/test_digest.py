@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,18 +38,28 @@ from support.store import RUN_ID, Scenario, fill
 SIGNATURE = {"signer": "c1", "certificate": "PEM", "signature": "base64"}
 
 
-@pytest.fixture
-def store() -> Iterator[Store]:
-    """With something in every table."""
-    with Store.open("sqlite://") as found:
-        fill(found, Scenario(thresholds=("readers.search.response_time.p99 < 1s",)))
-        found.add_event(
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with something in every table."""
+    path = tmp_path_factory.mktemp("judged") / "results.sqlite"
+    limits = ("readers.search.response_time.p99 < 1s",)
+    with Store.open(path) as store:
+        fill(store, Scenario(thresholds=limits))
+        store.add_event(
             RUN_ID, "agent_silent", "load1 is silent", "2026-03-01T12:00:09Z"
         )
-        found.add_clock_samples(RUN_ID, [("load1", 5, 7, 9)])
-        add_monitors(found, RUN_ID, 5)
-        judge(found, RUN_ID, SIGNATURE)
-        yield found
+        store.add_clock_samples(RUN_ID, [("load1", 5, 7, 9)])
+        add_monitors(store, RUN_ID, 5)
+        judge(store, RUN_ID, SIGNATURE)
+    return path
+
+
+@pytest.fixture
+def store(judged: Path, tmp_path: Path) -> Iterator[Store]:
+    """A copy for a test to change."""
+    shutil.copy(judged, tmp_path)
+    with Store.open(tmp_path / judged.name) as store:
+        yield store
 
 
 def test_a_judged_run_shows_its_digest(store: Store) -> None:

@@ -63,8 +63,8 @@ from ldapslam.reports.document import (
 from ldapslam.reports.formats.exports import interval_columns
 from ldapslam.reports.formats.html import render_html
 from ldapslam.reports.formats.pdf import render_pdf
-from ldapslam.reports.formats.render import FILES, render, result_json
-from ldapslam.reports.formats.text import headline, render_text
+from ldapslam.reports.formats.render import render, result_json
+from ldapslam.reports.formats.text import render_text
 from ldapslam.reports.model import Summary
 from ldapslam.reports.result import result_of
 from ldapslam.reports.rules.operation_range import Outcome
@@ -144,33 +144,6 @@ def test_the_result_of_a_run_without_data_follows_the_schema() -> None:
     figures = result["streams"]["readers"]["search"]
     assert figures["response_time_us"]["p50"] is None
     assert figures["throughput_per_s"] is None
-
-
-def test_the_verdict_comes_first(spoilt: Summary) -> None:
-    lines = render_text(document(spoilt)).splitlines()
-    assert lines[0] == "INVALID  directory-mix"
-    assert lines[1].startswith("These numbers cannot be certified")
-    assert lines[2].startswith("  - intervals are missing: 1 of load2; 8.33% of those")
-    assert headline(document(spoilt)).splitlines()[0] == lines[0]
-
-
-def test_a_percentile_with_too_few_values_is_explained(
-    html: str, spoilt: Summary
-) -> None:
-    assert 'title="n/a (needs n ≥ 1\u202f000)">n/a<' in html
-    assert "p99 n ≥ 1,000" in render_text(document(spoilt))
-
-
-def test_figures_that_hang_on_requests_without_an_answer_are_explained(
-    html: str, spoilt: Summary
-) -> None:
-    (searches,) = (one for one in spoilt.operations if one.stream == "readers")
-    number = searches.counts["timed_out"] + searches.counts["unresolved"]
-    assert number > 0
-    text = render_text(document(spoilt))
-    assert f"{number} requests of readers.search had no answer" in text
-    assert "A line ends where the requests without an answer begin." in html
-    assert f'title="n/a ({number} requests had no answer)">n/a<' in html
 
 
 class _Page(HTMLParser):
@@ -904,25 +877,6 @@ def test_what_is_the_same_of_all_streams_is_told_once_and_long_lists_are_cut(
     assert facts["Connections"] == "anonymous, no TLS"
     assert "readers.o4: 444" in facts["Requests"]
     assert facts["Requests"].endswith("4…; and 2 more: see the job file")
-
-
-def test_facts_that_agents_share_are_written_once() -> None:
-    scenario = Scenario(agents=("load1", "load2", "load3"))
-    with Store.open("sqlite://") as store:
-        text = render_text(document(summarise(store, fill(store, scenario))))
-    assert re.search(r"^kernel +6.1.0-18-amd64$", text, re.MULTILINE)
-    assert "load1: 38.0, load2: 49.0, load3: 60.0" in text
-
-
-def test_all_formats_are_written_and_nothing_else(
-    summary: Summary, store: Store, tmp_path: Path
-) -> None:
-    paths = render(summary, tmp_path / "out", store=store)
-    assert [path.name for path in paths] == list(FILES.values())
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(
-        FILES.values()
-    )
-    assert all(path.stat().st_size > 1000 for path in paths)
 
 
 def test_an_unknown_format_is_refused_before_anything_is_written(

@@ -246,21 +246,6 @@ def test_a_short_drain_has_no_rate(summary_of: Summarise) -> None:
         assert series.throughput_per_s[-1] is None
 
 
-def test_agents_have_their_own_figures(summary_of: Summarise) -> None:
-    summary = summary_of(Scenario())
-    assert [agent.name for agent in summary.agents] == ["load1", "load2"]
-    per_agent = sum(agent.throughput_per_s or 0 for agent in summary.agents)
-    per_operation = sum(one.throughput_per_s or 0 for one in summary.operations)
-    assert per_agent == pytest.approx(per_operation)
-    for agent in summary.agents:
-        assert agent.cpu_us_per_op is not None
-        assert agent.highest_busy_share is not None
-        assert agent.busy_share is not None
-        assert agent.highest_busy_share > agent.busy_share
-        assert len(agent.totals.seen) == 10
-        assert agent.facts["kernel"] == "6.1.0-18-amd64"
-
-
 def test_a_run_without_any_interval_has_a_summary() -> None:
     with Store.open("sqlite://") as store:
         run: RunRecord = replace(

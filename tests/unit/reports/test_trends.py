@@ -91,25 +91,21 @@ def test_the_interval_of_a_slope_covers_it(
     assert covered / runs >= least - draws.slack(least, RUNS)
 
 
-@pytest.mark.parametrize("r", [0.0, 0.5])
-@pytest.mark.parametrize("drift", [0.0, 9.0])
-@pytest.mark.parametrize("figures", [1, 4])
+@pytest.mark.parametrize(
+    ("count", "figures", "drift", "r"),
+    [
+        *((60, figures, drift, 0.5) for figures in (1, 4) for drift in (0.0, 9.0)),
+        # histories have five figures of an operation
+        *((count, 5, drift, 0.5) for count in (16, 30) for drift in (0.0, 14.0)),
+        (22, 5, 0.0, 0.0),
+    ],
+)
 def test_chance_and_drifts_are_no_steps(
-    figures: int, drift: float, r: float, draws: Draws
+    count: int, figures: int, drift: float, r: float, draws: Draws
 ) -> None:
     """Of runs with so many figures, some have one with a step. Levels near 100, so that
     a standard deviation of 4 is more than LEAST_SHIFT."""
-    _assert_few_false_steps(60, figures, drift, r, FEW_RUNS, draws)
-
-
-@pytest.mark.parametrize("r", [0.0, 0.5])
-@pytest.mark.parametrize("drift", [0.0, 14.0])
-@pytest.mark.parametrize("count", [16, 22, 30])
-def test_chance_and_drifts_are_no_steps_of_short_histories(
-    count: int, drift: float, r: float, draws: Draws
-) -> None:
-    """Of an operation's five figures."""
-    _assert_few_false_steps(count, 5, drift, r, FEW_RUNS, draws)
+    _assert_few_false_steps(count, figures, drift, r, FEW_RUNS, draws)
 
 
 @pytest.mark.accuracy

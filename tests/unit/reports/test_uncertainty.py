@@ -39,12 +39,10 @@ def _coverage(
     return covered / max(1, experiments - without), without / experiments
 
 
-@pytest.mark.parametrize("p", [50.0, 99.0])
-@pytest.mark.parametrize("load", [0.3, 0.7])
-def test_intervals_of_a_queue_cover(load: float, p: float) -> None:
+def test_intervals_of_a_queue_cover() -> None:
     rng = np.random.default_rng(1)
-    true_ms = mm1_percentile(load, p)
-    covered, without = _coverage(lambda: mm1(rng, load, 60_000), true_ms, p, 60)
+    true_ms = mm1_percentile(0.7, 99)
+    covered, without = _coverage(lambda: mm1(rng, 0.7, 60_000), true_ms, 99, 60)
     assert covered >= 0.88  # 95 % less 2.5 standard deviations
     assert without < 0.2
 
@@ -52,7 +50,7 @@ def test_intervals_of_a_queue_cover(load: float, p: float) -> None:
 def test_a_busy_queue_has_no_interval_of_its_tail() -> None:
     """60,000 requests at 90 % load tell as much of the p99 as some 280 would."""
     rng = np.random.default_rng(2)
-    _, without = _coverage(lambda: mm1(rng, 0.9, 60_000), 0, 99, 30)
+    _, without = _coverage(lambda: mm1(rng, 0.9, 60_000), 0, 99, 10)
     assert without >= 0.9
 
 

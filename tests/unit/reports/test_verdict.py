@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -478,38 +478,6 @@ def test_rules_of_open_streams_have_nothing_to_check_in_a_closed_loop() -> None:
     observed = {rule.name: rule.observed for rule in summary.rules}
     assert observed["plan_followed"] == "nothing to check"
     assert summary.verdict == "PASS"
-
-
-def _threshold_run(*thresholds: str) -> Iterator[Any]:
-    summary = summary_of(Scenario(thresholds=thresholds))
-    yield summary.verdict
-    own = [one for one in summary.thresholds if not one.is_default]
-    yield [(one.shown, one.passed) for one in own]
-    yield summary.reasons
-
-
-def test_a_missed_threshold_fails_a_valid_run() -> None:
-    verdict, results, reasons = _threshold_run(
-        "readers.search.throughput > 1/s", "readers.search.throughput > 1000000/s"
-    )
-    assert verdict == "FAIL"
-    assert [passed for _, passed in results] == [True, False]
-    assert len(reasons) == 1
-    assert reasons[0].startswith(
-        "threshold failed: readers.search.throughput > 1000000/s, was "
-    )
-
-
-def test_a_threshold_without_enough_data_is_uncertain() -> None:
-    verdict, results, reasons = _threshold_run(
-        "writers.modify.response_time.p99_9 < 1h"
-    )
-    assert (verdict, results) == ("INVALID", [("0.209% ≥ 1h", False)])
-    assert reasons == (
-        "not certain: writers.modify.response_time.p99_9 < 1h, was 0.209% ≥ "
-        "1h, may be 0.0479% to 0.91% of requests ≥ 1h, 0.1% allowed (a "
-        "longer run narrows it, such as --set run.duration=30s)",
-    )
 
 
 @pytest.mark.parametrize("statistic", ["p99", "mean", "max"])

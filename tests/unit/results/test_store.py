@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -25,8 +26,9 @@ from ldapslam.base.errors import (
     StoreTaken,
 )
 from ldapslam.jobs.run_plan import RunPlan
-from ldapslam.proto.common_pb2 import HostInterval
+from ldapslam.proto.common_pb2 import HostInterval, OperationInterval, Snapshot
 from ldapslam.results import columns
+from ldapslam.results.packing import pack, unpack
 from ldapslam.results.records import Taken
 from ldapslam.results.store import FOLDER_STORE, Store
 from support.intervals import Interval, add_interval, open_part, stored_intervals
@@ -528,3 +530,33 @@ def test_a_reader_is_told_of_a_writer_that_came_later(tmp_path: Path) -> None:
             writer.set_run_state(RUN_ID, "failed")
         with pytest.raises(StoreError, match="has written to it meanwhile"):
             reader.run(RUN_ID)
+
+
+@pytest.mark.parametrize("count", [0, 1, 100, 5_000])
+def test_a_report_of_many_like_operations_is_unpacked(count: int) -> None:
+    operation = OperationInterval(stream="s", measured=True)
+    operation.histograms.add(metric=1, outcome=1, packed=bytes(range(256)) * 4)
+    snapshot = Snapshot(index=3)
+    for number in range(count):
+        operation.operation = f"operation-{number}"
+        snapshot.operations.append(operation)
+    assert unpack(pack(snapshot)) == snapshot
+
+
+def tables(path: Path) -> set[str]:
+    with closing(sqlite3.connect(path)) as connection:
+        rows = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        return {name for (name,) in rows}
+
+
+def test_stores_made_at_once_have_all_their_tables(tmp_path: Path) -> None:
+    paths = [tmp_path / f"{number}.sqlite" for number in range(8)]
+
+    def make(path: Path) -> None:
+        Store.open(path).close()
+
+    with ThreadPoolExecutor(4) as executor:
+        list(executor.map(make, paths))
+    made = [tables(path) for path in paths]
+    assert len(made[0]) > 10
+    assert made == [made[0]] * len(made)

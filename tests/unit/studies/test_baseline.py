@@ -39,7 +39,7 @@ from support.judged import judge
 from support.store import Scenario, fill
 
 JOB = """\
-job: lookups
+name: lookups
 vars: {users: 10}
 targets: {server: "ldap://one"}
 run: {warm_up: 3s, duration: 5s}
@@ -56,9 +56,9 @@ SAVED: dict[str, Any] = {
 }
 
 
-@pytest.fixture
-def summary(tmp_path: Path) -> Summary:
-    with Store.open(str(tmp_path / "results.sqlite")) as store:
+@pytest.fixture(scope="module")
+def summary() -> Summary:
+    with Store.open("sqlite://") as store:
         return judge(store, fill(store, Scenario()))
 
 

@@ -194,7 +194,7 @@ TWO = "sequence: [{search: {base: o=x}}, {name: next, search: {base: o=y}}]"
 
 def job(load: str, operation: str = ONE) -> Job:
     text = f"""
-job: loads
+name: loads
 targets: {{directory: "ldap://one"}}
 run: {{duration: 10s, ramp_up: 2s}}
 streams:
@@ -476,7 +476,7 @@ def test_a_closed_loop_has_fewer_requests_where_its_stream_ends_before() -> None
 def of_one_client(threshold: str, duration: str, more: str = "") -> Job:
     return load_job_text(
         f"""\
-job: short
+name: short
 targets: {{server: "ldap://one"}}
 run: {{duration: {duration}}}
 thresholds: ["{threshold}"]

@@ -24,6 +24,9 @@ from ldapslam.studies.study_file import Study
 from support.judged import judge
 from support.store import Scenario, fill
 
+#: Enough for a change of throughput to be told.
+SMALL: dict[str, Any] = {"agents": ("load1",), "measure_s": 2, "searches_per_s": 60}
+
 
 def study(
     folder: Path,
@@ -42,7 +45,7 @@ def study(
             with Store.open(str(store)) as results:
                 run_id = f"20260301-120000-{folder.name}-{point}{repeat}"
                 made = {} if manifest is None else {"manifest": manifest}
-                run = Scenario(run={"run_id": run_id, **made})
+                run = Scenario(**SMALL, run={"run_id": run_id, **made})
                 summary = judge(results, fill(results, run))
             store.with_name("result.json").write_text(result_json(summary))
             lines.append(
@@ -137,7 +140,7 @@ def test_the_comparison_of_an_axis_says_what_it_lacks(tmp_path: Path) -> None:
     for store in (folder / "runs").glob("003-*/results.sqlite"):
         store.unlink()
     axis = Study.model_validate(
-        {"study": "one", "job": "j.yaml", "axes": {"clients": [1, 4, 16]}}
+        {"name": "one", "job": "j.yaml", "axes": {"clients": [1, 4, 16]}}
         | {"repeats": 2, "compare": "clients"}
     )
     points = points_of(axis, {"j.yaml": ["clients"]})

@@ -478,18 +478,6 @@ def test_six_runs_that_fail_against_none_are_a_regression_however_long_the_gate(
     assert gate.answer().answer == REGRESSION
 
 
-def test_a_large_change_is_told_by_how_many_times() -> None:
-    def stalled(name: str, value: float) -> float:
-        return value * 800 if name == "p99" else value
-
-    answer = told(gate_of(stalled))
-    [said] = answer.reasons
-    assert re.match(
-        r"p99 of readers\.search: × [78]\d\d \([67]\d\d to [89]\d\d\)", said
-    )
-    assert "× 8" in markdown(answer) or "× 7" in markdown(answer)
-
-
 def made_pair(gate: Gate, number: int, *, is_sound: bool = True) -> list[Made]:
     """The runs of a gate's pair, as they were made."""
     return [

@@ -14,7 +14,7 @@ from ldapslam.studies.study_file import StudyLab
 
 _JOB = """
 vars: {users: 100000, clients: 4}
-job: lookups
+name: lookups
 targets: {directory: "ldap://127.0.0.1"}
 run: {duration: 2s}
 streams:

@@ -13,7 +13,7 @@ from ldapslam.studies.points import check_points, points_of, turns_of
 from ldapslam.studies.study_file import Study, load_study
 
 STUDY = """
-study: two
+name: two
 job: job.yaml
 vars: {users: 2000, secure: true}
 axes:
@@ -61,7 +61,7 @@ def test_combinations_can_be_left_out(tmp_path: Path) -> None:
 
 def test_agents_and_settings_are_axes(tmp_path: Path) -> None:
     text = """
-study: x
+name: x
 job: j.yaml
 bind: {dn: cn=admin, password: {env: PASSWORD}}
 axes:
@@ -78,7 +78,7 @@ axes:
 
 
 JOBS = """
-study: x
+name: x
 jobs: {load: j.yaml, search: {job: job.yaml, vars: {clients: 10}}}
 vars: {users: 1000, place: /a}
 axes:
@@ -176,37 +176,37 @@ def test_every_repeat_of_every_point_is_run_once(tmp_path: Path, order: str) -> 
         (("clients: [5, 50]", "clients: []"), "at least one item"),
         (("repeats", "repeat: 2\nx"), "unknown key 'repeat'"),
         (("values: [1s, 2s]", "variants: {a: {}}"), "field does not go"),
-        (("study: two", "study: two\ncompare: variants"), "unknown axis 'variants'"),
-        (("study: two", "study: two\nleave_out: [{x: 1}]"), "unknown axis 'x'"),
+        (("name: two", "name: two\ncompare: variants"), "unknown axis 'variants'"),
+        (("name: two", "name: two\nleave_out: [{x: 1}]"), "unknown axis 'x'"),
         (
             ("field: run.warm_up", "setting: {target: a, entry: b, attribute: c}"),
             "nobody is named who may",
         ),
-        (("study: two", "study: two\njobs: {a: b.yaml}"), "job"),
+        (("name: two", "name: two\njobs: {a: b.yaml}"), "job"),
         (
-            ("study: two", "study: two\ntable: {title: t, columns: {a: x.y}}"),
+            ("name: two", "name: two\ntable: {title: t, columns: {a: x.y}}"),
             "'x.y' does not name",
         ),
         (
             (
-                "study: two",
-                "study: two\ntable: {title: t, columns: {a: x.elapsed}, "
+                "name: two",
+                "name: two\ntable: {title: t, columns: {a: x.elapsed}, "
                 "published: [{b: 1}]}",
             ),
             "unknown axis or column 'b'",
         ),
         (
             (
-                "study: two",
-                "study: two\ntable: {title: t, columns: {a: x.elapsed}, "
+                "name: two",
+                "name: two\ntable: {title: t, columns: {a: x.elapsed}, "
                 "published: [{clients: 5, variant: old, a: 1}]}",
             ),
             "it does not say of which pause",
         ),
         (
             (
-                "study: two",
-                "study: two\ntable: {title: t, columns: {a: x.elapsed}, "
+                "name: two",
+                "name: two\ntable: {title: t, columns: {a: x.elapsed}, "
                 "published: [&r {clients: 5, variant: old, pause: 1s, a: 1}, *r]}",
             ),
             "the point is there twice",

@@ -18,7 +18,7 @@ from support.judged import with_digest
 
 POINT = Point({"clients": 5})
 STUDY = Study.model_validate(
-    {"study": "s", "job": "j", "axes": {"clients": [5]}, "repeats": 3}
+    {"name": "s", "job": "j", "axes": {"clients": [5]}, "repeats": 3}
 )
 
 

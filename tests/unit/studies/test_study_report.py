@@ -19,7 +19,7 @@ from ldapslam.studies.study_file import Study
 from support.invocation import with_json
 
 STUDY = Study.model_validate(
-    {"study": "s", "job": "j.yaml", "axes": {"clients": [1, 4]}, "repeats": 2}
+    {"name": "s", "job": "j.yaml", "axes": {"clients": [1, 4]}, "repeats": 2}
 )
 
 ONE, FOUR = points_of(STUDY, {"j.yaml": ["clients"]})
