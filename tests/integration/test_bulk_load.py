@@ -67,7 +67,8 @@ def folder() -> Iterator[Path]:
 
 def run(folder: Path, job: str) -> dict[str, Any]:
     (folder / "job.yaml").write_text(job.replace("FOLDER", str(folder)))
-    ended = ldapslam("run", folder / "job.yaml", "--json", "--out", folder / "out")
+    words = ("run", folder / "job.yaml", "--json", "--out", folder / "out")
+    ended = ldapslam(*words, draws=True)
     assert ended.stdout, ended.stderr
     result: dict[str, Any] = json.loads(ended.stdout)
     return result

@@ -247,7 +247,7 @@ def agent_facts(number: int, scenario: Scenario) -> dict[str, Any]:
     }
 
 
-#: Scenario, as text -> its intervals: many tests take the same ones.
+#: Intervals by scenario, as text: many tests take the same scenario.
 _drawn: dict[str, list[Interval]] = {}
 
 
