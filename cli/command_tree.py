@@ -157,7 +157,8 @@ COMMANDS = {
             "measure.demo",
         ),
         "new": Entry(
-            "Write a first job for the directory at URI to FILE.", "job_files.new_job"
+            "Write a job file for the directory at URI, or of EXAMPLE, or of LOG….",
+            "job_files.new",
         ),
         "check": Entry(
             "Check JOB before it runs: what it would do, and what a few of its "
@@ -173,24 +174,8 @@ COMMANDS = {
             commands=_QUICK,
         ),
         "describe": Entry(
-            "Explain the job file, or one section of it, such as streams.load.",
-            "job_files.job",
-        ),
-        "replay": Entry(
-            "Turn a log of OpenLDAP (loglevel stats) or 389-DS into load.",
-            "measure.replay",
-        ),
-        "job": Entry("The example jobs and the job types.", "job_files.job"),
-        "schema": Entry(
-            "Print a JSON Schema: of job files or study files, for editors, or of...",
-            "job_files.schema",
-        ),
-        "selfcheck": Entry(
-            "Measure the generator itself against a built-in responder on this host.",
-            "measure.selfcheck",
-        ),
-        "mix": Entry(
-            "Mix operations by weight, as SLAMD's MixedLoad does.", "measure.one_line"
+            "Explain a section of job files, an operation or a type; list them all.",
+            "job_files.describe",
         ),
     },
     "Many runs": {

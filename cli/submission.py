@@ -15,7 +15,7 @@ from ldapslam.base.errors import ConfigError, ExitCode
 from ldapslam.base.yaml_text import tree_lines
 from ldapslam.cli.console import put, say
 from ldapslam.jobs.doubts import doubts
-from ldapslam.jobs.load import changed_tree, load_job
+from ldapslam.jobs.load import changed_tree, job_text, load_job
 from ldapslam.jobs.model import Job
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.transport.messages import MAX_MESSAGE_BYTES
@@ -92,7 +92,7 @@ class JobFile:
         return str(self.path)
 
     def content(self) -> bytes:
-        return self.path.read_bytes()
+        return job_text(self.path)
 
     def load(self, overrides: Sequence[str] = ()) -> Job:
         return load_job(self.path, overrides)

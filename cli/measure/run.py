@@ -10,7 +10,6 @@ import click
 
 from ldapslam.base.errors import ExitCode
 from ldapslam.cli.command import command
-from ldapslam.cli.console import json_option
 from ldapslam.cli.options import (
     FILE,
     FOLDER,
@@ -62,7 +61,6 @@ out_option = folder_option(
     type=FOLDER,
 )
 @option("--made-of JSON", parse=json.loads, hidden=True)
-@json_option
 def run_command(
     job_file: Path | None,
     agents: int | None,
@@ -73,9 +71,10 @@ def run_command(
     cleanup: str | None,
     spool: Path | None,
     made_of: dict[str, str] | None,
-    as_json: bool,
 ) -> ExitCode:
     """Run JOB here and now: a coordinator and N agents on this host.
+
+    JOB is a job file, or - for stdin.
 
     The report is printed on stdout and written, in all formats, to a folder, which is
     named at the end. The exit code is the verdict's.
@@ -100,6 +99,5 @@ def run_command(
     return run_locally(
         *(source, agents, overrides, out),
         made_of=made_of,
-        as_json=as_json,
         metrics=metrics,
     )

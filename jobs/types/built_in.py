@@ -34,7 +34,6 @@ from ldapslam.jobs.fields.sections import (
 from ldapslam.jobs.fields.texts import AttributeName, AttributeSelector, FilterText
 from ldapslam.jobs.fields.texts import Values as AttributeValues
 from ldapslam.jobs.model import PythonOptions
-from ldapslam.jobs.replay import options as replay_options
 from ldapslam.jobs.requests.dn import check_dn
 from ldapslam.jobs.requests.pattern import parse_pattern
 from ldapslam.jobs.requests.template import SEQUENCE, ValueSource
@@ -350,23 +349,6 @@ def _operations(role: str, uris: Any) -> list[str]:
     return [f"propagation-{role}-{n + 1}" for n in range(number)]
 
 
-class Replay(JobType[replay_options.Replay]):
-    """The requests of a log, at the log's times or a multiple of its speed (`load:
-    {speed: 1x, connections: 16}`). What the log lacks is made up as the options say, or
-    skipped and counted. `ldapslam replay run` writes such a job."""
-
-    name: ClassVar[str] = "replay"
-    Options: ClassVar[type[Section]] = replay_options.Replay
-    sets: ClassVar[tuple[str, ...]] = ("operations", "replay")
-
-    def expand(
-        self, options: replay_options.Replay, stream: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        return {
-            "replay": options.model_dump(mode="json", by_alias=True, exclude_none=True)
-        }
-
-
 IMPORT_OPERATION = "import"
 #: Settings of slapd whose values are paths on the agent's host.
 PATH_SETTINGS = ("include", "moduleload")
@@ -478,7 +460,6 @@ BUILT_IN: tuple[type[JobType[Any]], ...] = (
     Burst,
     Prime,
     Python,
-    Replay,
     ReplicationProbe,
     BulkLoad,
 )

@@ -123,7 +123,7 @@ def test_the_engines_process_is_all_that_imports_the_engine() -> None:
         "agent/python_jobs/host.py",
         "agent/python_jobs/job.py",
         "cli/measure/check_samples.py",
-        "cli/measure/selfcheck.py",
+        "cli/measure/generator.py",
         "cli/measure/responder_process.py",
         "dataset/generate.py",
     }
