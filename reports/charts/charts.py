@@ -52,6 +52,7 @@ from ldapslam.reports.collect.timeline import (
     Series,
     StreamSeries,
     Timeline,
+    Values,
 )
 from ldapslam.reports.document import BAD, GOOD, ChartPlace
 from ldapslam.reports.document import MUTED as TONE_MUTED
@@ -227,8 +228,27 @@ def mark_unanswered(axes: Any, timeline: Timeline, series: Series) -> None:
     )
 
 
+def draw_values(
+    axes: Any, timeline: Timeline, values: Values, divisor: float = 1, **style: Any
+) -> list[float]:
+    """Draw a line through the middles of the points, with a marker on a value that has
+    no neighbour, and return its known values."""
+    scaled = [None if value is None else value / divisor for value in values]
+    xs, ys = middles(timeline, scaled)
+    axes.plot(xs, ys, marker=".", markevery=lonely(ys), **style)
+    return [y for y in ys if not math.isnan(y)]
+
+
+def amounts_axis(axes: Any, unit: str) -> None:
+    """Label an axis of amounts that begins at 0; with room above, as a steady line
+    would lie on the edge of its own range."""
+    axes.set_ylim(0, 1.1 * max(axes.dataLim.y1, 0) or None)
+    axes.set_ylabel(unit)
+    axes.yaxis.set_major_formatter(grouped_number)
+
+
 def label_ends(axes: Any, ends: Sequence[tuple[float, str, str]]) -> None:
-    """Names the lines at the right edge; names that would overlap move apart."""
+    """Name the lines at the right edge; overlapping names move apart."""
     low, high = (math.log10(value) for value in axes.get_ylim())
     least = 0.105  # of the panel's height, one line of text
     place = -1.0
@@ -581,15 +601,8 @@ def _throughput(summary: Summary) -> Figure:
             axes.fill_between(
                 xs, ys, step="post", color=colour, alpha=0.10, linewidth=0
             )
-        _from_zero(axes)
-        axes.set_ylabel("completions/s")
-        axes.yaxis.set_major_formatter(grouped_number)
+        amounts_axis(axes, "completions/s")
     return figure
-
-
-def _from_zero(axes: Any) -> None:
-    """With room above: a steady line would lie on the edge of its own range."""
-    axes.set_ylim(0, 1.1 * max(axes.dataLim.y1, 0) or None)
 
 
 def _queues(summary: Summary) -> Figure:
@@ -602,13 +615,9 @@ def _queues(summary: Summary) -> Figure:
             ("backlog", "backlog", SERIES[1]),
         ):
             draw_band(axes, summary.timeline, series, gauge, colour)
-            xs, ys = middles(summary.timeline, getattr(series, gauge))
-            axes.plot(
-                xs, ys, color=colour, label=label, marker=".", markevery=lonely(ys)
-            )
-        _from_zero(axes)
-        axes.set_ylabel("requests")
-        axes.yaxis.set_major_formatter(grouped_number)
+            values = getattr(series, gauge)
+            draw_values(axes, summary.timeline, values, color=colour, label=label)
+        amounts_axis(axes, "requests")
         legend_outside(axes)
     return figure
 
@@ -626,19 +635,10 @@ def _response_times(summary: Summary) -> Figure:
             if all(value is None for value in values):
                 continue
             draw_band(axes, summary.timeline, series, name, colour, 1000)
-            times_ms = [None if value is None else value / 1000 for value in values]
-            xs, ys = middles(summary.timeline, times_ms)
-            width = 0.8 if label == "max" else 1.3
-            axes.plot(
-                xs,
-                ys,
-                color=colour,
-                linewidth=width,
-                marker=".",
-                markevery=lonely(ys),
-                label=label,
+            style = {"color": colour, "linewidth": 0.8 if label == "max" else 1.3}
+            *_, last = draw_values(
+                axes, summary.timeline, values, 1000, label=label, **style
             )
-            last = next(value for value in reversed(ys) if not math.isnan(value))
             ends.append((last, label, colour))
         if not ends:
             no_data(axes)
@@ -715,18 +715,16 @@ def _waits(summary: Summary) -> Figure:
             ("service_p99_us", "service", SERIES[0], _DASHED),
             ("send_lag_p99_us", "send lag", ALARM, "-"),
         ):
-            values = [us and us / 1000 for us in getattr(series, name)]
-            xs, ys = middles(summary.timeline, values)
-            axes.plot(
-                xs,
-                ys,
+            known = draw_values(
+                axes,
+                summary.timeline,
+                getattr(series, name),
+                1000,
                 color=colour,
                 linestyle=style,
                 label=label,
-                marker=".",
-                markevery=lonely(ys),
             )
-            if known := [y for y in ys if not math.isnan(y)]:
+            if known:
                 ends.append((known[-1], label, colour))
         _log_axis(axes.yaxis, axes)
         label_ends(axes, ends)
@@ -788,21 +786,8 @@ def _errors(summary: Summary) -> Figure:
     ratios = [bar_in, panel_in] if failing else [bar_in]
     grid = figure.add_gridspec(len(ratios), 1, height_ratios=ratios)
     axes = figure.add_subplot(grid[0])
-    axes.barh(
-        range(len(bars)),
-        [amount for _, amount, _ in bars],
-        color=[colour for _, _, colour in bars],
-        height=0.62,
-    )
-    axes.set_yticks(range(len(bars)), [label for label, _, _ in bars])
-    axes.tick_params(axis="y", labelcolor=INK)
+    _draw_bars(axes, bars)
     axes.invert_yaxis()
-    axes.set_xlim(left=0, right=max(amount for _, amount, _ in bars) * 1.12)
-    for row, (_, amount, _) in enumerate(bars):
-        text = f" {amount:,}".replace(",", THIN)
-        axes.text(amount, row, text, va="center", color=INK, fontsize=7)
-    axes.xaxis.set_visible(False)
-    axes.spines["bottom"].set_visible(False)
     axes.set_title("requests")
     if failing:
         below = figure.add_subplot(grid[1])
@@ -822,25 +807,31 @@ def _errors(summary: Summary) -> Figure:
     return figure
 
 
+def _draw_bars(axes: Any, bars: Sequence[tuple[str, float, str]]) -> None:
+    """Draw a bar with its value for each label, amount and colour."""
+    labels, amounts, colours = zip(*bars, strict=True)
+    axes.barh(range(len(bars)), amounts, color=colours, height=0.62)
+    axes.set_yticks(range(len(bars)), labels)
+    axes.tick_params(axis="y", labelcolor=INK)
+    axes.set_xlim(0, max(*amounts, 1.0) * 1.15)
+    for row, amount in enumerate(amounts):
+        text = f" {amount:,.0f}".replace(",", THIN)
+        axes.text(amount, row, text, va="center", color=INK, fontsize=7)
+    axes.xaxis.set_visible(False)
+    axes.spines["bottom"].set_visible(False)
+
+
 def _agents(summary: Summary) -> Figure:
     shown = summary.agents[:_AGENTS]
     figure = new_figure(0.27 * max(len(shown), 2) + 0.7)
     left, right = figure.subplots(1, 2, sharey=True)
-    rows = range(len(shown))
-    rates = [agent.throughput_per_s or 0.0 for agent in shown]
-    left.barh(rows, rates, color=SERIES[0], height=0.6)
-    for row, rate in zip(rows, rates, strict=True):
-        text = f" {rate:,.0f}".replace(",", THIN)
-        left.text(rate, row, text, va="center", color=INK, fontsize=7)
-    left.set_xlim(0, max([*rates, 1.0]) * 1.15)
-    left.set_yticks(rows, [agent.name for agent in shown])
-    left.tick_params(axis="y", labelcolor=INK)
+    _draw_bars(
+        left, [(one.name, one.throughput_per_s or 0.0, SERIES[0]) for one in shown]
+    )
     left.set_ylim(max(len(shown), 2) - 0.5, -0.5)
     left.set_title("throughput, completions/s")
-    left.xaxis.set_visible(False)
-    left.spines["bottom"].set_visible(False)
     labelled: set[str] = set()
-    for row, agent in zip(rows, shown, strict=True):
+    for row, agent in enumerate(shown):
         for name, (label, colour) in PERCENTILE_COLOURS.items():
             value_us = agent.response_times.percentiles_us.get(name.removesuffix("_us"))
             if value_us is not None:
