@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 
 #: Colours that a page may replace for a dark ground (see html.py).
 INK, MUTED, GRID, SHADE, PAPER = "#20262d", "#6b7480", "#dfe3e8", "#eef1f4", "#fdfdfd"
-#: Told apart by people who do not see red and green as different.
+#: Distinct also for people who do not see red and green as different.
 SERIES = (
     "#2f6db3",
     "#d5781e",
@@ -292,7 +292,7 @@ _PANEL_IN = 1.45
 _LOW_PANEL_IN = 0.98
 _SMALL_PANEL_IN = 0.88
 _DASHED = (0, (3, 1.6))
-#: Lines are told apart by more than their colour.
+#: Lines differ by more than their colour.
 _MARKERS = "os^vDPX*"
 _FRAME_IN = 0.62
 _AGENTS = 24
@@ -421,7 +421,7 @@ class Line:
     crossed: Sequence[bool] = ()
 
 
-#: A panel of lines whose highest value is more times its lowest is logarithmic.
+#: A panel is logarithmic if its highest value is more than this times its lowest.
 _MANY_TIMES = 40
 
 
@@ -523,7 +523,8 @@ _LARGE_PERCENT, _LINEAR_PERCENT = 50.0, 10.0
 
 
 def change_ticks(lowest: float, largest: float) -> dict[float, str]:
-    """Of an axis of how much worse, in per cent, that is logarithmic beyond both."""
+    """Return the ticks of an axis of changes in per cent that is logarithmic beyond
+    _LINEAR_PERCENT."""
     ticks = {one: f"{one:g}" for one in (-100.0, -10.0, 0.0, 10.0, 100.0)}
     for exponent in range(1, 10):
         times, percent = f"× {10**exponent:,}".replace(",", THIN), 1e2 * 10**exponent
@@ -535,7 +536,7 @@ def change_ticks(lowest: float, largest: float) -> dict[float, str]:
 
 
 def draw_spans(place: ChartPlace, spans: Sequence[Span], axis: str) -> str:
-    """SVG of one row for each span of per cent, the first one at the top."""
+    """Return the SVG of a row for each span in per cent, from top to bottom."""
     ends = [end for one in spans for end in (one.low, one.high) if math.isfinite(end)]
     lowest, largest = min(0.0, *ends), max(0.0, *ends)
 
@@ -896,7 +897,7 @@ def _strips(summary: Summary, members: Mapping[str, Member]) -> Figure:
         axes.annotate(title, (1, 1), (0, 16), ha="right", color=MUTED, **above)
     for axes, (name, _) in zip(grid[:, 0], shown.items(), strict=True):
         axes.set_title(name)
-    # of those that share it, as of one
+    # axes in a column share their scale
     left, right = grid[0]
     left.set_ylim(bottom=0)
     left.yaxis.set_major_formatter(grouped_number)

@@ -42,7 +42,7 @@ _AGENT_NOTES = (
         "without real-time priority, send lag depends on what else runs on the host",
     ),
 )
-#: Medians of so many requests each differ by chance by far less than this factor.
+#: Medians of this many requests differ by chance by far less than this factor.
 _MEDIAN_SAMPLE = 1_000
 _DISAGREEMENT = 1.25
 
@@ -85,8 +85,9 @@ def conclude(
     *,
     is_aborted: bool = False,
 ) -> tuple[str, tuple[str, ...]]:
-    """The verdict and its reasons, those that decide first; `failures` are what was
-    verified after the load and found wrong. `is_aborted`: a threshold ended the run."""
+    """Return the verdict and its reasons, the deciding reasons first; `failures` are
+    faults found by the verification after the load. `is_aborted`: a threshold ended the
+    run."""
     reasons: dict[str, list[str]] = {cause: [] for cause in Cause}
     for rule in rules:
         if not rule.passed:
@@ -220,7 +221,7 @@ def _notes_of_replays(evidence: Evidence) -> Iterator[str]:
 
 
 def _notes_of_reconciliation(evidence: Evidence) -> Iterator[str]:
-    """Yield the groups of servers whose counts were not compared, and foreign
+    """Yield the groups of servers without a comparison of counts, and foreign
     requests."""
     for group, found in evidence.reconciliations.items():
         if found.unknown:
