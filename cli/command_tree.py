@@ -88,9 +88,8 @@ _DATA = {
     "load": Entry(
         "Add the entries of FILE (LDIF, also gzipped) to a directory.", "data.load"
     ),
-    "verify": Entry("Compare the entries of a directory with EXPECTED.", "data.verify"),
-    "fingerprint": Entry(
-        "Print the fingerprint of the entries of SOURCE, without passwords.",
+    "verify": Entry(
+        "Compare the entries of a directory with EXPECTED, or print its fingerprint.",
         "data.verify",
     ),
 }
