@@ -55,7 +55,7 @@ _RESULTS = {
         "results.history",
     ),
     "baseline": Entry(
-        "Save runs as a baseline for `gate --baseline`, or show the one in FILE.",
+        "Save runs as a baseline for `gate --baseline`, or show the baseline in FILE.",
         "study.baseline",
     ),
     "backup": Entry(
@@ -202,7 +202,7 @@ COMMANDS = {
             "study.capacity",
         ),
         "gate": Entry(
-            "Compare an old server with a new one under JOB; fail on a regression.",
+            "Compare an old and a new server under JOB; fail on a regression.",
             "study.gate",
         ),
     },
@@ -211,9 +211,7 @@ COMMANDS = {
             "List the runs, newest first: those of this folder, else a coordinator's.",
             "fleet.operate",
         ),
-        "show": Entry(
-            "Show what is known of RUN: state, times, agents, log.", "fleet.operate"
-        ),
+        "show": Entry("Show the state, times, agents and log of RUN.", "fleet.operate"),
         "report": Entry(
             "Write the reports of RUN; print their paths on stdout.",
             "results.report",
@@ -259,7 +257,7 @@ COMMANDS = {
 
 
 class Commands(CommonOptions, click.Group):
-    """A group whose commands are imported when they are called."""
+    """A group that imports a command when it is called."""
 
     def __init__(
         self,

@@ -29,7 +29,7 @@ def test_a_run_is_for_the_population_that_it_names(lab: Lab, tmp_path: Path) -> 
     access: list[str | Path] = ["-D", lab.admin_dn, "-y", lab.admin_password_file]
     of_server: list[str | Path] = [
         "data",
-        "fingerprint",
+        "verify",
         uri,
         "-b",
         lab.people_dn,
