@@ -55,7 +55,7 @@ _RESULTS = {
         "results.history",
     ),
     "baseline": Entry(
-        "Save runs as a baseline for `gate --baseline`, or show the one in FILE.",
+        "Save runs as a baseline for `gate --baseline`, or show the baseline in FILE.",
         "study.baseline",
     ),
     "backup": Entry(
@@ -88,9 +88,8 @@ _DATA = {
     "load": Entry(
         "Add the entries of FILE (LDIF, also gzipped) to a directory.", "data.load"
     ),
-    "verify": Entry("Compare the entries of a directory with EXPECTED.", "data.verify"),
-    "fingerprint": Entry(
-        "Print the fingerprint of the entries of SOURCE, without passwords.",
+    "verify": Entry(
+        "Compare the entries of a directory with EXPECTED, or print its fingerprint.",
         "data.verify",
     ),
 }
@@ -188,7 +187,7 @@ COMMANDS = {
             "study.capacity",
         ),
         "gate": Entry(
-            "Compare an old server with a new one under JOB; fail on a regression.",
+            "Compare an old and a new server under JOB; fail on a regression.",
             "study.gate",
         ),
     },
@@ -197,9 +196,7 @@ COMMANDS = {
             "List the runs, newest first: those of this folder, else a coordinator's.",
             "fleet.operate",
         ),
-        "show": Entry(
-            "Show what is known of RUN: state, times, agents, log.", "fleet.operate"
-        ),
+        "show": Entry("Show the state, times, agents and log of RUN.", "fleet.operate"),
         "report": Entry(
             "Write the reports of RUN; print their paths on stdout.",
             "results.report",
@@ -245,7 +242,7 @@ COMMANDS = {
 
 
 class Commands(CommonOptions, click.Group):
-    """A group whose commands are imported when they are called."""
+    """A group that imports a command when it is called."""
 
     def __init__(
         self,

@@ -339,7 +339,7 @@ class Population(Section):
     before the run, which is refused where they are missing or others."""
 
     file: FileName = Field(examples=["people.population"])
-    """the record, as `ldapslam data fingerprint --save` writes it"""
+    """the record, as `ldapslam data verify --save` writes it"""
     targets: list[Name] | None = Field(
         default=None, min_length=1, examples=["[replica]"]
     )

@@ -26,6 +26,9 @@ from ldapslam import __version__
 pytest.register_assert_rewrite("support")
 
 _SUPPORT = Path(__file__).with_name("support")
+# Processes of the tests import `support`, too; before any fork server is described.
+_PATH = str(_SUPPORT.parent), os.environ.get("PYTHONPATH")
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, _PATH))
 pytest_plugins = sorted(f"support.{path.stem}" for path in _SUPPORT.glob("*.py"))
 
 

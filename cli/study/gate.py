@@ -128,7 +128,7 @@ def gate_command(
     overrides: tuple[str, ...],
     out: Path | None,
 ) -> ExitCode:
-    """Compare an old server with a new one under JOB; fail on a regression.
+    """Compare an old and a new server under JOB; fail on a regression.
 
     Runs of both sides alternate until it is clear whether the new side is worse by more
     than the tolerance, or the time is over. Exit code 0: no regression; 1: a

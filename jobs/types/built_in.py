@@ -356,10 +356,6 @@ PATH_SETTINGS = ("include", "moduleload")
 MAX_IMPORTS = 100
 
 
-def _of_a_program(words: list[str]) -> list[str]:
-    return [absolute(words[0]), *words[1:]]
-
-
 class BulkLoadOptions(Section):
     """What is imported, by which server, and where its database is."""
 
@@ -382,19 +378,6 @@ class BulkLoadOptions(Section):
     place: HostFile | None = Field(default=None, examples=["/mnt/ext4"])
     """folder on the agent's host in which the database is made and removed again;
     without it, the folder for temporary files"""
-    prepare: (
-        Annotated[
-            list[Text],
-            Field(min_length=1),
-            BeforeValidator(one_or_more),
-            AfterValidator(_of_a_program),
-            one_or_more_schema({"type": "string"}, minItems=1),
-        ]
-        | None
-    ) = Field(default=None, examples=["[/usr/local/sbin/fresh-filesystem, xfs]"])
-    """instead of `place`: a program on the agent's host and its arguments. It is run
-    before each import, with the first argument `prepare`, and prints the folder; and
-    after it, with `release` and that folder as last argument"""
     binary: HostFile | None = None
     """slapd or ns-slapd of a build under test; without it, the installed one"""
     backend: Literal["mdb", "bdb"] | None = None
@@ -422,11 +405,6 @@ class BulkLoadOptions(Section):
                 )
         if {"template", "template_file"} <= self.model_fields_set:
             raise Fault("template and template_file exclude each other", "keep one")
-        if self.place is not None and self.prepare is not None:
-            raise Fault(
-                "place and prepare exclude each other",
-                "the folder is the one that the program prints",
-            )
         for name, given in self.settings.items():
             if name.strip().lower() in PATH_SETTINGS:
                 for path in one_or_more(given):

@@ -106,12 +106,6 @@ def drive(
     return outcome
 
 
-@pytest.fixture(autouse=True)
-def importable(monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config) -> None:
-    """The processes of the clients find the classes of the tests."""
-    monkeypatch.setenv("PYTHONPATH", str(pytestconfig.rootpath / "tests"))
-
-
 def new_responder(delay_ns: int) -> Responder:
     server = Responder(delays=[(1, delay_ns)], record_capacity=100_000)
     server.start()

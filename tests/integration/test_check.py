@@ -12,6 +12,7 @@ import ldap
 from ldapslam.base.errors import ExitCode
 from support.command_line import ldapslam
 from support.lab import Lab
+from support.labs import ds389_trio_is_long
 from support.replication import silent, supplier_of
 
 SUFFIX = "dc=example,dc=com"
@@ -55,6 +56,7 @@ def job_file(
     return job
 
 
+@ds389_trio_is_long
 def test_what_a_run_will_see_is_told(trio: Lab, tmp_path: Path) -> None:
     log = tmp_path / "errors"
     log.write_text("neither\nnor\n")

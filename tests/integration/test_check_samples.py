@@ -14,7 +14,7 @@ import pytest
 from ldapslam.base.errors import ExitCode
 from support.command_line import ldapslam
 from support.lab import Lab
-from support.labs import TRIO_ENTRIES
+from support.labs import TRIO_ENTRIES, ds389_trio_is_long
 from support.replication import supplier_of
 
 SUFFIX = "dc=example,dc=com"
@@ -83,6 +83,7 @@ def everything(lab: Lab) -> dict[str, Any]:
         return dict(connection.search_s(SUFFIX, ldap.SCOPE_SUBTREE, attrlist=asked))
 
 
+@ds389_trio_is_long
 def test_what_searches_find_is_told(trio: Lab, tmp_path: Path) -> None:
     document, warnings = check(
         trio,
@@ -148,6 +149,7 @@ WRITES = f"""\
 """
 
 
+@ds389_trio_is_long
 def test_writes_are_rehearsed_and_change_nothing(trio: Lab, tmp_path: Path) -> None:
     before = everything(trio)
     document, (warning,) = check(
@@ -220,6 +222,7 @@ def test_the_configuration_of_a_server_stays(ds389_trio: Lab, tmp_path: Path) ->
         assert "the server's own" in found[name]["untried"]
 
 
+@ds389_trio_is_long
 def test_a_replica_that_takes_no_writes_is_told(trio: Lab, tmp_path: Path) -> None:
     document, warnings = check(
         trio, tmp_path, WRITES, target="replica", ends=ExitCode.FAIL
@@ -231,6 +234,7 @@ def test_a_replica_that_takes_no_writes_is_told(trio: Lab, tmp_path: Path) -> No
     assert len(warnings) >= 4
 
 
+@ds389_trio_is_long
 def test_rights_that_the_identity_does_not_have_are_told(
     trio: Lab, tmp_path: Path, person_password: Path
 ) -> None:
@@ -256,6 +260,7 @@ def test_rights_that_the_identity_does_not_have_are_told(
     assert f"{person} may not modify them, so perhaps not delete either" in delete
 
 
+@ds389_trio_is_long
 def test_write_adds_entries_and_deletes_them_again(trio: Lab, tmp_path: Path) -> None:
     before = everything(trio)
     document, (warning,) = check(

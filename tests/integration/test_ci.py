@@ -62,6 +62,7 @@ def shell(
     )
 
 
+@pytest.mark.long
 def test_the_script_runs_a_gate_and_ends_with_its_exit_code(
     tmp_path: Path, stub: Path
 ) -> None:

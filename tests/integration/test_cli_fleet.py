@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,7 @@ from ldapslam.transport.pki.authority import Authority
 from ldapslam.transport.pki.certificate import Role
 from support.command_line import Running, ldapslam
 from support.lab import Lab
+from support.submitting import start_fleet
 
 JOB = """\
 name: fleet
@@ -41,7 +43,6 @@ class Fleet:
     folder: Path
     job: Path
     long_job: Path
-    agents: list[Running]
 
     def call(self, *arguments: str | Path) -> tuple[int, str, str]:
         """Exit code, stdout and stderr of one operator's command."""
@@ -61,29 +62,18 @@ def fleet(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]
     long_job.write_text(JOB.format(uri=lab.supplier.uri, duration="60s"))
     (folder / "agent.toml").write_text('label = ["site=a"]\nno-realtime = true\n')
     with ExitStack() as stack:
+        address = start_fleet(stack, folder, ["one", "two"], "--config", "agent.toml")
+        yield Fleet(address, folder, job, long_job)
 
-        def start(name: str, *arguments: str | Path) -> Running:
-            running = Running(*arguments, cwd=folder, name=name)
-            return stack.enter_context(running)
 
-        coordinator = start(
-            "coordinator",
-            *("coordinator", "--listen", "127.0.0.1:0"),
-            *("--store", folder / "results.sqlite"),
-        )
-        coordinator.wait_for_text("coordinator on ")
-        found = re.search(r"coordinator on (\S+),", coordinator.stderr)
-        assert found is not None
-        agents = []
-        for name in ("one", "two"):
-            agent = start(
-                name,
-                *("agent", "--coordinator", found[1], "--name", name),
-                *("--spool", folder / f"spool-{name}", "--config", "agent.toml"),
-            )
-            agent.wait_for_text("registered")
-            agents.append(agent)
-        yield Fleet(found[1], folder, job, long_job, agents)
+@pytest.fixture(scope="module")
+def result(fleet: Fleet) -> dict[str, Any]:
+    """What `submit --wait --json` printed of a run."""
+    code, out, err = fleet.call("submit", fleet.job, "--wait", "--json")
+    assert code == 0, err
+    result: dict[str, Any] = json.loads(out)
+    assert f"its report: ldapslam report {result['run_id']}" in err
+    return result
 
 
 def test_submit_prints_the_run_id_alone_on_stdout(fleet: Fleet) -> None:
@@ -97,13 +87,11 @@ def test_submit_prints_the_run_id_alone_on_stdout(fleet: Fleet) -> None:
     assert out.startswith("PASS  fleet")
 
 
-def test_submit_and_wait_ends_with_the_verdict(fleet: Fleet) -> None:
-    code, out, err = fleet.call("submit", fleet.job, "--wait", "--json")
-    assert code == 0, err
-    result = json.loads(out)
+def test_submit_and_wait_ends_with_the_verdict(
+    fleet: Fleet, result: dict[str, Any]
+) -> None:
     assert result["verdict"] == "PASS"
     assert set(result["agents"]) == {"one", "two"}
-    assert f"its report: ldapslam report {result['run_id']}" in err
 
     code, out, err = fleet.call(
         "submit",
@@ -170,27 +158,26 @@ def test_an_agent_that_would_not_start_says_so_with_its_settings(
 
 
 def test_runs_are_listed_newest_first_and_shown_by_prefix_or_latest(
-    fleet: Fleet,
+    fleet: Fleet, result: dict[str, Any]
 ) -> None:
-    code, out, err = fleet.call("submit", fleet.job, "--wait", "--json")
-    assert code == 0, err
-    run_id = json.loads(out)["run_id"]
-
     code, out, _ = fleet.call("list", "--json")
-    runs = json.loads(out)
+    runs = {run["run_id"]: run for run in json.loads(out)}
     assert code == 0
-    assert runs[0]["run_id"] == run_id
-    assert runs[0]["state"] == "finished"
-    assert isinstance(runs[0]["planned_ns"], int)
+    submitted = [run["submitted_utc"] for run in runs.values()]
+    assert submitted == sorted(submitted, reverse=True)
+    run_id, newest = result["run_id"], next(iter(runs))
+    assert runs[run_id]["state"] == "finished"
+    assert isinstance(runs[run_id]["planned_ns"], int)
 
+    _, out, _ = fleet.call("show", run_id)
+    assert re.search(r"^agents +one, two$", out, re.MULTILINE)
     code, out, _ = fleet.call("list", "--limit", "1")
     assert code == 0
-    assert run_id in out
-    for name in (run_id, run_id[:-1], "latest"):
+    assert newest in out
+    for name, shown in ((run_id, run_id), (run_id[:-1], run_id), ("latest", newest)):
         code, out, _ = fleet.call("show", name)
         assert code == 0
-        assert re.search(rf"^run +{run_id}$", out, re.MULTILINE)
-        assert re.search(r"^agents +one, two$", out, re.MULTILINE)
+        assert re.search(rf"^run +{shown}$", out, re.MULTILINE)
 
 
 def test_a_run_that_is_not_there_ends_with_2(fleet: Fleet) -> None:
@@ -226,9 +213,8 @@ def test_agents_are_listed_with_their_labels(fleet: Fleet) -> None:
 def test_a_cancelled_run_keeps_what_it_measured(fleet: Fleet) -> None:
     _, out, _ = fleet.call("submit", fleet.long_job)
     run_id = out.strip()
-    with Running(
-        "watch", run_id, "--coordinator", fleet.address, cwd=fleet.folder, name="watch"
-    ) as watch:
+    words = ("fleet", "watch", run_id, "--coordinator", fleet.address)
+    with Running(*words, cwd=fleet.folder, name="watch") as watch:
         watch.wait_for_text(" measure ")
         assert fleet.call("fleet", "cancel", run_id)[0] == 0
         assert watch.wait() == 3, watch.stderr
@@ -239,10 +225,10 @@ def test_a_cancelled_run_keeps_what_it_measured(fleet: Fleet) -> None:
 
 
 def test_report_writes_the_formats_asked_for_and_prints_their_paths(
-    fleet: Fleet,
+    fleet: Fleet, result: dict[str, Any]
 ) -> None:
-    assert fleet.call("submit", fleet.job, "--wait")[0] == 0
-    code, out, err = fleet.call("report", "latest", "--format", "json,text")
+    run_id = result["run_id"]
+    code, out, err = fleet.call("report", run_id, "--format", "json,text")
     assert code == 0, err
     paths = [Path(line) for line in out.splitlines()]
     assert [path.name for path in paths] == ["report.txt", "result.json"]
@@ -250,7 +236,8 @@ def test_report_writes_the_formats_asked_for_and_prints_their_paths(
 
     # the same from the store itself, without a coordinator
     code, out, err = fleet.call(
-        "report", "latest", "--store", "results.sqlite", "--format", "csv", "--out", "x"
+        *("report", run_id, "--store", "results.sqlite"),
+        *("--format", "csv", "--out", "x"),
     )
     assert code == 0, err
     assert out == "x/intervals.csv\n"

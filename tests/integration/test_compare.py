@@ -34,7 +34,7 @@ def folders(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     search = ("-b", "dc=example,dc=com", "-f", "(uid=user.[0-999])")
     for run in found:
         ended = ldapslam(
-            *("quick", "search", lab.supplier.uri, *search, "-c", "2", "-n", "2000"),
+            *("quick", "search", lab.supplier.uri, *search, "-c", "2", "-n", "1000"),
             *("--out", run),
             cwd=folder,
         )

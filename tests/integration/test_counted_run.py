@@ -15,7 +15,7 @@ import pytest
 from support.command_line import ldapslam
 from support.lab import Lab
 
-LOGINS, PAGED_SEARCHES, CHANGES = 1_000, 20, 600
+LOGINS, PAGED_SEARCHES, CHANGES = 300, 10, 300
 PAGE, PEOPLE = 100, 1_000
 PEOPLE_DN = "ou=people,dc=example,dc=com"
 
@@ -128,11 +128,5 @@ def test_the_books_balance_kind_by_kind(balance: Balance) -> None:
     }
     # what was added was deleted, by the load or by the clean-up
     assert counted["add"] == counted["delete"] == result["totals"]["churn.add"]["sent"]
-
-
-def test_the_report_of_it_shows_what_was_cleaned_up(balance: Balance) -> None:
-    result, _ = balance
-    left = [
-        facts["clean_up"]["left"] for facts in result["manifest"]["agents"].values()
-    ]
-    assert left == [0, 0]
+    agents = result["manifest"]["agents"].values()
+    assert [facts["clean_up"]["left"] for facts in agents] == [0, 0]

@@ -1,34 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
 """The books: what the agents counted is what the server counted, exactly.
 
-100,000 entries, 16 closed-loop clients, 5 s, or 20 s in the long run; the server's
-counts are cn=monitor's, before and after. The tool's own searches (preflight) are in
-the run's manifest.
+100,000 entries, 16 closed-loop clients, 20 s; the server's counts are cn=monitor's,
+before and after. The tool's own searches (preflight) are in the run's manifest.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from support.command_line import Running, ldapslam
+from support.command_line import ldapslam
 from support.lab import Lab
+from support.submitting import AGENTS, SubmittingFleet
 
 ENTRIES = 100_000
 CLIENTS = 16
-AGENTS = 3
+pytestmark = pytest.mark.long
 
 JOB = f"""\
 name: counts
 targets: {{{{directory: "{{uri}}"}}}}
 bind: {{{{dn: "{{dn}}", password: {{{{file: "{{password_file}}"}}}}}}}}
-run: {{{{duration: {{seconds}}s, interval: 1s}}}}
+run: {{{{duration: 20s, interval: 1s}}}}
 streams:
   - name: readers
     target: directory
@@ -47,12 +45,11 @@ def large_lab(slapd_installed: None) -> Iterator[Lab]:
         yield lab
 
 
-@pytest.fixture(params=[5, pytest.param(20, marks=pytest.mark.long)])
-def job(request: pytest.FixtureRequest, large_lab: Lab, tmp_path: Path) -> Path:
+@pytest.fixture
+def job(large_lab: Lab, tmp_path: Path) -> Path:
     path = tmp_path / "counts.yaml"
     path.write_text(
         JOB.format(
-            seconds=request.param,
             uri=large_lab.supplier.uri,
             dn=large_lab.admin_dn,
             password_file=large_lab.admin_password_file,
@@ -92,36 +89,10 @@ def test_a_local_run_counts_what_the_server_counts(large_lab: Lab, job: Path) ->
     check_books(large_lab, before, json.loads(ended.stdout))
 
 
-def test_a_fleet_of_three_counts_what_the_server_counts(
-    large_lab: Lab, job: Path
+def test_a_fleet_counts_what_the_server_counts(
+    large_lab: Lab, job: Path, submitting_fleet: SubmittingFleet
 ) -> None:
-    folder = job.parent
     before = large_lab.monitor_counts(large_lab.supplier)
-    with ExitStack() as stack:
-
-        def start(name: str, *arguments: str | Path) -> Running:
-            return stack.enter_context(Running(*arguments, cwd=folder, name=name))
-
-        coordinator = start(
-            "coordinator",
-            *("coordinator", "--listen", "127.0.0.1:0"),
-            *("--store", folder / "results.sqlite"),
-        )
-        coordinator.wait_for_text("coordinator on ")
-        found = re.search(r"coordinator on (\S+),", coordinator.stderr)
-        assert found is not None
-        for number in range(AGENTS):
-            name = f"load{number}"
-            agent = start(
-                name,
-                *("agent", "--coordinator", found[1], "--name", name),
-                *("--spool", folder / name, "--allow-secret", "any"),
-            )
-            agent.wait_for_text("registered")
-        ended = ldapslam(
-            *("submit", job, "--wait", "--json", "--coordinator", found[1]), cwd=folder
-        )
-    assert ended.stdout, ended.stderr
-    result = json.loads(ended.stdout)
+    _, result = submitting_fleet.submit(job)
     assert len(result["agents"]) == AGENTS
     check_books(large_lab, before, result)

@@ -89,6 +89,7 @@ def test_slapadd_goes_on(slapd: Lab, tmp_path: Path) -> None:
     assert verify(slapd, ldif)["is_equal"]
 
 
+@pytest.mark.long
 def test_import_task_and_ldif2db(ds389: Lab, tmp_path: Path) -> None:
     ldif = tmp_path / "people.ldif"
     ldif.write_text(SUFFIX_ENTRY + population(PEOPLE))
@@ -125,6 +126,7 @@ def test_import_task_and_ldif2db(ds389: Lab, tmp_path: Path) -> None:
     assert verify(ds389, ldif)["is_equal"]
 
 
+@pytest.mark.long
 def test_what_the_server_cannot_read_is_told(ds389: Lab, tmp_path: Path) -> None:
     ldif = tmp_path / "people.ldif"
     ldif.write_text(f"dn: o=elsewhere,{SUFFIX.replace('example', 'else')}\no: x\n")

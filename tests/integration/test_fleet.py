@@ -41,38 +41,18 @@ def is_alive(pid: int) -> bool:
     return state != "Z"
 
 
-def test_every_interval_of_every_agent_arrives_once(
-    lasting_fleet: FleetOfProcesses,
-) -> None:
-    fleet = lasting_fleet
-    run_id = fleet.submit(job_text())
-    status = fleet.wait_for(run_id, *FINAL)
-    assert status.state == "finished", fleet.logs()
-    assert list(status.agents) == ["a", "b"]
-    assert fleet.reported(run_id) == {"a": PLANNED, "b": PLANNED}
-
-
-def test_clocks_of_one_host_differ_by_nearly_nothing(
-    lasting_fleet: FleetOfProcesses,
-) -> None:
-    fleet = lasting_fleet
-    run_id = fleet.submit(job_text(duration="400ms"))
-    fleet.wait_for(run_id, "finished")
-    with fleet.opened_store() as store:
-        for facts in store.agents(run_id).values():
-            # one clock: the estimate is wrong by what it admits, at most
-            assert abs(facts["clock_offset_us"]) <= facts["clock_offset_bound_us"]
-            assert facts["clock_offset_bound_us"] < 5_000
-            assert 0 <= facts["start_error_us"] < 250_000
-
-
-def test_watchers_see_states_and_merged_figures(
+def test_every_interval_of_every_agent_arrives_once_and_watchers_see_it(
     lasting_fleet: FleetOfProcesses,
 ) -> None:
     fleet = lasting_fleet
     run_id = fleet.submit(job_text())
     with fleet.client() as client:
         updates = list(client.watch(run_id))
+    status = fleet.wait_for(run_id, *FINAL)
+    assert status.state == "finished", fleet.logs()
+    assert list(status.agents) == ["a", "b"]
+    assert fleet.reported(run_id) == {"a": PLANNED, "b": PLANNED}
+
     states = [u.status.state for u in updates if u.HasField("status")]
     # the drain of so short a run may be over before the coordinator's clock ticks
     seen = [state for state in dict.fromkeys(states) if state != "draining"]
@@ -83,6 +63,13 @@ def test_watchers_see_states_and_merged_figures(
         assert one.streams[0].completed == 2 * PER_INTERVAL
         assert (one.agents_reported, one.agents_planned) == (2, 2)
 
+    with fleet.opened_store() as store:
+        for facts in store.agents(run_id).values():
+            # one clock: the estimate is wrong by what it admits, at most
+            assert abs(facts["clock_offset_us"]) <= facts["clock_offset_bound_us"]
+            assert facts["clock_offset_bound_us"] < 5_000
+            assert 0 <= facts["start_error_us"] < 250_000
+
 
 def test_killed_agents_are_lost_within_five_seconds(fleet: FleetOfProcesses) -> None:
     fleet.start("a", "b", "c", "d", engine=fake_engine())
@@ -92,7 +79,7 @@ def test_killed_agents_are_lost_within_five_seconds(fleet: FleetOfProcesses) -> 
     continuing = fleet.submit(
         job_text(
             "ldap://y",
-            duration="6s",
+            duration="4s",
             agents={"names": ["c", "d"]},
             on_agent_loss="continue",
         )
@@ -120,7 +107,7 @@ def test_killed_agents_are_lost_within_five_seconds(fleet: FleetOfProcesses) -> 
     status = fleet.wait_for(continuing, *FINAL)
     assert status.state == "finished"
     assert [event.kind for event in status.events] == ["agent_lost"]
-    assert fleet.reported(continuing)["d"] == list(range(31))
+    assert fleet.reported(continuing)["d"] == list(range(21))
     fleet.wait_for_agents("b", "d")
 
 

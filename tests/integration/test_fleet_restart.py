@@ -8,14 +8,16 @@ import signal
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from ldapslam.base.errors import AgentLost
 from ldapslam.transport.messages import error_of
 from support.command_line import Running, ldapslam
 from support.fleet import FINAL, FleetOfProcesses, fake_engine, job_text
 
-#: 4 s in intervals of 200 ms, and the drain.
-LONG = job_text(duration="4s")
-PLANNED = list(range(21))
+#: 2 s in intervals of 200 ms, and the drain.
+LONG = job_text(duration="2s")
+PLANNED = list(range(11))
 
 
 def kinds(fleet: FleetOfProcesses, run_id: str) -> list[str]:
@@ -28,8 +30,11 @@ def test_a_run_goes_on_when_its_coordinator_is_killed_and_started_again(
     fleet.start("a", "b", engine=fake_engine())
     run_id = fleet.submit(LONG)
     fleet.wait_for_load(run_id)
+    after = fleet.submit(job_text(duration="200ms"))
+    assert fleet.run(after).state == "queued"
     fleet.end("coordinator", signal.SIGKILL)
     fleet.start_coordinator()
+    assert fleet.run(after).state == "queued"
     status = fleet.wait_for(run_id, *FINAL)
     assert status.state == "finished", fleet.logs()
     assert fleet.reported(run_id) == {"a": PLANNED, "b": PLANNED}
@@ -39,8 +44,6 @@ def test_a_run_goes_on_when_its_coordinator_is_killed_and_started_again(
     with fleet.opened_store() as store:
         assert len(store.run(run_id).manifest["adopted"]) == 1
     # and the fleet serves the next run
-    fleet.wait_for_agents("a", "b")
-    after = fleet.submit(job_text(duration="200ms"))
     assert fleet.wait_for(after, *FINAL).state == "finished", fleet.logs()
 
 
@@ -49,7 +52,7 @@ def test_who_watches_a_run_sees_its_end_from_the_next_coordinator(
 ) -> None:
     fleet.start("a", engine=fake_engine())
     ldapslam("--help")  # the first command of all takes seconds on a busy machine
-    run_id = fleet.submit(job_text(duration="12s"))
+    run_id = fleet.submit(job_text(duration="4s"))
     fleet.wait_for_load(run_id)
     watch = ("fleet", "watch", run_id, "--json", "--coordinator", fleet.address)
     with Running(*watch, cwd=fleet.folder, name="watch") as watching:
@@ -88,19 +91,6 @@ def test_a_run_that_ended_meanwhile_is_delivered_to_the_next_coordinator(
     fleet.start_coordinator()
     assert fleet.wait_for(run_id, *FINAL).state == "finished", fleet.logs()
     assert fleet.reported(run_id) == {"a": list(range(6))}
-
-
-def test_a_queued_run_stays_queued(fleet: FleetOfProcesses) -> None:
-    fleet.start("a", engine=fake_engine())
-    first = fleet.submit(LONG)
-    fleet.wait_for_load(first)
-    second = fleet.submit(job_text(duration="200ms"))
-    assert fleet.run(second).state == "queued"
-    fleet.end("coordinator", signal.SIGKILL)
-    fleet.start_coordinator()
-    assert fleet.run(second).state == "queued"
-    assert fleet.wait_for(first, *FINAL).state == "finished", fleet.logs()
-    assert fleet.wait_for(second, *FINAL).state == "finished", fleet.logs()
 
 
 def test_a_run_whose_load_had_not_begun_begins_anew(fleet: FleetOfProcesses) -> None:
@@ -174,7 +164,7 @@ def test_a_silent_agent_that_comes_back_has_lost_nothing(
     fleet: FleetOfProcesses,
 ) -> None:
     fleet.start("a", "b", engine=fake_engine())
-    run_id = fleet.submit(job_text(duration="8s"))
+    run_id = fleet.submit(job_text(duration="6s"))
     fleet.wait_for_load(run_id)
     fleet.processes["b"].send_signal(signal.SIGSTOP)
     fleet.wait_until(lambda: "agent_silent" in kinds(fleet, run_id), "silence")
@@ -182,7 +172,7 @@ def test_a_silent_agent_that_comes_back_has_lost_nothing(
     fleet.processes["b"].send_signal(signal.SIGCONT)
     assert fleet.wait_for(run_id, *FINAL).state == "finished", fleet.logs()
     assert kinds(fleet, run_id)[:2] == ["agent_silent", "agent_heard"]
-    planned = list(range(41))
+    planned = list(range(31))
     assert fleet.reported(run_id) == {"a": planned, "b": planned}
 
 
@@ -228,6 +218,7 @@ def test_a_coordinator_whose_store_was_taken_ends_and_loses_nothing(
     assert fleet.reported(run_id) == {"a": PLANNED}
 
 
+@pytest.mark.long
 def test_a_coordinator_killed_before_it_judges_late_reports_does_so_when_restarted(
     fleet: FleetOfProcesses,
 ) -> None:

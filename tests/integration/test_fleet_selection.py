@@ -41,8 +41,8 @@ def test_an_agent_that_takes_two_runs_serves_them_together(
 ) -> None:
     fleet.start_agent("a", fake_engine(), max_runs=2)
     fleet.wait_for_agents("a")
-    first = fleet.submit(job_text("ldap://x", duration="3s"))
-    second = fleet.submit(job_text("ldap://y", duration="3s"))
+    first = fleet.submit(job_text("ldap://x", duration="2s"))
+    second = fleet.submit(job_text("ldap://y", duration="2s"))
     third = fleet.submit(job_text("ldap://z", duration=SHORT))
     for run_id in (first, second):
         fleet.wait_for_load(run_id)
@@ -51,7 +51,7 @@ def test_an_agent_that_takes_two_runs_serves_them_together(
     assert len(fleet.engine_pids("a")) == 2
     for run_id in (first, second, third):
         assert fleet.wait_for(run_id, *FINAL).state == "finished", fleet.logs()
-    planned = list(range(16))
+    planned = list(range(11))
     assert fleet.reported(first) == fleet.reported(second) == {"a": planned}
     fleet.wait_for_agents("a")
 
@@ -62,13 +62,13 @@ def test_one_of_two_runs_is_stopped_and_the_other_goes_on(
     fleet.start_agent("a", fake_engine(), max_runs=2)
     fleet.wait_for_agents("a")
     first = fleet.submit(job_text("ldap://x", duration="30s"))
-    second = fleet.submit(job_text("ldap://y", duration="4s"))
+    second = fleet.submit(job_text("ldap://y", duration="2s"))
     fleet.wait_for_load(second)
     with fleet.client() as client:
         client.cancel(first)
     assert fleet.wait_for(first, *FINAL).state == "cancelled"
     assert fleet.wait_for(second, *FINAL).state == "finished", fleet.logs()
-    assert fleet.reported(second) == {"a": list(range(21))}
+    assert fleet.reported(second) == {"a": list(range(11))}
 
 
 def test_a_run_waits_for_agents_that_are_still_to_come(

@@ -20,7 +20,6 @@ from support.fake_ldap import FakeLdap, Peer, Request, answer, result
 from support.fleet import FleetOfProcesses, job_text
 from support.intervals import stored_intervals
 
-TESTS = Path(__file__).resolve().parents[1]
 PATIENCE_S = 90.0
 _PR_SET_MDWE, _REFUSE_EXEC_GAIN = 65, 1
 _RESTRICT = f"""
@@ -56,9 +55,8 @@ def directory(peer: Peer, request: Request) -> bool:
     not _refuses_executable_memory(), reason="the kernel has no PR_SET_MDWE"
 )
 def test_a_fleet_works_under_the_restrictions_of_its_units(
-    fleet: FleetOfProcesses, monkeypatch: pytest.MonkeyPatch
+    fleet: FleetOfProcesses,
 ) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(TESTS))
     for key in ("coordinator", "a"):
         fleet.prefixes[key] = [sys.executable, "-c", _RESTRICT]
     with FakeLdap(directory) as server:

@@ -68,7 +68,7 @@ def test_every_type_sends_what_it_says(lab: Lab, tmp_path: Path) -> None:
         )
     )
     before = lab.monitor_counts(lab.supplier)
-    ended = ldapslam("run", job, "--agents", "3", "--json", cwd=tmp_path)
+    ended = ldapslam("run", job, "--agents", "2", "--json", cwd=tmp_path)
     after = lab.monitor_counts(lab.supplier)
     assert ended.stdout, ended.stderr
     result = json.loads(ended.stdout)

@@ -171,9 +171,9 @@ with Lab(replicas=1, entries=10) as lab:
     [
         ("raise ValueError", None),
         ("os._exit(3)", None),
-        (_LIVE_ON, signal.SIGINT),
         (_LIVE_ON, signal.SIGTERM),
-        (_LIVE_ON, signal.SIGHUP),
+        pytest.param(_LIVE_ON, signal.SIGINT, marks=pytest.mark.long),
+        pytest.param(_LIVE_ON, signal.SIGHUP, marks=pytest.mark.long),
         (f"subprocess.Popen(['sleep', '20']); {_LIVE_ON}", signal.SIGKILL),
         (f"os.fork(); {_LIVE_ON}", signal.SIGKILL),
     ],

@@ -17,6 +17,7 @@ import pytest
 from ldapslam.lab import Choices, LabError, Server
 from ldapslam.lab.people import STRUCTURE_ENTRIES, SUFFIX
 from support.lab import FAST, Lab
+from support.labs import ds389_trio_is_long
 from support.relay import Relay
 
 _TIMEOUT_S = 60.0
@@ -79,6 +80,7 @@ def test_replicas_send_writers_to_the_supplier(trio: Lab) -> None:
         describe(trio, trio.replicas[0], 2, "refused")
 
 
+@ds389_trio_is_long
 def test_a_paused_replica_stays_behind_until_it_is_resumed(trio: Lab) -> None:
     first, second = trio.replicas
     pids = [server.pid for server in trio.servers]
@@ -96,6 +98,7 @@ def test_a_paused_replica_stays_behind_until_it_is_resumed(trio: Lab) -> None:
     assert [server.pid for server in trio.servers] == pids
 
 
+@ds389_trio_is_long
 def test_replication_can_be_led_through_a_relay(trio: Lab) -> None:
     replica = trio.replicas[1]
     end = trio.supplier if trio.kind == "slapd" else replica
@@ -122,7 +125,7 @@ def test_replication_can_be_led_through_a_relay(trio: Lab) -> None:
     [
         ("slapd", None),
         ("slapd", "description"),
-        ("ds389", "description"),
+        pytest.param("ds389", "description", marks=_LONG),
         # A delete of what is gone already occupies 389-DS for 20 s.
         pytest.param("ds389", None, marks=_LONG),
     ],
@@ -234,6 +237,7 @@ _TLS = Choices(has_tls=True)
                 {"suppliers": 2, "replicas": 1, "has_hub": True, "choices": _TLS},
             ),
             id="389-DS: two suppliers, hub, TLS",
+            marks=_LONG,
         ),
         pytest.param(
             ("ds389", {"replicas": 1, "choices": Choices(backend="mdb")}),
@@ -276,6 +280,7 @@ def test_each_supplier_writes_and_all_servers_follow(some_lab: Lab) -> None:
             "nsslapd-cachememsize",
             str(64 << 20).encode(),
             id="389-DS",
+            marks=_LONG,
         ),
     ],
     indirect=["some_lab"],

@@ -68,6 +68,10 @@ MISTAKES: dict[str, tuple[Callable[[Lab], tuple[str, str]], str]] = {
         lambda _: (CLOSED_PORT, ""),
         "is the port in `targets` the one it listens on",
     ),
+    "a name that does not resolve": (
+        lambda _: ("ldap://no-such-host.invalid", ""),
+        "check the host name",
+    ),
     "TLS to a plain port": (
         lambda lab: (plain_port(lab), f"tls: {{{ca(lab)}}}"),
         "ldap:// ports need `tls: {start_tls: true}`",
@@ -125,6 +129,7 @@ def test_a_server_that_cannot_be_used(
     code, said = checked(*make(lab))
     assert code in (2, 6)
     assert remedy in said
+    assert said.count("hint: ") == 1
 
 
 @pytest.fixture

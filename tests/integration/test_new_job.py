@@ -27,7 +27,9 @@ from support.lab import Lab
 from support.replication import supplier_of
 
 
-@pytest.mark.parametrize("is_bound", [False, True])
+@pytest.mark.parametrize(
+    "is_bound", [pytest.param(False, marks=pytest.mark.long), True]
+)
 def test_the_job_finds_what_is_there(lab: Lab, tmp_path: Path, is_bound: bool) -> None:
     identity = ("-D", lab.admin_dn, "-y", lab.admin_password_file) if is_bound else ()
     made = ldapslam(

@@ -70,6 +70,7 @@ def assert_is_good(fleet: FleetOfProcesses, run_id: str) -> None:
     )
 
 
+@pytest.mark.long
 def test_a_coordinator_that_is_away_at_the_runs_time_spoils_no_night(
     fleet: FleetOfProcesses, lab: Lab
 ) -> None:
@@ -84,6 +85,7 @@ def test_a_coordinator_that_is_away_at_the_runs_time_spoils_no_night(
     assert_is_good(fleet, submit(fleet, night(lab)))
 
 
+@pytest.mark.long
 def test_an_agent_that_is_started_again_while_a_run_waits_spoils_no_night(
     fleet: FleetOfProcesses, lab: Lab
 ) -> None:
@@ -99,7 +101,9 @@ def test_an_agent_that_is_started_again_while_a_run_waits_spoils_no_night(
     assert_is_good(fleet, submit(fleet, night(lab)))
 
 
-@pytest.mark.parametrize("number", ["[unique]", "[0:99999]"])
+@pytest.mark.parametrize(
+    "number", ["[unique]", pytest.param("[0:99999]", marks=pytest.mark.long)]
+)
 def test_what_a_killed_agent_left_spoils_no_night(
     fleet: FleetOfProcesses, lab: Lab, number: str
 ) -> None:

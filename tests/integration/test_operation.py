@@ -288,14 +288,28 @@ def verdict_of(fleet: FleetOfProcesses, run_id: str) -> str:
 def test_an_ended_run_gets_its_verdict_in_list_and_show(
     fleet: FleetOfProcesses, start: Start, agents: Callable[..., None]
 ) -> None:
-    start()
+    """And the operator's command reads it."""
+    read = fleet.folder / "read.json"
+    settings = fleet.folder / "coordinator.toml"
+    settings.write_text(f'on-run-end = ["sh", "-c", "cat > {read}; exit 3"]\n')
+    running = start("--config", settings)
     agents("a")
     thresholds = ["readers.search.throughput > 1000000/s"]
     failing = fleet.submit(job_text(thresholds=thresholds))
-    fleet.wait_for(failing, "finished")
     verdict = verdict_of(fleet, failing)
+    running.wait_for_text("on_run_end_failed")
+    document = json.loads(read.read_text())
     with fleet.opened_store() as store:
-        assert verdict == summarise(store, failing).verdict != "PASS"
+        summary = summarise(store, failing)
+    assert verdict == summary.verdict != "PASS"
+    assert (document["run_id"], document["verdict"]) == (failing, verdict)
+    assert document["reasons"] == list(summary.reasons)
+    [operation] = summary.operations
+    figures = document["figures"]["readers.search"]
+    assert figures["throughput_per_s"] == round(operation.throughput_per_s or 0, 3)
+    [text] = [e.text for e in fleet.run(failing).events if e.kind.startswith("on_run_")]
+    assert text == f"{verdict}: the command ended with exit status 3"
+
     cancelled = fleet.submit(job_text(duration="60s"))
     fleet.wait_for_load(cancelled)
     with fleet.client() as client:
@@ -312,37 +326,12 @@ def test_an_ended_run_gets_its_verdict_in_list_and_show(
 # The command for ends of runs.
 
 
-def test_the_operators_command_reads_the_end_of_each_run(
-    fleet: FleetOfProcesses, start: Start, agents: Callable[..., None]
-) -> None:
-    read = fleet.folder / "read.json"
-    settings = fleet.folder / "coordinator.toml"
-    settings.write_text(f'on-run-end = ["sh", "-c", "cat > {read}.new; exit 3"]\n')
-    running = start("--config", settings)
-    agents("a")
-    run_id = fleet.submit(
-        job_text(thresholds=["readers.search.throughput > 1000000/s"])
-    )
-    verdict = verdict_of(fleet, run_id)
-    running.wait_for_text("on_run_end_failed")
-    document = json.loads(Path(f"{read}.new").read_text())
-    with fleet.opened_store() as store:
-        summary = summarise(store, run_id)
-    assert (document["run_id"], document["verdict"]) == (run_id, verdict)
-    assert document["reasons"] == list(summary.reasons)
-    [operation] = summary.operations
-    figures = document["figures"]["readers.search"]
-    assert figures["throughput_per_s"] == round(operation.throughput_per_s or 0, 3)
-    [text] = [e.text for e in fleet.run(run_id).events if e.kind.startswith("on_run_")]
-    assert text == f"{verdict}: the command ended with exit status 3"
-
-
 def test_a_command_that_hangs_hurts_neither_the_run_nor_the_end(
     fleet: FleetOfProcesses, start: Start, agents: Callable[..., None]
 ) -> None:
     running = start("--on-run-end", "sleep", "--on-run-end", "1000")
     agents("a")
-    run_ids = [fleet.submit(job_text()) for _ in range(2)]
+    run_ids = [fleet.submit(job_text(duration="200ms")) for _ in range(2)]
     for run_id in run_ids:
         fleet.wait_for(run_id, "finished")
         verdict_of(fleet, run_id)

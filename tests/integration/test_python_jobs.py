@@ -15,8 +15,7 @@ from support.lab import Lab
 #: What the directory and the books both count.
 BOOKED = ("bind", "unbind", "search", "compare")
 
-TESTS = Path(__file__).resolve().parents[1]
-CONFIGS = TESTS.parent / "configs" / "jobs"
+CONFIGS = Path(__file__).parents[2] / "configs" / "jobs"
 
 JOB = """\
 name: classes
@@ -80,9 +79,7 @@ def class_options(lab: Lab, class_name: str) -> str:
 
 
 def run(job: Path) -> Any:
-    return ldapslam(
-        "run", job, "--out", job.parent / "out", variables={"PYTHONPATH": str(TESTS)}
-    )
+    return ldapslam("run", job, "--out", job.parent / "out")
 
 
 def result_of(job: Path) -> dict[str, Any]:
@@ -98,7 +95,9 @@ def kinds(counts: dict[str, int]) -> dict[str, int]:
     "load",
     [
         "{clients: 3, think_time: 5ms}",
-        "{rate: 100/s, arrivals: poisson, connections: 3}",
+        pytest.param(
+            "{rate: 100/s, arrivals: poisson, connections: 3}", marks=pytest.mark.long
+        ),
     ],
     ids=["closed", "open"],
 )
@@ -125,13 +124,17 @@ def test_a_class_is_measured_beside_the_engine_and_the_books_balance(
     }
 
 
+def _long(*values: object) -> Any:
+    return pytest.param(*values, marks=pytest.mark.long)
+
+
 @pytest.mark.parametrize(
     ("class_name", "code", "message"),
     [
-        ("RaisesInSetUp", 2, "failed in its set-up: KeyError: 'cannot'"),
-        ("Forks", 2, "forked, and its copy returned"),
+        _long("RaisesInSetUp", 2, "failed in its set-up: KeyError: 'cannot'"),
+        _long("Forks", 2, "forked, and its copy returned"),
         ("Dies", 3, "ended in its set-up: SIGSEGV"),
-        ("NoJob", 2, "is no subclass of PythonJob"),
+        _long("NoJob", 2, "is no subclass of PythonJob"),
         ("Missing", 2, "does not exist"),
     ],
 )
@@ -165,10 +168,10 @@ def test_operations_of_job_and_class_must_be_the_same(lab: Lab, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("class_name", "message"),
     [
-        ("RaisesInRun", "ValueError: not within an operation (python_jobs.py:"),
-        ("Nests", "an operation is begun within another one"),
+        _long("RaisesInRun", "ValueError: not within an operation (python_jobs.py:"),
+        _long("Nests", "an operation is begun within another"),
         ("RecordsOther", "operation 'other' is not declared"),
-        ("Resigns", "raised RunStopped before the load was over"),
+        _long("Resigns", "raised RunStopped before the load was over"),
     ],
 )
 def test_a_class_that_fails_under_load_ends_the_run_and_is_named(
@@ -233,7 +236,9 @@ def test_a_process_for_each_search_is_counted_as_the_server_counts(
 def test_a_host_full_of_processes_is_called_the_limit(lab: Lab, tmp_path: Path) -> None:
     options = f"{{base: '{lab.people_dn}', filter: '(uid=user.1)', client: process}}"
     load = "{clients: 12}"
-    job = write_job(tmp_path, lab, type="burst", options=options, load=load)
+    job = write_job(
+        tmp_path, lab, type="burst", options=options, load=load, duration="1s"
+    )
     text = job.read_text()
     job.write_text(
         "\n".join(line for line in text.splitlines() if "validity:" not in line)

@@ -16,6 +16,7 @@ from ldapslam.jobs.connection_settings import BindSettings
 from ldapslam.jobs.fields.monitors import ReplicationCheck
 from ldapslam.lab.site import Choices
 from support.lab import FAST, Lab
+from support.labs import ds389_trio_is_long
 from support.replication import access_of, mend_entry, servers_of, supplier_of
 
 ENTRIES = 1_002
@@ -111,6 +112,7 @@ def check_broken_entries(trio: Lab) -> None:
     assert not found["content"]["differences"]
 
 
+@ds389_trio_is_long
 def test_a_replica_that_gets_nothing_is_behind_and_its_entries_are_named(
     trio: Lab,
 ) -> None:

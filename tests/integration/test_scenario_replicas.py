@@ -10,6 +10,7 @@ import pytest
 
 from ldapslam.base.errors import ExitCode
 from support.lab import Lab
+from support.labs import ds389_trio_is_long
 from support.submitting import SubmittingFleet
 
 JOBS = Path(__file__).parents[2] / "configs" / "jobs"
@@ -54,6 +55,7 @@ def settings(lab: Lab, own: list[str]) -> list[str]:
         for one in SCENARIOS
     ],
 )
+@ds389_trio_is_long
 def test_books_balance_and_replicas_have_what_was_written(
     trio: Lab, submitting_fleet: SubmittingFleet, name: str
 ) -> None:

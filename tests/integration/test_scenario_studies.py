@@ -75,6 +75,7 @@ def test_many_client_machines_or_few(slapd_installed: None, tmp_path: Path) -> N
     assert found[(18,)]["published"]["mean response time (ms)"] == 430
 
 
+@pytest.mark.long
 def test_few_client_machines_are_called_the_limit(
     slapd_installed: None, tmp_path: Path
 ) -> None:
@@ -116,6 +117,7 @@ def cache_size(lab: Lab) -> list[bytes]:
     return list(found["nsslapd-cachesize"])
 
 
+@pytest.mark.long
 def test_the_size_of_a_cache_is_changed_and_put_back(
     ds389_trio: Lab, cache_options: list[str], tmp_path: Path
 ) -> None:
@@ -213,26 +215,11 @@ def test_two_servers_side_by_side(slapd_installed: None, tmp_path: Path) -> None
         assert {"throughput", "p50"} <= {one["metric"] for one in findings}
 
 
-@pytest.mark.parametrize(
-    "jobs",
-    [
-        ["C2", "C10"],
-        pytest.param([f"C{n}" for n in range(1, 11)], marks=pytest.mark.long),
-    ],
-    ids=["two", "all"],
-)
-def test_a_supplier_and_its_replicas(
-    slapd_installed: None, tmp_path: Path, jobs: list[str]
-) -> None:
+@pytest.mark.long
+def test_a_supplier_and_its_replicas(slapd_installed: None, tmp_path: Path) -> None:
+    jobs = [f"C{n}" for n in range(1, 11)]
     file = STUDIES / "supplier-and-replicas.yaml"
-    others = [f"C{n}" for n in range(1, 11) if f"C{n}" not in jobs]
-    content = study(
-        tmp_path,
-        file.stem,
-        "--lab",
-        *changes(f"leave_out={json.dumps([{'job': one} for one in others])}"),
-        timeout_s=600,
-    )
+    content = study(tmp_path, file.stem, "--lab", timeout_s=600)
     found = rows(content)
     assert found["C1",]["published"]["adds"] == 11786
     measured = {name: found[name,]["measured"] for name in jobs}

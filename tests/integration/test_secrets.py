@@ -30,7 +30,6 @@ from support.command_line import Running, ldapslam
 from support.fake_ldap import FakeLdap, Peer, Request, answer, result
 from support.relay import Relay
 
-TESTS = Path(__file__).resolve().parents[1]
 #: Each with characters that encodings change, and a middle that is its own.
 SECRETS = {
     "bind": "b!nd+Pa55/w0rd äQ7x",
@@ -301,7 +300,6 @@ def test_secrets_are_in_no_file_log_argument_or_table(tmp_path: Path) -> None:
                 "PLANTED_OTHER": SECRETS["other"],
                 "PLANTED_SASL": SECRETS["sasl"],
                 "PLANTED_MONITOR": SECRETS["monitor"],
-                "PYTHONPATH": str(TESTS),
                 "TMPDIR": str(tmp_path / "scratch"),
                 "XDG_STATE_HOME": str(tmp_path / "state"),
             }

@@ -15,6 +15,7 @@ import pytest
 
 from support.command_line import Running, ldapslam
 from support.lab import Lab
+from support.labs import ds389_trio_is_long
 
 JOB = """
 vars: {uri: null, duration: 60s}
@@ -95,6 +96,7 @@ def studies(trio: Lab, tmp_path: Path) -> Studies:
     return Studies(trio, tmp_path)
 
 
+@ds389_trio_is_long
 def test_what_a_killed_study_has_changed_is_no_other_ones_original(
     studies: Studies,
 ) -> None:
@@ -117,6 +119,7 @@ def test_what_a_killed_study_has_changed_is_no_other_ones_original(
     assert "nothing to put back" in studies.run("first", "--restore").stderr
 
 
+@ds389_trio_is_long
 def test_two_studies_do_not_change_a_server_at_once(studies: Studies) -> None:
     before = studies.idle_s()
     with studies.running("first") as study:

@@ -58,7 +58,7 @@ def test_a_study_is_one_command_and_says_what_differs(lab: Lab, tmp_path: Path) 
     study = read(tmp_path, "study-small/study.json")
     one, eight = (point["operations"]["readers.search"] for point in study["points"])
     ratio = eight["throughput_per_s"]["mean"] / one["throughput_per_s"]["mean"]
-    assert 4 < ratio <= 9
+    assert 4 < ratio < 10
     assert len(eight["throughput_per_s"]["runs"]) == 2
     (comparison,) = study["comparisons"]
     (found,) = [
@@ -66,7 +66,7 @@ def test_a_study_is_one_command_and_says_what_differs(lab: Lab, tmp_path: Path) 
         for one in comparison["findings"]
         if (one["operation"], one["metric"]) == ("readers.search", "throughput")
     ]
-    assert 4 < found["ratio"]["value"] <= 9
+    assert 4 < found["ratio"]["value"] < 10
     for name in ("study.html", "study.pdf", "study.txt"):
         assert (tmp_path / "ldapslam-runs" / "study-small" / name).stat().st_size > 999
     # all runs are there: nothing is run again
@@ -119,8 +119,8 @@ def test_the_capacity_of_a_server_with_a_known_limit_is_found(
 
 def test_capacity_is_the_highest_load_that_holds(lab: Lab, tmp_path: Path) -> None:
     """A client with a think time of 5 ms makes fewer than 200 searches a second."""
-    objective, also = "readers.search.throughput < 500/s", "*.*.errors < 50%"
-    search = ("--load", "clients", "--from", "1", "--to", "16", "--precision", "0.4")
+    objective, also = "readers.search.throughput < 300/s", "*.*.errors < 50%"
+    search = ("--load", "clients", "--from", "1", "--to", "4", "--precision", "0.9")
     done = ldapslam(
         *("capacity", "job.yaml", *uri(lab), *search),
         *("--objective", f"{objective} and {also}", "--json"),
@@ -131,8 +131,8 @@ def test_capacity_is_the_highest_load_that_holds(lab: Lab, tmp_path: Path) -> No
     # 3 where this host, not the throughput, was the limit
     assert done.returncode == (3 if found["above_verdict"] == "INVALID" else 0)
     assert found["objectives"] == [objective, also]
-    assert 1 <= found["capacity"] <= 3
-    assert found["capacity"] < found["above"] <= 4
+    assert found["capacity"] == 1
+    assert 1 < found["above"] <= 3
     assert found["above_verdict"] in ("FAIL", "INVALID")
     (confirmed,) = [one for one in found["runs"] if one["confirms"]]
     assert (confirmed["load"], confirmed["verdict"]) == (found["capacity"], "PASS")

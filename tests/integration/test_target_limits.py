@@ -141,7 +141,6 @@ def test_the_questions_before_a_run_go_to_the_address_that_was_checked() -> None
 
 # -- runs of a fleet -------------------------------------------------------------------
 
-TESTS = Path(__file__).resolve().parents[1]
 SEARCH = {"search": {"base": "dc=example,dc=com", "filter": "(uid=user.[0-9])"}}
 STREAMS: dict[str, dict[str, Any]] = {
     "engine": {"operations": [SEARCH]},
@@ -179,16 +178,14 @@ def limits(*rules: str, **others: Any) -> str:
     return AgentLimits(targets=parse_rules(rules), **allowed).to_json()
 
 
-@pytest.mark.parametrize("kind", list(STREAMS))
+@pytest.mark.parametrize(
+    "kind", ["engine", "python", pytest.param("process", marks=pytest.mark.long)]
+)
 def test_a_load_follows_neither_referrals_nor_references(
-    fleet: FleetOfProcesses,
-    elsewhere: FakeLdap,
-    monkeypatch: pytest.MonkeyPatch,
-    kind: str,
+    fleet: FleetOfProcesses, elsewhere: FakeLdap, kind: str
 ) -> None:
     if kind == "process" and shutil.which("ldapsearch") is None:
         pytest.skip("ldapsearch is not installed")
-    monkeypatch.setenv("PYTHONPATH", str(TESTS))
     with FakeLdap(referring_to(elsewhere.port)) as server:
         fleet.start_coordinator()
         fleet.start_agent("a", limits=limits(f"127.0.0.1:{server.port}"))

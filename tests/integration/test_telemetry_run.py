@@ -31,6 +31,7 @@ monitors:
 """
 
 
+@pytest.mark.long
 def test_report_has_what_the_server_did_meanwhile(lab: Lab, tmp_path: Path) -> None:
     uri = lab.supplier.uri
     job = tmp_path / "job.yaml"

@@ -33,12 +33,12 @@ def busy_to_compare(peer: Peer, request: Request) -> bool:
 
 
 def screen_of(folder: Path, **variables: str) -> str:
-    """What a run of two seconds writes to a terminal of 100 columns."""
+    """What a run of a second writes to a terminal of 100 columns."""
     with FakeLdap(busy_to_compare) as server:
         job = {
             "name": "seen",
             "targets": {"directory": server.uri},
-            "run": {"duration": "2s", "interval": "500ms"},
+            "run": {"duration": "1s", "interval": "250ms"},
             "streams": [
                 {
                     "name": "readers",
@@ -92,6 +92,7 @@ def test_a_run_is_a_live_table_with_curves(tmp_path: Path) -> None:
     assert not BLOCKS & set(left)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("variables", "is_live"),
     [({"PYTHONIOENCODING": "ascii", "NO_COLOR": "1"}, True), ({"TERM": "dumb"}, False)],

@@ -14,6 +14,7 @@ from ldapslam.base.errors import ExitCode
 from ldapslam.directory.counts import KINDS
 from support.command_line import ldapslam
 from support.lab import Lab
+from support.labs import ds389_trio_is_long
 from support.replication import mend_entry, silent, supplier_of
 from support.submitting import SubmittingFleet
 
@@ -69,6 +70,7 @@ def job_file(lab: Lab, folder: Path, within: str = "20s", more: str = "") -> Pat
     return job
 
 
+@ds389_trio_is_long
 def test_the_books_balance_and_what_was_written_is_on_every_replica(
     trio: Lab, submitting_fleet: SubmittingFleet, tmp_path: Path
 ) -> None:
@@ -124,6 +126,7 @@ def test_the_books_balance_and_what_was_written_is_on_every_replica(
 
 
 @pytest.mark.long
+@ds389_trio_is_long
 def test_a_replica_that_gets_nothing_makes_the_run_fail_and_is_named(
     trio: Lab, submitting_fleet: SubmittingFleet, tmp_path: Path
 ) -> None:

@@ -16,10 +16,9 @@ _ALLOWED_KIB = 4 * 1024
 
 
 def test_engine_runs_leave_memory_flat() -> None:
-    path = os.pathsep.join(filter(None, (str(_HERE.parent), os.getenv("PYTHONPATH"))))
     output = subprocess.run(
         [sys.executable, str(_HERE / "engine_runs.py")],
-        env={**os.environ, "PYTHONPATH": path, "MALLOC_ARENA_MAX": "2"},
+        env={**os.environ, "MALLOC_ARENA_MAX": "2"},
         check=True,
         capture_output=True,
         text=True,

@@ -33,11 +33,12 @@ def ldapslam(
     cwd: Path | None = None,
     variables: Mapping[str, str] | None = None,
     timeout_s: float = TIMEOUT_S,
+    draws: bool = False,
 ) -> subprocess.CompletedProcess[str]:
-    """Run one command to its end."""
+    """Run one command to its end; a `run` writes HTML and PDF only if it `draws`."""
     words = [*map(str, arguments)]
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        process = _start(words, cwd, variables, out, err)
+        process = _start(words, cwd, variables, out, err, draws=draws)
         try:
             status = process.wait(timeout_s)
         except BaseException:
@@ -60,6 +61,7 @@ def _start(
     out: IO[bytes],
     err: IO[bytes],
     *,
+    draws: bool = False,
     is_leader: bool = False,
 ) -> subprocess.Popen[bytes] | Forked:
     """A fork where that is the same. A leader has a session of its own."""
@@ -70,6 +72,7 @@ def _start(
             "arguments": words,
             "folder": folder,
             "environment": wanted,
+            "draws": draws,
             "is_leader": is_leader,
         }
         return _FORKS.start(request, out.fileno(), err.fileno())

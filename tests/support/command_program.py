@@ -18,6 +18,8 @@ from typing import NoReturn
 
 import ldapslam
 from ldapslam.cli.main import run
+from ldapslam.cli.measure import local_run
+from ldapslam.cli.options import FORMATS
 
 sys.path[0] = str(Path(__file__).parents[1])
 
@@ -25,6 +27,8 @@ from support.forks import serve  # noqa: E402
 
 #: What modules import when they need it, and most commands do.
 _LATE = ("matplotlib.backends.backend_svg", "matplotlib.figure", "scipy.stats")
+#: Formats with charts take half of the CPU time of a short run; few tests read them.
+_DRAWN = ("html", "pdf")
 
 
 def _import_all() -> None:
@@ -48,6 +52,8 @@ if __name__ == "__main__":
     _import_all()
     gc.freeze()
     request = serve(int(sys.argv[1]))
+    if not request["draws"]:
+        vars(local_run)["FORMATS"] = [name for name in FORMATS if name not in _DRAWN]
     if request["is_leader"]:
         os.setsid()
     os.chdir(request["folder"])

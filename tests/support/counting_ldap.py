@@ -43,7 +43,6 @@ ARRIVAL = np.dtype([("at_mono_ns", "<i8"), ("run", "<i8"), ("number", "<i8")])
 Arrivals = npt.NDArray[np.void]
 
 _LOAD = re.compile(rb"(\d+)\.(\d+)$")
-_BIND_REQUEST = 0x60
 
 
 class _Connection(asyncio.Protocol):
@@ -132,14 +131,12 @@ class CountingLdap:
     def start(self) -> None:
         """Also after `kill`, with the same address and the same log."""
         command = [sys.executable, __file__, self.address, str(self._log)]
-        tests = str(Path(__file__).parents[1])
         with self._errors.open("ab") as errors:
             self._process = subprocess.Popen(
                 [*self._prefix, *command],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                env={**os.environ, "PYTHONPATH": tests},
             )
         assert self._process.stdout is not None
         address = self._process.stdout.readline().decode().strip()

@@ -15,11 +15,12 @@ import signal
 import sys
 import threading
 import time
+from functools import partial
+from types import ModuleType
 from typing import Any
 
-from ldapslam.agent.engine.process import Pipe, RunProcess, main
+from ldapslam.agent.engine.process import RunProcess, main
 from ldapslam.jobs.plan import StreamPlan
-from ldapslam.proto.engine_pb2 import PrepareEngine
 from ldapslam.proto.fields import OPERATION_COUNTERS, SET_UP_TIMES, STREAM_COUNTERS
 
 PER_INTERVAL = 100
@@ -114,17 +115,30 @@ class FakeEngine:
 class FakeRun(RunProcess):
     """A run on a FakeEngine, whose targets need not exist."""
 
+    behaviour = "run"
+
     def _ask_targets(self) -> list[dict[str, Any]]:
         return []
 
     def _new_engine(self) -> Any:
-        return FakeEngine(self._plan.boundaries_ns, sys.argv[1])
+        return FakeEngine(self._plan.boundaries_ns, self.behaviour)
 
 
-def make_run(pipe: Pipe, request: PrepareEngine) -> RunProcess:
-    return FakeRun(pipe, request)
+def fake_main(behaviour: str) -> int:
+    FakeRun.behaviour = behaviour
+    return main(FakeRun)
+
+
+def module_of(behaviour: str) -> str:
+    """Return the name of a module that an agent's fork server can run, which has to be
+    forked after this call."""
+    name = f"fake_engine.{behaviour}"
+    module = ModuleType(name)
+    vars(module)["main"] = partial(fake_main, behaviour)
+    sys.modules[name] = module
+    return name
 
 
 if __name__ == "__main__":
     # os._exit as the real one does
-    os._exit(main(make_run))
+    os._exit(fake_main(sys.argv[1]))

@@ -17,9 +17,11 @@ from typing import Any
 
 from ldapslam.agent import client
 from ldapslam.agent.admission.limits import AgentLimits
+from ldapslam.agent.children import EngineChild
 from ldapslam.agent.fork_server import ForkServer, fork_server
 from ldapslam.agent.settings import AgentSettings
 from ldapslam.base.errors import StoreError
+from ldapslam.base.process import has_threads
 from ldapslam.coordinator.agent_service import AgentService
 from ldapslam.coordinator.runs.judge import JudgeProcess
 from ldapslam.coordinator.schedules.service import Schedules
@@ -30,6 +32,7 @@ from ldapslam.reports.judge import COMMAND
 
 sys.path[0] = str(Path(__file__).parents[1])
 
+from support.fake_engine import module_of  # noqa: E402
 from support.forks import serve  # noqa: E402
 
 
@@ -70,6 +73,7 @@ def _coordinate(options: dict[str, Any]) -> None:
     )
 
 
+_FAKE_ENGINE = str(Path(__file__).with_name("fake_engine.py"))
 #: What a test's agent allows unless the test says otherwise.
 ALLOWS_ALL = json.dumps({"targets": ["any"], "secrets": ["any"], "classes": ["any"]})
 
@@ -103,6 +107,9 @@ def _run(options: dict[str, Any]) -> None:
     if options["role"] == "coordinator":
         _coordinate(options)
     else:
+        if _FAKE_ENGINE in (options.get("engine") or ()) and not has_threads():
+            # forked like a real one, not started as a program that imports everything
+            EngineChild._module = module_of(options.pop("engine")[-1])
         with fork_server() as server:
             _serve(options, server)
 

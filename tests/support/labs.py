@@ -32,3 +32,9 @@ def ds389_trio(ds389_installed: None) -> Iterator[Lab]:
 def trio(request: pytest.FixtureRequest) -> Lab:
     """Each of them in turn."""
     return cast(Lab, request.getfixturevalue(f"{request.param}_trio"))
+
+
+#: For what servers have little part in: `make test` has it with slapd.
+ds389_trio_is_long = pytest.mark.parametrize(
+    "trio", ["slapd", pytest.param("ds389", marks=pytest.mark.long)], indirect=True
+)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ import pytest
 
 from support.command_line import Running, ldapslam
 
-_AGENTS = 2
+AGENTS = 2
 
 
 @dataclass(frozen=True)
@@ -35,32 +35,40 @@ class SubmittingFleet:
         return ended.returncode, json.loads(ended.stdout)
 
 
+def start_fleet(
+    stack: ExitStack, folder: Path, names: Sequence[str], *agent_options: str
+) -> str:
+    """Start a coordinator and these agents in a folder; its address."""
+
+    def start(name: str, *arguments: str | Path, until: str) -> str:
+        running = stack.enter_context(Running(*arguments, cwd=folder, name=name))
+        running.wait_for_text(until)
+        return running.stderr
+
+    said = start(
+        "coordinator",
+        *("coordinator", "--listen", "127.0.0.1:0"),
+        *("--store", folder / "results.sqlite"),
+        until="coordinator on ",
+    )
+    found = re.search(r"coordinator on (\S+),", said)
+    assert found is not None
+    for name in names:
+        start(
+            name,
+            *("agent", "--coordinator", found[1], "--name", name),
+            *("--spool", folder / name, *agent_options),
+            until="registered",
+        )
+    return found[1]
+
+
 @pytest.fixture(scope="session")
 def submitting_fleet(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[SubmittingFleet]:
     folder = tmp_path_factory.mktemp("submitting")
+    names = [f"load{number}" for number in range(AGENTS)]
     with ExitStack() as stack:
-        store = folder / "results.sqlite"
-        coordinator = stack.enter_context(
-            Running(
-                *("coordinator", "--listen", "127.0.0.1:0", "--store", store),
-                cwd=folder,
-                name="coordinator",
-            )
-        )
-        coordinator.wait_for_text("coordinator on ")
-        found = re.search(r"coordinator on (\S+),", coordinator.stderr)
-        assert found is not None
-        for number in range(_AGENTS):
-            name = f"load{number}"
-            agent = stack.enter_context(
-                Running(
-                    *("agent", "--coordinator", found[1], "--name", name),
-                    *("--spool", folder / name, "--allow-secret", "any"),
-                    cwd=folder,
-                    name=name,
-                )
-            )
-            agent.wait_for_text("registered")
-        yield SubmittingFleet(found[1], folder)
+        address = start_fleet(stack, folder, names, "--allow-secret", "any")
+        yield SubmittingFleet(address, folder)

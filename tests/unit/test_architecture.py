@@ -176,7 +176,6 @@ def test_unit_tests_do_not_sleep() -> None:
 def test_only_the_command_line_prints_or_exits() -> None:
     programs = (
         "cli/",
-        "lab/bulk_load/place_process.py",
         "proto/generate.py",
     )
     found = [
