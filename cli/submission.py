@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ldapslam.base.errors import ConfigError, ExitCode
 from ldapslam.base.yaml_text import tree_lines
@@ -99,8 +99,11 @@ class JobFile:
 
     def printed(self, overrides: Sequence[str]) -> str:
         """The job file that would run, with all that changes it."""
-        tree = changed_tree(self.content(), self.name, self.path.parent, overrides)
-        return "\n".join(tree_lines(tree))
+        return "\n".join(tree_lines(self.tree(overrides)))
+
+    def tree(self, overrides: Sequence[str]) -> dict[str, Any]:
+        """Return the content of the file, changed by overrides; JobErrors."""
+        return changed_tree(self.content(), self.name, self.path.parent, overrides)
 
 
 #: A job as it is submitted: its name in the run's manifest, its text, and the same text

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from ldapslam.base.errors import ExitCode
 from ldapslam.cli.command import command
+from ldapslam.cli.load_options import LoadChanges, load_options
 from ldapslam.cli.options import (
     FILE,
     FOLDER,
@@ -46,6 +48,7 @@ out_option = folder_option(
 )
 @agents_option
 @change_options
+@load_options
 @print_job_option
 @out_option
 @metrics_option
@@ -64,7 +67,8 @@ out_option = folder_option(
 def run_command(
     job_file: Path | None,
     agents: int | None,
-    overrides: tuple[str, ...],
+    overrides: Sequence[str],
+    load: LoadChanges,
     out: Path | None,
     metrics: tuple[str, int] | None,
     print_job: bool,
@@ -92,6 +96,7 @@ def run_command(
     from ldapslam.cli import submission
 
     source = submission.JobFile(job_file)
+    overrides = load.overrides(source, overrides)
     if print_job:
         return submission.print_job(source, overrides)
     from ldapslam.cli.measure.local_run import run_locally
