@@ -32,7 +32,7 @@ def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def words_of(line: str) -> list[str]:
     """The words of a line without `quick`."""
     words = shlex.split(line)
-    return words if words[0] in ("mix", "compare") else ["quick", *words]
+    return words if words[0] == "compare" else ["quick", *words]
 
 
 def printed(line: str, capsys: pytest.CaptureFixture[str]) -> str:
