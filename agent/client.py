@@ -9,15 +9,13 @@ it.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import math
 import random
 import signal
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from ldapslam import __version__
@@ -54,9 +52,6 @@ from ldapslam.transport.messages import (
 
 _log = logging.getLogger(__name__)
 
-#: A sidecar of the agent; it can ask whether the coordinator answers.
-Sidecar = Callable[[AgentSession, Callable[[], bool]], AbstractContextManager[object]]
-
 _REFUSED = pb.ReportReply.STATUS_REFUSED
 _CALL_TIMEOUT_S = 3.0
 #: A commit may wait for the store's disk.
@@ -83,7 +78,6 @@ async def serve_agent(
     insecure: bool = False,
     tls: TlsFiles | None = None,
     has_joined: bool = False,
-    sidecar: Sidecar | None = None,
 ) -> None:
     """Be an agent of `coordinator` until a signal ends it.
 
@@ -95,11 +89,9 @@ async def serve_agent(
         check_plaintext(coordinator, insecure=insecure)
     quota_bytes = settings.limits.spool_quota_bytes
     spool = await asyncio.to_thread(Spool, settings.spool, quota_bytes)
-    with spool, contextlib.ExitStack() as ending:
+    with spool:
         session = AgentSession(settings, spool)
         link = _Link(coordinator, session, tls, has_joined=has_joined)
-        if sidecar is not None:
-            ending.enter_context(sidecar(session, lambda: link.is_connected))
         serving = asyncio.create_task(session.serve())
         dialling = asyncio.create_task(link.keep())
         loop = asyncio.get_running_loop()
@@ -174,10 +166,6 @@ class _Link:
         self._reason: type[LdapSlamError] | None = None
         self._refused_at_s: float | None = None
         self._explaining: asyncio.Task[None] | None = None
-
-    @property
-    def is_connected(self) -> bool:
-        return self._stub is not None
 
     async def keep(self) -> None:
         """Stay connected until cancelled; FleetError when refused for good."""

@@ -307,7 +307,7 @@ class PopulationMismatch(_TargetFault):
     _message = "target {uri!r} does not hold the job's population: {detail}"
     _hint = (
         "load it again (`ldapslam data load`); `ldapslam data verify` names every "
-        "difference. `data fingerprint --ignore ATTRIBUTE` leaves out what runs "
+        "difference. `data verify --ignore ATTRIBUTE` leaves out what runs "
         "change; an identity that may not read all attributes sees other entries"
     )
 

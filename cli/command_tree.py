@@ -55,7 +55,7 @@ _RESULTS = {
         "results.history",
     ),
     "baseline": Entry(
-        "Save runs as a baseline for `gate --baseline`, or show the one in FILE.",
+        "Save runs as a baseline for `gate --baseline`, or show the baseline in FILE.",
         "study.baseline",
     ),
     "backup": Entry(
@@ -88,9 +88,8 @@ _DATA = {
     "load": Entry(
         "Add the entries of FILE (LDIF, also gzipped) to a directory.", "data.load"
     ),
-    "verify": Entry("Compare the entries of a directory with EXPECTED.", "data.verify"),
-    "fingerprint": Entry(
-        "Print the fingerprint of the entries of SOURCE, without passwords.",
+    "verify": Entry(
+        "Compare the entries of a directory with EXPECTED, or print its fingerprint.",
         "data.verify",
     ),
 }
@@ -157,7 +156,8 @@ COMMANDS = {
             "measure.demo",
         ),
         "new": Entry(
-            "Write a first job for the directory at URI to FILE.", "job_files.new_job"
+            "Write a job file for the directory at URI, or of EXAMPLE, or of LOG….",
+            "job_files.new",
         ),
         "check": Entry(
             "Check JOB before it runs: what it would do, and what a few of its "
@@ -173,24 +173,8 @@ COMMANDS = {
             commands=_QUICK,
         ),
         "describe": Entry(
-            "Explain the job file, or one section of it, such as streams.load.",
-            "job_files.job",
-        ),
-        "replay": Entry(
-            "Turn a log of OpenLDAP (loglevel stats) or 389-DS into load.",
-            "measure.replay",
-        ),
-        "job": Entry("The example jobs and the job types.", "job_files.job"),
-        "schema": Entry(
-            "Print a JSON Schema: of job files or study files, for editors, or of...",
-            "job_files.schema",
-        ),
-        "selfcheck": Entry(
-            "Measure the generator itself against a built-in responder on this host.",
-            "measure.selfcheck",
-        ),
-        "mix": Entry(
-            "Mix operations by weight, as SLAMD's MixedLoad does.", "measure.one_line"
+            "Explain a section of job files, an operation or a type; list them all.",
+            "job_files.describe",
         ),
     },
     "Many runs": {
@@ -203,7 +187,7 @@ COMMANDS = {
             "study.capacity",
         ),
         "gate": Entry(
-            "Compare an old server with a new one under JOB; fail on a regression.",
+            "Compare an old and a new server under JOB; fail on a regression.",
             "study.gate",
         ),
     },
@@ -212,9 +196,7 @@ COMMANDS = {
             "List the runs, newest first: those of this folder, else a coordinator's.",
             "fleet.operate",
         ),
-        "show": Entry(
-            "Show what is known of RUN: state, times, agents, log.", "fleet.operate"
-        ),
+        "show": Entry("Show the state, times, agents and log of RUN.", "fleet.operate"),
         "report": Entry(
             "Write the reports of RUN; print their paths on stdout.",
             "results.report",
@@ -260,7 +242,7 @@ COMMANDS = {
 
 
 class Commands(CommonOptions, click.Group):
-    """A group whose commands are imported when they are called."""
+    """A group that imports a command when it is called."""
 
     def __init__(
         self,

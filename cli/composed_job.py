@@ -87,10 +87,21 @@ class ComposedJob:
     def _of_option(self, fault: JobError) -> JobError:
         if fault.file.startswith("--set"):
             return fault
-        hint = fault.hint and fault.hint.replace(*_let_by_option(fault.path))
+        hint = fault.hint and fault.hint.replace(LET, self._let_by_option(fault.path))
         return JobError(
             fault.reason, file=self._option(fault.path) or fault.path, hint=hint
         )
+
+    def _let_by_option(self, path: str) -> str:
+        """The hint LET for an operation of a command line."""
+        match = re.match(r"streams\[(\d+)\]\.operations\[(\d+)\]", path)
+        if match is None:
+            return LET
+        stream = self.tree["streams"][int(match[1])]
+        kind = next(iter(stream["operations"][int(match[2])]))
+        step = ".0" * (kind == "sequence")
+        field = f"streams.{stream['name']}.operations.{kind}{step}.let.n"
+        return f"write [n], and add --set \"{field}='[0-9999]'\""
 
     def _option(self, path: str) -> str:
         """The option of the field, of the nearest one above it, or of one below it."""
@@ -99,15 +110,6 @@ class ComposedJob:
             return self.options[max(found, key=len)]
         inner = [one for one in self.options if path and _is_in(one, path)]
         return self.options[inner[0]] if inner else ""
-
-
-def _let_by_option(path: str) -> tuple[str, str]:
-    """What a hint of a pattern says, and the same for the job of a command line."""
-    first = re.match(r"streams\[\d+\]\.operations\[\d+\](\.sequence)?", path)
-    if first is None:
-        return LET, LET
-    operation = re.sub(r"\[(\d+)\]", r".\1", first[0]) + ".0" * bool(first[1])
-    return LET, f"write [n], and add --set \"{operation}.let.n='[0-9999]'\""
 
 
 def _is_in(path: str, outer: str) -> bool:

@@ -59,23 +59,6 @@ class Invocation:
             self._exits.enter_context(contextlib.redirect_stdout(file))
 
 
-def _note_json(context: click.Context, _: click.Parameter, value: bool) -> bool:
-    if value:
-        context.ensure_object(Invocation).json = True
-    return value
-
-
-#: The option of every command that has a result.
-json_option = click.option(
-    "--json",
-    "as_json",
-    is_flag=True,
-    is_eager=True,  # faults of other options are told as JSON too
-    callback=_note_json,
-    help="Print the result as one JSON document.",
-)
-
-
 def say(text: str) -> None:
     """Text for people, unless they want none; if it cannot be written, the command goes
     on."""
@@ -131,7 +114,6 @@ def put_result(
     document: Any,
     lines: Iterable[str] = (),
     *,
-    as_json: bool | None = None,
     said: str = "",
 ) -> None:
     """Print a command's result: a document with --json, else the lines, then `said`."""

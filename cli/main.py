@@ -153,7 +153,7 @@ def _invoke(arguments: Sequence[str] | None, invocation: Invocation) -> int:
             what = f"{error.format_message()} {about}".rstrip()
             if error.param.name == "base" and error.ctx is not None:
                 uri = " ".join(error.ctx.params.get("uris") or ("URI",))
-                what += f" `ldapslam new {uri} FILE` writes a job with a base that "
+                what += f" `ldapslam new {uri} -o FILE` writes a job with a base that "
                 what += "is there."
             error = click.UsageError(what, error.ctx)
         error.show()

@@ -169,6 +169,7 @@ metrics_option = option(
     parse=_parse_listen,
 )
 
+#: A job file; `-` is stdin.
 job_argument = click.argument("job_file", metavar="JOB", type=FILE)
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ldapslam.base.errors import ConfigError, ExitCode
 from ldapslam.base.yaml_text import tree_lines
 from ldapslam.cli.console import put, say
 from ldapslam.jobs.doubts import doubts
-from ldapslam.jobs.load import changed_tree, load_job
+from ldapslam.jobs.load import changed_tree, job_text, load_job
 from ldapslam.jobs.model import Job
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.transport.messages import MAX_MESSAGE_BYTES
@@ -92,15 +92,18 @@ class JobFile:
         return str(self.path)
 
     def content(self) -> bytes:
-        return self.path.read_bytes()
+        return job_text(self.path)
 
     def load(self, overrides: Sequence[str] = ()) -> Job:
         return load_job(self.path, overrides)
 
     def printed(self, overrides: Sequence[str]) -> str:
         """The job file that would run, with all that changes it."""
-        tree = changed_tree(self.content(), self.name, self.path.parent, overrides)
-        return "\n".join(tree_lines(tree))
+        return "\n".join(tree_lines(self.tree(overrides)))
+
+    def tree(self, overrides: Sequence[str]) -> dict[str, Any]:
+        """Return the content of the file, changed by overrides; JobErrors."""
+        return changed_tree(self.content(), self.name, self.path.parent, overrides)
 
 
 #: A job as it is submitted: its name in the run's manifest, its text, and the same text

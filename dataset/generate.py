@@ -26,8 +26,6 @@ from ldapslam.agent._engine import Ldif
 from ldapslam.base.errors import ConfigError, ConfigErrors
 from ldapslam.base.fault import Fault, Faults, did_you_mean
 from ldapslam.dataset.population import (
-    NO_PARENT,
-    FilterLine,
     PopulationNode,
     PopulationProgram,
     ProgramSettings,
@@ -127,13 +125,10 @@ class Generation:
     threads: int = 1
     constants: Mapping[str, str] = field(default_factory=dict)
     max_per_template: int | None = None
-    skip_branches: bool = False
     first_names: Path | None = None
     last_names: Path | None = None
     dn_file: Path | None = None
     bind_file: Path | None = None
-    filter_file: Path | None = None
-    filters: tuple[FilterLine, ...] = ()
     csv: Path | None = None
     csv_has_header: bool = False
     #: Where a folder for temporary files is made; None: the usual place.
@@ -164,12 +159,7 @@ def generate(wanted: Generation, on_progress: OnProgress | None = None) -> Gener
         outputs = stack.enter_context(_outputs(wanted))
         ldif = _ldif(wanted, program, [output.fd for output in outputs])
         stack.callback(ldif.close)
-        generated = _run(ldif, wanted, on_progress)
-    if wanted.skip_branches:
-        branches = sum(node.parent == NO_PARENT for node in program.nodes)
-        entries = max(0, generated.entries - branches)
-        generated = dataclasses.replace(generated, entries=entries)
-    return generated
+        return _run(ldif, wanted, on_progress)
 
 
 def check_template(wanted: Generation) -> None:
@@ -192,9 +182,7 @@ def _program(wanted: Generation, folder: Path) -> PopulationProgram:
             seed=wanted.seed,
             first_names=first_names,
             last_names=last_names,
-            skip_branches=wanted.skip_branches,
             outputs=tuple(name for name, _ in _paths(wanted)),
-            filter_lines=wanted.filters,
             csv_columns=_csv_columns(wanted, population, folder),
         )
         program = compile_population(population, settings)
@@ -278,7 +266,6 @@ def _paths(wanted: Generation) -> list[tuple[str, Path]]:
         ("ldif", wanted.output),
         ("dns", wanted.dn_file),
         ("binds", wanted.bind_file),
-        ("filters", wanted.filter_file),
     ]
     return [(name, path) for name, path in named if path is not None]
 

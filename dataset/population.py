@@ -43,9 +43,6 @@ from ldapslam.jobs.entries.template_file import Line as FileLine
 from ldapslam.jobs.requests.dn import check_dn, plain_dn, rdn_values, split_rdn
 from ldapslam.jobs.requests.template import (
     FILE_SEQUENCE,
-    FILTER_ANY,
-    FILTER_FINAL,
-    FILTER_INITIAL,
     LIST,
     PLAIN,
     RANDOM_STRING,
@@ -450,27 +447,6 @@ def _drawn(part: Part) -> int:
 
 NO_PARENT = NO_NAMES = 0xFFFFFFFF
 
-#: A kind of filter: its form, and what stands before and after the part of the value.
-FILTER_TYPES: Mapping[str, tuple[int, bytes, bytes]] = {
-    "eq": (FILTER_INITIAL, b"", b""),
-    "subInitial": (FILTER_INITIAL, b"", b"*"),
-    "subAny": (FILTER_ANY, b"*", b"*"),
-    "subFinal": (FILTER_FINAL, b"*", b""),
-}
-
-
-#: Of each substring in a filter.
-_SUBSTRING_CHARACTERS = 3
-
-
-@dataclass(frozen=True)
-class FilterLine:
-    """A filter for each entry that has the attribute."""
-
-    attribute: str
-    #: One of FILTER_TYPES.
-    kind: str
-
 
 @dataclass(frozen=True)
 class ProgramSettings:
@@ -478,11 +454,9 @@ class ProgramSettings:
     #: Files with a name on each line.
     first_names: str
     last_names: str
-    #: By number: ldif, dns, binds (DN, a tab, the first userPassword), filters. Entries
-    #: of branches are in the LDIF alone.
+    #: By number: ldif, dns, binds (DN, a tab, the first userPassword). Entries of
+    #: branches are only in the LDIF.
     outputs: tuple[str, ...] = ("ldif",)
-    filter_lines: tuple[FilterLine, ...] = ()
-    skip_branches: bool = False
     #: File with the values of a field of the CSV file, a line for each row.
     csv_columns: Mapping[str, str] = field(default_factory=dict)
 
@@ -607,8 +581,7 @@ class _PopulationEntry(Entry):
         lines += [
             node for number in range(len(self.values)) for node in self.line(number)
         ]
-        if not (self.node.is_branch and self.settings.skip_branches):
-            yield from (*lines, Output(0, ()))
+        yield from (*lines, Output(0, ()))
         if not self.node.is_branch:
             yield from self.side_lines(dn)
 
@@ -634,10 +607,6 @@ class _PopulationEntry(Entry):
         if password is not None:
             output = Output(outputs.index("binds"), (dn, b"\t", Slot(password)))
             yield self.where_filled("userPassword", output)
-        for one in self.settings.filter_lines if "filters" in outputs else ():
-            if (slot := self.first_value(one.attribute)) is not None:
-                output = Output(outputs.index("filters"), _filter_text(one, slot))
-                yield self.where_filled(one.attribute, output)
 
     def first_value(self, attribute: str) -> int | None:
         """The slot of an attribute's first value."""
@@ -733,29 +702,3 @@ class _PopulationEntry(Entry):
         if constant is not None:
             return (cut(constant, part.limit),)
         return (Slot(above.value_slot(number), 1, part.limit),)
-
-
-def _filter_text(one: FilterLine, slot: int) -> tuple[Node, ...]:
-    form, before, after = FILTER_TYPES[one.kind]
-    limit = 0 if one.kind == "eq" else _SUBSTRING_CHARACTERS
-    start = f"({one.attribute}=".encode() + before
-    return (start, Slot(slot, limit=limit, form=form), after + b")")
-
-
-def parse_filter_types(text: str) -> tuple[tuple[str, str], ...]:
-    """uid:eq,subInitial as pairs of attribute and type; `sub` is all three."""
-    attribute, _, kinds = text.partition(":")
-    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9;-]*", attribute) or not kinds:
-        raise Fault(
-            f"expected ATTRIBUTE:TYPE,…, got {text!r}",
-            f"such as uid:eq or cn:sub; the types are {', '.join(FILTER_TYPES)}, sub",
-        )
-    found: list[tuple[str, str]] = []
-    for kind in kinds.split(","):
-        if kind == "sub":
-            found += [(attribute, one) for one in FILTER_TYPES if one != "eq"]
-        elif kind in FILTER_TYPES:
-            found.append((attribute, kind))
-        else:
-            raise unknown("type of filter", kind, (*FILTER_TYPES, "sub"), "types")
-    return tuple(found)

@@ -312,9 +312,7 @@ verdict](../explanation/verdict.md#rules).
 def _metrics() -> Iterator[str]:
     yield """# Metrics
 
-What coordinator and agents give Prometheus
-([how](../how-to/metrics.md)). Those with the label `agent` are
-given by the agents themselves, too.
+What a coordinator gives Prometheus ([how](../how-to/metrics.md)).
 """
     with Store.open("sqlite://") as store:
         all_families: list[Metric] = [

@@ -35,8 +35,12 @@ from ldapslam.jobs.types import job_types
 _WIDTH = 80
 _INDENT = "    "
 
+#: Topic of the keys of the whole job file.
+JOB = "job"
 #: Topic with the job types, as `types.auth`: what they are, and their options.
 TYPES = "types"
+#: A topic below one of these is also described by its last word.
+_OPERATIONS = "streams.operations"
 #: Notations that the fields use, explained by the modules that parse them.
 NOTATIONS = {
     "patterns": PATTERN_NOTATION,
@@ -49,36 +53,49 @@ NOTATIONS = {
 
 
 def topics() -> list[str]:
-    """What `describe` takes."""
+    """Return what `describe` takes, but for single fields."""
     paths = [path.replace("[]", "") for path in sections_of_jobs() if path]
-    return sorted({*paths, TYPES, *NOTATIONS})
+    words = [
+        path.rpartition(".")[2]
+        for path in paths
+        if path.rpartition(".")[0] in (_OPERATIONS, TYPES)
+    ]
+    return sorted({*paths, *words, JOB, TYPES, *NOTATIONS})
 
 
-def describe(topic: str | None = None) -> str:
-    """All sections, types and notations, or those of a topic (`streams.load`), or a
-    field (`let`, `streams.operations.let`)."""
+def sections_of_job() -> list[str]:
+    """Return the paths of the sections of a job file, to the second level."""
+    paths = [path.replace("[]", "") for path in sections_of_jobs() if path]
+    return [one for one in paths if one.count(".") < 2 and not one.startswith(TYPES)]
+
+
+def describe(topic: str) -> str:
+    """Return the text of a section (`streams.load`) and those inside it, of an
+    operation (`search`), a type (`auth`), a notation, or a field (`let`,
+    `streams.operations.let`)."""
     sections = sections_of_jobs()
-    if topic is None:
-        chosen = sections
+    wanted = topic.replace("[]", "").strip(".")
+    prefixes = tuple(f"{one}{wanted}." for one in ("", f"{_OPERATIONS}.", f"{TYPES}."))
+    chosen = {
+        path: section
+        for path, section in sections.items()
+        if wanted and f"{path.replace('[]', '')}.".startswith(prefixes)
+    }
+    if wanted == JOB:
+        chosen = {"": sections[""]}
+    if wanted in NOTATIONS:
+        notation = f"{wanted}\n{'-' * len(wanted)}\n{NOTATIONS[wanted]}"
     else:
-        wanted = topic.replace("[]", "").strip(".")
-        chosen = {
-            path: section
-            for path, section in sections.items()
-            if wanted and f"{path.replace('[]', '')}.".startswith(f"{wanted}.")
-        }
-        if not chosen and wanted not in NOTATIONS:
-            if fields := _fields_named(wanted, sections):
-                return "\n".join(fields)
-            raise ConfigError(
-                f"the job file has no section {topic!r}",
-                hint=did_you_mean(wanted, topics(), "sections"),
-            )
-    parts = [_section_text(path, section) for path, section in once(chosen)]
-    for name, doc in NOTATIONS.items():
-        if topic in (None, name):
-            parts.append(f"{name}\n{'-' * len(name)}\n{doc}")
-    return "\n".join(parts)
+        notation = ""
+    if chosen or notation:
+        parts = [_section_text(path, section) for path, section in once(chosen)]
+        return "\n".join([*parts, notation]).strip("\n") + "\n"
+    if fields := _fields_named(wanted, sections):
+        return "\n".join(fields)
+    raise ConfigError(
+        f"the job file has no section {topic!r}",
+        hint=did_you_mean(wanted, topics(), "sections"),
+    )
 
 
 def sections_of_jobs() -> dict[str, type[Section]]:

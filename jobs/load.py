@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads a job file: text to tree, overrides, variables, types, model, or all faults.
 
+The path `-` is stdin.
+
 An override `--set path=value` changes the tree before it is checked. A path is keys and
-list indexes joined by dots; an item of a list that has a `name` may be called by it:
-`streams.readers.load.rate=50/s`, `streams.0.target=replica`. The value is YAML.
-Missing mappings are made. Faults have the position `--set:N`, N counting from 1, or
-`--var NAME` for what changes a variable (variables.py).
+list indexes joined by dots. In place of its index an item of a list may have its
+`name`, and an operation its kind, where it is the only one of that kind in the list;
+the kind is not repeated: `streams.readers.load.rate=50/s`,
+`streams.0.target=replica`, `streams.readers.operations.search.filter=(cn=a)`. The value
+is YAML. Missing mappings are made. Faults have the position `--set:N`, N counting from
+1, or `--var NAME` for what changes a variable (variables.py).
 
 With context.py the only module of this package that touches the file system. Nothing
 is evaluated, and no file costs more than its limits (tree.py) allow.
@@ -13,8 +17,10 @@ is evaluated, and no file costs more than its limits (tree.py) allow.
 
 from __future__ import annotations
 
+import functools
 import json
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,8 +30,10 @@ from pydantic import ValidationError
 from ldapslam.base.errors import JobError, JobErrors
 from ldapslam.base.fault import Fault, did_you_mean, expected, got, path_text
 from ldapslam.jobs.fields.context import Reading
-from ldapslam.jobs.fields.sections import Section
+from ldapslam.jobs.fields.sections import Section, keys_of
 from ldapslam.jobs.model import Job
+from ldapslam.jobs.operations import OPERATIONS
+from ldapslam.jobs.operations.sequence import Operation, Step
 from ldapslam.jobs.reading.expansion import expand_types, explain, field_hint
 from ldapslam.jobs.reading.extension import KEY as EXTENDS
 from ldapslam.jobs.reading.extension import extend
@@ -52,7 +60,7 @@ AnySection = TypeVar("AnySection", bound=Section)
 
 def load_job(path: Path, overrides: Sequence[str] = ()) -> Job:
     """The job of a file, changed by `--set` overrides; JobErrors with all faults."""
-    text = _text_of(path)
+    text = job_text(path)
     return load_job_text(text, file=str(path), base=path.parent, overrides=overrides)
 
 
@@ -66,7 +74,7 @@ def load_section(
     JobErrors with all faults. `own` is where the file has overrides of its own, as a
     mapping of paths to values. An override may give a variable that the file does not
     have. The values of all are in the section's `vars`."""
-    tree = read_tree(_text_of(path), str(path))
+    tree = read_tree(job_text(path), str(path))
     if tree.data is None:
         tree.data = {}
     if isinstance(tree.data, dict) and "streams" in tree.data:
@@ -124,7 +132,7 @@ def written_in(path: Path, key: str) -> Any:
 
 
 def _extended(path: Path) -> Tree:
-    tree = read_tree(_text_of(path), str(path))
+    tree = read_tree(job_text(path), str(path))
     if isinstance(tree.data, dict) and extend(tree, Reading({}, path.parent)):
         return tree
     if not tree.findings:
@@ -135,14 +143,19 @@ def _extended(path: Path) -> Tree:
 
 def references_of(path: Path) -> frozenset[str]:
     """Names of the variables that a file uses; JobErrors when it cannot be read."""
-    return referenced(_text_of(path).decode("utf-8", "replace"))
+    return referenced(job_text(path).decode("utf-8", "replace"))
 
 
-def _text_of(path: Path) -> bytes:
+def job_text(path: Path) -> bytes:
+    """Return the bytes of a job file; JobErrors when it cannot be read."""
     try:
-        with path.open("rb") as stream:
-            text = stream.read(MAX_BYTES + 1)
-            size = max(len(text), path.stat().st_size)
+        if path == _STDIN:
+            text = _stdin_text()
+            size = len(text)
+        else:
+            with path.open("rb") as stream:
+                text = stream.read(MAX_BYTES + 1)
+                size = max(len(text), path.stat().st_size)
     except OSError as error:
         reason = f"cannot be read: {error.strerror}"
         raise JobErrors(
@@ -153,6 +166,15 @@ def _text_of(path: Path) -> bytes:
         too_large = JobError(reason, file=str(path), line=1, column=1, hint=NO_JOB)
         raise JobErrors([too_large])
     return text
+
+
+_STDIN = Path("-")
+
+
+@functools.cache
+def _stdin_text() -> bytes:
+    """Read stdin, once: a command reads its job file as often as it needs it."""
+    return sys.stdin.buffer.read(MAX_BYTES + 1)
 
 
 def load_job_text(
@@ -250,7 +272,7 @@ _MINIMAL_HINT = "`ldapslam describe` explains the job file"
 
 def _path_hint(path: Path) -> str | None:
     if re.match("ldap[si]?:/", str(path)):
-        return "it is no job file: `ldapslam new URI FILE` writes one"
+        return "it is no job file: `ldapslam new URI -o FILE` writes one"
     if path.is_dir():
         return "name a file in it"
     siblings = [other.name for other in path.parent.glob("*.y*ml")]
@@ -311,13 +333,16 @@ def _apply(tree: Tree, override: str, file: str) -> None:
         raise Fault(f"expected a path such as 'run.duration', got {got(path_text)}")
     path: FieldPath = ()
     container = tree.data
-    for step in steps[:-1]:
-        key = _key(container, step, path)
+    while len(steps) > 1:
+        key = _key(container, steps.pop(0), path)
         if isinstance(container, dict) and container.get(key) is None:
             container[key] = {}
             tree.values[(*path, key)] = Position(file, None, None)
+        if _is_operation(path, container[key]) and (kind := _kind(container[key])):
+            if steps[0] != kind and steps[0] not in _BESIDE_KIND:
+                steps.insert(0, kind)
         container, path = container[key], (*path, key)
-    key = _key(container, steps[-1], path)
+    key = _key(container, steps[0], path)
     container[key] = value.data
     _move_positions(tree, (*path, key), value)
 
@@ -339,11 +364,34 @@ def _key(container: Any, step: str, path: FieldPath) -> Any:
     names = [item.get("name") if isinstance(item, dict) else None for item in container]
     if step in names:
         return names.index(step)
-    known = [name for name in names if isinstance(name, str)]
+    kinds = [_kind(item) if _is_operation(path, item) else None for item in container]
+    if kinds.count(step) == 1:
+        return kinds.index(step)
+    if kinds.count(step) > 1:
+        raise Fault(
+            f"{where} has {kinds.count(step)} operations of the kind {step!r}",
+            "use the `name` of one of them, or its index, from 0",
+        )
+    known = [name for name in (*names, *kinds) if isinstance(name, str)]
     raise Fault(
         f"{where} is a list, it has no item named {step!r}",
         did_you_mean(step, known, "names") if known else "use its index, from 0",
     )
+
+
+def _is_operation(path: FieldPath, item: Any) -> bool:
+    """Whether an item of the list at `path` is an operation or a step of a sequence."""
+    return path[-1:] in (("operations",), ("sequence",)) and isinstance(item, dict)
+
+
+def _kind(operation: Mapping[str, Any]) -> str | None:
+    """The kind of an operation that may have faults."""
+    return next((kind for kind in _KINDS if kind in operation), None)
+
+
+_KINDS = (*OPERATIONS, "sequence")
+#: Keys of an operation that are not part of its body.
+_BESIDE_KIND = (keys_of(Operation).keys() | keys_of(Step).keys()) - set(_KINDS)
 
 
 def _move_positions(tree: Tree, path: FieldPath, value: Tree) -> None:

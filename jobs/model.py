@@ -2,8 +2,8 @@
 """The job model: what a job file says, checked and in plain units.
 
 The docstrings and descriptions below are the documentation of the job file
-(`ldapslam describe`) and of its JSON Schema (`ldapslam schema job`). The methods
-marked with @checked find what is wrong between fields. Read a job with load.py.
+(`ldapslam describe`) and of its JSON Schema (`ldapslam describe --schema job`). The
+methods marked with @checked find what is wrong between fields. Read a job with load.py.
 """
 
 from __future__ import annotations
@@ -72,11 +72,11 @@ from ldapslam.jobs.operations.sequence import (
     sessions_of,
 )
 from ldapslam.jobs.rates.arrivals import DEFAULT_IN_FLIGHT, Load
-from ldapslam.jobs.replay.options import KINDS, Replay
+from ldapslam.jobs.replay.options import KINDS, Trace
 
 MAX_INTERVALS = 200_000
-#: Fields of a stream of which exactly one says what it sends.
-_WAYS = ("operations", "python", "replay")
+#: Fields of a stream that define its requests; `load.trace` takes their place.
+_WAYS = ("operations", "python")
 #: Kind, in reports, of what a Python class records, and the result codes that count as
 #: success: compareFalse and compareTrue are answers (RFC 4511 4.10).
 PYTHON_KIND = "python"
@@ -187,7 +187,7 @@ class Stream(Section):
     """how requests arrive"""
     type: Name = Field(default="mix", exclude=True)
     """how the stream says what it sends: mix, by `operations`; another job type, by its
-    `options` (`ldapslam job types`)"""
+    `options` (`ldapslam describe types`)"""
     options: dict[str, Any] | None = Field(default=None, exclude=True)
     """what the stream's type asks for"""
     operations: list[Operation] = Field(
@@ -198,8 +198,6 @@ class Stream(Section):
     """what is sent, one mapping each, chosen by weight; of type mix"""
     python: PythonStream | None = None
     """instead of `operations`: a Python class"""
-    replay: Replay | None = None
-    """instead of `operations`: a directory's log"""
     count: Annotated[Count, Field(le=1 << 53)] | None = None
     """end the stream after this many operations, or sequences, in total over all agents
     and phases; without it, with the run"""
@@ -218,6 +216,11 @@ class Stream(Section):
     timed out"""
 
     @property
+    def trace(self) -> Trace | None:
+        """The log that the stream sends in place of operations."""
+        return self.load.trace
+
+    @property
     def requests(self) -> Iterator[Request]:
         """Those of all sessions, in their order."""
         for session in sessions_of(self.operations):
@@ -228,7 +231,7 @@ class Stream(Section):
         """Name and kind of each request, in the order of the engine's numbers."""
         if self.python is not None:
             return [(name, PYTHON_KIND) for name in self.python.operations]
-        if self.replay is not None:
+        if self.trace is not None:
             return [(kind, kind) for kind in KINDS]
         names = {request.name: request.kind for request in self.requests}
         return list(names.items())
@@ -259,27 +262,20 @@ class Stream(Section):
     @checked
     def _sends_one_kind(self) -> Iterator[Found]:
         given = [way for way in _WAYS if getattr(self, way)]
+        if self.load.trace is not None:
+            given.append("load.trace")
         if not given:
             hint = field_text(type(self), "operations")
             yield (KEY,), Fault("the key 'operations' is missing", hint)
         elif len(given) > 1:
-            fault = Fault(f"a stream has one of {one_of(_WAYS)}, got both", "keep one")
-            yield (given[1], KEY), fault
+            ways = one_of([*_WAYS, "load.trace"])
+            fault = Fault(f"a stream has one of {ways}, got two", "keep one")
+            yield (*given[1].split("."), KEY), fault
 
     @checked
-    def _load_is_of_its_kind(self) -> Iterator[Found]:
-        is_replay = self.replay is not None
-        is_for_replay = self.load.kind == "replay"
-        if is_for_replay and not is_replay:
-            reason = "this load is for streams of the type 'replay'"
-            yield ("load", "speed", KEY), Fault(reason, "write clients or rate")
-        elif is_replay and not is_for_replay:
-            reason = "a replay's requests come as in its log"
-            hint = "write load: {connections: 16, speed: 1x}"
-            yield ("load", KEY), Fault(reason, hint)
-        if is_replay and self.count is not None:
-            fault = Fault("a replay ends with its log", "remove the count")
-            yield ("count", KEY), fault
+    def _trace_has_an_end(self) -> Iterator[Found]:
+        if self.trace is not None and self.count is not None:
+            yield ("count", KEY), Fault("a trace ends with its log", "remove the count")
 
     @checked
     def _operations_go_together(self) -> Iterator[Found]:
@@ -343,7 +339,7 @@ class Population(Section):
     before the run, which is refused where they are missing or others."""
 
     file: FileName = Field(examples=["people.population"])
-    """the record, as `ldapslam data fingerprint --save` writes it"""
+    """the record, as `ldapslam data verify --save` writes it"""
     targets: list[Name] | None = Field(
         default=None, min_length=1, examples=["[replica]"]
     )

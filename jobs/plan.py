@@ -38,7 +38,7 @@ from ldapslam.jobs.rates.profile import (
     peak_rate,
     profile_of,
 )
-from ldapslam.jobs.replay.options import Replay
+from ldapslam.jobs.replay.options import Trace
 from ldapslam.jobs.replay.trace import Pace
 from ldapslam.jobs.run_plan import PhaseSpan
 from ldapslam.jobs.scripts import ScriptPlan, Scripts, Writes, compile_streams
@@ -121,7 +121,7 @@ class ReplayPlan:
     """A stream whose requests are a log's; each agent makes a trace of its part."""
 
     #: What the job file says of it, and the log's files on this host.
-    replay: Replay
+    trace: Trace
     logs: tuple[Path, ...]
     pace: Pace
 
@@ -353,17 +353,17 @@ def _watched(job: Job, stream: Stream) -> tuple[str, ...]:
 
 
 def _replay_plan(job: Job, stream: Stream) -> ReplayPlan | None:
-    if stream.replay is None or stream.load.kind != "replay":
+    if (trace := stream.trace) is None:
         return None
     measure = measure_span(job.run)
     return ReplayPlan(
-        stream.replay,
-        tuple(Path(_path(job, name) or name) for name in stream.replay.logs),
+        trace,
+        tuple(Path(_path(job, name) or name) for name in trace.logs),
         Pace(
             measure.start_ns + stream.start_after_ns,
             min(measure.end_ns, stream.stop_after_ns or measure.end_ns),
-            stream.load.factor,
-            stream.replay.skip_ns,
+            trace.factor,
+            trace.skip_ns,
         ),
     )
 

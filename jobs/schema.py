@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """JSON Schemas of the files that people write, from the models' own descriptions.
 
-configs/schema has them; `ldapslam schema` prints them.
+configs/schema has them; `ldapslam describe --schema` prints them.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ def compile_streams(
     before what cannot be, and after what later steps need done; it may have no step.
     Unique numbers begin at `unique_from`."""
     compiled = [
-        _REPLAYED if stream.replay else _Stream(stream, writes).compile()
+        _REPLAYED if stream.trace else _Stream(stream, writes).compile()
         for stream in streams
     ]
     texts = [text for one in compiled for text in one.templates]

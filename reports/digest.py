@@ -126,8 +126,8 @@ def digest_document(
 
 
 def result_part(result: Mapping[str, Any], events: int | None = None) -> Part:
-    """Of the content of result.json, with its first events: the verdict is followed by
-    others, of who was told of it. Its rows are those events."""
+    """Return the part of result.json, with the events up to the verdict as its rows:
+    events of notifications follow it."""
     rest = {name: value for name, value in result.items() if name != "digest"}
     rest["events"] = rest["events"][:events]
     return Part(len(rest["events"]), sha256_of(rest))

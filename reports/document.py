@@ -29,7 +29,7 @@ class Cell:
     tone: str = ""
     #: More, where a format has room for it.
     hint: str = ""
-    #: A file beside the report, of which this is about; for HTML.
+    #: A file in the report's folder, for HTML.
     link: str = ""
 
 
@@ -158,7 +158,7 @@ class Document:
     sections: tuple[Section, ...]
     #: What it is about, in the words of its author.
     description: str = ""
-    #: Whole sentences that a reader of the verdict has to know, beside the reasons.
+    #: Whole sentences that a reader of the verdict has to know, apart from the reasons.
     cautions: tuple[str, ...] = ()
     #: What the verdict is called here, where that is not its own word.
     answer: str = ""

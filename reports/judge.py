@@ -41,7 +41,7 @@ def judge(question: dict[str, Any]) -> dict[str, Any]:
         if question.get("looks_only"):
             return {"verdict": run.verdict, "altered": altered_of(store, run)}
         # what it was judged to be before, it may have grown beyond
-        summary = summarise(store, run_id, anew=True)
+        summary = summarise(store, run_id, ignores_verdict=True)
         document = digest_document(store, summary, run.digest)
     return {
         "verdict": summary.verdict,

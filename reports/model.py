@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every statistic of a run's report, computed once; all formats show this Summary.
 
-Statistics cover the measure phase: percentiles the requests whose intended time lies in
+Statistics cover the measure phase: percentiles the requests with an intended start in
 it, throughput the completions that happened in it. Response time, service time and
 backlog wait are those of successes, with the other outcomes apart; send lag and receive
 lag, the generator's own, are those of all requests. Requests without an answer rank
@@ -139,14 +139,14 @@ class AgentSummary:
     response_times: Distribution
     cpu_us_per_op: float | None
     cpu_utilisation: float | None
-    #: Of the workers' time in the measure phase; and the worst of their intervals.
+    #: As a share of the workers' time in the measure phase; and in the worst interval.
     busy_share: float | None
     highest_busy_share: float | None
     highest_run_queue_share: float | None
     missing_intervals: int
     #: What else was counted.
     totals: AgentTotals
-    #: What the agent said of itself and of its targets.
+    #: What the agent reports about itself and its targets.
     facts: Mapping[str, Any]
 
 
@@ -178,11 +178,11 @@ class Summary:
     replication: Replication | None
     timeline: Timeline
     completeness: Completeness
-    #: Agent -> its clock over the run; of those that were sampled.
+    #: Agent -> its clock over the run, if it was sampled.
     clocks: Mapping[str, Clock]
     clock_deviation_limit_ns: float
     monitors: tuple[MonitorSummary, ...]
-    #: Of a long measure phase, else empty.
+    #: Empty without a long measure phase.
     trends: tuple[Trend, ...]
     events: tuple[EventRecord, ...]
 
@@ -210,7 +210,7 @@ class Summary:
 
     @property
     def facts(self) -> dict[str, Mapping[str, Any]]:
-        """Agent -> what it said of itself and of its targets."""
+        """Agent -> what it reports about itself and its targets."""
         return {agent.name: agent.facts for agent in self.agents}
 
     @property

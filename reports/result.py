@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Summary as the content of result.json, schema ldapslam.result/1.
 
-`result_schema.json` beside this file is the published JSON Schema. Numbers keep the
+`result_schema.json` in this folder is the published JSON Schema. Numbers keep the
 resolution that was measured: times in us with three decimals, which are ns.
 """
 

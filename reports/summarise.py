@@ -62,10 +62,11 @@ from ldapslam.results.records import RunRecord
 from ldapslam.results.store import Store
 
 
-def summarise(store: Store, run_id: str, *, anew: bool = False) -> Summary:
-    """Reads a run once, start to end, and judges it; `anew`: whatever was judged."""
+def summarise(store: Store, run_id: str, *, ignores_verdict: bool = False) -> Summary:
+    """Read a run once, start to end, and judge it; `ignores_verdict`: even if the
+    stored run is not what was judged."""
     run = store.run(run_id)
-    if anew:
+    if ignores_verdict:
         run = replace(run, verdict=None, digest=None)
     facts = store.agents(run.run_id)
     run = replace(run, plan=with_facts(run.plan, facts))
@@ -75,7 +76,7 @@ def summarise(store: Store, run_id: str, *, anew: bool = False) -> Summary:
     planned = [
         (stream.name, operation.name)
         for stream in run.plan.streams
-        if not stream.is_replay  # those that its log has are found
+        if not stream.is_replay  # a replay has the operations of its log
         for operation in stream.operations
     ]
     collected = collect_run(store, run, plan, found, planned, validity)
@@ -290,14 +291,14 @@ def _server(uri: str, totals: ServerTotals, measure_s: float | None) -> ServerSu
     )
 
 
-#: Result codes from here on share a counter, whose code is -1 (csrc/core/recorder.h).
+#: Result codes from here on share a counter with the code -1 (csrc/core/recorder.h).
 _SHARED_CODES = 128
 
 
 def _expected_codes(
     planned: PlannedOperation, totals: OperationTotals
 ) -> frozenset[int] | None:
-    """None where the responses with these codes are not those that were expected."""
+    """Return the expected codes; None if some of their responses were not expected."""
     codes = frozenset(
         code if code < _SHARED_CODES else -1 for code in planned.expected_codes
     )

@@ -30,7 +30,7 @@ from ldapslam.reports.document import (
 THIN = "\u202f"
 NOT_AVAILABLE = "n/a"
 NOTHING = "–"
-#: A change to more than so many times the old value is no change of some per cent.
+#: Changes above this ratio are shown as a factor, not in per cent.
 _LARGEST_PERCENT = 3.0
 _LEAST_FACTOR, _MOST_FACTOR = 0.001, 1e6
 MINUS = "\N{MINUS SIGN}"
@@ -173,7 +173,7 @@ def percentiles(
 
 
 def times_columns(names: Iterable[str] = SHOWN) -> list[Field[TimesRow]]:
-    """The columns of a table of times, without those that name them."""
+    """Return the columns of a table of times, without the columns of names."""
     return [
         number("n", lambda row: count(row[-1].count)),
         number("mean", lambda row: statistic_cell(row[-1], "mean")),

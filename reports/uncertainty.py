@@ -11,7 +11,7 @@ share as well: the effective sample. Every interval here is of the effective sam
 
 - The variance of the share is that between the batches (a ratio estimator), never below
   the binomial one. It is widened by (1 + r) / (1 - r), r > 0 the lag-1 autocorrelation
-  of the batches, and by (t / z)^2 for so few batches.
+  of the batches, and by (t / z)^2 for the small number of batches.
 - Percentiles have order statistics (`Histogram.ci95`) over the effective sample, and no
   interval where that does not support the percentile (`samples_needed`).
 - Shares have Wilson's score interval over the effective sample.
@@ -62,7 +62,7 @@ def t_quantile(freedom: int) -> float:
 
 
 def _with_data(amounts: npt.ArrayLike, sizes: npt.ArrayLike) -> tuple[Amounts, Amounts]:
-    """Of the batches that have any: a stream may be at work in some of them only."""
+    """Return the batches with data: a stream may be at work only in some."""
     of, total = np.asarray(amounts, np.float64), np.asarray(sizes, np.float64)
     return of[total > 0], total[total > 0]
 
@@ -76,7 +76,7 @@ def _spread(amounts: Amounts, sizes: Amounts) -> float:
     if not squares:
         return 0.0
     r = max(0.0, float(residuals[1:] @ residuals[:-1]) / squares)
-    # so high a correlation is not estimated from so few batches
+    # a higher correlation cannot be estimated from this few batches
     r = min(r, 0.9)
     variance = squares * batches / (batches - 1) / size**2
     widened = variance * (1 + r) / (1 - r) * (t_quantile(batches - 1) / _Z) ** 2

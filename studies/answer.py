@@ -2,7 +2,7 @@
 """What a study found: for each point, what its valid runs have in common.
 
 A point's figure is the mean over its valid runs; its 95 % interval is Student's t over
-the same runs, so that it has what differs between runs. Of a single run there is none.
+the same runs, so that it includes the variation between runs. A single run has none.
 """
 
 from __future__ import annotations
@@ -158,8 +158,8 @@ def _estimates(runs: Sequence[Run]) -> dict[str, dict[str, Estimate]]:
 
 
 def _over_runs(runs: Sequence[Mapping[str, float | None]]) -> dict[str, Estimate]:
-    """Name -> estimate, of what all of the runs have: a mean over some of them would be
-    of the luckier ones."""
+    """Return name -> estimate of the values that all runs have: a mean over some of the
+    runs would be biased."""
     names = dict.fromkeys(name for run in runs for name in run)
     estimates = {}
     for name in names:

@@ -91,8 +91,8 @@ class BaselineRun(_Model):
 
 
 class Promotion(_Model):
-    """A baseline that another one took the place of: when it was saved, by whom, and
-    the means of its figures."""
+    """A replaced baseline: when it was saved, the user who saved it, and the means of
+    its figures."""
 
     saved_utc: _Line
     saved_by: _Line
@@ -115,7 +115,7 @@ class Baseline(_Model):
     earlier: tuple[Promotion, ...] = ()
 
     def means(self) -> dict[str, dict[str, float | None]]:
-        """Of each figure over the runs, geometric but of errors."""
+        """Return the mean of each figure over the runs; geometric except for errors."""
         runs = [one.readings for one in self.runs]
         found: dict[str, dict[str, float | None]] = {}
         for title, metric in dict.fromkeys(key for one in runs for key in one):
@@ -130,8 +130,8 @@ class Baseline(_Model):
         return [one.t0_utc[:10] for one in self.runs]
 
     def differences(self, summary: Summary) -> Iterator[tuple[str, str, str]]:
-        """Fact, what it was and what it is: what a run was made of in another way,
-        beside what is under test, and what could be read on one side only."""
+        """Return fact, old and new value of the differences of a run from the baseline
+        that are not under test, and of facts that were readable on one side only."""
         return _differences(self.facts, facts_of(summary, without_places=True))
 
     def differences_before(
@@ -221,10 +221,10 @@ def baseline_of(
     other_cpu_shares: Mapping[str, float | None] = _NONE,
     of_gates: Collection[str] = (),
 ) -> Baseline:
-    """Of those runs that PASS; ConfigError when they are fewer than FEWEST, or were not
-    made alike. `other_cpu_shares`: by the ids of runs. `of_gates`: the ids of runs that
-    are also taken where they were too short for a threshold, which a gate does not
-    need."""
+    """Return the baseline of the runs that PASS; ConfigError if they are fewer than
+    FEWEST, or differ in their making. `other_cpu_shares`: by the ids of runs.
+    `of_gates`: the ids of runs that are also taken where they were too short for a
+    threshold, which a gate does not need."""
     valid = [one for one in summaries if _is_good(one, of_gates)]
     if len(valid) < FEWEST:
         counts = Counter(
@@ -291,7 +291,7 @@ def left_out(summaries: Sequence[Summary], of_gates: Collection[str] = ()) -> li
 
 
 def promoted(before: Baseline, made: Baseline) -> Baseline:
-    """The new baseline, which remembers the one that it takes the place of."""
+    """Return the new baseline with the record of the baseline that it replaces."""
     last = Promotion(
         saved_utc=before.saved_utc, saved_by=before.saved_by, figures=before.means()
     )

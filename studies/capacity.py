@@ -4,18 +4,18 @@
 A load holds when the verdict of its run is PASS. The search multiplies the load until a
 run does not hold, narrows the gap between what holds and what does not down to the
 precision, and confirms the highest load that held by a longer run. An overloaded run
-says where to look next: what it achieved is close to the capacity. Only a FAIL says so:
-what an INVALID run achieved may be all that the generator can. Otherwise the gap is
-bisected on the logarithm.
+shows where to search next: the load that it achieved is close to the capacity. Only a
+FAIL shows it: an INVALID run may have achieved the limit of the generator. Otherwise
+the gap is bisected on the logarithm.
 
 One FAIL may be chance: before the lowest load that did not hold ends the search it is
 run again, and a PASS then counts; unless a run of a higher load was overloaded and
-achieved no more than this one, which says the same. A confirmation that fails makes
-its load one that does not hold, for good: a capacity is never one whose confirming run
-failed. An INVALID run is tried again, by a longer run where the objective was not
-certain, and after `patience` of them, those of the search
-and of the confirmation counted apart, its load counts as not held: no higher one could
-be certified. Where that ends the search, what held is only a lower bound.
+achieved no more than this run, which is evidence of the same. A load with a failed
+confirmation does not hold, for good: a capacity never has a failed confirmation. An
+INVALID run is tried again, by a longer run where the objective was not certain, and
+after `patience` of them, those of the search and of the confirmation counted apart, its
+load counts as not held: no higher one could be certified. Where that ends the search,
+what held is only a lower bound.
 """
 
 from __future__ import annotations
@@ -69,11 +69,11 @@ class Probe:
 
     load: float
     is_confirmation: bool = False
-    #: Of a run that was made.
+    #: Verdict of a run that was made.
     verdict: str = ""
     #: The load that it achieved, where loads are rates; see `rates_of`.
     achieved: float | None = None
-    #: Of a run that was made: INVALID, as it had too little to tell.
+    #: Whether a run that was made is INVALID only for too little data.
     is_uncertain: bool = False
     #: Longer than others of its kind, as one like it was uncertain.
     is_longer: bool = False
@@ -157,7 +157,7 @@ def _is_settled(high: float, known: _Evidence) -> bool:
 
 
 def _overloaded_at(one: Probe) -> float | None:
-    """The load that an overloaded run achieved; None of another one."""
+    """Return the load that an overloaded run achieved; None for other runs."""
     if one.verdict != FAIL or one.achieved is None:
         return None
     return one.achieved if one.achieved < _OVERLOADED * one.load else None
@@ -211,9 +211,9 @@ def _evidence(limits: Range, made: Sequence[Probe]) -> _Evidence:
 
 
 def rates_of(limits: Range, lowest: Job, highest: Job) -> Mapping[str, float]:
-    """Stream -> arrivals per second in the measure phase, for a load of 1: of the job's
-    streams, as it is at both ends of the range, whose rate is the load. Empty where
-    loads are something else, such as clients, or completions do not count arrivals."""
+    """Return stream -> arrivals per second in the measure phase for a load of 1, for
+    the streams with the load as their rate at both ends of the range. Empty where loads
+    are something else, such as clients, or completions do not count arrivals."""
     rates = {}
     for before, after in zip(lowest.streams, highest.streams, strict=True):
         first, last = _rate_per_s(lowest, before), _rate_per_s(highest, after)

@@ -49,11 +49,11 @@ SCHEMA = "ldapslam-capacity/1"
 _CAPACITY = "capacity"
 #: Ticks of the chart are this far from each other, as a share of the axis.
 _TICK_GAP = 0.08
-#: The axis of loads, where the highest is so many times the lowest.
+#: Ratio of the highest load to the lowest from which on the axis is logarithmic.
 _LOGARITHMIC = 8
-#: Operations whose figures at the capacity have a card.
+#: Maximum number of operations with a card of their figures at the capacity.
 _CARDS = 3
-#: In cards and table, with those that objectives name.
+#: Statistics in cards and table, in addition to the objectives'.
 _USUAL = ("p50", "p99")
 
 
@@ -83,7 +83,7 @@ class Tried:
 
     @property
     def throughput_per_s(self) -> float | None:
-        """Of all operations."""
+        """Throughput of all operations."""
         return Figure.of("throughput").read(self.result) if self.result else None
 
     @property
@@ -99,7 +99,7 @@ class Tried:
 
     @property
     def server_cpu(self) -> float | None:
-        """Of the servers' hosts, as far as the job has monitors of them."""
+        """Busy share of the CPUs of the busiest server's host that has a monitor."""
         known = []
         for one in self.result.get("monitors", {}).values():
             means = {name: of["mean"] for name, of in one["metrics"].items()}
@@ -285,7 +285,7 @@ def _facts(answer: CapacityAnswer) -> tuple[tuple[str, str], ...]:
     system = products(manifest)
     length = seconds(sum(one.measured_s for one in answer.runs))
     ended = minute_utc(manifest.get("finished_utc") or "")
-    until = f", the last one ended {ended} UTC" * bool(ended)
+    until = f", the last ended {ended} UTC" * bool(ended)
     return (
         ("Job", answer.job),
         ("Load", answer.load),
@@ -302,7 +302,7 @@ def _limited_by(answer: CapacityAnswer) -> Iterator[tuple[str, str]]:
     if (one := answer.not_held) is None:
         return
     shares = (("clients", one.client_cpu), ("servers", one.server_cpu))
-    known = [f"{whose} {percent(cpu, 0)}%" for whose, cpu in shares if cpu is not None]
+    known = [f"{side} {percent(cpu, 0)}%" for side, cpu in shares if cpu is not None]
     cpu = f"; CPU busy there: {', '.join(known)}" * bool(known)
     yield "Limited by", f"{_why(one)}{cpu}"
 
@@ -432,8 +432,8 @@ def _curve(answer: CapacityAnswer) -> list[ChartPlace]:
 def _panels(
     answer: CapacityAnswer,
 ) -> Mapping[str, tuple[str | None, Sequence[float]]]:
-    """Title -> statistic of the response time with its limits: those that objectives
-    name, or the p99; before them None, the throughput."""
+    """Return title -> statistic of the response time with its limits, for the
+    statistics of objectives or the p99; before them None for the throughput."""
     limits = answer.limits_ms
     shown = [one for one in answer.statistics if one in limits] or ["p99"]
     return {"throughput (/s)": (None, ())} | {
@@ -472,8 +472,8 @@ def _chart(answer: CapacityAnswer, place: ChartPlace) -> str:
 
 
 def _lines(answer: CapacityAnswer, statistic: str | None) -> list[Line]:
-    """Of a statistic of the response time, or of the throughput: one for each operation
-    over the runs of the search, and one over the confirmations."""
+    """Return two lines of a statistic of the response time, or of the throughput, for
+    each operation: over the runs of the search, and over the confirmations."""
     from ldapslam.reports.charts.charts import Line
 
     metric, scale = "throughput_per_s", 1.0

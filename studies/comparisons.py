@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The values of one axis of a study compared with its first one, or studies with the
-first of them, by what `ldapslam compare` does: runs are the sample, and all tests of an
-answer are one family.
+"""Comparisons of the values of an axis with its first value, or of studies with the
+first study, by the method of `ldapslam compare`: runs are the sample, and all tests of
+an answer are one family.
 
 Where servers of labs were is no difference. What cannot be compared is named: runs of a
 fleet are in the coordinator's store, where `compare` finds them.
@@ -41,7 +41,7 @@ _ELSEWHERE = (
 class Compared:
     """One comparison."""
 
-    #: Of the axes that are the same on all sides.
+    #: Values of the axes that are the same on all sides.
     values: Mapping[str, Value]
     comparison: Comparison
 
@@ -69,7 +69,7 @@ class Comparisons:
 
 
 def comparisons(answer: Answer, journal: Journal, *, in_lab: bool) -> Comparisons:
-    """Of the axis that the study compares, if there is one."""
+    """Compare the values of the axis `compare` of the study, if it has one."""
     axis, made, left_out = answer.study.compare, [], list[LeftOut]()
     if axis is None:
         return Comparisons()
@@ -137,7 +137,7 @@ def _side(name: str, ended: Iterable[Ended], runs: Path) -> Side | str:
 
 
 def _summary(folder: Path) -> Summary | None:
-    """Of the only run in the folder's store; None without one."""
+    """Return the only run in the folder's store; None without a run."""
     if not (folder / _STORE).exists():
         return None
     with Store.open(folder / _STORE, read_only=True) as store:

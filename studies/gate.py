@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The gate: is the new side worse than the old one by more than a tolerance? Pure.
+"""The gate: is the new side worse than the old side by more than a tolerance? Pure.
 
 Runs of both sides alternate, in pairs; each pair gives the loss of every figure, and so
 what the host did to both runs is not in it. With a baseline the old side is runs that
@@ -61,17 +61,17 @@ ANSWERS = (REGRESSION, NO_REGRESSION, CANNOT_TELL)
 
 #: What is judged when nothing is chosen.
 DEFAULT_METRICS = ("throughput", "p50", "p99", "errors")
-#: Of those, what is left out of operations that have too few requests for it, and no
-#: time for more.
+#: Default metrics that are left out for operations with too few requests and no time
+#: for more.
 LEAVABLE_METRICS = ("p99",)
 _ERRORS = "errors"
 #: As a share of a side's runs: more that are left out make the rest a selection.
 _MOST_UNSOUND = 1 / 3
 #: Runs differ: beyond what percentiles need.
 _ROOM = 1.25
-#: Of a host's CPU time: what others may use more or less than they did.
+#: Tolerated change in the CPU share of other processes of a host.
 _OTHER_CPU_SHARE = 0.05
-#: Of a number that a float holds.
+#: Largest logarithm of a number that a float holds.
 _MOST_LOGARITHM = 700.0
 #: What is counted, of a gate that is paired or not.
 _UNITS = {True: "pairs", False: "runs"}
@@ -155,8 +155,8 @@ def times_longer(readings: Readings, metrics: Collection[str]) -> dict[Key, floa
 
 
 def order_of(seed: int) -> Iterator[tuple[str, str]]:
-    """Which side is first in each pair: one of two neighbours has the old side first,
-    the other the new one; which of them is drawn."""
+    """Yield the order of the sides in each pair: of two successive pairs, one has the
+    old side first, the other the new side, at random."""
     rng = random.Random(seed)
     while True:
         pair = [(OLD, NEW), (NEW, OLD)]
@@ -166,7 +166,7 @@ def order_of(seed: int) -> Iterator[tuple[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure of an operation, by the look that decided it; else by the last one."""
+    """A figure of an operation, at the look that decided it, else at the last look."""
 
     operation: str
     metric: Metric
@@ -174,7 +174,7 @@ class Figure:
     #: How many pairs that look was at, and what they are; 0 before the first.
     pairs: int
     unit: str
-    #: Geometric means (of errors, arithmetic ones) of both sides, in units of
+    #: Geometric means (arithmetic for errors) of both sides, in units of
     #: result.json; None where it is missing in a run.
     old: float | None
     new: float | None
@@ -218,7 +218,7 @@ class Answer:
     pairs: int
     figures: tuple[Figure, ...]
     is_paired: bool = True
-    #: Side -> its runs, those of them that FAIL, and those that were left out.
+    #: Side -> number of its runs, of failed runs, and of discarded runs.
     runs: Mapping[str, int] = field(default_factory=dict)
     failed: Mapping[str, int] = field(default_factory=dict)
     unsound: Mapping[str, int] = field(default_factory=dict)
@@ -240,8 +240,8 @@ class Answer:
         return _UNITS[self.is_paired]
 
     @property
-    def is_select(self) -> bool:
-        """Too many runs were left out: those that are left may be the lucky ones."""
+    def is_biased(self) -> bool:
+        """Whether too many runs were discarded for the rest to be representative."""
         return any(
             count > _MOST_UNSOUND * self.runs[side]
             for side, count in self.unsound.items()
@@ -250,7 +250,7 @@ class Answer:
     @property
     def is_open(self) -> bool:
         """Whether more runs may tell: only the spread of a figure is in the way."""
-        is_told = self.is_select or self.host or self.problem
+        is_told = self.is_biased or self.host or self.problem
         return (
             not is_told
             and self.answer == CANNOT_TELL
@@ -259,7 +259,7 @@ class Answer:
 
     @property
     def answer(self) -> str:
-        figures = () if self.is_select else self.figures
+        figures = () if self.is_biased else self.figures
         found = joint_answer([self.of_failed, *(one.answer for one in figures)])
         is_whole = bool(figures) and not self.problem
         return found if is_whole or found == REGRESSION else CANNOT_TELL
@@ -303,8 +303,8 @@ class Made:
     #: figures count.
     uncertain: Sequence[str] = ()
     readings: Readings = field(default_factory=dict)
-    #: Of the CPU time of the gate's host, what others than the gate and its labs used;
-    #: None where that is not known.
+    #: Share of other processes than the gate and its labs in the CPU time of the
+    #: gate's host; None if unknown.
     other_cpu_share: float | None = None
 
 
@@ -334,17 +334,16 @@ class Gate:
         other_cpu_shares: Sequence[float | None] = (),
         failed: int = 0,
     ) -> None:
-        """With a baseline the old side is its runs, two or more, which were made on
-        these days, on a host that did so much else, beside so many that FAIL; else runs
-        come in pairs."""
+        """`baseline`: the valid runs of the old side, at least two, with their days and
+        the CPU shares of other processes; `failed`: the number of its failed runs.
+        Without a baseline, runs are in pairs."""
         self.metrics, self._tolerances = metrics, tolerances
-        #: Of the baseline's runs, and of the new ones.
+        #: CPU shares of other processes in the baseline's runs, and in the new runs.
         self._other_then = other_cpu_shares
         self._other_now = list[float | None]()
         self.is_paired, self._days = not baseline, days
         self._old, self._new = list(baseline), list[Readings]()
-        #: Side -> the runs that were made of it, those that FAIL, and those that say
-        #: nothing of the server.
+        #: Side -> number of its runs, of failed runs, and of discarded runs.
         self.made = {OLD: len(baseline) + failed, NEW: 0}
         self.failed = {OLD: failed, NEW: 0}
         self.unsound = {OLD: 0, NEW: 0}
@@ -403,8 +402,8 @@ class Gate:
         self.plan = Plan.of(looks(max(most, FIRST_LOOK)), len(self._keys) + 1)
 
     def end(self, problem: str = "") -> None:
-        """There will be no more, because of an error or not: the look at the last ones,
-        unless it was."""
+        """End the gate, because of an error or not, with a look at the last runs unless
+        they had one."""
         self._problem = problem
         if self.plan and 2 <= self.size < self.plan.sizes[-1]:
             self.plan = self.plan.ended_at(self.size)
@@ -435,9 +434,10 @@ class Gate:
         self._of_failed = self._judged_failed(plan.level_of_events(place))
 
     def _have_few_errors(self, plan: Plan, place: int) -> npt.NDArray[np.bool_]:
-        """Whether each figure is no share of errors, or one whose requests in all say
-        that it is within its tolerance: of runs without any error the spread is 0, and
-        says nothing. By Wilson's intervals and Newcombe's difference (change.py)."""
+        """Return whether each figure is no share of errors, or is within its tolerance
+        by the requests of all runs: without any error the spread between runs is 0,
+        which is no evidence. By Wilson's intervals and Newcombe's difference
+        (change.py)."""
         found = np.ones(len(self._keys), bool)
         z = -float(special.ndtri(plan.levels[0][place]))
         for at, key in enumerate(self._keys):
@@ -467,7 +467,7 @@ class Gate:
         return np.array([self._tolerances.bound(metric) for _, metric in self._keys])
 
     def _losses(self) -> FloatArray:
-        """Of the pairs; shape (pairs, keys)."""
+        """Return the losses of the pairs; shape (pairs, keys)."""
         return self._scaled(self._new) - self._scaled(self._old)
 
     def _scaled(self, runs: Sequence[Readings]) -> FloatArray:
@@ -498,7 +498,8 @@ class Gate:
         )
 
     def _host(self) -> OtherHost | None:
-        """Of a host that was busier or quieter than it ever was for the baseline."""
+        """Return the load of a host that was busier or quieter than in any run of the
+        baseline, else None."""
         then = [one for one in self._other_then if one is not None]
         now = [one for one in self._other_now if one is not None]
         if not now or len(then) < len(self._old):
@@ -570,7 +571,7 @@ class Gate:
         gates: int = 1000,
         seed: int = 0,
     ) -> tuple[Rehearsed, ...]:
-        """What gates like this one would find, if the new side were worse by each of
+        """Return what gates like this would find, if the new side were worse by each of
         these shares in all times and rates; where both sides are the same. Pairs are
         drawn with replacement, with their sides swapped at random. `held`: operations
         at the rate of a schedule, which is what does not fall."""

@@ -30,7 +30,7 @@ _VERSIONS = (" · version", " · vendor version", " · monitor version")
 
 
 def about_run(summary: Summary) -> About:
-    """What is told of a run."""
+    """Return the facts of a run that the gate's report shows."""
     of_report, manifest = dict(facts(summary)), summary.run.manifest
     lab = manifest.get("lab")
     hosts = (one.facts.get("host") for one in summary.agents)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report of a gate: its answer, then each figure's change beside its tolerance; for
+"""The report of a gate: its answer, then each figure's change and its tolerance; for
 people, and for a pipeline as JUnit, Markdown and TAP. Pure but for the files."""
 
 from __future__ import annotations
@@ -57,24 +57,24 @@ from ldapslam.studies.gate_facts import About, gate_facts
 from ldapslam.studies.report import figure_text, latest, write_reports
 
 SCHEMA = "ldapslam-gate/1"
-#: Of a run that is INVALID for thresholds alone that it is too short for.
+#: Verdict of a run that is INVALID only as it is too short for its thresholds.
 _COUNTS = "counts"
 _NOT_NEEDED = "which a longer run is, and a gate does not need"
 _TOO_FEW = "too few pairs of runs"
 #: How to get an answer where only the spread of figures is in the way.
 TO_TELL = "give more --time or a larger --tolerance, or judge less with --metric"
-#: Of shares of errors: smaller ones have more digits.
+#: Changes of error shares below this have more digits.
 _FINE = 0.1
 #: By how much the new side is worse in an A/A gate's rehearsals.
 REHEARSED = (0.0, 0.02, 0.05, 0.1, 0.2)
 GATE = "gate"
 _VERDICTS = {REGRESSION: "FAIL", NO_REGRESSION: "PASS", CANNOT_TELL: "INVALID"}
 _TONES = {REGRESSION: BAD, NO_REGRESSION: GOOD, CANNOT_TELL: MUTED}
-#: Of pairs, of a baseline.
+#: With pairs, and with a baseline.
 _SAMPLES = {
     True: "Each pair of runs, one of each side, gives one change, and the pairs are "
     "the sample (t).",
-    False: "The runs of the baseline and the new ones are the samples (Welch's t, or "
+    False: "The runs of the baseline and the new runs are the samples (Welch's t, or "
     "Student's where it is wider; with how much days differ, where the baseline is of "
     "three or more).",
 }
@@ -83,7 +83,7 @@ _TESTS = (
     "DeMets). A regression is a figure that is worse, by Holm over all figures, and by "
     "more than its tolerance; no regression: the interval lay within the tolerance at "
     "a look, and at none later wholly beyond it. Values and intervals of a row are "
-    "those of the look that decided, else of the last one."
+    "those of the look that decided, else of the last look."
 )
 _WEAKER = (
     "The baseline was measured at another time: what the hosts do otherwise since then "
@@ -105,10 +105,10 @@ class GateAnswer:
     seed: int
     #: What a pair took; with a baseline, a run.
     each_s: float
-    #: Of an A/A gate.
+    #: Rehearsals of an A/A gate.
     rehearsed: Sequence[Rehearsed] = ()
     baseline: Baseline | None = None
-    #: From the baseline, beside what is under test: fact, what it was and is.
+    #: Differences from the baseline that are not under test: fact, old and new value.
     differences: Sequence[tuple[str, str, str]] = ()
     #: What of the servers could not be read, now or for the baseline, and why.
     unknown: Mapping[str, str] = field(default_factory=dict)
@@ -144,7 +144,7 @@ class GateAnswer:
             )
         if found == REGRESSION:
             return f"The new side is worse ({made})."
-        if self.answer.is_select:
+        if self.answer.is_biased:
             made += ", chosen from too many that were left out"
         return f"It is not clear whether the new side is worse ({made}): {self.ended}."
 
@@ -156,7 +156,7 @@ class GateAnswer:
         if found == NO_REGRESSION:
             return ()
         why = [self.answer.problem] if self.answer.problem else []
-        if self.answer.is_select:
+        if self.answer.is_biased:
             why += self.left_out()
         # of a gate that ended before its first look, those alone that ended it
         why += [
@@ -215,12 +215,12 @@ class GateAnswer:
 
     @property
     def cautions(self) -> tuple[str, ...]:
-        """What a reader has to know beside the answer."""
+        """Cautions for a reader of the answer."""
         found = list(self.notes)
-        if not self.answer.is_select:
+        if not self.answer.is_biased:
             found += [f"{one}." for one in self.left_out()]
         if self.answer.answer == NO_REGRESSION:
-            # of the old side: the new one's have an answer of their own
+            # of the old side: the new side's have an answer of their own
             found += [f"{one}." for one in self.failed()]
         if self.baseline is not None:
             found.append(_WEAKER)
@@ -540,7 +540,7 @@ def _escaped(text: str) -> str:
 def _figures(answer: Answer) -> Table:
     return table(
         "gate-figures",
-        "The new side against the old one",
+        "The new side against the old side",
         answer.figures,
         column("Operation", lambda one: one.operation),
         column("Metric", lambda one: one.metric.title),
@@ -646,7 +646,7 @@ def _rehearsal(answer: GateAnswer) -> Section:
             "sides swapped at random and the change added to all times and rates. "
             "Pairs and time are medians. Regressions of the first line are false "
             "alarms. found by: the figures that showed it in half of the gates or "
-            "more; of another one alone such a change is not found. The throughput of "
+            "more; a change of another figure is not found. The throughput of "
             "an open loop is its schedule's, until the server does not keep up: no "
             "change is added to it.",
         ),
@@ -716,7 +716,8 @@ def _numbered(answer: GateAnswer) -> Iterator[tuple[int | None, Made]]:
 
 
 class _Row(NamedTuple):
-    """A run's figures of an operation; of its later ones the run is not named again."""
+    """A run's figures of an operation; the run is named only with its first
+    operation."""
 
     pair: str
     made: Made | None

@@ -59,7 +59,7 @@ _FIGURES: Mapping[str, Metric] = {
     "response_time_p99_us": METRICS["p99"],
     "error_share": METRICS["errors"],
 }
-#: Of runs before the last ones, which a table does not show.
+#: Maximum number of runs in a table, the latest.
 _SHOWN = 30
 _DAY_S = 86_400.0
 _METHOD = "Of histories in which nothing changes, one in twenty shows a change."
@@ -89,8 +89,8 @@ class Run:
 
 
 def run_of(result: Mapping[str, Any], report: str = "") -> Run | None:
-    """Of the content of a result.json; None of a run that never began. ValueError,
-    KeyError, TypeError, AttributeError when it is none."""
+    """Return the run of a result.json; None if it never began. ValueError, KeyError,
+    TypeError, AttributeError if the content is none of a result.json."""
     manifest = result["manifest"]
     if not manifest.get("t0_utc"):
         return None
@@ -131,7 +131,7 @@ def by_load(runs: Iterable[Run]) -> list[Run]:
 class Change(NamedTuple):
     """A step of a series: the levels are medians up to the next steps."""
 
-    #: The first run of the new level, and the one before it.
+    #: The first run of the new level, and the run before it.
     run: Run
     last: Run
     before: float
@@ -305,7 +305,7 @@ def _job(
     ours = sorted((one for one in runs if one.job == name), key=lambda one: one.at_s)
     of_job = [one for one in series if one.job == name]
     shown = [place for place, _ in _charts(number, of_job)]
-    # a table for each operation: all of them beside each other are too wide
+    # a table for each operation: one table of all is too wide
     operations = dict.fromkeys(one.operation for one in of_job) or [""]
     tables = [
         _runs(name, title, ours, [one for one in of_job if one.operation == title])

@@ -47,7 +47,7 @@ class Row:
             return ""
         return (
             f"{_MANY} points in a row are INVALID for the same reason: {decides} "
-            "decides. The next ones will hardly differ: Ctrl-C stops the study"
+            "decides. The next points will hardly differ: Ctrl-C stops the study"
         )
 
 

@@ -27,7 +27,7 @@ Load = Mapping[str, str]
 
 
 def load_of(manifest: Mapping[str, Any]) -> Load:
-    """Of a run; by its hash alone where the job cannot be read."""
+    """Return the load of a run; only its hash if the job cannot be read."""
     text = manifest.get("job_text")
     try:
         if not text:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The lab of a study: throw-away servers in place of the targets of its jobs.
 
-There is one at a time. It stays up as long as the points want the same one, unless
+There is one lab at a time. It stays up as long as the points want the same lab, unless
 every run is to begin with new servers; it ends with the study, also when that is
 killed.
 """
@@ -42,7 +42,7 @@ class Servers:
     targets: Mapping[str, Sequence[str]]
     #: How to change their settings; None where nobody may.
     access: ConnectionSettings | None
-    #: What the job is told of them.
+    #: Overrides of the job for these servers.
     overrides: tuple[str, ...] = ()
     #: What a lab's servers were made of, for the manifest of the run.
     made_of: Mapping[str, str] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class Servers:
 
 
 def with_users(point: Point, path: Path, section: StudyLab) -> Point:
-    """The point whose lab has as many people as its job has users; `path` is of the
+    """Return the point with a lab of one person for each user of its job; `path` is the
     job's file. Where the lab's entries are given, the job's users are as many, unless
     the point gives them, too. JobErrors."""
     if _USERS not in variables_of(path):
@@ -243,7 +243,7 @@ def _server(lab: Lab, role: str) -> Server:
 
 
 def _name_of(role: str, names: Collection[str]) -> str:
-    """Of the lab's servers, the suppliers first, the one for a target role."""
+    """Return the lab's server for a target role; `names` has the suppliers first."""
     replicas = [one for one in names if one.startswith("replica")]
     if role in names:
         return role

@@ -132,7 +132,7 @@ def _ended_utc(answer: Answer) -> str | None:
 
 
 def latest(times_utc: Iterable[str | None]) -> str | None:
-    """Of those that are known."""
+    """Return the latest of the known times."""
     return max(filter(None, times_utc), default=None)
 
 
@@ -157,7 +157,7 @@ def _statement(answer: Answer) -> str:
 def _until(ended_utc: str | None) -> str:
     if ended_utc is None:
         return ""
-    return f", the last one ended {minute_utc(ended_utc)} UTC"
+    return f", the last ended {minute_utc(ended_utc)} UTC"
 
 
 #: More of them would push the answer off its page.
@@ -198,7 +198,7 @@ def _why(run: Run, *, is_short: bool) -> str:
     return run.ended.error or "; ".join(run.reasons) or "no result"
 
 
-#: Runs of a point that differ by more, as a share of their mean, are told of.
+#: Range of a point's runs, as a share of their mean, from which on it is a caution.
 _LARGE_RANGE = 0.1
 
 
@@ -228,8 +228,8 @@ def _cautions(answer: Answer, compared: Comparisons | None) -> tuple[str, ...]:
 
 
 def _glance(answer: Answer) -> tuple[Glance, ...]:
-    """Of each operation, the point with the highest throughput; none where a table has
-    the answer."""
+    """Return the point with the highest throughput for each operation; none where a
+    table has the answer."""
     if answer.study.table is not None:
         return ()
     titles = dict.fromkeys(t for one in answer.points for t in one.operations)
@@ -307,7 +307,7 @@ def _drawn_axes(answer: Answer) -> dict[str, Sequence[Value]]:
     return {one: of for one, of in answer.study.labels.items() if one != JOB}
 
 
-#: Most figures of a table that has the published ones beside them.
+#: Maximum number of figures of a table with columns for published figures.
 _SIDE_BY_SIDE = 3
 
 
@@ -461,7 +461,7 @@ def _runs(answer: Answer) -> Table:
 
 
 def _throughput(row: tuple[PointAnswer, Run]) -> str:
-    """Of a run of one operation."""
+    """Return the throughput of a run of one operation."""
     for one in row[1].operations.values():
         if (found := one["throughput_per_s"]) is not None:
             return decimal(found)

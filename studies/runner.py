@@ -55,7 +55,7 @@ class Ended:
     #: Why there is no result.
     error: str
     lasted_s: float
-    #: Of its point.
+    #: Values of its point.
     values: Mapping[str, Any]
 
 
@@ -65,8 +65,8 @@ class Journal:
     def __init__(
         self, folder: Path, identity: Mapping[str, Any], kind: str = "study"
     ) -> None:
-        """`identity` says which study this is; ConfigError when the folder is of
-        another one."""
+        """`identity` identifies the study; ConfigError if the folder has the runs of
+        another."""
         self.folder = folder
         self._file = folder / JOURNAL
         self.ended: list[Ended] = []
@@ -86,7 +86,7 @@ class Journal:
                     hint = "--restore first: servers are not what they were before"
                 raise ConfigError(
                     f"the folder {str(folder)!r} has the runs of another {kind}, or of "
-                    "this one before it was changed",
+                    "this study before it was changed",
                     hint=hint,
                 )
             self.ended += map(_ended, lines)
@@ -176,7 +176,7 @@ class Runner:
     journal: Journal
     launch: Launch
     say: Callable[[str], None]
-    #: Of each point.
+    #: Job of each point.
     jobs: Sequence[Job] = ()
     settle_s: float = 0.0
     before: Hook | None = None
@@ -282,9 +282,10 @@ def _changes(point: Point, servers: Servers) -> Iterator[tuple[Place, str]]:
 
 @contextlib.contextmanager
 def alone_in(folder: Path, wait_s: float = 30) -> Iterator[None]:
-    """Within, this process works in the folder of a study; it is made when it is not
-    there. ConfigError while another one does. A run inherits the lock, and so keeps it
-    for the moment that it needs to end when the study is killed: that is waited for."""
+    """Lock the folder of a study for this process; the folder is made if it does not
+    exist. ConfigError while another process has the lock. A run inherits the lock, and
+    so keeps it for the moment that it needs to end when the study is killed: that is
+    waited for."""
     with errors_of(folder):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(folder, os.O_RDONLY)

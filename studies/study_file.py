@@ -36,7 +36,7 @@ Value = Annotated[str | int | float | bool, Kind("value")]
 
 Anything = Annotated[Any, Kind("value")]
 
-#: The axis whose values are numbers of agents, and that of the jobs of a study.
+#: The axis of numbers of agents, and the axis of the jobs of a study.
 AGENTS, JOB = "agents", "job"
 #: What begins a field of the study's lab, not of the job.
 LAB = "lab."
@@ -49,7 +49,7 @@ class Setting(Section):
     then, other studies of this user on this host do not change the server."""
 
     target: Name = Field(examples=["supplier"])
-    """the job's target role whose servers are changed"""
+    """the target role in the job; its servers are changed"""
     entry: Text = Field(examples=["cn=config"])
     """DN of the entry that has it"""
     attribute: Text = Field(examples=["nsslapd-cachememsize"])
@@ -163,7 +163,7 @@ Published = Value | list[float]
 
 
 class StudyTable(Section):
-    """Figures of each point, beside published ones. The columns are names with the
+    """Figures of each point, with published figures. The columns are names with the
     figure that each shows."""
 
     title: Text
@@ -220,12 +220,12 @@ class Study(Section):
     repeats: Count = 1
     """runs of each point; three at least for a comparison"""
     order: Literal["interleaved", "random", "as_written"] = "interleaved"
-    """interleaved: all points once, in an order drawn anew, then again; random: all
+    """interleaved: all points once, in a random order, then again; random: all
     runs in one drawn order; as_written: a point's repeats one after the other"""
     seed: Annotated[int, Field(ge=0, lt=1 << 63)] = 1
     """of the drawn order"""
     attempts: Count = 2
-    """most runs for one repeat: those that are INVALID or do not start are repeated"""
+    """maximum number of runs for a repeat: INVALID or failed starts are repeated"""
     settle_ns: Duration = 0
     """pause before each run"""
     before: Hook | None = None
@@ -237,7 +237,7 @@ class Study(Section):
     tls: Tls = Tls()
     """of the connections that change settings"""
     compare: Name | None = None
-    """the axis whose values are compared with its first one"""
+    """the axis to compare: its values with its first value"""
     table: StudyTable | None = None
     """the answer as a table"""
     lab: StudyLab | None = None
@@ -270,7 +270,7 @@ class Study(Section):
                         fault = Fault("a list has figures of runs", "give one value")
                         yield (*where, name), fault
                 if missing := [name for name in axes if name not in row]:
-                    reason = f"it does not say of which {missing[0]}"
+                    reason = f"it has no value of {missing[0]}"
                     yield where, Fault(reason, "a row names a point by all of its axes")
                 if (at := [row.get(name) for name in axes]) in seen:
                     yield where, Fault("the point is there twice", "keep one row")
@@ -315,6 +315,6 @@ def study_schema() -> dict[str, Any]:
 def load_study(
     path: Path, overrides: Sequence[str] = (), *, in_lab: bool = False
 ) -> Study:
-    """The study of a file, changed by `--set` overrides and, for a lab, before them by
-    what it says of that itself; JobErrors with all faults."""
+    """Return the study of a file, changed by `--set` overrides and, for a lab, before
+    them by its own section for labs; JobErrors with all faults."""
     return load_section(path, Study, overrides, own=("lab", "changes") * in_lab)

@@ -55,12 +55,10 @@ def with_traces(plan: AgentPlan, folder: Path) -> tuple[AgentPlan, dict[str, Any
 
 def _schedule(stream: StreamPlan, planned: ReplayPlan, seed: int) -> Schedule:
     bind = stream.connection.bind
-    replayed = planned.replay
     return prepare(
-        replayed,
+        planned.trace,
         read_logs(planned.logs),
         planned.pace,
-        connections=stream.total_connections,
         seed=seed,
         identity=Identity(bind.dn or "", bind.secret),
     )

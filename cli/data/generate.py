@@ -9,7 +9,6 @@ from typing import Any
 import click
 
 from ldapslam.base.errors import ConfigError
-from ldapslam.base.fault import Fault
 from ldapslam.cli.command import command
 from ldapslam.cli.console import put_result, wants_json
 from ldapslam.cli.data.load_progress import EntryProgress, told_if_interrupted
@@ -21,22 +20,8 @@ from ldapslam.dataset.generate import (
     example_templates,
     generate,
 )
-from ldapslam.dataset.population import FilterLine, parse_filter_types
 
 _MAX_ENTRIES = 1 << 60
-
-
-def _filters(
-    __: click.Context, _: click.Parameter, values: tuple[str, ...]
-) -> tuple[FilterLine, ...]:
-    try:
-        return tuple(
-            FilterLine(attribute, kind)
-            for value in values
-            for attribute, kind in parse_filter_types(value)
-        )
-    except Fault as fault:
-        raise ConfigError(f"--filter-types: {fault.reason}", hint=fault.hint) from None
 
 
 @command("generate")
@@ -48,7 +33,7 @@ def _filters(
 )
 @option(
     "-o --out output FILE",
-    "Where the LDIF goes, over what is there; stdout when left out.",
+    "File for the LDIF, which replaces an existing one; stdout when left out.",
     type=FILE,
     default=STDOUT,
 )
@@ -69,7 +54,6 @@ def _filters(
     "A preview: at most N entries of a template below each entry.",
     type=click.IntRange(1, _MAX_ENTRIES),
 )
-@flag("--skip-branches", "Leave the entries of branches out.")
 @option("--first-names FILE", "A first name on each line.", type=FILE)
 @option("--last-names FILE", "A last name on each line.", type=FILE)
 @grouped(
@@ -83,18 +67,6 @@ def _filters(
         "--bind-file FILE",
         "Also write DN, tab and userPassword of each entry that has one.",
         type=FILE,
-    ),
-    option(
-        "--filter-file FILE",
-        "Also write the filters of --filter, one on each line.",
-        type=FILE,
-    ),
-    option(
-        "--filter-types filters ATTRIBUTE:TYPE,…",
-        "For each entry that has it, filters of these types: eq, subInitial, "
-        "subAny, subFinal; sub is all three. Repeatable.",
-        multiple=True,
-        callback=_filters,
     ),
 )
 @grouped(
@@ -112,8 +84,7 @@ def generate_command(**given: Any) -> None:
 
     \b
       ldapslam data generate people --entries 6000000 -o people.ldif
-      ldapslam data generate people --entries 1000 --dn-file dns.txt -o people.ldif \\
-          --filter-file filters.txt --filter-types uid:eq --filter-types cn:sub
+      ldapslam data generate people --entries 1000 --dn-file dns.txt -o people.ldif
       ldapslam data generate my.template --max-per-template 2
     """
     given["constants"] = dict(given["constants"])
@@ -138,12 +109,7 @@ generate_command.epilog = f"Example templates: {', '.join(example_templates())}.
 def _check(wanted: Generation) -> None:
     if wants_json() and wanted.output == STDOUT:
         raise ConfigError("--json and the LDIF both want stdout", hint="add -o FILE")
-    if bool(wanted.filters) != (wanted.filter_file is not None):
-        raise ConfigError(
-            "--filter-types and --filter-file go together",
-            hint="such as --filter-file filters.txt --filter-types uid:eq",
-        )
-    paths = [wanted.output, wanted.dn_file, wanted.bind_file, wanted.filter_file]
+    paths = [wanted.output, wanted.dn_file, wanted.bind_file]
     named = [str(path) for path in paths if path is not None]
     for path in named:
         if named.count(path) > 1 and path != os.devnull:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`data verify` compares entries; `data fingerprint` makes one line of them."""
+"""`data verify`: entries are compared, or their fingerprint is printed."""
 
 from __future__ import annotations
 
@@ -37,36 +37,50 @@ _PASSWORD = "userpassword"
 
 @command("verify")
 @click.argument("expected", metavar="EXPECTED")
-@click.argument("uri", metavar="URI")
+@click.argument("uri", metavar="[URI]", required=False)
 @source_options
 @option(
     "--expected-bind-dn DN",
-    "Whom to bind as at EXPECTED, if that is a URI and -D is not for it too.",
+    "The DN to bind as at EXPECTED, where that is a URI and -D is only for URI.",
 )
 @option("--expected-password-file FILE", "Its password, in a file.")
 @option(
     "--sample N",
-    "Compare the DNs of all entries, but the contents of N.",
+    "Compare the DNs of all entries, but the contents of only N; without URI: entries "
+    f"in the record of --save, {SAMPLE} when left out.",
     type=click.IntRange(min=1),
 )
 @flag(
     "--passwords",
     "Compare userPassword too, as it is stored: not where a server hashes it.",
 )
+@option(
+    "--save FILE",
+    "Without URI: write the population's record, which a job names: `population: "
+    "{file: …}`.",
+    type=FILE,
+)
 @in_words_of_options()
-def verify_command(expected: str, uri: str, **given: Any) -> ExitCode | None:
-    """Compare the entries of a directory with EXPECTED.
+def verify_command(expected: str, uri: str | None, **given: Any) -> ExitCode:
+    """Compare the entries of a directory with EXPECTED, or print its fingerprint.
 
-    That is a file of LDIF, a template of `data generate` or another server's URI.
+    EXPECTED is a file of LDIF, a template of `data generate` or a server's URI.
+    Operational attributes are left out. Exit code 0: the entries are the same; 1: some
+    are missing, extra or different; they are named.
 
-    Exit code 0: the same. 1: some are missing, extra or different; they are named.
-    Operational attributes are left out.
+    Without URI, the fingerprint of EXPECTED is printed, without passwords. The same
+    entries have the same fingerprint, in any order, wherever they are.
 
     \b
       ldapslam data verify people.ldif ldap://ds1 -D cn=admin,dc=example,dc=com -y pw
       ldapslam data verify people ldap://ds1 --entries 10000 -D … -y …
       ldapslam data verify ldap://supplier ldap://replica -b dc=example,dc=com
+      ldapslam data verify people.ldif --save people.population
     """
+    if uri is None:
+        return _put_fingerprint(expected, given)
+    if given["save"] is not None:
+        raise click.UsageError("--save goes without URI: it is the record of EXPECTED")
     check_uri(uri)
     rules = Rules(passwords=given["passwords"], ignored=frozenset(given["ignored"]))
     access = directory_access(uri, given)
@@ -203,32 +217,14 @@ def _document(result: Comparison, sides: _Sides, base: str) -> dict[str, Any]:
     }
 
 
-@command("fingerprint")
-@click.argument("source", metavar="SOURCE")
-@source_options
-@option(
-    "--save FILE",
-    "Write the population's record, which a job names: `population: {file: …}`.",
-    type=FILE,
-)
-@option(
-    "--sample N",
-    "Entries in the record, which a run looks for on each server.",
-    type=click.IntRange(1, MAX_SAMPLE),
-    default=SAMPLE,
-)
-@in_words_of_options()
-def fingerprint_command(source: str, **given: Any) -> ExitCode:
-    """Print the fingerprint of the entries of SOURCE, without passwords.
-
-    That is a file of LDIF, a template of `data generate` or a server's URI. The same
-    entries have the same fingerprint, in any order, wherever they are.
-
-    \b
-      ldapslam data fingerprint people.ldif --save people.population
-      ldapslam data fingerprint people --entries 10000
-      ldapslam data fingerprint ldap://ds1 -D cn=admin,dc=example,dc=com -y password.txt
-    """
+def _put_fingerprint(source: str, given: dict[str, Any]) -> ExitCode:
+    """Print the fingerprint of the entries of `source`; write the record of --save."""
+    sample = given["sample"] or SAMPLE
+    if sample > MAX_SAMPLE:
+        raise click.UsageError(f"--sample: a record has at most {MAX_SAMPLE} entries")
+    for name in ("passwords", "expected_bind_dn", "expected_password_file"):
+        if given[name]:
+            raise click.UsageError(f"--{name.replace('_', '-')} needs URI")
     with (
         source_tree(source, given, directory_access) as (tree, base),
         EntryProgress() as bar,
@@ -237,7 +233,7 @@ def fingerprint_command(source: str, **given: Any) -> ExitCode:
             tree,
             base,
             ignored=given["ignored"],
-            sample=given["sample"],
+            sample=sample,
             progress=lambda entries: bar.show(f"{source}: {entries:,} entries"),
         )
     if record is None:

@@ -114,7 +114,7 @@ def list_command(limit: int, place: Place) -> None:
 @run_argument
 @runs_options
 def show_command(run_id: str, place: Place) -> None:
-    """Show what is known of RUN: state, times, agents, log."""
+    """Show the state, times, agents and log of RUN."""
     run = status(place, run_id)
     fields = {
         "run": run.run_id,

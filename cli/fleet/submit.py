@@ -24,6 +24,7 @@ from ldapslam.cli.fleet.times import (
     shown_twice,
     time_zone_option,
 )
+from ldapslam.cli.load_options import LoadChanges, load_options
 from ldapslam.cli.options import (
     change_options,
     flag,
@@ -219,6 +220,7 @@ _timing_options = grouped(
 @command("submit")
 @job_argument
 @change_options
+@load_options
 @_timing_options
 @option(
     "--priority",
@@ -231,6 +233,7 @@ _timing_options = grouped(
 def submit_command(
     job_file: Path,
     overrides: tuple[str, ...],
+    load: LoadChanges,
     priority: int,
     coordinator: str,
     wait: bool,
@@ -244,7 +247,8 @@ def submit_command(
     timing = Timing(**options)
     timing.check(wait=wait)
     now = datetime.now(UTC)
-    request = checked_request(JobFile(job_file), overrides)
+    job = JobFile(job_file)
+    request = checked_request(job, load.overrides(job, overrides))
     request.priority = priority
     if timing.is_often or timing.is_once:
         create = schedule_pb2.CreateScheduleRequest(

@@ -14,13 +14,14 @@ from pathlib import Path
 import click
 
 from ldapslam.base.errors import ExitCode, LdapSlamError
+from ldapslam.base.units import Rate, format_rate, parse_rate
 from ldapslam.cli.command import command
-from ldapslam.cli.console import json_option, put_json
+from ldapslam.cli.console import put_json, wants_json
 from ldapslam.cli.measure import check_servers
 from ldapslam.cli.measure.check_plan import explain, plan_document
 from ldapslam.cli.measure.check_servers import Document, Faults
-from ldapslam.cli.measure.replay import explain_replays
-from ldapslam.cli.options import change_options, flag, job_argument, option
+from ldapslam.cli.measure.check_trace import explain_traces
+from ldapslam.cli.options import FILE, change_options, flag, option
 from ldapslam.cli.submission import check_size_of_files
 from ldapslam.jobs.doubts import doubts, unsupported_thresholds
 from ldapslam.jobs.fields.remedies import BOUND_BEFORE, UNTOLD
@@ -31,7 +32,7 @@ from ldapslam.jobs.requests.dn import is_of_server, plain_dn
 
 
 @command("check")
-@job_argument
+@click.argument("job_file", metavar="JOB", required=False, type=FILE)
 @change_options
 @flag("--offline", "The file alone; reach no server.")
 @option(
@@ -45,14 +46,25 @@ from ldapslam.jobs.requests.dn import is_of_server, plain_dn
     "Add entries too, do with them what the job does with its own (`of`), and delete "
     "them. Without it, no entry is changed.",
 )
-@json_option
+@flag(
+    "--generator",
+    "In place of JOB, measure the generator itself against a built-in responder on "
+    "this host; ends with 3 (INVALID) when runs from here could not be certified.",
+)
+@option(
+    "-r --rate RATE",
+    "Of --generator: arrivals of its open loop.",
+    default="5k/s",
+    parse=parse_rate,
+)
 def check_command(
-    job_file: Path,
+    job_file: Path | None,
     overrides: tuple[str, ...],
     offline: bool,
     samples: int,
     write: bool,
-    as_json: bool,
+    generator: bool,
+    rate: Rate,
 ) -> ExitCode:
     """Check JOB before it runs: what it would do, and what a few of its requests meet.
 
@@ -60,10 +72,18 @@ def check_command(
     would begin, whatever the warnings; with 1 where no sampled request of an operation
     succeeded, or all rehearsals of a write were refused.
     """
+    if generator:
+        if job_file is not None:
+            raise click.UsageError("--generator stands in place of a JOB")
+        from ldapslam.cli.measure.generator import check_generator
+
+        return check_generator(format_rate(rate))
+    if job_file is None:
+        raise click.UsageError("give a JOB to check, or --generator")
     job = load_job(job_file, overrides)
     check_size_of_files(job)
-    faults = Faults(as_json=as_json)
-    for line in (*explain(job), *explain_replays(job)):
+    faults = Faults()
+    for line in (*explain(job), *explain_traces(job)):
         faults.put(line)
     for doubt in doubts(job):
         faults.warn(doubt)
@@ -73,7 +93,7 @@ def check_command(
         found = _ask_all(job, faults)
         found["samples"] = _sample(job, samples, write, faults) if samples else []
     faults.tell_warnings()
-    if as_json:
+    if wants_json():
         plan = plan_document(job)
         told = {"warnings": faults.warnings}
         put_json({"job": job.name, "plan": plan, **found, **told})

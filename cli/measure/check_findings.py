@@ -141,7 +141,7 @@ def untried(stream: Stream, names: Iterable[str]) -> dict[str, str]:
     if stream.python is not None:
         why = f"the type {stream.type!r} makes its requests itself"
         return dict.fromkeys(stream.python.operations, why)
-    if stream.replay is not None:
+    if stream.trace is not None:
         return {"replay": "the requests are a log's"}
     tried = set(names)
     reasons: dict[str, str] = {}

@@ -47,7 +47,7 @@ def _length(job: Job) -> str:
     spans = phase_spans(job.run)
     lengths = ((one.name, format_duration(one.end_ns - one.start_ns)) for one in spans)
     takes = f"takes {format_duration(planned_end_ns(job.run))}"
-    if all(one.count or one.replay for one in job.streams):
+    if all(one.count or one.trace for one in job.streams):
         takes += " at most, as it ends when its streams have sent all that they have"
     after = [f"{format_duration(job.run.drain_ns)} of drain"]
     if job.verify is not None:
@@ -72,9 +72,9 @@ def _load_text(job: Job, stream: Stream) -> str:
         think_ns = load.think_time_ns
         think = f", think time {format_duration(think_ns)}" if think_ns else ""
         return f"closed loop, {load.clients} clients{think}"
-    if load.kind == "replay":
-        speed = f"at {load.speed}" if load.factor else "as fast as possible"
-        return f"a log {speed}, {load.connections} connections"
+    if (trace := stream.trace) is not None:
+        speed = f"at {trace.speed}" if trace.factor else "as fast as possible"
+        return f"a log {speed}, {trace.connections} connections"
     measure = measure_span(job.run)
     if load.rate is not None and load.stages is None:
         rate = format_rate(load.rate)

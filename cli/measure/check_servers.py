@@ -20,7 +20,7 @@ from ldapslam.base.errors import (
     TargetUnreachable,
     TlsHandshakeFailed,
 )
-from ldapslam.cli.console import complain, error_document, put, say
+from ldapslam.cli.console import complain, error_document, put, say, wants_json
 from ldapslam.jobs.model import Job, PythonStream
 from ldapslam.jobs.plan import AgentPlan, StreamPlan
 from ldapslam.jobs.types import built_in
@@ -43,15 +43,14 @@ class Faults:
     """The errors found, each printed once: later questions to a server that failed
     fail in the same way, in other words."""
 
-    def __init__(self, *, as_json: bool) -> None:
+    def __init__(self) -> None:
         self._found: dict[object, LdapSlamError] = {}
-        self._as_json = as_json
         #: What is no error, each once.
         self.warnings: list[str] = []
 
     def put(self, text: str) -> None:
         """A line of the result, unless that is a document."""
-        if not self._as_json:
+        if not wants_json():
             put(text)
 
     def warn(self, text: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ldapslam.base.errors import ExitCode
 from ldapslam.cli.command import command
-from ldapslam.cli.console import json_option, say
+from ldapslam.cli.console import say
 from ldapslam.cli.measure.run import out_option
 from ldapslam.cli.options import change_options
 
@@ -19,10 +19,7 @@ ENTRIES = 20_000
 @command("demo")
 @change_options
 @out_option
-@json_option
-def demo_command(
-    overrides: tuple[str, ...], out: Path | None, as_json: bool
-) -> ExitCode:
+def demo_command(overrides: tuple[str, ...], out: Path | None) -> ExitCode:
     """Measure a temporary slapd: supplier, replica, data, a mixed job, the report.
 
     Nothing of the directory is left afterwards. Takes about 40 s.
@@ -45,4 +42,4 @@ def demo_command(
             f"bind.password={{file: '{lab.admin_password_file}'}}",
             *overrides,
         ]
-        return run_locally(JobFile(job_file), None, all_overrides, out, as_json=as_json)
+        return run_locally(JobFile(job_file), None, all_overrides, out)

@@ -43,7 +43,6 @@ def run_locally(
     out: Path | None,
     *,
     made_of: Mapping[str, str] | None = None,
-    as_json: bool,
     metrics: tuple[str, int] | None = None,
 ) -> ExitCode:
     """Run a job on this host; the exit code. `made_of`: what its lab's servers are.

@@ -17,7 +17,6 @@ import click
 from ldapslam.base.errors import LdapSlamError
 from ldapslam.base.units import DURATION_UNITS
 from ldapslam.cli.composed_job import ComposedJob
-from ldapslam.cli.console import json_option
 from ldapslam.cli.measure.run import agents_option, out_option
 from ldapslam.cli.options import (
     Command,
@@ -84,8 +83,6 @@ authentication_options = grouped(
     option("-w no_password", hidden=True, callback=_no_password, expose_value=False),
     option("-Y --sasl MECH", "SASL mechanism of the connections' bind."),
     option("-U --authcid ID", "SASL: the identity that authenticates."),
-    option("-X --authzid ID", "SASL: the identity to act as."),
-    option("--realm REALM", "SASL: the realm."),
 )
 connection_options = add_options(
     authentication_options,
@@ -112,7 +109,6 @@ run_options = grouped(
     agents_option,
     set_option,
     out_option,
-    json_option,
 )
 load_options = grouped(
     "Load",
@@ -128,14 +124,6 @@ load_options = grouped(
         "keeps up. Without it, closed loop: each client sends its next request after "
         "the response to the previous one.",
     ),
-    option("--arrivals KIND", "With -r: constant (the default), poisson or uniform."),
-    option(
-        "--rate-file FILE",
-        "Open loop: rates over time, from a CSV file; its 0.75x are multiples of -r.",
-    ),
-    option(
-        "--in-flight N", "With -r: most requests in flight on a connection.", type=int
-    ),
     option("--think-time TIME", "Without -r: pause of a client between requests."),
     option(
         "-d --duration TIME",
@@ -146,10 +134,7 @@ load_options = grouped(
         "End after this many operations, of all clients together.",
         type=int,
     ),
-    option("--ramp-up TIME", "Rise to the full load, first."),
     option("--warm-up TIME", "Full load before the measurement."),
-    option("--cool-down TIME", "Full load after it."),
-    option("--interval TIME", "Length of a line of figures: 1s."),
 )
 #: URI… and the options of every one-line command.
 common_options = add_options(
@@ -169,20 +154,12 @@ common_options = add_options(
             "--reconnect-every N|TIME",
             "A new connection after this many operations, or this time.",
         ),
-        option("--connect-timeout TIME", "Longest set-up of a connection."),
-        option("--request-timeout TIME", "Longest wait for an answer."),
     ),
     grouped(
         "Requests",
         option(
             "--expect CODE,…",
             "Result codes that are no failures, such as noSuchObject.",
-            multiple=True,
-        ),
-        option(
-            "-J --control controls CONTROL",
-            "A request control: OID[:critical[:value]], ::base64 for a binary value; "
-            "or its name (manage_dsa_it). Repeatable.",
             multiple=True,
         ),
     ),
@@ -205,9 +182,8 @@ def one_line_options(*own: Decorator) -> Callable[[Command], Command]:
 
 #: Short options of fields; that of another one is its name.
 _SHORT = {
-    **{"authcid": "-U", "authzid": "-X", "clients": "-c", "count": "-n"},
-    **{"duration": "-d", "rate": "-r", "start_tls": "-Z", "base": "-b", "scope": "-s"},
-    **{"filter": "-f", "size_limit": "-z", "time_limit": "-l", "entry": "-e"},
+    **{"authcid": "-U", "clients": "-c", "count": "-n", "duration": "-d"},
+    **{"rate": "-r", "start_tls": "-Z", "base": "-b", "scope": "-s", "filter": "-f"},
 }
 
 
@@ -219,20 +195,19 @@ def compose(kind: str, uris: Sequence[str], given: Options) -> ComposedJob:
     job.tree["run"] = {}
     if given["duration"] is None and given["count"] is None:
         given = {**given, "duration": DEFAULT_DURATION}
-    times = ("duration", "ramp_up", "warm_up", "cool_down", "interval")
-    _put_given(job, ("run",), given, *times)
+    _put_given(job, ("run",), given, "duration", "warm_up")
     stream = ("streams", 0)
     job.put((*stream, "name"), "load", "")
     job.put((*stream, "target"), "directory", "")
     _put_load(job, given)
     _put_given(job, stream, given, "count")
-    connection = (*stream, "connection")
     if (every := given["reconnect_every"]) is not None:
         value = int(every) if every.isdecimal() else every
-        job.put((*connection, "reconnect_every"), value, "--reconnect-every")
-    _put_given(job, connection, given, "connect_timeout")
-    _put_given(job, stream, given, "request_timeout")
-    put_tail(job, given)
+        path = (*stream, "connection", "reconnect_every")
+        job.put(path, value, "--reconnect-every")
+    _put_given(job, (), given, "seed")
+    for number, threshold in enumerate(given["thresholds"]):
+        job.put(("thresholds", number), threshold, "--threshold")
     return job
 
 
@@ -250,13 +225,6 @@ def compose_head(
     return job
 
 
-def put_tail(job: ComposedJob, given: Options) -> None:
-    """The fields of --seed and --threshold."""
-    _put_given(job, (), given, "seed")
-    for number, threshold in enumerate(given["thresholds"]):
-        job.put(("thresholds", number), threshold, "--threshold")
-
-
 def _put_given(
     job: ComposedJob, path: Sequence[str | int], given: Options, *names: str
 ) -> None:
@@ -271,23 +239,18 @@ def option_of(name: str) -> str:
     return _SHORT.get(name, f"--{name.replace('_', '-')}")
 
 
-def _refuse(given: Options, names: Sequence[str], why: str) -> None:
-    for name in names:
-        if given[name] is not None:
-            raise click.UsageError(f"{option_of(name)} {why}")
-
-
 def _put_bind(job: ComposedJob, given: Options) -> None:
-    password, sasl = _password(given), ("authcid", "authzid", "realm")
+    password = _password(given)
     if given["sasl"] is not None:
         job.put(("bind", "sasl", "mechanism"), given["sasl"], "-Y")
         if password:
             job.put(("bind", "sasl", "password"), *password)
-        _put_given(job, ("bind", "sasl"), given, *sasl)
+        _put_given(job, ("bind", "sasl"), given, "authcid")
         if given["bind_dn"] is not None:
-            raise click.UsageError("-D is for a simple bind; with -Y, use -U or -X")
+            raise click.UsageError("-D is for a simple bind; with -Y, use -U")
         return
-    _refuse(given, sasl, "is for a SASL bind: it needs -Y MECH")
+    if given["authcid"] is not None:
+        raise click.UsageError("-U is for a SASL bind: it needs -Y MECH")
     if given["bind_dn"] is None:
         if password:
             raise click.UsageError(f"{password[1]} needs -D: whose password it is")
@@ -309,19 +272,15 @@ def _password(given: Options) -> tuple[dict[str, str], str] | None:
 
 def _put_load(job: ComposedJob, given: Options) -> None:
     load = ("streams", 0, "load")
-    if given["rate"] is None and given["rate_file"] is None:
-        _refuse(given, ("arrivals", "in_flight"), "is for an open loop: it needs -r")
+    if given["rate"] is None:
         _put_given(job, load, given, "clients", "think_time")
         return
-    why = "is for a closed loop: with -r, arrivals do not wait"
-    _refuse(given, ("think_time",), why)
-    if (rate := given["rate"]) is not None:
-        job.put((*load, "rate"), rate, "-r")
-    if given["rate_file"] is not None:
-        job.put((*load, "stages", "file"), given["rate_file"], "--rate-file")
-    _put_given(job, load, given, "arrivals")
+    if given["think_time"] is not None:
+        raise click.UsageError(
+            "--think-time is for a closed loop: with -r, arrivals do not wait"
+        )
+    job.put((*load, "rate"), given["rate"], "-r")
     job.put((*load, "connections"), given["clients"], "-c")
-    _put_given(job, load, given, "in_flight")
 
 
 _WORDS = (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The canned responder in a process of its own, for `selfcheck`.
+"""The canned responder in a process of its own, for `check --generator`.
 
     python -m ldapslam.cli.measure.responder_process
 

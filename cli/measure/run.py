@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from ldapslam.base.errors import ExitCode
 from ldapslam.cli.command import command
-from ldapslam.cli.console import json_option
+from ldapslam.cli.load_options import LoadChanges, load_options
 from ldapslam.cli.options import (
     FILE,
     FOLDER,
@@ -47,6 +48,7 @@ out_option = folder_option(
 )
 @agents_option
 @change_options
+@load_options
 @print_job_option
 @out_option
 @metrics_option
@@ -62,20 +64,21 @@ out_option = folder_option(
     type=FOLDER,
 )
 @option("--made-of JSON", parse=json.loads, hidden=True)
-@json_option
 def run_command(
     job_file: Path | None,
     agents: int | None,
-    overrides: tuple[str, ...],
+    overrides: Sequence[str],
+    load: LoadChanges,
     out: Path | None,
     metrics: tuple[str, int] | None,
     print_job: bool,
     cleanup: str | None,
     spool: Path | None,
     made_of: dict[str, str] | None,
-    as_json: bool,
 ) -> ExitCode:
     """Run JOB here and now: a coordinator and N agents on this host.
+
+    JOB is a job file, or - for stdin.
 
     The report is printed on stdout and written, in all formats, to a folder, which is
     named at the end. The exit code is the verdict's.
@@ -93,6 +96,7 @@ def run_command(
     from ldapslam.cli import submission
 
     source = submission.JobFile(job_file)
+    overrides = load.overrides(source, overrides)
     if print_job:
         return submission.print_job(source, overrides)
     from ldapslam.cli.measure.local_run import run_locally
@@ -100,6 +104,5 @@ def run_command(
     return run_locally(
         *(source, agents, overrides, out),
         made_of=made_of,
-        as_json=as_json,
         metrics=metrics,
     )

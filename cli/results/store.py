@@ -91,7 +91,7 @@ def prune_command(
     """Remove old runs from a results store, with all that they measured.
 
     With both --keep-for and --keep-runs a run goes that neither of them keeps. Runs
-    that have not ended stay, and those that another one waits for. The record of a
+    that have not ended stay, and runs that another run waits for. The record of a
     schedule's times goes with them, except its latest 1,000. The space is given back
     to the file system; while a coordinator uses the store, new runs use it instead.
     """

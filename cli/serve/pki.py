@@ -106,8 +106,8 @@ def issue_command(
 ) -> None:
     """Make a key and a certificate, or renew one; print their folder, for --tls.
 
-    Of a name that has a certificate, the certificate is renewed: key, role and hosts
-    stay, and the new cert.pem takes the place of the old one on its host.
+    Where NAME has a certificate, it is renewed: key, role and hosts stay, and the new
+    cert.pem takes the place of the old cert.pem on its host.
     """
     authority = Authority(folder)
     if (last := authority.unrevoked(name)) is not None:

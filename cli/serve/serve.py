@@ -47,7 +47,6 @@ from ldapslam.cli.serve.settings_file import config_option, settings_in_force
 
 if TYPE_CHECKING:
     from ldapslam.agent.admission.limits import AgentLimits
-    from ldapslam.agent.client import Sidecar
 
 
 log_format_option = option(
@@ -297,7 +296,6 @@ _OWN_SETTINGS = ("labels", "workers", "max_runs", "restricted")
 @_limit_options
 @join_option
 @log_format_option
-@metrics_option
 @config_option
 @flag(
     "--explain",
@@ -312,7 +310,6 @@ def agent_command(
     allow_target: tuple[str, ...],
     join_file: Path | None,
     log_format: str,
-    metrics: tuple[str, int] | None,
     **given: Any,
 ) -> None:
     """Generate load for a coordinator until SIGTERM or Ctrl-C, which drain."""
@@ -355,7 +352,6 @@ def agent_command(
             insecure=identity.insecure,
             tls=identity.files,
             has_joined=identity.has_joined,
-            sidecar=_metrics_sidecar(metrics),
         )
 
 
@@ -384,15 +380,3 @@ def _explain(
     ]
     put_table(["setting", "in force", "from"], rows, "")
     put(f"never read for a job: {', '.join((*NEVER, *allowed.own_files))}")
-
-
-def _metrics_sidecar(place: tuple[str, int] | None) -> Sidecar | None:
-    """What `run_agent` is to run beside it, for an agent's figures."""
-    if place is None:
-        return None
-    from ldapslam.agent.metrics import agent_registry
-    from ldapslam.transport.metrics_server import exposed
-
-    return lambda session, is_connected: exposed(
-        agent_registry(session, is_connected), place
-    )

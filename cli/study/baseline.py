@@ -36,15 +36,15 @@ def baseline_command(
     promote: bool,
     place: Place,
 ) -> None:
-    """Save runs as a baseline for `gate --baseline`, or show the one in FILE.
+    """Save runs as a baseline for `gate --baseline`, or show the baseline in FILE.
 
     Without RUN, what FILE has is shown: its figures, how its runs were made, and the
     baselines before it. Else five runs or more that PASS are saved; others are named
     and left out.
 
     RUN is what `report` takes, or the folder of a gate: then the runs of its new side,
-    whatever its answer, which is printed; also those that are too short for a threshold
-    alone. Runs of different days and starts tell most of what varies.
+    whatever its answer, which is printed, and also runs that are only too short for a
+    threshold. Runs of different days and starts tell most of what varies.
     """
     if not runs:
         _show(file)
@@ -111,7 +111,7 @@ def _loaded(file: Path) -> Baseline:
 
 
 def _taken(folder: str, gate: GateFile) -> Iterator[str]:
-    """Of which side the runs of a gate are."""
+    """Name the side of a gate that the runs were taken from, and its answer."""
     yield f"of the new side of the gate {folder}"
     if gate.sides.get("old") == gate.sides.get("new"):
         yield "--aa: both sides of that gate are the old one"
@@ -122,7 +122,7 @@ def _taken(folder: str, gate: GateFile) -> Iterator[str]:
 def _summaries(
     run: str, gate: GateFile | None, place: Place
 ) -> Iterator[tuple[Summary, float | None]]:
-    """Of each run; and what else a gate's host did."""
+    """Yield the summary of each run, and the CPU share of other processes."""
     from ldapslam.reports.summarise import summarise
 
     if gate is not None:

@@ -128,7 +128,7 @@ def gate_command(
     overrides: tuple[str, ...],
     out: Path | None,
 ) -> ExitCode:
-    """Compare an old server with a new one under JOB; fail on a regression.
+    """Compare an old and a new server under JOB; fail on a regression.
 
     Runs of both sides alternate until it is clear whether the new side is worse by more
     than the tolerance, or the time is over. Exit code 0: no regression; 1: a
@@ -364,12 +364,13 @@ def _check_missing(missing: Sequence[Key], metrics: Sequence[str]) -> None:
 def _check_baseline(kept: Baseline, side: Side) -> None:
     """ConfigError where the baseline cannot be that of the gate, as far as this can be
     told before a run."""
+    from ldapslam.jobs.load import job_text
     from ldapslam.reports.comparing.making import facts_before
     from ldapslam.studies.baseline import refusal
     from ldapslam.studies.labs import planned_facts
 
     lab = {} if side.lab is None else planned_facts(side.lab, side.point)
-    text = Path(side.point.job).read_bytes()
+    text = job_text(Path(side.point.job))
     planned = facts_before(text, side.point.overrides, lab)
     if found := list(kept.differences_before(planned, in_lab=bool(lab))):
         raise refusal(found)

@@ -75,7 +75,7 @@ def _longest_hold_ns(sides: Collection[Side]) -> int:
 def has_free_length(sides: Collection[Side]) -> bool:
     """Whether nothing but the measure phase ends a run: no count, stages or log."""
     for stream in (stream for side in sides for stream in side.job.streams):
-        if stream.load.stages or stream.replay or stream.count or stream.stop_after_ns:
+        if stream.load.stages or stream.trace or stream.count or stream.stop_after_ns:
             return False
     return True
 

@@ -33,6 +33,9 @@ from ldapslam.jobs.fields.sections import (
 )
 from ldapslam.jobs.requests.dn import check_dn
 
+#: Most connections of a stream, in total over all agents.
+MAX_CONNECTIONS = 1_000_000
+
 
 class Secret(Section):
     """A reference to a password: where the agents find it. Never the password."""

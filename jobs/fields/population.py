@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The record of a population: what a directory has to hold for a run, in a small file.
 
-`ldapslam data fingerprint --save FILE` writes one, a job names it, and the pre-flight
+`ldapslam data verify --save FILE` writes one, a job names it, and the pre-flight
 reads the sampled entries on every server. JSON, schema `ldapslam.population/1`:
 
     {"schema": …, "base": DN, "entries": N, "fingerprint": HEX, "ignored": [NAME…],
@@ -34,7 +34,7 @@ SCHEMA: Final = "ldapslam.population/1"
 #: More would make the pre-flight a load of its own.
 MAX_SAMPLE = 10_000
 
-_HINT = "`ldapslam data fingerprint SOURCE --save FILE` makes one"
+_HINT = "`ldapslam data verify SOURCE --save FILE` makes one"
 
 
 def _pairs(sample: Any) -> Any:

@@ -16,14 +16,13 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import (
-    BeforeValidator,
     ConfigDict,
     Discriminator,
     Field,
@@ -45,6 +44,7 @@ from ldapslam.base.units import (
     parse_duration,
     parse_rate,
 )
+from ldapslam.jobs.fields.connection import MAX_CONNECTIONS
 from ldapslam.jobs.fields.context import Reading
 from ldapslam.jobs.fields.sections import (
     KEY,
@@ -63,6 +63,7 @@ from ldapslam.jobs.fields.sections import (
     checked,
 )
 from ldapslam.jobs.rates.profile import Segment, hold, peak_rate, ramp, sine
+from ldapslam.jobs.replay.options import Trace
 
 MAX_ROWS = 100_000
 _MAX_MULTIPLE = 1_000_000
@@ -311,26 +312,12 @@ Stages = Annotated[
 ]
 
 
-MAX_CLIENTS = 1_000_000
 #: Most requests in flight on one connection, where a stream's operations allow more
 #: than one.
 DEFAULT_IN_FLIGHT = 16
 
 
-AS_FAST_AS_POSSIBLE = "max"
-_SPEED = re.compile(r"(\d{1,6}(?:\.\d{1,6})?)x", re.ASCII)
-
-
-def _checked_speed(value: object) -> str:
-    match = _SPEED.fullmatch(value) if isinstance(value, str) else None
-    if value != AS_FAST_AS_POSSIBLE and (match is None or float(match[1]) == 0):
-        raise expected(
-            "a speed such as '1x' or '10x'", value, "as fast as possible is 'max'"
-        )
-    return str(value)
-
-
-LoadKind = Literal["closed", "open", "replay"]
+LoadKind = Literal["closed", "open", "trace"]
 
 
 @dataclass(frozen=True)
@@ -354,7 +341,7 @@ _KINDS: dict[LoadKind, _KindOfLoad] = {
         ("rate", "stages"),
         ("arrivals", "connections", "in_flight", "max_backlog"),
     ),
-    "replay": _KindOfLoad("a replay", ("speed",), ("connections",)),
+    "trace": _KindOfLoad("a trace", ("trace",), ()),
 }
 
 
@@ -363,8 +350,8 @@ class Load(Section):
     with a connection of its own, sends its next request after the last response.
     `rate`, `stages` or both are an open loop: arrivals follow a schedule whatever the
     server does; an arrival that finds no free connection waits, and its response time
-    counts from when it was due. `speed` is for streams of the type `replay`: each
-    request is due at its time in the log, on the connection it came on."""
+    counts from when it was due. `trace` sends the requests of a directory's log, each
+    at its time, in place of operations."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -377,9 +364,8 @@ class Load(Section):
             ]
         }
     )
-    needs: ClassVar[Mapping[str, str]] = {"speed": "connections"}
 
-    clients: Annotated[Count, Field(le=MAX_CLIENTS)] | None = Field(
+    clients: Annotated[Count, Field(le=MAX_CONNECTIONS)] | None = Field(
         default=None, examples=[16]
     )
     """virtual clients, in total over all agents"""
@@ -397,15 +383,8 @@ class Load(Section):
     """spacing of an open loop's arrivals; constant: equal distances; poisson:
     exponential distances, as of many independent users; uniform: each at random within
     its equal distance"""
-    speed: Annotated[str, BeforeValidator(_checked_speed), Kind("speed")] | None = (
-        Field(default=None, examples=["1x"])
-    )
-    """speed of a replay, as a multiple of the log's: 1x, 10x, 0.5x; max: each
-    connection sends its next request after the last response"""
-    connections: Annotated[Count, Field(le=MAX_CLIENTS)] = 4
-    """connections of an open loop or a replay, in total over all agents. A replay needs
-    the highest number that is open in its log: `ldapslam replay run --print-job`
-    counts it"""
+    connections: Annotated[Count, Field(le=MAX_CONNECTIONS)] = 4
+    """connections of an open loop, in total over all agents"""
     in_flight: Annotated[Count, Field(le=1024)] | None = None
     """most requests, or sessions, of an open loop in flight on one connection; 16 if
     left out, or 1 where the stream's operations need a connection of their own"""
@@ -413,6 +392,8 @@ class Load(Section):
     """most arrivals of an open loop that may wait, in total over all agents: a count,
     or the arrivals of a duration at the highest rate; arrivals beyond it are dropped,
     and counted"""
+    trace: Trace | None = None
+    """the requests of a directory's log, at its times"""
 
     def _choices(self) -> Iterator[Found]:
         """Yield faults of keys that do not belong to one kind of load."""
@@ -444,7 +425,7 @@ class Load(Section):
                     )
                     yield (key, KEY), Fault(f"{kind.noun} has no {key!r}", hint)
         else:
-            reason = "expected clients, rate, stages or speed, got none of them"
+            reason = "expected clients, rate, stages or trace, got none of them"
             hint = "add clients: 16 for a closed loop, or rate: 500/s for an open one"
             yield (), Fault(reason, hint)
 
@@ -526,23 +507,18 @@ class Load(Section):
 
     @property
     def kind(self) -> LoadKind:
-        """Closed or open loop, or replay."""
+        """Closed or open loop, or trace."""
         if self.clients is not None:
             return "closed"
-        return "open" if self.speed is None else "replay"
-
-    @property
-    def factor(self) -> float | None:
-        """The speed of a replay, as a number; None: as fast as possible."""
-        match = _SPEED.fullmatch(self.speed or "")
-        return float(match[1]) if match else None
+        return "open" if self.trace is None else "trace"
 
     @property
     def is_scheduled(self) -> bool:
         """Whether requests are due at times that do not depend on the server."""
-        return self.kind == "open" or self.factor is not None
+        return self.kind == "open" or bool(self.trace and self.trace.factor)
 
     @property
     def total_connections(self) -> int:
         """Connections over all agents; a closed loop's client has one each."""
-        return self.clients or self.connections
+        connections = self.trace.connections if self.trace else self.connections
+        return self.clients or connections

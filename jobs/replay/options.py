@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options of a replay: the log, and substitutes for what no log has.
+"""The load of a log (`load: {trace: …}`): the log, how fast it is sent, and substitutes
+for what no log has.
 
 A log has neither passwords nor the values of adds, modifies and compares. Where the job
 names no substitute, such requests are skipped; the run says how many, and why.
@@ -7,10 +8,13 @@ names no substitute, such requests are skipped; the run says how many, and why.
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
+from ldapslam.base.fault import expected
+from ldapslam.jobs.fields.connection import MAX_CONNECTIONS
 from ldapslam.jobs.fields.sections import (
     Count,
     Duration,
@@ -35,6 +39,19 @@ KINDS: dict[str, tuple[int, tuple[int, ...]]] = {
     "extended": (0x78, (0,)),
     "unbind": (0, ()),
 }
+
+
+AS_FAST_AS_POSSIBLE = "max"
+_SPEED = re.compile(r"(\d{1,6}(?:\.\d{1,6})?)x", re.ASCII)
+
+
+def _checked_speed(value: object) -> str:
+    match = _SPEED.fullmatch(value) if isinstance(value, str) else None
+    if value != AS_FAST_AS_POSSIBLE and (match is None or float(match[1]) == 0):
+        raise expected(
+            "a speed such as '1x' or '10x'", value, "as fast as possible is 'max'"
+        )
+    return str(value)
 
 
 class ReplayedBinds(Section):
@@ -67,15 +84,23 @@ class ReplayedAdds(Section):
     """attribute and the value or values of every entry"""
 
 
-class Replay(Section):
-    """A replay of a log: its requests, each on a connection that stands for the one it
-    came on, in that order. Anonymous binds go with the simple ones."""
+class Trace(Section):
+    """The requests of a directory's log, each due at its time, in the order and on the
+    connections of the log. A request that finds its connection busy waits; its response
+    time counts from when it was due. Anonymous binds are handled as simple binds are.
+    `ldapslam new --log --trace` writes such a load."""
 
     logs: list[FileName] = Field(
         min_length=1, examples=["[access.log, access.log.1.gz]"]
     )
     """files of OpenLDAP (loglevel stats) or 389 Directory Server, in any order, also
     compressed with gzip; relative to the job file"""
+    connections: Annotated[Count, Field(le=MAX_CONNECTIONS)] = Field(examples=[16])
+    """connections, in total over all agents: the highest number that is open in the
+    log, which `ldapslam new --log --trace` counts"""
+    speed: Annotated[str, BeforeValidator(_checked_speed), Kind("speed")] = "1x"
+    """how many times as fast as the log: 1x, 10x, 0.5x; max: each connection sends its
+    next request when the last request is answered"""
     skip_ns: Duration = 0
     """leave out this much of the log's begin"""
     binds: ReplayedBinds | None = None
@@ -91,3 +116,9 @@ class Replay(Section):
     names, so those are skipped"""
     compare_value: Text = "ldapslam"
     """what compares compare with"""
+
+    @property
+    def factor(self) -> float | None:
+        """How many times as fast as the log; None: as fast as possible."""
+        match = _SPEED.fullmatch(self.speed)
+        return float(match[1]) if match else None

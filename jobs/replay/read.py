@@ -24,7 +24,7 @@ from typing import Any, TextIO
 from ldapslam.base.errors import ConfigError
 from ldapslam.jobs.replay import ds389, openldap
 from ldapslam.jobs.replay.log import NS_PER_S, Assembler, Event, Log, plausible, spread
-from ldapslam.jobs.replay.options import Replay
+from ldapslam.jobs.replay.options import Trace
 from ldapslam.jobs.replay.trace import Identity, Pace, Requests, Schedule, schedule
 
 _FORMATS: tuple[ModuleType, ...] = (openldap, ds389)
@@ -140,22 +140,21 @@ def _until_broken(stream: TextIO) -> Iterator[str]:
 
 
 def prepare(
-    replay: Replay,
+    trace: Trace,
     log: Log,
     pace: Pace,
     *,
-    connections: int,
     seed: int,
     identity: Identity | None = None,
 ) -> Schedule:
-    """The schedule of a replay; ConfigError when the connections are not enough, or
+    """The schedule of a trace; ConfigError when the connections are not enough, or
     when there is nothing to send."""
-    made = schedule(log, pace, Requests(replay, seed, identity))
-    needed = len(made.connections)
-    if needed > connections:
+    made = schedule(log, pace, Requests(trace, seed, identity))
+    needed, given = len(made.connections), trace.connections
+    if needed > given:
         raise ConfigError(
-            f"the log has up to {needed} connections at once, the job {connections}",
-            hint=f"write connections: {needed} in its load",
+            f"the log has up to {needed} connections at once, the job {given}",
+            hint=f"write `connections: {needed}` in its trace",
         )
     if made.total == 0:
         reasons = "; ".join(f"{why} ({n})" for (_, why), n in made.skipped.items())

@@ -34,7 +34,7 @@ from ldapslam.jobs.operations.entries import (
 )
 from ldapslam.jobs.operations.search import search_request
 from ldapslam.jobs.replay.log import START_TLS, Log, Operation
-from ldapslam.jobs.replay.options import KINDS, Replay
+from ldapslam.jobs.replay.options import KINDS, Trace
 from ldapslam.jobs.requests import ber
 from ldapslam.jobs.requests.dn import rdn_values
 from ldapslam.jobs.requests.filter import compile_filter
@@ -54,10 +54,10 @@ class Skipped(Exception):
 
 
 class Requests:
-    """Makes the requests of one replay; the same ones from the same seed."""
+    """Makes the requests of a trace; the same seed makes the same requests."""
 
-    def __init__(self, replay: Replay, seed: int, identity: Identity | None) -> None:
-        self._replay = replay
+    def __init__(self, trace: Trace, seed: int, identity: Identity | None) -> None:
+        self._trace = trace
         self._random = random.Random(seed)
         self._identity = identity
 
@@ -94,11 +94,11 @@ class Requests:
         return compare_request(
             (operation.dn.encode(),),
             "".join(operation.attributes),
-            (self._replay.compare_value.encode(),),
+            (self._trace.compare_value.encode(),),
         )
 
     def _bind(self, operation: Operation) -> Node:
-        binds = self._replay.binds
+        binds = self._trace.binds
         if operation.method != "simple":
             raise Skipped("SASL binds are not replayed")
         if binds is None:
@@ -111,13 +111,13 @@ class Requests:
         return simple_bind((dn.encode(),), (password,))
 
     def _add(self, operation: Operation) -> Node:
-        if self._replay.adds is None:
+        if self._trace.adds is None:
             raise Skipped("the log has no entries, and the job no `adds`")
         values: dict[str, list[str]] = {}
         for name, value in rdn_values(operation.dn):
             values.setdefault(name.lower(), []).append(value)
         of_rdn = set(values)
-        for name, given in self._replay.adds.entry.items():
+        for name, given in self._trace.adds.entry.items():
             listed = values.setdefault(name.lower(), [])
             if name.lower() not in of_rdn:
                 listed += [given] if isinstance(given, str) else given
@@ -128,7 +128,7 @@ class Requests:
         return add_request((operation.dn.encode(),), attributes)
 
     def _modify(self, operation: Operation) -> Node:
-        modifies = self._replay.modifies
+        modifies = self._trace.modifies
         if modifies is None:
             raise Skipped("the log has no new values, and the job no `modifies`")
         value = "".join(self._random.choices(string.ascii_lowercase, k=modifies.length))
@@ -136,14 +136,14 @@ class Requests:
         return modify_request((operation.dn.encode(),), [change])
 
     def _delete(self, operation: Operation) -> Node:
-        if not self._replay.deletes:
+        if not self._trace.deletes:
             raise Skipped("the job does not say `deletes: true`")
         return ber.tlv(0x4A, operation.dn.encode())
 
     def _modify_dn(self, operation: Operation) -> Node:
         if not operation.new_rdn:
             raise Skipped("the log does not have the new name")
-        if not self._replay.renames:
+        if not self._trace.renames:
             raise Skipped("the job does not say `renames: true`")
         superior = operation.new_superior
         return modify_dn_request(

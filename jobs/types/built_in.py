@@ -34,7 +34,6 @@ from ldapslam.jobs.fields.sections import (
 from ldapslam.jobs.fields.texts import AttributeName, AttributeSelector, FilterText
 from ldapslam.jobs.fields.texts import Values as AttributeValues
 from ldapslam.jobs.model import PythonOptions
-from ldapslam.jobs.replay import options as replay_options
 from ldapslam.jobs.requests.dn import check_dn
 from ldapslam.jobs.requests.pattern import parse_pattern
 from ldapslam.jobs.requests.template import SEQUENCE, ValueSource
@@ -350,32 +349,11 @@ def _operations(role: str, uris: Any) -> list[str]:
     return [f"propagation-{role}-{n + 1}" for n in range(number)]
 
 
-class Replay(JobType[replay_options.Replay]):
-    """The requests of a log, at the log's times or a multiple of its speed (`load:
-    {speed: 1x, connections: 16}`). What the log lacks is made up as the options say, or
-    skipped and counted. `ldapslam replay run` writes such a job."""
-
-    name: ClassVar[str] = "replay"
-    Options: ClassVar[type[Section]] = replay_options.Replay
-    sets: ClassVar[tuple[str, ...]] = ("operations", "replay")
-
-    def expand(
-        self, options: replay_options.Replay, stream: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        return {
-            "replay": options.model_dump(mode="json", by_alias=True, exclude_none=True)
-        }
-
-
 IMPORT_OPERATION = "import"
 #: Settings of slapd whose values are paths on the agent's host.
 PATH_SETTINGS = ("include", "moduleload")
 #: An agent keeps this many notes of a client, one for each import.
 MAX_IMPORTS = 100
-
-
-def _of_a_program(words: list[str]) -> list[str]:
-    return [absolute(words[0]), *words[1:]]
 
 
 class BulkLoadOptions(Section):
@@ -400,19 +378,6 @@ class BulkLoadOptions(Section):
     place: HostFile | None = Field(default=None, examples=["/mnt/ext4"])
     """folder on the agent's host in which the database is made and removed again;
     without it, the folder for temporary files"""
-    prepare: (
-        Annotated[
-            list[Text],
-            Field(min_length=1),
-            BeforeValidator(one_or_more),
-            AfterValidator(_of_a_program),
-            one_or_more_schema({"type": "string"}, minItems=1),
-        ]
-        | None
-    ) = Field(default=None, examples=["[/usr/local/sbin/fresh-filesystem, xfs]"])
-    """instead of `place`: a program on the agent's host and its arguments. It is run
-    before each import, with the first argument `prepare`, and prints the folder; and
-    after it, with `release` and that folder as last argument"""
     binary: HostFile | None = None
     """slapd or ns-slapd of a build under test; without it, the installed one"""
     backend: Literal["mdb", "bdb"] | None = None
@@ -440,11 +405,6 @@ class BulkLoadOptions(Section):
                 )
         if {"template", "template_file"} <= self.model_fields_set:
             raise Fault("template and template_file exclude each other", "keep one")
-        if self.place is not None and self.prepare is not None:
-            raise Fault(
-                "place and prepare exclude each other",
-                "the folder is the one that the program prints",
-            )
         for name, given in self.settings.items():
             if name.strip().lower() in PATH_SETTINGS:
                 for path in one_or_more(given):
@@ -500,7 +460,6 @@ BUILT_IN: tuple[type[JobType[Any]], ...] = (
     Burst,
     Prime,
     Python,
-    Replay,
     ReplicationProbe,
     BulkLoad,
 )

@@ -17,7 +17,7 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, astuple, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -47,7 +47,6 @@ from ldapslam.dataset.offline import (
 )
 from ldapslam.jobs.connection_settings import BindSettings, ConnectionSettings
 from ldapslam.jobs.types.built_in import IMPORT_OPERATION, PATH_SETTINGS
-from ldapslam.lab.bulk_load.place import prepared_place
 from ldapslam.lab.lab import Lab
 from ldapslam.lab.lab_folder import LabFolder
 from ldapslam.lab.ldif_lines import check_suffix, suffix_of, write_plain
@@ -85,12 +84,6 @@ class BulkLoad(PythonJob):
                 raise ConfigError(
                     f"no import can be made in {place!r}",
                     hint="name a folder that is there, and that the agent may write to",
-                )
-        for program in self.options.get("prepare", [])[:1]:
-            if not (Path(program).is_file() and os.access(program, os.X_OK)):
-                raise ConfigError(
-                    f"{program!r} is no program, and prepares no place",
-                    hint="name an executable file on the agent's host",
                 )
         with tempfile.TemporaryDirectory(prefix="ldapslam-data-") as folder:
             self._examine_data(Path(folder), real, limits)
@@ -131,10 +124,8 @@ class BulkLoad(PythonJob):
     def _allowed(self, limits: AgentLimits) -> dict[str, str]:
         """Path in the options -> its real path, which is what is used. FleetError where
         the agent's operator does not allow one."""
-        options = self.options
         paths = [*self._settings("include"), *self._optional("ldif")]
         programs = [*self._settings("moduleload"), *self._optional("binary")]
-        programs += options.get("prepare", [])[:1]
         temporary = os.path.realpath(tempfile.gettempdir())
         places = self._optional("place")
         paths += [one for one in places if os.path.realpath(one) != temporary]
@@ -152,9 +143,10 @@ class BulkLoad(PythonJob):
 
     def run(self, client: Client) -> None:
         real = self._allowed(client.limits)
+        place = self.options.get("place")
+        folder = Path(tempfile.gettempdir() if place is None else real[place])
         try:
-            with self._place(real, client) as place:
-                self._run_in(place, real, client)
+            self._run_in(folder, real, client)
         except ImportStopped:
             raise RunStopped from None
 
@@ -297,16 +289,6 @@ class BulkLoad(PythonJob):
                 hint=did_you_mean(template, ready, "example templates"),
             )
         return replace(wanted, template=str(ready[template]))
-
-    @contextlib.contextmanager
-    def _place(self, real: Mapping[str, str], client: Client) -> Iterator[Path]:
-        if (hook := self.options.get("prepare")) is None:
-            place = self.options.get("place")
-            yield Path(tempfile.gettempdir() if place is None else real[place])
-            return
-        words = [real[hook[0]], *hook[1:]]
-        with prepared_place(words, lambda: client.is_stopping) as prepared:
-            yield prepared
 
 
 def _stop_if(client: Client) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from html import escape
 
-#: Pixels of a character of 11 px Verdana, on average, and beside a text.
+#: Pixels of a character of 11 px Verdana, on average, and of the padding of a text.
 _PER_CHARACTER, _PADDING = 6.6, 10
 _HEIGHT = 20
 

@@ -71,8 +71,8 @@ def end_of(timeline: Timeline) -> float:
 
 
 def event_marks(summary: Summary) -> list[tuple[str, float]]:
-    """Numbers of events in their table, and when they were in s since T0; those that
-    are too near to be told apart have one mark."""
+    """Return the numbers of events in their table, and their times in s since T0;
+    events that are too near to distinguish share a mark."""
     end_s = end_of(summary.timeline)
     marks: list[tuple[list[int], float]] = []
     for number, event in enumerate(summary.events, 1):
@@ -101,8 +101,8 @@ def furthest_of_each(deviations: Sequence[Deviation], end_s: float) -> list[Devi
 
 
 def gap_spans(timeline: Timeline, end_s: float) -> list[tuple[float, float]]:
-    """Intervals that are not complete, made wide enough to be seen; those that are
-    nearer than that are one."""
+    """Return the incomplete intervals, made wide enough to be seen; near
+    neighbours are merged."""
     least_s = end_s / _GAPS
     spans: list[tuple[float, float]] = []
     for start_s, stop_s in timeline.gaps:
@@ -182,8 +182,7 @@ def lonely(ys: Sequence[float]) -> list[int]:
 
 
 def heat_rows(series: Series) -> tuple[int, int]:
-    """First row of the heat map that has a value, and the one after the last; equal
-    without any."""
+    """Return the range of rows of the heat map that have a value; empty without any."""
     known = [one for one in series.heat if one is not None]
     rows = np.flatnonzero(np.sum(known, axis=0)) if known else np.zeros(0, np.intp)
     return (int(rows[0]), int(rows[-1]) + 1) if rows.size else (0, 0)
@@ -212,13 +211,13 @@ def heat_columns(
     return edges, np.array(columns).T
 
 
-#: Of the p99, from which on it is worth a chart that requests waited.
+#: Wait, as a share of the p99, from which on the waits have a chart.
 _APART = 0.1
 
 
 def waited(summary: Summary) -> list[OperationSummary]:
-    """The operations whose response time was more than their service time, or whose
-    send lag was a part of it, in some point."""
+    """Return the operations with a response time above the service time, or with a send
+    lag that is a part of it, in some point."""
     found = []
     for one in summary.timed:
         series = summary.timeline.operations.get((one.stream, one.operation), Series())
@@ -236,8 +235,8 @@ def waited(summary: Summary) -> list[OperationSummary]:
 
 
 def queued(timeline: Timeline) -> list[str]:
-    """The streams with a backlog in the measure phase, or whose mean number of requests
-    in flight changed by one or more in it."""
+    """Return the streams with a backlog in the measure phase, or with a change of the
+    mean number of requests in flight by one or more."""
     return [
         name
         for name, series in timeline.streams.items()
@@ -264,15 +263,15 @@ def too_few(series: Series) -> str:
     return ", ".join(f"{name} ≥ {count(samples_needed(p))}" for name, p in missing)
 
 
-#: Strips of a chart, at most: those that differ most.
+#: Maximum number of strips of a chart; the members that differ most are shown.
 STRIPS = 8
 
 
 def strips(
     timeline: Timeline, members: Mapping[str, Member]
 ) -> tuple[dict[str, Member], Member]:
-    """The agents, or servers, whose strips are shown, in their order; and the medians
-    of all. Of many, those whose measure phase is furthest from the medians."""
+    """Return the agents, or servers, with a strip, in their order, and the medians of
+    all. Among many, those furthest from the medians in the measure phase."""
     middle = ServerSeries(
         *(
             [_median(at_point) for at_point in zip(*every, strict=True)]
@@ -317,7 +316,7 @@ def _median(values: Iterable[float | None]) -> float | None:
 
 #: Lines of a panel, at most: those with the highest means.
 _LINES = 8
-#: Longer ones would take the room of the lines.
+#: Longer labels would take the space of the lines.
 _LABEL_CHARACTERS = 28
 
 #: Title and the metrics' names, without what is in brackets; a `*` stands for any
@@ -374,8 +373,8 @@ def monitor_number(name: str) -> int | None:
 
 
 def panels_of(one: MonitorSummary) -> tuple[Panel, ...]:
-    """Panels of the metrics that are not always zero. A monitor none of whose metrics
-    is in _PANEL_METRICS, such as an entry's, has a panel for each unit."""
+    """Return the panels of the metrics that are not always zero. A monitor without any
+    metric in _PANEL_METRICS, such as an entry's, has a panel for each unit."""
     moving = [each for each in one.metrics if not each.is_idle]
     panels = []
     placed: set[str] = set()
@@ -410,7 +409,7 @@ def _by_unit(title: str, chosen: Sequence[MetricSummary]) -> list[Panel]:
         words = [title or "statistics"]
         if title == "" and unit:
             words.append(unit)
-        # what all are about stands above, not beside each
+        # a common subject is in the title, not in each label
         common = subjects.pop() if len(subjects) == 1 else None
         if common:
             words.append(common)

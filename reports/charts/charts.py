@@ -52,6 +52,7 @@ from ldapslam.reports.collect.timeline import (
     Series,
     StreamSeries,
     Timeline,
+    Values,
 )
 from ldapslam.reports.document import BAD, GOOD, ChartPlace
 from ldapslam.reports.document import MUTED as TONE_MUTED
@@ -66,7 +67,7 @@ if TYPE_CHECKING:
 
 #: Colours that a page may replace for a dark ground (see html.py).
 INK, MUTED, GRID, SHADE, PAPER = "#20262d", "#6b7480", "#dfe3e8", "#eef1f4", "#fdfdfd"
-#: Told apart by people who do not see red and green as different.
+#: Distinct also for people who do not see red and green as different.
 SERIES = (
     "#2f6db3",
     "#d5781e",
@@ -227,8 +228,27 @@ def mark_unanswered(axes: Any, timeline: Timeline, series: Series) -> None:
     )
 
 
+def draw_values(
+    axes: Any, timeline: Timeline, values: Values, divisor: float = 1, **style: Any
+) -> list[float]:
+    """Draw a line through the middles of the points, with a marker on a value that has
+    no neighbour, and return its known values."""
+    scaled = [None if value is None else value / divisor for value in values]
+    xs, ys = middles(timeline, scaled)
+    axes.plot(xs, ys, marker=".", markevery=lonely(ys), **style)
+    return [y for y in ys if not math.isnan(y)]
+
+
+def amounts_axis(axes: Any, unit: str) -> None:
+    """Label an axis of amounts that begins at 0; with room above, as a steady line
+    would lie on the edge of its own range."""
+    axes.set_ylim(0, 1.1 * max(axes.dataLim.y1, 0) or None)
+    axes.set_ylabel(unit)
+    axes.yaxis.set_major_formatter(grouped_number)
+
+
 def label_ends(axes: Any, ends: Sequence[tuple[float, str, str]]) -> None:
-    """Names the lines at the right edge; names that would overlap move apart."""
+    """Name the lines at the right edge; overlapping names move apart."""
     low, high = (math.log10(value) for value in axes.get_ylim())
     least = 0.105  # of the panel's height, one line of text
     place = -1.0
@@ -272,7 +292,7 @@ _PANEL_IN = 1.45
 _LOW_PANEL_IN = 0.98
 _SMALL_PANEL_IN = 0.88
 _DASHED = (0, (3, 1.6))
-#: Lines are told apart by more than their colour.
+#: Lines differ by more than their colour.
 _MARKERS = "os^vDPX*"
 _FRAME_IN = 0.62
 _AGENTS = 24
@@ -401,7 +421,7 @@ class Line:
     crossed: Sequence[bool] = ()
 
 
-#: A panel of lines whose highest value is more times its lowest is logarithmic.
+#: A panel is logarithmic if its highest value is more than this times its lowest.
 _MANY_TIMES = 40
 
 
@@ -503,7 +523,8 @@ _LARGE_PERCENT, _LINEAR_PERCENT = 50.0, 10.0
 
 
 def change_ticks(lowest: float, largest: float) -> dict[float, str]:
-    """Of an axis of how much worse, in per cent, that is logarithmic beyond both."""
+    """Return the ticks of an axis of changes in per cent that is logarithmic beyond
+    _LINEAR_PERCENT."""
     ticks = {one: f"{one:g}" for one in (-100.0, -10.0, 0.0, 10.0, 100.0)}
     for exponent in range(1, 10):
         times, percent = f"× {10**exponent:,}".replace(",", THIN), 1e2 * 10**exponent
@@ -515,7 +536,7 @@ def change_ticks(lowest: float, largest: float) -> dict[float, str]:
 
 
 def draw_spans(place: ChartPlace, spans: Sequence[Span], axis: str) -> str:
-    """SVG of one row for each span of per cent, the first one at the top."""
+    """Return the SVG of a row for each span in per cent, from top to bottom."""
     ends = [end for one in spans for end in (one.low, one.high) if math.isfinite(end)]
     lowest, largest = min(0.0, *ends), max(0.0, *ends)
 
@@ -581,15 +602,8 @@ def _throughput(summary: Summary) -> Figure:
             axes.fill_between(
                 xs, ys, step="post", color=colour, alpha=0.10, linewidth=0
             )
-        _from_zero(axes)
-        axes.set_ylabel("completions/s")
-        axes.yaxis.set_major_formatter(grouped_number)
+        amounts_axis(axes, "completions/s")
     return figure
-
-
-def _from_zero(axes: Any) -> None:
-    """With room above: a steady line would lie on the edge of its own range."""
-    axes.set_ylim(0, 1.1 * max(axes.dataLim.y1, 0) or None)
 
 
 def _queues(summary: Summary) -> Figure:
@@ -602,13 +616,9 @@ def _queues(summary: Summary) -> Figure:
             ("backlog", "backlog", SERIES[1]),
         ):
             draw_band(axes, summary.timeline, series, gauge, colour)
-            xs, ys = middles(summary.timeline, getattr(series, gauge))
-            axes.plot(
-                xs, ys, color=colour, label=label, marker=".", markevery=lonely(ys)
-            )
-        _from_zero(axes)
-        axes.set_ylabel("requests")
-        axes.yaxis.set_major_formatter(grouped_number)
+            values = getattr(series, gauge)
+            draw_values(axes, summary.timeline, values, color=colour, label=label)
+        amounts_axis(axes, "requests")
         legend_outside(axes)
     return figure
 
@@ -626,19 +636,10 @@ def _response_times(summary: Summary) -> Figure:
             if all(value is None for value in values):
                 continue
             draw_band(axes, summary.timeline, series, name, colour, 1000)
-            times_ms = [None if value is None else value / 1000 for value in values]
-            xs, ys = middles(summary.timeline, times_ms)
-            width = 0.8 if label == "max" else 1.3
-            axes.plot(
-                xs,
-                ys,
-                color=colour,
-                linewidth=width,
-                marker=".",
-                markevery=lonely(ys),
-                label=label,
+            style = {"color": colour, "linewidth": 0.8 if label == "max" else 1.3}
+            *_, last = draw_values(
+                axes, summary.timeline, values, 1000, label=label, **style
             )
-            last = next(value for value in reversed(ys) if not math.isnan(value))
             ends.append((last, label, colour))
         if not ends:
             no_data(axes)
@@ -715,18 +716,16 @@ def _waits(summary: Summary) -> Figure:
             ("service_p99_us", "service", SERIES[0], _DASHED),
             ("send_lag_p99_us", "send lag", ALARM, "-"),
         ):
-            values = [us and us / 1000 for us in getattr(series, name)]
-            xs, ys = middles(summary.timeline, values)
-            axes.plot(
-                xs,
-                ys,
+            known = draw_values(
+                axes,
+                summary.timeline,
+                getattr(series, name),
+                1000,
                 color=colour,
                 linestyle=style,
                 label=label,
-                marker=".",
-                markevery=lonely(ys),
             )
-            if known := [y for y in ys if not math.isnan(y)]:
+            if known:
                 ends.append((known[-1], label, colour))
         _log_axis(axes.yaxis, axes)
         label_ends(axes, ends)
@@ -788,21 +787,8 @@ def _errors(summary: Summary) -> Figure:
     ratios = [bar_in, panel_in] if failing else [bar_in]
     grid = figure.add_gridspec(len(ratios), 1, height_ratios=ratios)
     axes = figure.add_subplot(grid[0])
-    axes.barh(
-        range(len(bars)),
-        [amount for _, amount, _ in bars],
-        color=[colour for _, _, colour in bars],
-        height=0.62,
-    )
-    axes.set_yticks(range(len(bars)), [label for label, _, _ in bars])
-    axes.tick_params(axis="y", labelcolor=INK)
+    _draw_bars(axes, bars)
     axes.invert_yaxis()
-    axes.set_xlim(left=0, right=max(amount for _, amount, _ in bars) * 1.12)
-    for row, (_, amount, _) in enumerate(bars):
-        text = f" {amount:,}".replace(",", THIN)
-        axes.text(amount, row, text, va="center", color=INK, fontsize=7)
-    axes.xaxis.set_visible(False)
-    axes.spines["bottom"].set_visible(False)
     axes.set_title("requests")
     if failing:
         below = figure.add_subplot(grid[1])
@@ -822,25 +808,31 @@ def _errors(summary: Summary) -> Figure:
     return figure
 
 
+def _draw_bars(axes: Any, bars: Sequence[tuple[str, float, str]]) -> None:
+    """Draw a bar with its value for each label, amount and colour."""
+    labels, amounts, colours = zip(*bars, strict=True)
+    axes.barh(range(len(bars)), amounts, color=colours, height=0.62)
+    axes.set_yticks(range(len(bars)), labels)
+    axes.tick_params(axis="y", labelcolor=INK)
+    axes.set_xlim(0, max(*amounts, 1.0) * 1.15)
+    for row, amount in enumerate(amounts):
+        text = f" {amount:,.0f}".replace(",", THIN)
+        axes.text(amount, row, text, va="center", color=INK, fontsize=7)
+    axes.xaxis.set_visible(False)
+    axes.spines["bottom"].set_visible(False)
+
+
 def _agents(summary: Summary) -> Figure:
     shown = summary.agents[:_AGENTS]
     figure = new_figure(0.27 * max(len(shown), 2) + 0.7)
     left, right = figure.subplots(1, 2, sharey=True)
-    rows = range(len(shown))
-    rates = [agent.throughput_per_s or 0.0 for agent in shown]
-    left.barh(rows, rates, color=SERIES[0], height=0.6)
-    for row, rate in zip(rows, rates, strict=True):
-        text = f" {rate:,.0f}".replace(",", THIN)
-        left.text(rate, row, text, va="center", color=INK, fontsize=7)
-    left.set_xlim(0, max([*rates, 1.0]) * 1.15)
-    left.set_yticks(rows, [agent.name for agent in shown])
-    left.tick_params(axis="y", labelcolor=INK)
+    _draw_bars(
+        left, [(one.name, one.throughput_per_s or 0.0, SERIES[0]) for one in shown]
+    )
     left.set_ylim(max(len(shown), 2) - 0.5, -0.5)
     left.set_title("throughput, completions/s")
-    left.xaxis.set_visible(False)
-    left.spines["bottom"].set_visible(False)
     labelled: set[str] = set()
-    for row, agent in zip(rows, shown, strict=True):
+    for row, agent in enumerate(shown):
         for name, (label, colour) in PERCENTILE_COLOURS.items():
             value_us = agent.response_times.percentiles_us.get(name.removesuffix("_us"))
             if value_us is not None:
@@ -905,7 +897,7 @@ def _strips(summary: Summary, members: Mapping[str, Member]) -> Figure:
         axes.annotate(title, (1, 1), (0, 16), ha="right", color=MUTED, **above)
     for axes, (name, _) in zip(grid[:, 0], shown.items(), strict=True):
         axes.set_title(name)
-    # of those that share it, as of one
+    # axes in a column share their scale
     left, right = grid[0]
     left.set_ylim(bottom=0)
     left.yaxis.set_major_formatter(grouped_number)

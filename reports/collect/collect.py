@@ -456,8 +456,8 @@ class _Collector:
         return slots
 
     def _add_waits(self, slots: Slots) -> None:
-        """The measured intervals in which requests of a stream waited and none had a
-        response; and the arrivals that waited at the end of the last one."""
+        """Add the measured intervals in which requests of a stream waited and none had
+        a response, and the arrivals that waited at the end of the last interval."""
         reports = slots.reports
         measured = np.zeros(len(reports.indexes), np.bool_)
         measured[reports.slot[reports.in_measure]] = True
@@ -527,8 +527,8 @@ class _Collector:
                 agent.disturbed_ns[name] += length_ns * bool(is_so[place])
 
     def _late_ns(self, reports: Reports) -> Integers:
-        """How late each interval was begun or ended: what happened meanwhile counts in
-        the one before, also where the load itself went on."""
+        """Return how late each interval began or ended: events in between count in the
+        interval before, also where the load itself went on."""
         last = self._ends_ns.size - 1
         numbers = np.minimum(np.array(reports.indexes, np.intp)[reports.slot], last)
         late_ns: Integers = np.maximum(
@@ -610,11 +610,11 @@ def collect_run(
     *,
     parts: int | None = None,
 ) -> Collected:
-    """Reads a run once, start to end, in parts: None: as many as are worth a process
-    each. Sums of floats depend on the parts, so these do not depend on the host.
+    """Read a run once, start to end, in `parts`; None: one for each PART_BYTES. Sums of
+    floats depend on the parts, so the parts do not depend on the host.
 
-    `found` is the run's extent, which `plan` knows as well; `operations` are those that
-    have their place in the report without any row.
+    `found` is the run's extent, which `plan` has as well; `operations` have their place
+    in the report even without any row.
     """
     ended = {
         agent: last
@@ -646,7 +646,7 @@ def _shared(store: Store, parts: Sequence[Part], processes: int) -> list[Collect
     """By this process, from the last part on, and by others, from the first on."""
     # not forked: the caller may have threads
     context = multiprocessing.get_context("spawn")
-    # they hold pipes to each other, so they would not notice that this one is killed
+    # they hold pipes to each other: without it they would survive this process
     pool = ProcessPoolExecutor(processes - 1, context, initializer=end_with_parent)
     with pool as executor:
         futures = [executor.submit(_collect_from, store.url, one) for one in parts[:-1]]

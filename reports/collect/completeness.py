@@ -2,11 +2,11 @@
 """Which intervals of a run are missing, by agent. Pure.
 
 Nothing is ever filled in. A run that came to its end owes every planned interval and
-each agent's drain. One that was ended early owes the intervals before it was told to
-drain, whatever an agent without a coordinator measured later. One that is not over, or
-whose drain was never decided, owes those up to the last that any agent sent in full.
-An agent whose streams all have a count, as the logs of replays have, owes those up to
-its own last.
+each agent's drain. A run that was ended early owes the intervals before its drain,
+whatever an agent without a coordinator measured later. A run that is not over, or has
+no decided drain, owes the intervals up to the last that any agent sent in full. If all
+streams of an agent have a count, as the logs of replays have, it owes the intervals up
+to its own last.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class Completeness:
     #: Intervals of the measure phase, of all agents: due, and there in full.
     measure_due: int
     measure_there: int
-    #: Agents that were told T0, and whose drain is not there: they may have sent
-    #: requests that no interval counts.
+    #: Agents that began the load and delivered no drain: they may have sent requests
+    #: that no interval counts.
     undrained: tuple[str, ...]
     #: More may still come.
     is_live: bool
@@ -81,7 +81,7 @@ class Completeness:
 
 
 def completeness(run: RunRecord, plan: Plan, collected: Collected) -> Completeness:
-    """Of the planned agents; `collected` has an entry for each."""
+    """Return what the planned agents lack; `collected` has an entry for each."""
     due, planned = _due(run, plan, collected), len(plan.intervals)
     gaps: list[Gap] = []
     partials: list[Partial] = []
@@ -125,8 +125,8 @@ def completeness(run: RunRecord, plan: Plan, collected: Collected) -> Completene
 
 
 def _due(run: RunRecord, plan: Plan, collected: Collected) -> Sequence[int]:
-    """The intervals that an agent owes that is there to the end; the drain is the one
-    after the planned ones."""
+    """Return the intervals that an agent owes if it is never lost; the drain follows
+    the planned intervals."""
     planned = len(plan.intervals)
     if run.state == "finished":
         # where counts ended the run, the plan goes on

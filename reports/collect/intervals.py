@@ -50,7 +50,7 @@ class Reports:
     in_measure: Flags
 
     def sum(self, reports: npt.ArrayLike, amounts: npt.ArrayLike) -> Floats:
-        """By agent and slot: amounts, each of the report beside it."""
+        """Return the sums by agent and slot of amounts, each with its report."""
         where = np.asarray(reports, dtype=np.intp)
         cells = self.agent[where] * len(self.indexes) + self.slot[where]
         added = np.bincount(
@@ -157,7 +157,7 @@ class OperationSlots:
     due: Floats
     #: Requests without an answer.
     unanswered: Integers
-    #: Name in SHOWN -> durations; without those that there are none of.
+    #: Name in SHOWN -> durations, if there are any.
     times: dict[str, Durations] = field(default_factory=dict)
     #: The same by point, of the slots that are complete.
     points: dict[str, Times] = field(default_factory=dict)
@@ -199,8 +199,9 @@ class OperationSlots:
         return lags.by_slot.max_ns / 1000
 
     def percentile_us(self, p: float, metric: str = "response_time") -> Floats:
-        """Of a metric in which requests without an answer are above every value: those
-        among them are infinite, and NaN those with too few requests."""
+        """Return the percentile of a metric by slot: infinite among the requests
+        without an answer, which rank above every value, and NaN with too few
+        requests."""
         if (metric, p) not in self._percentiles_us:
             if times := self.times.get(metric):
                 values = times.by_slot.percentile(p, self.unanswered) / 1000
@@ -293,7 +294,7 @@ class Slots:
     agents: AgentSlots
     #: The load of each; without members where there is only one.
     by_agent: MemberSlots
-    #: Of the streams with several servers; that of the others is one without a name.
+    #: Members of streams with several servers; other streams have one without a name.
     by_server: MemberSlots
     operations: dict[tuple[str, str], OperationSlots] = field(default_factory=dict)
     streams: dict[str, StreamSlots] = field(default_factory=dict)
@@ -328,7 +329,7 @@ class Durations:
         #: Which report each histogram is of.
         self.where = where
         self._slots = len(reports.indexes)
-        #: Of each histogram.
+        #: Slot of each histogram.
         self.slot = reports.slot[where]
         #: `_columns` has the place of each bucket among them.
         self._buckets, self._columns = block.used()

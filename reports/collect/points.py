@@ -57,7 +57,7 @@ _NUMPY = {
 
 
 class TimelineBuilder:
-    """`agents` are the planned ones: each is awaited until its end.
+    """`agents` are the planned agents: each is awaited until its end.
 
     `ended`: agents that ended before the plan did -> their last interval.
     """
@@ -279,8 +279,8 @@ class _Point:
         self.servers: dict[str, _ServerPoint] = {}
 
     def add(self, slots: Slots, point: int, places: Places, complete: Places) -> None:
-        """`places` are slots of the point, which is the window's `point`-th, and
-        `complete` those that count."""
+        """`places` are slots of the point, which is the window's `point`-th;
+        `complete` are the slots that count."""
         reports = slots.reports
         chosen = (reports.slot >= places[0]) & (reports.slot <= places[-1])
         self.start_ns = min(self.start_ns, int(reports.start_ns[chosen].min()))
@@ -417,9 +417,9 @@ def gaps_of(
 
 
 def _lengths(slots: Slots, complete: Places) -> Floats:
-    """In ns, of complete intervals: the mean of the agents that were at work in all of
-    it. From the first one's start to the last one's end would count what agents close
-    late twice, in this interval and the next."""
+    """Return the lengths of complete intervals in ns: the mean over the agents that
+    were at work in all of the interval. From the first start to the last end, time that
+    an agent closes late would count twice, in this interval and the next."""
     reports = slots.reports
     number = len(reports.indexes)
     starts = np.full(number, 2**62, np.int64)

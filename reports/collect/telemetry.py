@@ -10,7 +10,7 @@ meanwhile. There is none across a reading that failed, a missing value or a rest
 none where the counter went back. What it rose by in all (`increase`) is there across
 readings that failed. The mean of a counter over the measure phase is what it rose by
 over the time that its rates cover; of a gauge, the mean of its readings. A reading is
-of the phase if it lies in it or less than a fifth of the usual distance beside it: a
+of the phase if it lies in it or less than a fifth of the usual distance outside: a
 counter needs the readings at both ends. A gauge's reading just after the phase says
 what the load left behind, and is not of it.
 
@@ -59,11 +59,11 @@ class Points:
 @dataclass(frozen=True, slots=True)
 class MetricSummary:
     metric: Metric
-    #: Of the measure phase; of a counter, per s. None without a value.
+    #: In the measure phase; per s for a counter. None without a value.
     lowest: float | None
     mean: float | None
     highest: float | None
-    #: Of a counter, what it rose by in the whole run; None without two readings.
+    #: Increase of a counter in the whole run; None without two readings.
     increase: float | None
     #: Share of the readings that lack it.
     missing_share: float
@@ -71,7 +71,7 @@ class MetricSummary:
 
     @property
     def unit(self) -> str:
-        """Of the statistics above: of a counter, of its rate."""
+        """The unit of the statistics above; that of the rate for a counter."""
         unit = self.metric.unit
         if self.metric.kind == "gauge":
             return "" if unit == "1" else unit
@@ -117,7 +117,7 @@ class MonitorSummary:
         return {each.metric.name: each.mean for each in self.metrics}
 
 
-#: Of a host's CPU times, those in which no CPU was busy.
+#: CPU times of a host in which no CPU was busy.
 _IDLE = ("cpu_idle", "cpu_iowait")
 
 
@@ -250,7 +250,7 @@ def _stretches(
 
 
 def restarted_at(metrics: Sequence[Metric], values: _Floats) -> list[int]:
-    """Readings that are the first ones after a restart.
+    """Return the first readings after restarts.
 
     What is monitored says since when it has been running; where it does not, a restart
     is seen from counts of operations that are lower than before.

@@ -103,10 +103,10 @@ class AgentSeries:
     """One agent over the points of the timeline; None where it did not report."""
 
     throughput_per_s: Values = field(default_factory=list)
-    #: Of all operations; only where the run has several agents.
+    #: Over all operations; only in a run with several agents.
     p90_us: Values = field(default_factory=list)
     p99_us: Values = field(default_factory=list)
-    #: Of its busiest worker in the busiest interval of the point.
+    #: In the busiest worker and the busiest interval of the point.
     busy_share: Values = field(default_factory=list)
     run_queue_share: Values = field(default_factory=list)
     cpu_utilisation: Values = field(default_factory=list)
@@ -226,8 +226,8 @@ class Timeline:
                 ours[:] = bytes(map(max, ours, more))
 
     def states_of(self, expression: str) -> bytes | None:
-        """Of all operations that a threshold is about: an interval is missed where one
-        of them misses it. None: the threshold is not about intervals."""
+        """Return the states over all operations of a threshold: an interval is missed
+        if any operation misses it. None: the threshold is not about intervals."""
         found = self.states.get(expression)
         if found is None:
             return None
@@ -335,7 +335,7 @@ class Plan:
         return numbers
 
     def batch_lengths_s(self, most: int) -> list[float]:
-        """Of the measure phase's part in each batch."""
+        """Return the length of the measure phase in each batch."""
         lengths = [
             (one.end_ns - one.start_ns) / NS_PER_S * (one.phase == "measure")
             for one in self.intervals[: self.shown]
@@ -344,7 +344,7 @@ class Plan:
         return [float(one) for one in np.bincount(numbers, lengths)]
 
     def wanted_of(self, operation: tuple[str, str]) -> str:
-        """The outcome whose response times are shown for an operation."""
+        """Return the outcome that an operation's response times are shown for."""
         return self._plan.stream(operation[0]).operation(operation[1]).shown_outcome
 
     def all_counted(self, streams: Iterable[str]) -> bool:

@@ -21,7 +21,7 @@ ANSWERED = ("succeeded", "expected", "failed")
 UNANSWERED = ("timed_out", "unresolved")
 #: Times of all requests, whatever their outcome.
 GENERATOR_LAGS = ("send_lag", "receive_lag")
-#: Counters whose names in result.json are not the words of the reports.
+#: Counters with other words in reports than in result.json.
 _TITLES = {"unresolved": "no response", "substituted": "fallback add"}
 #: What disturbs a generator, and any of it.
 DISTURBANCES = (
@@ -36,11 +36,11 @@ DISTURBED = "disturbed"
 UNANSWERED_METRICS = ("response_time", "service_time")
 #: The wall clock may be slewed, by 500 ppm at most; more than this is a step.
 CLOCK_STEP_LIMIT_NS = 1_000_000
-#: Of each agent, with their intervals.
+#: Steps that are kept of each agent, with their intervals.
 STEPS_KEPT = 20
-#: Diagnostic messages of an operation's result code, of those that differ.
+#: Distinct diagnostic messages that are kept for a result code of an operation.
 MESSAGES_KEPT = 3
-#: LDAP result code -> diagnostic messages, the first ones first.
+#: LDAP result code -> diagnostic messages, in the order of arrival.
 Messages = Mapping[int, Sequence[str]]
 
 
@@ -52,7 +52,7 @@ def known(choose: Callable[..., Any], one: Any, other: Any) -> Any:
 
 
 def first_messages(one: Messages, later: Messages) -> Messages:
-    """Of both together, those that are kept."""
+    """Return the first MESSAGES_KEPT of both."""
     return {
         code: list(dict.fromkeys((*one.get(code, ()), *later.get(code, ()))))[
             :MESSAGES_KEPT
@@ -103,8 +103,8 @@ class BatchTotals(_Totals):
     #: Completions and successes that happened in it.
     completed: int = 0
     succeeded: int = 0
-    #: Of the requests that its intervals counted and whose intended time lies in the
-    #: measure phase: counters, and response times of the wanted outcome, with the
+    #: Requests that its intervals counted with an intended start in the measure
+    #: phase: counters, and response times of the wanted outcome, with the
     #: requests without an answer.
     measured: Counter[str] = field(default_factory=Counter)
     times: Histogram = field(default_factory=Histogram)
@@ -128,9 +128,9 @@ class ServerTotals(_Totals):
 class OperationTotals(_Totals):
     """One operation of one stream, over all agents."""
 
-    #: Of the whole run, for the accounting identities.
+    #: In the whole run, for the accounting identities.
     whole: Counter[str] = field(default_factory=Counter)
-    #: Of the requests whose intended time lies in the measure phase.
+    #: Requests with an intended start in the measure phase.
     measured: Counter[str] = field(default_factory=Counter)
     result_codes: Counter[int] = field(default_factory=Counter)
     diagnostic_messages: Messages = field(
@@ -146,7 +146,7 @@ class OperationTotals(_Totals):
         default_factory=lambda: defaultdict(Histogram)
     )
     #: Number of a batch of the measure phase (reports/uncertainty.py) -> its totals;
-    #: what is counted after the phase belongs to the last one.
+    #: requests that are counted after the phase belong to the last batch.
     batches: defaultdict[int, BatchTotals] = field(
         default_factory=lambda: defaultdict(BatchTotals)
     )
@@ -186,8 +186,8 @@ class StreamTotals(_Totals):
     down_in_measure_ns: int = 0
     #: Number of an interval -> what of it lies in that interval.
     down_ns: Counter[int] = field(default_factory=Counter)
-    #: Intervals of the measure phase without a response, at whose end requests waited
-    #: for one; of all agents together.
+    #: Intervals of the measure phase without a response and with requests that waited
+    #: for one at the end; over all agents.
     silent: set[int] = field(default_factory=set)
     #: Number of the measure phase's last interval with load of the stream, and the
     #: arrivals that waited at its end.
@@ -251,20 +251,20 @@ class AgentTotals(_Totals):
     seen: set[int] = field(default_factory=set)
     #: Number of its last interval, the drain; None while that has not arrived.
     final_index: int | None = field(default=None, metadata=_HIGHEST)
-    #: Number of the interval that its early end cut short, the one before the drain,
-    #: and when that ended; None without one.
+    #: Number and end of the interval that its early end cut short, before the drain;
+    #: None without an early end.
     cut: tuple[int, int] | None = field(default=None, metadata=_HIGHEST)
     #: The streams that it drove.
     streams: set[str] = field(default_factory=set)
 
     @property
     def measured(self) -> Counter[str]:
-        """Of all operations."""
+        """The counters over all operations."""
         return sum(self.operations.values(), Counter[str]())
 
     @property
     def stalled_share(self) -> float | None:
-        """Of the time in which hiccups were measured."""
+        """Stalls as a share of the time in which hiccups were measured."""
         wall_ns = self.hiccups_wall_ns
         return self.stalled_ns / wall_ns if wall_ns else None
 

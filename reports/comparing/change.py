@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The change of a value from an old sample to a new one: interval, p, power. Pure.
+"""The change of a value between an old and a new sample: interval, p, power. Pure.
 
 Two kinds of evidence, both for the ratio new / old and for the difference new - old:
 
@@ -51,8 +51,8 @@ class Change:
 
     def detectable(self, level: float = LEVEL) -> float:
         """The smallest rise that a test at this level would find in POWER of cases, by
-        the standard error seen: (t(1 - level / 2) + t(POWER)) * error. Of a ratio as a
-        share of the old value: 0.08 is 8 %."""
+        the standard error seen: (t(1 - level / 2) + t(POWER)) * error. For a ratio it
+        is a share of the old value: 0.08 is 8 %."""
         reach = (_t(1 - level / 2, self.freedom) + _t(POWER, self.freedom)) * self.error
         return _exp(reach) - 1 if self.is_ratio else reach
 

@@ -2,8 +2,8 @@
 """Sides, which are runs or repeats of a run, against the first one of them. Pure.
 
 The sample is the runs where the two sides have three valid ones or more: only they show
-what varies from run to run (Treadmill, ISCA 2016). Of two single runs, batches of
-consecutive intervals are the sample.
+what varies from run to run (Treadmill, ISCA 2016). For two single runs, batches
+of consecutive intervals are the sample.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Value:
     value: float | None
     #: 95 % confidence interval; None where there is none.
     interval: Estimate | None
-    #: Of each run that takes part, in the order of the side.
+    #: Value of each run that takes part, in the order of the side.
     of_runs: tuple[float | None, ...]
 
 
@@ -96,14 +96,14 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    #: The first one is the baseline.
+    #: The first side is the baseline.
     sides: tuple[Side, ...]
     #: Ids of the runs that are in no statistic: INVALID, altered or not judged.
     excluded: tuple[str, ...]
     findings: tuple[Finding, ...]
     #: p values that were adjusted together: those of the findings, or of a family.
     tests: int
-    #: Whether the sides may have servers of their own, whose places do not matter.
+    #: Whether the sides may have servers of their own, so that addresses do not matter.
     without_places: bool = False
 
     @property

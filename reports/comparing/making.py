@@ -76,7 +76,7 @@ def differences_of(runs: Sequence[Summary], *, without_places: bool = False) -> 
             of_run.get(name) or instead_of(name, areas)
             for of_run, areas in zip(facts, hidden, strict=True)
         ]
-        # of what could not be read in some runs, the area says so
+        # settings that could not be read in some runs: reported for their area
         if len(set(texts) - UNREAD) > 1:
             found[name] = texts
     return found
@@ -132,7 +132,8 @@ def _effective(text: str | bytes, overrides: Sequence[str]) -> dict[str, str]:
 
 
 def instead_of(name: str, hidden: Mapping[str, str]) -> str | None:
-    """Of a fact that the run lacks, where it may be one of those that were not read."""
+    """Return why the run lacks a fact, if it may be among the facts that were not
+    read."""
     server = name.partition(" · ")[0]
     places = (text for area, text in hidden.items() if area.startswith(f"{server} · "))
     return next(places, None)
@@ -146,7 +147,7 @@ def unread_of(summary: Summary) -> dict[str, str]:
     for place, uri in enumerate(_uris(summary), 1):
         observed = observations.get(uri)
         if not observed and manifest.get("lab"):
-            continue  # whoever made the server has said of what
+            continue  # the lab has recorded how it made the server
         if not observed or "facts" not in observed:
             why = NOT_READ if observed else NOT_ASKED
             found[f"server {place} · settings"] = why
@@ -175,7 +176,7 @@ def _kept(overrides: Sequence[str]) -> list[str]:
 
 
 def _without_password(override: str) -> str:
-    """Of a bind, who it is."""
+    """Return an override; of a bind, the identity without the password."""
     if (found := _BIND.fullmatch(override)) is None:
         return override
     try:
@@ -225,7 +226,7 @@ def _uris(summary: Summary) -> list[str]:
 
 
 def _of_server(summary: Summary, uri: str) -> dict[str, Any]:
-    """What it said of itself; without the empty values of what it did not show."""
+    """Return the facts that a server reports, without empty values."""
     manifest = summary.run.manifest
     known = (manifest.get("servers") or {}).get(uri, {})
     observed = (manifest.get("observations") or {}).get(uri, {}).get("facts", {})

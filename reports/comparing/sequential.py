@@ -30,9 +30,9 @@ FloatArray = npt.NDArray[np.float64]
 
 #: Values of a sample before which its spread is hardly known.
 FIRST_LOOK = 6
-#: Fewer hardly tell how much days differ.
+#: Minimum number of days for an estimate of the between-day variance.
 FEWEST_DAYS = 3
-#: Each look has that many times the values of the one before, and an even number.
+#: Factor from the number of values of a look to that of the next, which is even.
 _GROWTH = 1.2
 #: Standard deviations within which a sum is followed, and nodes of the quadrature.
 _REACH = 8.0
@@ -95,8 +95,8 @@ class Plan:
 
     #: Values of the sample at each look.
     sizes: tuple[int, ...]
-    #: Number of tests less one -> the one-sided levels of the looks, of a test at LEVEL
-    #: / 2 divided by the number of tests.
+    #: Number of tests - 1 -> one-sided levels of the looks, for a test at LEVEL / 2
+    #: divided by the number of tests.
     levels: tuple[tuple[float, ...], ...]
     #: The last size that was planned; the sample may have ended before.
     planned: int
@@ -107,7 +107,7 @@ class Plan:
         out."""
         planned = planned or sizes[-1]
         shares = [one / sizes[-1] for one in sizes]
-        # the last look spends what is left
+        # the last look spends the rest
         spent = [*(spending(one / planned) for one in sizes[:-1]), 1.0]
         return cls(
             tuple(sizes),
@@ -133,7 +133,7 @@ class Plan:
         return LEVEL / 2 / len(self.levels) * share
 
     def for_tests(self, tests: int) -> Plan:
-        """The plan for a family of at least so many."""
+        """Return the plan for a family of at least this many tests."""
         if tests <= len(self.levels):
             return self
         return Plan.of(self.sizes, tests, self.planned)
@@ -150,7 +150,7 @@ class Means(NamedTuple):
 
     @classmethod
     def of_pairs(cls, losses: FloatArray) -> Means:
-        """Of the losses of pairs, shape (n, m), n >= 2."""
+        """Return the means of the losses of pairs, shape (n, m), n >= 2."""
         size, count = losses.shape
         error = losses.std(axis=0, ddof=1) / math.sqrt(size)
         return cls(losses.mean(axis=0), error, np.full(count, size - 1.0))
@@ -159,8 +159,8 @@ class Means(NamedTuple):
     def of_sides(
         cls, old: FloatArray, new: FloatArray, days: Sequence[str] = ()
     ) -> Means:
-        """Of values whose difference is the loss, of shape (k, m) and (n, m), both k
-        and n >= 2. `days`: those on which the old values were measured."""
+        """Return the means of new less old values, shapes (n, m) and (k, m), k and n
+        >= 2. `days`: the days on which the old values were measured."""
         squares = [one.var(axis=0) * len(one) for one in (old, new)]
         found = error_of_difference(squares, [len(old), len(new)])
         error, freedom = widest(found, error_of_days(old, new, days))
@@ -170,16 +170,16 @@ class Means(NamedTuple):
 def error_of_days(
     old: FloatArray, new: FloatArray, days: Sequence[str]
 ) -> Errors | None:
-    """Standard errors of the difference of new values, of one more day, from old ones
-    of several days, and their degrees of freedom. Shapes (n, m) and (k, m). None of
-    fewer than FEWEST_DAYS.
+    """Return the standard errors, and their degrees of freedom, of the difference
+    between new values of one more day and old values of several days. Shapes (n, m) and
+    (k, m). None with fewer than FEWEST_DAYS.
 
     What the values of a day have in common does not become less with their number:
 
         error^2 = between (1 + sum(k_i^2) / k^2) + within (1 / k + 1 / n)
 
-    of days of k_i values, with their variance (by analysis of variance of one factor,
-    whose days may differ in size; not below 0) and that within a day. As it adds up
+    of days of k_i values, with their variance (by one-factor analysis of variance
+    with days of different sizes; not below 0) and that within a day. As it adds up
     mean squares between and within days, its degrees of freedom are by Satterthwaite
     (1946, Biometrics Bulletin 2).
     """
@@ -192,7 +192,7 @@ def error_of_days(
     freedom = k - d + n - 1
     within = squares / freedom
     of_days = sizes @ (means - old.mean(axis=0)) ** 2 / (d - 1)
-    # a mean square of days holds the variance between them so many times
+    # a mean square of days contains this multiple of the variance between them
     times = (k - (sizes**2).sum() / k) / (d - 1)
     weight = (1 + (sizes**2).sum() / k**2) / times
     rest = 1 / k + 1 / n

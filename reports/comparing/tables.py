@@ -51,10 +51,10 @@ _RUNS = (
 _BATCHES = (
     "Sample: batches of consecutive intervals within the runs (MOVER). This is weaker "
     "than repeats: it does not see what varies from run to run, such as caches or "
-    "other load of the hosts, so that a difference may come from that alone. Three "
+    "other load of the hosts, so that these may be the cause of a difference. Three "
     "runs a side would show it."
 )
-#: Of what differs by batches.
+#: Added to a difference by batches.
 _ONLY = ", between these two runs only; repeats vary more"
 _FAMILY = (
     "adj. p: by Holm, over all {tests} tests of the comparison; higher and lower are "
@@ -178,7 +178,7 @@ def _having(
 
 
 def _differing(comparison: Comparison) -> list[str]:
-    """The sides whose own runs were not made alike."""
+    """Return the sides with runs of different making."""
     return [
         side.name
         for side in comparison.sides

@@ -14,7 +14,7 @@ reason. An empty value was missing.
 histograms.hlog: an HdrHistogram log (format 1.3). One line for each interval, operation
 and metric, agents merged: response and service time of successes, in us; the tag is
 `stream.operation.metric`. Interval_Max is in ms, as HdrHistogram's own writer does it.
-Requests without an answer have no place in this format, and a comment says so.
+The format has no place for requests without an answer, which a comment states.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 """The report as one HTML file: no network, light, dark and print; complete without its
 script, the only one that its policy lets a browser run.
 
-The charts are inline SVG whose few ground colours become CSS variables, so that they
+The charts are inline SVG; their few ground colours become CSS variables, so that they
 follow the page. jinja2 escapes everything else: names and texts of a job are data.
 """
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes a run's reports into a folder, in the formats asked for.
 
-The charts are drawn once for HTML and PDF. A file is written beside its place and
-renamed, so that a reader never sees half of one.
+The charts are drawn once for HTML and PDF. A file is written under another
+name and renamed, so that a reader never sees half of it.
 """
 
 from __future__ import annotations

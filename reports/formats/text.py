@@ -18,7 +18,7 @@ from ldapslam.reports.document import (
 )
 from ldapslam.reports.typeset import plain
 
-#: Of a table, its columns of texts share what those of numbers leave of it.
+#: Width of a table: columns of texts share the rest after columns of numbers.
 _WIDTH = 100
 _NARROWEST_TEXT = 16
 _WIDEST_WORD = 36
@@ -57,7 +57,7 @@ def headline(document: Document) -> str:
 
 
 def cautions(document: Document) -> list[str]:
-    """Lines of what has to be known beside the verdict."""
+    """Return the lines of the cautions."""
     return [
         line
         for one in document.cautions
@@ -96,7 +96,7 @@ def _titles(table: Table) -> list[Cell]:
 
 
 def _widths(table: Table) -> list[int]:
-    """Of the columns, by their longest cells."""
+    """Return the widths of the columns, by their longest cells."""
     rows = (_titles(table), *table.rows)
     return [
         max(len(row[place].text) for row in rows) for place in range(len(table.columns))
@@ -139,7 +139,7 @@ def _fitted(table: Table) -> list[int]:
 
 
 def _narrowest(texts: Iterable[str]) -> int:
-    """Of a column of texts: words are whole, but for long ones."""
+    """Return the least width of a column of texts: only long words are broken."""
     longest = max((len(word) for text in texts for word in text.split(" ")), default=0)
     return min(max(longest, _NARROWEST_TEXT), _WIDEST_WORD)
 

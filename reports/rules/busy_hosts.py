@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hosts whose CPUs were busy all the time: a note, and no rule, as a generator that was
+"""Hosts with CPUs that were always busy: a note, and no rule, as a generator that was
 held up by it has broken a rule of its own. Pure."""
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 from ldapslam.reports.collect.telemetry import cpu_seconds
 from ldapslam.reports.rules.evidence import Evidence
 
-#: Of the measure phase, on average. Queues for a CPU are long from there on.
+#: Mean busy share in the measure phase from which on queues for a CPU are long.
 _BUSY = 0.8
 
 
@@ -24,19 +24,19 @@ class _Host:
 
 
 def busy_hosts(evidence: Evidence) -> Iterator[str]:
-    """A line for each, which says whose it is."""
+    """Yield a line for each busy host, with its agents and servers."""
     for host in _hosts(evidence).values():
         if host.busy_share < _BUSY:
             continue
         agents = f"agent{'s' * (len(host.agents) > 1)} {', '.join(host.agents)}"
         servers = ", ".join(host.servers) or "a server"
         if not host.agents:
-            whose, means = servers, "it carries no more"
+            owners, means = servers, "it carries no more"
         elif host.has_server:
-            whose, means = f"{agents} and {servers}", "it may be the limit"
+            owners, means = f"{agents} and {servers}", "it may be the limit"
         else:
-            whose, means = agents, "the client may be the limit, and not the directory"
-        yield f"the host of {whose} had its CPUs {host.busy_share:.0%} busy: {means}"
+            owners, means = agents, "the client may be the limit, and not the directory"
+        yield f"the host of {owners} had its CPUs {host.busy_share:.0%} busy: {means}"
 
 
 def _hosts(evidence: Evidence) -> dict[str, _Host]:

@@ -8,9 +8,9 @@ otherwise.
 
 Per server, or agent, each part of an operation is judged like the whole; how requests
 hang together is taken from the whole. A threshold that has to be missed for some time
-is judged by intervals: missed, when for so long each of them missed it, and none of
-them was disturbed; uncertain, when those that were disturbed, or of which nothing is
-known, would make it so.
+is judged by intervals: missed, when each of them missed it for that long, and none of
+them was disturbed; uncertain, when this depends on intervals that were disturbed or are
+unknown.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from ldapslam.results.histogram import Histogram
 @dataclass(frozen=True, slots=True)
 class ThresholdResult:
     expression: str
-    #: Of the operation or stream that is worst; None: there is none.
+    #: Value of the worst operation or stream; None without any.
     value: float | None
     #: The operation, or part of one, stream or server that it is of.
     of: str
@@ -82,7 +82,8 @@ def judge_thresholds(
     *,
     blamed: frozenset[str],
 ) -> tuple[ThresholdResult, ...]:
-    """The job's and the default ones; `blamed`: rules about the generator that fail."""
+    """Judge the job's thresholds and the default thresholds; `blamed`: rules about the
+    generator that fail."""
     own = [parse_criterion(text) for text in expressions]
     results = [
         _judge_servers(one, evidence, blamed)
@@ -118,7 +119,7 @@ def judge_thresholds(
     return tuple(results)
 
 
-#: Operations that a reason names beside the worst.
+#: Operations that a reason names after the worst.
 _LISTED = 4
 _RANK = {Outcome.MET: 0, Outcome.UNCERTAIN: 1, Outcome.MISSED: 2}
 
@@ -208,8 +209,8 @@ def _by_part(
 def _of_nothing(
     threshold: Threshold, done: int, window_s: float | None, blamed: frozenset[str]
 ) -> Judged:
-    """Of a server, or an agent, to which, or by which, nothing was sent in the measure
-    phase. A server that is there has requests; an agent's silence is its own."""
+    """Judge a server that received, or an agent that sent, nothing in the measure
+    phase. A server that is up has requests; an agent's silence is its own."""
     detail = "nothing was sent there"
     if threshold.per == "agent" or blamed:
         detail = "it sent nothing" if threshold.per == "agent" else detail
@@ -222,7 +223,7 @@ def _of_nothing(
 def _parts(
     per: str, key: tuple[str, str], whole: OperationTotals, evidence: Evidence
 ) -> Iterator[tuple[str, OperationTotals]]:
-    """Of all servers of the role, or of all agents that drove the stream."""
+    """Yield the totals of all servers of the role, or of all agents of the stream."""
     wanted = evidence.plan.wanted_of(key)
     if per == "server":
         for uri in evidence.run.plan.stream(key[0]).uris:
@@ -280,7 +281,7 @@ def _judge_hold(
 
 
 def _by_stretch(threshold: Criterion, missed_s: float, at_most_s: float) -> Judged:
-    """Of what has to be missed for some time: by how long it was, and may have been."""
+    """Judge a threshold with `for` by how long it was, and may have been, missed."""
     hold_s = threshold.hold_ns / NS_PER_S
     shown = f"missed for {missed_s:.4g} s at a stretch"
     if at_most_s < hold_s:
@@ -311,7 +312,7 @@ def _longer_intervals(
 def _longest_s(
     states: Sequence[int], evidence: Evidence, chosen: Collection[int]
 ) -> float:
-    """The longest time in which the measured intervals that there were are so."""
+    """Return the longest stretch of measured intervals in the chosen states, in s."""
     longest_ns = length_ns = 0
     last = evidence.collected.last_index
     there = evidence.plan.intervals[: last + 1]
@@ -397,7 +398,7 @@ def _listed(others: Mapping[str, Judged], known: str) -> str:
 
 
 def _unit_of(threshold: Criterion) -> str:
-    """Of a threshold with `for`, the value and the limit are times."""
+    """Return the unit of a threshold's value and limit: times with `for`."""
     if threshold.hold_ns:
         return "s"
     return threshold.unit
@@ -471,7 +472,7 @@ def _judge_unsent(
     stream: str,
     blamed: frozenset[str],
 ) -> Judged:
-    """Of a limit that is exceeded: chance, and a generator that stood still, excuse
+    """Judge a limit that is exceeded: chance, and a generator that stood still, excuse
     it."""
     if blamed or evidence.has_stalled_at_end(stream):
         return known._replace(
@@ -482,12 +483,12 @@ def _judge_unsent(
     due = evidence.arrivals_of(stream)
     if share_interval(known.value or 0.0, due).low <= threshold.limit:
         return known._replace(outcome=Outcome.MET)
-    detail = "overloaded: so many arrivals still waited for a connection"
+    detail = "overloaded: this many arrivals still waited for a connection"
     return known._replace(detail=detail)
 
 
 def _too_few(threshold: Threshold, statistics: Mapping[str, Any]) -> str:
-    """Why there is no percentile of the values that there are."""
+    """Return why the values are too few for the percentile."""
     times = statistics.get(f"{threshold.metric}_us") or {}
     counted = times.get("count", 0)
     if threshold.statistic not in PERCENTILES or not counted or times["unanswered"]:

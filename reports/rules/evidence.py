@@ -76,7 +76,7 @@ def window_of(
     if planned.count and last_ns is not None and not is_short:
         end_ns = min(end_ns, last_ns)
     if stops_ns:
-        # what was under way then is completed later, and counts
+        # requests in flight then are completed later, and count
         end_ns = min(end_ns, max(stops_ns, last_ns or 0))
     start_ns = max(start_ns, starts_ns)
     if end_ns <= start_ns:
@@ -113,19 +113,19 @@ class Outage:
 
     longest_s: float = 0.0
     total_s: float = 0.0
-    #: Of the time that the stream was at work.
+    #: As a share of the time that the stream was at work.
     share: float = 0.0
     #: What it was, for people; empty without one.
     text: str = ""
 
 
-#: An interval belongs to an outage when connections were down for so much of it.
+#: Share of an interval without connections from which on it belongs to an outage.
 _OUT = 0.3
 #: Arrivals that wait at an instant, by chance: more than 44 do in 1 % of those at which
 #: all slots of an M/M/n queue at 90 % load are busy, whatever n is (0.9 ** 44).
 _BY_CHANCE = 50
-#: A silence is longer than so many usual response times: of the operation that there is
-#: most of, and of the slowest one.
+#: A silence is longer than this many usual response times, both of the most frequent
+#: operation and of the slowest.
 _SILENCE_TIMES = 10
 #: Of fewer responses than these, no time is usual.
 _FEW = 10
@@ -142,7 +142,7 @@ class Evidence:
     collected: Collected
     #: Agent -> its facts.
     facts: Mapping[str, Mapping[str, Any]]
-    #: Agent -> its clock over the run; of those that were sampled.
+    #: Agent -> its clock over the run, if it was sampled.
     clocks: Mapping[str, Clock] = field(default_factory=dict)
     #: What was read of servers and hosts.
     monitors: tuple[MonitorSummary, ...] = ()
@@ -176,7 +176,7 @@ class Evidence:
         return self.run.plan.stream(stream).is_replay
 
     def arrivals_due(self, stream: str) -> float | None:
-        """In the measure phase, by the plan; None where no rate says so."""
+        """Return the arrivals planned in the measure phase; None without a rate."""
         start_ns, end_ns = (
             self.collected.measure_start_ns,
             self.collected.measure_end_ns,
@@ -216,7 +216,7 @@ class Evidence:
         return sessions < count
 
     def _early_ends(self, stream: str) -> list[bool]:
-        """Of each agent that drove it: did it end before the plan did?"""
+        """Return for each agent of the stream whether it ended before the plan did."""
         planned = len(self.plan.intervals)
         return [
             agent.final_index is not None and agent.final_index < planned
@@ -299,8 +299,8 @@ class Evidence:
         return min(1.0, waiting[1] / min(begun, due))
 
     def _stalled_s(self, stream: str, first: int, last: int) -> float:
-        """How long each of its agents stood still in these intervals or beside them: an
-        agent may tell so afterwards."""
+        """Return how long each of its agents stood still in these intervals or their
+        neighbours, as an agent may report it later."""
         return (
             min(
                 (
@@ -372,7 +372,7 @@ class Evidence:
 
     @cached_property
     def missing_share(self) -> float:
-        """Of the measured intervals of all agents."""
+        """The share of the measured intervals, over all agents."""
         due = self.completeness.measure_due
         return (due - self.completeness.measure_there) / due if due else 0.0
 

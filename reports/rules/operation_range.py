@@ -46,9 +46,9 @@ from ldapslam.reports.uncertainty import (
 )
 from ldapslam.results.histogram import Histogram
 
-#: The lags that are tried as d, beside the tolerated one.
+#: The lags that are tried as d, in addition to the tolerated lag.
 _LAGS_NS = tuple(int(10**exponent) for exponent in (4, 4.5, 5, 5.5, 6, 6.5, 7, 7.5, 8))
-#: Above every time, beside the requests without an answer.
+#: Ranked above every time, like the requests without an answer.
 _OUTSIDE = ("failed", "dropped")
 #: Of floats, as in 1 - 0.99.
 _SLACK = 1e-12
@@ -90,8 +90,8 @@ def rate_interval(
     evidence: Evidence,
     part: float = 1.0,
 ) -> Estimate:
-    """Of a throughput or goodput per s: by batches where the stream was at work all the
-    time, else by the count."""
+    """Return a throughput or goodput per s, with its interval by batches if the stream
+    was at work all the time, else by the count."""
     lengths_s = evidence.plan.batch_lengths_s(BATCHES)
     name = "completed" if metric == "throughput" else "succeeded"
     amounts = [getattr(one, name) for one in batches]
@@ -100,13 +100,13 @@ def rate_interval(
     if lengths_s and window_s and window_s > 0.99 * sum(lengths_s):
         found = ratio_interval(amounts, lengths_s)
         if found is not None and found.value:
-            # a part of the requests varies as much as all of them, and by chance more
+            # a part of the requests varies like all of them, and more by chance
             reach = value * (1 - found.low / found.value) / math.sqrt(part)
     return Estimate(value, value - reach, value + reach)
 
 
 def batches_of(totals: OperationTotals, evidence: Evidence) -> list[BatchTotals]:
-    """Those of the measure phase, the empty ones too."""
+    """Return the batches of the measure phase, including empty batches."""
     return [
         totals.batches.get(number, BatchTotals())
         for number in range(len(evidence.plan.batch_lengths_s(BATCHES)))
@@ -311,7 +311,8 @@ class OperationRange:
         return Counter({code: codes[code] for code in codes if code not in accepted})
 
     def _remedy(self) -> str:
-        """Of the usual result code among the errors; empty where none is known."""
+        """Return the remedy for the most frequent result code of the errors; empty if
+        none is known."""
         stream = self._evidence.run.plan.stream(self._key[0])
         planned = self._evidence.operation_plan(self._key)
         kind, size_limit = planned.kind, planned.size_limit

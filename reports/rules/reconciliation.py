@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reconciliation of requests that agents sent with those that servers counted. Pure.
+"""Reconciliation of agents' requests with the counts of servers. Pure.
 
 It covers all that a server's own monitor counts: the load of every phase, the binds and
 StartTLS of set-ups, unbinds, and the requests of pre-flight and clean-up. Agents count
@@ -11,7 +11,7 @@ is named by its URI, whatever the number of roles that share it.
 
 `control` is what the monitor asked between the two readings, `replicated` what
 suppliers sent. Above zero, a difference is other clients'. Below zero, requests are
-missing: a request whose answer never came may never have arrived, and a connection that
+missing: a request without an answer may never have arrived, and a connection that
 broke may have taken its unbind along; what goes beyond that is unexplained.
 
 Servers count by kind and by themselves. So the servers of a role are reconciled
@@ -131,7 +131,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Reconciliation:
-    """The requests to one server, or to servers that cannot be told apart."""
+    """The requests to one server, or to servers that cannot be distinguished."""
 
     uris: tuple[str, ...]
     #: Kind -> line, in the order of kinds.
@@ -284,7 +284,7 @@ def _why_unread(uri: str, observations: Mapping[str, Any]) -> str:
     if failure := one.get("failure"):
         return str(failure)
     if not all(_operations(one, when) for when in ("before", "after")):
-        return f"{uri} did not say what it counted"
+        return f"{uri} gave no counts"
     return ""
 
 
@@ -313,7 +313,7 @@ def _operations(observation: Mapping[str, Any], when: str) -> Mapping[str, Any]:
 
 
 def _unanswered(run: RunRecord, collected: Collected) -> dict[str, Counter[str]]:
-    """Group -> kind -> requests whose response never came."""
+    """Return group -> kind -> requests without a response."""
     streams = run.plan.by_stream
     groups = groups_of(streams)
     found: defaultdict[str, Counter[str]] = defaultdict(Counter)

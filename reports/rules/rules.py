@@ -3,10 +3,10 @@
 
 Each rule looks at the evidence and finds one line: its limit, what was observed, and
 whether it passed. A rule without anything to check (one of open streams in a run
-without any) passes and says so. What a rule finds wrong has one cause: the generator,
-the evidence (what was delivered does not add up, or is not there), or the target. The
-limits come from the job's section `validity`. The report lists the rules in the order
-of this module.
+without any) passes, marked as not applicable. A failing rule has one cause: the
+generator, the evidence (what was delivered does not add up, or is not there), or the
+target. The limits come from the job's section `validity`. The report lists the rules in
+the order of this module.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ NOT_APPLICABLE = "nothing to check"
 _NS_PER_MS = 1_000_000
 #: What became of a request that was due.
 _RESULTS = ("completed", "timed_out", "unresolved", "abandoned", "dropped")
-#: A stream without connections for so much of the time had no chance of a result.
+#: A stream without connections for this share of the time could have no result.
 _UNAVAILABLE = 0.5
 #: Requests of others that no share is needed for: of monitors, and of people who look.
 _FEW_OTHERS = 100
-#: Of an agent that is disturbed by what it measures.
+#: Remedy for an agent that is disturbed by the server under test.
 _SHARED_HOST = "the server runs on its host too: move the agent, or lower the load"
 #: The first percentile that a stream has enough requests for is judged.
 _SEND_LAG_P = (99, 95, 90, 50)
@@ -202,7 +202,7 @@ def _loss(evidence: Evidence, agent: str) -> str:
     "operations without any result in the measure phase",
 )
 def _data_present(evidence: Evidence) -> Finding:
-    """A target that lets nothing through is at fault itself: thresholds say so."""
+    """An unreachable target is a matter of thresholds, not missing data."""
     operations = evidence.collected.operations
     with_data = {
         key
@@ -290,9 +290,9 @@ def _is_whole(evidence: Evidence) -> bool:
     Cause.GENERATOR,
 )
 def _send_lag(evidence: Evidence) -> Finding:
-    """Judges the p99, or the highest percentile below it that there are enough requests
-    for; single long lags are for `generator_disturbed`. Not of a probe's writes: what
-    they are for is timed from when they were sent.
+    """Judge the p99, or the highest percentile below it that has enough requests;
+    single long lags are for `generator_disturbed`. Writes of a probe are exempt:
+    propagation is timed from when they were sent.
 
     The response time is that of all responses: requests without an answer would excuse
     any lag.
@@ -519,8 +519,8 @@ for _name, _title, _problem, _left, _right in _IDENTITIES:
     "servers did not count what agents sent",
 )
 def _reconciled(evidence: Evidence) -> Finding:
-    """Of the servers that were watched. A kind of request that a server does not count
-    fails no run; counts that the job asks for and that could not be read do."""
+    """Compare the counts of monitored servers. A kind of request that a server does not
+    count fails no run; counts that the job requires and that could not be read do."""
     validity = evidence.validity
     most_missing = validity.books_missing_operations
     most_others = validity.books_other_operations

@@ -46,8 +46,8 @@ class Steady:
 def steady_findings(
     timeline: Timeline, streams: Mapping[str, PlannedStream]
 ) -> tuple[Steady, ...]:
-    """Test each operation of the streams of constant load; `streams` are the planned
-    ones by name."""
+    """Test each operation of the streams of constant load; `streams` are the
+    planned streams by name."""
     medians = {
         key: _known(series.p50_us, timeline.measured)
         for key, series in timeline.operations.items()

@@ -89,7 +89,7 @@ def trends_of(
     monitors: Iterable[MonitorSummary],
 ) -> tuple[Trend, ...]:
     """Return the trends of a run with a long measure phase, else nothing; `streams` are
-    the planned ones by name."""
+    the planned streams by name."""
     span = next((one for one in timeline.phases if one.name == "measure"), None)
     if span is None or span.end_s - span.start_s < LEAST_S:
         return ()

@@ -10,7 +10,7 @@ INVALID when the generator is at fault, or a threshold is uncertain. The rest is
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ldapslam.reports.collect.totals import unanswered
 from ldapslam.reports.rules.busy_hosts import busy_hosts
@@ -42,7 +42,7 @@ _AGENT_NOTES = (
         "without real-time priority, send lag depends on what else runs on the host",
     ),
 )
-#: Medians of so many requests each differ by chance by far less than this factor.
+#: Medians of this many requests differ by chance by far less than this factor.
 _MEDIAN_SAMPLE = 1_000
 _DISAGREEMENT = 1.25
 
@@ -85,8 +85,9 @@ def conclude(
     *,
     is_aborted: bool = False,
 ) -> tuple[str, tuple[str, ...]]:
-    """The verdict and its reasons, those that decide first; `failures` are what was
-    verified after the load and found wrong. `is_aborted`: a threshold ended the run."""
+    """Return the verdict and its reasons, the deciding reasons first; `failures` are
+    faults found by the verification after the load. `is_aborted`: a threshold ended the
+    run."""
     reasons: dict[str, list[str]] = {cause: [] for cause in Cause}
     for rule in rules:
         if not rule.passed:
@@ -115,93 +116,130 @@ def _reason(rule: Rule) -> str:
 
 
 def notes(evidence: Evidence) -> tuple[str, ...]:
-    """What a reader should know of how the statistics came about."""
-    lines = []
+    """Return what a reader should know about how the statistics were measured."""
+    return tuple(line for find in _NOTES for line in find(evidence))
+
+
+def _notes_of_the_run(evidence: Evidence) -> Iterator[str]:
     per_point = evidence.plan.intervals_per_point
     if per_point > 1:
-        lines.append(
+        yield (
             f"charts show {per_point} intervals merged into one point; tables are exact"
         )
-    lines += _notes_of_the_run(evidence)
+    run = evidence.run
+    if evidence.completeness.is_live:
+        yield f"the run is not over ({run.state}): the report shows what had arrived"
+    if adopted := run.manifest.get("adopted"):
+        times = "once" if len(adopted) == 1 else f"{len(adopted)} times"
+        yield (
+            f"the coordinator was restarted {times} during the run and resumed it; see "
+            "the events"
+        )
+    for agent, clock in evidence.clocks.items():
+        if clock.steps:
+            yield (
+                f"agent {agent}: steps of its monotonic clock against the "
+                f"coordinator's: {clock.step_count}, the first by "
+                f"{clock.steps[0].ns / 1e6:,.3f} ms at {clock.steps[0].at_s:,.1f} s"
+            )
+
+
+def _notes_of_agents(evidence: Evidence) -> Iterator[str]:
     has_schedule = any(one.model != "closed" for one in evidence.streams.values())
     for fact, value, text in _AGENT_NOTES:
         if fact == "realtime" and not has_schedule:
-            continue  # closed loops have it until T0 alone
+            continue  # closed loops have it only until T0
         named = [
             agent
             for agent, facts in sorted(evidence.facts.items())
             if facts.get(fact) is value
         ]
         if named:
-            who = "agent" if len(named) == 1 else "agents"
-            lines.append(f"{who} {', '.join(named)}: {text}")
-    lines += busy_hosts(evidence)
-    lines += [
-        _unanswered_note(".".join(key), number)
-        for key, operation in evidence.collected.operations.items()
-        if (number := unanswered(operation.measured))
-    ]
+            yield f"agent{'s' * (len(named) > 1)} {', '.join(named)}: {text}"
+
+
+def _notes_of_unanswered(evidence: Evidence) -> Iterator[str]:
+    for key, operation in evidence.collected.operations.items():
+        if number := unanswered(operation.measured):
+            title = ".".join(key)
+            yield (
+                f"{number:,} request{'s' * (number > 1)} of {title} had no answer "
+                "(timed out, or lost with the connection), which ranks above every "
+                "response time"
+            )
+
+
+def _notes_of_counts(evidence: Evidence) -> Iterator[str]:
     for name, planned in evidence.streams.items():
         if evidence.was_through_before(name):
-            lines.append(
+            yield (
                 f"stream {name} ended before the measure phase: it has no statistics "
                 "there"
             )
         elif planned.count and 0 < (evidence.window_of(name).measure_s or 0) < 1:
-            lines.append(
+            yield (
                 f"stream {name} reached its count in less than 1 s: that is too short "
                 "for its rates and times; use a larger count, or a duration"
             )
     for name in filter(evidence.may_be_short, evidence.streams):
         how = "did not reach" if evidence.is_short(name) else "may not have reached"
-        lines.append(f"stream {name} {how} its count: its total time is not known")
-    lines += _notes_of_sessions(evidence)
-    lines += _notes_of_replays(evidence)
-    lines += _notes_of_reconciliation(evidence)
-    lines += _notes_of_clean_up(evidence)
-    lines += _notes_of_lost_agents(evidence)
-    lines += _notes_of_kept_entries(evidence)
-    lines += [
-        f"not in a steady state: {one.text}"
-        for one in steady_findings(evidence.collected.timeline, evidence.streams)
-        if one.text
-    ]
-    lines += _notes_of_disagreement(evidence)
-    for name, stream in evidence.collected.streams.items():
-        lines += [
-            f"stream {name}: {number:,} {words}"
-            for counter, words in _CONNECTION_NOTES.items()
-            if (number := stream.counters.get(counter, 0))
-        ]
-    return tuple(lines)
+        yield f"stream {name} {how} its count: its total time is not known"
 
 
-def _notes_of_the_run(evidence: Evidence) -> list[str]:
-    """Of one that is not over, was taken over, or whose clocks jumped."""
-    run, lines = evidence.run, []
-    if evidence.completeness.is_live:
-        lines.append(
-            f"the run is not over ({run.state}): the report shows what had arrived"
-        )
-    if adopted := run.manifest.get("adopted"):
-        times = "once" if len(adopted) == 1 else f"{len(adopted)} times"
-        lines.append(
-            f"the coordinator was restarted {times} during the run and took it up "
-            "again; see the events"
-        )
-    lines += [
-        f"agent {agent}: steps of its monotonic clock against the coordinator's: "
-        f"{clock.step_count}, the first by {clock.steps[0].ns / 1e6:,.3f} ms at "
-        f"{clock.steps[0].at_s:,.1f} s"
-        for agent, clock in evidence.clocks.items()
-        if clock.steps
-    ]
-    return lines
+def _notes_of_sessions(evidence: Evidence) -> Iterator[str]:
+    """Yield notes on streams that do more than send one request after another."""
+    for name, stream in evidence.streams.items():
+        if stream.engine == "python":
+            watched = "; a change that a replica reports itself has its timestamp"
+            yield (
+                f"stream {name} is driven by Python: its requests have no kernel "
+                "timestamp, so receive lag is part of their response time"
+                f"{watched * bool(stream.watched)}"
+            )
+    for name, stream in evidence.streams.items():
+        if change := stream.identity_change:
+            yield f"stream {name}: {change}"
+    paged = evidence.paged_operations
+    for key, operation in evidence.collected.operations.items():
+        title, counts = ".".join(key), operation.measured
+        for counter, words in _OPERATION_NOTES.items():
+            if counts[counter]:
+                yield f"{title}: {counts[counter]:,} {words}"
+        if key in paged:
+            yield f"{title}: each page is a request with times of its own"
 
 
-def _notes_of_clean_up(evidence: Evidence) -> list[str]:
-    """What the run has left behind in the directory."""
-    lines = []
+def _notes_of_replays(evidence: Evidence) -> Iterator[str]:
+    """Yield the requests of logs that were not sent. Every agent reads all logs."""
+    facts = next(iter(evidence.facts.values()), {})
+    for name, replay in facts.get("replays", {}).items():
+        for one in replay["skipped"]:
+            yield (
+                f"stream {name}: of its log, {one['count']:,} {one['operation']} "
+                f"requests were not replayed: {one['reason']}"
+            )
+
+
+def _notes_of_reconciliation(evidence: Evidence) -> Iterator[str]:
+    """Yield the groups of servers without a comparison of counts, and foreign
+    requests."""
+    for group, found in evidence.reconciliations.items():
+        if found.unknown:
+            yield (
+                f"the requests to {group} are not compared with what servers counted: "
+                f"{found.unknown}"
+            )
+        others = {kind: one.others for kind, one in found.lines.items() if one.others}
+        if others:
+            listed = ", ".join(f"{number:,} {kind}" for kind, number in others.items())
+            yield (
+                f"{group} had requests that the run did not send: {listed}; other "
+                "clients' or replication's"
+            )
+
+
+def _notes_of_clean_up(evidence: Evidence) -> Iterator[str]:
+    """Yield the agents that left entries in the directory."""
     for agent, facts in sorted(evidence.facts.items()):
         done = facts.get("clean_up") or {}
         if not (done.get("left") or done.get("error")):
@@ -209,12 +247,11 @@ def _notes_of_clean_up(evidence: Evidence) -> list[str]:
         named = done.get("left_entries") or [{}]
         left, why = done.get("left"), done.get("error") or named[0].get("reason")
         details = "; ".join(filter(None, (left and f"{left:,}", why)))
-        lines.append(
+        yield (
             "entries that the run had added are still in the directory"
             f"{f' ({details})' * bool(details)}: `ldapslam run --cleanup "
             f"{evidence.run.run_id}` on the host of agent {agent} removes them"
         )
-    return lines
 
 
 def _notes_of_lost_agents(evidence: Evidence) -> Iterator[str]:
@@ -265,10 +302,15 @@ def _notes_of_kept_entries(evidence: Evidence) -> Iterator[str]:
             yield text
 
 
-def _notes_of_disagreement(evidence: Evidence) -> list[str]:
-    """Of operations whose median is another one for one agent than for the next, or of
-    one server of several: a percentile of all together would be of two kinds."""
-    lines = []
+def _notes_of_steady(evidence: Evidence) -> Iterator[str]:
+    for one in steady_findings(evidence.collected.timeline, evidence.streams):
+        if one.text:
+            yield f"not in a steady state: {one.text}"
+
+
+def _notes_of_disagreement(evidence: Evidence) -> Iterator[str]:
+    """Yield the operations with different medians at agents, or at servers: a
+    percentile over all of them is over two kinds of requests."""
     for key, operation in evidence.collected.operations.items():
         name = ".".join(key)
         agents = {
@@ -281,22 +323,22 @@ def _notes_of_disagreement(evidence: Evidence) -> list[str]:
             for uri, totals in sorted(operation.servers.items())
         }
         if found := _disagreement(agents):
-            lines.append(
+            yield (
                 f"agents disagree on {name}: its response time p50 is {found}; their "
                 "hosts, or their ways to the servers, differ"
             )
         if found := _disagreement(servers):
-            lines.append(f"servers disagree on {name}: its service time p50 is {found}")
-    return lines
+            yield f"servers disagree on {name}: its service time p50 is {found}"
 
 
 def _disagreement(times: Mapping[str, Histogram]) -> str:
-    """The shortest and the longest median, if they are far apart; else empty."""
+    """Return the shortest and the longest median, if they are far apart; else an empty
+    text."""
     medians = {
         name: median
         for name, one in times.items()
         if one.total >= _MEDIAN_SAMPLE
-        # of a copy: a histogram keeps its ranks, which take more room than itself
+        # of a copy: a histogram keeps its ranks, which take more memory than itself
         and (median := Histogram.union([one]).percentile(50)) is not None
     }
     shortest = min(medians, key=medians.__getitem__, default="")
@@ -309,71 +351,27 @@ def _disagreement(times: Mapping[str, Histogram]) -> str:
     )
 
 
-def _notes_of_replays(evidence: Evidence) -> list[str]:
-    """What of the logs was not sent. Every agent has read all of them."""
-    facts = next(iter(evidence.facts.values()), {})
-    return [
-        f"stream {name}: of its log, {one['count']:,} {one['operation']} requests were "
-        f"not replayed: {one['reason']}"
-        for name, replay in facts.get("replays", {}).items()
-        for one in replay["skipped"]
-    ]
+def _notes_of_connections(evidence: Evidence) -> Iterator[str]:
+    for name, stream in evidence.collected.streams.items():
+        for counter, words in _CONNECTION_NOTES.items():
+            if number := stream.counters.get(counter, 0):
+                yield f"stream {name}: {number:,} {words}"
 
 
-def _notes_of_reconciliation(evidence: Evidence) -> list[str]:
-    """What servers counted beside the run's requests, and what they do not count."""
-    lines = []
-    for group, found in evidence.reconciliations.items():
-        if found.unknown:
-            lines.append(
-                f"the requests to {group} are not compared with what servers counted: "
-                f"{found.unknown}"
-            )
-        others = {kind: one.others for kind, one in found.lines.items() if one.others}
-        if others:
-            listed = ", ".join(f"{number:,} {kind}" for kind, number in others.items())
-            lines.append(
-                f"{group} had requests that the run did not send: {listed}; other "
-                "clients' or replication's"
-            )
-    return lines
-
-
-def _notes_of_sessions(evidence: Evidence) -> list[str]:
-    """Of streams that do more than send one request after another."""
-    watched = "; what a replica tells by itself has its timestamp"
-    lines = [
-        f"stream {name} is driven by Python: its requests have no kernel timestamp, "
-        f"so receive lag is part of their response time"
-        f"{watched if stream.watched else ''}"
-        for name, stream in evidence.streams.items()
-        if stream.engine == "python"
-    ]
-    lines += [
-        f"stream {name}: {change}"
-        for name, stream in evidence.streams.items()
-        if (change := stream.identity_change)
-    ]
-    paged = evidence.paged_operations
-    for key, operation in evidence.collected.operations.items():
-        title, counts = ".".join(key), operation.measured
-        lines += [
-            f"{title}: {counts[counter]:,} {words}"
-            for counter, words in _OPERATION_NOTES.items()
-            if counts[counter]
-        ]
-        if key in paged:
-            lines.append(f"{title}: each page is a request with times of its own")
-    return lines
-
-
-def _unanswered_note(operation: str, number: int) -> str:
-    if number == 1:
-        return (
-            f"1 request of {operation} had no answer (timed out, or lost with its "
-            "connection): it ranks above every response time"
-        )
-    return (
-        f"{number:,} requests of {operation} had no answer (timed out, or lost with "
-        "their connection): they rank above every response time"
-    )
+#: In the order of the report.
+_NOTES: tuple[Callable[[Evidence], Iterator[str]], ...] = (
+    _notes_of_the_run,
+    _notes_of_agents,
+    busy_hosts,
+    _notes_of_unanswered,
+    _notes_of_counts,
+    _notes_of_sessions,
+    _notes_of_replays,
+    _notes_of_reconciliation,
+    _notes_of_clean_up,
+    _notes_of_lost_agents,
+    _notes_of_kept_entries,
+    _notes_of_steady,
+    _notes_of_disagreement,
+    _notes_of_connections,
+)

@@ -54,7 +54,7 @@ _METHOD = (
     "percentiles; their buckets are no wider than 0.1% of the value. Confidence "
     "intervals are of 95%: order statistics of the effective sample, which is smaller "
     "where response times that follow each other are alike.",
-    "Percentiles cover the requests whose intended time lies in the measure phase, "
+    "Percentiles cover requests with an intended start in the measure phase, "
     "throughput the completions that happened in it. Requests that had no answer, "
     "because they timed out or were lost, rank above every response time and service "
     "time; means and maxima are not given where there are any.",
@@ -76,7 +76,7 @@ _IN_RESULT = (
     "targets",
 )
 
-#: Of the manifest's keys, those with a place of their own, or of interest to programs.
+#: Keys of the manifest with a place of their own, or of interest only to programs.
 _ELSEWHERE = (
     "job_text",
     "agents",
@@ -107,8 +107,8 @@ def agents(summary: Summary) -> tuple[Block, ...]:
 
 
 def strips_of(what: str, members: Mapping[str, Member]) -> list[ChartPlace]:
-    """The agents, or servers, over time, where there are several; not of so many that
-    their response times over time were not collected."""
+    """Return the chart of several agents, or servers, over time; none if there are too
+    many for their response times over time to be collected."""
     has_times = any(any(one.p90_us) for one in members.values())
     if len(members) < 2 or not has_times:
         return []
@@ -275,7 +275,7 @@ def _facts_table(
 
 
 def _agent_facts(agents: Mapping[str, Mapping[str, Any]]) -> Table:
-    """What the agents said of themselves: once, where all of them agree."""
+    """The facts of agents: once, where all of them agree."""
     facts = {
         name: {key: value for key, value in of.items() if key not in _IN_RESULT}
         for name, of in agents.items()
@@ -293,7 +293,7 @@ def _agent_facts(agents: Mapping[str, Mapping[str, Any]]) -> Table:
 
 
 def _joined(values: Mapping[str, str]) -> str:
-    """One value when all agree, else each one's."""
+    """Return the common value, or each owner's."""
     if len(set(values.values())) == 1:
         return next(iter(values.values()))
     return ", ".join(f"{name}: {value}" for name, value in values.items())
@@ -400,7 +400,7 @@ def _steps(summary: Summary) -> Table:
 
 #: Servers that have a column each.
 _COLUMNS = 3
-#: Characters of a setting and its value: two such stand beside each other.
+#: Characters of a setting and its value up to which two settings share a row.
 _SHORT = 56
 _SETTING = (Column("Setting"), Column("Value"))
 _NOTE = "Before the load, as far as the servers let the run's user read it."
@@ -410,7 +410,7 @@ _BUILT = re.compile(r" \([A-Z][a-z]{2} [ \d]\d \d{4} [\d:]+\)$")
 
 
 def products(manifest: Mapping[str, Any]) -> str:
-    """Which servers they are, by what they say of themselves."""
+    """Return the products of the servers, by the facts that they report."""
     uris: dict[str, list[str]] = {}
     for uri, facts in _facts(manifest).items():
         said = {key: str(of) for key, of in facts.items() if of}
@@ -460,7 +460,7 @@ def differing(manifest: Mapping[str, Any]) -> list[Table]:
 
 
 def shared(manifest: Mapping[str, Any]) -> tuple[Table, ...]:
-    """Those that all servers have, or the one that there is; short ones in pairs."""
+    """Return the settings that all servers share; short settings are in pairs."""
     facts = _facts(manifest)
     rows = [
         (name, next(iter(of.values())))
@@ -485,7 +485,7 @@ def shared(manifest: Mapping[str, Any]) -> tuple[Table, ...]:
 
 
 def _facts(manifest: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Of each server what an observer read; else what it told the agents of itself."""
+    """Return the facts of each server that a monitor read, else that agents read."""
     told: Mapping[str, Mapping[str, Any]] = manifest.get("servers") or {}
     observed: Mapping[str, Mapping[str, Any]] = manifest.get("observations") or {}
     facts: dict[str, dict[str, Any]] = {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Imports that a run timed: what agents noted of each beside its time."""
+"""Imports that a run timed, with the notes of agents about each."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def glance(summary: Summary, stream: str) -> tuple[tuple[str, str], ...]:
 
 
 def compared(summaries: Sequence[Summary]) -> list[Table]:
-    """The imports of several runs beside each other; nothing where there are none."""
+    """Return a table of the imports of several runs; none without imports."""
     rows = [
         (stream, summary.run.run_id, found, [one["seconds"] for one in found])
         for summary in summaries
@@ -89,7 +89,7 @@ def compared(summaries: Sequence[Summary]) -> list[Table]:
 
 
 def made_by(summary: Summary) -> dict[str, Any]:
-    """Stream -> what its imports were made by and in, of the last one."""
+    """Return stream -> method, server and place of its last import."""
     return {
         one["stream"]: {name: one[name] for name in _MADE_BY if name in one}
         for one in imports_of(summary.facts)

@@ -105,7 +105,7 @@ def _connections(streams: Iterable[PlannedStream]) -> Iterator[tuple[str, str]]:
 
 
 def _bound_as(identity: str) -> str:
-    """Of a stream's identity in the plan."""
+    """Return the text of a stream's identity in the plan."""
     if identity == "anonymous":
         return identity
     kind = "" if identity.startswith("SASL ") else " (simple bind)"
@@ -121,7 +121,7 @@ def _system(summary: Summary) -> str:
 
 
 def _clean_up(summary: Summary) -> Iterator[tuple[str, str]]:
-    """That all is removed; what is left is a caution."""
+    """Yield that all entries are removed; entries that remain are a caution."""
     found = [one for agent in summary.facts.values() if (one := agent.get("clean_up"))]
     is_left = any(one.get("left") or one.get("error") for one in found)
     losses = losses_of(summary.events, summary.run.agents, summary.run.t0_utc)

@@ -190,7 +190,8 @@ _EMPTY_SHARE = 0.01
 
 
 def _empty_searches(summary: Summary) -> Iterator[str]:
-    """Operations of which some searches found nothing; a missed threshold says so."""
+    """Yield operations with searches that found nothing, unless a threshold is missed
+    by it."""
     if any(".empty" in one.expression and not one.passed for one in summary.thresholds):
         return
     for one in summary.operations:
@@ -231,7 +232,7 @@ def _statement(summary: Summary) -> str:
         return f"{text}, {unsure} uncertain." if unsure else f"{text}."
     own = sum(not one.is_default for one in summary.thresholds)
     if not own:
-        return f"{text}. The job sets no thresholds; the default ones pass."
+        return f"{text}. The job sets no thresholds; the default thresholds pass."
     passes = "passes" if len(summary.thresholds) == 1 else "pass"
     return f"{text}, and {every} {passes} ({own} of the job)."
 
@@ -384,8 +385,8 @@ _RANGE = (
     "allows 1%. Failures are over every limit."
 )
 _TIME_MISSED = (
-    "Time missed: the share of intervals with enough requests whose own figure missed "
-    "the limit; n/a where these are fewer than half."
+    "Time missed: the share of intervals with enough requests that missed the limit "
+    "by their own figure; n/a where these are fewer than half."
 )
 
 
@@ -651,8 +652,8 @@ def _times(summary: Summary) -> tuple[Block, ...]:
         ChartPlace(
             "heat",
             "Response times over time",
-            "Each column is a point of time, and its colour the share of the successes "
-            "of then whose response time was that of the row; logarithmic scales. Two "
+            "Each column is a point of time, and its colour the share of its successes "
+            "with the response time of the row; logarithmic scales. Two "
             f"bands are two kinds of requests.{_shown(summary.timed)}",
         ),
         *filled(*map(_servers_table, summary.timed)),

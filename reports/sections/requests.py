@@ -40,7 +40,7 @@ _SOMETIMES = ("empty", "expected", "abandoned")
 _ERRORS = ("failed", "timed_out", "unresolved")
 
 _EXPLANATIONS = {
-    "empty": "empty: of those that succeeded, searches that returned no entry",
+    "empty": "empty: successful searches that returned no entry",
     "expected": "expected: a result code other than success that the job allows",
     "abandoned": "abandoned: given up by an abandon request, so no response was due",
 }
@@ -55,7 +55,7 @@ def outcomes(summary: Summary) -> tuple[Block, ...]:
         chart = ChartPlace(
             "errors",
             "Requests that did not succeed",
-            "Requests of the measure phase by result code or cause, expected ones "
+            "Requests of the measure phase by result code or cause, expected codes "
             "grey, and errors per second over the run.",
         )
         blocks.append(chart)
@@ -92,7 +92,7 @@ def _requests(summary: Summary) -> Table:
     per_search = number("entries per search", entries_per_search)
     return table(
         "requests",
-        "Requests whose intended time lies in the measure phase",
+        "Requests with an intended start in the measure phase",
         all_of,
         column("Operation", lambda one: one.title),
         *map(plain, (*_ALWAYS, *shown)),

@@ -316,7 +316,7 @@ def _statistics(place: int, one: MonitorSummary) -> tuple[Block, ...]:
     if idle := [each for each in one.metrics if each.is_idle and _is_known(each)]:
         notes.append(f"Zero all through: {_names(idle)}.")
     if missing := [each for each in one.metrics if not _is_known(each)]:
-        notes.append(f"Missing, not to be had here: {_names(missing)}.")
+        notes.append(f"Missing, not available here: {_names(missing)}.")
     if not shown:
         return tuple(Paragraph(f"{one.name}: {note}") for note in notes)
     statistics = table(

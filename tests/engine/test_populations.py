@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from ldapslam.base.errors import ConfigError
 from ldapslam.dataset.generate import Generation, example_templates, generate
-from ldapslam.dataset.population import FilterLine
 from support.generated import (
     BRANCH,
     PERSON,
@@ -70,8 +69,6 @@ def test_bytes_do_not_depend_on_threads_or_side_files(
             more = {
                 "dn_file": tmp_path / "dns",
                 "bind_file": tmp_path / "binds",
-                "filter_file": tmp_path / "filters",
-                "filters": (FilterLine("cn", "eq"), FilterLine("mobile", "subAny")),
             }
         output = tmp_path / "out.ldif"
         wanted = Generation(name, output=output, entries=FEW, threads=threads, **more)
@@ -211,16 +208,6 @@ def test_template_extends_with_what_is_below_it(tmp_path: Path) -> None:
     ]
 
 
-def test_branches_can_be_left_out(tmp_path: Path) -> None:
-    whole = parse_ldif(generated(tmp_path, _TREE))
-    rest = parse_ldif(generated(tmp_path, _TREE, skip_branches=True))
-    assert rest == whole[2:]
-    wanted = Generation(
-        "people", output=tmp_path / "out.ldif", entries=5, skip_branches=True
-    )
-    assert generate(wanted).entries == 5
-
-
 def test_preview_has_few_of_each(tmp_path: Path) -> None:
     text = BRANCH.format(count=1 << 50) + PERSON + SEQUENTIAL
     assert len(parse_ldif(generated(tmp_path, text, max_per_template=2))) == 3
@@ -248,18 +235,11 @@ def test_constants_can_be_given(tmp_path: Path) -> None:
 
 
 def test_side_files_have_a_line_for_each_entry(tmp_path: Path) -> None:
-    paths = {name: tmp_path / name for name in ("dn_file", "bind_file", "filter_file")}
+    paths = {name: tmp_path / name for name in ("dn_file", "bind_file")}
     entries = people(
         tmp_path,
-        SEQUENTIAL + "cn: <list:Zoë (Z*) Ng\\o>\nuserPassword: <presence:50>p {uid}\n",
+        SEQUENTIAL + "userPassword: <presence:50>p {uid}\n",
         40,
-        filters=(
-            FilterLine("uid", "eq"),
-            FilterLine("cn", "subInitial"),
-            FilterLine("CN", "subAny"),
-            FilterLine("cn", "subFinal"),
-            FilterLine("nobody", "eq"),
-        ),
         **paths,
     )
     assert paths["dn_file"].read_text().splitlines() == [dn for dn, _ in entries]
@@ -268,14 +248,6 @@ def test_side_files_have_a_line_for_each_entry(tmp_path: Path) -> None:
         for dn, one in entries
         if "userPassword" in one
     ]
-    lines = paths["filter_file"].read_text().splitlines()
-    assert lines[:4] == [
-        "(uid=user.0)",
-        "(cn=Zoë*)",
-        "(CN=*Z\\2a\\29*)",
-        "(cn=*g\\5co)",
-    ]
-    assert len(lines) == 160
 
 
 def test_csv_row_is_that_of_the_entry(tmp_path: Path) -> None:

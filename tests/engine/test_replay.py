@@ -18,7 +18,7 @@ import pytest
 from ldapslam.agent import _engine
 from ldapslam.jobs.operations.connection import UNBIND as UNBIND_REQUEST
 from ldapslam.jobs.replay.log import Log, Operation, Session
-from ldapslam.jobs.replay.options import KINDS, Replay
+from ldapslam.jobs.replay.options import KINDS, Trace
 from ldapslam.jobs.replay.trace import Pace, Requests, Schedule, schedule, write_trace
 from support.engine import (
     BACKLOG_WAIT,
@@ -49,8 +49,8 @@ def session(start_ns: int, times_ns: Sequence[int], end_ns: int | None) -> Sessi
 
 def scheduled(sessions: list[Session], pace: Pace) -> Schedule:
     log = Log(sessions, first_ns=0, last_ns=10 * S)
-    replay = Replay.model_validate({"logs": ["x"]})
-    return schedule(log, pace, Requests(replay, 1, None))
+    trace = Trace.model_validate({"logs": ["x"], "connections": 1})
+    return schedule(log, pace, Requests(trace, 1, None))
 
 
 def replaying(uri: str, made: Schedule, folder: Path, **changes: Any) -> dict[str, Any]:

@@ -7,12 +7,13 @@ import json
 import subprocess
 
 import pytest
+import yaml
 
 from support.command_line import COMMAND, environment, ldapslam
 
 
-def test_selfcheck_measures_and_judges() -> None:
-    ended = ldapslam("selfcheck", "--json")
+def test_the_generator_is_measured_and_judged() -> None:
+    ended = ldapslam("check", "--generator", "--json")
     # a busy machine is honestly found unfit
     assert ended.returncode in (0, 3), ended.stderr
     result = json.loads(ended.stdout)
@@ -34,25 +35,37 @@ def test_completion_scripts_call_back_into_the_command(shell: str) -> None:
 
 
 def test_completion_completes_commands() -> None:
-    words = {"COMP_WORDS": "ldapslam sel", "COMP_CWORD": "1"}
+    words = {"COMP_WORDS": "ldapslam gat", "COMP_CWORD": "1"}
     ended = ldapslam(variables={"_LDAPSLAM_COMPLETE": "bash_complete", **words})
-    assert ended.stdout.split() == ["plain,selfcheck"]
+    assert ended.stdout.split() == ["plain,gate"]
 
 
 def test_the_job_file_documents_itself() -> None:
-    schema = json.loads(ldapslam("schema", "job").stdout)
-    assert {"job", "targets", "run", "streams"} <= set(schema["else"]["properties"])
+    schema = json.loads(ldapslam("describe", "--schema", "job").stdout)
+    assert {"name", "targets", "run", "streams"} <= set(schema["else"]["properties"])
     assert "in_flight" in ldapslam("describe", "streams.load").stdout
-    document = json.loads(ldapslam("job", "types", "--json").stdout)
-    assert set(document["operations"]) >= {"search", "modify"}
-    assert set(document["types"]) >= {"mix", "auth", "burst", "prime"}
-    assert "burst" in ldapslam("job", "types").stdout
-    assert "modifies" in ldapslam("describe", "types.search_modify").stdout
+    assert "modifies" in ldapslam("describe", "search_modify").stdout
+
+
+def test_a_job_file_may_be_stdin() -> None:
+    search = ldapslam("quick", "search", "ldap://ds1", "-b", "dc=x", "--print-job")
+    for command in (["check", "--offline"], ["run", "--print-job"]):
+        ended = subprocess.run(
+            [*COMMAND, *command, "-"],
+            input=search.stdout,
+            capture_output=True,
+            text=True,
+            env=environment(),
+            check=False,
+        )
+        assert ended.returncode == 0, ended.stderr
+    job = yaml.safe_load(ended.stdout)
+    assert job == yaml.safe_load(search.stdout)
 
 
 def test_a_closed_pipe_does_not_change_the_exit_code() -> None:
     with subprocess.Popen(
-        [*COMMAND, "describe"],
+        [*COMMAND, "describe", "streams"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -64,8 +64,8 @@ def offline(program: str, conf: Path, *arguments: str | Path) -> str:
 def test_command_writes_the_file_and_says_what_it_made(tmp_path: Path) -> None:
     done = ldapslam(
         *("data", "generate", "people", "--entries", "2000", "-o", "p.ldif", "--json"),
-        *("--dn-file", "dns", "--bind-file", "binds", "--filter-file", "filters"),
-        *("--filter-types", "uid:eq", "--constant", "suffix=o=test", "--seed", "7"),
+        *("--dn-file", "dns", "--bind-file", "binds"),
+        *("--constant", "suffix=o=test", "--seed", "7"),
         cwd=tmp_path,
     )
     assert done.returncode == 0, done.stderr
@@ -76,7 +76,6 @@ def test_command_writes_the_file_and_says_what_it_made(tmp_path: Path) -> None:
     assert entries[1999 + 2][0] == "uid=user.1999,ou=people,o=test"
     assert (tmp_path / "dns").read_text().count("\n") == 2000
     assert (tmp_path / "binds").read_text().endswith("o=test\tpassword\n")
-    assert (tmp_path / "filters").read_text().startswith("(uid=user.0)\n")
 
 
 def test_files_with_passwords_are_their_owners_alone(tmp_path: Path) -> None:
@@ -178,14 +177,6 @@ def test_a_reader_that_reads_nothing_holds_no_interrupt_up(
         (["poeple"], "there is no template file 'poeple'"),
         (["people", "--constant", "x"], "--constant: expected NAME=VALUE"),
         (["people", "--constant", "x=1"], "unknown constant 'x'"),
-        (
-            ["people", "--filter-types", "uid:eq"],
-            "--filter-types and --filter-file go together",
-        ),
-        (
-            ["people", "--filter-types", "uid:is"],
-            "--filter-types: unknown type of filter 'is'",
-        ),
         (["people", "--json"], "--json and the LDIF both want stdout"),
         (["people", "-o", "x", "--dn-file", "x"], "two outputs go to 'x'"),
         (["people", "--first-names", "none"], "cannot read 'none'"),

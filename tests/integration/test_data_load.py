@@ -311,7 +311,6 @@ def test_a_bind_that_is_refused_is_told_in_the_words_of_options(
         ),
         (["f", "ldap://x", "--server-config", "/"], "--server-config is for --offline"),
         (["f", "ldap://x", "--quick"], "--quick is for --offline slapadd"),
-        (["f", "ldap://x", "--realm", "R"], "--realm is for load"),
         (["f", "ldap://x", "-D", "cn=x"], "-D needs its password"),
         (
             ["f", "ldap://x", "--offline", "import-task", "--continue-on-error"],

@@ -33,7 +33,7 @@ from support.replication import supplier_of
 def test_the_job_finds_what_is_there(lab: Lab, tmp_path: Path, is_bound: bool) -> None:
     identity = ("-D", lab.admin_dn, "-y", lab.admin_password_file) if is_bound else ()
     made = ldapslam(
-        *("new", lab.supplier.uri, "first.yaml", "-r", "200/s", "-d", "2s"),
+        *("new", lab.supplier.uri, "-o", "first.yaml", "-r", "200/s", "-d", "2s"),
         *("--sample", "40"),
         *map(str, identity),
         cwd=tmp_path,
@@ -87,7 +87,7 @@ def test_entries_without_a_usual_attribute_are_found(
     values: list[str],
 ) -> None:
     made = ldapslam(
-        *("new", lab.supplier.uri, "first.yaml", "--base", places, *options),
+        *("new", lab.supplier.uri, "-o", "first.yaml", "--base", places, *options),
         cwd=tmp_path,
     )
     assert made.returncode == 0, made.stderr
@@ -110,7 +110,7 @@ def test_an_attribute_that_no_entry_has_is_told(
     lab: Lab, tmp_path: Path, attribute: str, code: int, says: str
 ) -> None:
     made = ldapslam(
-        *("new", lab.supplier.uri, "first.yaml", "--attribute", attribute),
+        *("new", lab.supplier.uri, "-o", "first.yaml", "--attribute", attribute),
         cwd=tmp_path,
     )
     assert made.returncode == code
@@ -119,7 +119,7 @@ def test_an_attribute_that_no_entry_has_is_told(
 
 def test_nothing_is_written_over(lab: Lab, tmp_path: Path) -> None:
     (tmp_path / "first.values.txt").write_text("mine\n")
-    made = ldapslam("new", lab.supplier.uri, "first.yaml", cwd=tmp_path)
+    made = ldapslam("new", lab.supplier.uri, "-o", "first.yaml", cwd=tmp_path)
     assert made.returncode == ExitCode.USAGE
     assert "'first.values.txt' is there already" in made.stderr
     assert not (tmp_path / "first.yaml").exists()
@@ -135,7 +135,9 @@ def test_nothing_is_written_over(lab: Lab, tmp_path: Path) -> None:
 def test_a_base_without_entries_is_told(
     lab: Lab, tmp_path: Path, base: str, code: int, says: str
 ) -> None:
-    made = ldapslam("new", lab.supplier.uri, "first.yaml", "--base", base, cwd=tmp_path)
+    made = ldapslam(
+        "new", lab.supplier.uri, "-o", "first.yaml", "--base", base, cwd=tmp_path
+    )
     assert made.returncode == code
     assert says in made.stderr
     assert list(tmp_path.iterdir()) == []
@@ -143,7 +145,7 @@ def test_a_base_without_entries_is_told(
 
 def test_a_directory_that_refuses_searches_is_told(tmp_path: Path) -> None:
     with FakeLdap(answer_with(50)) as server:
-        made = ldapslam("new", server.uri, "first.yaml", cwd=tmp_path)
+        made = ldapslam("new", server.uri, "-o", "first.yaml", cwd=tmp_path)
     assert made.returncode == ExitCode.TARGET
     assert "hint: " in made.stderr
 
@@ -166,9 +168,9 @@ def _second_suffix_alone(peer: Peer, request: Request) -> bool:
 
 def test_a_suffix_that_may_not_be_read_is_passed_over(tmp_path: Path) -> None:
     with FakeLdap(_second_suffix_alone) as server:
-        made = ldapslam("new", server.uri, "first.yaml", cwd=tmp_path)
+        made = ldapslam("new", server.uri, "-o", "first.yaml", cwd=tmp_path)
         chosen = ldapslam(
-            *("new", server.uri, "second.yaml", "--base", "o=closed"),
+            *("new", server.uri, "-o", "second.yaml", "--base", "o=closed"),
             cwd=tmp_path,
         )
     assert made.returncode == 0, made.stderr
@@ -194,7 +196,7 @@ def test_a_sample_that_the_server_ended_is_what_the_load_reaches(
 ) -> None:
     with FakeLdap(_ended_at_one) as server:
         made = ldapslam(
-            *("new", server.uri, "first.yaml", "--base", "o=x"), cwd=tmp_path
+            *("new", server.uri, "-o", "first.yaml", "--base", "o=x"), cwd=tmp_path
         )
     assert made.returncode == 0, made.stderr
     assert (
@@ -214,7 +216,7 @@ def closed_lab(slapd_installed: None) -> Iterator[Lab]:
 def test_a_hidden_root_dse_is_told(closed_lab: Lab, tmp_path: Path) -> None:
     """slapd answers such a search with success and no entry."""
     uri = closed_lab.supplier.uri
-    made = ldapslam("new", uri, "first.yaml", cwd=tmp_path)
+    made = ldapslam("new", uri, "-o", "first.yaml", cwd=tmp_path)
     assert made.returncode == ExitCode.TARGET
     assert "anonymous may not read the root DSE" in made.stderr
     assert "give -D DN -y FILE of one who may, or -b BASE" in made.stderr
@@ -230,7 +232,7 @@ def test_what_a_limit_of_the_server_left_out_is_told(
     (tmp_path / "password").write_text("password")
     user = ("-D", f"{identity},{people}", "-y", "password") if identity else ()
     made = ldapslam(
-        *("new", closed_lab.supplier.uri, "first.yaml", "-b", people, *user),
+        *("new", closed_lab.supplier.uri, "-o", "first.yaml", "-b", people, *user),
         cwd=tmp_path,
     )
     assert made.returncode == 0, made.stderr
@@ -242,7 +244,7 @@ def test_what_a_limit_of_the_server_left_out_is_told(
 
 def test_that_a_sample_is_not_all_is_told(lab: Lab, tmp_path: Path) -> None:
     made = ldapslam(
-        *("new", lab.supplier.uri, "first.yaml", "--sample", "40"), cwd=tmp_path
+        *("new", lab.supplier.uri, "-o", "first.yaml", "--sample", "40"), cwd=tmp_path
     )
     assert made.returncode == 0, made.stderr
     said = "a sample of the first 40: there are more (--sample N)"
@@ -262,7 +264,7 @@ def test_that_a_sample_is_not_all_is_told(lab: Lab, tmp_path: Path) -> None:
 def test_the_length_of_the_job_can_decide_its_thresholds(
     lab: Lab, tmp_path: Path, load: tuple[str, ...], threshold: str
 ) -> None:
-    made = ldapslam("new", lab.supplier.uri, "first.yaml", *load, cwd=tmp_path)
+    made = ldapslam("new", lab.supplier.uri, "-o", "first.yaml", *load, cwd=tmp_path)
     assert made.returncode == 0, made.stderr
     job = load_job(tmp_path / "first.yaml")
     assert job.thresholds[0] == f"lookups.search.{threshold}"

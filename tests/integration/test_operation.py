@@ -167,27 +167,6 @@ def test_figures_of_a_run_are_there_while_it_goes(
     assert 'ldapslam_runs{state="running"}' not in last
 
 
-def test_an_agent_shows_its_own_figures(fleet: FleetOfProcesses, start: Start) -> None:
-    start()
-    agent = Running(
-        *("agent", "--coordinator", fleet.address, "--name", "one"),
-        *("--spool", fleet.folder / "spool", "--metrics", "127.0.0.1:0"),
-        *("--allow-secret", "any"),
-        cwd=fleet.folder,
-        name="agent",
-    )
-    with agent:
-        fleet.wait_for_agents("one", timeout_s=90)
-        shown = scrape(agent)
-        agent.process.terminate()
-        assert agent.wait() == 0
-    of = '{agent="one"}'
-    assert shown[f"ldapslam_agent_connected{of}"] == 1
-    assert shown[f"ldapslam_agent_runs{of}"] == 0
-    assert shown[f"ldapslam_agent_spool_reports{of}"] == 0
-    assert shown[f"ldapslam_agent_memory_available_bytes{of}"] > 0
-
-
 def test_metrics_are_nothing_else_and_there_is_no_other_page(
     fleet: FleetOfProcesses, start: Start
 ) -> None:

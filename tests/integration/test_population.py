@@ -29,7 +29,7 @@ def test_a_run_is_for_the_population_that_it_names(lab: Lab, tmp_path: Path) -> 
     access: list[str | Path] = ["-D", lab.admin_dn, "-y", lab.admin_password_file]
     of_server: list[str | Path] = [
         "data",
-        "fingerprint",
+        "verify",
         uri,
         "-b",
         lab.people_dn,
@@ -81,10 +81,10 @@ def test_a_template_and_what_it_makes_have_one_fingerprint(tmp_path: Path) -> No
     ldif = tmp_path / "people.ldif"
     made = ldapslam("data", "generate", "people", "--entries", "300", "-o", ldif)
     assert made.returncode == 0, made.stderr
-    one = ldapslam("data", "fingerprint", "people", "--entries", "300")
-    other = ldapslam("data", "fingerprint", ldif)
+    one = ldapslam("data", "verify", "people", "--entries", "300")
+    other = ldapslam("data", "verify", ldif)
     assert one.stdout == other.stdout
     assert one.stdout.startswith("fingerprint ")
     assert one.stdout.endswith(" of 302 entries\n")
-    without = ldapslam("data", "fingerprint", ldif, "--ignore", "mail")
+    without = ldapslam("data", "verify", ldif, "--ignore", "mail")
     assert without.stdout != one.stdout

@@ -24,6 +24,7 @@ from ldapslam.jobs.replay.read import read_logs
 from support.command_line import ldapslam
 from support.ds389 import Ds389
 from support.lab import LOGGED, Lab
+from support.operations import Server
 
 PEOPLE = "ou=people,dc=example,dc=com"
 SECONDS = 4
@@ -58,6 +59,40 @@ def slapd_log(lab: Lab) -> Path:
     return lab.supplier.folder / "slapd.log"
 
 
+MIXED = """\
+name: mixed
+targets: {{directory: {uri}}}
+bind: {{dn: "{dn}", password: {{file: {password_file}}}}}
+run: {{duration: {seconds}s}}
+seed: 1
+streams:
+  - name: load
+    target: directory
+    load: {{rate: 200/s, arrivals: poisson, connections: 4}}
+    operations:
+      - weight: 3
+        search:
+          base: "{people}"
+          filter: (uid=user.[0-999])
+          attributes: [cn, mail]
+      - {operation}
+"""
+
+
+def run_searches_and(operation: str, server: Server, folder: Path) -> dict[str, Any]:
+    """Run three searches for each `operation`; ENTRY stands for one of the people."""
+    job = MIXED.format(
+        uri=server.uri,
+        dn=server.admin_dn,
+        password_file=server.admin_password_file,
+        seconds=SECONDS,
+        people=PEOPLE,
+        operation=operation.replace("ENTRY", f'"uid=user.[0-999],{PEOPLE}"'),
+    )
+    (folder / "mixed.yaml").write_text(job)
+    return result_of("run", "mixed.yaml", cwd=folder)
+
+
 def identity(lab: Lab | Ds389) -> list[str | Path]:
     server = lab.supplier if isinstance(lab, Lab) else lab
     return ["-D", server.admin_dn, "-y", server.admin_password_file]
@@ -69,6 +104,20 @@ def result_of(*arguments: Any, cwd: Path) -> dict[str, Any]:
     result: dict[str, Any] = json.loads(ended.stdout)
     assert "totals" in result, (ended.stdout, ended.stderr)
     return result
+
+
+def trace_job(log: Path, uri: str, folder: Path, *options: Any) -> str:
+    """Write the job that sends the log's requests again; the name of its file."""
+    name = "trace.yaml"
+    ended = ldapslam(
+        *("new", "--log", "--trace", log, uri, "-o", name, *options), cwd=folder
+    )
+    assert ended.returncode == 0, ended.stderr
+    return name
+
+
+def at_speed(speed: str) -> list[str]:
+    return ["--set", f"streams.log.load.trace.speed={speed}"]
 
 
 def load_of(log: Log) -> Counter[str]:
@@ -85,14 +134,8 @@ def test_the_analysis_of_a_runs_log_finds_its_mix_and_its_rate(
 ) -> None:
     uri = logging_lab.supplier.uri
     with LogSlice(slapd_log(logging_lab), tmp_path / "slapd.log") as logged:
-        result = result_of(
-            *("mix", uri, "--search", "3", "--modify", "1", "-r", "200/s"),
-            *("-b", PEOPLE, "-f", "(uid=user.[0-999])"),
-            *("-e", f"uid=user.[0-999],{PEOPLE}", "-a", "cn,mail", "--seed", "1"),
-            *("-c", "4", "-d", f"{SECONDS}s", "--arrivals", "poisson"),
-            *identity(logging_lab),
-            cwd=tmp_path,
-        )
+        write = "modify: {dn: ENTRY, replace: {description: '[random:10]'}}"
+        result = run_searches_and(write, logging_lab.supplier, tmp_path)
     sent = {name: totals["sent"] for name, totals in result["totals"].items()}
     log = logged.read()
     assert load_of(log) == {
@@ -100,7 +143,8 @@ def test_the_analysis_of_a_runs_log_finds_its_mix_and_its_rate(
         "modify": sent["load.modify"],
     }
     ended = ldapslam(
-        *("replay", "analyse", logged.path, "-H", uri, "-o", "again.yaml"), cwd=tmp_path
+        *("new", "--log", logged.path, uri, *identity(logging_lab), "-o", "again.yaml"),
+        cwd=tmp_path,
     )
     assert ended.returncode == 0, ended.stderr
     job = load_job(tmp_path / "again.yaml")
@@ -109,10 +153,12 @@ def test_the_analysis_of_a_runs_log_finds_its_mix_and_its_rate(
     weights = {one.kind: one.weight for one in commonest}
     assert weights == {"search": sent["load.search"], "modify": sent["load.modify"]}
     search, modify = (one.body.model_dump() for one in commonest)
-    assert re.fullmatch(r"\(uid=user\.\[\d-9\d\d\]\)", search["filter"])
+    assert re.fullmatch(
+        r"\(uid=\[file:again-search(-\d+)?-value1.txt\]\)", search["filter"]
+    )
     assert search["base"] == PEOPLE
     assert search["attributes"] == ["cn", "mail"]
-    assert re.fullmatch(rf"uid=user\.\[\d+-9\d\d\],{PEOPLE}", modify["dn"])
+    assert modify["dn"] == "[file:again-modify-dn.txt]"
     # the log has the seconds before the run, too: its rate is that of all of it
     assert stream.load.kind == "open"
     assert stream.load.rate is not None
@@ -143,8 +189,8 @@ def recorded(
     with LogSlice(slapd_log(logging_lab), folder / "slapd.log") as logged:
         result = result_of(
             *("quick", "search", logging_lab.supplier.uri, "-b", PEOPLE, "-s", "base"),
-            *("-f", "(cn=u[unique])", "-r", "200/s", "--arrivals", "poisson"),
-            *("-c", "4", "-d", f"{SECONDS}s", "--seed", "1"),
+            *("-f", "(cn=u[unique])", "-r", "200/s", "-c", "4", "-d", f"{SECONDS}s"),
+            *("--set", "streams.load.load.arrivals=poisson", "--seed", "1"),
             cwd=folder,
         )
     log = logged.read()
@@ -159,11 +205,8 @@ def test_a_replay_has_the_times_of_the_log(
     path, original = recorded
     before = logging_lab.monitor_counts(logging_lab.supplier)
     with LogSlice(slapd_log(logging_lab), tmp_path / "replayed.log") as logged:
-        result = result_of(
-            *("replay", "run", path, "-H", logging_lab.supplier.uri),
-            *("--speed", f"{speed}x"),
-            cwd=tmp_path,
-        )
+        job = trace_job(path, logging_lab.supplier.uri, tmp_path)
+        result = result_of("run", job, *at_speed(f"{speed}x"), cwd=tmp_path)
     after = logging_lab.monitor_counts(logging_lab.supplier)
     wanted, got = searches(original), searches(logged.read())
     assert got.keys() == wanted.keys()
@@ -194,11 +237,8 @@ def test_a_replay_as_fast_as_possible_sends_all_of_it(
 ) -> None:
     path, original = recorded
     with LogSlice(slapd_log(logging_lab), tmp_path / "replayed.log") as logged:
-        result_of(
-            *("replay", "run", path, "-H", logging_lab.supplier.uri, "--speed", "max"),
-            *("--agents", "2"),
-            cwd=tmp_path,
-        )
+        job = trace_job(path, logging_lab.supplier.uri, tmp_path)
+        result_of("run", job, *at_speed("max"), "--agents", "2", cwd=tmp_path)
     wanted, got = searches(original), searches(logged.read())
     assert got.keys() == wanted.keys()
     assert max(got.values()) - min(got.values()) < SECONDS * 1e9 / 4
@@ -241,9 +281,9 @@ def test_a_replay_ends_with_its_log_and_is_certified(
     least_s: float,
     agents: int,
 ) -> None:
+    job = trace_job(found, logging_lab.supplier.uri, tmp_path)
     ended = ldapslam(
-        *("replay", "run", found, "-H", logging_lab.supplier.uri, "--json"),
-        *("--speed", speed, "--agents", str(agents)),
+        *("run", job, "--json", *at_speed(speed), "--agents", str(agents)),
         # a busy host is not what this is about
         *("--set", "validity.send_lag_p99=1s", "--set", "validity.stall=10s"),
         *("--set", "validity.disturbed_intervals=100%"),
@@ -265,7 +305,7 @@ def test_what_a_replay_leaves_out_is_in_its_result(
 ) -> None:
     sample = Path(__file__).parents[1] / "unit/jobs/replay_logs/slapd-2.5.log"
     uri = logging_lab.supplier.uri
-    result = result_of("replay", "run", sample, "-H", uri, cwd=tmp_path)
+    result = result_of("run", trace_job(sample, uri, tmp_path), cwd=tmp_path)
     skipped = {
         one["operation"]: one["count"]
         for facts in result["manifest"]["agents"].values()
@@ -279,14 +319,8 @@ def test_what_a_replay_leaves_out_is_in_its_result(
 @pytest.mark.long
 def test_the_log_of_389_ds_is_read_and_replayed(ds389: Ds389, tmp_path: Path) -> None:
     with LogSlice(ds389.folder / "log" / "access", tmp_path / "access") as logged:
-        result = result_of(
-            *("mix", ds389.uri, "--search", "2", "--compare", "1", "-r", "150/s"),
-            *("-b", PEOPLE, "-f", "(uid=user.[0-999])"),
-            *("-e", f"uid=user.[0-999],{PEOPLE}", "--compare-with", "sn=x"),
-            *("-c", "3", "-d", "2s", "--seed", "1"),
-            *identity(ds389),
-            cwd=tmp_path,
-        )
+        compare = "compare: {dn: ENTRY, attribute: sn, value: x}"
+        result = run_searches_and(compare, ds389, tmp_path)
     sent = {name: totals["sent"] for name, totals in result["totals"].items()}
     kinds = Counter(
         one.kind
@@ -298,11 +332,8 @@ def test_the_log_of_389_ds_is_read_and_replayed(ds389: Ds389, tmp_path: Path) ->
         "compare": sent["load.compare"],
     }
     before = ds389.counts()
-    replayed = result_of(
-        *("replay", "run", logged.path, "-H", ds389.uri, "--speed", "2x"),
-        *identity(ds389),
-        cwd=tmp_path,
-    )
+    job = trace_job(logged.path, ds389.uri, tmp_path, *identity(ds389))
+    replayed = result_of("run", job, *at_speed("2x"), cwd=tmp_path)
     after = ds389.counts()
     assert after["compare"] - before["compare"] == sent["load.compare"]
     assert replayed["totals"]["log.compare"]["succeeded"] == sent["load.compare"]

@@ -45,11 +45,6 @@ class Books:
     #: Monotonic times of arrival at the directory, in seconds.
     arrived_s: dict[str, list[float]]
 
-    @property
-    def last_arrival_s(self) -> float | None:
-        """When the last load reached the directory."""
-        return max((times[-1] for times in self.arrived_s.values()), default=None)
-
     def is_complete(self, agent: str) -> bool:
         """Did its engine come to its end, so that all that it sent is counted?"""
         return any(record.final for record in self.measured[agent].values())

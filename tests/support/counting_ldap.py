@@ -43,7 +43,6 @@ ARRIVAL = np.dtype([("at_mono_ns", "<i8"), ("run", "<i8"), ("number", "<i8")])
 Arrivals = npt.NDArray[np.void]
 
 _LOAD = re.compile(rb"(\d+)\.(\d+)$")
-_BIND_REQUEST = 0x60
 
 
 class _Connection(asyncio.Protocol):

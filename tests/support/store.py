@@ -110,19 +110,6 @@ class Scenario:
         return [second * NS_PER_S for second in range(1, last_s + 1)]
 
 
-#: As long as a real one; for looking at reports.
-SHOWCASE = Scenario(
-    agents=("load1", "load2", "load3"),
-    ramp_up_s=5,
-    warm_up_s=10,
-    measure_s=60,
-    cool_down_s=5,
-    searches_per_s=3000,
-    slow_from_s=44,
-    slow_to_s=47,
-)
-
-
 def fill(store: Store, scenario: Scenario) -> str:
     """Puts the run into the store; returns its id."""
     record = run_record(scenario)

@@ -112,11 +112,13 @@ class World:
         self.now_ns += 3600 * S
         self.coordinator.fleet.feed(TimePassed())
 
-    async def go_through(self, run_id: str) -> None:
-        """The run from its agent's readiness to its end."""
+    async def begin(self) -> str:
+        """Submit a run whose load has begun."""
+        await self.beat(0)
+        run_id = await self.submit()
         await self.report(run_id, ready=agent_pb2.AgentReady())
         await self.report(run_id, started=agent_pb2.AgentStarted())
-        await self.report(run_id, finished=agent_pb2.AgentFinished())
+        return run_id
 
     async def end_of(self, run_id: str) -> RunStatus:
         return [update async for update in self.watch(run_id)][-1].status

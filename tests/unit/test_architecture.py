@@ -123,7 +123,7 @@ def test_the_engines_process_is_all_that_imports_the_engine() -> None:
         "agent/python_jobs/host.py",
         "agent/python_jobs/job.py",
         "cli/measure/check_samples.py",
-        "cli/measure/selfcheck.py",
+        "cli/measure/generator.py",
         "cli/measure/responder_process.py",
         "dataset/generate.py",
     }
@@ -176,7 +176,6 @@ def test_unit_tests_do_not_sleep() -> None:
 def test_only_the_command_line_prints_or_exits() -> None:
     programs = (
         "cli/",
-        "lab/bulk_load/place_process.py",
         "proto/generate.py",
     )
     found = [

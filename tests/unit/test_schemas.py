@@ -53,7 +53,9 @@ BAD_STUDIES = {
 def test_the_schema_in_the_repository_is_the_models(name: str) -> None:
     kept = (CONFIGS / "schema" / f"{name}.json").read_text()
     now = schema_text(SCHEMAS[name]())
-    assert kept == now, f"run `ldapslam schema {name} >configs/schema/{name}.json`"
+    assert kept == now, (
+        f"run `ldapslam describe --schema {name} >configs/schema/{name}.json`"
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The closed loop: a connection is a client, which begins its next session when the one
- * before is over and its think time has passed (states: connection_state.h). */
+/* The closed loop: a connection is a client, which begins its next session when its
+ * last session is over and its think time has passed (states: connection_state.h). */
 #include "core/slam_err.h"
 #include "load/connection.h"
 #include "load/model.h"
@@ -9,16 +9,20 @@
 #include <stdlib.h>
 
 struct closed_load {
-    uint32_t next_start;    /* conns[next_start] is the first that has not started */
-    struct slam_conn *head; /* thinking clients, by due_ns: all think equally long */
-    struct slam_conn *tail;
+    uint32_t next_start; /* conns[next_start] is the first that has not started */
+    struct slam_conn_list thinking; /* by due_ns: all think equally long */
 };
 
 static int
 init(struct slam_flow *flow)
 {
-    flow->load = calloc(1, sizeof(struct closed_load));
-    return flow->load ? SLAM_OK : SLAM_ENOMEM;
+    struct closed_load *load = calloc(1, sizeof(*load));
+
+    if (!load)
+        return SLAM_ENOMEM;
+    flow->load = load;
+    STAILQ_INIT(&load->thinking);
+    return SLAM_OK;
 }
 
 /* Clients start evenly spread over the ramp-up. */
@@ -41,11 +45,12 @@ static uint64_t
 due_ns(const struct slam_flow *flow)
 {
     const struct closed_load *load = flow->load;
+    const struct slam_conn *thinking = STAILQ_FIRST(&load->thinking);
     uint64_t next_ns = UINT64_MAX;
 
     if (load->next_start < flow->conn_count)
         next_ns = flow->conns[load->next_start].due_ns;
-    return load->head ? slam_earlier_ns(next_ns, load->head->due_ns) : next_ns;
+    return thinking ? slam_earlier_ns(next_ns, thinking->due_ns) : next_ns;
 }
 
 static void
@@ -69,22 +74,19 @@ static void
 run(struct slam_flow *flow, uint64_t now_ns, uint64_t limit_ns)
 {
     struct closed_load *load = flow->load;
+    struct slam_conn *conn;
 
     if (now_ns >= limit_ns)
         return;
     while (load->next_start < flow->conn_count &&
            flow->conns[load->next_start].due_ns <= now_ns) {
-        struct slam_conn *conn = &flow->conns[load->next_start++];
+        conn = &flow->conns[load->next_start++];
 
         slam_conn_move_client(conn, SLAM_CLIENT_START);
         begin_session(conn);
     }
-    while (load->head && load->head->due_ns <= now_ns) {
-        struct slam_conn *conn = load->head;
-
-        load->head = conn->next_queued;
-        if (!load->head)
-            load->tail = NULL;
+    while ((conn = STAILQ_FIRST(&load->thinking)) && conn->due_ns <= now_ns) {
+        STAILQ_REMOVE_HEAD(&load->thinking, in_queue);
         slam_conn_move_client(conn, SLAM_CLIENT_WAKE);
         begin_session(conn);
     }
@@ -97,12 +99,7 @@ think(struct slam_conn *conn)
 
     slam_conn_move_client(conn, SLAM_CLIENT_THINK);
     conn->due_ns = conn->done_ns + conn->flow->stream->settings.think_time_ns;
-    conn->next_queued = NULL;
-    if (load->tail)
-        load->tail->next_queued = conn;
-    else
-        load->head = conn;
-    load->tail = conn;
+    STAILQ_INSERT_TAIL(&load->thinking, conn, in_queue);
 }
 
 static void

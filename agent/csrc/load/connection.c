@@ -47,12 +47,7 @@ slam_conn_make_ready(struct slam_conn *conn)
         return;
     conn->is_ready = true;
     conn->done_ns = 0;
-    conn->next_ready = NULL;
-    if (worker->ready_tail)
-        worker->ready_tail->next_ready = conn;
-    else
-        worker->ready_head = conn;
-    worker->ready_tail = conn;
+    STAILQ_INSERT_TAIL(&worker->ready, conn, in_ready);
 }
 
 /* The same of a connection that can be used since then. */
@@ -299,14 +294,12 @@ is_idle(const struct slam_conn *conn)
 struct slam_conn *
 slam_conn_next_ready(struct slam_worker *worker)
 {
-    struct slam_conn *conn = worker->ready_head;
+    struct slam_conn *conn = STAILQ_FIRST(&worker->ready);
     uint64_t limit_ns;
 
     if (!conn)
         return NULL;
-    worker->ready_head = conn->next_ready;
-    if (!worker->ready_head)
-        worker->ready_tail = NULL;
+    STAILQ_REMOVE_HEAD(&worker->ready, in_ready);
     conn->is_ready = false;
     if (conn->done_ns == 0)
         conn->received_ns = conn->done_ns = slam_clock_mono_ns();
@@ -337,8 +330,9 @@ slam_conn_expire(struct slam_flow *flow, uint64_t now_ns)
 {
     uint64_t limit = flow->stream->settings.request_timeout_ns;
 
-    while (flow->oldest && flow->oldest->sent_ns + limit <= now_ns) {
-        struct slam_slot *slot = flow->oldest;
+    struct slam_slot *slot;
+
+    while ((slot = TAILQ_FIRST(&flow->sent)) && slot->sent_ns + limit <= now_ns) {
         struct slam_conn *conn = slot->conn;
 
         count_no_response(slot, SLAM_TIMED_OUT, slam_clock_mono_ns());
@@ -357,8 +351,8 @@ slam_conn_close_all(struct slam_flow *flow)
 {
     uint64_t now_ns = slam_clock_mono_ns();
 
-    while (flow->oldest)
-        count_no_response(flow->oldest, SLAM_UNRESOLVED, now_ns);
+    while (!TAILQ_EMPTY(&flow->sent))
+        count_no_response(TAILQ_FIRST(&flow->sent), SLAM_UNRESOLVED, now_ns);
     for (uint32_t i = 0; i < flow->conn_count; i++) {
         struct slam_conn *conn = &flow->conns[i];
 

@@ -7,7 +7,7 @@
 #include "core/clock.h"
 #include "load/flow.h"
 
-/* Of messageIDs: libldap used small ones while it set the connection up. */
+/* Generation of the first messageID: libldap used small messageIDs for the set-up. */
 #define SLAM_FIRST_GENERATION 16u
 
 /* Applies an event to the connection or its client. One that the state does not allow
@@ -43,7 +43,8 @@ slam_conn_intended_ns(const struct slam_conn *conn)
 static inline uint64_t
 slam_sent_ns(const struct slam_slot *slot)
 {
-    const struct slam_session *session = slam_flow_session(slot->conn->flow, slot);
+    const struct slam_session_state *session =
+        slam_flow_session(slot->conn->flow, slot);
 
     return slot->sent_ns + (session ? session->own_ns : 0);
 }
@@ -64,13 +65,7 @@ slam_slot_sent(struct slam_slot *slot)
 {
     struct slam_flow *flow = slot->conn->flow;
 
-    slot->newer = NULL;
-    slot->older = flow->newest;
-    if (flow->newest)
-        flow->newest->newer = slot;
-    else
-        flow->oldest = slot;
-    flow->newest = slot;
+    TAILQ_INSERT_TAIL(&flow->sent, slot, in_sent);
     flow->in_flight++;
 }
 
@@ -79,14 +74,7 @@ slam_slot_answered(struct slam_slot *slot)
 {
     struct slam_flow *flow = slot->conn->flow;
 
-    if (slot->older)
-        slot->older->newer = slot->newer;
-    else
-        flow->oldest = slot->newer;
-    if (slot->newer)
-        slot->newer->older = slot->older;
-    else
-        flow->newest = slot->older;
+    TAILQ_REMOVE(&flow->sent, slot, in_sent);
     flow->in_flight--;
 }
 

@@ -12,7 +12,7 @@
 #define HUGE_PAGE_BYTES (UINT64_C(2) << 20)
 
 /* Zeroed memory for a table that is accessed at random: on cache lines, and on huge
- * pages where it is large: a TLB miss costs as much as a cache miss. */
+ * pages where it is large: a TLB miss costs what a cache miss costs. */
 static void *
 alloc_table(size_t count, size_t size)
 {
@@ -44,6 +44,8 @@ init_sessions(struct slam_flow *flow, size_t slots)
     flow->ledgers = calloc(stream->settings.ledgers + 1, sizeof(struct slam_ledger *));
     if (!flow->sessions || !flow->variables || !flow->pauses || !flow->ledgers)
         return SLAM_ENOMEM;
+    for (uint32_t i = 0; i <= stream->pause_count; i++)
+        TAILQ_INIT(&flow->pauses[i]);
     for (size_t i = 0; i < slots; i++) {
         flow->sessions[i].slot = &flow->slots[i];
         flow->sessions[i].variables = flow->variables + i * stream->settings.variables;
@@ -134,6 +136,7 @@ slam_flow_init(struct slam_flow *flow, struct slam_worker *worker, size_t stream
     int rc;
 
     snprintf(err, SLAM_ERR_LEN, "no memory for a stream's connections");
+    TAILQ_INIT(&flow->sent);
     flow->worker = worker;
     flow->stream = stream;
     flow->stream_index = stream_index;

@@ -20,6 +20,7 @@
 #include "load/stream.h"
 
 #include <stdatomic.h>
+#include <sys/queue.h>
 
 #define SLAM_RX_BYTES 65536u
 
@@ -39,8 +40,7 @@ enum slam_slot_state {
 
 /* One cache line: an array of them is aligned. */
 struct slam_slot {
-    struct slam_slot *newer; /* sent: the flow's list by time of sending */
-    struct slam_slot *older;
+    TAILQ_ENTRY(slam_slot) in_sent; /* sent: the flow's list */
     struct slam_conn *conn;
     uint64_t intended_ns;
     uint64_t slot_free_ns;
@@ -54,11 +54,10 @@ struct slam_slot {
     uint8_t state;      /* enum slam_slot_state */
 };
 
-/* What a slot's session keeps where its stream has more than plain operations. */
-struct slam_session {
+/* The state of a slot's session, in streams of more than plain operations. */
+struct slam_session_state {
     struct slam_slot *slot;
-    struct slam_session *next_paused;
-    struct slam_session *previous_paused;
+    TAILQ_ENTRY(slam_session_state) in_paused;
     uint64_t due_ns;   /* paused: when the next step is to be sent */
     uint64_t captured; /* the request's captures that were found, as bits */
     uint64_t taken;    /* of the ledger, by this request */
@@ -77,10 +76,7 @@ struct slam_session {
     bool sasl_failed;
 };
 
-struct slam_pause_list {
-    struct slam_session *head; /* by due_ns */
-    struct slam_session *tail;
-};
+TAILQ_HEAD(slam_pause_list, slam_session_state); /* by due_ns */
 
 struct slam_conn {
     /* first: the connector's in the states CONNECTING, REPLACING and BACKOFF */
@@ -111,13 +107,15 @@ struct slam_conn {
     bool stamp_is_shared;     /* with the response before */
     uint8_t *kept;            /* the part of a response that came in earlier reads */
     size_t kept_len;
-    struct slam_conn *next_ready;
+    STAILQ_ENTRY(slam_conn) in_ready;
     uint64_t received_ns; /* ready: since when it can be used, by the kernel's stamp */
     uint64_t done_ns;     /* the same, by the worker's clock */
-    struct slam_conn *next_queued; /* of the model's list */
+    STAILQ_ENTRY(slam_conn) in_queue; /* the model's list */
     uint64_t due_ns; /* closed: since when its client is free, or will be */
     const struct slam_trace_record *record; /* of the last request; NULL: no trace */
 };
+
+STAILQ_HEAD(slam_conn_list, slam_conn);
 
 struct slam_load_model;
 
@@ -134,7 +132,7 @@ struct slam_flow {
     uint8_t *transports; /* their storage, one after the other */
     uint8_t *tx;
     uint8_t *kept;
-    struct slam_session *sessions; /* as slots; NULL: the stream needs none */
+    struct slam_session_state *sessions; /* as slots; NULL: the stream needs none */
     struct slam_variable *variables;
     struct slam_pause_list *pauses; /* [pause_count + 1] */
     struct slam_ledger **ledgers;
@@ -145,15 +143,14 @@ struct slam_flow {
     struct slam_rng arrivals_rng;
     struct slam_rng backoff_rng; /* its own: a lost connection changes no value */
     uint32_t slot_bits;
-    uint64_t sessions_left;   /* that may still be scheduled; UINT64_MAX: no limit */
-    uint64_t active;          /* sessions under way */
-    uint64_t backlog_len;     /* arrivals that wait for a slot */
-    bool ended;               /* nothing is scheduled any more */
-    uint32_t down_count;      /* connections in BACKOFF */
-    uint64_t down_at_ns;      /* when their time was last added to the record */
-    uint64_t in_flight;       /* sent, neither done, timed out nor lost */
-    struct slam_slot *oldest; /* sent slots by time of sending */
-    struct slam_slot *newest;
+    uint64_t sessions_left; /* that may still be scheduled; UINT64_MAX: no limit */
+    uint64_t active;        /* sessions under way */
+    uint64_t backlog_len;   /* arrivals that wait for a slot */
+    bool ended;             /* nothing is scheduled any more */
+    uint32_t down_count;    /* connections in BACKOFF */
+    uint64_t down_at_ns;    /* when their time was last added to the record */
+    uint64_t in_flight;     /* sent, neither done, timed out nor lost */
+    TAILQ_HEAD(, slam_slot) sent; /* by time of sending */
 };
 
 /* The run's time line, CLOCK_MONOTONIC where absolute; but for stop_ns constant. */
@@ -194,8 +191,7 @@ struct slam_worker {
     struct slam_inbox inbox;
     struct slam_flow *flows;
     size_t flow_count;
-    struct slam_conn *ready_head;
-    struct slam_conn *ready_tail;
+    struct slam_conn_list ready;
     int epoll_fd;
     int timer_fd;      /* CLOCK_MONOTONIC */
     uint64_t armed_ns; /* when it rings; UINT64_MAX: not armed */
@@ -226,7 +222,7 @@ int slam_flow_init(struct slam_flow *flow, struct slam_worker *worker,
 
 void slam_flow_destroy(struct slam_flow *flow);
 
-/* The index-th of `count` equal parts of the total, the first ones one larger. */
+/* The index-th of `count` parts of the total: equal, or larger by 1 for low indexes. */
 static inline uint32_t
 slam_flow_part(uint64_t total, uint32_t index, uint32_t count)
 {
@@ -236,7 +232,7 @@ slam_flow_part(uint64_t total, uint32_t index, uint32_t count)
 uint32_t slam_flow_pick(struct slam_flow *flow);
 
 /* The session of a slot; NULL where the stream needs none. */
-static inline struct slam_session *
+static inline struct slam_session_state *
 slam_flow_session(const struct slam_flow *flow, const struct slam_slot *slot)
 {
     return flow->sessions ? &flow->sessions[slot - flow->slots] : NULL;
@@ -251,9 +247,9 @@ slam_flow_measures(const struct slam_flow *flow, uint64_t intended_ns)
            intended_ns < t->t0_ns + t->measure_end_ns;
 }
 
-/* Records of the worker's open interval: what is scheduled, or dropped, of one
- * operation, and what becomes of it on a connection; the former of a script's first
- * one, for a session intended then; and of the stream. */
+/* Records of the worker's open interval: of an operation's scheduled and dropped
+ * requests; of its requests on a connection; of the first operation of a script, for a
+ * session intended then; of the stream. */
 static inline struct slam_op_record *
 slam_flow_op_record(const struct slam_flow *flow, uint32_t op, bool measured)
 {

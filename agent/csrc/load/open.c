@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The open loop: sessions begin when the pacer says so. An arrival takes the next
+/* The open loop: sessions begin at the times of the pacer. An arrival takes the next
  * connection in turn that has an available slot, or waits in the backlog. */
 #include "core/slam_err.h"
 #include "load/connection.h"
@@ -17,9 +17,8 @@ struct arrival {
 
 struct open_load {
     struct slam_pacer pacer;
-    uint64_t next_ns;       /* of the pacer's next arrival */
-    struct slam_conn *head; /* connections with an available slot, in turn */
-    struct slam_conn *tail;
+    uint64_t next_ns;            /* of the pacer's next arrival */
+    struct slam_conn_list queue; /* connections with an available slot, in turn */
     uint64_t available;          /* slots, of all connections */
     uint64_t available_since_ns; /* since when there has always been one */
     uint64_t late_ns;       /* how late the worker was, while arrivals wait for it */
@@ -43,6 +42,7 @@ init(struct slam_flow *flow)
     if (!load)
         return SLAM_ENOMEM;
     flow->load = load;
+    STAILQ_INIT(&load->queue);
     load->backlog_cap = cap;
     slam_pacer_init(&load->pacer, stream->settings.segments,
                     stream->settings.segment_count, stream->settings.arrivals,
@@ -89,12 +89,7 @@ count_available(struct slam_conn *conn, uint64_t now_ns)
     if (available == 0 || conn->is_queued)
         return;
     conn->is_queued = true;
-    conn->next_queued = NULL;
-    if (load->tail)
-        load->tail->next_queued = conn;
-    else
-        load->head = conn;
-    load->tail = conn;
+    STAILQ_INSERT_TAIL(&load->queue, conn, in_queue);
 }
 
 static struct slam_conn *
@@ -102,10 +97,8 @@ take_available(struct open_load *load)
 {
     struct slam_conn *conn;
 
-    while ((conn = load->head) != NULL) {
-        load->head = conn->next_queued;
-        if (!load->head)
-            load->tail = NULL;
+    while ((conn = STAILQ_FIRST(&load->queue)) != NULL) {
+        STAILQ_REMOVE_HEAD(&load->queue, in_queue);
         conn->is_queued = false;
         if (slam_conn_available(conn) > 0)
             return conn;

@@ -23,7 +23,7 @@ static struct slam_draw
 draw_of(const struct slam_slot *slot)
 {
     struct slam_flow *flow = slot->conn->flow;
-    const struct slam_session *session = slam_flow_session(flow, slot);
+    const struct slam_session_state *session = slam_flow_session(flow, slot);
 
     return (struct slam_draw){.rng = &flow->values_rng,
                               .partition = &flow->partition,
@@ -37,7 +37,8 @@ transmit(struct slam_conn *conn, const uint8_t *pdu, size_t len, uint64_t sent_n
     uint64_t limit = conn->flow->stream->settings.connection.reconnect_operations;
     ssize_t written = slam_transport_write(conn->request.transport, pdu, len);
 
-    /* at its limit, it gets no new session: it is replaced when the last one is over */
+    /* at its limit it gets no new session, and is replaced when its sessions are over
+     */
     if (++conn->requests == limit && conn->state == SLAM_CONN_UP) {
         slam_conn_move(conn, SLAM_CONN_DRAIN);
         slam_conn_make_ready(conn);
@@ -114,7 +115,7 @@ send_request(struct slam_slot *slot)
     }
     if (op->spec && !prepare(slot, &draw, &states))
         return;
-    op = &flow->stream->ops[slot->op]; /* it may be another one now */
+    op = &flow->stream->ops[slot->op]; /* prepare may have chosen another operation */
     record = slam_conn_op_record(conn, slot->op, slot->measured);
     record->sent++;
     record->requests++;
@@ -290,7 +291,7 @@ abandon(struct slam_slot *slot)
 }
 
 static void
-resume(struct slam_session *session)
+resume(struct slam_session_state *session)
 {
     struct slam_slot *slot = session->slot;
 
@@ -308,9 +309,11 @@ resume(struct slam_session *session)
 void
 slam_request_run_paused(struct slam_flow *flow, uint64_t now_ns)
 {
+    struct slam_session_state *session;
+
     for (uint32_t i = 0; flow->pauses && i <= flow->stream->pause_count; i++)
-        while (flow->pauses[i].head && flow->pauses[i].head->due_ns <= now_ns)
-            resume(flow->pauses[i].head);
+        while ((session = TAILQ_FIRST(&flow->pauses[i])) && session->due_ns <= now_ns)
+            resume(session);
 }
 
 void
@@ -319,7 +322,7 @@ slam_request_advance(struct slam_slot *slot, const struct slam_stream_op *op,
 {
     struct slam_flow *flow = slot->conn->flow;
     const struct slam_step *steps = flow->stream->steps;
-    struct slam_session *session = slam_flow_session(flow, slot);
+    struct slam_session_state *session = slam_flow_session(flow, slot);
 
     if (!session) {
         end(slot, received_ns, done_ns);

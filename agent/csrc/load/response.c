@@ -44,7 +44,7 @@ record_sequence(const struct slam_slot *slot, enum slam_outcome outcome,
                 uint64_t received, struct slam_histogram *h)
 {
     const struct slam_flow *flow = slot->conn->flow;
-    const struct slam_session *session = slam_flow_session(flow, slot);
+    const struct slam_session_state *session = slam_flow_session(flow, slot);
 
     if (session && outcome != SLAM_FAILED && !session->has_more &&
         flow->stream->steps[slot->step].answers_last &&
@@ -130,7 +130,7 @@ message(struct slam_conn *conn, const struct slam_pdu *pdu,
     struct slam_slot *slot;
 
     if (pdu->message_id == 0) {
-        /* RFC 4511 4.4: the directory is about to close, or tells of something else */
+        /* RFC 4511 4.4: the directory is about to close, or sends another notice */
         slam_flow_stream_record(flow)->notices++;
         return true;
     }

@@ -10,7 +10,7 @@
 
 /* The last list is of sessions that end in the next turn. */
 static struct slam_pause_list *
-list_of(const struct slam_flow *flow, const struct slam_session *session)
+list_of(const struct slam_flow *flow, const struct slam_session_state *session)
 {
     return &flow->pauses[session->ending ? flow->stream->pause_count
                                          : session->pause_list];
@@ -18,52 +18,39 @@ list_of(const struct slam_flow *flow, const struct slam_session *session)
 
 /* A list is in order of due_ns by itself: all its pauses are equally long. */
 static void
-enlist(struct slam_flow *flow, struct slam_session *session, uint64_t due_ns)
+enlist(struct slam_flow *flow, struct slam_session_state *session, uint64_t due_ns)
 {
     struct slam_pause_list *list = list_of(flow, session);
 
     session->due_ns = due_ns;
     session->pausing = true;
-    session->next_paused = NULL;
-    session->previous_paused = list->tail;
-    if (list->tail)
-        list->tail->next_paused = session;
-    else
-        list->head = session;
-    list->tail = session;
+    TAILQ_INSERT_TAIL(list, session, in_paused);
 }
 
 void
 slam_session_pause(struct slam_slot *slot, uint32_t pause_list, uint64_t due_ns)
 {
-    struct slam_session *session = slam_flow_session(slot->conn->flow, slot);
+    struct slam_session_state *session = slam_flow_session(slot->conn->flow, slot);
 
     session->pause_list = pause_list;
     enlist(slot->conn->flow, session, due_ns);
 }
 
 void
-slam_session_resume(struct slam_flow *flow, struct slam_session *session)
+slam_session_resume(struct slam_flow *flow, struct slam_session_state *session)
 {
     struct slam_pause_list *list = list_of(flow, session);
 
     if (!session->pausing)
         return;
-    if (session->previous_paused)
-        session->previous_paused->next_paused = session->next_paused;
-    else
-        list->head = session->next_paused;
-    if (session->next_paused)
-        session->next_paused->previous_paused = session->previous_paused;
-    else
-        list->tail = session->previous_paused;
+    TAILQ_REMOVE(list, session, in_paused);
     session->pausing = false;
 }
 
 void
 slam_session_no_response(struct slam_slot *slot, uint64_t sent_ns)
 {
-    struct slam_session *session = slam_flow_session(slot->conn->flow, slot);
+    struct slam_session_state *session = slam_flow_session(slot->conn->flow, slot);
 
     /* not at once: what the freed slot sends next may have no response either */
     slot->state = SLAM_SLOT_PAUSED;
@@ -74,17 +61,18 @@ slam_session_no_response(struct slam_slot *slot, uint64_t sent_ns)
 uint64_t
 slam_session_next_ns(const struct slam_flow *flow)
 {
+    const struct slam_session_state *session;
     uint64_t next_ns = UINT64_MAX;
 
     for (uint32_t i = 0; flow->pauses && i <= flow->stream->pause_count; i++)
-        if (flow->pauses[i].head)
-            next_ns = slam_earlier_ns(next_ns, flow->pauses[i].head->due_ns);
+        if ((session = TAILQ_FIRST(&flow->pauses[i])) != NULL)
+            next_ns = slam_earlier_ns(next_ns, session->due_ns);
     return next_ns;
 }
 
 /* A variable as a C string, for libsasl; NULL where there is none. */
 static const char *
-c_text(const struct slam_session *session, uint32_t variable, char *text)
+c_text(const struct slam_session_state *session, uint32_t variable, char *text)
 {
     const struct slam_variable *v;
 
@@ -97,8 +85,8 @@ c_text(const struct slam_session *session, uint32_t variable, char *text)
 }
 
 static bool
-set_credentials(struct slam_session *session, const struct slam_session_spec *spec,
-                const uint8_t *bytes, size_t len)
+set_credentials(struct slam_session_state *session,
+                const struct slam_session_spec *spec, const uint8_t *bytes, size_t len)
 {
     struct slam_variable *v = &session->variables[spec->sasl.credentials];
 
@@ -111,7 +99,7 @@ set_credentials(struct slam_session *session, const struct slam_session_spec *sp
 }
 
 static bool
-begin_bind(struct slam_slot *slot, struct slam_session *session,
+begin_bind(struct slam_slot *slot, struct slam_session_state *session,
            const struct slam_session_spec *spec)
 {
     char authcid[SLAM_VARIABLE_MAX + 1];
@@ -140,7 +128,7 @@ bool
 slam_session_continue_bind(struct slam_slot *slot, const struct slam_stream_op *op,
                            int32_t code, const struct slam_bytes *message)
 {
-    struct slam_session *session = slam_flow_session(slot->conn->flow, slot);
+    struct slam_session_state *session = slam_flow_session(slot->conn->flow, slot);
     const uint8_t *out = NULL;
     size_t out_len = 0;
     struct slam_bytes in;
@@ -189,7 +177,7 @@ substitute(struct slam_slot *slot, const struct slam_session_spec *spec)
 }
 
 static bool
-take_entry(struct slam_slot *slot, struct slam_session *session,
+take_entry(struct slam_slot *slot, struct slam_session_state *session,
            const struct slam_session_spec *spec)
 {
     struct slam_flow *flow = slot->conn->flow;
@@ -202,7 +190,7 @@ take_entry(struct slam_slot *slot, struct slam_session *session,
 }
 
 static bool
-intend_entry(struct slam_flow *flow, struct slam_session *session,
+intend_entry(struct slam_flow *flow, struct slam_session_state *session,
              const struct slam_session_spec *spec)
 {
     const struct slam_variable *dn = &session->variables[spec->ledger_put];
@@ -214,7 +202,7 @@ intend_entry(struct slam_flow *flow, struct slam_session *session,
 }
 
 static void
-reset(struct slam_session *session, const struct slam_session_spec *spec)
+reset(struct slam_session_state *session, const struct slam_session_spec *spec)
 {
     session->captured = 0;
     session->entry_seen = session->sasl_failed = false;
@@ -230,7 +218,7 @@ slam_session_prepare(struct slam_slot *slot, struct slam_draw *draw,
 {
     struct slam_flow *flow = slot->conn->flow;
     const struct slam_session_spec *spec = flow->stream->ops[slot->op].spec;
-    struct slam_session *session = slam_flow_session(flow, slot);
+    struct slam_session_state *session = slam_flow_session(flow, slot);
 
     /* RFC 2696: the next page's request is the same but for the cookie */
     if (session->has_more) {
@@ -267,7 +255,7 @@ void
 slam_session_entry(struct slam_slot *slot, const struct slam_stream_op *op,
                    const struct slam_bytes *message)
 {
-    struct slam_session *session = slam_flow_session(slot->conn->flow, slot);
+    struct slam_session_state *session = slam_flow_session(slot->conn->flow, slot);
 
     if (session->entry_seen)
         return;
@@ -291,13 +279,14 @@ slam_session_entry(struct slam_slot *slot, const struct slam_stream_op *op,
 }
 
 static void
-settle_ledger(struct slam_flow *flow, struct slam_session *session,
+settle_ledger(struct slam_flow *flow, struct slam_session_state *session,
               const struct slam_stream_op *op, int32_t code)
 {
     struct slam_ledger *ledger = flow->ledgers[op->spec->ledger];
     bool done = code == 0; /* a success that the job does not expect is one here */
-    /* A directory may say so of an entry that exists or was renamed (389-DS 2.3.1, when
-     * another write replaces the parent): both DNs stay in doubt. */
+    /* A directory may answer this for an entry that exists or was renamed
+     * (389-DS 2.3.1, when another write replaces the parent): both DNs stay in doubt.
+     */
     bool in_doubt = session->has_taken && code == NO_SUCH_OBJECT;
 
     if (session->has_intended && done)
@@ -318,7 +307,7 @@ settle_ledger(struct slam_flow *flow, struct slam_session *session,
 
 /* RFC 2696: an empty cookie, or none, ends the search. */
 static enum slam_outcome
-turn_page(struct slam_session *session, const struct slam_session_spec *spec,
+turn_page(struct slam_session_state *session, const struct slam_session_spec *spec,
           enum slam_outcome outcome, const struct slam_bytes *message)
 {
     struct slam_variable *v = &session->variables[spec->cookie_variable];
@@ -344,7 +333,7 @@ slam_session_answered(struct slam_slot *slot, const struct slam_stream_op *op,
                       const struct slam_bytes *message)
 {
     struct slam_flow *flow = slot->conn->flow;
-    struct slam_session *session = slam_flow_session(flow, slot);
+    struct slam_session_state *session = slam_flow_session(flow, slot);
     const struct slam_session_spec *spec = op->spec;
 
     session->has_more = false;
@@ -366,7 +355,7 @@ void
 slam_session_end(struct slam_slot *slot)
 {
     struct slam_flow *flow = slot->conn->flow;
-    struct slam_session *session = slam_flow_session(flow, slot);
+    struct slam_session_state *session = slam_flow_session(flow, slot);
 
     flow->active--;
     flow->worker->active--;

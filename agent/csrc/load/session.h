@@ -38,11 +38,11 @@ enum slam_outcome slam_session_answered(struct slam_slot *slot,
                                         enum slam_outcome outcome,
                                         const struct slam_bytes *message);
 
-/* Puts the session into a list of pauses, whose sessions all wait for the same time. */
+/* Puts the session into a list of pauses: all its sessions wait equally long. */
 void slam_session_pause(struct slam_slot *slot, uint32_t pause_list, uint64_t due_ns);
 
 /* Takes it out of its list, if it is in one. */
-void slam_session_resume(struct slam_flow *flow, struct slam_session *session);
+void slam_session_resume(struct slam_flow *flow, struct slam_session_state *session);
 
 /* A request that has no response was sent: the session ends in the next turn. */
 void slam_session_no_response(struct slam_slot *slot, uint64_t sent_ns);

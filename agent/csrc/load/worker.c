@@ -168,10 +168,11 @@ next_deadline(const struct slam_worker *worker, uint64_t boundary_ns,
     for (size_t i = 0; i < worker->flow_count; i++) {
         const struct slam_flow *flow = &worker->flows[i];
 
-        if (flow->oldest)
-            deadline = slam_earlier_ns(deadline,
-                                       flow->oldest->sent_ns +
-                                           flow->stream->settings.request_timeout_ns);
+        const struct slam_slot *oldest = TAILQ_FIRST(&flow->sent);
+
+        if (oldest)
+            deadline = slam_earlier_ns(
+                deadline, oldest->sent_ns + flow->stream->settings.request_timeout_ns);
         *pace_ns = slam_earlier_ns(*pace_ns, slam_session_next_ns(flow));
         if (!flow->ended)
             *pace_ns =
@@ -443,6 +444,7 @@ slam_worker_create(const struct slam_worker_config *config, struct slam_worker *
     worker->config = *config;
     worker->epoll_fd = worker->timer_fd = -1;
     worker->armed_ns = UINT64_MAX;
+    STAILQ_INIT(&worker->ready);
     atomic_init(&worker->stamps, true);
     atomic_init(&worker->start_error_ns, UINT64_MAX);
     /* both leave something that destroy accepts, also when they fail */

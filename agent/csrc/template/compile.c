@@ -209,7 +209,7 @@ compile_slot(struct compilation *c, struct instruction *in, const uint64_t *oper
         p = c->context->above[operands[0] - 1];
     if (operands[1] >= p->slot_count || !p->slots[operands[1]].is_filled)
         return "the slot is not filled before";
-    if (operands[3] > SLAM_FORM_FILTER_FINAL)
+    if (operands[3] > SLAM_FORM_UNDERSCORES)
         return "unknown form";
     slot = &p->slots[operands[1]];
     in->level = (uint8_t)operands[0];

@@ -29,30 +29,6 @@ slam_text_cut(const uint8_t *text, uint32_t len, uint32_t limit)
     return len;
 }
 
-static size_t
-character_at(const uint8_t *text, size_t len, size_t count)
-{
-    size_t at = 0;
-
-    while (count > 0 && at < len) {
-        at++;
-        while (at < len && !begins_character(text[at]))
-            at++;
-        count--;
-    }
-    return at;
-}
-
-static size_t
-count_characters(const uint8_t *text, size_t len)
-{
-    size_t count = 0;
-
-    for (size_t i = 0; i < len; i++)
-        count += begins_character(text[i]);
-    return count;
-}
-
 /* RFC 4514 section 2.4. */
 static uint8_t *
 put_dn_value(const uint8_t *text, uint32_t len, uint8_t *at)
@@ -77,44 +53,10 @@ put_dn_value(const uint8_t *text, uint32_t len, uint8_t *at)
     return at;
 }
 
-static uint8_t *
-put_filter(const uint8_t *text, size_t len, size_t limit, enum slam_text_form form,
-           uint8_t *at)
-{
-    static const char hex[] = "0123456789abcdef";
-    size_t first = 0, end = len;
-
-    if (limit > 0) {
-        size_t count = count_characters(text, len);
-        size_t rest = count > limit ? count - limit : 0;
-
-        if (form == SLAM_FORM_FILTER_FINAL)
-            first = character_at(text, len, rest);
-        else if (form == SLAM_FORM_FILTER_ANY)
-            first = character_at(text, len, rest / 2);
-        end = first + character_at(text + first, len - first, limit);
-    }
-    for (size_t i = first; i < end; i++) {
-        const uint8_t c = text[i];
-
-        if (c == '\0' || c == '(' || c == ')' || c == '*' || c == '\\' || c == '\n' ||
-            c == '\r') {
-            *at++ = '\\';
-            *at++ = (uint8_t)hex[c >> 4];
-            *at++ = (uint8_t)hex[c & 0xf];
-        } else {
-            *at++ = c;
-        }
-    }
-    return at;
-}
-
 uint8_t *
 slam_text_put(enum slam_text_form form, const uint8_t *text, uint32_t len,
               uint32_t limit, uint8_t *at)
 {
-    if (form >= SLAM_FORM_FILTER_INITIAL)
-        return put_filter(text, len, limit, form, at);
     len = slam_text_cut(text, len, limit);
     if (form == SLAM_FORM_DN_VALUE)
         return put_dn_value(text, len, at);
@@ -128,10 +70,9 @@ slam_text_put(enum slam_text_form form, const uint8_t *text, uint32_t len,
 size_t
 slam_text_put_max(enum slam_text_form form, size_t len, uint32_t limit)
 {
-    /* a filter's limit is of characters */
-    if (form < SLAM_FORM_FILTER_INITIAL && limit > 0 && limit < len)
+    if (limit > 0 && limit < len)
         len = limit;
-    return form == SLAM_FORM_PLAIN || form == SLAM_FORM_UNDERSCORES ? len : 3 * len;
+    return form == SLAM_FORM_DN_VALUE ? 3 * len : len;
 }
 
 uint8_t *

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pieces of text: forms in which a text stands in another one, numbers, base64. */
+/* Pieces of text: escaped texts, numbers, base64. */
 #ifndef SLAM_TEXT_H
 #define SLAM_TEXT_H
 
@@ -11,13 +11,8 @@
 
 enum slam_text_form {
     SLAM_FORM_PLAIN = 0,
-    SLAM_FORM_DN_VALUE = 1,    /* escaped as a value in a DN (RFC 4514) */
-    SLAM_FORM_UNDERSCORES = 2, /* in the place of commas */
-    /* escaped as an assertion value of a filter (RFC 4515); here the limit counts
-     * characters: the first, those in the middle, the last */
-    SLAM_FORM_FILTER_INITIAL = 3,
-    SLAM_FORM_FILTER_ANY = 4,
-    SLAM_FORM_FILTER_FINAL = 5
+    SLAM_FORM_DN_VALUE = 1,   /* escaped as a value in a DN (RFC 4514) */
+    SLAM_FORM_UNDERSCORES = 2 /* in the place of commas */
 };
 
 /* Length of the first `limit` bytes of a UTF-8 text, in whole characters; 0: all. */

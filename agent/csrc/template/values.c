@@ -566,7 +566,7 @@ prepare_variable(struct slam_value_source *src, char *err)
         return slam_fail(err, SLAM_EINVAL,
                          "a variable has at most %u bytes, got %" PRId64,
                          SLAM_VARIABLE_MAX, src->hi);
-    if (src->width > SLAM_FORM_FILTER_FINAL)
+    if (src->width > SLAM_FORM_UNDERSCORES)
         return slam_fail(err, SLAM_EINVAL, "unknown form %" PRIu32 " of a variable",
                          src->width);
     src->max_len = src->hi > 0 ? (size_t)src->hi : SLAM_VARIABLE_MAX;

@@ -248,7 +248,7 @@ test_text_stands_in_base64_and_in_forms(void)
         {.kind = SLAM_VALUE_VARIABLE, .lo = 0},
         {.kind = SLAM_VALUE_VARIABLE, .lo = 0, .width = 1},
         {.kind = SLAM_VALUE_VARIABLE, .lo = 0, .width = 2},
-        {.kind = SLAM_VALUE_VARIABLE, .lo = 0, .width = 3, .hi = 2}};
+        {.kind = SLAM_VALUE_VARIABLE, .lo = 0, .hi = 2}};
 
     variables[0].len = 5;
     memcpy(variables[0].text, "a,*\xc3\xa9", 5);

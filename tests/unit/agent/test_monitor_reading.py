@@ -89,6 +89,10 @@ def values_of(table: Table, directory: Any) -> dict[str, float]:
     return dict(zip(names, fill(table, directory), strict=True))
 
 
+def figures_of(directory: Any) -> dict[str, float]:
+    return values_of(directory_table(directory), directory)
+
+
 # Values.
 
 
@@ -200,9 +204,7 @@ def test_slapd_says_what_it_does() -> None:
 
 
 def test_what_slapd_does_not_say_is_missing() -> None:
-    directory = slapd_with()
-    table = directory_table(directory)  # type: ignore[arg-type]
-    found = values_of(table, directory)
+    found = figures_of(slapd_with())
     assert math.isnan(found["bind_initiated"])
     assert math.isnan(found["mdb_entries[dc=com]"])
     # no consumer, and no contextCSN
@@ -243,10 +245,7 @@ def test_consumer_says_how_replication_goes() -> None:
             },
         }
     )
-    found = values_of(
-        directory_table(directory),  # type: ignore[arg-type]
-        directory,
-    )
+    found = figures_of(directory)
     assert found["syncrepl_connected[ldap://supplier]"] == 1
     assert found["syncrepl_persist[ldap://supplier]"] == 1
     assert found["syncrepl_last_contact_age[ldap://supplier]"] == pytest.approx(
@@ -266,10 +265,7 @@ def test_consumers_of_one_provider_have_metrics_of_their_own() -> None:
             for dn, phase in zip(consumers, ("Persist", "Refresh"), strict=True)
         }
     )
-    found = values_of(
-        directory_table(directory),  # type: ignore[arg-type]
-        directory,
-    )
+    found = figures_of(directory)
     assert {
         name: value
         for name, value in found.items()
@@ -358,10 +354,7 @@ def test_agreement_of_389_ds_says_how_replication_goes() -> None:
             },
         }
     )
-    found = values_of(
-        directory_table(directory),  # type: ignore[arg-type]
-        directory,
-    )
+    found = figures_of(directory)
     assert found["changes_sent[to replica]"] == 49
     assert found["update_in_progress[to replica]"] == 1
     assert found["update_status[to replica]"] == 18
@@ -383,10 +376,7 @@ def test_agreements_of_one_name_have_metrics_of_their_own() -> None:
             },
         }
     )
-    found = values_of(
-        directory_table(directory),  # type: ignore[arg-type]
-        directory,
-    )
+    found = figures_of(directory)
     assert [found[f"changes_sent[{folded(dn)}]"] for dn in agreements] == [42, 7]
 
 
@@ -398,20 +388,12 @@ def test_figures_that_no_counter_holds_are_left_out() -> None:
         "nsds5replicaChangesSentSinceStartup": f"1:{'9' * 5000}/0 2:7/0",
         "nsds5replicaLastUpdateStatus": f"Error ({'9' * 5000}) Odd",
     }
-    directory = FakeDirectory({**_DS389, _AGREEMENT: agreement})
-    found = values_of(
-        directory_table(directory),  # type: ignore[arg-type]
-        directory,
-    )
+    found = figures_of(FakeDirectory({**_DS389, _AGREEMENT: agreement}))
     assert found["changes_sent[to replica]"] == 7
     assert math.isnan(found["update_status[to replica]"])
     odd = {**_SLAPD["cn=Database 1,cn=Databases,cn=Monitor"]}
     odd["olmDbNotIndexed"] = [f"mail#equality={'9' * 5000}", "cn#present=1"]
-    directory = slapd_with({"cn=Database 1,cn=Databases,cn=Monitor": odd})
-    found = values_of(
-        directory_table(directory),  # type: ignore[arg-type]
-        directory,
-    )
+    found = figures_of(slapd_with({"cn=Database 1,cn=Databases,cn=Monitor": odd}))
     assert found["not_indexed[dc=com]"] == 1
 
 

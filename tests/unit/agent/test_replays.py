@@ -25,9 +25,8 @@ run: {{duration: 10s}}
 streams:
   - name: log
     target: directory
-    type: replay
-    load: {{connections: {connections}, speed: 1x}}
-    options: {{logs: [log], binds: {{as_configured: true}}}}
+    load:
+      trace: {{logs: [log], connections: {connections}, binds: {{as_configured: true}}}}
 """
 
 
@@ -85,9 +84,9 @@ def test_too_few_connections_are_refused(tmp_path: Path) -> None:
         with_traces(plan(0, 1, connections=3), tmp_path)
 
 
-def test_a_plan_without_replays_stays_as_it_is(tmp_path: Path) -> None:
+def test_a_plan_without_traces_stays_as_it_is(tmp_path: Path) -> None:
     text = JOB.format(connections=1)
-    head, _, _ = text.partition("    type: replay")
+    head, _, _ = text.partition("    load:")
     job = load_job_text(
         head + "    load: {clients: 1}\n    operations: [{search: {base: ''}}]\n",
         file="job",

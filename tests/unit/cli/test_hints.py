@@ -17,10 +17,11 @@ HINTS = {
     # the command's own options
     "quick search --durration 5s": "Did you mean --duration?",
     "quick search --josn": "Did you mean --json?",
-    "quick search --request_timeout 5s": "Did you mean --request-timeout?",
+    "quick search --think_time 5s": "Did you mean --think-time?",
     "run job.yaml --treshold x": "",
     # options of other tools
-    "quick search -A cn": "ldapsearch's -A is --types-only here; "
+    "quick search -A cn": "ldapsearch's -A is streams.operations.search.types_only "
+    "here; "
     f"searchrate's and rsearch's -A is -a here: see {PAGE}.",
     "quick search --numThreads 4": f"searchrate's --numThreads is -c here: see {PAGE}.",
     "quick search -H ldap://ds1": "ldapsearch's and ldclt's -H is the argument "
@@ -29,7 +30,7 @@ HINTS = {
     "quick search -L": "ldapsearch's and rsearch's -L has no counterpart here: "
     f"see {PAGE}.",
     # ldclt's -e has several meanings: the page has them all
-    "quick search -e add": "ldapsearch's -e is -J here; "
+    "quick search -e add": "ldapsearch's -e is streams.operations.controls here; "
     f"OpenDJ's -e has no counterpart here: see {PAGE}.",
     "data generate -L x": f"MakeLDIF's -L has no counterpart here: see {PAGE}.",
     "run job.yaml --numThreads 4": "",

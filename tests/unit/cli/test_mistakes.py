@@ -161,7 +161,7 @@ def test_a_mistake_in_a_job_file(name: str, capsys: pytest.CaptureFixture[str]) 
 
 
 COMMANDS = {
-    "quick modify ldap://d1 -e cn=a,dc=x -a sn --value b --name ''": "--name: expected",
+    "quick modify ldap://ds1 -e cn=a,dc=x -a sn=b --name ''": "--name: expected",
     "quick search ldap://ds1 -b dc=x '(uid=a)' cn": "write -f '(uid=a)' if it is",
     "quick search ldap://ds1 -b dc=x cn": "-a cn where it is an attribute",
     "run good.yaml -o res.json": "--json prints result.json; res.json/ is a folder",
@@ -175,21 +175,20 @@ COMMANDS = {
     "quick search ldap:/ds1 -b dc=x": "write ldap://ds1",
     "quick search ldap://ds1,ldap://ds2 -b dc=x": "give each URI as an argument",
     "quick search good.yaml -b dc=x": "`ldapslam run` takes a job file",
-    "check ldap://ds1": "`ldapslam new URI FILE` writes one",
+    "check ldap://ds1": "`ldapslam new URI -o FILE` writes one",
     "report last": "did you mean `latest`?",
     "data load good.yaml": "give a URI too, such as ldap://ds1.example.com",
     "quick search ldap://ds1": "'--base'. Where to search",
-    "quick search ldap://ds1 -r 100": "`ldapslam new ldap://ds1 FILE` writes a job "
+    "quick search ldap://ds1 -r 100": "`ldapslam new ldap://ds1 -o FILE` writes a job "
     "with a base that is there",
     "quick bind ldap://ds1 -b dc=x -f (uid=m[1-9]) --credentials S-[ref:1]": "write "
-    "[n], and add --set \"streams.0.operations.0.sequence.0.let.n='[0-9999]'\"",
+    "[n], and add --set \"streams.load.operations.sequence.0.let.n='[0-9999]'\"",
     "quick bind ldap://ds1 -e cn=m[1-9],dc=x --credentials S-[ref:1]": "write [n], "
-    "and add --set \"streams.0.operations.0.let.n='[0-9999]'\"",
-    "quick modify ldap://ds1 -e cn=x -a sn=y": "write --replace 'sn=y'",
+    "and add --set \"streams.load.operations.bind.let.n='[0-9999]'\"",
     # numbers
     "quick search ldap://ds1 -b dc=x -r 500": "-r: expected a rate such as '500/s' or",
     "quick search ldap://ds1 -b dc=x -d 30": "write the unit: 30s, 30ms or 30us",
-    "quick search ldap://ds1 -b dc=x -l 5min": "write 5m",
+    "quick search ldap://ds1 -b dc=x -d 5min": "write 5m",
     "quick search ldap://ds1 -b dc=x -r 5/s --think-time 5ms": "is for a closed loop",
     f"submit good.yaml --every 6 {NO_COORDINATOR}": "write the unit: 6s, 6ms or 6us",
     "results prune --keep-for 90": "the units are h, d and w",
@@ -230,7 +229,7 @@ COMMANDS = {
     "results verify good.yaml": "it is not JSON hint: give the folder of a run",
     "report latest --local --format docx": "the formats are html, pdf",
     "compare latest": "two sides are needed",
-    "job examples nothing": "`ldapslam job examples` lists them",
+    "new nothing": "known examples: burst,",
     # fleets
     f"list {NO_COORDINATOR}": "is `ldapslam coordinator` running there",
     "list --coordinator http://ds1:7400": "write ds1:7400: it is no URL",

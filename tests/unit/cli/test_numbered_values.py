@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from ldapslam.cli.job_files.new_job import _pattern_of
+from ldapslam.cli.job_files.first_job import _pattern_of
 
 
 @pytest.mark.parametrize(

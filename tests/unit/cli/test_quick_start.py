@@ -36,7 +36,7 @@ _JOB = Path(__file__).parents[3] / "configs" / "jobs" / "search.yaml"
         ("check", "--help"),
         ("check", "--offline", str(_JOB)),
         ("quick", "search", "--help"),
-        ("replay", "run", "--help"),
+        ("new", "--help"),
         ("describe", "run"),
     ],
     ids=" ".join,

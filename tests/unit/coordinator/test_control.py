@@ -219,10 +219,7 @@ async def test_the_end_of_a_run_is_written_until_it_is_stored(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(controller, "_END_PAUSE_S", 0)
-    await world.beat(0)
-    run_id = await world.submit()
-    await world.report(run_id, ready=agent_pb2.AgentReady())
-    await world.report(run_id, started=agent_pb2.AgentStarted())
+    run_id = await world.begin()
     fail(monkeypatch, "set_run_state", times=2)
     await world.report(run_id, finished=agent_pb2.AgentFinished())
     assert (await world.end_of(run_id)).state == "finished"
@@ -253,10 +250,7 @@ async def test_a_run_is_judged_once_and_again_when_more_of_it_arrives(
 ) -> None:
     monkeypatch.setattr(judge, "_QUIET_S", 0.0)
     report_interval = world.coordinator.agents.ReportInterval
-    await world.beat(0)
-    run_id = await world.submit()
-    await world.report(run_id, ready=agent_pb2.AgentReady())
-    await world.report(run_id, started=agent_pb2.AgentStarted())
+    run_id = await world.begin()
     await report_interval(interval(world, run_id, 1), None)
     world.lose_agent()
     await world.end_of(run_id)
@@ -302,10 +296,7 @@ async def test_intervals_of_one_call_are_answered_one_by_one(
         answer = await world.coordinator.agents.ReportIntervals(request, None)
         return [one.status for one in answer.replies]
 
-    await world.beat(0)
-    run_id = await world.submit()
-    await world.report(run_id, ready=agent_pb2.AgentReady())
-    await world.report(run_id, started=agent_pb2.AgentStarted())
+    run_id = await world.begin()
     request = reports(0, 1, 2)
     request.reports[1].packed = b"damaged"
     assert await send(request) == [COMMITTED, REFUSED, COMMITTED]
@@ -323,10 +314,7 @@ async def test_intervals_of_one_call_are_answered_one_by_one(
 async def test_a_report_is_a_sign_of_life_of_its_session(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await world.beat(0)
-    run_id = await world.submit()
-    await world.report(run_id, ready=agent_pb2.AgentReady())
-    await world.report(run_id, started=agent_pb2.AgentStarted())
+    run_id = await world.begin()
     fleet = world.coordinator.fleet
 
     async def after(silence_s: int, session_id: str, sequence: int) -> str:
@@ -355,10 +343,7 @@ async def test_a_report_is_a_sign_of_life_of_its_session(
 async def test_a_report_that_finds_the_store_away_is_asked_for_again(
     world: World, monkeypatch: pytest.MonkeyPatch, error: StoreError
 ) -> None:
-    await world.beat(0)
-    run_id = await world.submit()
-    await world.report(run_id, ready=agent_pb2.AgentReady())
-    await world.report(run_id, started=agent_pb2.AgentStarted())
+    run_id = await world.begin()
     report = interval(world, run_id, 1)
     with monkeypatch.context() as patch:
         for function in ("add_intervals", "add_interval"):
@@ -439,10 +424,7 @@ async def test_a_start_waits_for_a_store_that_is_away(
 async def test_a_run_that_is_half_taken_up_holds_no_target(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await world.beat(0)
-    run_id = await world.submit()
-    await world.report(run_id, ready=agent_pb2.AgentReady())
-    await world.report(run_id, started=agent_pb2.AgentStarted())
+    run_id = await world.begin()
 
     def resume(*args: object) -> None:
         raise RuntimeError("for the test")
@@ -512,10 +494,7 @@ async def test_the_drift_of_a_clock_over_the_run_is_a_fact(world: World) -> None
 
 
 async def test_when_a_run_was_told_to_drain_is_in_its_manifest(world: World) -> None:
-    await world.beat(0)
-    run_id = await world.submit()
-    await world.report(run_id, ready=agent_pb2.AgentReady())
-    await world.report(run_id, started=agent_pb2.AgentStarted())
+    run_id = await world.begin()
     world.now_ns += 700_000_000
     told_ns = world.now_ns
     await world.coordinator.queue.cancel_run(run_id, "ana")

@@ -314,9 +314,7 @@ def test_a_run_that_ends_with_its_log_needs_no_room_for_a_day_either() -> None:
     log = {
         "name": "log",
         "target": "replica",
-        "type": "replay",
-        "load": {"connections": 4, "speed": "max"},
-        "options": {"logs": ["access.log"]},
+        "load": {"trace": {"logs": ["access.log"], "connections": 4, "speed": "max"}},
     }
     job = load_job_text(job_text(duration="10h", streams=[log]), file="job", base=None)
     assert need_of(run_plan(job), 2).reports == 2 * (COUNTED_INTERVALS + 1)

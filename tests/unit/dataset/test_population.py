@@ -11,21 +11,18 @@ from ldapslam.base.fault import Fault, Faults
 from ldapslam.dataset.population import (
     NO_NAMES,
     NO_PARENT,
-    FilterLine,
     PopulationNode,
     PopulationProgram,
     ProgramSettings,
     build_population,
     compile_population,
-    parse_filter_types,
 )
 from ldapslam.jobs.entries.template_file import parse_file
 from ldapslam.jobs.requests.dn import rdn_values
 
 HEAD = "branch: ou=people,dc=com\nsubordinateTemplate: person:5\n\n"
 PERSON = "template: person\nrdnAttr: uid\nuid: u<sequential>\n"
-OUTPUTS = ("ldif", "dns", "binds", "filters")
-FILTERS = (FilterLine("description", "eq"),)
+OUTPUTS = ("ldif", "dns", "binds")
 
 
 def built(text: str, **settings: int) -> list[PopulationNode]:
@@ -37,7 +34,7 @@ def entries(population: list[PopulationNode]) -> int:
 
 
 def compiled(text: str, seed: int = 1) -> PopulationProgram:
-    settings = ProgramSettings(seed, "first", "last", OUTPUTS, FILTERS)
+    settings = ProgramSettings(seed, "first", "last", OUTPUTS)
     return compile_population(built(text), settings)
 
 
@@ -343,19 +340,6 @@ def test_templates_that_name_their_entries_alike_are_a_fault() -> None:
     text = text.replace("Template: b", "Template: c").replace(":3\n\n", ":1\n\n", 1)
     text += "template: c\nrdnAttr: ou\nou: c\nsubordinateTemplate: b:3\n\n"
     compiled(text + "template: b\nrdnAttr: uid\nuid: user.<sequential>\n")
-
-
-def test_types_of_filters() -> None:
-    assert parse_filter_types("uid:eq") == (("uid", "eq"),)
-    assert parse_filter_types("cn:eq,sub") == (
-        ("cn", "eq"),
-        ("cn", "subInitial"),
-        ("cn", "subAny"),
-        ("cn", "subFinal"),
-    )
-    for text in ("uid", "uid:", ":eq", "u(d:eq", "uid:exact", "uid:eq,"):
-        with pytest.raises(Fault):
-            parse_filter_types(text)
 
 
 _LINES = st.lists(

@@ -74,9 +74,7 @@ def test_a_stream_has_no_more_imports_than_are_noted() -> None:
     [
         ("{server: slapd, ldif: /x.ldif, entries: 5}", "ldif excludes entries"),
         ("{server: slapd, template: p, template_file: own}", "exclude each other"),
-        ("{server: slapd, place: /mnt, prepare: /bin/x}", "exclude each other"),
         ("{server: slapd, place: mnt}", "expected an absolute path"),
-        ("{server: slapd, prepare: [make, xfs]}", "expected an absolute path"),
         ("{server: slapd, settings: {moduleload: ppolicy}}", "an absolute path"),
         ("{server: slapd, settings: {Include: [/a, b]}}", "expected an absolute path"),
         ("{server: 389ds, quick: false}", "quick is of slapd and offline"),

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from ldapslam.base.errors import ConfigError
-from ldapslam.jobs.describe import describe
+from ldapslam.jobs.describe import describe, topics
 from ldapslam.jobs.fields.sections import Section, fields_of, sections_in
 from ldapslam.jobs.load import load_job
 from ldapslam.jobs.model import Job
@@ -54,7 +54,7 @@ def test_every_field_is_described(section: type[Section]) -> None:
 
 
 def test_description_names_every_field_and_fits_a_terminal() -> None:
-    text = describe()
+    text = "\n".join(map(describe, topics()))
     for section in ALL:
         for key, _ in fields_of(section):
             assert f"  {key}: " in text
@@ -83,7 +83,21 @@ def test_one_section_is_described_with_those_inside_it() -> None:
         "streams[].load.stages[]",
         "streams[].load.stages[].sine",
         "streams[].load.stages",
+        "streams[].load.trace",
+        "streams[].load.trace.binds",
+        "streams[].load.trace.modifies",
+        "streams[].load.trace.adds",
     ]
+
+
+@pytest.mark.parametrize(
+    ("word", "title"),
+    [("search", "streams[].operations[].search"), ("auth", "types.auth")],
+)
+def test_operations_and_types_are_described_by_their_names(
+    word: str, title: str
+) -> None:
+    assert describe(word).startswith(f"{title}\n---")
 
 
 def test_notations_are_described() -> None:

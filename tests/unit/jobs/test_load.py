@@ -238,6 +238,45 @@ def test_override_changes_one_field(override: str, read: Any) -> None:
     assert read(load(MINIMAL, override))
 
 
+@pytest.mark.parametrize(
+    ("override", "index", "read"),
+    [
+        (
+            "search.filter=(cn=a)",
+            2,
+            lambda operation: operation.body.filter == "(cn=a)",
+        ),
+        ("search.search.scope=one", 2, lambda operation: operation.body.scope == "one"),
+        ("2.size_limit=3", 2, lambda operation: operation.body.size_limit == 3),
+        ("delete.weight=7", 1, lambda operation: operation.weight == 7),
+        ("delete.name=gone", 1, lambda operation: operation.name == "gone"),
+        (
+            "session.sequence.search.scope=one",
+            *(4, lambda operation: operation.sequence[0].body.scope == "one"),
+        ),
+        (
+            "session.sequence.modify.repeat=2",
+            *(4, lambda operation: operation.sequence[2].repeat == 2),
+        ),
+        (
+            "session.modify.delete.mail=",
+            *(4, lambda operation: operation.sequence[2].body.delete == {"mail": []}),
+        ),
+    ],
+)
+def test_override_names_an_operation(override: str, index: int, read: Any) -> None:
+    job = load(SESSIONS, f"streams.mix.operations.{override}")
+    assert read(job.streams[0].operations[index])
+
+
+def test_override_needs_the_name_of_one_of_two_operations() -> None:
+    (fault,) = faults(MIX, "streams.readers.operations.search.scope=base")
+    assert fault.startswith(
+        "--set:1: streams[0].operations has 2 operations of the kind 'search'"
+    )
+    assert load(MIX, "streams.readers.operations.root.scope=one")
+
+
 def test_later_override_wins() -> None:
     job = load(MINIMAL, "run.duration=30s", "run.duration=40s")
     assert job.run.duration_ns == 40 * NS_PER_S

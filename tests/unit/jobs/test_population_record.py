@@ -83,7 +83,7 @@ def test_what_is_no_record_is_refused(changed: dict[str, Any]) -> None:
     document = json.loads(RECORD.to_text())
     with pytest.raises(Fault, match=r"'p'|\"p\"") as caught:
         parse_record(json.dumps({**document, **changed}), "p")
-    assert "data fingerprint" in (caught.value.hint or "")
+    assert "data verify" in (caught.value.hint or "")
     with pytest.raises(Fault):
         parse_record(json.dumps({**document, **changed})[:-5], "p")
 

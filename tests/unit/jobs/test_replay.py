@@ -7,26 +7,23 @@ import io
 import random
 import struct
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from ldapslam.base.errors import ConfigError
+from ldapslam.base.yaml_text import tree_lines
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.plan import agent_plan
 from ldapslam.jobs.replay.log import NS_PER_S, Log, Operation, Session
-from ldapslam.jobs.replay.options import KINDS, Replay
+from ldapslam.jobs.replay.options import KINDS, Trace
 from ldapslam.jobs.replay.read import prepare
 from ldapslam.jobs.replay.statistical_job import (
-    StatisticalJob,
-    Wishes,
-    analyse,
+    StatisticalLoad,
     dn_shape,
     filter_shape,
-    find,
-    statistical_job,
+    statistical_load,
 )
 from ldapslam.jobs.replay.trace import (
     Identity,
@@ -39,11 +36,10 @@ from ldapslam.jobs.replay.trace import (
 
 MS = 1_000_000
 S = NS_PER_S
-WISHES = Wishes("logged", ("ldap://ds1.example.com",))
 
 
-def replay(**options: Any) -> Replay:
-    return Replay.model_validate({"logs": ["x.log"], **options})
+def trace(**options: Any) -> Trace:
+    return Trace.model_validate({"logs": ["x.log"], "connections": 6, **options})
 
 
 def log_of(*sessions: Session) -> Log:
@@ -90,47 +86,26 @@ def test_a_filters_shape_has_its_values_as_holes(
     assert filter_shape(text) == (shape, values)
 
 
-def test_a_dns_shape_has_its_values_as_holes() -> None:
-    assert dn_shape(r"cn=a\,b+sn=c,dc=x") == ("cn=\0+sn=\0,dc=\0", ["a\\,b", "c", "x"])
-
-
-def test_values_that_look_like_keys_become_a_range() -> None:
-    drawn = random.Random(1)
-    values = [f"user.{drawn.randrange(1000)}" for _ in range(5000)]
-    assert find(values).pattern == "user.[0-999]"
-    in_turn = [f"u{n}@example.com" for n in range(100, 200)]
-    assert find(in_turn).pattern == "u[100:199]@example.com"
-    padded = [f"{n:05}" for n in random.Random(2).sample(range(900), 400)]
-    pattern = find(padded).pattern
-    assert pattern.startswith("[")
-    assert pattern.endswith("%00000]")
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        pytest.param(["a", "b", "c"], id="words"),
-        pytest.param([str(n) for n in range(7)], id="few numbers"),
-        pytest.param(["u1", "v2", *map(str, range(20))], id="unlike texts"),
-        pytest.param([str(n**12) for n in range(20)], id="far apart"),
-        pytest.param([*map(str, range(200)), *["7"] * 200], id="one key half the time"),
-        pytest.param(["01", "001", *map(str, range(30))], id="padded unequally"),
-    ],
-)
-def test_values_that_do_not_become_a_feed(values: list[str]) -> None:
-    found = find(values)
-    assert found.feed == tuple(values)
-
-
-def test_a_value_that_never_changes_is_a_constant() -> None:
-    assert find(["a[b]", "a[b]"]).pattern == "a[[b]]"
+def test_a_dns_shape_has_holes_for_its_values() -> None:
+    assert dn_shape(r"cn=a\,b+sn=c,dc=x") == "cn=\0+sn=\0,dc=\0"
 
 
 # -- statistical jobs
 
 
-def load(made: StatisticalJob) -> Job:
-    return load_job_text(made.text, file="made", base=None, files=made.files)
+def load_of(*sessions: Session, credentials: str | None = None) -> StatisticalLoad:
+    return statistical_load(log_of(*sessions), "logged", credentials)
+
+
+def load(made: StatisticalLoad) -> Job:
+    tree = {
+        "name": "logged",
+        "targets": {"directory": "ldap://ds1.example.com"},
+        "run": {"duration": "10s"},
+        "streams": made.streams,
+    }
+    text = "\n".join(tree_lines(tree))
+    return load_job_text(text, file="made", base=None, files=made.files)
 
 
 def poisson(rate_per_s: float, seconds: float, seed: int = 1) -> list[int]:
@@ -152,9 +127,9 @@ def test_the_mix_of_a_log_becomes_weights_and_its_rate_a_rate() -> None:
         else Operation(at, number, "modify", f"uid=user.{drawn.randrange(100)},dc=x")
         for number, at in enumerate(times)
     ]
-    made = statistical_job(analyse(log_of(session(0, operations))), WISHES)
+    made = load_of(session(0, operations))
     [stream] = load(made).streams
-    assert made.files == {}
+    assert sorted(made.files) == ["logged-modify-dn.txt", "logged-search-value1.txt"]
     assert stream.load.kind == "open"
     assert stream.load.arrivals == "poisson"
     assert stream.load.rate is not None
@@ -162,16 +137,16 @@ def test_the_mix_of_a_log_becomes_weights_and_its_rate_a_rate() -> None:
     weights = {one.kind: one.weight for one in stream.operations}
     assert weights == {"search": len(times) * 3 // 4, "modify": -(-len(times) // 4)}
     body = {one.kind: one.body for one in stream.operations}
-    assert body["search"].model_dump()["filter"] == "(uid=user.[0-99])"
+    search_filter = "(uid=[file:logged-search-value1.txt])"
+    assert body["search"].model_dump()["filter"] == search_filter
     assert body["search"].model_dump()["attributes"] == ["cn", "mail"]
-    assert body["modify"].model_dump()["dn"] == "uid=user.[0-99],dc=x"
-    assert "75.0%" in made.text
+    assert body["modify"].model_dump()["dn"] == "[file:logged-modify-dn.txt]"
 
 
 def test_a_rate_that_changes_becomes_a_file_of_stages() -> None:
     times = [*poisson(20, 10), *(10 * S + at for at in poisson(200, 10, 2))]
     operations = [search(at) for at in times]
-    made = statistical_job(analyse(log_of(session(0, operations))), WISHES)
+    made = load_of(session(0, operations))
     [stream] = load(made).streams
     assert stream.load.kind == "open"
     segments = stream.load.segments()
@@ -181,36 +156,29 @@ def test_a_rate_that_changes_becomes_a_file_of_stages() -> None:
 
 
 def test_a_log_of_one_moment_makes_a_job_that_loads() -> None:
-    made = statistical_job(analyse(log_of(session(0, [search(0)]))), WISHES)
-    [stream] = load(made).streams
+    [stream] = load(load_of(session(0, [search(0)]))).streams
     assert stream.load.kind == "open"
     assert stream.load.rate is not None
     assert stream.load.rate.per_s == 1
 
 
-def test_the_made_job_shows_where_an_identity_goes() -> None:
-    made = statistical_job(analyse(log_of(session(0, [search(0), search(S)]))), WISHES)
-    assert '\n# bind: {dn: "cn=loader,dc=example,dc=com"' in made.text
-    [stream] = load(replace(made, text=made.text.replace("# bind:", "bind:"))).streams
-    assert stream.name
-
-
 def test_words_become_a_feed_that_keeps_how_often_each_came() -> None:
     words = ["smith"] * 30 + ["jones"] * 10 + [r"o\28x\29"] * 5
     operations = [search(n * MS, f"(sn={word})") for n, word in enumerate(words)]
-    made = statistical_job(analyse(log_of(session(0, operations))), WISHES)
-    assert "(sn=[file:logged-search-value1.txt])" in made.text
+    made = load_of(session(0, operations))
+    [operation] = load(made).streams[0].operations
+    search_filter = "(sn=[file:logged-search-value1.txt])"
+    assert operation.body.model_dump()["filter"] == search_filter
     lines = made.files["logged-search-value1.txt"].decode().splitlines()
     assert (lines.count("smith"), lines.count("jones"), lines.count("o(x)")) == (
         *(30, 10, 5),
     )
-    load(made)
 
 
 def test_values_of_a_dn_that_go_together_become_a_feed_of_whole_dns() -> None:
     dns = [f"uid=u{n},ou={'abc'[n % 3]},dc=x" for n in range(30)]
     operations = [search(n * MS, dn=dn) for n, dn in enumerate(dns)]
-    made = statistical_job(analyse(log_of(session(0, operations))), WISHES)
+    made = load_of(session(0, operations))
     assert made.files["logged-search-dn.txt"].decode().splitlines() == dns
     load(made)
 
@@ -224,8 +192,7 @@ def test_connections_that_end_make_connections_that_end() -> None:
         )
         for n in range(20)
     ]
-    made = statistical_job(analyse(log_of(*sessions)), WISHES)
-    [stream] = load(made).streams
+    [stream] = load(load_of(*sessions)).streams
     assert stream.connection.reconnect_operations == 5
     assert stream.load.connections == 1
 
@@ -235,29 +202,29 @@ def test_binds_have_a_stream_of_their_own_and_need_credentials() -> None:
         *(search(n * MS) for n in range(30)),
         *(Operation(n * MS, 1, "bind", f"uid=u{n},dc=x", result=0) for n in range(10)),
     ]
-    analysis = analyse(log_of(session(0, operations)))
-    without = statistical_job(analysis, WISHES)
-    assert "10 requests (25.0%): bind: the log has no passwords" in without.text
+    without = load_of(session(0, operations))
+    assert without.left_out == {"bind: the log has no passwords (--credentials)": 10}
     assert len(load(without).streams) == 1
-    wishes = Wishes("logged", WISHES.uris, credentials="password")
-    binds = load(statistical_job(analysis, wishes)).streams[1]
+    made = load_of(session(0, operations), credentials="password")
+    binds = load(made).streams[1]
     assert binds.name == "binds"
     assert binds.load.kind == "open"
     assert binds.in_flight == 1
 
 
-def test_what_is_left_out_is_said_with_its_number() -> None:
+def test_what_is_left_out_is_counted_by_its_reason() -> None:
     operations = [
         *(search(n * MS) for n in range(3)),
         Operation(4 * MS, 1, "add", "cn=a"),
         search(5 * MS, problem="the line is cut off"),
         Operation(6 * MS, 1, "extended", oid="1.2.3"),
     ]
-    made = statistical_job(analyse(log_of(session(0, operations))), WISHES)
-    text = " ".join(made.text.replace("#", "").split())
-    assert "1 requests (16.7%): add: the log does not have the entries" in text
-    assert "1 requests (16.7%): the line is cut off" in text
-    assert "1 requests (16.7%): extended operations 1.2.3" in text
+    made = load_of(session(0, operations))
+    assert made.left_out == {
+        "add: the log does not have the entries": 1,
+        "the line is cut off": 1,
+        "extended operations 1.2.3": 1,
+    }
 
 
 def test_what_a_log_holds_cannot_write_the_job() -> None:
@@ -269,19 +236,19 @@ def test_what_a_log_holds_cannot_write_the_job() -> None:
         search(3 * MS, "(uid=a: b #[c])", dn="cn=- {x}"),
         Operation(4 * MS, 1, "extended", oid=evil),
     ]
-    made = statistical_job(analyse(log_of(session(0, operations))), WISHES)
+    made = load_of(session(0, operations))
     job = load(made)
     assert job.run.duration_ns == 10 * S
     [stream] = job.streams
     assert [one.name for one in stream.operations] == ["search-1", "search-2"]
-    assert "2 requests (40.0%): lines with control characters" in made.text
+    assert made.left_out["lines with control characters"] == 2
 
 
 # -- requests
 
 
 def requests(**options: Any) -> Requests:
-    return Requests(replay(**options), 1, Identity("cn=me", b"secret"))
+    return Requests(trace(**options), 1, Identity("cn=me", b"secret"))
 
 
 @pytest.mark.parametrize(
@@ -396,7 +363,7 @@ def test_what_is_skipped_and_what_is_beyond_the_run_are_counted() -> None:
 def test_too_few_connections_are_told_with_the_number_needed() -> None:
     log = log_of(*(session(0, [search(0)], 10 * S) for _ in range(7)))
     with pytest.raises(ConfigError, match="up to 7 connections at once, the job 6"):
-        prepare(replay(), log, Pace(0, 20 * S), connections=6, seed=1)
+        prepare(trace(), log, Pace(0, 20 * S), seed=1)
 
 
 def test_the_agents_traces_have_every_request_once() -> None:
@@ -419,25 +386,25 @@ def test_the_agents_traces_have_every_request_once() -> None:
     assert len(expected) == made.total + 40
 
 
-def _bodies(trace: bytes) -> list[bytes]:
-    magic, count, _, _ = struct.unpack_from("<8sQQQ", trace)
+def _bodies(content: bytes) -> list[bytes]:
+    magic, count, _, _ = struct.unpack_from("<8sQQQ", content)
     assert magic == b"SLT1\0\0\0\0"
     bodies, offset, before = [], 32, 0
     for _ in range(count):
         due_ns, following, _, _, operation, length, _ = struct.unpack_from(
-            "<QQQIIII", trace, offset
+            "<QQQIIII", content, offset
         )
         assert due_ns >= before
         assert operation < len(KINDS)
         assert following == 0 or following > offset
         before = due_ns
-        bodies.append(trace[offset + 40 : offset + 40 + length])
+        bodies.append(content[offset + 40 : offset + 40 + length])
         offset += 40 + (length + 7) // 8 * 8
-    assert offset == len(trace)
+    assert offset == len(content)
     return bodies
 
 
-# -- the job type
+# -- in a job
 
 JOB = """\
 name: replayed
@@ -446,14 +413,17 @@ run: {{duration: 10s, warm_up: 2s}}
 streams:
   - name: log
     target: directory
-    type: replay
-    load: {load}
-    options: {{logs: [slapd.log], binds: {{password: secret}}}}
+    load:
+      trace:
+        logs: [slapd.log]
+        connections: 7
+        speed: {speed}
+        binds: {{password: secret}}
 """
 
 
 def test_a_replay_is_planned_with_its_logs_and_its_speed() -> None:
-    text = JOB.format(load="{connections: 7, speed: 2x}")
+    text = JOB.format(speed="2x")
     job = load_job_text(text, file="job", base=None)
     [stream] = agent_plan(job, 1, 3, 1).streams
     assert stream.model == "open"
@@ -469,6 +439,6 @@ def test_a_replay_is_planned_with_its_logs_and_its_speed() -> None:
 
 
 def test_as_fast_as_possible_is_a_closed_loop() -> None:
-    text = JOB.format(load="{connections: 7, speed: max}")
+    text = JOB.format(speed="max")
     job = load_job_text(text, file="job", base=None)
     assert agent_plan(job, 0, 1, 1).streams[0].model == "closed"

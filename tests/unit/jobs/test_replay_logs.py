@@ -20,10 +20,11 @@ from typing import Any
 import pytest
 
 from ldapslam.base.errors import ConfigError
+from ldapslam.base.yaml_text import tree_lines
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.replay.log import NS_PER_S, Log
 from ldapslam.jobs.replay.read import read_logs
-from ldapslam.jobs.replay.statistical_job import Wishes, analyse, statistical_job
+from ldapslam.jobs.replay.statistical_job import statistical_load
 
 FOLDER = Path(__file__).parent / "replay_logs"
 SLAPD, DS389 = FOLDER / "slapd-2.5.log", FOLDER / "389-ds-2.3.log"
@@ -364,7 +365,6 @@ def test_damaged_logs_still_make_jobs_that_load(tmp_path: Path, path: Path) -> N
     content = path.read_bytes()
     drawn = random.Random(7)
     awkward = b'"\\*()=&|!,+ \n\r[]{}:#%\xff\x00\xc3\xa9'
-    wishes = Wishes("damaged", ("ldap://ds1.example.com",), credentials="x")
     for _ in range(40):
         damaged = bytearray(content)
         for _ in range(drawn.choice((1, 5, 50))):
@@ -374,8 +374,15 @@ def test_damaged_logs_still_make_jobs_that_load(tmp_path: Path, path: Path) -> N
             )
         file = tmp_path / "log"
         file.write_bytes(damaged)
-        made = statistical_job(analyse(read_logs([file])), wishes)
-        load_job_text(made.text, file="made", base=None, files=made.files)
+        made = statistical_load(read_logs([file]), "damaged", credentials="x")
+        tree = {
+            "name": "damaged",
+            "targets": {"directory": "ldap://ds1.example.com"},
+            "run": {"duration": "10s"},
+            "streams": made.streams,
+        }
+        text = "\n".join(tree_lines(tree))
+        load_job_text(text, file="made", base=None, files=made.files)
 
 
 def test_a_line_whose_time_is_damaged_does_not_stretch_the_log(tmp_path: Path) -> None:

@@ -42,7 +42,6 @@ def examine(limits: AgentLimits, **options: Any) -> None:
         {"place": "/mnt/xfs"},
         {"ldif": "/data/people.ldif"},
         {"binary": "/opt/slapd"},
-        {"prepare": ["/sbin/mkfs", "/data"]},
         {"settings": {"include": "/etc/shadow"}},
         {"settings": {"Include": ["/data/a.conf", "/etc/shadow"]}},
         {"settings": {"Include": "/etc/shadow", "include": []}},

@@ -294,7 +294,7 @@ def test_of_a_run_that_is_not_judged_nothing_is_said() -> None:
 def test_a_run_that_is_judged_again_keeps_its_first_digest(store: Store) -> None:
     first = store.run(RUN_ID).digest
     for _ in range(2):
-        summary = summarise(store, RUN_ID, anew=True)
+        summary = summarise(store, RUN_ID, ignores_verdict=True)
         document = digest_document(store, summary, store.run(RUN_ID).digest)
         assert document["first"] == first
         digest = stored_digest(document, SIGNATURE)
@@ -303,6 +303,6 @@ def test_a_run_that_is_judged_again_keeps_its_first_digest(store: Store) -> None
 
 
 def test_what_stands_for_a_digest_and_is_none_is_no_first_one(store: Store) -> None:
-    summary = summarise(store, RUN_ID, anew=True)
+    summary = summarise(store, RUN_ID, ignores_verdict=True)
     for digest in ({}, {"document": 1}, {"document": {"first": {}}, "sha256": "x"}):
         assert "first" not in digest_document(store, summary, digest)

@@ -99,8 +99,8 @@ def test_requests_without_an_answer_rank_above_every_response_time(
         assert search.times[metric] == answered.times[metric]
     assert [one.response_times.unanswered for one in summary.agents] == [72, 72]
     assert (
-        "144 requests of readers.search had no answer (timed out, or lost with their "
-        "connection): they rank above every response time"
+        "144 requests of readers.search had no answer (timed out, or lost with the "
+        "connection), which ranks above every response time"
     ) in summary.notes
     series = summary.timeline.operations["readers", "search"]
     assert series.unanswered[4] == 24

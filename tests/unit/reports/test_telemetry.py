@@ -322,7 +322,7 @@ def test_report_has_a_section_only_with_monitors(summary: Summary) -> None:
     (section,) = [one for one in document(summary).sections if one.name == "monitors"]
     text = render_text(document(summary))
     assert "Zero all through: abandon_initiated." in text
-    assert "Missing, not to be had here: not_indexed[dc=example,dc=com]." in text
+    assert "Missing, not available here: not_indexed[dc=example,dc=com]." in text
     assert section.title in text
     with Store.open("sqlite://") as store:
         fill(store, Scenario(measure_s=2, searches_per_s=20))

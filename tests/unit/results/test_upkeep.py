@@ -374,12 +374,12 @@ def test_space_of_pruned_runs_is_free_and_a_shrunk_store_gives_it_back(
     before = upkeep.info(store)
     assert before.runs == {"finished": 1}
     assert before.intervals > 100
-    assert before.free_bytes == 0
+    assert before.free_bytes is not None
     upkeep.remove_run(store, RUN_ID)
     pruned = upkeep.info(store)
     assert pruned.intervals == 0
     assert pruned.free_bytes is not None
-    assert pruned.free_bytes > 200_000
+    assert pruned.free_bytes > before.free_bytes + 200_000
     upkeep.shrink(store)
     after = upkeep.info(store)
     assert after.free_bytes == 0

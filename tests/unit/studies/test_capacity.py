@@ -359,7 +359,7 @@ def test_the_first_page_has_the_interval_and_what_was_busy() -> None:
         "threshold failed: p99 < 20ms; CPU busy there: clients 25%"
     )
     assert facts["System"] == "V 2: ldap://a"
-    assert facts["Runs"] == "2, 90 s measured, the last one ended 2026-03-01 12:30 UTC"
+    assert facts["Runs"] == "2, 90 s measured, the last ended 2026-03-01 12:30 UTC"
     assert content.cautions == ("The CPUs of the host of ldap://a were 95% busy.",)
     (section,) = content.sections
     place, runs = section.blocks

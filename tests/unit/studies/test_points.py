@@ -201,7 +201,7 @@ def test_every_repeat_of_every_point_is_run_once(tmp_path: Path, order: str) -> 
                 "name: two\ntable: {title: t, columns: {a: x.elapsed}, "
                 "published: [{clients: 5, variant: old, a: 1}]}",
             ),
-            "it does not say of which pause",
+            "it has no value of pause",
         ),
         (
             (

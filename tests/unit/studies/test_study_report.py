@@ -137,9 +137,9 @@ def test_the_date_of_a_report_is_that_of_its_last_run(tmp_path: Path) -> None:
     assert b"/CreationDate(D:20260301120201Z" in pdf
     write_study(answer, tmp_path)
     assert (tmp_path / "study.pdf").read_bytes() == pdf
-    assert "the last one ended 2026-03-01 12:02 UTC" in (
-        tmp_path / "study.txt"
-    ).read_text("utf-8")
+    assert "the last ended 2026-03-01 12:02 UTC" in (tmp_path / "study.txt").read_text(
+        "utf-8"
+    )
 
 
 def test_a_report_without_a_run_has_no_date(tmp_path: Path) -> None:

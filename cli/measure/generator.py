@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`selfcheck`: is this machine fit to measure?"""
+"""`check --generator`: is this machine fit to measure?"""
 
 from __future__ import annotations
 
@@ -21,33 +21,24 @@ import psutil
 from ldapslam.agent.engine.setup import add_streams
 from ldapslam.agent.host import host_facts
 from ldapslam.base.errors import EngineError, ExitCode
-from ldapslam.cli.command import command
-from ldapslam.cli.console import json_option, put, put_json, say, us_text
-from ldapslam.cli.options import option
+from ldapslam.cli.console import put, put_json, say, us_text, wants_json
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.plan import agent_plan
 from ldapslam.proto.fields import METRICS
 from ldapslam.results.histogram import Histogram
 
 
-@command("selfcheck")
-@option(
-    "--realtime/--no-realtime",
-    "Ask for SCHED_FIFO in the open loop, as agents do where allowed.",
-    default=True,
-)
-@json_option
-def selfcheck_command(realtime: bool, as_json: bool) -> ExitCode:
-    """Measure the generator itself against a built-in responder on this host.
+def check_generator(rate: str) -> ExitCode:
+    """Measure the generator itself against a built-in responder on this machine.
 
-    Ends with 3 (INVALID) when runs from here could not be certified.
+    Returns INVALID when runs from here could not be certified.
     """
     say(
         f"one worker and {CONNECTIONS} connections to a responder on this machine: "
-        f"first as fast as it goes, then {RATE_PER_S:,}/s"
+        f"first as fast as it goes, then {rate}"
     )
-    fitness = examine(realtime=realtime)
-    if as_json:
+    fitness = examine(rate)
+    if wants_json():
         verdict = "fit" if fitness.is_fit else "not fit"
         put_json({"verdict": verdict, **dataclasses.asdict(fitness)})
     else:
@@ -96,8 +87,6 @@ def _text(fitness: Fitness) -> Iterator[str]:
 
 #: As in the benchmark of the engine's cost.
 CONNECTIONS = 16
-#: Far below any ceiling, yet often enough for a p99.9 in seconds.
-RATE_PER_S = 5_000
 WARM_UP_S = 1
 MEASURE_S = 4
 
@@ -115,7 +104,7 @@ FEW_FILES = 4_096
 _SHOWN = {"p50": 50, "p90": 90, "p99": 99, "p99_9": 99.9}
 
 _JOB = """\
-name: selfcheck
+name: generator
 targets: {{responder: '{uri}'}}
 run: {{duration: {measure_s}s, warm_up: {warm_up_s}s, interval: 1s, drain: 2s}}
 streams:
@@ -170,8 +159,9 @@ class Remark:
 
 @dataclass(frozen=True)
 class Fitness:
-    """All of selfcheck's result."""
+    """What was measured, and what limits this host."""
 
+    rate: str
     ceiling: Load
     pacing: Load
     host: Host
@@ -182,18 +172,16 @@ class Fitness:
         return not any(remark.is_fatal for remark in self.remarks)
 
 
-def examine(*, realtime: bool) -> Fitness:
+def examine(rate: str) -> Fitness:
     """Measure this host; takes about twelve seconds."""
     cpu_before = psutil.cpu_times()
     with responder_uri() as uri:
         closed = f"{{clients: {CONNECTIONS}}}"
-        ceiling = drive(uri, "closed", closed, realtime=realtime)
-        opened = (
-            f"{{rate: {RATE_PER_S}/s, arrivals: poisson, connections: {CONNECTIONS}}}"
-        )
-        pacing = drive(uri, "open", opened, realtime=realtime)
+        ceiling = drive(uri, "closed", closed)
+        opened = f"{{rate: {rate}, arrivals: poisson, connections: {CONNECTIONS}}}"
+        pacing = drive(uri, "open", opened)
     host = _host(cpu_before)
-    return Fitness(ceiling, pacing, host, judge(pacing, host))
+    return Fitness(rate, ceiling, pacing, host, judge(rate, pacing, host))
 
 
 @contextlib.contextmanager
@@ -217,16 +205,16 @@ def responder_uri() -> Iterator[str]:
             process.stdin.close()
 
 
-def drive(uri: str, name: str, load: str, *, realtime: bool) -> Load:
+def drive(uri: str, name: str, load: str) -> Load:
     """Run one worker of the engine with one stream; the measure phase's figures."""
     from ldapslam.agent._engine import Engine
 
     text = _JOB.format(
         uri=uri, name=name, load=load, measure_s=MEASURE_S, warm_up_s=WARM_UP_S
     )
-    job = load_job_text(text, file="selfcheck", base=None)
+    job = load_job_text(text, file="generator", base=None)
     plan = agent_plan(job, agent_index=0, agent_count=1, seed=1)
-    engine = Engine(plan, workers=1, realtime=realtime)
+    engine = Engine(plan, workers=1, realtime=True)
     try:
         add_streams(engine, plan)
         engine.prepare()
@@ -301,7 +289,7 @@ def _host(cpu_before: Any) -> Host:
     )
 
 
-def judge(pacing: Load, host: Host) -> tuple[Remark, ...]:
+def judge(rate: str, pacing: Load, host: Host) -> tuple[Remark, ...]:
     """The faults of this host, the fatal first."""
     lag_us = pacing.percentiles_us["send_lag"]["p99"]
     lag = "unknown" if lag_us is None else f"{lag_us / 1e3:.2f} ms"
@@ -311,7 +299,7 @@ def judge(pacing: Load, host: Host) -> tuple[Remark, ...]:
     found = (
         (
             lag_us is None or lag_us > SEND_LAG_LIMIT_US,
-            f"send lag p99 is {lag} at {RATE_PER_S:,}/s, the limit of a valid run "
+            f"send lag p99 is {lag} at {rate}, the limit of a valid run "
             f"{SEND_LAG_LIMIT_US / 1e3:g} ms",
             "leave the CPUs to the generator, allow it SCHED_FIFO, or use another host",
         ),

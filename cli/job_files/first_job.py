@@ -1,88 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`new`: a first job for a directory that is there."""
+"""A first job for a directory that is there."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import click
-
-from ldapslam.base.errors import ConfigError, ExitCode
-from ldapslam.base.files import write_private
-from ldapslam.cli.command import command
-from ldapslam.cli.console import put, say
-from ldapslam.cli.measure.one_line_options import (
-    check_uri,
-    compose_head,
-    connection_options,
-    in_words_of_options,
-)
-from ldapslam.cli.options import add_options, grouped, option
+from ldapslam.base.errors import ExitCode
+from ldapslam.cli.console import say
+from ldapslam.cli.job_files.written import job_name, write_job
+from ldapslam.cli.measure.one_line_options import Options, check_uri, compose_head
 
 if TYPE_CHECKING:
     from ldapslam.directory.sample import Sample
 
-#: Entries that are read, unless --sample says otherwise.
-_SAMPLE = 2_000
 #: The percentile of a job that is long enough.
 _HIGHEST = 99.0
 
 
-@command("new")
-@click.argument("uri")
-@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-@add_options(
-    connection_options,
-    grouped(
-        "The job",
-        option("-b --base DN", "Where to look for entries; else the first suffix."),
-        option(
-            "--attribute NAME",
-            "What to search by; else uid, sAMAccountName, mail or cn, or the attribute "
-            "of the entries' RDNs: one that most of them have.",
-        ),
-        option(
-            "-r --rate RATE",
-            "Searches per second, in an open loop: 50/s.",
-            default="50/s",
-        ),
-        option("-d --duration TIME", "Length of the measurement.", default="30s"),
-        option(
-            "--sample N",
-            "Most entries that are read.",
-            type=click.IntRange(1),  # 0 is no limit in LDAP
-            default=_SAMPLE,
-        ),
-    ),
-)
-@in_words_of_options()
-def new_command(uri: str, file: Path, **given: Any) -> ExitCode:
-    """Write a first job for the directory at URI to FILE.
-
-    Reads a sample of its entries, changes nothing, and makes a job that searches for
-    them one by one. Their values are in a file beside FILE, which only you may read.
-
-    \b
-      ldapslam new ldap://ds1.example.com first.yaml
-      ldapslam new ldaps://ds1 first.yaml -D uid=me,… -y FILE --ca-file ca.pem
-    """
+def new_for_directory(uri: str, output: Path | None, given: Options) -> ExitCode:
+    """Write a job that searches for entries of the directory one by one, and a file of
+    their values."""
     from ldapslam.agent.admission.preflight import preflight, probes
     from ldapslam.directory.sample import sample_of
     from ldapslam.jobs.doubts import planned_requests
     from ldapslam.jobs.plan import agent_plan
 
-    values_file = file.with_suffix(".values.txt")
-    for one in (file, values_file):
-        if one.exists():
-            raise ConfigError(
-                f"the file {str(one)!r} is there already",
-                hint="remove it, or name another one",
-            )
+    name = job_name(output, "lookups")
+    values_file = f"{name}.values.txt"
     check_uri(uri)
-    job = compose_head(file.stem, [uri], given, "URI")
+    job = compose_head(name, [uri], given, "URI")
     stream, search = ("streams", 0), ("streams", 0, "operations", 0, "search")
     for path, value, words in (
         (("run", "warm_up"), "3s", ""),
@@ -103,7 +52,7 @@ def new_command(uri: str, file: Path, **given: Any) -> ExitCode:
     for probe in probes(plan):
         preflight(probe)  # which says best why a server cannot be used
     found = sample_of(uri, access, given["base"], given["attribute"], given["sample"])
-    wanted = f"({found.attribute}=[file:{values_file.name}])"
+    wanted = f"({found.attribute}=[file:{values_file}])"
     job.put((*search, "base"), found.base, "-b")
     job.put((*search, "filter"), wanted, "")
     job.comments["run"] = "Three seconds at full rate, then what counts."
@@ -119,18 +68,18 @@ def new_command(uri: str, file: Path, **given: Any) -> ExitCode:
         *([f"They are {more}."] if more else ()),
         "`ldapslam describe` explains what a job may say.",
     )
-    # values of a directory are nobody else's business
     lines = [f"{_escaped(one)}\n" for one in found.values]
-    write_private(values_file, "".join(lines).encode())
-    write_private(file, job.text().encode())
+    write_job(output, job.text(), {values_file: "".join(lines).encode()})
     say(
         f"found {found.entries:,} entries below {found.base!r} by {found.attribute}"
         + f", {more}" * bool(more)
-        + f"; their values are in {values_file} (--attribute takes another)\n"
-        f"next: ldapslam check {file}, then ldapslam run {file}; "
-        f"another server against this one: ldapslam gate {file} --new ldap://…"
+        + f"; their values are in {values_file} (--attribute takes another)"
     )
-    put(str(file))
+    if output is not None:
+        say(
+            f"next: ldapslam check {output}, then ldapslam run {output}; another "
+            f"server against this one: ldapslam gate {output} --new ldap://…"
+        )
     return ExitCode.PASS
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""selfcheck's judgement: which figures make a machine unfit, and what is advised."""
+"""`check --generator`: which figures make a machine unfit, and what is advised."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from ldapslam.cli.measure.selfcheck import Fitness, Host, Load, judge
+from ldapslam.cli.measure.generator import Fitness, Host, Load, judge
 
 LOAD = Load(
     completed=20_000,
@@ -36,8 +36,8 @@ def with_send_lag_p99(value_us: float | None) -> Load:
 
 
 def test_a_good_machine_has_no_remarks() -> None:
-    assert judge(LOAD, HOST) == ()
-    assert Fitness(LOAD, LOAD, HOST).is_fit
+    assert judge("5k/s", LOAD, HOST) == ()
+    assert Fitness("5k/s", LOAD, LOAD, HOST).is_fit
 
 
 @pytest.mark.parametrize(
@@ -68,15 +68,15 @@ def test_a_good_machine_has_no_remarks() -> None:
 def test_each_fault_has_a_remark_with_a_remedy(
     pacing: Load, host: Host, said: str, is_fatal: bool
 ) -> None:
-    remarks = judge(pacing, host)
+    remarks = judge("5k/s", pacing, host)
     matching = [remark for remark in remarks if said in remark.text]
     assert len(matching) == 1, remarks
     assert matching[0].is_fatal == is_fatal
     assert matching[0].remedy
-    assert Fitness(LOAD, pacing, host, remarks).is_fit is not is_fatal
+    assert Fitness("5k/s", LOAD, pacing, host, remarks).is_fit is not is_fatal
 
 
 def test_fatal_remarks_come_first() -> None:
     granted = {"realtime": False, "kernel_stamps": True}
     pacing = replace(with_send_lag_p99(5_000.0), engine_facts=granted)
-    assert [remark.is_fatal for remark in judge(pacing, HOST)] == [True, False]
+    assert [remark.is_fatal for remark in judge("5k/s", pacing, HOST)] == [True, False]

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ldapslam new`: copies of examples, and jobs of logs."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from ldapslam.base.errors import ExitCode
+from ldapslam.cli import main
+from ldapslam.jobs.load import load_job, load_job_text
+from ldapslam.studies.points import load_points
+from ldapslam.studies.study_file import load_study
+
+LOGS = Path(__file__).parents[1] / "jobs" / "replay_logs"
+CONFIGS = Path(__file__).resolve().parents[3] / "configs"
+JOBS = sorted(path.stem for path in (CONFIGS / "jobs").glob("*.yaml"))
+STUDIES = sorted(path.stem for path in (CONFIGS / "studies").glob("*.yaml"))
+URI = "ldap://test1.example.com"
+
+
+@pytest.fixture(autouse=True)
+def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for path in LOGS.iterdir():
+        (tmp_path / path.name).symlink_to(path)
+
+
+def new(line: str) -> int:
+    return main.run(["new", *shlex.split(line)])
+
+
+# -- examples
+
+
+def test_an_example_is_printed_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert new("search.yaml") == ExitCode.PASS
+    text = (CONFIGS / "jobs" / "search.yaml").read_text()
+    assert capsys.readouterr().out == text
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_a_job_is_written_with_what_it_names(name: str) -> None:
+    assert new(f"{name} -o copy/mine.yaml") == ExitCode.PASS
+    assert load_job(Path("copy/mine.yaml")).name == name
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_study_is_written_with_its_jobs(name: str) -> None:
+    path = Path(f"copy/{name}.yaml")
+    assert new(f"{name} -o {path}") == ExitCode.PASS
+    for point in load_points(load_study(path), path):
+        load_job(path.parent / point.job, point.overrides)
+
+
+# -- logs
+
+
+def test_a_log_becomes_a_job_of_the_same_kind_of_load(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert new(f"--log slapd-2.5.log {URI} -o made.yaml") == ExitCode.PASS
+    job = load_job(Path("made.yaml"))
+    assert (job.name, job.targets) == ("made", {"directory": [URI]})
+    captured = capsys.readouterr()
+    assert captured.out == "made.yaml\n"
+    assert "left out: 11 bind: the log has no passwords" in captured.err
+    assert new("--log slapd-2.5.log 389-ds-2.3.log") == ExitCode.PASS
+    captured = capsys.readouterr()
+    assert load_job_text(captured.out, file="printed", base=Path.cwd())
+    assert "give the URI of yours" in captured.err
+
+
+def test_what_is_written_of_a_log_is_for_its_owner(tmp_path: Path) -> None:
+    assert new(f"--log slapd-2.5.log {URI} -o made.yaml") == ExitCode.PASS
+    written = [path for path in tmp_path.iterdir() if not path.is_symlink()]
+    assert {path.stat().st_mode & 0o777 for path in written} == {0o600}
+
+
+def test_a_trace_has_the_connections_of_its_log(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    line = f"--log --trace slapd-2.5.log {URI} --credentials pw -o copy/trace.yaml"
+    Path("copy").mkdir()
+    assert new(line) == ExitCode.PASS
+    job = load_job(Path("copy/trace.yaml"))
+    trace = job.streams[0].trace
+    assert trace is not None
+    assert trace.logs == ["../slapd-2.5.log"]
+    assert trace.connections == 8
+    assert trace.binds is not None
+    assert job.run.duration_ns == 2_000_000_000
+    said = capsys.readouterr().err
+    assert "not replayed: 1 modify_dn: the log does not have the new name" in said
+
+
+def test_check_says_what_of_a_log_is_sent(capsys: pytest.CaptureFixture[str]) -> None:
+    assert new(f"--log --trace slapd-2.5.log {URI} -o job.yaml") == ExitCode.PASS
+    assert main.run(["check", "job.yaml", "--offline"]) == ExitCode.PASS
+    said = capsys.readouterr().out
+    assert "takes 2s at most, as it ends when its streams have sent all" in said
+    assert "stream log: search, " in said
+    assert "a log at 1x, 8 connections" in said
+    assert "stream log: 4 search, 1 compare, 1 extended in 13 sessions on 8" in said
+    assert "stream log: not replayed: 13 bind: the log has no passwords" in said
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("open-lop", "did you mean 'open-loop'?"),
+        ("search -o mine.yaml", "the file 'mine.yaml' is there already"),
+        (f"--log slapd-2.5.log {URI} -o mine.yaml", "'mine.yaml' is there already"),
+        ("search -d 5s", "--duration is for a job for a directory"),
+        (f"{URI} --credentials x", "--credentials is for a job of a log"),
+        (f"--log slapd-2.5.log {URI} -r 5/s", "--rate is for a job for a directory"),
+        (f"{URI} first.yaml", "-o FILE is the job file"),
+        ("slapd-2.5.log", "--log takes the files of a log"),
+        (f"--log {URI}", "--log needs the files of a log"),
+        (f"--log none.log {URI}", "the log 'none.log' cannot be read"),
+        ("--log mine.yaml", "expected a log of OpenLDAP"),
+        ("--log slapd-2.5.log -o /none/x.yaml", "/none/"),
+    ],
+)
+def test_what_cannot_be_made_is_said(
+    line: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("mine.yaml").write_text("name: mine\n")
+    assert new(line) == ExitCode.USAGE
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert message in " ".join(captured.err.split())
+    assert Path("mine.yaml").read_text() == "name: mine\n"
