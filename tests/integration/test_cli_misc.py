@@ -29,7 +29,7 @@ def test_the_generator_is_measured_and_judged() -> None:
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_scripts_call_back_into_the_command(shell: str) -> None:
-    ended = ldapslam("completion", shell)
+    ended = ldapslam("--completion", shell)
     assert ended.returncode == 0
     assert f"_LDAPSLAM_COMPLETE={shell}_complete" in ended.stdout
 
