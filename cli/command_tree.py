@@ -31,18 +31,18 @@ class Entry(NamedTuple):
 
 
 _QUICK = {
-    "search": Entry("Search, as searchrate and lb do.", "measure.one_line"),
+    "search": Entry("Search, as searchrate and lb do.", "measure.quick"),
     "add": Entry(
         "Add entries, as addrate does; they are removed at the end.",
-        "measure.one_line",
+        "measure.quick",
     ),
-    "modify": Entry("Modify entries, as modrate does.", "measure.one_line"),
+    "modify": Entry("Modify entries, as modrate does.", "measure.quick"),
     "delete": Entry(
-        "Delete entries that are there; nothing brings them back.", "measure.one_line"
+        "Delete entries that are there; nothing brings them back.", "measure.quick"
     ),
     "bind": Entry(
         "Measure binds, or a search and then a bind, as authrate does.",
-        "measure.one_line",
+        "measure.quick",
     ),
 }
 _RESULTS = {

@@ -14,7 +14,7 @@ from ldapslam.cli.command import command
 from ldapslam.cli.console import put_result, say
 from ldapslam.cli.data.load_progress import EntryProgress, told_if_interrupted
 from ldapslam.cli.data.source import check_uri, directory_access
-from ldapslam.cli.measure.one_line_options import (
+from ldapslam.cli.measure.quick_options import (
     connection_options,
     in_words_of_options,
 )

@@ -16,7 +16,7 @@ import click
 import ldap
 
 from ldapslam.base.fault import got
-from ldapslam.cli.measure.one_line_options import compose_head, connection_options
+from ldapslam.cli.measure.quick_options import compose_head, connection_options
 from ldapslam.cli.options import add_options, option
 from ldapslam.dataset.generate import Generation, example_templates
 from ldapslam.dataset.local_tree import ldif_tree, template_tree
@@ -127,7 +127,7 @@ def _naming_context(connection: Any, uri: str) -> str:
     return contexts[0]
 
 
-#: A job needs a stream; this one is never sent.
+#: A job needs a stream; its requests are never sent.
 _STREAM = {
     "name": "access",
     "target": "directory",

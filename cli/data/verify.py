@@ -22,7 +22,7 @@ from ldapslam.cli.data.source import (
     source_options,
     source_tree,
 )
-from ldapslam.cli.measure.one_line_options import in_words_of_options
+from ldapslam.cli.measure.quick_options import in_words_of_options
 from ldapslam.cli.options import FILE, flag, option
 from ldapslam.directory.comparison import Comparison, EntryDifference, compare
 from ldapslam.directory.entry_digest import AttributeDifference, Fingerprint, Rules

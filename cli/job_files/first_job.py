@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ldapslam.base.errors import ExitCode
 from ldapslam.cli.console import say
 from ldapslam.cli.job_files.written import job_name, write_job
-from ldapslam.cli.measure.one_line_options import Options, check_uri, compose_head
+from ldapslam.cli.measure.quick_options import Options, check_uri, compose_head
 
 if TYPE_CHECKING:
     from ldapslam.directory.sample import Sample

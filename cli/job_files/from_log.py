@@ -19,7 +19,7 @@ from ldapslam.cli.composed_job import ComposedJob
 from ldapslam.cli.console import say
 from ldapslam.cli.job_files.written import job_name, write_job
 from ldapslam.cli.measure.check_trace import schedule_lines
-from ldapslam.cli.measure.one_line_options import Options, check_uri, compose_head
+from ldapslam.cli.measure.quick_options import Options, check_uri, compose_head
 from ldapslam.jobs.fields.connection import MAX_CONNECTIONS
 from ldapslam.jobs.replay.log import Log
 from ldapslam.jobs.replay.options import Trace

@@ -13,7 +13,7 @@ from ldapslam.base.errors import ExitCode
 from ldapslam.cli.command import command
 from ldapslam.cli.console import put, say
 from ldapslam.cli.job_files.examples import COMMANDS, example_named, write_example
-from ldapslam.cli.measure.one_line_options import (
+from ldapslam.cli.measure.quick_options import (
     connection_options,
     in_words_of_options,
 )

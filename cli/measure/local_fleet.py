@@ -23,7 +23,7 @@ from ldapslam.agent.ledgers.folder import FOLDER as LEDGERS
 from ldapslam.base.errors import FleetError
 from ldapslam.base.process import Fork, has_threads
 from ldapslam.cli.client import Client
-from ldapslam.cli.fork import fork_command
+from ldapslam.cli.measure.fork import fork_command
 from ldapslam.cli.options import SOCKET_NAME
 from ldapslam.cli.scratch import scratch_folder
 from ldapslam.jobs.model import Agents

@@ -12,7 +12,7 @@ from pathlib import Path
 from ldapslam.base.errors import ExitCode
 from ldapslam.base.files import part_of
 from ldapslam.base.process import Fork
-from ldapslam.cli.fork import fork_command
+from ldapslam.cli.measure.fork import fork_command
 from ldapslam.studies.points import Point
 from ldapslam.studies.runner import RESULT, Launch
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Logs of directories as load: read, analysed, and replayed.
+"""Logs of directories as load: read, made into statistical loads, and sent as traces.
 
-read (openldap, ds389) -> log -> shapes, analysis -> statistical_job
-                              -> requests, trace -> prepare
+read (openldap, ds389) -> log -> statistical_job
+                              -> trace -> prepare
 """

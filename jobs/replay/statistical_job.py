@@ -3,10 +3,10 @@
 time, connections and how often clients reconnect.
 
 Requests that differ only by their values are one operation; the value of objectClass
-belongs to the operation. What varies is drawn from a
-file of the log's values, so that each is used as often as in the log. What the log does
-not have (passwords, values of writes) is not invented: such requests are left out, and
-counted by their reason. Pure.
+belongs to the operation. Values that vary are drawn from a file of the log's values, so
+that each is used as often as in the log. What the log does not have (passwords, values
+of writes) is not invented: such requests are left out, and counted by their reason.
+Pure.
 """
 
 from __future__ import annotations

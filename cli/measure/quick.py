@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one-line commands: search, add, modify, delete and bind.
+"""`quick`: search, add, modify, delete and bind without a job file.
 
 Each composes a job of its options and runs it as `run` runs a job file; --print-job
 prints that file instead.
@@ -17,11 +17,11 @@ import click
 from ldapslam.base.errors import ExitCode
 from ldapslam.cli.command import command
 from ldapslam.cli.composed_job import ComposedJob
-from ldapslam.cli.measure.one_line_options import (
+from ldapslam.cli.measure.quick_options import (
     Options,
     compose,
     in_words_of_options,
-    one_line_options,
+    quick_options,
 )
 from ldapslam.cli.options import flag, option
 from ldapslam.cli.submission import print_job
@@ -116,7 +116,7 @@ _credentials_option = option(
 
 
 @command("search")
-@one_line_options(
+@quick_options(
     _base_option,
     _scope_option,
     _filter_option,
@@ -136,7 +136,7 @@ def search_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
 
 
 @command("modify")
-@one_line_options(
+@quick_options(
     _entry_option,
     option(
         "-a --attribute attributes NAME=TEXT",
@@ -160,7 +160,7 @@ def modify_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
 
 
 @command("add")
-@one_line_options(
+@quick_options(
     option("-e --entry DN", "The new entry; patterns."),
     option(
         "-a --attribute attributes NAME=TEXT",
@@ -198,7 +198,7 @@ def add_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
 
 
 @command("delete")
-@one_line_options(_entry_option)
+@quick_options(_entry_option)
 def delete_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
     """Delete entries that are there; nothing brings them back.
 
@@ -209,7 +209,7 @@ def delete_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
 
 
 @command("bind")
-@one_line_options(
+@quick_options(
     option("-e --entry DN", "The DN that binds; patterns."),
     option("-b --base DN", "With -f: the base of the searches before."),
     option(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options that all one-line commands have, and the part of a job they stand for.
+"""The options that all quick commands have, and the part of a job that they stand for.
 
 Names are those of ldapsearch and of the rate tools where those agree (-b, -s, -f, -D,
 -y, -Z, -c, -r, -n). A password is never an argument: others can read those.
@@ -136,7 +136,7 @@ load_options = grouped(
     ),
     option("--warm-up TIME", "Full load before the measurement."),
 )
-#: URI… and the options of every one-line command.
+#: URI… and the options of every quick command.
 common_options = add_options(
     click.argument(
         *("uris",),
@@ -174,9 +174,8 @@ common_options = add_options(
 )
 
 
-def one_line_options(*own: Decorator) -> Callable[[Command], Command]:
-    """The options of a one-line command: those of its operation, then the common
-    ones."""
+def quick_options(*own: Decorator) -> Callable[[Command], Command]:
+    """Add the options of a quick command: those of its operation, then the rest."""
     return add_options(grouped("Operation", *own), common_options)
 
 
