@@ -158,7 +158,7 @@ class _Link:
         self._signed_s = self._heard_s = -math.inf
         self._stub: AgentServiceStub | None = None
         self._is_away = False
-        #: It has said so: whatever ends the connection now is in order.
+        #: The agent has announced its end: the connection may end now.
         self._is_leaving = False
         #: Whether a report was taken over the last connection.
         self._has_delivered = False

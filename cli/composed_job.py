@@ -9,7 +9,6 @@ each field came from: faults are told in those words.
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,7 +19,6 @@ from ldapslam.base.fault import path_text
 from ldapslam.base.yaml_text import comment_lines, tree_lines
 from ldapslam.jobs.load import changed_tree, load_job_text
 from ldapslam.jobs.model import Job
-from ldapslam.jobs.requests.pattern import LET
 
 
 @dataclass
@@ -87,21 +85,9 @@ class ComposedJob:
     def _of_option(self, fault: JobError) -> JobError:
         if fault.file.startswith("--set"):
             return fault
-        hint = fault.hint and fault.hint.replace(LET, self._let_by_option(fault.path))
         return JobError(
-            fault.reason, file=self._option(fault.path) or fault.path, hint=hint
+            fault.reason, file=self._option(fault.path) or fault.path, hint=fault.hint
         )
-
-    def _let_by_option(self, path: str) -> str:
-        """The hint LET for an operation of a command line."""
-        match = re.match(r"streams\[(\d+)\]\.operations\[(\d+)\]", path)
-        if match is None:
-            return LET
-        stream = self.tree["streams"][int(match[1])]
-        kind = next(iter(stream["operations"][int(match[2])]))
-        step = ".0" * (kind == "sequence")
-        field = f"streams.{stream['name']}.operations.{kind}{step}.let.n"
-        return f"write [n], and add --set \"{field}='[0-9999]'\""
 
     def _option(self, path: str) -> str:
         """The option of the field, of the nearest one above it, or of one below it."""

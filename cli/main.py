@@ -34,7 +34,6 @@ from ldapslam.cli.console import (
     put,
     put_json,
 )
-from ldapslam.cli.hints import with_hint
 
 # Read when gRPC is loaded, with the first command that needs it: its core would print
 # lines of its own, about failed handshakes among others.
@@ -147,6 +146,8 @@ def _invoke(arguments: Sequence[str] | None, invocation: Invocation) -> int:
         return exit_code_of(error)
     except click.ClickException as error:
         if isinstance(error, click.NoSuchOption):
+            from ldapslam.cli.hints import with_hint
+
             error = with_hint(error)
         if isinstance(error, click.MissingParameter) and error.param is not None:
             about = getattr(error.param, "help", None) or ""

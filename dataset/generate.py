@@ -104,7 +104,7 @@ def _value(row: list[str], number: int, path: Path, line: int) -> str:
 STDOUT = Path("-")
 _STDOUT_FD = 1
 _POLL_NS = 200_000_000
-#: Of a file with passwords: its owner's alone.
+#: Mode of a file with passwords: only its owner may read it.
 _SECRET_MODE = 0o600
 
 #: Told of progress: entries written, of how many, bytes of LDIF.
@@ -141,7 +141,7 @@ class Generation:
 class Generated:
     #: In the LDIF.
     entries: int
-    #: Of the LDIF.
+    #: Size of the LDIF.
     size_bytes: int
     duration_s: float
 
@@ -352,7 +352,7 @@ def _run(ldif: Ldif, wanted: Generation, on_progress: OnProgress | None) -> Gene
             raise ConfigError(
                 "the entries cannot be written, and no file was made: a reader left "
                 "before the end",
-                hint=f"-o {os.devnull} where the other files alone are wanted",
+                hint=f"-o {os.devnull} where only the other files are wanted",
             ) from None
     entries, size_bytes = ldif.progress()
     duration_s = (time.monotonic_ns() - start_ns) / 1e9

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The entries of a file, or those that a template makes, as a tree to compare."""
+"""The entries of a file or of a template, as a tree to compare."""
 
 from __future__ import annotations
 

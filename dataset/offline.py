@@ -151,7 +151,7 @@ def _lock_holder(path: Path) -> int | None:
             asked = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
             found = struct.unpack("hhqqi", fcntl.fcntl(file, fcntl.F_GETLK, asked))
     except OSError:
-        return None  # not there, or not ours to look at: slapadd will say so
+        return None  # missing or not readable: slapadd reports it
     return found[4] if found[0] != fcntl.F_UNLCK else None
 
 
@@ -366,7 +366,7 @@ def peak_memory_bytes(pid: int) -> int:
 
 
 def _with_parent() -> list[str]:
-    """Nobody waits for a program whose parent was killed: it is killed too."""
+    """Words of a command by which the kernel kills a program when its parent ends."""
     setpriv = shutil.which("setpriv", path=_PATH)
     return [] if setpriv is None else [setpriv, "--pdeathsig", "KILL", "--"]
 
@@ -426,10 +426,10 @@ def _ds389_pid(settings: Mapping[bytes, Entry]) -> int | None:
 
 
 def backend_of(backends: Iterable[Entry], dn: str, where: str) -> str:
-    """Name of the back end whose suffix the first entry of an import, `dn`, is; of
-    entries of the class nsBackendInstance with names of attributes in lower case.
-    ConfigError: there is none, or its suffix would be gone: an import takes the place
-    of all entries, and without their suffix it leaves out those that it has."""
+    """Name of the back end that has `dn`, the first entry of an import, as its suffix.
+    `backends` are entries of the class nsBackendInstance, their attributes in lower
+    case. ConfigError: no back end has this suffix, or the suffix would be missing: an
+    import replaces all entries, and 389-DS leaves out entries without their suffix."""
     found = {
         suffix.decode(errors="replace"): entry["cn"][0].decode()
         for entry in backends

@@ -102,7 +102,7 @@ class PopulationNode:
     count: int
     #: In the whole population.
     total: int
-    #: Index of the first one among all entries of the template.
+    #: Index of the first entry among all entries of the template.
     first_index: int
     #: In the order of the file; several with the same attribute for several values.
     values: list[tuple[FileLine, Value]] = field(default_factory=list)
@@ -135,7 +135,7 @@ class PopulationNode:
 def build_population(
     file: TemplateFile, *, max_per_template: int | None = None
 ) -> list[PopulationNode]:
-    """The nodes of a file's tree, each after the one above it; Faults name the lines.
+    """The nodes of a file's tree, each after its parent; Faults name the lines.
     `max_per_template` limits the entries of a template below each parent."""
     if not file.branches:
         raise Fault(
@@ -219,7 +219,7 @@ class _Builder:
         self.below(template.below, len(self.nodes) - 1, (*above, template.name))
 
     def known(self, below: Below, above: tuple[str, ...]) -> EntryTemplate:
-        """The template of a line, with those that it extends, checked once."""
+        """The template of a line, with the templates that it extends, checked once."""
         name = below.template
         if name not in self.file.templates:
             fault = unknown("template", name, self.file.templates)
@@ -308,7 +308,7 @@ def _check_order(file: TemplateFile) -> None:
 def _check_siblings(nodes: Sequence[PopulationNode]) -> Iterator[Fault]:
     """Entries that would surely have equal DNs.
 
-    An RDN of constants, lists and random numbers alone has a known number of values,
+    An RDN of only constants, lists and random numbers has a known number of values,
     and two templates below one entry may count in the same way. Nothing else is held
     against a file: values that are drawn may come twice."""
     known: dict[tuple[int, _Pattern], list[tuple[PopulationNode, range]]] = {}
@@ -339,17 +339,17 @@ def _check_siblings(nodes: Sequence[PopulationNode]) -> Iterator[Fault]:
 
 
 class _Names:
-    """Of the entries of one template below one entry: their RDN."""
+    """The RDNs that the entries of one template below one entry may have."""
 
     def __init__(self, node: PopulationNode) -> None:
         self._node = node
-        #: The first one of each attribute.
+        #: The first value of each attribute.
         self._values: dict[str, Value] = {}
         for line, value in node.values:
             self._values.setdefault(line.attribute.lower(), value)
 
     def most(self) -> int:
-        """How many different ones there can be."""
+        """Return the number of different RDNs."""
         number = 1
         for attribute in self._node.rdn:
             number = min(_MANY, number * self._most(attribute, ()))
@@ -475,7 +475,7 @@ class NodeProgram:
 
 @dataclass(frozen=True)
 class PopulationProgram:
-    """struct slam_ldif_config, but for what is of the machine."""
+    """struct slam_ldif_config without the settings of the machine."""
 
     seed: int
     nodes: tuple[NodeProgram, ...]
@@ -530,7 +530,7 @@ def _seed(seed: int, kind: str, name: str) -> int:
 
 
 class _Sources(Sources):
-    """The value sources of all nodes; equal ones once."""
+    """The value sources of all nodes; equal sources once."""
 
     def __init__(self, settings: ProgramSettings) -> None:
         super().__init__()

@@ -23,8 +23,8 @@ from prometheus_client.metrics_core import Metric
 from ldapslam.base.errors import EXIT_CODE_MEANING, ExitCode
 from ldapslam.cli.command import is_common
 from ldapslam.cli.command_tree import COMMANDS
+from ldapslam.cli.hints import tables
 from ldapslam.cli.main import cli
-from ldapslam.cli.other_tools import tables
 from ldapslam.coordinator.outputs import families
 from ldapslam.coordinator.outputs.shown_runs import ShownRuns
 from ldapslam.jobs import describe

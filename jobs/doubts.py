@@ -111,14 +111,10 @@ def _short_counters(stream: Stream) -> Iterator[str]:
 
 def counter_of(dn: str) -> ValueSource | None:
     """What a DN has of numbers in turn, if all else of it is the same each time."""
-    bodies = [
-        one[1:-1]
-        for one in _PLACEHOLDER.findall(dn)
-        if one not in ("[[", "]]") and not one.startswith("[ref:")
-    ]
+    bodies = [one[1:-1] for one in _PLACEHOLDER.findall(dn) if one not in ("[[", "]]")]
     if len(bodies) != 1 or not _COUNTER.fullmatch(bodies[0]):
         return None
-    source = parse_placeholder(bodies[0], {}, ())
+    source = parse_placeholder(bodies[0], {})
     assert isinstance(source, ValueSource)
     return source
 

@@ -26,6 +26,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ldapslam.base.arrays import Floats
 from ldapslam.jobs.fields.thresholds import samples_needed
 from ldapslam.results.histogram import Histogram, Interval95, percentile_rank
 
@@ -36,8 +37,6 @@ FEWEST_BATCHES = 5
 METHOD = "order statistics of the effective sample, from batches of intervals"
 
 _Z = 1.959964
-
-Amounts = npt.NDArray[np.float64]
 
 
 class Estimate(NamedTuple):
@@ -61,13 +60,13 @@ def t_quantile(freedom: int) -> float:
     return z + sum(term / n ** (k + 1) for k, term in enumerate(terms))
 
 
-def _with_data(amounts: npt.ArrayLike, sizes: npt.ArrayLike) -> tuple[Amounts, Amounts]:
+def _with_data(amounts: npt.ArrayLike, sizes: npt.ArrayLike) -> tuple[Floats, Floats]:
     """Return the batches with data: a stream may be at work only in some."""
     of, total = np.asarray(amounts, np.float64), np.asarray(sizes, np.float64)
     return of[total > 0], total[total > 0]
 
 
-def _spread(amounts: Amounts, sizes: Amounts) -> float:
+def _spread(amounts: Floats, sizes: Floats) -> float:
     """Variance of sum(amounts) / sum(sizes), as far as batches show it, for use with
     the normal quantile."""
     batches, size = len(sizes), sizes.sum()

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import sqlalchemy as sa
 
+from ldapslam.base.arrays import Integers, Places
 from ldapslam.base.errors import StoreError
 from ldapslam.proto.fields import (
     METRICS,
@@ -31,7 +32,7 @@ from ldapslam.results.histogram import Block, block_at
 from ldapslam.results.packing import inflated, unpack
 from ldapslam.results.rows import by_bytes
 from ldapslam.results.store import Store
-from ldapslam.results.tables import Integers, Places, Table, tables_of
+from ldapslam.results.tables import Table, tables_of
 
 #: Packed reports in a window, about: its tables stay in memory that is used again.
 _WINDOW_BYTES = 2 << 20

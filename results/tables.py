@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from google.protobuf.descriptor import FieldDescriptor
 
+from ldapslam.base.arrays import Flags, Floats, Integers, Places
 from ldapslam.base.errors import StoreError
 from ldapslam.base.inert import one_line
 from ldapslam.proto.common_pb2 import Snapshot
@@ -34,11 +34,6 @@ _KINDS = {
     FieldDescriptor.TYPE_MESSAGE: 8,
 }
 _PARENT, _PRESENT, _FIRST = range(3)
-
-Integers = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
-Places = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True)

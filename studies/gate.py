@@ -34,6 +34,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
+from ldapslam.base.arrays import Floats
 from ldapslam.base.fault import Fault, unknown
 from ldapslam.base.units import parse_ratio
 from ldapslam.jobs.fields.thresholds import PERCENTILES, samples_needed
@@ -51,8 +52,6 @@ from ldapslam.reports.comparing.sequential import (
     smallest_found,
 )
 from ldapslam.reports.uncertainty import Estimate, share_interval
-
-FloatArray = npt.NDArray[np.float64]
 
 OLD, NEW = "old", "new"
 REGRESSION, NO_REGRESSION = "regression", "no regression"
@@ -463,14 +462,14 @@ class Gate:
         p = float(stats.barnard_exact(table, alternative="greater").pvalue)
         return REGRESSION if p <= level else CANNOT_TELL
 
-    def _bounds(self) -> FloatArray:
+    def _bounds(self) -> Floats:
         return np.array([self._tolerances.bound(metric) for _, metric in self._keys])
 
-    def _losses(self) -> FloatArray:
+    def _losses(self) -> Floats:
         """Return the losses of the pairs; shape (pairs, keys)."""
         return self._scaled(self._new) - self._scaled(self._old)
 
-    def _scaled(self, runs: Sequence[Readings]) -> FloatArray:
+    def _scaled(self, runs: Sequence[Readings]) -> Floats:
         """Values of runs on the scale of losses; shape (runs, keys)."""
         rows = [[_scaled(key[1], run.get(key)) for key in self._keys] for run in runs]
         return np.array(rows, np.float64).reshape(len(rows), len(self._keys))
@@ -608,7 +607,7 @@ class Gate:
 
 
 def _end_of(
-    losses: FloatArray, bounds: FloatArray, plan: Plan
+    losses: Floats, bounds: Floats, plan: Plan
 ) -> tuple[str, int, npt.NDArray[np.bool_]]:
     """The answer of a gate with these losses, the pairs that it made, and the figures
     that are worse."""

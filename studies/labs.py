@@ -148,7 +148,7 @@ def _changed(section: StudyLab, point: Point) -> StudyLab:
         what = "; ".join(str(one["msg"]) for one in error.errors())
         raise ConfigError(
             f"{point.label}: its lab cannot be made: {what}",
-            hint="`ldapslam study --describe` has the keys of a lab",
+            hint="`ldapslam describe study` has the keys of a lab",
         ) from error
 
 

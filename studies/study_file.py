@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The study file: a job, what differs between its runs, and how often each is run.
 
-The docstrings and descriptions are the documentation of the file (`ldapslam study
---describe`), as those of jobs/model.py are of the job file.
+The docstrings and descriptions are the documentation of the file (`ldapslam describe
+study`), as those of jobs/model.py are of the job file.
 """
 
 from __future__ import annotations

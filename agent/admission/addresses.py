@@ -124,7 +124,7 @@ def _refusal(
         agent,
         f"{where}allowed are {rules}",
         hint=f"if the agent's operator agrees: `--allow-target {remedy}` (in its "
-        "settings `allow-target`), beside those that stay allowed",
+        "settings `allow-target`), in addition to the present rules",
     )
 
 

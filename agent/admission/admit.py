@@ -149,7 +149,7 @@ def check_room(
         )
     if needed + RESERVE_BYTES > free_bytes:
         raise FleetError(
-            f"agent {agent!r} has too little room in its spool: {needs} beside a "
+            f"agent {agent!r} has too little room in its spool: {needs} and a "
             f"reserve of {format_size(RESERVE_BYTES)}, the disk of {folder!r} has "
             f"{format_size(free_bytes)} left",
             hint="make room there, choose another folder with --spool, or give the job "

@@ -105,7 +105,7 @@ def _is_below(path: Path, places: Iterable[str]) -> bool:
 
 
 def _check_class(class_path: str, limits: AgentLimits, agent: str) -> None:
-    """Before it is imported: that alone runs its code."""
+    """Checked before the import, which runs code of the class's module."""
     module = class_path.partition(":")[0]
     # installed to be used
     installed = {one.value for one in entry_points(group=PYTHON_JOBS)}

@@ -3,8 +3,8 @@
 
 The engine's process checks them on the plan that it computed itself, before it
 connects. With several runs at a time each gets an equal part of `max_connections` and
-`max_rate`. `max_cpu` is a ratio of the host's CPUs, rounded down to whole ones, at
-least one: the engine's process is bound to them and has no more threads.
+`max_rate`. `max_cpu` is a ratio of the host's CPUs, rounded down to whole CPUs, at
+least 1: the engine's process is bound to them and has no more threads.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class AgentLimits:
     """None: not limited."""
 
     targets: tuple[TargetRule, ...] = DEFAULT_RULES
-    #: Of all runs together.
+    #: Limits of connections and rate for all runs together.
     max_connections: int | None = None
     max_rate_per_s: float | None = None
     #: From T0 to the end of the plan's last phase.
@@ -45,10 +45,10 @@ class AgentLimits:
     logs: tuple[str, ...] = ()
     #: What imports may use: folders for databases and data, programs; or ANY_PATH.
     imports: tuple[str, ...] = ()
-    #: Secrets that jobs may name, and classes beside those installed: grants.py.
+    #: Secrets that jobs may name, and classes that are not installed: grants.py.
     secrets: tuple[str, ...] = ()
     classes: tuple[str, ...] = ()
-    #: Of the agent itself; no job reads them as a secret.
+    #: The agent's own files; no job reads them as a secret.
     own_files: tuple[str, ...] = ()
     #: How long load may go on without the coordinator.
     max_orphan_ns: int | None = None
@@ -88,7 +88,7 @@ class AgentLimits:
         )
 
     def cpus(self, usable: Sequence[int]) -> list[int]:
-        """CPUs for an engine: the last ones, as interrupts come to the first."""
+        """CPUs for an engine: the last CPUs, as interrupts come to the first CPUs."""
         if self.max_cpu_ratio is None:
             return list(usable)
         count = max(1, int(self.max_cpu_ratio * len(usable)))
@@ -183,7 +183,7 @@ def _check_rate(part: Part, most_per_s: float, agent: str, each: str) -> None:
         names = ", ".join(part.unbounded)
         error = AgentLimitExceeded(
             agent,
-            f"streams whose rate nothing bounds ({names})",
+            f"streams without a bound of their rate ({names})",
             f"{most_per_s:,g}/s{each}",
             "max-rate",
         )

@@ -35,7 +35,7 @@ from ldapslam.jobs.connection_settings import BindSettings, ConnectionSettings
 from ldapslam.jobs.fields.population import PopulationRecord
 from ldapslam.jobs.plan import AgentPlan, StreamPlan
 
-#: Attribute of the root DSE -> fact; those that begin with one of _LISTS have a list.
+#: Attribute of the root DSE -> fact; a fact with a prefix of _LISTS is a list.
 _ROOT_DSE = {
     "vendorName": "vendor_name",
     "vendorVersion": "vendor_version",
@@ -77,9 +77,9 @@ class Probe:
 
 
 def probes(plan: AgentPlan) -> list[Probe]:
-    """Every distinct way in which streams use a server before the run, once. Of a
-    server's probes the first that binds with a password looks for the population, else
-    the first."""
+    """Every distinct way in which streams use a server before the run, once. The
+    first probe of a server that binds with a password, else its first probe, looks for
+    the population."""
     found = dict.fromkeys(
         _probe(stream, uri)
         for stream in plan.streams
@@ -308,8 +308,8 @@ class _Attempt:
 
 def _connect_hint(error: OSError) -> str:
     hints = {
-        errno.ECONNREFUSED: "is the directory running, and is the port in `targets` "
-        "the one it listens on?",
+        errno.ECONNREFUSED: "is the directory running, and does it listen on the port "
+        "in `targets`?",
         errno.ENOENT: "no such socket: is slapd running with this ldapi:// URI in -h?",
         errno.EACCES: "the agent's user may not use this socket",
         errno.ENOTSOCK: "the path is not a socket; write / as %2F in an ldapi:// URI",

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which servers an agent's operator allows: rules, and what they say of one. Pure.
+"""Rules for the servers that an agent's operator allows to be loaded. Pure.
 
     loopback              127.0.0.0/8 and ::1
     10.1.0.0/16           addresses; also 10.1.2.3, 2001:db8::/32
     10.1.0.0/16:389       …, this port alone; also [2001:db8::/32]:636
     ds1.example.com       the server of this name, whatever its address; also with :PORT
     ldapi                 any Unix socket of this host
-    ldapi:/run/slapd/ldapi  this one
+    ldapi:/run/slapd/ldapi  this socket
     any                   every server
 
-Without a rule, an agent loads its own host alone: `loopback` and `ldapi`. Addresses are
+Without a rule, an agent loads only its own host: `loopback` and `ldapi`. Addresses are
 compared, not the texts that they were written as: 127.1, 0x7f000001 and a name that
 resolves to 127.0.0.1 are one server.
 """

@@ -28,7 +28,7 @@ _LINE_S = 5.0
 
 @contextmanager
 def told_if_interrupted(what: str) -> Iterator[None]:
-    """Within, Ctrl-C says what is left behind, or what to do."""
+    """Print `what` when Ctrl-C interrupts the block."""
     try:
         yield
     except KeyboardInterrupt:

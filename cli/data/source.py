@@ -127,7 +127,7 @@ def _naming_context(connection: Any, uri: str) -> str:
     return contexts[0]
 
 
-#: A job needs a stream; this one is never sent.
+#: A job needs a stream; its requests are never sent.
 _STREAM = {
     "name": "access",
     "target": "directory",

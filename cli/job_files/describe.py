@@ -47,7 +47,7 @@ def describe_command(name: str | None, schema: str | None) -> ExitCode:
             raise click.UsageError("--schema stands in place of NAME")
         put(_schema_text(schema).rstrip("\n"))
     elif name is not None:
-        text = describe(name).rstrip("\n")
+        text = (_study_text() if name == "study" else describe(name)).rstrip("\n")
         if wants_json():
             put_json({"name": name, "text": text})
         else:
@@ -57,6 +57,15 @@ def describe_command(name: str | None, schema: str | None) -> ExitCode:
     else:
         put("\n".join(_overview_lines(_overview())))
     return ExitCode.PASS
+
+
+def _study_text() -> str:
+    from ldapslam.jobs.describe import describe_section
+    from ldapslam.studies.figures import NOTATION
+    from ldapslam.studies.study_file import Study
+
+    text = describe_section(Study, "study file")
+    return f"{text}\nfigures\n-------\n{NOTATION}"
 
 
 def _overview() -> dict[str, Any]:
@@ -85,6 +94,7 @@ def _overview_lines(overview: Mapping[str, Any]) -> Iterator[str]:
     yield from _listed(overview["operations"])
     yield "\ntypes of a stream, in place of operations:"
     yield from _listed(overview["types"])
+    yield "\nstudy: the study file"
     yield f"\nnotations: {', '.join(overview['notations'])}"
     for kind, files in overview["examples"].items():
         yield f"\nexample {kind}, for `ldapslam new`:"

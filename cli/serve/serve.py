@@ -264,7 +264,7 @@ _limit_options = add_options(
 )
 
 
-#: Options that are settings of the agent; those beside them are its limits.
+#: Options that are settings of the agent; the other options are its limits.
 _OWN_SETTINGS = ("labels", "workers", "max_runs", "restricted")
 
 

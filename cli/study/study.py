@@ -66,12 +66,6 @@ coordinator_option = option(
 )
 @flag("--plan", "Show the points and the order of the runs; run nothing.")
 @flag("--restore", "Only put back what a killed study has changed in servers.")
-@flag(
-    "--describe",
-    "Explain the study file.",
-    is_eager=True,
-    callback=lambda *a: _tell(*a),
-)
 def study_command(
     file: Path,
     variables: tuple[tuple[str, str], ...],
@@ -81,7 +75,6 @@ def study_command(
     in_lab: bool,
     plan: bool,
     restore: bool,
-    describe: bool,
 ) -> ExitCode:
     """Run a job at every point of FILE, and report what came out.
 
@@ -122,17 +115,6 @@ def study_command(
         with runner.restored():
             _make_runs(study, file, points, runner)
     return _report(study, points, runner.journal, in_lab=in_lab)
-
-
-def _tell(context: click.Context, _: click.Parameter, value: bool) -> None:
-    if value:
-        from ldapslam.jobs.describe import describe_section
-        from ldapslam.studies.figures import NOTATION
-        from ldapslam.studies.study_file import Study
-
-        put(describe_section(Study, "study file"))
-        put(f"figures\n-------\n{NOTATION.rstrip()}")
-        context.exit()
 
 
 def _check_lab(study: Study, in_lab: bool, coordinator: str | None) -> None:

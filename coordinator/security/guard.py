@@ -34,7 +34,7 @@ from ldapslam.transport.pki.revocation import Revocations
 
 _log = logging.getLogger(__name__)
 
-#: Interval between checks of open calls and of the list of revoked ones.
+#: Interval between checks of open calls and of the list of revoked certificates.
 _LOOK_EVERY_S = 1.0
 
 _INTERVALS = ("/ReportInterval", "/ReportIntervals")
@@ -50,7 +50,7 @@ MOST_REQUEST_BYTES = 64 * 1024
 #: Open calls of one caller: the others are to get through.
 MOST_CALLS = 500
 _OF_AGENTS = "/ldapslam.v1.AgentService/"
-#: For what is under way when the server stops.
+#: For open calls to end when the server stops.
 _FINISH_S = 15.0
 
 #: A grpc.RpcMethodHandler, a named tuple; grpc brings no types.
@@ -99,7 +99,7 @@ class Guard:
         return None
 
     async def watch(self) -> None:
-        """End open calls whose certificate is no longer good; until cancelled."""
+        """End open calls when their certificate is no longer good; until cancelled."""
         while self._revocations is not None:
             await asyncio.sleep(_LOOK_EVERY_S)
             try:
@@ -213,7 +213,7 @@ class Guard:
         if self._revocations is not None and self._revocations.has(identity):
             raise AccessRefused(
                 f"the certificate of {identity.role} {identity.name!r} was revoked",
-                hint="ask who keeps the fleet's certificates for a new one",
+                hint="ask the operator of the fleet for a new certificate",
             )
 
     @contextlib.asynccontextmanager

@@ -40,7 +40,6 @@ from ldapslam.jobs.requests.template import (
     Node,
     OptionalGroup,
     Placed,
-    Ref,
     ValueSource,
 )
 
@@ -322,7 +321,7 @@ def cut(text: bytes, limit: int) -> bytes:
 def draws(nodes: Sequence[Node]) -> bool:
     """Whether a text is drawn, at least in parts."""
     return any(
-        isinstance(node, ValueSource | Ref)
+        isinstance(node, ValueSource)
         or (isinstance(node, Base64) and draws(node.parts))
         for node in nodes
     )

@@ -57,7 +57,6 @@ from ldapslam.jobs.requests.template import (
     Node,
     Place,
     Placed,
-    Ref,
     ValueSource,
     choice,
     may_be_empty,
@@ -442,18 +441,13 @@ def _named_entry(
     if "=" not in rdn:  # a variable or a line of a file stands for it
         return pattern.nodes, [], lets
     drawn: dict[str, int] = {}
-    once: dict[int, int] = {}  # by identity of what is drawn
     for placeholder in _PLACEHOLDER.findall(rdn):
         source = pattern.source(placeholder)
-        if isinstance(source, Ref):
-            drawn[placeholder] = once[id(source.target)]
-            continue
         if source.kind == VARIABLE:
             drawn[placeholder] = source.lo
         else:
             lets.append(scope.let(source))
             drawn[placeholder] = lets[-1].variable
-        once[id(source)] = drawn[placeholder]
 
     def filled(masked: str, escaped: bool) -> tuple[Node, ...]:
         parts = re.split(f"({_PLACEHOLDER.pattern})", masked)
@@ -470,13 +464,7 @@ def _named_entry(
     ]
     dn = filled(rdn, escaped=True)
     if parent:
-        above = (
-            variable(once[id(node.target)])
-            if isinstance(node, Ref) and id(node.target) in once
-            else node
-            for node in pattern.unmask(parent)
-        )
-        dn = (*dn, b",", *above)
+        dn = (*dn, b",", *pattern.unmask(parent))
     return dn, attributes, lets
 
 

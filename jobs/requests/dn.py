@@ -18,7 +18,6 @@ from ldapslam.jobs.requests.template import (
     RANDOM_STRING,
     TIMESTAMP,
     VARIABLE,
-    Ref,
     ValueSource,
 )
 
@@ -50,11 +49,9 @@ def parse_dn(text: str, names: Mapping[str, int] | None = None) -> Pattern:
     whole = _check(pattern.masked, text)
     for character in whole:
         source = pattern.source(character)
-        if isinstance(source, Ref) or source.kind not in _WHOLE_RDNS:
+        if source.kind not in _WHOLE_RDNS:
             raise _bad_part(pattern.masked, pattern.masked.index(character), text)
     for source in pattern.sources:
-        if isinstance(source, Ref):
-            continue
         special = _SPECIAL.intersection(source.data)
         if source.kind in (RANDOM_STRING, TIMESTAMP) and special:
             raise Fault(

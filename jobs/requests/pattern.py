@@ -13,7 +13,7 @@ Formats of times are those of Java's SimpleDateFormat that make sense in UTC.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -23,7 +23,6 @@ from ldapslam.jobs.requests.template import (
     MAX_VALUE_BYTES,
     MAX_VALUES,
     Node,
-    Ref,
     ValueSource,
 )
 
@@ -35,9 +34,6 @@ _GENERALIZED_TIME = re.compile(
 )
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
-
-#: Of hints: what repeats a value in other texts.
-LET = "use `let` of the operation"
 
 _NAMED = {
     "generalized": template.GENERALIZED,
@@ -142,7 +138,7 @@ _SHARE = r"\d+(?:\.\d+)?%?"
 SUPPORTED = (
     "[lo-hi], [lo..end), [lo:hi], [lo:end), [lo:hixN], […%0000], [random:N], "
     "[random:N:chars], [file:PATH], "
-    "[sequentialfile:PATH], [timestamp], [uuid], [ref:N], [zipf:lo-hi:s], "
+    "[sequentialfile:PATH], [timestamp], [uuid], [zipf:lo-hi:s], "
     "[gauss:lo-hi], [hot:lo-hi:share:fraction], [unique], [name]"
 )
 _HINT = f"known patterns: {SUPPORTED}; a bracket itself is [[ or ]]"
@@ -159,8 +155,6 @@ class _Found:
     shown: str
     match: re.Match[str]
     names: Mapping[str, int]
-    #: Placeholders of the same text that come before.
-    before: Sequence[ValueSource | Ref]
 
     def __getitem__(self, group: str) -> str:
         return self.match[group] or ""
@@ -304,19 +298,6 @@ def _uuid(_: _Found) -> ValueSource:
     return ValueSource(template.UUID)
 
 
-def _ref(found: _Found) -> Ref:
-    drawn = [source for source in found.before if isinstance(source, ValueSource)]
-    number = _integer(found["number"])
-    if number is None or not 1 <= number <= len(drawn):
-        raise Fault(
-            f"{got(found.shown)} is to no pattern before it: "
-            f"there {'is' if len(drawn) == 1 else 'are'} {len(drawn)}",
-            "[ref:N] counts patterns of the same value, from 1 and without other refs; "
-            f"for a value in several fields {LET}",
-        )
-    return Ref(drawn[number - 1])
-
-
 def _zipf(found: _Found) -> ValueSource:
     lo, hi = found.rising_bounds(_MAX_DRAWN_MEMBERS)
     exponent = float(found["s"])
@@ -363,10 +344,10 @@ def _parent(found: _Found) -> ValueSource:
 class _Kind:
     form: str
     body: re.Pattern[str]
-    make: Callable[[_Found], ValueSource | Ref]
+    make: Callable[[_Found], ValueSource]
 
 
-def _kind(form: str, body: str, make: Callable[[_Found], ValueSource | Ref]) -> _Kind:
+def _kind(form: str, body: str, make: Callable[[_Found], ValueSource]) -> _Kind:
     return _Kind(form, re.compile(body, re.ASCII | re.DOTALL), make)
 
 
@@ -389,7 +370,6 @@ _KINDS = {
         _timestamp,
     ),
     "uuid": _kind("[uuid]", "uuid", _uuid),
-    "ref": _kind("[ref:N]", r"ref:(?P<number>\d+)", _ref),
     "zipf": _kind(
         "[zipf:lo-hi:s]", rf"zipf:{_BOUNDS}:(?P<s>\d+(?:\.\d+)?){_FORMAT}", _zipf
     ),
@@ -409,17 +389,15 @@ _NUMBERS = (
 )
 
 
-def parse_placeholder(
-    body: str, names: Mapping[str, int], before: Sequence[ValueSource | Ref]
-) -> ValueSource | Ref:
-    """The value source of the text between two brackets; `before` are those earlier in
-    the same text. The name of a variable takes precedence over a kind's."""
+def parse_placeholder(body: str, names: Mapping[str, int]) -> ValueSource:
+    """The value source of the text between two brackets. The name of a variable takes
+    precedence over a kind's."""
     shown = f"[{body}]"
     if body in names:
         return ValueSource(template.VARIABLE, lo=names[body])
     for numbers in _NUMBERS:
         if match := numbers.body.fullmatch(body):
-            return numbers.make(_Found(shown, match, names, before))
+            return numbers.make(_Found(shown, match, names))
     word = _WORD.match(body)
     if word is None:
         bounds = re.fullmatch(r"(-?\d+) ?(\.\.|,|;) ?(-?\d+)", body)
@@ -433,7 +411,7 @@ def parse_placeholder(
     match = kind.body.fullmatch(body)
     if match is None:
         raise Fault(f"expected {kind.form}, got {got(shown)}", _HINT)
-    return kind.make(_Found(shown, match, names, before))
+    return kind.make(_Found(shown, match, names))
 
 
 def _unknown(word: str, shown: str, names: Mapping[str, int]) -> Fault:
@@ -484,7 +462,6 @@ DNs, in the assertion values of filters and in attribute values.
     [timestamp:min=T1:max=T2]  a time between two at random (given like
                        20180102030405Z), also with :format=F after it
     [uuid]             a random UUID
-    [ref:N]            what the Nth pattern of this text has become
 
 and beyond UnboundID's:
 
@@ -548,7 +525,7 @@ class Pattern:
     """A text with placeholders: in `masked` a private character for each source."""
 
     masked: str
-    sources: tuple[ValueSource | Ref, ...]
+    sources: tuple[ValueSource, ...]
     #: Where each character of `masked`, and its end, is in the text.
     origins: tuple[int, ...]
 
@@ -562,7 +539,7 @@ class Pattern:
                 nodes.append(piece.encode())
         return tuple(nodes)
 
-    def source(self, character: str) -> ValueSource | Ref:
+    def source(self, character: str) -> ValueSource:
         """What fills the placeholder of a private character."""
         return self.sources[ord(character) - _FIRST_MASK]
 
@@ -572,16 +549,9 @@ class Pattern:
 
     def changed(self, change: Callable[[str, ValueSource], ValueSource]) -> Pattern:
         """With other sources in the placeholders: change(private character, source)."""
-        new = {
-            id(source): change(chr(_FIRST_MASK + index), source)
-            for index, source in enumerate(self.sources)
-            if isinstance(source, ValueSource)
-        }
         sources = tuple(
-            Ref(new[id(source.target)], source.limit)
-            if isinstance(source, Ref)
-            else new[id(source)]
-            for source in self.sources
+            change(chr(_FIRST_MASK + index), source)
+            for index, source in enumerate(self.sources)
         )
         return replace(self, sources=sources)
 
@@ -603,7 +573,7 @@ def parse_pattern(text: str, names: Mapping[str, int] | None = None) -> Pattern:
             f"expected a character, got the surrogate U+{ord(match[0]):X}",
             "in YAML, write characters beyond U+FFFF as they are or as \\U0001F600",
         )
-    sources: list[ValueSource | Ref] = []
+    sources: list[ValueSource] = []
     masked, end = "", 0
     origins: list[int] = []
     for token in _TOKEN.finditer(text):
@@ -621,6 +591,6 @@ def parse_pattern(text: str, names: Mapping[str, int] | None = None) -> Pattern:
             raise Fault(f"expected at most {MAX_VALUES} patterns, got more")
         else:
             masked += chr(_FIRST_MASK + len(sources))
-            sources.append(parse_placeholder(body, names or {}, sources))
+            sources.append(parse_placeholder(body, names or {}))
     origins += range(end, len(text) + 1)
     return Pattern(masked + text[end:], tuple(sources), tuple(origins))

@@ -26,11 +26,9 @@ from ldapslam.jobs.requests.template import (
     MAX_VARIABLE_BYTES,
     PARENT,
     PLAIN,
-    REF,
     UNDERSCORES,
     VARIABLE,
     Node,
-    Ref,
     Template,
     Tlv,
     ValueSource,
@@ -77,16 +75,12 @@ class Scope:
         """The nodes with hidden variables in place of what is drawn, and the lets that
         draw them: for a request that is sent more than once."""
         lets: list[Let] = []
-        variables: dict[int, int] = {}
 
         def once(node: Node) -> Node:
             match node:
                 case ValueSource() if node.kind not in (VARIABLE, PARENT):
                     lets.append(self.let(node))
-                    variables[id(node)] = lets[-1].variable
                     return ValueSource(VARIABLE, lo=lets[-1].variable)
-                case Ref(target=target, limit=limit) if id(target) in variables:
-                    return ValueSource(VARIABLE, lo=variables[id(target)], hi=limit)
                 case Tlv(tag=tag, parts=parts):
                     return Tlv(tag, tuple(map(once, parts)))
                 case _:
@@ -107,7 +101,7 @@ def with_bounds(lets: Iterable[Let]) -> list[Let]:
     for variable, template in lets:
         values = tuple(_known(value, bounds) for value in template.values)
         constant = template.constant_bytes + sum(
-            _length(value, values) for value in values if not _is_open(value)
+            _length(value) for value in values if not _is_open(value)
         )
         weights = sum(_factor(value) for value in values if _is_open(value))
         for _ in range(template.base64s):  # as if it held all of the text
@@ -146,12 +140,8 @@ def _factor(value: ValueSource) -> int:
     return _ESCAPED if is_escaped else 1
 
 
-def _length(value: ValueSource, values: tuple[ValueSource, ...]) -> int:
+def _length(value: ValueSource) -> int:
     """Bound of a value that is not open."""
     if value.kind in (VARIABLE, PARENT):
         return value.hi * _factor(value)
-    if value.kind != REF:
-        return value.max_bytes
-    target = values[value.lo]
-    bound = MAX_VARIABLE_BYTES if _is_open(target) else _length(target, values)
-    return min(bound, value.hi) if value.hi else bound
+    return value.max_bytes

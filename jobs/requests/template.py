@@ -11,7 +11,6 @@ A program is made of a tree of nodes:
 
     bytes          as they are
     ValueSource    a value that is drawn for each request
-    Ref            the text of a ValueSource that stands earlier in the same request
     OptionalGroup  parts that are there together, with a probability
     If             parts that are there if a slot has a text, or a given one
     Loop, Number   parts that are repeated, and the number of the turn
@@ -34,8 +33,8 @@ from ldapslam.base.fault import Fault
 
 # Kinds of value sources: enum slam_value_kind.
 UNIFORM, SEQUENCE, RANDOM_STRING, ZIPF, GAUSS, HOT = range(6)
-FILE_RANDOM, FILE_SEQUENCE, TIMESTAMP, UUID, REF, UNIQUE = range(6, 12)
-VARIABLE, PARENT, MESSAGE_ID, LIST = range(12, 16)
+FILE_RANDOM, FILE_SEQUENCE, TIMESTAMP, UUID, UNIQUE = range(6, 11)
+VARIABLE, PARENT, MESSAGE_ID, LIST = range(11, 15)
 
 #: Kinds whose values are lines of a file.
 FILES = (FILE_RANDOM, FILE_SEQUENCE)
@@ -96,7 +95,6 @@ class ValueSource:
     PARENT: the parent of the DN that the variable holds.
     MESSAGE_ID: content octets of the messageID of the session's request before.
     LIST: `data` is (u32 weight, u32 length, text)…: see `choice`.
-    REF: made by the compiler from a Ref.
     """
 
     kind: int
@@ -162,16 +160,6 @@ def choice(choices: Iterable[tuple[bytes, int]]) -> ValueSource:
             "put the texts in a file, one on each line: [file:NAME]",
         )
     return ValueSource(LIST, data=bytes(data))
-
-
-@dataclass(frozen=True)
-class Ref:
-    """The text that `target`, this very object, was given last in this request; empty
-    where its optional group was left out."""
-
-    target: ValueSource
-    #: Most bytes of it, whole characters; 0: all.
-    limit: int = 0
 
 
 @dataclass(frozen=True)
@@ -297,7 +285,6 @@ class Body:
 Node = (
     bytes
     | ValueSource
-    | Ref
     | OptionalGroup
     | Tlv
     | If
@@ -349,8 +336,6 @@ class _Program:
         self.sources = sources
         self.literal = bytearray()
         self.code = bytearray()
-        #: The node of each value: a Ref means an object, not an equal one.
-        self.drawn: list[object] = []
         self.constant_bytes = self.base64s = 0
 
     def flush(self) -> None:
@@ -370,11 +355,10 @@ class _Program:
         self.flush()
         match node:
             case ValueSource():
-                return self.value(VALUE, node, node, b"", node.max_bytes)
+                self.value(VALUE, node)
+                return node.max_bytes
             case Placed(source=source, place=place):
-                return self.value(PLACED, source, node, bytes([place]), 0)
-            case Ref():
-                return self.reference(node)
+                self.value(PLACED, source, bytes([place]))
             case Slot(number=number, level=level, limit=limit, form=form):
                 self.code += struct.pack("<BBHIB", SLOT, level, number, limit, form)
             case Number():
@@ -397,21 +381,9 @@ class _Program:
                 return _closed_bytes(node, size)
         return 0
 
-    def value(
-        self, code: int, source: ValueSource, node: Node, operands: bytes, bound: int
-    ) -> int:
+    def value(self, code: int, source: ValueSource, operands: bytes = b"") -> None:
         number = self.sources.number(source)
         self.code += struct.pack("<BH", code, number % (1 << 16)) + operands
-        self.drawn.append(node)
-        return bound
-
-    def reference(self, ref: Ref) -> int:
-        for index in reversed(range(len(self.drawn))):
-            if self.drawn[index] is ref.target:
-                source = ValueSource(REF, lo=index, hi=ref.limit)
-                most = ref.target.max_bytes
-                return self.value(VALUE, source, ref, b"", min(most, ref.limit or most))
-        raise Fault("a reference is to a value that comes later in the request")
 
 
 def _opening(node: Node) -> bytes:
@@ -474,8 +446,6 @@ def _may_be_empty(node: Node, filled: Collection[int]) -> bool:
             return False
         case Base64(parts=parts):
             return may_be_empty(parts, filled)
-        case Ref(target=target, limit=0):
-            return _may_be_empty(target, filled)
     return True
 
 

@@ -23,6 +23,7 @@ from itertools import compress
 
 import numpy as np
 
+from ldapslam.base.arrays import Flags, Floats, Integers, Places, Unsigned
 from ldapslam.base.errors import ReportError
 from ldapslam.base.process import end_with_parent
 from ldapslam.jobs.fields.thresholds import Threshold, parse_criterion
@@ -36,16 +37,11 @@ from ldapslam.reports.collect.intervals import (
     SHOWN,
     AgentSlots,
     Durations,
-    Flags,
-    Floats,
-    Integers,
     MemberSlots,
     OperationSlots,
-    Places,
     Reports,
     Slots,
     StreamSlots,
-    Unsigned,
     reports_of,
     worker_shares,
 )

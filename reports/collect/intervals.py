@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from ldapslam.base.arrays import Flags, Floats, Integers, Places, Unsigned
 from ldapslam.jobs.fields.thresholds import SHARES, samples_needed
 from ldapslam.results.columns import Columns, Window
 from ldapslam.results.histogram import (
@@ -24,12 +25,6 @@ from ldapslam.results.histogram import (
     middles_ns,
     sums_of,
 )
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
-Unsigned = npt.NDArray[np.uint64]
-Places = npt.NDArray[np.intp]
-Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)

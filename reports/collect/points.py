@@ -17,17 +17,10 @@ from itertools import groupby
 
 import numpy as np
 
+from ldapslam.base.arrays import Flags, Floats, Places
 from ldapslam.jobs.fields.thresholds import PERCENTILES, Threshold
 from ldapslam.proto.fields import GAUGES
-from ldapslam.reports.collect.intervals import (
-    SHOWN,
-    Flags,
-    Floats,
-    OperationSlots,
-    Places,
-    Reports,
-    Slots,
-)
+from ldapslam.reports.collect.intervals import SHOWN, OperationSlots, Reports, Slots
 from ldapslam.reports.collect.timeline import (
     HEAT_EDGES_US,
     NS_PER_S,

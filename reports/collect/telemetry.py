@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ldapslam.base.arrays import Floats
 from ldapslam.jobs.fields.thresholds import MonitorReading, ServerThreshold
 from ldapslam.reports.collect.timeline import DISPLAY_POINTS, NS_PER_S
 from ldapslam.reports.uncertainty import Estimate
@@ -44,8 +45,6 @@ from ldapslam.results.records import (
 #: Reasons kept of each monitor.
 _FAILURES = 5
 _EDGE = 0.2
-
-_Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,10 +187,10 @@ def _monitor(
 def _read_for(
     threshold: ServerThreshold,
     series: MonitorSeries,
-    values: _Floats,
-    lengths_s: _Floats,
+    values: Floats,
+    lengths_s: Floats,
     restarts: Sequence[int],
-) -> Iterator[tuple[_Floats, bool]]:
+) -> Iterator[tuple[Floats, bool]]:
     """What a threshold is about, by reading, if this monitor reads it; and whether it
     is a rate: of the time since the reading before it, so that the first has none."""
     reading = threshold.figure
@@ -220,8 +219,8 @@ def _read_for(
 
 def _stretches(
     threshold: ServerThreshold,
-    at_s: _Floats,
-    values: _Floats,
+    at_s: Floats,
+    values: Floats,
     is_rate: bool,
     measure_s: tuple[float, float] | None,
 ) -> Iterator[Stretch]:
@@ -249,7 +248,7 @@ def _stretches(
     yield Stretch(surely_s, max(surely_s, at_most_s, measure_s[1] - met_until_s))
 
 
-def restarted_at(metrics: Sequence[Metric], values: _Floats) -> list[int]:
+def restarted_at(metrics: Sequence[Metric], values: Floats) -> list[int]:
     """Return the first readings after restarts.
 
     What is monitored says since when it has been running; where it does not, a restart
@@ -274,7 +273,7 @@ def restarted_at(metrics: Sequence[Metric], values: _Floats) -> list[int]:
 
 
 def _has_restarted(
-    values: _Floats, started: _Floats | None, counts: list[int], last: int, place: int
+    values: Floats, started: Floats | None, counts: list[int], last: int, place: int
 ) -> bool:
     if started is not None:
         before, now = started[last], started[place]
@@ -284,7 +283,7 @@ def _has_restarted(
 
 
 def _within(
-    at_s: _Floats, measure_s: tuple[float, float] | None
+    at_s: Floats, measure_s: tuple[float, float] | None
 ) -> npt.NDArray[np.bool_]:
     if measure_s is None or not len(at_s):
         return np.zeros(len(at_s), bool)
@@ -295,9 +294,9 @@ def _within(
 
 def _metric(
     metric: Metric,
-    at_s: _Floats,
-    lengths_s: _Floats,
-    values: _Floats,
+    at_s: Floats,
+    lengths_s: Floats,
+    values: Floats,
     restarts: Sequence[int],
     in_measure: npt.NDArray[np.bool_],
 ) -> MetricSummary:
@@ -321,22 +320,22 @@ def _metric(
     return MetricSummary(metric, lowest, mean, highest, increase, missing, points)
 
 
-def _rises(values: _Floats, restarts: Sequence[int]) -> _Floats:
-    rises: _Floats = np.diff(values)
+def _rises(values: Floats, restarts: Sequence[int]) -> Floats:
+    rises: Floats = np.diff(values)
     rises[(rises < 0) | np.isinf(rises)] = np.nan
     rises[[place - 1 for place in restarts]] = np.nan
     return rises
 
 
-def _rates(rises: _Floats, lengths_s: _Floats) -> _Floats:
-    rates: _Floats = np.divide(
+def _rates(rises: Floats, lengths_s: Floats) -> Floats:
+    rates: Floats = np.divide(
         rises, lengths_s, out=np.full(len(rises), np.nan), where=lengths_s > 0
     )
     rates[np.isinf(rates)] = np.nan
     return rates
 
 
-def _increase(values: _Floats, restarts: Sequence[int]) -> float | None:
+def _increase(values: Floats, restarts: Sequence[int]) -> float | None:
     """What a counter rose by from each known value to the next one, but for restarts
     between them and where it went back."""
     known = np.flatnonzero(~np.isnan(values))
@@ -352,7 +351,7 @@ def _finite(value: np.float64) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-def _points(at_s: _Floats, values: _Floats) -> Points:
+def _points(at_s: Floats, values: Floats) -> Points:
     """Of more readings than a chart has points, means of neighbours: only where none of
     them has a value is there none."""
     size = -(-len(at_s) // DISPLAY_POINTS) or 1

@@ -20,15 +20,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 from scipy import special
 
+from ldapslam.base.arrays import Floats
 from ldapslam.reports.uncertainty import Estimate
 
-FloatArray = npt.NDArray[np.float64]
-
 #: Standard errors, and their degrees of freedom.
-Errors = tuple[FloatArray, FloatArray]
+Errors = tuple[Floats, Floats]
 
 LEVEL = 0.05
 POWER = 0.8
@@ -57,7 +55,7 @@ class Change:
         return _exp(reach) - 1 if self.is_ratio else reach
 
 
-def ratio_of_means(old: FloatArray, new: FloatArray) -> Change | None:
+def ratio_of_means(old: Floats, new: Floats) -> Change | None:
     """The ratio of two geometric means, from the values of runs, by t on their
     logarithms. Shapes (m,) and (n,), any unit, all above 0.
 
@@ -68,7 +66,7 @@ def ratio_of_means(old: FloatArray, new: FloatArray) -> Change | None:
     return _ratio(difference_of_means(np.log(old), np.log(new)))
 
 
-def difference_of_means(old: FloatArray, new: FloatArray) -> Change | None:
+def difference_of_means(old: Floats, new: Floats) -> Change | None:
     """The difference of two arithmetic means; as `ratio_of_means` otherwise."""
     sizes = len(old), len(new)
     if min(sizes) < 1 or max(sizes) < 2:
@@ -87,7 +85,7 @@ def difference_of_means(old: FloatArray, new: FloatArray) -> Change | None:
     )
 
 
-def error_of_difference(squares: Sequence[FloatArray], sizes: Sequence[int]) -> Errors:
+def error_of_difference(squares: Sequence[Floats], sizes: Sequence[int]) -> Errors:
     """Standard errors of differences of two means and their degrees of freedom, from
     both sides' sums of squares about their means: Welch's or Student's, of which the 95
     % interval is wider. A side of one value has the spread of the other."""
@@ -114,8 +112,8 @@ def widest(one: Errors, other: Errors | None) -> Errors:
     return error, freedom
 
 
-def _reach(error: FloatArray, freedom: FloatArray) -> FloatArray:
-    found: FloatArray = special.stdtrit(freedom, 1 - LEVEL / 2) * error
+def _reach(error: Floats, freedom: Floats) -> Floats:
+    found: Floats = special.stdtrit(freedom, 1 - LEVEL / 2) * error
     return found
 
 
@@ -155,7 +153,7 @@ def difference_of_estimates(old: Estimate, new: Estimate, freedom: float) -> Cha
     )
 
 
-def mean_of(values: FloatArray, *, is_ratio: bool) -> Estimate | None:
+def mean_of(values: Floats, *, is_ratio: bool) -> Estimate | None:
     """The mean of runs, shape (n,), with Student's t interval; the geometric one where
     changes are ratios. None without a spread."""
     if np.ptp(values) == 0:

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
+from ldapslam.base.arrays import Floats
 from ldapslam.reports.comparing.change import (
     LEVEL,
     POWER,
@@ -25,8 +26,6 @@ from ldapslam.reports.comparing.change import (
     error_of_difference,
     widest,
 )
-
-FloatArray = npt.NDArray[np.float64]
 
 #: Values of a sample before which its spread is hardly known.
 FIRST_LOOK = 6
@@ -144,21 +143,19 @@ class Means(NamedTuple):
     is missing anywhere is NaN."""
 
     #: Each of shape (m,): the means, their standard errors and degrees of freedom.
-    mean: FloatArray
-    error: FloatArray
-    freedom: FloatArray
+    mean: Floats
+    error: Floats
+    freedom: Floats
 
     @classmethod
-    def of_pairs(cls, losses: FloatArray) -> Means:
+    def of_pairs(cls, losses: Floats) -> Means:
         """Return the means of the losses of pairs, shape (n, m), n >= 2."""
         size, count = losses.shape
         error = losses.std(axis=0, ddof=1) / math.sqrt(size)
         return cls(losses.mean(axis=0), error, np.full(count, size - 1.0))
 
     @classmethod
-    def of_sides(
-        cls, old: FloatArray, new: FloatArray, days: Sequence[str] = ()
-    ) -> Means:
+    def of_sides(cls, old: Floats, new: Floats, days: Sequence[str] = ()) -> Means:
         """Return the means of new less old values, shapes (n, m) and (k, m), k and n
         >= 2. `days`: the days on which the old values were measured."""
         squares = [one.var(axis=0) * len(one) for one in (old, new)]
@@ -167,9 +164,7 @@ class Means(NamedTuple):
         return cls(new.mean(axis=0) - old.mean(axis=0), error, freedom)
 
 
-def error_of_days(
-    old: FloatArray, new: FloatArray, days: Sequence[str]
-) -> Errors | None:
+def error_of_days(old: Floats, new: Floats, days: Sequence[str]) -> Errors | None:
     """Return the standard errors, and their degrees of freedom, of the difference
     between new values of one more day and old values of several days. Shapes (n, m) and
     (k, m). None with fewer than FEWEST_DAYS.
@@ -214,7 +209,7 @@ class Looked:
     means: Means
     #: Half of the width of each mean's interval, which all looks together leave with
     #: probability LEVEL.
-    reach: FloatArray
+    reach: Floats
     #: There is a loss, by Holm over the m figures; and it is larger than its bound.
     is_worse: npt.NDArray[np.bool_]
     #: The loss is smaller than its bound.
@@ -223,7 +218,7 @@ class Looked:
     is_beyond: npt.NDArray[np.bool_]
 
 
-def look(means: Means, bounds: FloatArray, plan: Plan, place: int) -> Looked:
+def look(means: Means, bounds: Floats, plan: Plan, place: int) -> Looked:
     """The look number `place` of the plan, by t; `bounds`, of shape (m,), are above 0.
     The plan's family has m tests or more. A figure that is missing is neither worse nor
     within."""
@@ -240,11 +235,11 @@ def look(means: Means, bounds: FloatArray, plan: Plan, place: int) -> Looked:
     return Looked(means, reach, is_worse, is_within, means.mean - reach > bounds)
 
 
-def _p(distance: FloatArray, means: Means) -> FloatArray:
+def _p(distance: Floats, means: Means) -> Floats:
     """One-sided p of means that far above their bounds; without a spread 0 or 1."""
     with np.errstate(divide="ignore", invalid="ignore"):
         statistic = np.where(distance == 0, 0.0, -distance / means.error)
-    found: FloatArray = special.stdtr(means.freedom, statistic)
+    found: Floats = special.stdtr(means.freedom, statistic)
     return np.where(np.isnan(distance), 1.0, found)
 
 

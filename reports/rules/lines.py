@@ -14,9 +14,8 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from ldapslam.base.arrays import Floats
 
 
 class Line(NamedTuple):

@@ -18,9 +18,10 @@ from itertools import pairwise
 
 import numpy as np
 
+from ldapslam.base.arrays import Floats
 from ldapslam.jobs.run_plan import PlannedStream
 from ldapslam.reports.collect.timeline import Timeline
-from ldapslam.reports.rules.lines import Floats, block_medians, theil_sen
+from ldapslam.reports.rules.lines import block_medians, theil_sen
 from ldapslam.reports.rules.steps import LEAST_SHIFT, step_places
 
 LEAST_POINTS = 10

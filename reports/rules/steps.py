@@ -34,8 +34,8 @@ from itertools import pairwise
 
 import numpy as np
 
+from ldapslam.base.arrays import Floats
 from ldapslam.reports.rules.lines import (
-    Floats,
     autocorrelation,
     block_medians,
     theil_sen,

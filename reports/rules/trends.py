@@ -17,11 +17,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ldapslam.base.arrays import Floats
 from ldapslam.jobs.run_plan import PlannedStream
 from ldapslam.reports.collect.telemetry import MonitorSummary
 from ldapslam.reports.collect.timeline import Phase, Timeline, Values
 from ldapslam.reports.many_tests import holm
-from ldapslam.reports.rules.lines import Floats, block_medians, theil_sen
+from ldapslam.reports.rules.lines import block_medians, theil_sen
 from ldapslam.reports.rules.steady import BLOCKS, FALSE_ALARMS, is_constant
 from ldapslam.reports.rules.steps import LEAST_SHIFT, step_places
 

@@ -34,7 +34,7 @@ def _values(template: Template) -> list[tuple[Any, ...]]:
 
 
 def test_pages_of_a_search_have_the_values_of_the_first() -> None:
-    search = Search(base="dc=x", filter="(&(uid=[0:99999])(cn=[ref:1]))", page_size=10)
+    search = Search(base="dc=x", filter="(&(uid=[0:99999])(cn=x))", page_size=10)
     compiled = search.compile(Scope())
     operation = {
         "name": "search",

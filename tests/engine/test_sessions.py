@@ -17,6 +17,7 @@ import pytest
 from support.engine import (
     BUSY_LATER,
     FAILED,
+    MESSAGE_ID,
     MS,
     RECEIVE_LAG,
     RESPONSE_TIME,
@@ -52,8 +53,6 @@ from support.fake_ldap import (
     tlv,
     with_controls,
 )
-
-_MESSAGE_ID = 14
 
 
 def ended(settings: dict[str, Any], duration_ns: int = 500 * MS) -> Result:
@@ -305,7 +304,7 @@ def test_pause_is_before_a_paged_search_and_not_before_each_page() -> None:
 
 
 def test_abandon_draws_what_its_controls_have() -> None:
-    abandon = without_response("abandon", nested(0x50, value(0)), [source(_MESSAGE_ID)])
+    abandon = without_response("abandon", nested(0x50, value(0)), [source(MESSAGE_ID)])
     abandon["program"] += nested(
         0xA0,
         nested(
@@ -450,7 +449,7 @@ def test_no_session_is_lost_for_ever_or_counted_twice(
     operations = [
         search(),
         search(awaits=False),
-        without_response("abandon", nested(0x50, value(0)), [source(_MESSAGE_ID)]),
+        without_response("abandon", nested(0x50, value(0)), [source(MESSAGE_ID)]),
         without_response("unbind", literal(b"\x42\x00")),
         add(ledger_put=0),
         delete(ledger_take=0, ledger_order="random"),

@@ -52,11 +52,9 @@ def test_unique_numbers_come_once_in_the_fleet() -> None:
     assert len({text for one in dealt for text in one}) == 150
 
 
-def test_letters_identifiers_and_references() -> None:
-    for text in texts("[random:5:abc]-[uuid]-[ref:1]", 20):
-        assert re.fullmatch(
-            r"([abc]{5})-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-\1", text
-        )
+def test_letters_and_identifiers() -> None:
+    for text in texts("[random:5:abc]-[uuid]", 20):
+        assert re.fullmatch(r"[abc]{5}-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", text)
 
 
 def test_what_is_no_text_is_refused() -> None:

@@ -25,7 +25,6 @@ from ldapslam.jobs.requests.template import (
     FILE_SEQUENCE,
     SEQUENCE,
     OptionalGroup,
-    Ref,
     Template,
     ValueSource,
     choice,
@@ -150,31 +149,22 @@ def test_any_fleet_goes_through_any_sequence_once(
 
 @given(
     text=st.lists(
-        st.sampled_from(["[3:17x4%000]", "[9:0]", "ab", "[[", "ü", "[ref:1]", "[-2:2]"])
+        st.sampled_from(["[3:17x4%000]", "[9:0]", "ab", "[[", "ü", "[-2:2]"])
     ),
 )
 def test_notation_and_engine_agree_on_what_comes_next(
     sampler: Sampler, text: list[str]
 ) -> None:
-    """The reference is the notation read in Python, token by token."""
+    """Compare with the notation read in Python, token by token."""
     sequences: dict[str, Callable[[int], str]] = {
         "[3:17x4%000]": lambda x: f"{3 + 4 * (x % 4):03}",
         "[9:0]": lambda x: str(9 - x % 10),
         "[-2:2]": lambda x: str(x % 5 - 2),
     }
-    if "[ref:1]" in text and not any(
-        t in sequences for t in text[: text.index("[ref:1]")]
-    ):
-        text = ["[9:0]", *text]
     expected = []
     for x in range(12):
-        holes = [sequences[t](x) for t in text if t in sequences]
-        plain = {"[[": "[", "[ref:1]": holes[0] if holes else ""}
-        expected.append(
-            "".join(
-                sequences[t](x) if t in sequences else plain.get(t, t) for t in text
-            )
-        )
+        pieces = (sequences[t](x) if t in sequences else t for t in text)
+        expected.append("".join(pieces).replace("[[", "["))
     template = compiled("x" + "".join(text))
     assert sampler.texts(template, 12) == [("x" + e).encode() for e in expected]
 
@@ -358,11 +348,6 @@ def test_optional_parts_come_independently_with_their_chances(sampler: Sampler) 
     assert fits(by_index, list(outcomes.values())) > SIGNIFICANCE
 
 
-def test_reference_repeats_what_was_drawn(sampler: Sampler) -> None:
-    values = drawn(sampler, "[0-999]=[ref:1]", 1000)
-    assert all(a == b for a, b in (value.split("=") for value in values))
-
-
 def test_equal_seeds_draw_equal_values_and_different_ones_do_not(
     sampler: Sampler,
 ) -> None:
@@ -370,11 +355,3 @@ def test_equal_seeds_draw_equal_values_and_different_ones_do_not(
     first = sampler.texts(template, 100, seed=7)
     assert sampler.texts(template, 100, seed=7) == first
     assert sampler.texts(template, 100, seed=8) != first
-
-
-def test_references_are_cut_between_characters(sampler: Sampler) -> None:
-    sampler.variable(0, "Zoë".encode())
-    (source,) = parse_pattern("[who]", {"who": 0}).sources
-    assert isinstance(source, ValueSource)
-    template = compile_template(source, b"|", Ref(source, 3), b"|", Ref(source, 2))
-    assert sampler.texts(template, 1) == ["Zoë|Zo|Zo".encode()]

@@ -28,7 +28,7 @@ streams:
   - name: logins
     target: directory
     count: {LOGINS}
-    load: {{{{{{clients: 8}}}}}}
+    load: {{{{clients: 8}}}}
     operations:
       - name: login
         sequence:
@@ -41,13 +41,13 @@ streams:
   - name: pages
     target: directory
     count: {PAGED_SEARCHES}
-    load: {{{{{{clients: 2}}}}}}
+    load: {{{{clients: 2}}}}
     operations:
       - search: {{{{base: "{PEOPLE_DN}", filter: "(uid=user.*)", page_size: {PAGE}}}}}
   - name: churn
     target: directory
     count: {CHANGES}
-    load: {{{{{{clients: 4}}}}}}
+    load: {{{{clients: 4}}}}
     operations:
       - add:
           dn: "uid=counted.[unique],{PEOPLE_DN}"

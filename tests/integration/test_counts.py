@@ -30,7 +30,7 @@ run: {{{{duration: 20s, interval: 1s}}}}
 streams:
   - name: readers
     target: directory
-    load: {{{{{{clients: {CLIENTS}}}}}}}
+    load: {{{{clients: {CLIENTS}}}}}
     operations:
       - search:
           base: ou=people,dc=example,dc=com

@@ -54,7 +54,7 @@ def test_a_run_that_may_fill_the_disk_is_refused(fleet: FleetOfProcesses) -> Non
         fleet.start("a")
         run_id = fleet.submit(job_text(server.uri, duration="60s"))
         failure = fleet.wait_for(run_id, "failed").failure
-        assert "beside a reserve of 4 MiB" in failure.message
+        assert "and a reserve of 4 MiB" in failure.message
         assert "make room there" in json.loads(failure.values_json)["hint"]
         assert server.connections == 0
 

@@ -66,7 +66,7 @@ def plain_port(lab: Lab) -> str:
 MISTAKES: dict[str, tuple[Callable[[Lab], tuple[str, str]], str]] = {
     "a wrong port": (
         lambda _: (CLOSED_PORT, ""),
-        "is the port in `targets` the one it listens on",
+        "does it listen on the port in `targets`",
     ),
     "a name that does not resolve": (
         lambda _: ("ldap://no-such-host.invalid", ""),

@@ -19,7 +19,7 @@ PAGES = [
 #: Its examples are run by tests/unit/test_docs.py, with --print-job.
 COMING_FROM = HOW_TO / "coming-from.md"
 #: Pages that take seconds, and need no root; the others are for `make check-full`.
-QUICK = {"labs"}
+QUICK = {"labs", "security", "studies"}
 #: Blocks that cannot run here, each with its reason in the page.
 NOT_RUN = 23
 

@@ -368,7 +368,7 @@ def test_secrets_are_in_no_file_log_argument_or_table(tmp_path: Path) -> None:
             run_id = runs[0]["run_id"]
             assert call("report", run_id, "--out", tmp_path / "reports") == 0
             assert call("show", run_id, "--json") == 0
-            assert call("agents", "--json") == 0
+            assert call("fleet", "agents", "--json") == 0
             coordinator.wait_for_text("https://ana:***@h/")
             # its environment and the command's output are the coordinator's to know
             in_memory = leaks_of_memory(coordinator.process.pid, SECRETS)

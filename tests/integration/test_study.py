@@ -131,8 +131,9 @@ def test_capacity_is_the_highest_load_that_holds(lab: Lab, tmp_path: Path) -> No
     # 3 where this host, not the throughput, was the limit
     assert done.returncode == (3 if found["above_verdict"] == "INVALID" else 0)
     assert found["objectives"] == [objective, also]
-    assert found["capacity"] == 1
-    assert 1 < found["above"] <= 3
+    # a busy host keeps two clients below the limit, too
+    assert 1 <= found["capacity"] <= 2
+    assert found["capacity"] < found["above"] <= 4
     assert found["above_verdict"] in ("FAIL", "INVALID")
     (confirmed,) = [one for one in found["runs"] if one["confirms"]]
     assert (confirmed["load"], confirmed["verdict"]) == (found["capacity"], "PASS")

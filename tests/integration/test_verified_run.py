@@ -32,12 +32,12 @@ validity: {{{{disturbed_intervals: 100%, send_lag_p99: 1s, run_queue_share: 100%
 streams:
   - name: readers
     target: replica
-    load: {{{{{{clients: 2, think_time: 5ms}}}}}}
+    load: {{{{clients: 2, think_time: 5ms}}}}
     operations:
       - search: {{{{base: "{PEOPLE}", filter: "(uid=user.[0-999])"}}}}
   - name: writers
     target: supplier
-    load: {{{{{{rate: 60/s, connections: 2}}}}}}
+    load: {{{{rate: 60/s, connections: 2}}}}
     operations:
       - modify:
           dn: "uid=user.[0-499],{PEOPLE}"

@@ -10,7 +10,6 @@ from ldapslam.jobs.requests.dn import split_rdn
 from ldapslam.jobs.requests.template import (
     DN_VALUE,
     PARENT,
-    REF,
     UNDERSCORES,
     VARIABLE,
     Template,
@@ -61,8 +60,6 @@ def _text(
 
 
 def _value(source: ValueSource, known: dict[int, str], drawn: Iterator[str]) -> str:
-    if source.kind == REF:
-        return ""
     if source.kind == PARENT:
         return split_rdn(known[source.lo])[1]
     if source.kind != VARIABLE:

@@ -40,25 +40,26 @@ def start_fleet(
 ) -> str:
     """Start a coordinator and these agents in a folder; its address."""
 
-    def start(name: str, *arguments: str | Path, until: str) -> str:
+    def start(name: str, until: str, *arguments: str | Path) -> str:
         running = stack.enter_context(Running(*arguments, cwd=folder, name=name))
         running.wait_for_text(until)
         return running.stderr
 
     said = start(
         "coordinator",
+        "coordinator on ",
         *("coordinator", "--listen", "127.0.0.1:0"),
         *("--store", folder / "results.sqlite"),
-        until="coordinator on ",
     )
     found = re.search(r"coordinator on (\S+),", said)
     assert found is not None
     for name in names:
         start(
             name,
+            "registered",
             *("agent", "--coordinator", found[1], "--name", name),
-            *("--spool", folder / name, *agent_options),
-            until="registered",
+            *("--spool", folder / name),
+            *agent_options,
         )
     return found[1]
 

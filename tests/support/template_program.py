@@ -18,7 +18,6 @@ from ldapslam.jobs.requests.template import (
     LOOP,
     NUMBER,
     OPTIONAL_TLV,
-    REF,
     TLV,
     VALUE,
     Template,
@@ -46,8 +45,8 @@ def encode_message(
     present: Sequence[bool] | None = None,
     variables: Mapping[int, str] | None = None,
 ) -> bytes:
-    """The LDAPMessage of a template, with these texts in its holes (those of references
-    are not looked at), and with these of its optional parts; all without `present`."""
+    """The LDAPMessage of a template, with these texts in its holes, and with these of
+    its optional parts; all without `present`."""
     message_id_tlv = ber.integer(message_id)
     assert isinstance(message_id_tlv, bytes)
     run = Run(template, values, iter(present or ()), variables or {})
@@ -68,7 +67,6 @@ class Run:
         self._values = values
         self._present = present
         self._variables = variables
-        self._drawn: dict[int, bytes] = {}
         self._at = 0
         self._number = 0
         self.text = self._part()
@@ -98,7 +96,7 @@ class Run:
         if code == LITERAL:
             return self._bytes(operands[0])
         if code == VALUE:
-            return self._value(operands[0])
+            return self._values[operands[0]].encode()
         if code == NUMBER:
             return b"%d" % self._number
         if code == LOOP:
@@ -118,22 +116,9 @@ class Run:
         is_there = code == TLV or len(text) >= operands[1]
         return _tlv(operands[0], text) if is_there else b""
 
-    def _value(self, index: int) -> bytes:
-        source = self._template.values[index]
-        if source.kind == REF:
-            self._drawn[index] = _first_bytes(self._drawn[source.lo], source.hi)
-        else:
-            self._drawn[index] = self._values[index].encode()
-        return self._drawn[index]
-
     def _where(self, is_there: bool) -> bytes:
-        before = len(self._drawn)
         text = self._part()
-        if is_there:
-            return text
-        for index in list(self._drawn)[before:]:
-            self._drawn[index] = b""
-        return b""
+        return text if is_there else b""
 
     def _loop(self, first: int, turns: int) -> bytes:
         text, start = b"", self._at
@@ -141,11 +126,6 @@ class Run:
             self._at = start
             text += self._part()
         return text
-
-
-def _first_bytes(text: bytes, limit: int) -> bytes:
-    """Whole characters of at most `limit` bytes; 0: all of them."""
-    return text[:limit].decode(errors="ignore").encode() if limit else text
 
 
 def _tlv(tag: int, content: bytes) -> bytes:

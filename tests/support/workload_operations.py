@@ -66,7 +66,11 @@ def reads() -> list[Operation]:
         {"name": "random", **search("(uid=[random:12:alphanumeric])")},
         {"name": "unique", **search("(uid=nobody.[unique])")},
         {"name": "uuid", **search("(uid=[uuid])")},
-        {"name": "again", **search("(&(uid=user.[0-999])(employeeNumber=[ref:1]))")},
+        {
+            "name": "again",
+            "let": {"n": "[0-999]"},
+            **search("(&(uid=user.[n])(employeeNumber=[n]))"),
+        },
         {"name": "timestamp", **search("(uid=[timestamp])")},
         {
             "name": "time_between",

@@ -26,16 +26,10 @@ struct reader {
 /* A part that is open; the first level is the program. */
 struct level {
     uint32_t instruction;
-    uint32_t first_value; /* the first one that a reference may mean */
     bool is_text;
     bool is_plain; /* so far */
     size_t len;    /* the most so far */
     size_t likely; /* what it mostly is */
-};
-
-struct drawn_value {
-    uint32_t instruction;
-    size_t max_len;
 };
 
 struct compilation {
@@ -44,8 +38,6 @@ struct compilation {
     struct reader reader;
     struct level levels[SLAM_TEMPLATE_DEPTH_MAX + 1];
     size_t depth;
-    struct drawn_value *values;
-    uint32_t value_count;
     uint32_t literals_len;
     bool is_entry;
     bool is_in_loop;
@@ -113,37 +105,6 @@ compile_literal(struct compilation *c, struct instruction *in, const uint64_t *o
     return extend(c, in->len, c->is_entry && slam_text_is_plain(text, in->len));
 }
 
-static const char *
-compile_reference(struct compilation *c, struct instruction *in, int64_t value,
-                  int64_t limit)
-{
-    struct slam_program *p = c->program;
-    struct instruction *target;
-    size_t len;
-
-    if (value < c->levels[c->depth].first_value || value >= c->value_count)
-        return "the reference is to no earlier value";
-    target = &p->instructions[c->values[value].instruction];
-    len = c->values[value].max_len;
-    if (target->code != SLAM_CODE_REPEAT && target->kept == 0) {
-        if (p->kept_count == SLAM_TEMPLATE_KEPT_MAX)
-            return "there are too many references";
-        target->kept = ++p->kept_count;
-    }
-    in->index =
-        target->code == SLAM_CODE_REPEAT ? target->index : (uint16_t)(target->kept - 1);
-    in->code = SLAM_CODE_REPEAT;
-    in->len = (uint32_t)limit;
-    if (target->code == SLAM_CODE_REPEAT && target->len > 0 &&
-        (in->len == 0 || target->len < in->len))
-        in->len = target->len; /* of a reference that is cut itself */
-    if (in->len > 0 && in->len < len)
-        len = in->len;
-    c->values[c->value_count++] =
-        (struct drawn_value){.instruction = p->count, .max_len = len};
-    return extend(c, len, false);
-}
-
 static bool
 is_in_turn(enum slam_value_kind kind)
 {
@@ -176,8 +137,6 @@ compile_value(struct compilation *c, struct instruction *in, const uint64_t *ope
     in->index = (uint16_t)operands[0];
     in->variant = (uint8_t)operands[1];
     source = &context->sources[in->index];
-    if (source->kind == SLAM_VALUE_REF)
-        return compile_reference(c, in, source->lo, source->hi);
     if (c->is_entry && is_in_turn(source->kind) != (in->code == SLAM_CODE_PLACED))
         return "sources in turn, and no others, have a place";
     if ((in->variant == SLAM_PLACE_FIRST && in->index != context->first_names) ||
@@ -189,8 +148,6 @@ compile_value(struct compilation *c, struct instruction *in, const uint64_t *ope
         source->lo >= (int64_t)c->program->variable_count)
         c->program->variable_count = (uint32_t)source->lo + 1;
     len = source->max_len;
-    c->values[c->value_count++] =
-        (struct drawn_value){.instruction = c->program->count, .max_len = len};
     if (in->variant == SLAM_PLACE_LAST)
         len += SLAM_TEXT_DIGITS_MAX;
     return extend_likely(c, len, likely_len(source, len),
@@ -329,11 +286,9 @@ open_part(struct compilation *c, bool begins_text)
         return "parts are nested too deep";
     if (begins_text && outer->is_text)
         return "a line stands within text";
-    c->levels[++c->depth] =
-        (struct level){.instruction = c->program->count,
-                       .first_value = begins_text ? c->value_count : outer->first_value,
-                       .is_text = begins_text || outer->is_text,
-                       .is_plain = true};
+    c->levels[++c->depth] = (struct level){.instruction = c->program->count,
+                                           .is_text = begins_text || outer->is_text,
+                                           .is_plain = true};
     return NULL;
 }
 
@@ -526,14 +481,12 @@ slam_program_compile(struct slam_program *p, const struct program_context *conte
         *fault = "a program has 1 to 16777216 bytes";
         return SLAM_EINVAL;
     }
-    /* The program's length bounds its instructions, literals, loops and values. */
+    /* The program's length bounds its instructions, literals and loops. */
     p->instructions = malloc(len * sizeof(*p->instructions));
     p->literals = malloc(len);
     p->loops = malloc((len / 17 + 1) * sizeof(*p->loops));
     p->slots = calloc(c.is_entry ? SLAM_PROGRAM_SLOTS_MAX : 1, sizeof(*p->slots));
-    c.values = malloc((len / 3 + 1) * sizeof(*c.values));
-    if (!p->instructions || !p->literals || !p->loops || !p->slots || !c.values) {
-        free(c.values);
+    if (!p->instructions || !p->literals || !p->loops || !p->slots) {
         *fault = "no memory for a program";
         return SLAM_ENOMEM;
     }
@@ -544,7 +497,6 @@ slam_program_compile(struct slam_program *p, const struct program_context *conte
         *offset = (size_t)(c.reader.at - bytes);
         *fault = compile_instruction(&c);
     }
-    free(c.values);
     if (!*fault) {
         *offset = len;
         if (c.depth > 0)

@@ -17,8 +17,7 @@
 
 /* Codes that the compiler makes besides slam_template_code. */
 #define SLAM_CODE_END_OF(code)                                                         \
-    (0x80 | (code))           /* TLV, BASE64, loops, FILL, LINE, OUTPUT */
-#define SLAM_CODE_REPEAT 0x40 /* a value that is referred to, once more */
+    (0x80 | (code)) /* TLV, BASE64, loops, FILL, LINE, OUTPUT */
 
 struct instruction {
     uint8_t code;
@@ -26,13 +25,11 @@ struct instruction {
                       * its text is printable ASCII; OUTPUT: which one */
     uint8_t level;   /* SLOT */
     uint8_t header;  /* TLV: bytes that are kept free for tag and length */
-    uint16_t
-        index;     /* of a source, a slot, a variable, a loop; REPEAT: of a kept text */
-    uint16_t kept; /* VALUE: one more than the index of its kept text; 0: none */
+    uint16_t index;  /* of a source, a slot, a variable, a loop */
     uint32_t peer; /* CHANCE, IF, EQUAL, LOOP: the last instruction of the part; end of
                     * a loop: its beginning */
     uint32_t offset; /* LITERAL, LINE, EQUAL: of bytes in literals */
-    uint32_t len;    /* their number; SLOT, REPEAT: the limit; CHANCE: ppm; FIELD: the
+    uint32_t len;    /* their number; SLOT: the limit; CHANCE: ppm; FIELD: the
                       * number; TLV: the fewest bytes of content */
     uint32_t room;   /* LINE, OUTPUT: the most bytes that it may write */
 };
@@ -61,7 +58,6 @@ struct slam_program {
     uint32_t slot_count;
     uint32_t slots_len;
     uint32_t variable_count;
-    uint16_t kept_count;
     uint8_t header; /* bytes that are kept free for the header of a request */
     bool has_tlvs;
     bool has_names; /* PLACED at FIRST or LAST */

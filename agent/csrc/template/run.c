@@ -7,15 +7,9 @@
 
 #include <string.h>
 
-struct kept_text {
-    uint8_t *text;
-    uint32_t len;
-};
-
 struct run {
     struct machine *machine;
     const struct slam_program *program;
-    struct kept_text kept[SLAM_TEMPLATE_KEPT_MAX];
     uint64_t turn;
     uint64_t turns;
     uint64_t number;
@@ -25,17 +19,13 @@ struct run {
 /* Writes the header of the TLV [begin, at), for which `header` bytes were kept free.
  * Returns the TLV's end. */
 static uint8_t *
-close_tlv(struct run *r, uint8_t *begin, size_t header, uint8_t *at)
+close_tlv(uint8_t *begin, size_t header, uint8_t *at)
 {
     const size_t len = (size_t)(at - begin) - header;
     const size_t needed = slam_ber_header_len(len);
 
-    if (header != needed) {
+    if (header != needed)
         memmove(begin + needed, begin + header, len);
-        for (uint32_t i = 0; r && i < r->program->kept_count; i++)
-            if (r->kept[i].len > 0 && r->kept[i].text > begin)
-                r->kept[i].text = r->kept[i].text - header + needed;
-    }
     return slam_ber_put_header(begin, *begin, len) + len;
 }
 
@@ -116,15 +106,6 @@ put_placed(struct machine *m, const struct slam_program *p,
     return at;
 }
 
-/* Keeps the text of a value that is referred to. */
-static inline void
-keep(struct run *r, const struct instruction *in, uint8_t *begin, const uint8_t *end)
-{
-    if (in->kept > 0)
-        r->kept[in->kept - 1] =
-            (struct kept_text){.text = begin, .len = (uint32_t)(end - begin)};
-}
-
 static uint8_t *
 put_slot(const struct program_frame *frame, const struct instruction *in, uint8_t *at)
 {
@@ -148,16 +129,11 @@ holds(const struct run *r, const struct instruction *in)
     return len == in->len && memcmp(text, r->program->literals + in->offset, len) == 0;
 }
 
-/* Skips a part that is absent: references to its values are empty. Returns its end. */
+/* The last instruction of a part that is absent. */
 static const struct instruction *
-skip(struct run *r, const struct instruction *in)
+skip(const struct run *r, const struct instruction *in)
 {
-    const struct instruction *last = r->program->instructions + in->peer;
-
-    for (; r->program->kept_count > 0 && in <= last; in++)
-        if (in->kept > 0)
-            r->kept[in->kept - 1].len = 0;
-    return last;
+    return r->program->instructions + in->peer;
 }
 
 /* The first turn of a loop. Returns false if there is none. */
@@ -203,8 +179,6 @@ slam_program_run(struct machine *m, const struct slam_program *p, bool is_whole,
 
     r.machine = m;
     r.program = p;
-    for (uint32_t i = 0; i < p->kept_count; i++)
-        r.kept[i] = (struct kept_text){.text = at};
     for (; in < end; in++) {
         switch (in->code) {
         case SLAM_CODE_LITERAL:
@@ -212,20 +186,9 @@ slam_program_run(struct machine *m, const struct slam_program *p, bool is_whole,
             at += in->len;
             break;
         case SLAM_CODE_VALUE:
-            begin = at;
             at = slam_value_put(&p->sources[in->index],
                                 m->states ? &m->states[in->index] : NULL, m->draw, at);
-            keep(&r, in, begin, at);
             break;
-        case SLAM_CODE_REPEAT: {
-            const struct kept_text *kept = &r.kept[in->index];
-            const uint32_t len = slam_text_cut(kept->text, kept->len, in->len);
-
-            /* it may lie in a TLV that was left out */
-            memmove(at, len > 0 ? kept->text : at, len);
-            at += len;
-            break;
-        }
         case SLAM_CODE_TLV:
             *at = in->variant;
             begins[depth++] = at;
@@ -235,7 +198,7 @@ slam_program_run(struct machine *m, const struct slam_program *p, bool is_whole,
             begin = begins[--depth];
             at = (size_t)(at - begin) - in->header < in->len
                      ? begin
-                     : close_tlv(&r, begin, in->header, at);
+                     : close_tlv(begin, in->header, at);
             break;
         case SLAM_CODE_CHANCE:
             if (slam_rng_below(m->draw->rng, 1000000) >= in->len)
@@ -247,9 +210,7 @@ slam_program_run(struct machine *m, const struct slam_program *p, bool is_whole,
                 in = skip(&r, in);
             break;
         case SLAM_CODE_PLACED:
-            begin = at;
             at = put_placed(m, p, in, at);
-            keep(&r, in, begin, at);
             break;
         case SLAM_CODE_SLOT:
             at = put_slot(m->frame - in->level, in, at);
@@ -314,7 +275,7 @@ slam_template_encode(const struct slam_template *t,
 
     *out = SLAM_BER_SEQUENCE;
     at = slam_program_run(&m, &t->program, true, at);
-    return (size_t)(close_tlv(NULL, out, header, at) - out);
+    return (size_t)(close_tlv(out, header, at) - out);
 }
 
 size_t

@@ -40,7 +40,7 @@
  * A request is text; its slots are the session's variables, which IF and EQUAL read. An
  * entry has text within FILL, LINE and OUTPUT. CHANCE, IF, EQUAL and loops stand in
  * text and around lines; a loop within a loop is refused. A part that is absent draws
- * no values, and a reference (SLAM_VALUE_REF) to one of its values is empty. */
+ * no values. */
 #ifndef SLAM_TEMPLATE_H
 #define SLAM_TEMPLATE_H
 
@@ -50,7 +50,6 @@
 #include <stdint.h>
 
 #define SLAM_TEMPLATE_DEPTH_MAX 32u /* parts within parts */
-#define SLAM_TEMPLATE_KEPT_MAX 256u /* values that are referred to */
 #define SLAM_TEMPLATE_SOURCES_MAX 65535u
 #define SLAM_TEMPLATE_PDU_MAX (1u << 20) /* largest request, in bytes */
 

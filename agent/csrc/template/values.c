@@ -357,8 +357,6 @@ slam_value_put(const struct slam_value_source *src,
         return slam_ber_put_integer(at, (uint32_t)draw->message_id_of_previous);
     case SLAM_VALUE_LIST:
         return put_choice(src, rng, at);
-    case SLAM_VALUE_REF:
-        break;
     }
     return at;
 }
@@ -598,11 +596,6 @@ prepare_kind(struct slam_value_source *src, struct slam_feeds *feeds, char *err)
         return prepare_timestamp(src, err);
     case SLAM_VALUE_UUID:
         src->max_len = UUID_LEN;
-        return SLAM_OK;
-    case SLAM_VALUE_REF:
-        if (src->lo < 0 || src->hi < 0 || src->hi > (int64_t)SLAM_VALUE_MAX_LEN)
-            return slam_fail(err, SLAM_EINVAL, "a reference names no value: %" PRId64,
-                             src->lo);
         return SLAM_OK;
     case SLAM_VALUE_UNIQUE:
         if (src->lo < 0 || src->step < 1 || src->width > SLAM_VALUE_MAX_LEN)

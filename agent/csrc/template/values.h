@@ -29,14 +29,12 @@ enum slam_value_kind {
     SLAM_VALUE_TIMESTAMP = 8, /* now, or between lo and hi ms after 1970 where one of
                                * them is not 0; step: an enum slam_timestamp_format */
     SLAM_VALUE_UUID = 9,      /* version 4 (RFC 9562) */
-    SLAM_VALUE_REF = 10,      /* the text of VAL number lo of this request once more;
-                               * hi > 0: at most so many bytes, whole characters */
-    SLAM_VALUE_UNIQUE = 11,   /* lo + step * x: never twice in the run */
-    SLAM_VALUE_VARIABLE = 12, /* number lo; hi > 0: at most hi bytes, whole characters;
+    SLAM_VALUE_UNIQUE = 10,   /* lo + step * x: never twice in the run */
+    SLAM_VALUE_VARIABLE = 11, /* number lo; hi > 0: at most hi bytes, whole characters;
                                * width: a slam_text_form */
-    SLAM_VALUE_PARENT = 13,   /* the parent DN of the DN in variable lo; hi likewise */
-    SLAM_VALUE_MESSAGE_ID = 14, /* content octets of the messageID to abandon */
-    SLAM_VALUE_LIST = 15        /* data: entries of u32 weight, u32 len, len bytes, in
+    SLAM_VALUE_PARENT = 12,   /* the parent DN of the DN in variable lo; hi likewise */
+    SLAM_VALUE_MESSAGE_ID = 13, /* content octets of the messageID to abandon */
+    SLAM_VALUE_LIST = 14        /* data: entries of u32 weight, u32 len, len bytes, in
                                  * little endian; drawn by weight */
 };
 
@@ -77,7 +75,7 @@ struct slam_value_source {
     /* slam_value_source_prepare: */
     const struct slam_feed *feed;
     uint64_t members; /* numbers, lines, or entries of a list */
-    size_t max_len;   /* longest text; REF: set by the template */
+    size_t max_len;   /* longest text */
     union {
         struct {
             double low; /* see values.c */
@@ -102,7 +100,7 @@ int slam_value_source_prepare(struct slam_value_source *src, struct slam_feeds *
 void slam_value_source_release(struct slam_value_source *src);
 
 /* Writes the next value to `at` (src->max_len bytes, no terminator). Returns its end.
- * Not for SLAM_VALUE_REF: templates have the texts before. */
+ */
 uint8_t *slam_value_put(const struct slam_value_source *src,
                         struct slam_partition_cursor *cursor,
                         const struct slam_draw *draw, uint8_t *at);

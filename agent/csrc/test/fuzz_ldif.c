@@ -43,7 +43,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         {.kind = SLAM_VALUE_STRING, .lo = 0, .hi = 9, .data = letters, .data_len = 6},
         {.kind = SLAM_VALUE_SEQUENCE, .lo = 5, .hi = 90, .step = 1},
         {.kind = SLAM_VALUE_UUID},
-        {.kind = SLAM_VALUE_REF, .lo = 1, .hi = 3},
+        {.kind = SLAM_VALUE_UNIFORM, .lo = 1, .hi = 3, .step = 1},
         {.kind = SLAM_VALUE_UNIQUE, .step = 1}};
     bool source_is_plain[SOURCES];
     uint32_t children[] = {0, 1};

@@ -16,44 +16,6 @@ ends_with(const struct slam_template *op, struct slam_partition_cursor *states,
 }
 
 static void
-test_reference_repeats_the_text_of_an_earlier_value(void)
-{
-    struct slam_value_source sources[] = {
-        {.kind = SLAM_VALUE_SEQUENCE, .lo = 98, .hi = 100, .step = 1},
-        {.kind = SLAM_VALUE_VARIABLE, .lo = 1},
-        {.kind = SLAM_VALUE_REF, .lo = 0},
-        {.kind = SLAM_VALUE_REF, .lo = 1, .hi = 4}};
-    struct slam_partition_cursor states[4] = {0};
-
-    for (uint16_t i = 0; i < 4; i++)
-        value(i);
-    struct slam_template *op = create(sources, 4);
-    CHECK(op != NULL);
-    CHECK_EQ(slam_template_variable_count(op), 2);
-    /* "Zoë…": its fourth byte is the second of ë, so whole characters end before it */
-    variables[1].len = 6;
-    memcpy(variables[1].text, "Zo\xc3\xab!!", 6);
-    CHECK(ends_with(op, states, "98Zo\xc3\xab!!98Zo\xc3\xab"));
-    variables[1].len = 5;
-    memcpy(variables[1].text, "Zoe\xc3\xab", 5);
-    CHECK(ends_with(op, states,
-                    "99Zoe\xc3\xab"
-                    "99Zoe"));
-    slam_template_destroy(op);
-}
-
-static void
-test_reference_to_a_later_value_is_refused(void)
-{
-    struct slam_value_source ref = {.kind = SLAM_VALUE_REF, .lo = 0};
-
-    value(0);
-    struct slam_template *op = create(&ref, 1);
-    CHECK(op == NULL);
-    CHECK(strstr(err, "no earlier value") != NULL);
-}
-
-static void
 test_part_is_there_as_often_as_its_chance_says(void)
 {
     /* 30 { 04 "a" [30%: 04 { 04 "b" [50%: 04 "c"] }] } */
@@ -100,20 +62,18 @@ test_part_is_there_as_often_as_its_chance_says(void)
 }
 
 static void
-test_absent_part_draws_no_value_and_leaves_references_empty(void)
+test_absent_part_draws_no_value(void)
 {
     struct slam_value_source sources[] = {
-        {.kind = SLAM_VALUE_SEQUENCE, .lo = 0, .hi = 9, .step = 1},
-        {.kind = SLAM_VALUE_REF, .lo = 0}};
-    struct slam_partition_cursor states[2] = {0};
+        {.kind = SLAM_VALUE_SEQUENCE, .lo = 0, .hi = 9, .step = 1}};
+    struct slam_partition_cursor states[1] = {0};
 
     chance(0);
     value(0);
     end_part();
-    value(1);
     literal("|", 1);
     value(0);
-    struct slam_template *op = create(sources, 2);
+    struct slam_template *op = create(sources, 1);
     CHECK(op != NULL);
     CHECK(ends_with(op, states, "\x01|0"));
     CHECK(ends_with(op, states, "\x01|1"));
@@ -213,18 +173,16 @@ static void
 test_loops_repeat_their_part(void)
 {
     struct slam_value_source sources[] = {
-        {.kind = SLAM_VALUE_SEQUENCE, .lo = 5, .hi = 9, .step = 1},
-        {.kind = SLAM_VALUE_REF, .lo = 0}};
+        {.kind = SLAM_VALUE_SEQUENCE, .lo = 5, .hi = 9, .step = 1}};
     const char *text;
     bool seen[4] = {false};
 
     raw("\x0d\x08\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\x09", 18); /* LOOP 8, 3 times */
     literal(":", 1);
     value(0);
-    value(1);
     literal(" ", 1);
     end_part();
-    CHECK(strcmp(text_of(sources, 2), "8:55 9:66 10:77 ") == 0);
+    CHECK(strcmp(text_of(sources, 1), "8:5 9:6 10:7 ") == 0);
     slam_rng_seed(&rng, 7, 0);
     raw("\x0e\x04\0\0\0\0\0\0\0\x04\0\0\0\0\0\0\0\x04\0\0\0\0\0\0\0\x09\x04", 27);
     text = text_of(NULL, 0);
@@ -236,9 +194,8 @@ test_loops_repeat_their_part(void)
     raw("\x0d\x08\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 17); /* no turn */
     value(0);
     end_part();
-    value(1);
     literal(".", 1);
-    CHECK(strcmp(text_of(sources, 2), ".") == 0);
+    CHECK(strcmp(text_of(sources, 1), ".") == 0);
 }
 
 static void
@@ -307,49 +264,16 @@ test_optional_tlv_is_left_out_where_it_is_too_short(void)
     }
 }
 
-/* The text of a value moves with the TLVs that turn out short. */
-static void
-test_reference_finds_a_value_in_a_tlv_that_was_moved(void)
-{
-    struct slam_value_source sources[] = {{.kind = SLAM_VALUE_VARIABLE, .lo = 0},
-                                          {.kind = SLAM_VALUE_REF, .lo = 0}};
-    struct slam_partition_cursor states[2] = {0};
-    struct slam_template *t;
-
-    variables[0].len = 3;
-    memcpy(variables[0].text, "abc", 3);
-    open_tlv(0x30);
-    open_tlv(0x04);
-    value(0);
-    end_part();
-    open_tlv(0x04);
-    value(1);
-    end_part();
-    end_part();
-    value(1);
-    t = create(sources, 2);
-    CHECK(t != NULL);
-    CHECK(ends_with(t, states,
-                    "\x30\x0a\x04\x03"
-                    "abc"
-                    "\x04\x03"
-                    "abcabc"));
-    slam_template_destroy(t);
-}
-
 int
 main(void)
 {
-    RUN(test_reference_repeats_the_text_of_an_earlier_value);
-    RUN(test_reference_to_a_later_value_is_refused);
     RUN(test_part_is_there_as_often_as_its_chance_says);
-    RUN(test_absent_part_draws_no_value_and_leaves_references_empty);
+    RUN(test_absent_part_draws_no_value);
     RUN(test_text_is_drawn_without_an_envelope);
     RUN(test_abandon_takes_the_message_id_of_the_request_before);
     RUN(test_conditions_read_the_variables);
     RUN(test_loops_repeat_their_part);
     RUN(test_text_stands_in_base64_and_in_forms);
     RUN(test_optional_tlv_is_left_out_where_it_is_too_short);
-    RUN(test_reference_finds_a_value_in_a_tlv_that_was_moved);
     return SLAM_TEST_EXIT();
 }

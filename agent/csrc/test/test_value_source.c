@@ -47,7 +47,6 @@ test_source_out_of_range_is_refused_with_the_reason(void)
         {{.kind = SLAM_VALUE_TIMESTAMP, .lo = INT64_MIN}, "years"},
         {{.kind = SLAM_VALUE_TIMESTAMP, .step = 3}, "format"},
         {{.kind = SLAM_VALUE_TIMESTAMP, .step = 4}, "unknown format 4"},
-        {{.kind = SLAM_VALUE_REF, .lo = -1}, "no value: -1"},
         {{.kind = SLAM_VALUE_UNIQUE}, "unique"},
         {{.kind = SLAM_VALUE_VARIABLE, .lo = 65536}, "variable"},
         {{.kind = SLAM_VALUE_PARENT, .lo = -1}, "variable"},

@@ -9,7 +9,7 @@ import pytest
 
 from ldapslam.base.errors import ExitCode
 from ldapslam.cli import main
-from ldapslam.cli.other_tools import tables
+from ldapslam.cli.hints import tables
 
 PAGE = "docs/how-to/coming-from.md"
 #: Line -> the hint; empty: none.

@@ -181,10 +181,6 @@ COMMANDS = {
     "quick search ldap://ds1": "'--base'. Where to search",
     "quick search ldap://ds1 -r 100": "`ldapslam new ldap://ds1 -o FILE` writes a job "
     "with a base that is there",
-    "quick bind ldap://ds1 -b dc=x -f (uid=m[1-9]) --credentials S-[ref:1]": "write "
-    "[n], and add --set \"streams.load.operations.sequence.0.let.n='[0-9999]'\"",
-    "quick bind ldap://ds1 -e cn=m[1-9],dc=x --credentials S-[ref:1]": "write [n], "
-    "and add --set \"streams.load.operations.bind.let.n='[0-9999]'\"",
     # numbers
     "quick search ldap://ds1 -b dc=x -r 500": "-r: expected a rate such as '500/s' or",
     "quick search ldap://ds1 -b dc=x -d 30": "write the unit: 30s, 30ms or 30us",

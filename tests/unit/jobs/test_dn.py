@@ -14,7 +14,6 @@ from ldapslam.jobs.requests.template import (
     FILE_RANDOM,
     PARENT,
     VARIABLE,
-    Ref,
     ValueSource,
 )
 
@@ -101,14 +100,8 @@ def test_variable_is_escaped_in_a_value_and_stands_for_whole_rdns_as_it_is() -> 
     )
 
 
-def test_reference_to_an_escaped_variable_is_to_what_was_escaped() -> None:
-    _, variable, _, ref = parse_dn("cn=[who],ou=[ref:1]", {"who": 0}).nodes
-    assert isinstance(ref, Ref)
-    assert ref.target is variable
-
-
 @pytest.mark.parametrize(
-    "text", ["[1-9]", "cn=a,[uuid]", "[who]x,dc=com", "[who]+cn=a", "cn=a,[ref:1]"]
+    "text", ["[1-9]", "cn=a,[uuid]", "[who]x,dc=com", "[who]+cn=a"]
 )
 def test_other_patterns_stand_for_no_rdn(text: str) -> None:
     with pytest.raises(Fault):

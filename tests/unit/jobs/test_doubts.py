@@ -300,7 +300,7 @@ def test_a_warm_up_at_no_rate_is_told() -> None:
     [
         ("cn=[1:50]", 51, True),
         ("cn=[1:50]", 50, False),
-        ("cn=[50:1],ou=[ref:1]", 51, True),
+        ("cn=[50:1],ou=x", 51, True),
         ("cn=[[a]][0:99x10%000]", 11, True),
         ("cn=[0:99x10]", 10, False),
         ("cn=[1:50][uuid]", 51, False),

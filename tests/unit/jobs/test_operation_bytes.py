@@ -86,9 +86,9 @@ def test_add_is_what_libldap_sends(libldap: LibLdap) -> None:
             {"uid": "4", "cn": "a, 1b"},
         ),
         (
-            "CN = \\C3\\BC[0-9]\\ ,ou=[ref:1],dc=com",
+            "CN = \\C3\\BC[0-9]\\ ,ou=x,dc=com",
             ["4"],
-            "CN = \\C3\\BC4\\ ,ou=4,dc=com",
+            "CN = \\C3\\BC4\\ ,ou=x,dc=com",
             {"CN": "ü4 "},
         ),
         ("cn=#0401ff,dc=com", [], "cn=#0401ff,dc=com", {}),

@@ -28,7 +28,6 @@ from ldapslam.jobs.requests.template import (
     VARIABLE,
     ZIPF,
     Node,
-    Ref,
     ValueSource,
     compile_template,
 )
@@ -158,9 +157,6 @@ def test_pattern_is_split_into_constants_and_holes(
             "[timestamp:max=2018010100Z]",
             "expected [timestamp], [timestamp:format=F] or",
         ),
-        ("[ref:0]", "'[ref:0]' is to no pattern before it: there are 0"),
-        ("[ref:1][1-2]", "'[ref:1]' is to no pattern before it: there are 0"),
-        ("[1-2][ref:1][ref:2]", "'[ref:2]' is to no pattern before it: there is 1"),
         ("[zipf:0-9]", "expected [zipf:lo-hi:s], got '[zipf:0-9]'"),
         ("[zipf:0-9:0]", "expected an exponent above 0 and at most 64, got"),
         ("[zipf:9-0:1]", "expected a range from low to high, got '[zipf:9-0:1]'"),
@@ -187,12 +183,6 @@ def test_half_open_ranges_are_rewritten_as_closed_ones() -> None:
     assert with_closed_ranges(text) == (
         "(|(uid=[0-8])(cn=[[1..2)[zipf:0-8:1.1][file:a..b])"
     )
-
-
-def test_ref_to_another_value_is_told_of_let() -> None:
-    with pytest.raises(Fault) as caught:
-        parse_pattern("x[ref:1]")
-    assert "use `let`" in str(caught.value.hint)
 
 
 def test_name_of_a_variable_is_a_pattern_and_goes_before_a_kind() -> None:
@@ -225,17 +215,6 @@ def test_without_names_their_making_is_told() -> None:
     with pytest.raises(Fault, match="unknown pattern or name 'who'") as caught:
         parse_pattern("[who]", {})
     assert str(caught.value.hint).startswith("a name is made by `let`")
-
-
-def test_reference_is_to_the_very_pattern_that_it_counts() -> None:
-    first, dash, second, _, third, fourth = parse_pattern(
-        "[1-5]-[1-5]=[ref:2][ref:1]"
-    ).nodes
-    assert (first, dash) == (second, b"-")
-    assert isinstance(third, Ref)
-    assert isinstance(fourth, Ref)
-    assert third.target is second
-    assert fourth.target is first
 
 
 def test_files_of_a_template_are_named_once_in_order() -> None:

@@ -20,7 +20,6 @@ from ldapslam.jobs.requests.template import (
     Base64,
     Node,
     OptionalGroup,
-    Ref,
     Tlv,
     ValueSource,
     choice,
@@ -145,22 +144,6 @@ def test_program_makes_what_the_tree_says(node: Node, bits: int) -> None:
     assert message == b"\x30" + ber.length(len(expected)) + expected
 
 
-def test_reference_takes_the_number_of_its_target() -> None:
-    first, second = ValueSource(template.UUID), ValueSource(template.UUID)
-    program = compile_template(
-        ber.octet_string(first, second), OptionalGroup(1, (Ref(second, 3), Ref(first)))
-    )
-    assert program.values[2:] == (
-        ValueSource(template.REF, lo=1, hi=3),
-        ValueSource(template.REF, lo=0),
-    )
-
-
-def test_reference_to_a_later_value_is_a_fault() -> None:
-    with pytest.raises(Fault, match="later in the request"):
-        compile_template(Ref(HOLE), HOLE)
-
-
 def test_certain_and_impossible_parts_are_folded_away() -> None:
     never = OptionalGroup(0, (HOLE,))
     certain = OptionalGroup(template.CERTAIN_PPM, (b"b", never, HOLE))
@@ -234,8 +217,6 @@ def test_nesting_beyond_the_engines_limit_is_a_fault() -> None:
     ("header", "name", "limit"),
     [
         ("template/template.h", "SLAM_TEMPLATE_DEPTH_MAX", template.MAX_DEPTH),
-        # each value may be referred to
-        ("template/template.h", "SLAM_TEMPLATE_KEPT_MAX", template.MAX_VALUES),
         ("template/values.h", "SLAM_VARIABLE_MAX", template.MAX_VARIABLE_BYTES),
         ("template/values.c", "LIST_MAX", template.MAX_LIST_BYTES),
         ("template/template.h", "SLAM_TEMPLATE_PDU_MAX", template.MAX_REQUEST_BYTES),
@@ -274,4 +255,4 @@ def test_kinds_are_numbered_as_in_the_engine() -> None:
     assert {name: getattr(template, name) for name in kinds} == {
         name: int(number) for name, number in kinds.items()
     }
-    assert sorted(map(int, kinds.values())) == list(range(16))
+    assert sorted(map(int, kinds.values())) == list(range(15))

@@ -186,7 +186,7 @@ def _collect(store: Store, run: Any, parts: int = 1) -> Collected:
     return collect_run(store, run, plan, found, KEYS, VALIDITY, parts=parts)
 
 
-@pytest.fixture(params=[1, 7_000, 3 << 20], ids="window of {} bytes".format)
+@pytest.fixture(params=[1, 3 << 20], ids="window of {} bytes".format)
 def _window_bytes(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -67,7 +67,7 @@ def test_what_was_changed_is_named_with_each_runs_value(summary: Summary) -> Non
         job_text=JOB_TEXT.replace("150/s", "300/s"),
     )
     assert differences_of([before, after]) == {
-        "job file · streams · 2 · load · open · rate": ["150/s", "300/s"],
+        "job file · streams · 2 · load · rate": ["150/s", "300/s"],
         "server 1 · settings · olcThreads": ["16", "32"],
     }
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import scipy
 
+from ldapslam.base.arrays import Floats
 from ldapslam.reports.comparing.change import (
     Change,
-    FloatArray,
     difference_of_estimates,
     difference_of_means,
     mean_of,
@@ -140,7 +140,7 @@ def test_repeats_cover_and_reject_at_the_level(
     """Requests vary within runs, and runs by 5 % from each other."""
     rng = np.random.default_rng(2)
 
-    def side(number: int, factor: float) -> FloatArray:
+    def side(number: int, factor: float) -> Floats:
         of_runs = factor * np.exp(rng.normal(0, 0.05, number))
         means = of_runs[:, np.newaxis] * rng.exponential(1, (number, 500))
         return np.asarray(means.mean(axis=1))
@@ -169,7 +169,7 @@ def test_of_a_family_that_is_alike_5_in_100_have_a_finding(draws: Draws) -> None
     assert wrong / experiments <= most(experiments)
 
 
-def _by_batches(values: FloatArray, sizes: FloatArray) -> Estimate | None:
+def _by_batches(values: Floats, sizes: Floats) -> Estimate | None:
     found = ratio_interval(values, sizes)
     if found is None:
         return None

@@ -194,8 +194,8 @@ def test_a_server_that_was_started_anew_has_no_books(change: dict[str, Any]) -> 
     ("observation", "reason"),
     [
         ({"failure": "target 'x' cannot be reached"}, "cannot be reached"),
-        ({"before": {"operations": {"search": 1}, "started": None}}, "did not say"),
-        (observed({"search": None, "bind": None}), "did not say"),
+        ({"before": {"operations": {"search": 1}, "started": None}}, "gave no counts"),
+        (observed({"search": None, "bind": None}), "gave no counts"),
     ],
 )
 def test_what_could_not_be_read_is_unknown(observation: Any, reason: str) -> None:

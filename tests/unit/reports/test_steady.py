@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
+from ldapslam.base.arrays import Floats
 from ldapslam.jobs.run_plan import PlannedStream
 from ldapslam.reports.collect.timeline import Phase, Series, Timeline
 from ldapslam.reports.rules.steady import (
@@ -19,7 +19,6 @@ from ldapslam.reports.rules.steady import (
 from support.draws import Draws
 
 CLOSED = {"model": "closed", "clients": 8}
-Floats = npt.NDArray[np.float64]
 #: Runs in each simulation: the standard error of a share of 5 % is 1 %.
 RUNS = 500
 

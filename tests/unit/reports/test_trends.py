@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
+from ldapslam.base.arrays import Floats
 from ldapslam.jobs.run_plan import PlannedStream
 from ldapslam.reports.collect.telemetry import MetricSummary, MonitorSummary, Points
 from ldapslam.reports.collect.timeline import Phase, Series, Timeline
@@ -22,7 +22,6 @@ from support.draws import Draws
 
 CLOSED: dict[str, Any] = {"model": "closed", "clients": 8}
 AT_S = np.arange(60.0)
-Floats = npt.NDArray[np.float64]
 #: Runs in each simulation: the standard error of a share of 5 % is 1 %.
 RUNS = 500
 FEW_RUNS = 250

@@ -24,8 +24,13 @@ from ldapslam.studies.study_file import Study
 from support.judged import judge
 from support.store import Scenario, fill
 
-#: Enough for a change of throughput to be told.
-SMALL: dict[str, Any] = {"agents": ("load1",), "measure_s": 2, "searches_per_s": 60}
+#: Enough intervals for an interval of the throughput, too few requests for a p99.
+SMALL: dict[str, Any] = {
+    "agents": ("load1",),
+    "measure_s": 6,
+    "searches_per_s": 60,
+    "thresholds": (),
+}
 
 
 def study(

@@ -169,7 +169,7 @@ def test_the_command_reads_the_results_below_a_folder(
     (tmp_path / "kept" / "1" / "report.html").touch()
     (tmp_path / "kept" / "result.json").write_text("[]")
     out = tmp_path / "pages"
-    arguments = ["history", str(tmp_path / "kept"), "--out", str(out)]
+    arguments = ["results", "history", str(tmp_path / "kept"), "--out", str(out)]
     assert main.run([*arguments, "--json"]) == 0
     said = capsys.readouterr()
     found = json.loads(said.out)
