@@ -233,7 +233,7 @@ def write_job(path: Path, description: Description) -> Path:
     replicas = [uri for role, uri in servers.items() if role.startswith("replica")]
     content: dict[str, Any] = {
         "extends": path.name,
-        "job": f"{job.name}-{description['name']}",
+        "name": f"{job.name}-{description['name']}",
         "targets": {
             role: servers.get(role)
             or (replicas if role.startswith("replica") and replicas else None)
