@@ -148,8 +148,11 @@ class Agents(Section):
             )
 
 
-class PythonOptions(Section):
-    """The class, what it records, and what it is given."""
+class PythonStream(Section):
+    """A class of yours that drives the stream in place of the engine, run by virtual
+    clients that are processes with a python-ldap connection each: for what the engine
+    does not do. Its times are taken as the engine's are; it costs the client far more
+    CPU time."""
 
     class_path: Annotated[Text, StringConstraints(pattern=CLASS_PATTERN)] = Field(
         alias="class", examples=["'my_load.jobs:Login'"]
@@ -159,14 +162,6 @@ class PythonOptions(Section):
     """names of what the class records, as in reports and thresholds"""
     options: dict[str, Any] = Field(default_factory=dict)
     """what the class is given, as it is"""
-
-
-class PythonStream(PythonOptions):
-    """A class that drives the stream in place of the engine: see the types `python`,
-    `wait_for_directory` and `replication_probe`, which set this."""
-
-    operations: list[Name] = Field(default=["call"], min_length=1)
-    """names of what it records, as in reports and thresholds"""
     needs_target: Flag = True
     """whether the servers must answer before the run"""
     watches: list[Name] = Field(default_factory=list)
@@ -185,9 +180,9 @@ class Stream(Section):
     are spread over its servers in turn"""
     load: Load = Field(examples=["{clients: 16}"])
     """how requests arrive"""
-    type: Name = Field(default="mix", exclude=True)
-    """how the stream says what it sends: mix, by `operations`; another job type, by its
-    `options` (`ldapslam describe types`)"""
+    type: Name | None = Field(default=None, examples=["auth"], exclude=True)
+    """instead of `operations`: the job type that writes the stream by its `options`
+    (`ldapslam describe types`)"""
     options: dict[str, Any] | None = Field(default=None, exclude=True)
     """what the stream's type asks for"""
     operations: list[Operation] = Field(
@@ -195,7 +190,7 @@ class Stream(Section):
         min_length=1,
         examples=["[{search: {base: 'dc=example,dc=com'}}]"],
     )
-    """what is sent, one mapping each, chosen by weight; of type mix"""
+    """what is sent, one mapping each, chosen by weight"""
     python: PythonStream | None = None
     """instead of `operations`: a Python class"""
     count: Annotated[Count, Field(le=1 << 53)] | None = None

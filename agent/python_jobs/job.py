@@ -88,7 +88,7 @@ class RunStopped(Exception):
 
 
 class PythonJob:
-    """Base of the classes that a job of `type: python` names."""
+    """Base of the classes that the `python` of a stream names."""
 
     #: What `run` records, as reports name it; at least one.
     operations: ClassVar[tuple[str, ...]] = ()

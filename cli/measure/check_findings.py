@@ -139,7 +139,7 @@ def _slow(about: str, met: Sequence[Met], searches: Sequence[Search]) -> Iterato
 def untried(stream: Stream, names: Iterable[str]) -> dict[str, str]:
     """Operation that no plan of samples has -> why; `names`: those that it has."""
     if stream.python is not None:
-        why = f"the type {stream.type!r} makes its requests itself"
+        why = f"the class {stream.python.class_path} makes its requests itself"
         return dict.fromkeys(stream.python.operations, why)
     if stream.trace is not None:
         return {"replay": "the requests are a log's"}

@@ -184,9 +184,6 @@ def _section_at(path: Path, root: type[Section]) -> type[Section] | None:
     return section
 
 
-_MIX = "mix"
-
-
 def expand_types(tree: Tree, reading: Reading) -> None:
     """Write every stream of the tree out; faults become findings of the tree."""
     streams = tree.data.get("streams") if isinstance(tree.data, dict) else None
@@ -211,15 +208,16 @@ def _expanded(
     tree: Tree, reading: Reading, path: Path, stream: Mapping[str, Any]
 ) -> dict[str, Any]:
     plain = {k: value for k, value in stream.items() if k not in ("type", "options")}
-    name, raw = stream.get("type", _MIX), stream.get("options")
-    job_type = job_types().get(name) if isinstance(name, str) else None
-    if job_type is None or job_type.name == _MIX:
-        if job_type is None:
-            tree.findings.append(Finding((*path, "type"), _unknown(name)))
-        elif raw is not None:
+    name, raw = stream.get("type"), stream.get("options")
+    if name is None:
+        if raw is not None:
             hint = f"did you forget `type`? known: {', '.join(sorted(job_types()))}"
-            fault = Fault("a mix has no options", hint)
+            fault = Fault("a stream without a `type` has no options", hint)
             tree.findings.append(Finding((*path, "options"), fault, at_key=True))
+        return plain
+    job_type = job_types().get(name) if isinstance(name, str) else None
+    if job_type is None:
+        tree.findings.append(Finding((*path, "type"), _unknown(name)))
         return plain
     for key in job_type.sets:
         if key in stream:

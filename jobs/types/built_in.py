@@ -33,26 +33,10 @@ from ldapslam.jobs.fields.sections import (
 )
 from ldapslam.jobs.fields.texts import AttributeName, AttributeSelector, FilterText
 from ldapslam.jobs.fields.texts import Values as AttributeValues
-from ldapslam.jobs.model import PythonOptions
 from ldapslam.jobs.requests.dn import check_dn
 from ldapslam.jobs.requests.pattern import parse_pattern
 from ldapslam.jobs.requests.template import SEQUENCE, ValueSource
 from ldapslam.jobs.types.base import JobType, SearchOptions, drop_none
-
-
-class MixOptions(Section):
-    """None: a mix is written as `operations`."""
-
-
-class Mix(JobType[MixOptions]):
-    """The stream's `operations`, chosen by weight; a stream without `type` is one."""
-
-    name: ClassVar[str] = "mix"
-    Options: ClassVar[type[Section]] = MixOptions
-    sets: ClassVar[tuple[str, ...]] = ()
-
-    def expand(self, options: MixOptions, stream: Mapping[str, Any]) -> dict[str, Any]:
-        return {}
 
 
 class AuthOptions(SearchOptions):
@@ -209,27 +193,6 @@ class Burst(JobType[BurstOptions]):
         return {
             "operations": [{"search": options.search}],
             "connection": {**connection, "per_operation": True},
-        }
-
-
-class Python(JobType[PythonOptions]):
-    """A class of yours, run by virtual clients that are processes with a python-ldap
-    connection each: for what the engine does not do. Its times are taken as the
-    engine's are; what it costs the client is far more."""
-
-    name: ClassVar[str] = "python"
-    Options: ClassVar[type[Section]] = PythonOptions
-    sets: ClassVar[tuple[str, ...]] = ("operations", "python")
-
-    def expand(
-        self, options: PythonOptions, stream: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        return {
-            "python": {
-                "class": options.class_path,
-                "operations": list(options.operations),
-                "options": dict(options.options),
-            }
         }
 
 
@@ -453,13 +416,11 @@ class BulkLoad(JobType[BulkLoadOptions]):
 
 
 BUILT_IN: tuple[type[JobType[Any]], ...] = (
-    Mix,
     Auth,
     SearchModify,
     WaitForDirectory,
     Burst,
     Prime,
-    Python,
     ReplicationProbe,
     BulkLoad,
 )

@@ -33,8 +33,7 @@ run: {{duration: {duration}, interval: 500ms, drain: 5s}}
 streams:
   - name: probe
     target: server
-    type: python
-    options: {{class: "{class_name}", operations: {operations}, options: {{base: ""}}}}
+    python: {{class: "{class_name}", operations: {operations}, options: {{base: ""}}}}
     load: {load}
     request_timeout: {timeout}
 """

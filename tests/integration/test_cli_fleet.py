@@ -110,7 +110,7 @@ def test_submit_and_wait_ends_with_the_verdict(
         "bind={dn: cn=x, password: {env: HOME}}",
         "monitors=[{directory: directory, bind: {dn: cn=x, password: {file: /x}}}]",
         "streams[0]={name: s, target: directory, load: {clients: 1}, "
-        'type: python, options: {class: "venv.__main__:X", operations: [x]}}',
+        'python: {class: "venv.__main__:X", operations: [x]}}',
     ],
     ids=["secret", "secret of a monitor", "class"],
 )

@@ -69,8 +69,7 @@ def test_a_fleet_works_under_the_restrictions_of_its_units(
                 "name": "class",
                 "target": "replica",
                 "load": {"clients": 1, "think_time": "10ms"},
-                "type": "python",
-                "options": {
+                "python": {
                     "class": "support.python_jobs:Lookups",
                     "operations": ["find", "miss"],
                     "options": {"base": "dc=example,dc=com"},

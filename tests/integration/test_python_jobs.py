@@ -28,8 +28,7 @@ streams:
   - name: {name}
     target: directory
     load: {load}
-    type: {type}
-    options: {options}
+    {sends}
 {rest}
 """
 
@@ -48,8 +47,7 @@ def write_job(
     *,
     name: str = "lookups",
     load: str = "{clients: 2, think_time: 5ms}",
-    type: str = "python",
-    options: str = "",
+    sends: str = "",
     duration: str = "2s",
     class_name: str = "Lookups",
     rest: str = "",
@@ -62,8 +60,7 @@ def write_job(
             password_file=lab.admin_password_file,
             name=name,
             load=load,
-            type=type,
-            options=options or class_options(lab, class_name),
+            sends=sends or python_stream(lab, class_name),
             duration=duration,
             rest=rest,
         )
@@ -71,10 +68,17 @@ def write_job(
     return path
 
 
-def class_options(lab: Lab, class_name: str) -> str:
+def python_stream(lab: Lab, class_name: str) -> str:
     return (
-        f"{{class: 'support.python_jobs:{class_name}', operations: [find, miss], "
-        f"options: {{base: '{lab.people_dn}'}}}}"
+        f"python: {{class: 'support.python_jobs:{class_name}', "
+        f"operations: [find, miss], options: {{base: '{lab.people_dn}'}}}}"
+    )
+
+
+def burst(lab: Lab, user: str) -> str:
+    return (
+        f"type: burst\n    options: {{base: '{lab.people_dn}', "
+        f"filter: '(uid=user.{user})', client: process}}"
     )
 
 
@@ -149,16 +153,16 @@ def test_a_class_at_fault_is_named_before_any_load(
 
 
 def test_a_module_that_is_not_installed_is_named(lab: Lab, tmp_path: Path) -> None:
-    options = "{class: 'no.such.module:Class', operations: [find]}"
-    done = run(write_job(tmp_path, lab, options=options))
+    sends = "python: {class: 'no.such.module:Class', operations: [find]}"
+    done = run(write_job(tmp_path, lab, sends=sends))
     assert done.returncode == 2
     assert "'no.such.module' cannot be imported" in done.stderr
     assert "install the class on every agent" in done.stderr
 
 
 def test_operations_of_job_and_class_must_be_the_same(lab: Lab, tmp_path: Path) -> None:
-    options = "{class: 'support.python_jobs:Lookups', operations: [find]}"
-    done = run(write_job(tmp_path, lab, options=options))
+    sends = "python: {class: 'support.python_jobs:Lookups', operations: [find]}"
+    done = run(write_job(tmp_path, lab, sends=sends))
     assert done.returncode == 2
     assert "records the operations ['find', 'miss'], the job names ['find']" in (
         done.stderr
@@ -213,10 +217,7 @@ def test_the_example_of_the_guide_runs(lab: Lab, tmp_path: Path) -> None:
 def test_a_process_for_each_search_is_counted_as_the_server_counts(
     lab: Lab, tmp_path: Path
 ) -> None:
-    options = (
-        f"{{base: '{lab.people_dn}', filter: '(uid=user.[0-999])', client: process}}"
-    )
-    job = write_job(tmp_path, lab, name="shell", type="burst", options=options)
+    job = write_job(tmp_path, lab, name="shell", sends=burst(lab, "[0-999]"))
     before = kinds(lab.monitor_counts(lab.supplier))
     done = run(job)
     after = kinds(lab.monitor_counts(lab.supplier))
@@ -234,10 +235,8 @@ def test_a_process_for_each_search_is_counted_as_the_server_counts(
 
 
 def test_a_host_full_of_processes_is_called_the_limit(lab: Lab, tmp_path: Path) -> None:
-    options = f"{{base: '{lab.people_dn}', filter: '(uid=user.1)', client: process}}"
-    load = "{clients: 12}"
     job = write_job(
-        tmp_path, lab, type="burst", options=options, load=load, duration="1s"
+        tmp_path, lab, sends=burst(lab, "1"), load="{clients: 12}", duration="1s"
     )
     text = job.read_text()
     job.write_text(
@@ -255,8 +254,7 @@ def test_a_directory_is_waited_for(slapd_installed: None, tmp_path: Path) -> Non
             tmp_path,
             own,
             name="wait",
-            type="wait_for_directory",
-            options=options,
+            sends=f"type: wait_for_directory\n    options: {options}",
             load="",
             duration="90s",
         )

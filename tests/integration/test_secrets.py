@@ -66,8 +66,7 @@ streams:
   - name: class
     target: s
     bind: {{dn: "cn=class,dc=example,dc=com", password: {{file: "{file}"}}}}
-    type: python
-    options: {{class: "support.python_jobs:Lookups", operations: [find, miss],
+    python: {{class: "support.python_jobs:Lookups", operations: [find, miss],
                options: {{base: "dc=example,dc=com"}}}}
     load: {{clients: 1, think_time: 20ms}}
 {more}"""

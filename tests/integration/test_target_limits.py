@@ -145,8 +145,7 @@ SEARCH = {"search": {"base": "dc=example,dc=com", "filter": "(uid=user.[0-9])"}}
 STREAMS: dict[str, dict[str, Any]] = {
     "engine": {"operations": [SEARCH]},
     "python": {
-        "type": "python",
-        "options": {
+        "python": {
             "class": "support.python_jobs:Lookups",
             "operations": ["find", "miss"],
             "options": {"base": "dc=example,dc=com"},

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Classes for streams of `type: python`: one that works, and some that do not."""
+"""Classes for streams with a `python`: one that works, and some that do not."""
 
 from __future__ import annotations
 

@@ -19,8 +19,7 @@ run: {duration: 10s}
 streams:
   - name: probe
     target: server
-    type: python
-    options: {class: "a:B", operations: [find, miss]}
+    python: {class: "a:B", operations: [find, miss]}
     load: {clients: 1}
 """
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SharedRecorder: recorder and arrivals of one stream whose clients are processes
- * (`type: python`), in memory that their parent maps before it forks them. Times are
+ * (a key `python`), in memory that their parent maps before it forks them. Times are
  * CLOCK_MONOTONIC in ns.
  *
  * Each call holds a lock for about a microsecond; the kernel takes it back from a

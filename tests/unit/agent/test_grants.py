@@ -132,9 +132,7 @@ def test_what_is_no_rule_is_refused(rule: str) -> None:
 
 
 def _python(class_path: str) -> Job:
-    return job_of(
-        stream=f'type: python\n    options: {{class: "{class_path}", operations: [x]}}'
-    )
+    return job_of(stream=f'python: {{class: "{class_path}", operations: [x]}}')
 
 
 @pytest.mark.parametrize(

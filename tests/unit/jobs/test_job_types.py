@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from types import SimpleNamespace
@@ -131,7 +132,8 @@ def test_python_class_drives_a_stream() -> None:
         "operations": ["login", "logout"],
         "options": {"users": [1, 2]},
     }
-    job = job_of("python", options)
+    text = TEXT + f"    python: {json.dumps(options)}\n"
+    job = load_job_text(text, file="job", base=None)
     (plan,) = agent_plan(job, 0, 1, seed=1).streams
     assert plan.engine == "python"
     assert plan.python is not None
@@ -174,7 +176,6 @@ def test_expanded_stream_is_the_job_that_is_kept() -> None:
             "streams[0].options.filter: ",
         ),
         ("burst", {"basis": BASE}, "streams[0].options.basis: unknown key 'basis'"),
-        ("python", {"class": "a b", "operations": ["x"]}, "streams[0].options.class: "),
     ],
 )
 def test_fault_of_an_option_is_shown_where_it_is_written(
@@ -196,11 +197,6 @@ def test_type_and_operations_cannot_both_say_what_is_sent() -> None:
     operations = '    operations: [{search: {base: ""}}]\n'
     (fault,) = faults_of("burst", {"base": BASE}, operations)
     assert fault == "streams[0].operations: the type 'burst' sets 'operations' itself"
-
-
-def test_mix_has_no_options() -> None:
-    faults = faults_of("mix", {"a": 1}, '    operations: [{search: {base: ""}}]\n')
-    assert faults == ["streams[0].options: a mix has no options"]
 
 
 def test_thresholds_know_what_a_type_sends() -> None:
