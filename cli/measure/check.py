@@ -8,7 +8,6 @@ secrets; monitors, probes and imports are tried too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -28,7 +27,6 @@ from ldapslam.jobs.fields.remedies import BOUND_BEFORE, UNTOLD
 from ldapslam.jobs.load import load_job
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.plan import AgentPlan, agent_plan
-from ldapslam.jobs.requests.dn import is_of_server, plain_dn
 
 
 @command("check")
@@ -118,7 +116,7 @@ def _ask_all(job: Job, faults: Faults) -> Document:
     plan = agent_plan(job, agent_index=0, agent_count=1, seed=0)
     observed = check_servers.observed_servers(job)
     return {
-        "servers": _ask_servers(job, plan, faults),
+        "servers": _ask_servers(plan, faults),
         "watched": check_servers.ask_watched(observed, faults),
         "monitors": check_servers.ask_monitors(job, observed, faults),
         "imports": check_servers.ask_imports(plan, faults),
@@ -127,39 +125,15 @@ def _ask_all(job: Job, faults: Faults) -> Document:
     }
 
 
-def _ask_servers(job: Job, plan: AgentPlan, faults: Faults) -> list[Document]:
+def _ask_servers(plan: AgentPlan, faults: Faults) -> list[Document]:
     """Every server as every stream uses it; all that fail, not the first alone."""
     from ldapslam.agent.admission.preflight import Probe, preflight, probes
 
     def ask(probe: Probe) -> tuple[Document, str]:
         facts = preflight(probe)
-        for warning in _strange_bases(job, facts):
-            faults.warn(warning)
         return facts, _server_line(facts)
 
     return [faults.ask({"uri": one.uri}, ask, one) for one in probes(plan)]
-
-
-def _strange_bases(job: Job, facts: Document) -> Iterator[str]:
-    """Entries that the job names and that lie in none of a server's trees."""
-    contexts = [plain_dn(dn) for dn in facts.get("naming_contexts") or ()]
-    if not contexts:
-        return
-    for stream in job.streams:
-        if facts["uri"] not in job.targets[stream.target]:
-            continue
-        for request in stream.requests:
-            body = request.step.body
-            dn = getattr(body, "base", None) or getattr(body, "dn", None) or ""
-            if is_of_server(dn) is not False:
-                continue
-            # what follows the last pattern is the same in every request
-            tail = plain_dn(dn.rpartition("]")[2])
-            if not any(tail == one or tail.endswith(f",{one}") for one in contexts):
-                yield (
-                    f"{stream.name}.{request.name}: {dn!r} lies in none of the trees "
-                    f"of {facts['uri']}: {'; '.join(facts['naming_contexts'])}"
-                )
 
 
 def _server_line(facts: Document) -> str:
