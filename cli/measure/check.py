@@ -40,11 +40,6 @@ from ldapslam.jobs.plan import AgentPlan, agent_plan
     default=10,
 )
 @flag(
-    "--write",
-    "Add entries too, do with them what the job does with its own (`of`), and delete "
-    "them. Without it, no entry is changed.",
-)
-@flag(
     "--generator",
     "In place of JOB, measure the generator itself against a built-in responder on "
     "this host; ends with 3 (INVALID) when runs from here could not be certified.",
@@ -60,7 +55,6 @@ def check_command(
     overrides: tuple[str, ...],
     offline: bool,
     samples: int,
-    write: bool,
     generator: bool,
     rate: Rate,
 ) -> ExitCode:
@@ -89,7 +83,7 @@ def check_command(
     found: Document = {**{name: [] for name in asked}, "verify": None}
     if not offline:
         found = _ask_all(job, faults)
-        found["samples"] = _sample(job, samples, write, faults) if samples else []
+        found["samples"] = _sample(job, samples, faults) if samples else []
     faults.tell_warnings()
     if wants_json():
         plan = plan_document(job)
@@ -157,7 +151,7 @@ def _who_may_read(facts: Document) -> str:
     return "-D, or the job's `bind`, may read it"
 
 
-def _sample(job: Job, each: int, write: bool, faults: Faults) -> list[Document]:
+def _sample(job: Job, each: int, faults: Faults) -> list[Document]:
     """A few requests of every stream, on the servers that can be used."""
     from ldapslam.cli.measure.check_findings import (
         expected_requests,
@@ -165,30 +159,25 @@ def _sample(job: Job, each: int, write: bool, faults: Faults) -> list[Document]:
         too_few_intervals,
         untried,
     )
-    from ldapslam.cli.measure.check_samples import Samples, left_before, sample
+    from ldapslam.cli.measure.check_samples import sample
     from ldapslam.cli.measure.check_tables import samples_table
     from ldapslam.jobs.sampling import sample_plans
-    from ldapslam.jobs.scripts import Writes
     from ldapslam.reports.formats.text import render_table
 
-    writes = Writes.OWN if write else Writes.NONE
     unusable = faults.unusable(job)
-    plans = {
-        plan.streams[0].name: plan for plan in sample_plans(job, each, writes, unusable)
-    }
+    plans = {plan.streams[0].name: plan for plan in sample_plans(job, each, unusable)}
     documents: list[Document] = []
-    for warning in (*left_before(), *too_few_intervals(job)):
+    for warning in too_few_intervals(job):
         faults.warn(warning)
     for stream in job.streams:
         if unusable.issuperset(job.targets[stream.target]):
             continue
         plan = plans.get(stream.name)
         try:
-            samples = sample(plan) if plan else Samples()
+            met = sample(plan) if plan else []
         except LdapSlamError as error:
             faults.add(error)
             continue
-        met = samples.met
         why = untried(stream, {one.operation for one in met})
         if met:
             faults.put("\n" + render_table(samples_table(stream.name, met, why)))
@@ -201,8 +190,6 @@ def _sample(job: Job, each: int, write: bool, faults: Faults) -> list[Document]:
         expected = expected_requests(job, stream, met)
         for warning in (*found, *unsupported_thresholds(job, expected)):
             faults.warn(warning)
-        for left in samples.left:
-            faults.warn(left)
         documents += (one.document() for one in met)
         documents += (
             {"stream": stream.name, "operation": name, "untried": reason}
