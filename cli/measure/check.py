@@ -17,7 +17,7 @@ from ldapslam.base.units import Rate, format_rate, parse_rate
 from ldapslam.cli.command import command
 from ldapslam.cli.console import put_json, wants_json
 from ldapslam.cli.measure import check_servers
-from ldapslam.cli.measure.check_plan import explain, plan_document
+from ldapslam.cli.measure.check_plan import explain
 from ldapslam.cli.measure.check_servers import Document, Faults
 from ldapslam.cli.measure.check_trace import explain_traces
 from ldapslam.cli.options import FILE, change_options, flag, option
@@ -75,7 +75,8 @@ def check_command(
     job = load_job(job_file, overrides)
     check_size_of_files(job)
     faults = Faults()
-    for line in (*explain(job), *explain_traces(job)):
+    plan = [*explain(job), *explain_traces(job)]
+    for line in plan:
         faults.put(line)
     for doubt in doubts(job):
         faults.warn(doubt)
@@ -86,9 +87,8 @@ def check_command(
         found["samples"] = _sample(job, samples, faults) if samples else []
     faults.tell_warnings()
     if wants_json():
-        plan = plan_document(job)
-        told = {"warnings": faults.warnings}
-        put_json({"job": job.name, "plan": plan, **found, **told})
+        warnings = {"warnings": faults.warnings}
+        put_json({"job": job.name, "plan": plan, **found, **warnings})
     if faults.exit_code is ExitCode.PASS and any(map(_is_hopeless, found["samples"])):
         return ExitCode.FAIL
     return faults.exit_code
