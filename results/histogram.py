@@ -108,12 +108,12 @@ class Block:
     ) -> Counts:
         """Values by row and column: `rows` has the row of each histogram, -1 of one
         that is left out, `columns` the column of each bucket."""
-        row_of = np.repeat(rows, self.headers["n"].astype(np.intp))
-        is_added = row_of >= 0
-        places = row_of[is_added] * width + columns[self.indexes[is_added]]
-        table = np.zeros(height * width, np.int64)
-        np.add.at(table, places, self.counts[is_added].astype(np.int64))
-        return table.reshape(height, width)
+        starts = np.repeat(rows * width, self.headers["n"].astype(np.intp))
+        # row -1 is the last one, which is cut off
+        table = np.zeros((height + 1) * width, np.int64)
+        places = starts + columns[self.indexes]
+        np.add.at(table, places, self.counts.astype(np.int64))
+        return table.reshape(height + 1, width)[:height]
 
     def add_each(
         self,
